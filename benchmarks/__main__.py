@@ -21,6 +21,7 @@ from benchmarks import (
     recovery,
     slow_catalog,
     throughput,
+    upserts,
     waterfall,
 )
 from benchmarks.page import write_page
@@ -65,6 +66,7 @@ def others(scale: float, kills: int) -> dict[str, Callable[[Path, Say], Result]]
         "W7": partial(recovery.measure, kills=kills),
         "W8": slow_catalog.measure,
         "W9": partitions.measure,
+        "W10": partial(upserts.measure, scale=scale),
         "waterfall": waterfall.measure,
     }
 

@@ -28,8 +28,9 @@ from lakesink.sinks.iceberg.task import ParquetTaskWriter
 from lakesink_catalog.commit.premises import premises_of
 from lakesink_catalog.commit.prepared import SNAPSHOT_IDS, PreparedBatch
 from lakesink_catalog.commit.summary import batch_summary
+from lakesink_catalog.manifests.lists import write_list
 from lakesink_catalog.manifests.merging import ManifestMerger, MergeMemory, MergePolicy
-from lakesink_catalog.manifests.write import write_batch_manifests, write_list
+from lakesink_catalog.manifests.write import write_batch_manifests
 from lakesink_catalog.tables.tables import create_table
 from lakesink_protocol.change import ContentFile
 from lakesink_protocol.identity import SinkKey, stream_batch

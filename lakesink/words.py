@@ -3,6 +3,8 @@
 import shlex
 from datetime import UTC, datetime, timedelta
 
+from lakesink_protocol.row_changes import ChangeCounts
+
 
 def printable(text: str) -> str:
     """Text that is safe on a terminal, on one line and whole."""
@@ -50,6 +52,27 @@ def ago(value: timedelta) -> str:
     count, _, unit = span(value).partition(" ")
     word = {"d": "day", "h": "hour", "min": "minute", "s": "second"}[unit]
     return f"{count} {word}{'' if count == '1' else 's'} ago"
+
+
+def changed(counts: ChangeCounts) -> str:
+    """``12 inserted, 30 updated, 4 deleted``: what became of the changes of rows; ``no change`` if there were none."""
+    amounts = {
+        "inserted": counts.inserted,
+        "updated": counts.updated,
+        "deleted": counts.deleted,
+        "late": counts.late_upserts + counts.late_deletes,
+        "absent": counts.absent,
+        "superseded": counts.superseded,
+        "healed": counts.healed,
+    }
+    return ", ".join(f"{number(amount)} {word}" for word, amount in amounts.items() if amount) or "no change"
+
+
+def rows_in_words(stored: int | None, position_deletes: int | None) -> str:
+    """``12 rows``, or ``12 stored rows with 4 deletes``: a delete may be of a row that compaction left out."""
+    if not position_deletes:
+        return counted(stored, "row")
+    return f"{counted(stored, 'stored row')} with {counted(position_deletes, 'delete')}"
 
 
 def as_arguments(table: str, catalog: str | None) -> str:

@@ -17,15 +17,8 @@ from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId, TableRequirement, TableUpdate
 
 from lakesink_catalog.commit.request import branch_at, snapshot_time_ms
-from lakesink_catalog.manifests.write import (
-    codec_of,
-    entry_schema,
-    header_metadata,
-    manifests_under,
-    new_metadata_file,
-    write_entries,
-    write_list,
-)
+from lakesink_catalog.manifests.lists import manifests_under, write_list
+from lakesink_catalog.manifests.write import codec_of, entry_schema, header_metadata, new_metadata_file, write_entries
 
 
 def added_again(

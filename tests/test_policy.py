@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from lakesink.settings.policy import POLICY, policy_in_words, policy_of
+from lakesink.settings.policy import POLICY, ChangePolicy, change_policy, policy_in_words, policy_of
 from lakesink.settings.settings import Settings
+from lakesink_protocol.row_changes import Mode
 
 STREAM = {"sink_id": "a", "checkpoint": "c"}
 
@@ -56,3 +57,17 @@ def test_a_property_that_another_program_wrote_is_no_policy(text: str) -> None:
 def test_names_in_a_property_are_safe_to_show() -> None:
     said = policy_in_words('{"decode":"json","rescue_column":"\\u001b[2J","schema_evolution":"ignore"}')
     assert "\x1b" not in said
+
+
+def test_changes_by_key_are_told_from_the_property_of_a_snapshot() -> None:
+    options = {"mode": "changes", "keys": ["a, b", "c"], "sequence_by": "lsn", "apply_as_deletes": "op = 'd'"}
+    written = policy_of(Settings.parse({**STREAM, **options}))
+    found = change_policy(written[POLICY])
+    assert found == ChangePolicy(Mode.CHANGES, ("a, b", "c"), ("lsn",), keeps_deleted=False)
+    soft = policy_of(Settings.parse({**STREAM, **options, "deletes": "soft"}))
+    assert change_policy(soft[POLICY]) == ChangePolicy(Mode.CHANGES, ("a, b", "c"), ("lsn",), keeps_deleted=True)
+
+
+def test_an_append_has_no_policy_of_changes() -> None:
+    assert policy_of(Settings.parse(STREAM)) == {}
+    assert change_policy("") is None

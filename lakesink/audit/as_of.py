@@ -17,6 +17,7 @@ from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.identity import MAIN_BRANCH, SinkKey
 from lakesink_protocol.ledger import stated
+from lakesink_protocol.row_changes import ChangeCounts, counts_in
 from lakesink_protocol.suggest import did_you_mean
 
 if TYPE_CHECKING:
@@ -40,7 +41,9 @@ class AsOf:
 
     snapshot_id: int
     committed_at: datetime  # in UTC
-    rows: int | None  # at that time; None if the summary does not state it
+    rows: int | None  # stored at that time; None if the summary does not state it
+    position_deletes: int | None  # at that time: rows in data files that readers leave out
+    changes: ChangeCounts | None  # by key, in this snapshot; None if it appended or is of another writer
     batches: dict[SinkKey, int]  # the newest batch of each sink in the snapshot, as far as known
     tags: tuple[str, ...]  # tags that point at the snapshot, sorted by name
     moving: tuple[str, ...]  # those of them that lakesink moves with the next batch
@@ -87,6 +90,8 @@ def as_of(table: Table, identifier: str, question: Question) -> AsOf:
         snapshot_id=chosen.snapshot_id,
         committed_at=time_of(snapshot.timestamp_ms),
         rows=stated(snapshot.summary, "total-records"),
+        position_deletes=stated(snapshot.summary, "total-position-deletes"),
+        changes=counts_in(snapshot.summary) if snapshot.summary else None,
         batches=past.batches(chosen.snapshot_id),
         tags=tuple(tags),
         moving=tuple(name for name in tags if name in moves),

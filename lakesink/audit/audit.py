@@ -5,6 +5,7 @@ Compaction, deletes, expiry and replayed rollbacks are no violations. What the r
 reported as unknown, not assumed.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -15,10 +16,12 @@ from lakesink.audit.checkpoint import Done
 from lakesink.audit.finding import Finding, Note, key_of
 from lakesink.audit.html import MOST_ROWS, page
 from lakesink.audit.in_words import sink_in_words, told, verdict_of
+from lakesink.audit.key_proof import KeyProof
 from lakesink.audit.leftovers import Leftovers, look_for_leftovers
 from lakesink.audit.scan import TableScan
 from lakesink.words import counted, number
 from lakesink_catalog.read.history import SinkState
+from lakesink_protocol.row_changes import ChangeCounts, sum_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,7 @@ class SinkProof:
     unmet_rows: int = 0  # rows that did not meet an expectation of the query
     dead_letters: int = 0  # rows that are in the table of dead letters instead
     rescued_rows: int = 0  # rows, included in `rows`, with a text in the rescue column
+    changes: ChangeCounts | None = None  # by key; None if all batches appended
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,7 @@ class Proof:
     footers: bool  # True if row counts were compared with Parquet footers
     leftovers: Leftovers  # own files that no snapshot references
     unchecked: int  # files that could not be checked
+    keys: KeyProof | None = None  # None if the keys were not asked for
 
     def _repr_html_(self) -> str:
         """The result as a notebook shows it."""
@@ -71,24 +76,33 @@ class Proof:
 
 
 def audit(
-    table: Table, *, done: Done | None = None, sink: str | None = None, footers: bool = True, now_ms: int | None = None
+    table: Table,
+    *,
+    done: Done | None = None,
+    sink: str | None = None,
+    footers: bool = True,
+    now_ms: int | None = None,
+    prove_keys: Callable[[Table], KeyProof] | None = None,
 ) -> Proof:
     """Prove what can be proved of a table. Raises an OSError if the storage failed.
 
     A running stream commits, so its checkpoint, `done`, is read before the table is loaded. `sink` limits batches and
     ledgers; files and manifests are always checked completely. Parquet footers cost one more request for each file. The
-    wall clock `now_ms` is compared with the table's last change, unless it is None.
+    wall clock `now_ms` is compared with the table's last change, unless it is None. `prove_keys` reads the key columns
+    of all data files.
     """
     scan = TableScan.at(table, sink)
     entries = scan.entries()
     faults = data_files.faults(table.io, entries, footers=footers)
     leftovers = look_for_leftovers(table, (entry.path for entry in entries), scan.ledgers())
+    keys = prove_keys(table) if prove_keys is not None else None
     said = [
         *scan.of_sinks(),
         *(scan.of_clock(now_ms) if now_ms is not None else ()),
         *scan.of_contents(),
         *scan.of_dead_letters(),
         *data_files.findings(faults),
+        *(keys.findings() if keys is not None else ()),
         *(scan.of_checkpoint(done) if done is not None else ()),
         *scan.of_history(),
         *leftovers.notes(),
@@ -104,11 +118,13 @@ def audit(
         footers=footers,
         leftovers=leftovers,
         unchecked=sum(fault.code is None for fault in faults),
+        keys=keys,
     )
 
 
 def _proof_of(scan: TableScan, state: SinkState) -> SinkProof:
     steps = scan.steps(key_of(state))
+    changes = [step.snapshot.changes for step in steps if step.snapshot.changes is not None]
     return SinkProof(
         sink=state.sink,
         branch=state.branch,
@@ -116,11 +132,12 @@ def _proof_of(scan: TableScan, state: SinkState) -> SinkProof:
         last=state.batch_id,
         oldest=steps[0].mark.batch_id if steps else None,
         batches=len(steps),
-        rows=sum(step.snapshot.added_rows or 0 for step in steps),
+        rows=sum(step.snapshot.added_rows for step in steps),
         since=state.since if steps else None,
         malformed_rows=sum(step.snapshot.malformed_rows for step in steps),
         unknown_keys=sum(step.snapshot.unknown_keys for step in steps),
         unmet_rows=sum(step.snapshot.unmet_rows for step in steps),
         dead_letters=sum(step.snapshot.dead_letters for step in steps),
         rescued_rows=sum(step.snapshot.rescued_rows for step in steps),
+        changes=sum_of(changes) if changes else None,
     )

@@ -1,7 +1,8 @@
 """The audit of a table by the table's name. Only reads."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from pyiceberg.catalog import Catalog
@@ -9,6 +10,8 @@ from pyiceberg.table import Table
 
 from lakesink.audit.audit import Proof, audit
 from lakesink.audit.checkpoint import Done, read_done
+from lakesink.audit.key_proof import KeyProof, KeyQuestion
+from lakesink.audit.need_duckdb import check_duckdb
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.connect.errors import catalog_error
 from lakesink_catalog.tables.tables import TABLE_MISSING, load_to_read
@@ -24,6 +27,7 @@ def audit_table(
     checkpoint: str | None = None,
     sink: str | None = None,
     footers: bool = True,
+    keys: bool | Sequence[str] = False,
 ) -> Proof:
     """Prove from a table alone that every batch is there once, whole and readable; ``lakesink audit`` as a function.
 
@@ -34,6 +38,8 @@ def audit_table(
         checkpoint: Spark's checkpoint: is every batch that it records as completed in the table?
         sink: Only this sink's batches and ledger.
         footers: False to compare sizes only, and not row counts with Parquet footers.
+        keys: True to prove also that each key has one live row on main; or the columns of the key, if the table has no
+            identifier fields. Needs DuckDB.
 
     Returns:
         The result: `findings` is empty if nothing is wrong. A notebook shows it as a table.
@@ -45,7 +51,8 @@ def audit_table(
     """
     done = None if checkpoint is None else read_done(checkpoint)
     loaded = loaded_for(done, connect(catalog, catalog_properties, create=False), table)
-    return proved(loaded, done, sink, footers=footers)
+    named = () if isinstance(keys, bool) else tuple(keys)
+    return proved(loaded, done, sink, footers=footers, keys=KeyQuestion(named) if keys else None)
 
 
 def loaded_for(done: Done | None, catalog: Catalog, table: str) -> Table:
@@ -75,11 +82,23 @@ def _was_there(table: str, catalog: Catalog, last: int, error: CatalogError) -> 
     )
 
 
-def proved(table: Table, done: Done | None, sink: str | None, *, footers: bool) -> Proof:
+def proved(
+    table: Table, done: Done | None, sink: str | None, *, footers: bool, keys: KeyQuestion | None = None
+) -> Proof:
     """The proof, or that the storage failed; the original leaves only if it shows no secret, so not as a context."""
     known = table.io.properties
+    prover = None if keys is None else _prover(keys)
     try:
-        return audit(table, done=done, sink=sink, footers=footers, now_ms=time.time_ns() // 1_000_000)
+        return audit(
+            table, done=done, sink=sink, footers=footers, now_ms=time.time_ns() // 1_000_000, prove_keys=prover
+        )
     except OSError as error:
         failure = error
     raise catalog_error(failure, "The table", known) from safe_cause(failure, known)
+
+
+def _prover(question: KeyQuestion) -> Callable[[Table], KeyProof]:
+    check_duckdb("lakesink audit --keys")
+    from lakesink.audit.keys import prove_keys  # noqa: PLC0415 - DuckDB is an extra
+
+    return partial(prove_keys, question=question)

@@ -53,10 +53,25 @@ def branch_histories(table: Table, snapshots: Mapping[int, SnapshotFacts]) -> di
 def frontier(snapshots: Mapping[int, SnapshotFacts]) -> list[int]:
     """The fewest retained snapshots that together reference everything that any retained snapshot references.
 
-    An append keeps everything of its parent, so a parent with a retained append adds nothing.
+    An append keeps everything of its parent, so a parent with a retained append adds nothing. A batch of changes by key
+    keeps the data files of its parent. It may replace delete files, and the snapshots that added these show them:
+    see `replacing`.
     """
-    appended_to = {snapshot.parent_snapshot_id for snapshot in snapshots.values() if snapshot.is_append}
-    return [snapshot_id for snapshot_id in snapshots if snapshot_id not in appended_to]
+    kept = {snapshot.parent_snapshot_id for snapshot in snapshots.values() if _keeps_parent(snapshot, snapshots)}
+    return [snapshot_id for snapshot_id in snapshots if snapshot_id not in kept]
+
+
+def replacing(snapshots: Mapping[int, SnapshotFacts]) -> list[SnapshotFacts]:
+    """The snapshots whose own manifests may show delete files that `frontier` does not."""
+    if all(snapshot.changes is None for snapshot in snapshots.values()):
+        return []
+    return [snapshot for snapshot in snapshots.values() if not snapshot.is_append]
+
+
+def _keeps_parent(snapshot: SnapshotFacts, snapshots: Mapping[int, SnapshotFacts]) -> bool:
+    """The oldest retained snapshot counts for itself: its delete files may be of snapshots that have expired."""
+    parent = snapshots.get(snapshot.parent_snapshot_id or 0)
+    return snapshot.is_append or (snapshot.keeps_data and parent is not None and parent.parent_snapshot_id in snapshots)
 
 
 def last_change_ms(table: Table) -> int:

@@ -5,11 +5,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from lakesink.audit.branch_history import BranchHistory, Step
 from lakesink.audit.finding import Code, Finding, Note, listed
-from lakesink.audit.inventory import Entry, Inventory, sums
-from lakesink.audit.snapshot_facts import SnapshotFacts
+from lakesink.audit.inventory import Inventory, held, sums
+from lakesink.audit.snapshot_facts import Counts, SnapshotFacts
 from lakesink.words import counted
 
-_NAMES = ("files", "rows", "bytes")
+_NAMES = ("files", "rows", "bytes", "delete files", "position deletes")
+
+_NOTHING = Counts(0, 0, 0, 0, 0)
+_COMPARED = 3
+"""Totals of a head that are compared with its files: other engines do not agree on how they count delete files."""
 
 
 def damaged(inventory: Inventory) -> Iterator[Finding]:
@@ -21,9 +25,9 @@ def damaged(inventory: Inventory) -> Iterator[Finding]:
 def disagreeing_manifests(inventory: Inventory) -> Iterator[Finding]:
     """Manifests with other contents than their manifest list states."""
     for manifest in inventory.known():
-        held = (len(manifest.entries), sum(entry.rows for entry in manifest.entries))
-        if manifest.stated is not None and manifest.stated != held:
-            found = f"{manifest.path}: {_counts(held)}, where the list states {_counts(manifest.stated)}."
+        there = (len(manifest.entries), sum(entry.rows for entry in manifest.entries))
+        if manifest.stated is not None and manifest.stated != there:
+            found = f"{manifest.path}: {_counts(there)}, where the list states {_counts(manifest.stated)}."
             yield Finding(Code.MANIFEST_DISAGREES, "", found, (manifest.path,))
 
 
@@ -54,15 +58,15 @@ def added_twice(inventory: Inventory, own: Iterable[int]) -> Iterator[Finding]:
         yield Finding(Code.FILE_ADDED_TWICE, "", found, tuple(paths))
 
 
-def unshown(steps: Iterable[Step], shown: Sequence[Mapping[int, tuple[int, int, int]]]) -> list[Step]:
+def unshown(steps: Iterable[Step], shown: Sequence[Mapping[int, Counts]]) -> list[Step]:
     """Batches whose files are not all live together in one of the read snapshots, as their summary counts them.
 
-    `shown` has, for each read snapshot, files, rows and bytes by the snapshot that added them.
+    `shown` has, for each read snapshot, what its files hold by the snapshot that added them.
     """
     return [
         step
         for step in steps
-        if not any(_agrees(step.snapshot, sums.get(step.snapshot.snapshot_id, (0, 0, 0))) for sums in shown)
+        if not any(_agrees(step.snapshot, sums.get(step.snapshot.snapshot_id, _NOTHING)) for sums in shown)
     ]
 
 
@@ -71,23 +75,24 @@ def disagreeing_summaries(subject: str, steps: Iterable[Step], inventory: Invent
     for step in steps:
         snapshot = step.snapshot
         own = sums(entry for entry in inventory.entries(snapshot) if entry.is_new)
-        held = own.get(snapshot.snapshot_id, (0, 0, 0))
-        if inventory.is_whole(snapshot) and not _agrees(snapshot, held):
+        there = own.get(snapshot.snapshot_id, _NOTHING)
+        if inventory.is_whole(snapshot) and not _agrees(snapshot, there):
             claimed = _counts([count or 0 for count in snapshot.added])
-            found = f"Batch {step.mark.batch_id}: its manifests hold {_counts(held)}, its summary states {claimed}."
+            found = f"Batch {step.mark.batch_id}: its manifests hold {_counts(there)}, its summary states {claimed}."
             yield Finding(Code.SUMMARY_DISAGREES, subject, found, (str(snapshot.snapshot_id),))
 
 
 def broken_sums(subject: str, steps: Sequence[Step], snapshots: Mapping[int, SnapshotFacts]) -> Iterator[Finding]:
-    """Batches whose totals are not the sum of the parent's totals and what they added."""
+    """Batches whose totals are not the parent's totals with what they added and removed."""
     for step in steps:
         parent_id = step.snapshot.parent_snapshot_id
         parent = snapshots.get(parent_id) if parent_id is not None else None
         if parent is None:
             continue
         facts = step.snapshot
-        for before, added, after, name in zip(parent.totals, facts.added, facts.totals, _NAMES, strict=True):
-            expected = None if before is None else before + (added or 0)
+        counts = zip(parent.totals, facts.added, facts.removed, facts.totals, _NAMES, strict=True)
+        for before, added, removed, after, name in counts:
+            expected = None if before is None else before + (added or 0) - (removed or 0)
             if None not in (expected, after) and expected != after:
                 found = (
                     f"Batch {step.mark.batch_id}: its summary totals {after:,} {name}, its parent and it {expected:,}."
@@ -100,32 +105,27 @@ def totals(branch: BranchHistory, inventory: Inventory) -> Iterator[Finding | No
     head = branch.head
     if head is None or not inventory.is_whole(head):
         return
-    entries = list(inventory.entries(head))
-    held = _held(entries)
-    claims = head.totals
+    there, claims = held(inventory.entries(head))[:_COMPARED], head.totals[:_COMPARED]
     wrong = [
         f"{number:,} {name} where its summary totals {claim:,}"
-        for number, claim, name in zip(held, claims, _NAMES, strict=True)
+        for number, claim, name in zip(there, claims, _NAMES, strict=False)
         if claim is not None and claim != number
     ]
     if wrong:
         found = f"The head of {branch.name} has {', '.join(wrong)}."
         yield Finding(Code.TOTALS_DISAGREE, branch.name, found, (str(head.snapshot_id),))
     if None in claims:
-        unknown = [name for name, claim in zip(_NAMES, claims, strict=True) if claim is None]
+        unknown = [name for name, claim in zip(_NAMES, claims, strict=False) if claim is None]
         found = f"The summary of the head of {branch.name} does not total {', '.join(unknown)}: not compared."
         yield Note("not stated", branch.name, found)
 
 
-def _held(entries: Sequence[Entry]) -> tuple[int, int, int]:
-    """Data files, their rows, and the bytes of all files: summaries count delete files only in the bytes."""
-    data = [entry for entry in entries if entry.is_data]
-    return len(data), sum(entry.rows for entry in data), sum(entry.size_bytes for entry in entries)
+def _agrees(snapshot: SnapshotFacts, there: Counts) -> bool:
+    return all((claim or 0) == number for claim, number in zip(snapshot.added, there, strict=True))
 
 
-def _agrees(snapshot: SnapshotFacts, held: tuple[int, int, int]) -> bool:
-    return all((claim or 0) == number for claim, number in zip(snapshot.added, held, strict=True))
-
-
-def _counts(counts: Sequence[int]) -> str:
-    return ", ".join(counted(number, name[:-1]) for number, name in zip(counts, _NAMES, strict=False))
+def _counts(counts: Sequence[int | None]) -> str:
+    """Files, rows and bytes; deletes only if there are any."""
+    named = list(zip(counts, _NAMES, strict=False))
+    shown = [*named[:_COMPARED], *(pair for pair in named[_COMPARED:] if pair[0])]
+    return ", ".join(counted(number, name[:-1]) for number, name in shown)

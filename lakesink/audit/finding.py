@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import groupby
 
-from lakesink.words import counted
+from lakesink.words import changed, counted
 from lakesink_catalog.read.history import Record, SinkState
 from lakesink_protocol.identity import SinkKey, SinkKind
 
@@ -108,6 +108,18 @@ class Code(Enum):
         "The totals in the summary of a branch's head differ from its files.",
         "Trust the files. Engines that answer count(*) from totals return wrong counts until a rewrite corrects them.",
     )
+    CHANGES_DISAGREE = (
+        "A batch's changes by key contradict its snapshot: rows may be missing, or be there twice.",
+        "Run lakesink audit --keys. If keys have several rows, send them again: a change of a key removes all but one.",
+    )
+    KEY_REPEATED = (
+        "A key has more than one live row: readers see several versions of it.",
+        "Find who inserted them (lakesink log), and send each such key again: a change removes all but one.",
+    )
+    KEY_NULL = (
+        "Rows have NULL in a column of the key: no change can address them.",
+        "Delete these rows, or give them a key.",
+    )
     DEAD_LETTERS_DIFFER = (
         "A batch put rows aside that its table of dead letters does not have: they are in neither table.",
         "Restore the table of dead letters from a backup, or roll it forward again; else replay the batch.",
@@ -190,7 +202,16 @@ def of_quality(state: SinkState) -> Iterator[str]:
         yield f"{rows} did not meet an expectation of the query; lakesink quality shows which."
     if state.dead_letters:
         rows = f"{state.dead_letters:,} of {counted(state.rows + state.dead_letters, 'row')}"
-        yield f"{rows} are dead letters; lakesink dead-letters shows why."
+        yield f"{rows} became dead letters; lakesink dead-letters shows those that were not replayed."
     if state.rescued_rows:
         rows = f"{state.rescued_rows:,} of {counted(state.rows, 'row')}"
         yield f"{rows} have a text in the rescue column: a part of their document has no column, or does not fit it."
+
+
+def of_changes(state: SinkState) -> Iterator[str]:
+    """A sentence about changes of rows by key, if there were any, and about rows that are replaced and not lost."""
+    if state.changes is None:
+        return
+    removed = state.changes.rows_removed
+    replaced = f" They replaced or removed {counted(removed, 'row')} of earlier snapshots: these are not lost."
+    yield f"The changes by key: {changed(state.changes)}.{replaced if removed else ''}"

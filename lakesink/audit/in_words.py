@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from lakesink.audit.finding import Code, Finding, Note
-from lakesink.words import counted, number
+from lakesink.words import changed, counted, number
 from lakesink_catalog.read.history import Record
 
 if TYPE_CHECKING:
@@ -61,5 +61,6 @@ def outcome_in_words(record: Record) -> str:
     dead = f", {counted(record.dead_letters, 'dead letter')}" if record.dead_letters else ""
     rescued = f", {number(record.rescued_rows)} rescued" if record.rescued_rows else ""
     evolved = f", {record.schema_change}" if record.schema_change else ""
+    changes = f": {changed(record.changes)}" if record.changes else ""
     found = malformed + unknown + unmet + dead + rescued
-    return (record.accepted or record.outcome) + without + rolled_back + found + evolved
+    return (record.accepted or record.outcome) + changes + without + rolled_back + found + evolved

@@ -1,5 +1,6 @@
 """What retained snapshots reference. Reads each manifest list and manifest once, several at a time."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
@@ -21,7 +22,7 @@ from pyiceberg.manifest import (
 from pyiceberg.typedef import StructProtocol
 
 from lakesink.audit.at_once import at_once
-from lakesink.audit.snapshot_facts import SnapshotFacts
+from lakesink.audit.snapshot_facts import Counts, SnapshotFacts
 from lakesink_protocol.redact import describe
 
 _TYPES: dict[int, Callable[..., StructProtocol]] = {-1: ManifestEntry, 2: DataFile}
@@ -38,9 +39,14 @@ class Entry:
     size_bytes: int
     rows: int  # rows of a data file, deletes of a delete file
     added_by: int  # id of the snapshot that added it
-    is_data: bool  # False for delete files
+    content: DataFileContent
     is_parquet: bool  # True if it has a footer to compare with
     is_new: bool  # True if the manifest was written by the snapshot that added the file
+
+    @property
+    def is_data(self) -> bool:
+        """False for delete files."""
+        return self.content is DataFileContent.DATA
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,14 +143,35 @@ class Damage:
     reason: str
 
 
-def sums(entries: Iterable[Entry]) -> dict[int, tuple[int, int, int]]:
-    """Data files, rows and bytes by the snapshot that added them."""
-    found: dict[int, tuple[int, int, int]] = {}
+def sums(entries: Iterable[Entry]) -> dict[int, Counts]:
+    """What the files hold, by the snapshot that added them."""
+    found: dict[int, list[int]] = defaultdict(_none)
     for entry in entries:
-        if entry.is_data:
-            files, rows, size = found.get(entry.added_by, (0, 0, 0))
-            found[entry.added_by] = (files + 1, rows + entry.rows, size + entry.size_bytes)
-    return found
+        _count(entry, found[entry.added_by])
+    return {snapshot_id: Counts(*counts) for snapshot_id, counts in found.items()}
+
+
+def held(entries: Iterable[Entry]) -> Counts:
+    """What these files hold."""
+    counts = _none()
+    for entry in entries:
+        _count(entry, counts)
+    return Counts(*counts)
+
+
+def _none() -> list[int]:
+    return [0] * len(Counts._fields)
+
+
+def _count(entry: Entry, counts: list[int]) -> None:
+    """Add a file to the fields of `Counts`. As in summaries, the bytes are those of all files."""
+    counts[2] += entry.size_bytes
+    if entry.is_data:
+        counts[0] += 1
+        counts[1] += entry.rows
+    else:
+        counts[3] += 1
+        counts[4] += entry.rows if entry.content is DataFileContent.POSITION_DELETES else 0
 
 
 def _manifests(location: str, io: FileIO) -> Iterator[ManifestFile]:
@@ -172,7 +199,7 @@ def _entry(entry: ManifestEntry, manifest: ManifestFile) -> Entry:
         size_bytes=file.file_size_in_bytes,
         rows=file.record_count,
         added_by=(manifest.added_snapshot_id if entry.snapshot_id is None else entry.snapshot_id) or 0,
-        is_data=file.content == DataFileContent.DATA,
+        content=DataFileContent(file.content),
         is_parquet=file.file_format == FileFormat.PARQUET,
         is_new=entry.status == ManifestEntryStatus.ADDED,
     )

@@ -48,7 +48,7 @@ def of_replays(key: SinkKey, subject: str, steps: Iterable[Step], replays_of: Le
             said = f"There is no table {shown(table, 60)}, which assigned the letters of {_replays(len(stated))}."
             yield Finding(Code.REPLAYS_DIFFER, subject, said)
             continue
-        rows = [step.snapshot.added_rows or 0 for step in stated]
+        rows = [step.snapshot.added_rows for step in stated]
         differing, expired = _compared(stated, [key.name] * len(stated), found, rows)
         if differing:
             said = f"Replays {_listed(differing)} added other rows than letters are assigned in {shown(table, 60)}."

@@ -1,6 +1,6 @@
 """The quality history of a table: of every check, what each batch says in its snapshot's summary. Pure."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -8,6 +8,7 @@ from lakesink_catalog.read.history import RetainedBatch, record_of
 
 MALFORMED, UNKNOWN_KEYS, RESCUED = "malformed documents", "unknown keys", "rescued rows"
 DEAD_LETTERS = "dead letters"
+_OWN = MALFORMED, UNKNOWN_KEYS, DEAD_LETTERS, RESCUED
 """Checks that lakesink makes by itself. The others have the names of expectations, which have no blank."""
 
 
@@ -52,14 +53,18 @@ class Check:
 
 
 def checks_of(batches: Iterable[RetainedBatch]) -> list[Check]:
-    """Every check of these batches, by sink and name; batches that were rolled back do not count."""
+    """Every check of these batches, by sink and name; batches that were rolled back do not count.
+
+    A batch states the counts of its expectations, also 0. Of the other checks it states those that found something.
+    """
     found: dict[tuple[str, ...], Check] = {}
-    for batch in batches:
-        if batch.is_counted:
-            key = batch.key.name, batch.key.branch, batch.key.kind.value
-            for name, count in _counts(batch):
-                check = found.setdefault((*key, name), Check(*key, name))
-                check.batches.append(Checked(batch.batch_id, batch.rows + batch.dead_letters, count))
+    counted = [(batch, _counts(batch)) for batch in batches if batch.is_counted]
+    own = {(_key(batch), name) for batch, counts in counted for name in counts if name in _OWN}
+    for batch, counts in counted:
+        key = _key(batch)
+        for name, count in {**{name: 0 for name in _OWN if (key, name) in own}, **counts}.items():
+            check = found.setdefault((*key, name), Check(*key, name))
+            check.batches.append(Checked(batch.batch_id, batch.rows + batch.dead_letters, count))
     return [found[key] for key in sorted(found)]
 
 
@@ -76,13 +81,10 @@ def shares(batches: Sequence[Checked], most: int) -> list[float]:
     return [share_of(batches[start:end]) for start, end in pairwise(ends)]
 
 
-def _counts(batch: RetainedBatch) -> Iterator[tuple[str, int]]:
-    yield from record_of(batch).unmet.items()
-    if batch.malformed_rows:
-        yield MALFORMED, batch.malformed_rows
-    if batch.unknown_keys:
-        yield UNKNOWN_KEYS, batch.unknown_keys
-    if batch.dead_letters:
-        yield DEAD_LETTERS, batch.dead_letters
-    if batch.rescued_rows:
-        yield RESCUED, batch.rescued_rows
+def _key(batch: RetainedBatch) -> tuple[str, str, str]:
+    return batch.key.name, batch.key.branch, batch.key.kind.value
+
+
+def _counts(batch: RetainedBatch) -> dict[str, int]:
+    own = zip(_OWN, (batch.malformed_rows, batch.unknown_keys, batch.dead_letters, batch.rescued_rows), strict=True)
+    return {**record_of(batch).unmet, **{name: count for name, count in own if count}}

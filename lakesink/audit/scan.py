@@ -8,12 +8,13 @@ from pyiceberg.table import Table
 from pyiceberg.table.refs import SnapshotRefType
 
 from lakesink.audit import contents
-from lakesink.audit.branch_history import BranchHistory, Step, branch_histories, frontier, last_change_ms
+from lakesink.audit.branch_history import BranchHistory, Step, branch_histories, frontier, last_change_ms, replacing
 from lakesink.audit.checkpoint import Done, Present, compare, present
 from lakesink.audit.continuity import Chain, breaks
-from lakesink.audit.finding import Code, Finding, Note, key_of, listed, of_quality, sink_label
+from lakesink.audit.finding import Code, Finding, Note, key_of, listed, of_changes, of_quality, sink_label
 from lakesink.audit.inventory import Entry, Inventory, sums
 from lakesink.audit.letters import of_letters, of_replays
+from lakesink.audit.row_changes import contradictions
 from lakesink.audit.snapshot_facts import SnapshotFacts, facts_of
 from lakesink.words import counted
 from lakesink_catalog.commit.clock import CLOCK_TOLERANCE_MS
@@ -53,6 +54,7 @@ class TableScan:
         tips = tuple(snapshots[snapshot_id] for snapshot_id in {*heads, *frontier(snapshots)})
         inventory = Inventory(table.io)
         inventory.read(tips)
+        inventory.read(replacing(snapshots), only_own=True)
         tagged = {ref.snapshot_id for ref in table.metadata.refs.values()} & snapshots.keys()
         inventory.find_lists(snapshots[snapshot_id] for snapshot_id in tagged)
         cut_off = [batch for batch in shown.batches if batch.in_branch is None]
@@ -128,6 +130,7 @@ class TableScan:
         for state in self.states:
             yield from self._reach(state)
             yield from (Note("documents", _subject(state), said) for said in of_quality(state))
+            yield from (Note("changes", _subject(state), said) for said in of_changes(state))
         on_branches = {snapshot.snapshot_id for branch in self.branches.values() for snapshot in branch.ancestry}
         aside = len(self.snapshots.keys() - on_branches)
         if aside:
@@ -199,6 +202,7 @@ class TableScan:
         for state, steps in doubtful.items():
             yield from contents.disagreeing_summaries(_subject(state), steps, self.inventory)
             yield from contents.broken_sums(_subject(state), self.steps(key_of(state)), self.snapshots)
+            yield from contradictions(_subject(state), self.steps(key_of(state)), self.snapshots)
 
     def _present(self, state: SinkState, done: Done) -> Present | None:
         key = key_of(state)
@@ -227,7 +231,7 @@ class TableScan:
             for snapshot_id, counts in sums(self.inventory.entries(branch.head) if branch.head else ()).items()
             if snapshot_id not in self.snapshots
         ]
-        files, rows = sum(counts[0] for counts in gone), sum(counts[1] for counts in gone)
+        files, rows = sum(counts.files or 0 for counts in gone), sum(counts.rows or 0 for counts in gone)
         return f"{counted(files, 'file')} with {counted(rows, 'row')}" if files else ""
 
 

@@ -3,16 +3,34 @@
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from pyiceberg.table.snapshots import Operation, Snapshot
+from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 
 from lakesink_catalog.read.history import RetainedBatch
 from lakesink_protocol.iceberg_spark_sink import epoch_of
 from lakesink_protocol.ledger import Mark, stated
 from lakesink_protocol.quality import DEAD_LETTERS, MALFORMED_ROWS, RESCUED_ROWS, UNKNOWN_KEYS, UNMET_ROWS
+from lakesink_protocol.row_changes import MODE, ChangeCounts, counts_in
 from lakesink_protocol.situation import cherry_picked_from
 
-Counts = tuple[int | None, int | None, int | None]
-"""Files, rows and bytes; None for what a summary does not state."""
+_ADDED = ("added-data-files", "added-records", "added-files-size", "added-delete-files", "added-position-deletes")
+_REMOVED = (
+    "deleted-data-files",
+    "deleted-records",
+    "removed-files-size",
+    "removed-delete-files",
+    "removed-position-deletes",
+)
+_TOTALS = ("total-data-files", "total-records", "total-files-size", "total-delete-files", "total-position-deletes")
+
+
+class Counts(NamedTuple):
+    """What files hold; None for what a summary does not state."""
+
+    files: int | None  # data files
+    rows: int | None
+    bytes: int | None  # of data files and delete files
+    delete_files: int | None
+    position_deletes: int | None
 
 
 class SnapshotFacts(NamedTuple):
@@ -23,12 +41,11 @@ class SnapshotFacts(NamedTuple):
     is_append: bool
     picked_from: int | None  # the source of a cherry-pick
     epoch: tuple[str, int] | None  # query and batch of Iceberg's own Spark sink
-    added_files: int | None
-    added_rows: int | None
-    added_bytes: int | None
-    total_files: int | None
-    total_rows: int | None
-    total_bytes: int | None
+    added: Counts  # by its summary, like the next two
+    removed: Counts
+    totals: Counts
+    changes: ChangeCounts | None  # by key; None if it appended or is of another writer
+    has_mode: bool  # True if it says that it changed rows by key
     malformed_rows: int
     unknown_keys: int
     unmet_rows: int
@@ -36,14 +53,14 @@ class SnapshotFacts(NamedTuple):
     rescued_rows: int
 
     @property
-    def added(self) -> Counts:
-        """What the summary says that it added."""
-        return self.added_files, self.added_rows, self.added_bytes
+    def added_rows(self) -> int:
+        """Rows in the data files that it added."""
+        return self.added.rows or 0
 
     @property
-    def totals(self) -> Counts:
-        """What the summary says that the table has."""
-        return self.total_files, self.total_rows, self.total_bytes
+    def keeps_data(self) -> bool:
+        """True if it references every data file of its parent; changes by key remove rows by delete files only."""
+        return self.is_append or (self.changes is not None and not self.removed.files)
 
     @property
     def snapshot_id(self) -> int:
@@ -80,15 +97,18 @@ def _facts(snapshot: Snapshot, marks: Mapping[int, Mark]) -> SnapshotFacts:
         summary is not None and summary.operation is Operation.APPEND,
         cherry_picked_from(summary),
         epoch_of(summary),
-        stated(summary, "added-data-files"),
-        stated(summary, "added-records"),
-        stated(summary, "added-files-size"),
-        stated(summary, "total-data-files"),
-        stated(summary, "total-records"),
-        stated(summary, "total-files-size"),
+        _stated(summary, _ADDED),
+        _stated(summary, _REMOVED),
+        _stated(summary, _TOTALS),
+        counts_in(summary) if summary is not None else None,
+        bool(summary and summary[MODE]),
         stated(summary, MALFORMED_ROWS) or 0,
         stated(summary, UNKNOWN_KEYS) or 0,
         stated(summary, UNMET_ROWS) or 0,
         stated(summary, DEAD_LETTERS) or 0,
         stated(summary, RESCUED_ROWS) or 0,
     )
+
+
+def _stated(summary: Summary | None, names: tuple[str, ...]) -> Counts:
+    return Counts(*(stated(summary, name) for name in names))

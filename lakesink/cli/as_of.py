@@ -1,5 +1,6 @@
 """The command ``as-of``: the snapshot of a batch, a time or a tag, and how to read it. Only reads."""
 
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
@@ -8,7 +9,7 @@ from lakesink.audit.as_of import as_of as look_up
 from lakesink.audit.finding import sink_label
 from lakesink.cli.output import Report, invalid
 from lakesink.cli.rows import cells, documents
-from lakesink.words import counted, moment, number
+from lakesink.words import changed, moment, number, rows_in_words
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import load_to_read
 
@@ -50,6 +51,8 @@ def _document(answer: AsOf) -> dict[str, Any]:
         "snapshot_id": answer.snapshot_id,
         "committed_at": answer.committed_at,
         "rows": answer.rows,
+        "position_deletes": answer.position_deletes,
+        "changes": None if answer.changes is None else asdict(answer.changes),
         "batches": [
             {"sink": key.name, "branch": key.branch, "kind": key.kind.value, "batch_id": batch_id}
             for key, batch_id in answer.batches.items()
@@ -71,14 +74,19 @@ def _asked(question: Question) -> str:
 def _facts(answer: AsOf) -> str:
     batches = ", ".join(f"{sink_label(key)} {batch_id}" for key, batch_id in answer.batches.items())
     return (
-        f"snapshot {answer.snapshot_id}, committed {moment(answer.committed_at)}, {counted(answer.rows, 'row')}"
+        f"snapshot {answer.snapshot_id}, committed {moment(answer.committed_at)}, {_rows(answer)}"
+        + (f", its changes by key: {changed(answer.changes)}" if answer.changes else "")
         + (f", newest batches: {batches}" if batches else ", no batch of lakesink in it")
         + (f", tags: {', '.join(answer.tags)}" if answer.tags else "")
     )
 
 
+def _rows(answer: AsOf) -> str:
+    return rows_in_words(answer.rows, answer.position_deletes)
+
+
 def _hints(answer: AsOf, *, asked_rows: bool, found: int) -> list[str]:
-    shown = [f"{number(found)} of {counted(answer.rows, 'row')}; --limit shows more."] if asked_rows else []
+    shown = [f"{number(found)} of {_rows(answer)}; --limit shows more."] if asked_rows else []
     moving = [f"Tag {name} moves on with the next batch, so the SQL names the snapshot." for name in answer.moving]
     sql = [f"{engine + ':':8}{query}" for engine, query in answer.queries.items()]
     next_step = "put the engine's catalog name before the table name, and run the SQL"

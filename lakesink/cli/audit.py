@@ -12,10 +12,13 @@ from lakesink.audit.audit_table import loaded_for, proved
 from lakesink.audit.checkpoint import read_done
 from lakesink.audit.finding import Code, Finding, Note
 from lakesink.audit.in_words import broken, sink_in_words, told, verdict_of, verdict_on
-from lakesink.cli.output import ACCEPTED, NOT_CHECKED, NOT_WELL, OK, Report
+from lakesink.audit.key_proof import KeyProof, KeyQuestion
+from lakesink.cli.output import ACCEPTED, NOT_CHECKED, NOT_WELL, OK, Report, invalid
+from lakesink.cli.rows import documents
 from lakesink.cli.target import is_directory
 from lakesink.words import as_arguments, counted, moment, number, size
 from lakesink_catalog.connect.catalog import connect
+from lakesink_protocol.identity import MAIN_BRANCH
 from lakesink_protocol.redact import redact
 
 if TYPE_CHECKING:
@@ -42,21 +45,43 @@ _DIRECTORY_WORDS = {
 }
 
 
-def audit(table: str, catalog: str | None, checkpoint: str | None, sink: str | None, *, skip_footers: bool) -> Report:
+def audit(  # noqa: PLR0913 - click hands over one argument an option
+    *,
+    table: str,
+    catalog: str | None,
+    checkpoint: str | None,
+    sink: str | None,
+    skip_footers: bool,
+    keys: bool,
+    key: Sequence[str],
+    at: str | None,
+    show_values: bool,
+) -> Report:
     """Exit code 1: something is not as it must be; 2: some could not be checked; 3: all was accepted."""
+    if not keys and (key or at is not None or show_values):
+        raise invalid("--key, --at and --show-values go with --keys.", "Give --keys too.")
     if is_directory(table, catalog):
+        if keys:
+            raise invalid("--keys is for tables, and this is a directory.", "Leave --keys out.")
         return _directory_report(table, checkpoint=checkpoint, sink=sink)
-    return audit_report(table, catalog, checkpoint=checkpoint, sink=sink, footers=not skip_footers)
+    question = KeyQuestion(tuple(key), at or MAIN_BRANCH, show_values) if keys else None
+    return audit_report(table, catalog, checkpoint=checkpoint, sink=sink, footers=not skip_footers, keys=question)
 
 
 def audit_report(
-    identifier: str, catalog: str | None, *, checkpoint: str | None, sink: str | None, footers: bool
+    identifier: str,
+    catalog: str | None,
+    *,
+    checkpoint: str | None,
+    sink: str | None,
+    footers: bool,
+    keys: KeyQuestion | None = None,
 ) -> Report:
     """What arrived, proved from the table, and from Spark's checkpoint if it is named."""
     started = time.perf_counter()
     done = read_done(checkpoint) if checkpoint is not None else None
     table = loaded_for(done, connect(catalog, create=False), identifier)
-    proof = proved(table, done, sink, footers=footers)
+    proof = proved(table, done, sink, footers=footers, keys=keys)
     seconds = time.perf_counter() - started
     next_step = _next_step(as_arguments(identifier, catalog), proof)
     return Report(
@@ -67,6 +92,7 @@ def audit_report(
             "accepted_only": bool(proof.findings) and not broken(proof.findings),
             "sinks": [asdict(found) for found in proof.sinks],
             **_documents(proof.findings, proof.notes, {}),
+            "keys": None if proof.keys is None else _keys(proof.keys),
             "looked_at": {
                 "snapshots": proof.snapshots,
                 "manifests": proof.manifests,
@@ -144,6 +170,27 @@ def _directory_lines(proof: "DirectoryProof") -> Iterator[str]:
     yield f"Checked {counted(len(markers), 'commit')}, and sizes of {counted(files, 'file')}."
 
 
+def _keys(proof: KeyProof) -> dict[str, Any]:
+    return {
+        "snapshot_id": proof.snapshot_id,
+        "columns": proof.columns,
+        "rows": proof.rows,
+        "keys": proof.keys,
+        "repeated": proof.repeated,
+        "surplus": proof.surplus,
+        "nulls": proof.nulls,
+        "files": [{"path": redact(path), "rows": rows} for path, rows in proof.files],
+        "values": None if proof.values is None else documents(proof.values),
+    }
+
+
+def _key_lines(proof: KeyProof) -> Iterator[str]:
+    yield proof.summary
+    if proof.values is not None:
+        for values in documents(proof.values):
+            yield f"  {', '.join(f'{name}={value}' for name, value in values.items())}"
+
+
 def _finding(finding: Finding, means: str, action: str) -> dict[str, Any]:
     return {
         "code": finding.code.name,
@@ -174,6 +221,7 @@ def _lines(proof: Proof, seconds: float) -> Iterator[str]:
         yield from _of_code(code, list(group))
     for note in proof.notes:
         yield f"note: {told(note)}"
+    yield from _key_lines(proof.keys) if proof.keys is not None else ()
     footers = "sizes and footers" if proof.footers else "sizes"
     yield (
         f"Checked {counted(proof.snapshots, 'snapshot')}, {counted(proof.manifests, 'manifest')}, and {footers} of"

@@ -113,6 +113,10 @@ COMMANDS = (
             is_flag=True,
             help="Compare only file sizes, not row counts in Parquet footers.",
         ),
+        _option("--keys", is_flag=True, help="Also prove that each key has one live row; reads the key columns."),
+        _option("--key", multiple=True, metavar="COLUMN", help="Column of the key.  [default: the identifier fields]"),
+        _option("--at", metavar="NAME", help="Branch, tag or snapshot id for --keys.  [default: main]"),
+        _option("--show-values", is_flag=True, help="Print keys with several rows."),
         _CATALOG,
     ),
     _command(

@@ -48,9 +48,11 @@ def dead_letters(  # noqa: PLR0913 - one for each option of the command
 
 def _shown(table: str, name: str, catalog: str | None, branch: str, limit: int, wanted: Wanted) -> Report:
     found = connect(catalog, create=False)
-    opened = load_table(found, name)
+    of, letters = _table(found, table), _table(found, name)
+    if letters is None and of is not None:
+        raise _none(table, name)
+    opened = letters or load_table(found, name)
     check_letter_table(opened)
-    of = _table(found, table)
     assignments = None if of is None else load_assignments(found, of, opened, name, branch)
     if of is not None and assignments is not None:
         wanted = replace(wanted, of=(str(of.metadata.table_uuid), branch), is_replayed=assignments.is_replayed)
@@ -74,8 +76,20 @@ def _shown(table: str, name: str, catalog: str | None, branch: str, limit: int, 
     )
 
 
+def _none(table: str, name: str) -> CatalogError:
+    return CatalogError(
+        "TABLE_MISSING",
+        f"There is no table {name}: no query has put rows of {table} aside there.",
+        data="This command only reads; nothing was changed.",
+        action=(
+            "If the query has the option dead_letter_table, name that table: --letters NAME.",
+            "To put rows aside that cannot be written, start the query with on_malformed='quarantine'.",
+        ),
+    )
+
+
 def _table(catalog: Catalog, name: str) -> Table | None:
-    """The table of the letters; None if it was dropped, and they are all that is left."""
+    """A table, or None. The table of the letters may have been dropped, so that they are all that is left."""
     try:
         return load_table(catalog, name)
     except CatalogError as error:

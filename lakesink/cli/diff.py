@@ -2,20 +2,22 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from importlib.util import find_spec
+from dataclasses import asdict
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from lakesink.audit.as_of import look_back
 from lakesink.audit.finding import sink_label
+from lakesink.audit.need_duckdb import check_duckdb
 from lakesink.audit.resolve_snapshot import Chosen, Past, by_batch
 from lakesink.cli.output import Report, invalid
 from lakesink.cli.rows import cells, documents
-from lakesink.words import as_arguments, counted, number
+from lakesink.words import as_arguments, changed, counted, number
 from lakesink_catalog.connect.catalog import connect
-from lakesink_catalog.read.history import time_of
+from lakesink_catalog.read.history import time_of, total_changes
 from lakesink_catalog.tables.tables import load_table
-from lakesink_protocol.errors import SettingsError
 from lakesink_protocol.ledger import mark_of
+from lakesink_protocol.row_changes import ChangeCounts
 
 if TYPE_CHECKING:
     from lakesink.audit.changes import Changes
@@ -37,6 +39,7 @@ def diff(
     start = older.snapshot_id if older else None
     found = changes(opened, start, newer.snapshot_id, limit)
     commits, linked = _commits(past, start, newer.snapshot_id)
+    between = _changes_between(past, start, newer.snapshot_id) if linked else None
     shown = documents(found.sample)
     assert newer.key is not None, "a batch has a sink"
     return Report(
@@ -53,6 +56,7 @@ def diff(
             "files_removed": found.files_removed,
             "compared": "rows" if found.compared else "files",
             "commits": dict(commits) if linked else None,
+            "changes": None if between is None else asdict(between),
             "sample": shown,
         },
         title=f"{table} in {opened.catalog.name}: {counted(found.rows_added, 'row')} added after batch"
@@ -60,7 +64,7 @@ def diff(
         columns=found.sample.column_names,
         rows=cells(shown),
         hints=[
-            *_hints(found, from_batch, commits if linked else None),
+            *_hints(found, from_batch, commits if linked else None, between),
             *(end.note for end in (older, newer) if end and end.note),
             _next_step(as_arguments(table, catalog), to_batch, sink, branch),
         ],
@@ -70,12 +74,7 @@ def diff(
 def _check_possible(from_batch: int, to_batch: int) -> None:
     if from_batch >= to_batch:
         raise invalid("--to-batch is not above --from-batch.", "Give an earlier batch as --from-batch.")
-    if find_spec("duckdb") is None:
-        raise SettingsError(
-            "DUCKDB_MISSING",
-            "lakesink diff needs DuckDB, which is not installed.",
-            action="pip install duckdb",
-        )
+    check_duckdb("lakesink diff")
 
 
 def _end(past: Past, chosen: Chosen | None, batch_id: int) -> dict[str, Any]:
@@ -98,13 +97,24 @@ def _commits(past: Past, start: int | None, end: int) -> tuple[Counter[str], boo
     return found, start is None and first == 1
 
 
-def _hints(found: "Changes", from_batch: int, commits: Counter[str] | None) -> Iterator[str]:
+def _changes_between(past: Past, start: int | None, end: int) -> ChangeCounts | None:
+    """What became of the changes by key of all batches after `start` up to `end`; None if all appended."""
+    ids = {snapshot.snapshot_id for snapshot in takewhile(lambda one: one.snapshot_id != start, past.ancestry(end))}
+    return total_changes(batch for batch in past.records if batch.snapshot_id in ids)
+
+
+def _hints(
+    found: "Changes", from_batch: int, commits: Counter[str] | None, between: ChangeCounts | None
+) -> Iterator[str]:
     shown = found.sample.num_rows
     if shown < found.rows_added:
         yield f"{number(shown)} of {counted(found.rows_added, 'row')} shown; --limit shows more."
+    if between is not None:
+        yield f"Changes by key of the batches between: {changed(between)}."
     if found.compared:
+        who = "Files were rewritten or rows replaced" if between else "Others rewrote files or deleted rows"
         yield (
-            f"Others rewrote files or deleted rows, in {counted(found.files_removed, 'file')} of batch {from_batch}."
+            f"{who}, in {counted(found.files_removed, 'file')} of batch {from_batch}."
             f" So rows were compared: {counted(found.rows_removed, 'row')} removed."
         )
     if commits is None:

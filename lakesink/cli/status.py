@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.table import Table
 
-from lakesink.audit.finding import key_of, of_quality, sink_label
+from lakesink.audit.finding import key_of, of_changes, of_quality, sink_label
 from lakesink.audit.no_records import has_no_records
 from lakesink.cli.output import NOT_WELL, OK, Report, plain
 from lakesink.cli.standing import STALE, Standing, document_of, prepared_hint, stale_hint, standing_of
 from lakesink.cli.status_of_catalog import status_of_catalog
 from lakesink.cli.target import is_directory
-from lakesink.words import ago, as_arguments, counted, moment, number, size, span
+from lakesink.words import ago, as_arguments, counted, moment, number, rows_in_words, size, span
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.read.history import SinkState, sinks
 from lakesink_catalog.tables.tables import load_to_read
@@ -24,7 +24,13 @@ if TYPE_CHECKING:
     from lakesink.audit.leftovers import PreparedRecord
 
 _COLUMNS = ("sink", "branch", "last batch>", "committed", "ago>", "batches>", "rows>", "size>", "since", "standing")
-_TOTALS = {"rows": "total-records", "files": "total-data-files", "bytes": "total-files-size"}
+_TOTALS = {
+    "rows": "total-records",
+    "files": "total-data-files",
+    "bytes": "total-files-size",
+    "delete_files": "total-delete-files",
+    "position_deletes": "total-position-deletes",
+}
 
 
 def status(table: str | None, catalog: str | None, max_age: timedelta | None, limit: int) -> Report:
@@ -56,7 +62,7 @@ def _report(identifier: str, table: Table, max_age: timedelta | None, *, next_st
             "sinks": [document_of(state, standing, now) for state, standing in found],
             "prepared": [{"sink": one.key.name, "branch": one.key.branch, "batch_id": one.batch_id} for one in waiting],
         },
-        title=f"{identifier} in {table.catalog.name}: {counted(totals['rows'], 'row')},"
+        title=f"{identifier} in {table.catalog.name}: {rows_in_words(totals['rows'], totals['position_deletes'])},"
         f" {counted(totals['files'], 'file')}, {size(totals['bytes'])}, {counted(snapshots, 'snapshot')}",
         columns=_COLUMNS,
         rows=[_row(state, standing, now) for state, standing in found],
@@ -128,7 +134,9 @@ def _hints(found: list[tuple[SinkState, Standing]], max_age: timedelta | None, n
         for state, standing in found
         if state.trouble is not None
     ]
-    hints += [f"Sink {plain(state.sink)}: {said}" for state, _ in found for said in of_quality(state)]
+    hints += [
+        f"Sink {plain(state.sink)}: {said}" for state, _ in found for said in (*of_changes(state), *of_quality(state))
+    ]
     hints += [
         stale_hint(plain(state.sink), state.committed_at, max_age, now)
         for state, standing in found

@@ -16,6 +16,8 @@ MOST_DIGITS = 38
 """Most digits of a decimal in Iceberg, and its largest scale."""
 _WIDEST = 76
 """Digits of Arrow's widest decimal: enough for `MOST_DIGITS` digits at the largest scale."""
+_LONGEST_BYTES = 1_000
+"""A number with more bytes has more digits than Python writes."""
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
@@ -28,6 +30,17 @@ def parse_decimals(texts: pa.StringArray, precision: int, scale: int) -> pa.Arra
     chosen = zip(texts.to_pylist(), unusual.to_pylist(), strict=True)
     others = [_parse_one(text, precision, scale) if text and is_unusual else None for text, is_unusual in chosen]
     return pc.coalesce(short, pa.array(others, pa.decimal128(precision, scale)))
+
+
+def digits_of(unscaled: bytes, scale: int) -> str:
+    """A decimal of any scale as text, from its digits as a big-endian number; raises ArrowInvalid."""
+    if not unscaled or len(unscaled) > _LONGEST_BYTES:
+        raise pa.ArrowInvalid("no digits, or too many")
+    number = int.from_bytes(unscaled, "big", signed=True)
+    if not 0 < scale <= MOST_DIGITS:
+        return f"{number}E{-scale}" if scale else str(number)
+    digits = str(abs(number)).rjust(scale + 1, "0")
+    return f"{'-' if number < 0 else ''}{digits[:-scale]}.{digits[-scale:]}"
 
 
 def rescale(values: pa.Array, precision: int, scale: int) -> pa.Array:

@@ -21,7 +21,7 @@ from lakesink.decode.places import PLACES, Places
 from lakesink.decode.rescue import Rescue
 from lakesink.decode.unknown_keys import UnknownKeys
 from lakesink.writer.letters import Fault
-from lakesink.writer.plan import JSON, NewsPlan, OnMalformed, WritePlan
+from lakesink.writer.plan import DEBEZIUM_JSON, JSON, NewsPlan, OnMalformed, WritePlan
 from lakesink.writer.refusals import decoder_missing, schema_mismatch, shown
 from lakesink.writer.schema import Struct
 from lakesink.writer.unfit import all_but
@@ -121,7 +121,7 @@ class Decoder:
 
     def decoded(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The table's rows, one for each row of the batches and in their order, unless a document fails the batch."""
-        for batch in _merged(batches):
+        for batch in merged_batches(batches):
             rows = self._decode(batch)
             if not self.refuses:
                 yield rows
@@ -190,7 +190,7 @@ class Decoder:
         for position, values in zip(some.to_pylist(), found, strict=True):
             if position in self._refused:
                 continue
-            first = self._misfit("", values[0])
+            first = misfit_of(self.plan, "", values[0])
             said = f"{first.expected} expected, found {first.found}"
             faults[position] = Fault("VALUE_MALFORMED", first.column, said)
         return faults
@@ -210,12 +210,14 @@ class Decoder:
         explained = self._reader.explain(batch.column(VALUE).take(positions), self._own)
         for position, found in zip(positions.to_pylist(), explained, strict=True):
             place = self._places.of(batch, position)
-            self.misfits += [self._misfit(place, one) for one in found]
+            self.misfits += [misfit_of(self.plan, place, one) for one in found]
         del self.misfits[wanted:]
 
-    def _misfit(self, place: str, found: Found) -> Misfit:
-        value = f": {printable(found.value, LONGEST_VALUE)}" if self.plan.show_values and found.value else ""
-        return Misfit(place[-LONGEST_PLACE:], found.column, found.expected, f"{found.kind}{value}")
+
+def misfit_of(plan: WritePlan, place: str, found: Found) -> Misfit:
+    """A value that does not fit, for the driver; it is shown only if the query wants that."""
+    value = f": {printable(found.value, LONGEST_VALUE)}" if plan.show_values and found.value else ""
+    return Misfit(place[-LONGEST_PLACE:], found.column, found.expected, f"{found.kind}{value}")
 
 
 def _reader_for(plan: WritePlan, unknown: UnknownKeys) -> DocumentReader:
@@ -252,7 +254,7 @@ def _but(mask: pa.BooleanArray | None, left: pa.BooleanArray) -> pa.BooleanArray
     return None if mask is None else pc.and_not(mask, left)
 
 
-def _merged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def merged_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Fewer and larger batches: even a small batch costs milliseconds."""
     waiting: list[pa.RecordBatch] = []
     waiting_bytes = 0
@@ -274,12 +276,13 @@ def own_columns(schema: Struct, rescue_column: str = "") -> Struct:
 
 def check_documents(incoming: pa.Schema, schema: Struct, plan: WritePlan) -> None:
     """Check before a job that rows of this schema can be decoded into the table's columns."""
-    if plan.decode == JSON:
+    is_json = plan.decode in (JSON, DEBEZIUM_JSON)
+    if is_json:
         load_duckdb()
     if plan.rescue_column or plan.news is not None:
         load_unknown_keys()
     value = incoming.field(VALUE).type if VALUE in incoming.names else None
-    kinds = {pa.binary(): "BINARY", pa.string(): "STRING"} if plan.decode == JSON else {pa.binary(): "BINARY"}
+    kinds = {pa.binary(): "BINARY", pa.string(): "STRING"} if is_json else {pa.binary(): "BINARY"}
     if value not in kinds:
         found = "none" if value is None else shown(sql_type(value))
         raise schema_mismatch(

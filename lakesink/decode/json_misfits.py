@@ -58,7 +58,9 @@ def invalid_text(value: bytes | None) -> Found | None:
         document = parsed(text)
     except ValueError:
         return Found(f"text of {counted(len(text), 'character')} that is not JSON", text, expected=OBJECT)
-    return None if isinstance(document, Object) else Found(_kind(document), as_written(document), expected=OBJECT)
+    return (
+        None if isinstance(document, Object) else Found(kind_in_words(document), as_written(document), expected=OBJECT)
+    )
 
 
 def unreadable(document: Any, text: str) -> Found:
@@ -82,7 +84,9 @@ def found_at(document: Any, column: Column, fits: Fits) -> Found:
         return column.found("an object with two spellings of one key", "", column.path[:-1], "MAP")
     path, value, expected = found or wrong[0]
     twice = isinstance(value, Object) and value.has_duplicate_key and expected == "MAP"
-    return column.found("an object with a duplicate key" if twice else _kind(value), as_written(value), path, expected)
+    return column.found(
+        "an object with a duplicate key" if twice else kind_in_words(value), as_written(value), path, expected
+    )
 
 
 def _values(value: Any, path: Path, field: Field, passed: Path = ()) -> Iterator[tuple[Path, Any, str]]:
@@ -112,7 +116,8 @@ def _parts(value: Any, step: str) -> Iterator[tuple[str, Any]]:
         yield step, value.get(step, ABSENT)
 
 
-def _kind(value: Any) -> str:
+def kind_in_words(value: Any) -> str:
+    """What a value is, without the value."""
     match value:
         case _ if value is None or value is ABSENT:
             return "null" if value is None else "no value"

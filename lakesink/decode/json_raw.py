@@ -29,7 +29,7 @@ def members(text: str) -> list[tuple[str, str]]:
         key, value = member.groups()
         start = at = member.end()
         if value is None:
-            end = _end_of_nested(text, start)
+            end = end_of_nested(text, start)
             value, at = text[start:end], _after_comma(text, end)
         found.append((_unquoted(key), value))
     return found
@@ -70,7 +70,8 @@ def _unquoted(part: str) -> str:
     return str(json.loads(part)) if "\\" in part else part[1:-1]
 
 
-def _end_of_nested(text: str, start: int) -> int:
+def end_of_nested(text: str, start: int) -> int:
+    """The end of an array or object that begins at a position; raises ValueError."""
     depth = 0
     for token in _BRACKET.finditer(text, start):
         depth += (token[0] in "[{") - (token[0] in "]}")

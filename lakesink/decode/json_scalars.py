@@ -41,7 +41,7 @@ class Parsed:
 
 def parse(texts: pa.StringArray, kind: Primitive) -> Parsed:
     """Parse texts as values of a type, NULL for NULL."""
-    return converted(texts, _converter(kind), _likely(kind))
+    return converted(texts, converter_of(kind), _likely(kind))
 
 
 def wants_json(kind: Primitive) -> bool:
@@ -59,6 +59,11 @@ def converted(texts: pa.Array, convert: Convert, likely: str = "") -> Parsed:
     except pa.ArrowInvalid:
         mask = _misfit_mask(texts, convert, likely)
     return Parsed(convert(without(texts, mask)), mask)
+
+
+def parse_in_utc(texts: pa.StringArray, kind: Primitive) -> pa.Array:
+    """Parse dates, times or timestamps without a zone, whose texts may end in Z; raises `pyarrow.ArrowInvalid`."""
+    return converter_of(kind)(pc.replace_substring_regex(texts, "Z$", ""))
 
 
 def without(values: pa.Array, misfits: pa.BooleanArray) -> pa.Array:
@@ -119,7 +124,8 @@ def _likely(kind: Primitive) -> str:
     return _LIKELY.get(kind.name, "")
 
 
-def _converter(kind: Primitive) -> Convert:
+def converter_of(kind: Primitive) -> Convert:
+    """The conversion of texts, see `parse`."""
     if wants_json(kind):
         return partial(_bytes, kind=kind.arrow)
     if kind.decimal:
@@ -135,7 +141,7 @@ def _boolean(texts: pa.Array) -> pa.Array:
     return true
 
 
-def _whole(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+def whole_numbers(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     """Refuse hexadecimal digits, which Arrow also reads; only a string can contain them."""
     if any_character(texts, b"xX") and _any(pc.match_substring_regex(texts, "[xX]")):
         raise pa.ArrowInvalid("not decimal digits")
@@ -195,8 +201,8 @@ _LIKELY: dict[str, str] = {
 """Patterns of most texts that fit; a text that matches may be a misfit too, such as a 30th of February."""
 _SPECIAL: dict[str, Convert] = {
     "boolean": _boolean,
-    "int": partial(_whole, kind=pa.int32()),
-    "long": partial(_whole, kind=pa.int64()),
+    "int": partial(whole_numbers, kind=pa.int32()),
+    "long": partial(whole_numbers, kind=pa.int64()),
     "float": partial(_floating, kind=pa.float32()),
     "double": partial(_floating, kind=pa.float64()),
     "string": lambda texts: texts,

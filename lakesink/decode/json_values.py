@@ -132,8 +132,7 @@ class JsonReader:
 
     def _struct(self, texts: pa.Array, struct: Struct, path: Path) -> Parsed:
         texts, columns, misfits = self._open(texts, struct, "{", _members(struct))
-        if self.unknown is not None:
-            self.unknown.add(path, self._unknown_in(texts[:SEARCHED], struct))
+        self.count_unknown(texts[:SEARCHED], struct, path)
         parts = [
             self._field(column, field, (*path, field.name))
             for column, field in zip(columns, struct.fields, strict=True)
@@ -148,12 +147,13 @@ class JsonReader:
         found = self.read(texts, field.type, path)
         return forgiven(found) if self.forgives and not field.required else found
 
-    def _unknown_in(self, texts: pa.Array, struct: Struct) -> list[tuple[str, int]]:
-        """Keys without a field in some documents, with the number of their values other than null."""
+    def count_unknown(self, texts: pa.Array, struct: Struct, path: Path = ()) -> None:
+        """Count the keys without a field in some objects, by their values other than null."""
+        if self.unknown is None:
+            return
         self._connection.register("documents", pa.table({"value": texts}))
         known = [field.name for field in struct.fields]
-        found: list[tuple[str, int]] = self._connection.execute(_UNKNOWN, [known]).fetchall()
-        return found
+        self.unknown.add(path, self._connection.execute(_UNKNOWN, [known]).fetchall())
 
     def _list(self, texts: pa.Array, kind: ListOf, element: Field, path: Path) -> Parsed:
         _, [lists], misfits = self._open(texts, kind, "[", _transformed([_duckdb_type(element.type)]))
@@ -184,18 +184,22 @@ class JsonReader:
 
         A document of this type starts with `opener`. `query` reads the column ``value`` of ``documents``.
         """
-        wrong = _other_than(texts, opener)
+        wrong = other_than(texts, opener)
         texts = texts if wrong is None else without(texts, wrong)
-        try:
-            columns = self._found(texts, query)
-        except (self._duckdb.InvalidInputException, UnicodeDecodeError):  # a message may cut a character
-            [invalid] = self._found(texts, "SELECT coalesce(NOT json_valid(value), false) FROM documents")
-            wrong, texts = either(wrong, invalid), without(texts, invalid)
-            columns = self._found(texts, query)
+        texts, columns, invalid = self.find(texts, query)
         positions = respelled(texts, kind)
         if positions is not None:
-            columns = _as_written(columns, texts, positions, kind)
-        return texts, columns, wrong
+            columns = with_spelling(columns, texts, positions, lambda text: _parts(text, kind))
+        return texts, columns, either(wrong, invalid)
+
+    def find(self, texts: pa.Array, query: str) -> tuple[pa.Array, list[pa.Array], pa.BooleanArray | None]:
+        """The columns of a query over ``documents``; returns the texts too, NULL if not JSON, and True for those."""
+        try:
+            return texts, self._found(texts, query), None
+        except (self._duckdb.InvalidInputException, UnicodeDecodeError):  # a message may cut a character
+            [invalid] = self._found(texts, "SELECT coalesce(NOT json_valid(value), false) FROM documents")
+        texts = without(texts, invalid)
+        return texts, self._found(texts, query), invalid
 
     def _found(self, texts: pa.Array, query: str) -> list[pa.Array]:
         self._connection.register("documents", pa.table({"value": texts}))
@@ -218,9 +222,11 @@ def _members(struct: Struct) -> str:
     return f"SELECT {columns} FROM (SELECT {', '.join(lists)} FROM documents)"  # noqa: S608 - names are quoted
 
 
-def _as_written(columns: Sequence[pa.Array], texts: pa.Array, positions: pa.Array, kind: Nested) -> list[pa.Array]:
+def with_spelling(
+    columns: Sequence[pa.Array], texts: pa.Array, positions: pa.Array, parts_of: Callable[[str], list[Any]]
+) -> list[pa.Array]:
     """The parts; those of the documents at `positions` are replaced by their original spelling."""
-    written = [_parts(text, kind) for text in texts.take(positions).to_pylist()]
+    written = [parts_of(text) for text in texts.take(positions).to_pylist()]
     parts = [pa.array(part, column.type) for part, column in zip(zip(*written, strict=True), columns, strict=True)]
     place = list(range(len(texts)))
     for number, position in enumerate(positions.to_pylist(), len(texts)):
@@ -261,7 +267,7 @@ def _duckdb_type(kind: Type) -> str:
     return _TEXT if isinstance(kind, Primitive) and not wants_json(kind) else _JSON
 
 
-def _other_than(texts: pa.Array, opener: str) -> pa.BooleanArray | None:
+def other_than(texts: pa.Array, opener: str) -> pa.BooleanArray | None:
     """True for documents that do not start with the opener; None if all do."""
     begins = pc.starts_with(texts, opener)
     if pc.all(begins, min_count=0).as_py():

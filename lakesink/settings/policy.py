@@ -1,15 +1,22 @@
-"""What a stream does with rows that do not fit: written into its snapshots, and told in words. Pure."""
+"""What a stream does with rows: with those that do not fit, and with changes by key.
+
+It is written into the snapshots, and told in words. Pure.
+"""
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
+from lakesink.settings.option_types import Deletes
 from lakesink.settings.settings import Settings
 from lakesink_protocol.redact import redact, shown
+from lakesink_protocol.row_changes import Mode
 
 POLICY = "lakesink.policy"
-"""Summary property: a JSON object with the options of `_OPTIONS` that are not defaults; absent if all are."""
-_OPTIONS = ("decode", "schema_evolution", "on_malformed", "rescue_column", "dead_letter_table")
+"""Summary property: a JSON object with those of these options that are not defaults; absent if all are."""
+_OPTIONS = ("decode", "schema_evolution", "on_malformed", "rescue_column", "dead_letter_table", "mode", "deletes")
+_LISTS = ("keys", "sequence_by")
 _LONGEST = 2_000
 _LONGEST_NAME = 100
 _STOPS = "stops the query"
@@ -20,7 +27,7 @@ _NEW_COLUMN = {"ignore": "is left out", **dict.fromkeys(_FOLLOWS, "becomes a col
 def policy_of(settings: Settings) -> dict[str, str]:
     """The property for the snapshots of a query; empty if the query has the defaults."""
     defaults = Settings()
-    found = {name: getattr(settings, name) for name in _OPTIONS}
+    found = {name: getattr(settings, name) for name in (*_OPTIONS, *_LISTS)}
     chosen = {name: value for name, value in found.items() if value != getattr(defaults, name)}
     if settings.decode:
         chosen["schema_evolution"] = settings.schema_evolution
@@ -41,6 +48,37 @@ def policy_in_words(text: str) -> str:
     return f"{what} {becomes}; a row that cannot be written {_of_bad_rows(chosen)}"
 
 
+@dataclass(frozen=True, slots=True)
+class ChangePolicy:
+    """How a stream changes rows by key.
+
+    Attributes:
+        keys: Columns of the key, as the stream named them; empty for the table's identifier fields.
+        sequence_by: Columns of which the greatest value wins; empty if the order of the stream is trusted.
+        keeps_deleted: True if a delete marks the row, and does not remove it.
+    """
+
+    mode: Mode
+    keys: tuple[str, ...]
+    sequence_by: tuple[str, ...]
+    keeps_deleted: bool
+    decode: str = ""
+
+
+def change_policy(text: str) -> ChangePolicy | None:
+    """How a stream changes rows by key, by the property of its snapshots; None if it appends."""
+    chosen, lists = _parsed(text), _parsed_lists(text)
+    if chosen.get("mode") not in (Mode.UPSERT, Mode.CHANGES):
+        return None
+    return ChangePolicy(
+        mode=Mode(chosen["mode"]),
+        keys=lists.get("keys", ()),
+        sequence_by=lists.get("sequence_by", ()),
+        keeps_deleted=chosen.get("deletes") == Deletes.SOFT,
+        decode=chosen.get("decode", ""),
+    )
+
+
 def _of_bad_rows(chosen: Mapping[str, str]) -> str:
     match chosen.get("on_malformed"):
         case "quarantine":
@@ -52,11 +90,23 @@ def _of_bad_rows(chosen: Mapping[str, str]) -> str:
 
 def _parsed(text: str) -> Mapping[str, str]:
     """The options in a summary, which others may have written: known names, and short texts."""
+    document = _document(text)
+    known = {name: document[name] for name in _OPTIONS if isinstance(document.get(name), str)}
+    return {name: redact(shown(value, _LONGEST_NAME)) for name, value in known.items()}
+
+
+def _parsed_lists(text: str) -> Mapping[str, tuple[str, ...]]:
+    document = _document(text)
+    known = {name: document[name] for name in _LISTS if isinstance(document.get(name), list)}
+    return {
+        name: tuple(redact(shown(value, _LONGEST_NAME)) for value in values if isinstance(value, str))
+        for name, values in known.items()
+    }
+
+
+def _document(text: str) -> dict[str, Any]:
     try:
         document: Any = json.loads(text[:_LONGEST]) if text else {}
     except (ValueError, RecursionError):
         return {}
-    if not isinstance(document, dict):
-        return {}
-    known = {name: document[name] for name in _OPTIONS if isinstance(document.get(name), str)}
-    return {name: redact(shown(value, _LONGEST_NAME)) for name, value in known.items()}
+    return document if isinstance(document, dict) else {}

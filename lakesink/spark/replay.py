@@ -11,7 +11,9 @@ from pyspark.sql import SparkSession
 from lakesink.settings.option_types import Options
 from lakesink.settings.options import option_invalid
 from lakesink.settings.settings import Settings
+from lakesink.sinks.iceberg.letters import MOST_LOOKS
 from lakesink.sinks.iceberg.letters_policy import letters_table
+from lakesink.sinks.iceberg.letters_words import unsettled
 from lakesink.sinks.iceberg.pending import MOST_BYTES, OfTable, check_letter_table, count_letters, first_letters
 from lakesink.sinks.iceberg.preflight import open_existing
 from lakesink.sinks.iceberg.replays import Assignments, Replayed, assign, load_assignments, replays_differ
@@ -21,10 +23,11 @@ from lakesink.words import counted
 from lakesink.writer.expectations import OnUnmet
 from lakesink.writer.letters import REPLAYS_TABLE
 from lakesink.writer.plan import OnMalformed
+from lakesink_catalog.commit.current import is_current
 from lakesink_catalog.connect.catalog import CatalogConfig, FoundCatalog
 from lakesink_catalog.tables.tables import load_table
 from lakesink_protocol.errors import LakesinkError
-from lakesink_protocol.identity import SinkKind
+from lakesink_protocol.identity import MAIN_BRANCH, SinkKind
 from lakesink_protocol.outcome import Committed
 
 _SHARED_WITH_REPLAYS = ("prepared_max_age", "ledger_tag", "ledger_tag_max_age", "max_clock_ahead")
@@ -111,18 +114,25 @@ class _Replay:
             check_all_returned(rows, step.replay, step.letters.num_rows)
         self.left.update({*step.letters.column(LETTER_ID).to_pylist()}.difference(rows.letters))
         if rows.letters:
-            self._append(assignments, step, rows)
+            self._append(of, assignments, step, rows)
 
     def _look(self) -> tuple[OfTable, Assignments]:
-        """The tables, in an order in which no later one lacks what an earlier one shows."""
-        letters = load_table(self.catalog, self.letters)
-        check_letter_table(letters)
-        table = load_table(self.catalog, self.table)
-        if LETTER_ID in {name.lower() for name in table.schema().column_names}:
-            raise invalid_repair(f"{self.table} has a column letter_id.", "Append the rows with lakesink.append.")
-        branch = self.settings.branch
-        assignments = load_assignments(self.catalog, table, letters, self.letters, branch)
-        return OfTable(table, load_table(self.catalog, self.letters), branch), assignments
+        """The tables, in an order in which no later one lacks what an earlier one shows.
+
+        A letter that was rolled back, or dropped with its table, may be in another place since: none of those is taken.
+        """
+        for _ in range(MOST_LOOKS):
+            first = load_table(self.catalog, self.letters)
+            check_letter_table(first)
+            table = load_table(self.catalog, self.table)
+            if LETTER_ID in {name.lower() for name in table.schema().column_names}:
+                raise invalid_repair(f"{self.table} has a column letter_id.", "Append the rows with lakesink.append.")
+            branch = self.settings.branch
+            assignments = load_assignments(self.catalog, table, first, self.letters, branch)
+            letters = load_table(self.catalog, self.letters)
+            if letters.metadata.table_uuid == first.metadata.table_uuid and is_current(letters, MAIN_BRANCH):
+                return OfTable(table, letters, branch), assignments
+        raise unsettled(self.letters, "its dead letters are")
 
     def _next(self, of: OfTable, assignments: Assignments) -> _Step | None:
         if assignments.unfinished is not None:
@@ -146,11 +156,13 @@ class _Replay:
             raise replays_differ(f"{self.table} skips replay {replay}, but does not show it.")
         return _Step(replay, letters, begun=True)
 
-    def _append(self, assignments: Assignments, step: _Step, rows: Repaired) -> None:
+    def _append(self, of: OfTable, assignments: Assignments, step: _Step, rows: Repaired) -> None:
         of_replay: Mapping[str, str] = {**self.settings.snapshot_properties, REPLAYS_TABLE: assignments.name}
         settings = replace(self.settings, snapshot_properties=of_replay)
 
         def begin() -> None:
+            if load_table(self.catalog, self.table).metadata.table_uuid != of.table.metadata.table_uuid:
+                raise replays_differ(f"{self.table} was replaced by another table of this name.")
             if not assign(self.found.open, assignments, step.replay, rows.letters, self._settings_of_replays()):
                 raise _LostRace(step.replay)
 

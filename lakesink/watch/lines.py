@@ -3,9 +3,10 @@
 from dataclasses import dataclass, field
 from functools import partial
 
-from lakesink.words import counted, printable, size
+from lakesink.words import changed, counted, printable, size
 from lakesink_protocol import events
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
+from lakesink_protocol.row_changes import ChangeCounts
 
 _FOUND = "already committed"
 WELL, NOTABLE, BAD, FRAME = "green", "yellow", "red", "bold"
@@ -102,6 +103,7 @@ def _written(outcome: Committed, took: str) -> tuple[str, str, str]:
         (outcome.recovered, "the rows that an earlier run prepared"),
         (outcome.accepted, f"accept {outcome.accepted}"),
         (outcome.attempts > 1, counted(outcome.attempts, "attempt")),
+        (outcome.changes is not None, changed(outcome.changes or ChangeCounts())),
         (outcome.schema_change, f"schema: {outcome.schema_change}"),
         (outcome.quality.malformed_rows, counted(outcome.quality.malformed_rows, "malformed row")),
         (outcome.quality.dead_letters, counted(outcome.quality.dead_letters, "dead letter")),

@@ -52,6 +52,13 @@ def is_location(location: str, folder: str, stem: str, task: int | None = None) 
     return found is not None and task in (None, int(found["task"]))
 
 
+def task_of(location: str) -> int:
+    """The task in the name of a data file, which `is_location` accepts."""
+    found = re.search(_REST + "$", location, re.ASCII)
+    assert found is not None, "a data file of the batch"
+    return int(found["task"])
+
+
 def partition_path(sources: Sequence[Source], partition: Partition) -> str:
     """Folders ``name=value`` for a partition, escaped as in Iceberg; long names are cut and end with a digest."""
     segments = [_segment(source, value) for source, value in zip(sources, partition, strict=True)]

@@ -29,7 +29,8 @@ class ParquetOptions:
 
 
 JSON, AVRO = "json", "avro"
-"""Formats of documents."""
+DEBEZIUM_JSON, DEBEZIUM_AVRO = "debezium-json", "debezium-avro"
+"""Formats of documents; the last two are change events."""
 
 DEBEZIUM = DEBEZIUM_JSON, DEBEZIUM_AVRO = "debezium-json", "debezium-avro"
 """Formats of Debezium's events."""

@@ -18,7 +18,8 @@ from pyiceberg.typedef import Identifier
 from pyspark.core.rdd import RDD
 from pyspark.util import local_connect_and_auth
 
-from lakesink.sinks.iceberg import votes
+from lakesink.sinks.iceberg import letters, votes
+from lakesink.spark import replay
 from lakesink.spark.rows import batch_rows
 from lakesink.spark.rows.task import RawBytes
 from lakesink_catalog.connect.caching_sql import CachingSqlCatalog
@@ -103,6 +104,16 @@ def left_rows_uncounted(patches: Patches) -> None:
     patches.put(votes, "_check_rest", lambda _rest, _of_job: None)
 
 
+def letters_of_a_load_believed(patches: Patches) -> None:
+    """No request asks whether the dead letters that a load shows are in the table, or that others are not."""
+    patches.put(letters, "is_current", lambda _table, _branch: True)
+
+
+def letters_of_a_load_replayed(patches: Patches) -> None:
+    """The same in a replay."""
+    patches.put(replay, "is_current", lambda _table, _branch: True)
+
+
 TESTED = (
     SeededBug(
         "gathered batch unchecked",
@@ -122,6 +133,20 @@ TESTED = (
         "tests/faults/test_votes.py::test_a_vote_cast_on_other_premises_fails_the_batch"
         "[with rows that it left, though nobody asked]",
         left_rows_uncounted,
+    ),
+    SeededBug(
+        "letters of a load believed",
+        "P2: rows whose dead letters were dropped with their table are in no table.",
+        "tests/faults/test_dead_letters.py"
+        "::test_letters_in_a_table_that_was_dropped_are_not_taken_for_those_in_the_table",
+        letters_of_a_load_believed,
+    ),
+    SeededBug(
+        "letters of a load replayed",
+        "P1: dead letters that were rolled back are replayed, although their rows may be in the table.",
+        "tests/spark/test_replay.py::test_letters_are_not_replayed_from_an_older_state_of_their_table"
+        "[behind1-rolled back]",
+        letters_of_a_load_replayed,
     ),
 )
 

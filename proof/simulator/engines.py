@@ -20,7 +20,8 @@ from pyiceberg.types import LongType
 
 from lakesink_catalog.commit.prepared import SNAPSHOT_IDS
 from lakesink_catalog.commit.request import branch_at, snapshot_time_ms
-from lakesink_catalog.manifests.write import manifests_under, write_batch_manifests, write_list
+from lakesink_catalog.manifests.lists import manifests_under, write_list
+from lakesink_catalog.manifests.write import write_batch_manifests
 from lakesink_protocol.change import ContentFile
 from proof.added_again import added_again
 from proof.content import NEW_COLUMNS

@@ -4,12 +4,14 @@ A *change* of a row has a key. A batch has at most one effective change of each 
 change finds the live row of its key is decided on the head of the commit, see `lakesink_catalog.commit.located`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from enum import IntEnum, StrEnum
 from typing import Any
 
 PREFIX = "lakesink."
+MODE = "lakesink.mode"
+"""Summary property of a batch that changed rows by key."""
 _WORDS = {
     "upserts": "upserts",
     "deletes": "deletes",
@@ -104,8 +106,18 @@ class ChangeCounts:
         return {PREFIX + word: str(getattr(self, name)) for name, word in _WORDS.items()}
 
 
+def sum_of(found: Iterable[ChangeCounts]) -> ChangeCounts:
+    """The counts of several batches together."""
+    every = list(found)
+    return ChangeCounts(
+        **{one.name: sum(getattr(counts, one.name) for counts in every) for one in fields(ChangeCounts)}
+    )
+
+
 def counts_in(summary: Mapping[str, Any]) -> ChangeCounts | None:
     """The counts in a snapshot's summary; None unless it has all of them as whole numbers."""
+    if not summary.get(PREFIX + _WORDS["upserts"]):
+        return None  # an append: a history has many thousands
     texts = {name: str(summary.get(PREFIX + word, "")) for name, word in _WORDS.items()}
     if not all(text.isascii() and text.isdigit() and len(text) <= 18 for text in texts.values()):
         return None

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyiceberg.manifest import read_manifest_list, write_manifest_list
+from pyiceberg.manifest import DataFileContent, read_manifest_list, write_manifest_list
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.update import SetSnapshotRefUpdate
 
@@ -112,7 +112,9 @@ def test_a_footer_longer_than_the_first_read_is_read_whole(lake: Lake) -> None:
     wide = pa.table({f"column_{number:05}": [1, 2] for number in range(2000)})
     pq.write_table(wide, path)
     assert struct.unpack("<I", path.read_bytes()[-8:-4])[0] > 2 * 64 * 1024
-    entry = Entry(f"file://{path}", path.stat().st_size, 2, 1, is_data=True, is_parquet=True, is_new=True)
+    entry = Entry(
+        f"file://{path}", path.stat().st_size, 2, 1, content=DataFileContent.DATA, is_parquet=True, is_new=True
+    )
     assert faults(lake.table().io, [entry], footers=True) == []
     assert [fault.code for fault in faults(lake.table().io, [replace(entry, rows=3)], footers=True)] == [Code.FILE_ROWS]
 

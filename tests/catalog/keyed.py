@@ -35,9 +35,10 @@ from lakesink_catalog.commit.request import CommitOptions, snapshot_on
 from lakesink_catalog.manifests.avro import container
 from lakesink_catalog.manifests.encode import entry_encoder
 from lakesink_catalog.manifests.entries import DELETES as DELETES_CONTENT
+from lakesink_catalog.manifests.lists import manifests_under
 from lakesink_catalog.manifests.live import FILE_PATH_COLUMN, LiveFile, LiveFiles
 from lakesink_catalog.manifests.live_reading import LiveMemory, live_files
-from lakesink_catalog.manifests.write import avro_layout, header_metadata, manifests_under
+from lakesink_catalog.manifests.write import avro_layout, header_metadata
 from lakesink_protocol.change import Content, ContentFile
 from lakesink_protocol.identity import Batch, SinkKey, stream_batch
 from lakesink_protocol.outcome import AlreadyCommitted, Committed

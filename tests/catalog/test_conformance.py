@@ -10,6 +10,7 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table.update import AssertRefSnapshotId, SetCurrentSchemaUpdate, SetPropertiesUpdate
 from pyiceberg.types import IntegerType, LongType
 
+from lakesink_catalog.commit.current import is_current
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.read.history import history, sinks
 from lakesink_catalog.tables.tables import create_table, load_table
@@ -178,3 +179,16 @@ def test_a_schema_that_the_table_has_already_is_made_current(writer: Writer, pro
     assert isinstance(again(writer, properties).commit(1, schema_change=change), Committed)
     metadata = writer.load().metadata
     assert (metadata.current_schema_id, len(metadata.schemas)) == (wide, 3)
+
+
+def test_a_request_tells_whether_a_table_is_as_it_was_loaded_and_changes_nothing(writer: Writer) -> None:
+    empty = writer.load()
+    assert is_current(empty, "main")
+    snapshot(writer, 0)
+    table = writer.load()
+    assert (is_current(empty, "main"), is_current(table, "main")) == (False, True)
+    after = writer.load().metadata
+    assert (after.current_schema_id, after.refs) == (table.metadata.current_schema_id, table.metadata.refs)
+    table.catalog.drop_table(writer.table)
+    create_table(table.catalog, writer.table, pa.schema([("id", pa.int64())]))
+    assert not is_current(empty, "main")

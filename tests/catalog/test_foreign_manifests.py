@@ -18,8 +18,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DoubleType, LongType, NestedField
 
+from lakesink_catalog.manifests.lists import manifests_under, write_list
 from lakesink_catalog.manifests.merging import ManifestMerger, MergeMemory, MergePolicy
-from lakesink_catalog.manifests.write import manifests_under, write_list
 from testkit.builders import Lake
 from tests.catalog.raw_avro import raw
 from tests.catalog.test_exact_manifests import Writer

@@ -23,7 +23,7 @@ from lakesink_catalog.commit.recovery import matches_manifests
 from lakesink_catalog.manifests.avro import SYNC_BYTES, container, read_header, values
 from lakesink_catalog.manifests.avro_names import with_inline_types
 from lakesink_catalog.manifests.entries import DATA_FILE, FILE_PATH, PARTITION
-from lakesink_catalog.manifests.write import manifests_under
+from lakesink_catalog.manifests.lists import manifests_under
 from testkit.builders import Lake
 from tests.catalog.partition_cases import unscaled
 from tests.catalog.raw_avro import raw_entries

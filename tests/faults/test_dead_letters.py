@@ -6,21 +6,25 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
+from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.update import SetSnapshotRefUpdate
 from pyiceberg.types import LongType, NestedField
 
+from lakesink.sinks.iceberg import letters
 from lakesink.sinks.iceberg.letters import LettersSink
 from lakesink.sinks.iceberg.sink import IcebergSink
+from lakesink_catalog.commit.current import is_current as current
 from lakesink_protocol.coordinator import Write, run_batch
-from lakesink_protocol.errors import BatchRefused, Reason
+from lakesink_protocol.errors import BatchRefused, CommitUnresolved, Reason, WriteError
 from lakesink_protocol.identity import Batch, stream_batch
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
 from lakesink_protocol.two_phase import TaskWriter, receipts_of
 from lakesink_protocol.votes import Vote, Votes
 from testkit.answers import first
-from testkit.builders import TABLE, Lake, Stream, offered
+from testkit.builders import TABLE, Chance, Lake, Stream, offered
 
 LETTERS = f"{TABLE}__dead_letters"
 ROWS = pa.schema([("id", pa.int64())])
@@ -33,9 +37,9 @@ def lake(tmp_path: Path) -> Lake:
     return Lake.make(tmp_path, schema=schema, properties={"commit.retry.num-retries": "1"})
 
 
-def sink_of(lake: Lake, **options: Any) -> IcebergSink:
+def sink_of(lake: Lake, chance: Chance | None = None, **options: Any) -> IcebergSink:
     """The sink of a driver that has just started; it puts rows aside."""
-    sink = Stream(lake).sink(**OPTIONS, **options)
+    sink = Stream(lake, chance=chance or Chance()).sink(**OPTIONS, **options)
     sink.schema = ROWS
     return sink
 
@@ -44,13 +48,18 @@ def job_of(batch_id: int, meanwhile: Callable[[], object] = lambda: None) -> Wri
     """A job of one task over a row that fits and one that does not; something happens before its votes are counted."""
 
     def job(writers: Mapping[str, TaskWriter]) -> Votes:
-        [(name, writer)] = writers.items()
-        rows = pa.RecordBatch.from_pylist([{"id": batch_id}, {"id": None}], schema=ROWS)
-        vote = Vote(0, receipts_of(name, writer, writer.write(0, iter([rows]))))
+        votes = _votes(writers, [{"id": batch_id}, {"id": None}])
         meanwhile()
-        return Votes(1, [vote])
+        return votes
 
     return job
+
+
+def _votes(writers: Mapping[str, TaskWriter], rows: list[dict[str, int | None]]) -> Votes:
+    """Those of one task that wrote these rows."""
+    [(name, writer)] = writers.items()
+    batch = pa.RecordBatch.from_pylist(rows, schema=ROWS)
+    return Votes(1, [Vote(0, receipts_of(name, writer, writer.write(0, iter([batch]))))])
 
 
 def run(sink: IcebergSink, batch_id: int, meanwhile: Callable[[], object] = lambda: None) -> Outcome:
@@ -166,3 +175,154 @@ def test_a_rival_that_goes_on_between_two_looks_has_rolled_nothing_back(
     monkeypatch.setattr(LettersSink, "plan_for", later)
     assert isinstance(run(sink, 1), AlreadyCommitted)
     assert (rows_in(lake), letters_in(lake)) == ([0, 1, 2], [0, 1, 2])
+
+
+def _shown(lake: Lake, monkeypatch: pytest.MonkeyPatch, at: Mapping[int, Table], name: str = LETTERS) -> None:
+    """From now on, some loads of a table get what it once was; the first load is number 1. Requests find what it is."""
+    load, commit, count, requests = lake.catalog.load_table, lake.catalog.commit_table, 0, 0
+
+    def load_table(identifier: Any) -> Table:
+        nonlocal count
+        if requests or Catalog.identifier_to_tuple(identifier) != Catalog.identifier_to_tuple(name):
+            return load(identifier)
+        count += 1
+        return at.get(count) or load(identifier)
+
+    def commit_table(*request: Any) -> CommitTableResponse:
+        nonlocal requests
+        requests += 1
+        try:
+            return commit(*request)
+        finally:
+            requests -= 1
+
+    monkeypatch.setattr(lake.catalog, "load_table", load_table)
+    monkeypatch.setattr(lake.catalog, "commit_table", commit_table)
+
+
+class Killed(BaseException):
+    """SIGKILL: nothing of the driver goes on."""
+
+
+def _dies(sink: IcebergSink, lake: Lake, batch_id: int, *, after_commits: int) -> None:
+    def kill() -> None:
+        raise Killed
+
+    lake.catalog.faults = [*[first(lambda: None)] * after_commits, first(kill)]
+    with pytest.raises(Killed):
+        run(sink, batch_id)
+
+
+def _letters_of_1_were_dropped(lake: Lake, chance: Chance | None = None) -> tuple[Table, Table]:
+    """A driver died after the letters of batch 1, whose table was made anew; that table before and with the letters."""
+    run(sink_of(lake), 0)
+    before = lake.catalog.load_table(LETTERS)
+    _dies(sink_of(lake, chance), lake, 1, after_commits=1)
+    dropped = lake.catalog.load_table(LETTERS)
+    _drop_and_make(lake)
+    return before, dropped
+
+
+def test_letters_in_a_table_that_was_dropped_are_not_taken_for_those_in_the_table(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, dropped = _letters_of_1_were_dropped(lake)
+    _shown(lake, monkeypatch, {2: dropped})
+    assert isinstance(run(sink_of(lake), 1), Committed)
+    assert (rows_in(lake), letters_in(lake)) == ([0, 1], [1])
+
+
+def test_a_run_that_was_planned_for_letters_in_a_dropped_table_is_started_again(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, dropped = _letters_of_1_were_dropped(lake)
+    with monkeypatch.context() as patched:
+        _shown(lake, patched, {1: dropped, 2: dropped})
+        with pytest.raises(BatchRefused, match="Start the query again") as refused:
+            run(sink_of(lake), 1)
+    assert refused.value.reason is Reason.TABLE_REPLACED
+    assert rows_in(lake) == [0]
+    assert isinstance(run(sink_of(lake), 1), Committed)
+    assert (rows_in(lake), letters_in(lake)) == ([0, 1], [1])
+
+
+def test_a_catalog_whose_loads_stay_behind_stops_the_batch(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, dropped = _letters_of_1_were_dropped(lake)
+    with monkeypatch.context() as patched:
+        _shown(lake, patched, dict.fromkeys(range(100), dropped))
+        with pytest.raises(CommitUnresolved, match="older state than it has"):
+            run(sink_of(lake), 1)
+    assert rows_in(lake) == [0]
+    assert isinstance(run(sink_of(lake), 1), Committed)
+    assert (rows_in(lake), letters_in(lake)) == ([0, 1], [1])
+
+
+def test_recovered_letters_that_only_a_load_of_a_dropped_table_shows_are_written_again(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chance = Chance()  # time goes on from driver to driver: a record of the future is not used
+    before, dropped = _letters_of_1_were_dropped(lake, chance)
+    _shown(lake, monkeypatch, {1: before, 2: before, 3: before, 4: before, 5: dropped})
+    assert isinstance(run(sink_of(lake, chance), 1), Committed)
+    assert (rows_in(lake), letters_in(lake)) == ([0, 1], [1])
+
+
+@pytest.mark.parametrize("behind", [(2,), (1, 2), (1, 2, 3)])
+def test_letters_count_that_a_catalog_does_not_show(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, behind: tuple[int, ...]
+) -> None:
+    run(sink_of(lake), 0)
+    before = lake.catalog.load_table(LETTERS)
+    _dies(sink_of(lake), lake, 1, after_commits=1)
+    _shown(lake, monkeypatch, dict.fromkeys(behind, before))
+    sink, other = sink_of(lake), stream_batch(1, "query-1", start=[1], end=[3])
+    with pytest.raises(WriteError, match="puts 0 rows aside, and its earlier run put other rows") as differ:
+        run_batch(other, [sink], lambda writers: _votes(writers, [{"id": 1}, {"id": 2}]))
+    assert differ.value.code == "LAKESINK_DEAD_LETTERS_DIFFER"
+    assert rows_in(lake) == [0]
+
+
+def test_only_the_first_batch_of_a_run_asks_for_letters_that_no_load_shows(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = 0
+
+    def is_current(*of: Any) -> bool:
+        nonlocal asked
+        asked += 1
+        return current(*of)
+
+    monkeypatch.setattr(letters, "is_current", is_current)
+    sink = sink_of(lake)
+    for batch_id in range(3):
+        batch = stream_batch(batch_id, "query-1", start=[batch_id], end=[batch_id + 1])
+        run_batch(batch, [sink], lambda writers: _votes(writers, [{"id": 1}]))
+    assert asked == 1
+
+
+def test_a_batch_that_the_table_refuses_leaves_no_letters(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = lake.table()
+    run(sink_of(lake), 0)
+    other = stream_batch(0, "query-1", start=[0], end=[2])  # of a checkpoint that was restored
+    _shown(lake, monkeypatch, {1: before}, TABLE)
+    with pytest.raises(BatchRefused) as refused:
+        run_batch(other, [sink_of(lake, dead_letter_table="demo.others")], job_of(0))
+    assert refused.value.reason is Reason.BATCH_CHANGED
+    assert lake.catalog.load_table("demo.others").current_snapshot() is None
+
+
+def test_a_table_of_letters_that_changes_under_a_record_costs_no_new_checkpoint(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(sink_of(lake), 0)
+    chance = Chance()
+    _dies(sink_of(lake, chance), lake, 1, after_commits=0)
+    prepared_for = lake.catalog.load_table(LETTERS)
+    _drop_and_make(lake)
+    _shown(lake, monkeypatch, {1: prepared_for, 2: prepared_for, 4: prepared_for})
+    with pytest.raises(BatchRefused, match="Start the query again") as refused:
+        run(sink_of(lake, chance), 1)
+    assert refused.value.reason is Reason.TABLE_REPLACED
+    assert "checkpoint" not in str(refused.value)
+    assert isinstance(run(sink_of(lake), 1), Committed)
+    assert (rows_in(lake), letters_in(lake)) == ([0, 1], [1])

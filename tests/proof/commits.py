@@ -19,7 +19,7 @@ from pyiceberg.table.update import (
 )
 
 from lakesink_catalog.commit.request import snapshot_time_ms
-from lakesink_catalog.manifests.write import write_list
+from lakesink_catalog.manifests.lists import write_list
 from tests.proof.catalogs import SCHEMA, Place
 
 MAIN, TAG = "main", "lakesink-events"

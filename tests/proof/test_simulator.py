@@ -62,7 +62,7 @@ def test_letters_and_columns_come_with_their_batches_whatever_happens(content: C
     assert ("killed at the commit of schema" in outcomes) == (not content.aside_every)
 
 
-@pytest.mark.parametrize("seed", [412, 898, 1665, 3067, 7236, 56927, 61955])
+@pytest.mark.parametrize("seed", [412, 898, 1665, 3067, 7236, 56475, 56927, 61955, 62735])
 def test_what_a_seed_once_found_is_mended(seed: int) -> None:
     assert not simulate(seed).broken
 

@@ -281,7 +281,7 @@ def test_the_command_shows_the_letters_and_counts_them_by_reason(spark: Any, tmp
         {"sink": "people", "reason": "EXPECTATION_UNMET", "column": "valid_age", "letters": 1, "replayed": 0}
     ]
     status = CliRunner().invoke(main, ["status", TABLE]).output
-    assert "2 of 7 rows are dead letters" in status
+    assert "2 of 7 rows became dead letters" in status
     quality = CliRunner().invoke(main, ["quality", TABLE]).output
     assert "dead letters" in quality
     assert [one.dead_letters for one in lakesink.history(TABLE, sink="people")] == [1, 1]
@@ -292,6 +292,24 @@ def test_the_command_says_that_nothing_was_put_aside(spark: Any, tmp_path: Path)
     run(stream("stream", people(spark, tmp_path / "in", "a", 30)))
     told = CliRunner().invoke(main, ["dead-letters", TABLE])
     assert (told.exit_code, "Nothing was put aside." in told.output) == (0, True)
+
+
+def test_the_share_of_dead_letters_is_that_of_all_batches(spark: Any) -> None:
+    options: dict[str, Any] = {"create_table": True, "max_dead_letter_ratio": 1}
+    for version, age in enumerate((30, 150, 7, 8), 1):
+        found = spark.createDataFrame([(version, age)], COLUMNS)
+        lakesink.append(found, TABLE, txn=("load", version), expect=VALID_AGE, **options)
+    document = json.loads(CliRunner().invoke(main, ["quality", TABLE, "--output", "json"]).output)
+    shares = {one["name"]: (one["rows"], one["found"], one["share"], one["last_batch"]) for one in document["checks"]}
+    assert shares == {"dead letters": (4, 1, 0.25, 2), "valid_age": (4, 1, 0.25, 2)}
+
+
+def test_a_table_without_a_table_of_dead_letters_is_told_how_rows_are_put_aside(spark: Any) -> None:
+    make_table(spark)
+    told = CliRunner().invoke(main, ["dead-letters", TABLE])
+    assert told.exit_code == 2, told.output
+    assert f"no query has put rows of {TABLE} aside" in told.output
+    assert "Did you mean" not in told.output
 
 
 def test_the_audit_proves_that_every_row_is_in_one_of_the_tables(spark: Any, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import lakesink
+from lakesink_protocol.errors import SettingsError
 from tests.spark.streams import (
     FIRST_FILE_TIME,
     SCHEMA,
@@ -54,6 +55,31 @@ def test_a_stream_becomes_files_one_commit_a_batch(spark: Any, source: Path) -> 
     assert ids() == list(range(30))
     assert outcomes() == [(0, 10, "committed"), (1, 10, "committed"), (2, 10, "committed")]
     assert ids(sink_id="events", up_to_batch=1) == list(range(20))
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"on_malformed": "quarantine"},
+        {"expect": {"valid_age": "age > 0"}},
+        {"schema_evolution": "add"},
+        {"rescue_column": "_rescued"},
+        {"decode": "json"},
+        {"dead_letter_table": "shop.bad"},
+    ],
+    ids=lambda option: next(iter(option)),
+)
+def test_an_option_of_tables_is_refused_with_its_name(spark: Any, source: Path, option: dict[str, Any]) -> None:
+    with pytest.raises(SettingsError, match="Only a table can have it") as refused:
+        into(file_stream(spark, source), **option)
+    assert refused.value.code == "LAKESINK_OPTION_UNKNOWN"
+    assert next(iter(option)) in refused.value.what
+    assert not Path("out").exists()
+
+
+def test_a_misspelt_option_is_refused_with_the_nearest_one(spark: Any, source: Path) -> None:
+    with pytest.raises(SettingsError, match="compression_codec"):
+        into(file_stream(spark, source), compresion_codec="zstd")
 
 
 @pytest.mark.parametrize("format_name", ["parquet", "jsonl"])

@@ -353,6 +353,46 @@ def test_letters_of_a_branch_go_to_that_branch(spark: Any) -> None:
     assert sorted(in_branch) == [1, 3]
 
 
+@pytest.mark.parametrize("lost", ["dropped", "rolled back"])
+@pytest.mark.parametrize("behind", [(1,), (3,), (1, 3)])
+def test_letters_are_not_replayed_from_an_older_state_of_their_table(
+    spark: Any, monkeypatch: pytest.MonkeyPatch, lost: str, behind: tuple[int, ...]
+) -> None:
+    load(spark, 1, (1, 150))
+    load(spark, 2, (2, 150))
+    older = load_table(connect(create=False), LETTERS)
+    if lost == "dropped":
+        connect(create=False).drop_table(LETTERS)
+        load(spark, 3, (3, 150))
+    else:
+        roll_back(LETTERS)
+    count = 0
+
+    def load_older(catalog: Any, name: str) -> Any:
+        nonlocal count
+        count += 1
+        return older if count in behind else load_table(catalog, name)
+
+    monkeypatch.setattr("lakesink.spark.replay.load_table", load_older)
+    assert fix(spark) == (1, 1, 0)
+    assert ids() == [3 if lost == "dropped" else 1]
+    assert count > len(behind)
+
+
+def test_letters_do_not_go_to_another_table_of_the_name(spark: Any) -> None:
+    load(spark, 1, (1, 150))
+
+    def replaced(letters: Any) -> Any:
+        connect(create=False).drop_table(TABLE)
+        load(spark, 1, (5, 5))
+        return letters.selectExpr("letter_id", "row.id", "120 AS age")
+
+    with pytest.raises(LakesinkError, match="replaced by another table") as refused:
+        fix(spark, replaced)
+    assert refused.value.code == "LAKESINK_REPLAYS_DIFFER"
+    assert ids() == [5]
+
+
 def test_letters_of_a_batch_that_the_table_lacks_are_not_replayed_before_it(
     spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,7 +25,8 @@ from lakesink.sinks.iceberg.task import ParquetTaskWriter
 from lakesink.writer.partitions import Source, partition_sources
 from lakesink.writer.plan import PartitionField, WritePlan
 from lakesink.writer.schema import parse_schema
-from lakesink_catalog.manifests.write import write_batch_manifests, write_list
+from lakesink_catalog.manifests.lists import write_list
+from lakesink_catalog.manifests.write import write_batch_manifests
 from lakesink_protocol.change import ContentFile
 from lakesink_protocol.receipt import Receipt, decode
 

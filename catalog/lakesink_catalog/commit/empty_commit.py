@@ -14,7 +14,7 @@ from pyiceberg.table.update import AssertTableUUID, TableRequirement, TableUpdat
 from lakesink_catalog.commit.fence import Effects
 from lakesink_catalog.commit.request import snapshot_on, snapshot_time_ms
 from lakesink_catalog.commit.summary import carried_totals
-from lakesink_catalog.manifests.write import manifests_under
+from lakesink_catalog.manifests.lists import manifests_under
 from lakesink_protocol.errors import CommitUnresolved, SettingsError
 from lakesink_protocol.events import ChangeUnknown
 from lakesink_protocol.fence import Unseen, fenced

@@ -1,7 +1,7 @@
 """What became of a prepared batch, in the words of the protocol, and which errors end its attempts. Pure."""
 
 from lakesink_catalog.commit.prepared import PreparedBatch
-from lakesink_protocol.errors import CatalogError, CommitUnresolved
+from lakesink_protocol.errors import CatalogError, CommitUnresolved, WriteError
 from lakesink_protocol.fence import Unseen
 from lakesink_protocol.identity import Batch, SinkKey, SinkKind
 from lakesink_protocol.outcome import Committed
@@ -68,5 +68,5 @@ def committed(
 
 
 def is_final(error: Exception) -> bool:
-    """True for lakesink's own errors about a table or its configuration; errors of a service can be transient."""
-    return isinstance(error, CatalogError) and error.code not in TRANSIENT_CODES
+    """True for lakesink's own errors about a table, its configuration or rows; those of a service can be transient."""
+    return isinstance(error, (CatalogError, WriteError)) and error.code not in TRANSIENT_CODES

@@ -19,7 +19,7 @@ from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.exceptions import ValidationError as MetadataError
 from pyiceberg.io import OutputFile
 from pyiceberg.serializers import NOOP_COMPRESSOR, Compressor, FromInputFile
-from pyiceberg.table import CommitTableResponse, Table
+from pyiceberg.table import CommitTableResponse, Table, TableProperties
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import (
@@ -35,6 +35,7 @@ from pyiceberg.table.update import (
 )
 from pyiceberg.typedef import Identifier
 from pyiceberg.utils.config import Config
+from pyiceberg.utils.properties import property_as_int
 from sqlalchemy import select, update
 from sqlalchemy.exc import DBAPIError
 
@@ -251,16 +252,28 @@ def updated_metadata(base: TableMetadata, updates: tuple[TableUpdate, ...], loca
     named = {one.snapshot_id for one in updates if isinstance(one, SetSnapshotRefUpdate)}
     named |= {one.snapshot.snapshot_id for one in updates if isinstance(one, AddSnapshotUpdate)}
     kept = [snapshot for snapshot in base.snapshots if snapshot.snapshot_id in named]
-    slim = base.model_copy(update={"snapshots": kept, "snapshot_log": []})
+    slim = base.model_copy(update={"snapshots": kept, "snapshot_log": [], "metadata_log": []})
     after = update_table_metadata(slim, updates, metadata_location=location)
     added = after.snapshots[len(kept) :]
     _share_fields_sets([*added, *(one.summary for one in added), *after.snapshot_log])
+    log = [*base.metadata_log, *after.metadata_log]
     return after.model_copy(
         update={
             "snapshots": [*base.snapshots, *added],
             "snapshot_log": [*base.snapshot_log, *after.snapshot_log],
+            "metadata_log": log[-_most_metadata(after) :] if after.metadata_log else log,
         }
     )
+
+
+def _most_metadata(metadata: TableMetadata) -> int:
+    """Entries of the metadata log, by PyIceberg's rule."""
+    name, default = (
+        TableProperties.METADATA_PREVIOUS_VERSIONS_MAX,
+        TableProperties.METADATA_PREVIOUS_VERSIONS_MAX_DEFAULT,
+    )
+    most = property_as_int(metadata.properties, name, default)
+    return max(1, default if most is None else most)
 
 
 def check_schema_ids(base: TableMetadata, updates: Iterable[TableUpdate]) -> None:

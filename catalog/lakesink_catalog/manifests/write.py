@@ -1,27 +1,25 @@
-"""Writes manifests and manifest lists from receipts: one manifest per partition spec, many entries per block."""
+"""Writes manifests from receipts: one manifest per partition spec, many entries per block."""
 
 import json
 import uuid
 from base64 import b64encode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import groupby
 from typing import Any
 
 from pyiceberg.avro.codecs import AvroCompressionCodec
-from pyiceberg.io import FileIO, OutputFile
+from pyiceberg.io import OutputFile
 from pyiceberg.manifest import (
     ManifestContent,
     ManifestFile,
     data_file_with_partition,
     manifest_entry_schema_with_data_file,
-    read_manifest_list,
-    write_manifest_list,
 )
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import NestedField, StringType, StructType
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
@@ -153,8 +151,15 @@ def entry_schema(spec: PartitionSpec, schema: Schema, content: bytes = DATA) -> 
 
 def avro_layout(spec: PartitionSpec, schema: Schema, content: bytes = DATA) -> Any:
     """The same as an Avro schema. PyIceberg defines a type twice if two partition fields have it."""
-    found = entry_schema(spec, schema, content)
-    return with_inline_types(AvroSchemaConversion().iceberg_to_avro(found, "manifest_entry"))
+    return json.loads(avro_schema_of(spec.model_dump_json(), schema.model_dump_json(), content))
+
+
+@lru_cache(maxsize=64)
+def avro_schema_of(spec_json: str, schema_json: str, content: bytes) -> str:
+    """The same as JSON text, by the content of spec and schema: batches of a stream mostly share both."""
+    spec, schema = PartitionSpec.model_validate_json(spec_json), Schema.model_validate_json(schema_json)
+    layout = AvroSchemaConversion().iceberg_to_avro(entry_schema(spec, schema, content), "manifest_entry")
+    return json.dumps(with_inline_types(layout))
 
 
 def header_metadata(spec: PartitionSpec, schema: Schema, content: bytes = DATA) -> dict[str, bytes]:
@@ -182,27 +187,6 @@ def write_entries(
     with output.create(overwrite=True) as stream:
         stream.write(data)
     return len(data)
-
-
-def write_list(
-    table: Table, manifests: Iterable[ManifestFile], *, snapshot_id: int, parent_id: int | None, sequence_number: int
-) -> str:
-    """Write the manifest list of one commit attempt and return its location."""
-    output = new_metadata_file(table, f"snap-{snapshot_id}-{uuid.uuid4()}.avro")
-    with write_manifest_list(2, output, snapshot_id, parent_id, sequence_number, codec_of(table)) as writer:
-        writer.add_manifests(list(manifests))
-    return output.location
-
-
-def manifests_under(io: FileIO, snapshot: Snapshot | None) -> list[ManifestFile]:
-    """The manifests that a child of `snapshot` keeps: all that still reference live files."""
-    if snapshot is None:
-        return []
-    return [
-        manifest
-        for manifest in read_manifest_list(io.new_input(snapshot.manifest_list))
-        if manifest.has_added_files() or manifest.has_existing_files()
-    ]
 
 
 def new_metadata_file(table: Table, name: str) -> OutputFile:

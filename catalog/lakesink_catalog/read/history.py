@@ -31,6 +31,7 @@ from lakesink_protocol.quality import (
     unmet_in,
 )
 from lakesink_protocol.redact import shown
+from lakesink_protocol.row_changes import ChangeCounts, counts_in, sum_of
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.verdict import Refuse, Skip, decide
 
@@ -62,6 +63,7 @@ class Record:
         dead_letters: Rows of the batch that are in its table of dead letters, and not part of `rows`.
         rescued_rows: Rows with a text in the rescue column.
         rescued: Of these rows by reason; see `lakesink_protocol.quality.Quality`.
+        changes: What became of the batch's changes by key; None of a batch that appended.
     """
 
     sink: str
@@ -88,6 +90,7 @@ class Record:
     dead_letters: int = 0
     rescued_rows: int = 0
     rescued: Mapping[str, int] = field(default_factory=dict)
+    changes: ChangeCounts | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +109,7 @@ class SinkState:
         malformed_rows: Part of `rows`, like `rescued_rows`.
         silence_limit: After this time without a batch, the sink is silent for longer than it usually is; None if too
             few batches are retained.
+        changes: The sum over the batches that changed rows by key; None if none did.
     """
 
     sink: str
@@ -128,6 +132,7 @@ class SinkState:
     dead_letters: int = 0
     rescued_rows: int = 0
     silence_limit: timedelta | None = None
+    changes: ChangeCounts | None = None
 
 
 class RetainedBatch(NamedTuple):
@@ -144,6 +149,7 @@ class RetainedBatch(NamedTuple):
     unmet_rows: int
     dead_letters: int
     rescued_rows: int
+    changes: ChangeCounts | None
 
     @property
     def key(self) -> SinkKey:
@@ -227,6 +233,7 @@ def record_of(batch: RetainedBatch) -> Record:
         dead_letters=batch.dead_letters,
         rescued_rows=batch.rescued_rows,
         rescued=rescued_in(str(summary[RESCUED] or "")) if summary else {},
+        changes=batch.changes,
     )
 
 
@@ -290,6 +297,7 @@ def _retained_batch(mark: Mark, snapshot: Snapshot, summary: Any, ancestries: _A
         _count(summary, UNMET_ROWS),
         _count(summary, DEAD_LETTERS),
         _count(summary, RESCUED_ROWS),
+        counts_in(summary),
     )
 
 
@@ -330,7 +338,14 @@ def _state(table: Table, key: SinkKey, batches: Sequence[RetainedBatch]) -> Sink
         dead_letters=sum(batch.dead_letters for batch in counted),
         rescued_rows=sum(batch.rescued_rows for batch in counted),
         silence_limit=silence_limit(time_of(batch.snapshot.timestamp_ms) for batch in counted),
+        changes=total_changes(counted),
     )
+
+
+def total_changes(batches: Iterable[RetainedBatch]) -> ChangeCounts | None:
+    """What became of the changes of these batches; None if all of them appended."""
+    found = [batch.changes for batch in batches if batch.changes is not None]
+    return sum_of(found) if found else None
 
 
 def _standing(view: TableView, key: SinkKey) -> tuple[Reason | None, bool]:

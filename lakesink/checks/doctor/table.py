@@ -7,6 +7,7 @@ from pyiceberg.manifest import read_manifest_list
 from pyiceberg.table import Table
 
 from lakesink.audit.finding import key_of, sink_label
+from lakesink.checks.doctor.changes import check_changes
 from lakesink.checks.doctor.finding import Finding, Part, Standing, attempt, attempt_all
 from lakesink.settings.options import OPTIONS
 from lakesink.settings.policy import POLICY, policy_in_words
@@ -119,6 +120,7 @@ def _sinks(identifier: str, table: Table) -> Iterator[Finding]:
             found = f"{_named(state)}: its ledger tag is missing, so a rollback after expiry is not noticed."
             fix = "Keep ledger_tag=True if the catalog supports tags; the next batch sets the tag."
             yield Finding(Part.TABLE, "tags", Standing.WARNING, found, fix)
+    yield from check_changes(identifier, table, states)
 
 
 def _sink(identifier: str, state: SinkState) -> Finding:

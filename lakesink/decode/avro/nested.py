@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakesink.decode.avro.cursor import Cursor, Mask, Whole
-from lakesink.decode.avro.scalars import read_scalar, read_symbols
+from lakesink.decode.avro.scalars import read_scalar, read_symbols, read_variable_decimals
 from lakesink.decode.avro.schema import (
     ArrayOf,
     Enumeration,
@@ -32,6 +32,14 @@ _FRAMES = {Reference: 1, Union: 2, Record: 3, ArrayOf: 5, MapTo: 5}
 """Calls within one another for one level of a nested type."""
 _MOST_FRAMES = 700
 """Python's stack has a thousand, and the callers need some. A value that is nested deeper is a misfit."""
+_VARIABLE_SCALE = "io.debezium.data.VariableScaleDecimal"
+"""Records of decimals, each with its own scale."""
+_SCALE_AND_DIGITS = Struct(
+    (
+        Field(0, "scale", required=True, type=Primitive("int")),
+        Field(0, "value", required=True, type=Primitive("binary")),
+    )
+)
 _TEXT, _NULL = Scalar("string"), Scalar("null")
 
 Items = list[pa.Array | None]
@@ -75,9 +83,16 @@ class ValueReader:
                 case MapTo() if wanted is None or isinstance(wanted, MapOf):
                     return self._map(kind, wanted, cursor)
                 case _:
-                    return _misfits(wanted, cursor)
+                    return self._other(kind, wanted, cursor)
         finally:
             self._frames -= frames
+
+    def _other(self, kind: Kind, wanted: Type | None, cursor: Cursor) -> pa.Array | None:
+        """Values of a type that is not the column's: misfits, unless they are decimals in records."""
+        is_decimal = isinstance(kind, Record) and kind.meaning == _VARIABLE_SCALE
+        if is_decimal and isinstance(wanted, Primitive) and wanted.decimal:
+            return read_variable_decimals(cursor, self.read(kind, _SCALE_AND_DIGITS, cursor), wanted)
+        return _misfits(wanted, cursor)
 
     def _union(self, branches: tuple[Kind, ...], wanted: Type | None, cursor: Cursor) -> pa.Array | None:
         number = cursor.varint()

@@ -60,7 +60,9 @@ def schemas_in_file(location: str) -> Mapping[int, str]:
         raise registry_refused(redact(location), "it is not a JSON object with schemas by id") from None
 
 
-def schemas_of(registry: str, in_file: Mapping[int, str]) -> Callable[[int], WriterSchema | None]:
+def schemas_of(
+    registry: str, in_file: Mapping[int, str], *, connect_names: bool = False
+) -> Callable[[int], WriterSchema | None]:
     """A function from a number to a schema, None if unknown; it raises WriteError if the registry is unusable."""
 
     def find(number: int) -> WriterSchema | None:
@@ -68,7 +70,7 @@ def schemas_of(registry: str, in_file: Mapping[int, str]) -> Callable[[int], Wri
             return None
         try:
             texts = _fetched(registry.rstrip("/"), number) if is_url(registry) else (in_file[number],)
-            return parse_writer_schema(texts)
+            return parse_writer_schema(texts, connect_names=connect_names)
         except _NoSuchSchema:
             return None
         except SchemaInvalid as error:

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakesink.decode.avro.cursor import Bytes, Cursor, Mask, Whole, bitmap
-from lakesink.decode.avro.schema import Enumeration, Scalar
-from lakesink.decode.decimals import MOST_DIGITS, rescale
-from lakesink.decode.json_scalars import Convert, converted
+from lakesink.decode.avro.schema import ANY_ZONE, TEXT, Enumeration, Scalar
+from lakesink.decode.decimals import MOST_DIGITS, digits_of, parse_decimals, rescale
+from lakesink.decode.json_scalars import Convert, converted, converter_of, parse_in_utc
 from lakesink.writer.casts import parse_uuids
 from lakesink.writer.schema import Primitive
 
@@ -47,6 +47,8 @@ def read_scalar(kind: Scalar, wanted: Primitive | None, cursor: Cursor) -> pa.Ar
     if wanted is None:
         return None
     fit = _FITS.get((kind.logical or kind.name, _family(wanted)))
+    if fit is None and kind.is_plain:
+        fit = _FITS.get((kind.name, _family(wanted)))
     if fit is None:
         cursor.fail(cursor.active)
         return pa.nulls(len(cursor), wanted.arrow)
@@ -174,6 +176,18 @@ def _decimal(cursor: Cursor, raw: Span, kind: Scalar, wanted: Primitive) -> pa.A
     return _rescaled(cursor, _array(pa.decimal128(MOST_DIGITS, kind.scale), _unscaled(cursor, raw), cursor), wanted)
 
 
+def read_variable_decimals(cursor: Cursor, rows: pa.Array, wanted: Primitive) -> pa.Array:
+    """Decimals of rows with a scale and the digits; see `lakesink.decode.debezium`."""
+    assert wanted.decimal
+    precision, scale = wanted.decimal
+
+    def convert(some: pa.Array) -> pa.Array:
+        texts = [None if row is None else digits_of(row["value"], row["scale"]) for row in some.to_pylist()]
+        return parse_decimals(pa.array(texts, pa.string()), precision, scale)
+
+    return _checked(cursor, rows, convert)
+
+
 def _rescaled(cursor: Cursor, numbers: pa.Array, wanted: Primitive) -> pa.Array:
     assert wanted.decimal
     precision, scale = wanted.decimal
@@ -219,6 +233,12 @@ def _moment(cursor: Cursor, raw: Whole, kind: Scalar, wanted: Primitive) -> pa.A
     return _array(wanted.arrow, _micros(cursor, raw, kind), cursor)
 
 
+def _text(cursor: Cursor, raw: Span, kind: Scalar, wanted: Primitive) -> pa.Array:
+    """Texts of moments; those without a zone may end in Z."""
+    convert = converter_of(wanted) if wanted.name == "timestamptz" else partial(parse_in_utc, kind=wanted)
+    return _checked(cursor, _bytes(cursor, raw, kind, Primitive("string")), convert)
+
+
 def _micros(cursor: Cursor, raw: Whole, kind: Scalar) -> Whole:
     unit = str(kind.logical).rpartition("-")[2]
     if unit == "millis":
@@ -247,8 +267,10 @@ _FITS: Mapping[tuple[str, str], Fit] = {
     ("fixed", "fixed"): _bytes,
     ("decimal", "decimal"): _decimal,
     ("date", "date"): _whole,
-    **{(f"time-{unit}", "time"): _time for unit in ("millis", "micros")},
+    **{(f"time-{unit}", "time"): _time for unit in ("millis", "micros", "nanos")},
     **{(f"timestamp-{unit}", "timestamptz"): _moment for unit in ("millis", "micros", "nanos")},
     **{(f"local-timestamp-{unit}", "timestamp"): _moment for unit in ("millis", "micros", "nanos")},
+    **{(f"{ANY_ZONE}timestamp-millis", column): _moment for column in ("timestamp", "timestamptz")},
+    **{(f"{TEXT}{column}", column): _text for column in ("date", "time", "timestamp", "timestamptz")},
 }
 """By logical type, or else type, and the kind of a column."""

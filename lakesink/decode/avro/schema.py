@@ -19,6 +19,27 @@ _LOGICAL_OF: Mapping[str, frozenset[str]] = {
 }
 
 
+ANY_ZONE, TEXT = "any-", "text-"
+"""Beginnings of logical types of lakesink's own: of moments for columns with and without a zone, and of texts."""
+_CONNECT_NAME = "connect.name"
+_MEANT: Mapping[tuple[str, str], str] = {
+    ("long", "org.apache.kafka.connect.data.Timestamp"): f"{ANY_ZONE}timestamp-millis",
+    ("int", "io.debezium.time.Date"): "date",
+    ("int", "io.debezium.time.Time"): "time-millis",
+    ("long", "io.debezium.time.MicroTime"): "time-micros",
+    ("long", "io.debezium.time.NanoTime"): "time-nanos",
+    ("long", "io.debezium.time.Timestamp"): "local-timestamp-millis",
+    ("long", "io.debezium.time.MicroTimestamp"): "local-timestamp-micros",
+    ("long", "io.debezium.time.NanoTimestamp"): "local-timestamp-nanos",
+    ("string", "io.debezium.time.IsoDate"): f"{TEXT}date",
+    ("string", "io.debezium.time.IsoTime"): f"{TEXT}time",
+    ("string", "io.debezium.time.ZonedTime"): f"{TEXT}time",
+    ("string", "io.debezium.time.IsoTimestamp"): f"{TEXT}timestamp",
+    ("string", "io.debezium.time.ZonedTimestamp"): f"{TEXT}timestamptz",
+}
+"""Logical types by type and the name of its meaning."""
+
+
 class SchemaInvalid(ValueError):
     """The text is not an Avro schema."""
 
@@ -27,7 +48,7 @@ class SchemaInvalid(ValueError):
 class Scalar:
     """A value without parts: a primitive or ``fixed`` (`size` in bytes), and its logical type if it has one.
 
-    `scale` and `precision` are those of a decimal.
+    `scale` and `precision` are those of a decimal. A plain scalar may also be read as if it had no logical type.
     """
 
     name: str
@@ -35,6 +56,7 @@ class Scalar:
     size: int = 0
     scale: int = 0
     precision: int = 0
+    is_plain: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +82,10 @@ class MapTo:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Named fields in order."""
+    """Named fields in order; `meaning` is Kafka Connect's name for such records, if it is asked for."""
 
     fields: tuple[tuple[str, "Kind"], ...]
+    meaning: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +152,12 @@ def _words(schema: WriterSchema, kind: Kind) -> str:
             return _NAMES[type(kind)]
 
 
-def parse_writer_schema(texts: Sequence[str]) -> WriterSchema:
-    """Parse the last of these schemas, which may refer to the earlier ones; raises SchemaInvalid."""
-    names = _Names()
+def parse_writer_schema(texts: Sequence[str], *, connect_names: bool = False) -> WriterSchema:
+    """Parse the last of these schemas, which may refer to the earlier ones; raises SchemaInvalid.
+
+    With `connect_names`, the names that Kafka Connect gives to types count as logical types.
+    """
+    names = _Names(connect_names)
     try:
         kinds = [names.parse(_document(text), "") for text in texts]
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -152,6 +178,7 @@ def _document(text: str) -> Any:
 class _Names:
     """Parses types, and keeps named types by their full names."""
 
+    connect_names: bool = False
     known: dict[str, Kind] = field(default_factory=dict)
 
     def parse(self, document: Any, namespace: str) -> Kind:  # noqa: PLR0911 - one for each type
@@ -167,7 +194,7 @@ class _Names:
             case "record" | "error" | "enum" | "fixed":
                 return self._named(document, namespace)
             case str(name) if name in PRIMITIVES:
-                return _scalar(name, document)
+                return _connect_scalar(name, document) if self.connect_names else _scalar(name, document)
             case nested:
                 return self.parse(nested, namespace)
 
@@ -195,7 +222,8 @@ class _Names:
                 parts = [(_field_name(part), self.parse(part["type"], namespace)) for part in document["fields"]]
                 if len(dict(parts)) < len(parts):
                     raise SchemaInvalid("a record has two fields of one name")
-                return Record(tuple(parts))
+                meaning = str(document.get(_CONNECT_NAME, "")) if self.connect_names else ""
+                return Record(tuple(parts), meaning)
 
 
 def _field_name(document: Mapping[str, Any]) -> str:
@@ -214,6 +242,15 @@ def _scalar(name: str, document: Mapping[str, Any]) -> Scalar:
     if name == "bytes" and logical == "decimal":
         return Scalar(name, *_decimal(document, 0))
     return Scalar(name, logical if logical in _LOGICAL_OF.get(name, ()) else None)
+
+
+def _connect_scalar(name: str, document: Mapping[str, Any]) -> Scalar:
+    """A scalar whose logical type is what Kafka Connect's name for it means."""
+    meant = document.get(_CONNECT_NAME)
+    logical = _MEANT.get((name, meant)) if isinstance(meant, str) else None
+    if logical is None:
+        return _scalar(name, document)
+    return Scalar(name, logical, is_plain=not logical.startswith(ANY_ZONE))
 
 
 def _fixed(document: Mapping[str, Any]) -> Scalar:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakesink.decode.debezium.decoder import DebeziumDecoder
 from lakesink.decode.documents import Decoder
 from lakesink.decode.states import StateDecoder
 from lakesink.words import counted
@@ -13,7 +14,7 @@ from lakesink.writer.change_columns import ChangeConversion, conversion_of, firs
 from lakesink.writer.changed_rows import DELETE_MARK, ChangeDecoder, ChangedRows, same_operation
 from lakesink.writer.expectations import Marks
 from lakesink.writer.newest import NewestChanges
-from lakesink.writer.plan import ChangesPlan, WritePlan
+from lakesink.writer.plan import DEBEZIUM_AVRO, DEBEZIUM_JSON, ChangesPlan, WritePlan
 from lakesink.writer.scalars import operation_scalar
 from lakesink.writer.schema import Struct
 from lakesink.writer.texts import check_texts
@@ -98,6 +99,8 @@ class ChangeRows:
 
 def decoder_for(plan: WritePlan, schema: Struct, task: int) -> ChangeDecoder | None:
     """The decoder of one task's documents; None for rows with the table's columns."""
+    if plan.decode in (DEBEZIUM_JSON, DEBEZIUM_AVRO):
+        return DebeziumDecoder(plan, schema, task)
     return StateDecoder(Decoder(plan, schema, task)) if plan.decode else None
 
 

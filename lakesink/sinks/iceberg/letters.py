@@ -4,6 +4,9 @@ It commits before the sink's own table, and most batches have nothing for it. It
 application, whose versions may leave gaps: the version is the batch id, and the fingerprint says which rows were put
 aside. A batch that is written again must put the same rows aside, or it is refused: else a row could be in both tables,
 or in neither.
+
+A catalog may answer with an older state of the table, even with one that was dropped. The commit of letters asserts
+the state on which it was decided. Where nothing is to be committed, `is_current` asks the catalog instead.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,22 +17,28 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from lakesink.settings.settings import Settings
+from lakesink.sinks.iceberg.letters_words import LETTERS_WORDS, differ, rewound, unsettled
 from lakesink.sinks.iceberg.planning import write_plan
 from lakesink.sinks.iceberg.task import check_columns
 from lakesink.writer.letters import LETTERS, digest_sum, letters_key
 from lakesink.writer.plan import WritePlan
+from lakesink_catalog.commit.current import is_current
 from lakesink_catalog.read.view import view_table
 from lakesink_catalog.tables.tables import TABLE_MISSING, create_table, load_table
-from lakesink_protocol.errors import CatalogError, WriteError
-from lakesink_protocol.identity import NO_BATCH, Batch, SinkKey, digest
+from lakesink_protocol.errors import BatchRefused, CatalogError, Reason, WriteError
+from lakesink_protocol.identity import MAIN_BRANCH, NO_BATCH, Batch, SinkKey, digest
 from lakesink_protocol.ledger import LedgerEntry, Mark
-from lakesink_protocol.outcome import AlreadyCommitted, Outcome
+from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
 from lakesink_protocol.receipt import ReceiptInvalid, decode, plain_text, whole_count
+from lakesink_protocol.refusal import refusal
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.two_phase import Durability, NoPreparedLog, Payload, PreparedLog, TwoPhaseCommitSink
 from lakesink_protocol.votes import receipt_rejected
 
 Participant = TwoPhaseCommitSink[Any, Any]
+
+MOST_LOOKS = 10
+"""Each look after the first one follows another driver's commit, or an older answer of the catalog."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +81,9 @@ class LettersSink(TwoPhaseCommitSink[LettersTransaction, PreparedLetters]):
         table_uuid: UUID of the sink's own table, which is open when a batch has letters.
         open_table: Makes the participant that writes a table, from a key.
         voted: Batch and number of the newest letters that the tasks' receipts had.
+        _first: The first batch that this sink had: an earlier run may have had it too.
+        _with_letters: The newest batch of which this sink has seen letters.
+        _planned: The newest batch for which tasks got a plan, and the UUID of the table in the plan.
     """
 
     table: str
@@ -83,13 +95,16 @@ class LettersSink(TwoPhaseCommitSink[LettersTransaction, PreparedLetters]):
     voted: tuple[int, int] = (-1, 0)
     _tables: dict[SinkKey, Participant] = field(default_factory=dict)
     _uuid: str = ""
+    _first: int | None = None
+    _with_letters: int | None = None
+    _planned: tuple[int, str] = (-1, "")
 
     durability = Durability.PREPARED_SURVIVES
 
     @property
     def name(self) -> str:  # type: ignore[override] # computed from the table, read-only
         """The participant's name in votes, records and outcomes."""
-        return f"{self.table}@main"
+        return f"{self.table}@{MAIN_BRANCH}"
 
     def plan_for(self, batch: Batch) -> WritePlan:
         """The plan for the tasks of a batch. Creates the table if it does not exist.
@@ -101,7 +116,10 @@ class LettersSink(TwoPhaseCommitSink[LettersTransaction, PreparedLetters]):
         self.voted = (batch.batch_id, 0)
         newest = newest_batch(table, key)
         if newest is not None and newest.batch_id > batch.batch_id:
-            raise self._rewound(batch, newest.batch_id)
+            raise rewound(self.table, batch, newest.batch_id)
+        if newest is not None and newest.batch_id == batch.batch_id:
+            self._with_letters = batch.batch_id
+        self._planned = batch.batch_id, self._uuid
         plan = write_plan(table, batch, key, self.settings)
         check_letter_columns(self.table, plan)
         return plan
@@ -120,6 +138,8 @@ class LettersSink(TwoPhaseCommitSink[LettersTransaction, PreparedLetters]):
         found = self._begun(batch, rows, digest({"rows": rows, "digest": f"{digest_sum(*digests):x}"}))
         if not rows or found.transaction is None:
             return found if rows else None
+        if self._planned[0] == batch.batch_id and self._planned[1] != self._uuid:
+            raise self._replaced(batch, self._planned[1])
         skipped = found.transaction.writer is None  # by an operator
         return replace(found, prepared=self._of(batch).pre_commit(found.transaction, [] if skipped else receipts))
 
@@ -143,9 +163,11 @@ class LettersSink(TwoPhaseCommitSink[LettersTransaction, PreparedLetters]):
         if prepared.transaction is None:
             return AlreadyCommitted(None)
         outcome = self._of(transaction.batch).commit(prepared.transaction, prepared.prepared)
-        if isinstance(outcome, AlreadyCommitted):  # by another driver, perhaps with other rows
-            self._begun(transaction.batch, prepared.rows, prepared.fingerprint)
-        return outcome
+        if outcome is None or (isinstance(outcome, Committed) and not outcome.recovered and outcome.attempts == 1):
+            return outcome
+        # Another driver has committed the letters, perhaps of other rows, or only a load has shown them.
+        again = self._begun(transaction.batch, prepared.rows, prepared.fingerprint)
+        return outcome if again.transaction is None else None
 
     def abort(self, transaction: LettersTransaction) -> None:
         """Nothing is open: files stay unreferenced."""
@@ -155,21 +177,31 @@ class LettersSink(TwoPhaseCommitSink[LettersTransaction, PreparedLetters]):
 
         Raises:
             WriteError: The table has other letters of this batch, or letters of a later one but none of this.
+            CommitUnresolved: The catalog gives one answer to loads and another one to requests.
         """
         found = PreparedLetters(rows, fingerprint)
-        there = _batch_or_later(self._load_or_create(), self._key(batch), batch.batch_id)
-        if there is not None and there.batch_id == batch.batch_id:
-            if there.fingerprint != fingerprint:
-                raise self._differ(batch, rows)
-            return found
-        if not rows:
-            return found
-        if there is not None:
-            raise self._rewound(batch, there.batch_id)
-        begun = self._of(batch).begin(Batch(batch.batch_id, "", fingerprint, start=None, end=""))
-        if isinstance(begun, AlreadyCommitted):  # by a driver that came between the two looks
-            return self._begun(batch, rows, fingerprint)
-        return replace(found, transaction=begun)
+        self._first = batch.batch_id if self._first is None else self._first
+        for _ in range(MOST_LOOKS):
+            table = self._load_or_create()
+            there = _batch_or_later(table, self._key(batch), batch.batch_id)
+            has_batch = there is not None and there.batch_id == batch.batch_id
+            if has_batch or rows:
+                self._with_letters = batch.batch_id
+            unasserted = has_batch or (not rows and batch.batch_id in (self._first, self._with_letters))
+            if unasserted and not is_current(table, MAIN_BRANCH):
+                continue
+            if there is not None and has_batch:
+                if there.fingerprint != fingerprint:
+                    raise differ(self.table, batch, rows)
+                return found
+            if not rows:
+                return found
+            if there is not None:
+                raise rewound(self.table, batch, there.batch_id)
+            begun = self._of(batch).begin(Batch(batch.batch_id, "", fingerprint, start=None, end=""))
+            if not isinstance(begun, AlreadyCommitted):  # by a driver that came between the two looks
+                return replace(found, transaction=begun)
+        raise unsettled(self.table, f"the dead letters of batch {batch.batch_id} are")
 
     def _of(self, batch: Batch) -> Participant:
         key = self._key(batch)
@@ -197,27 +229,10 @@ class LettersSink(TwoPhaseCommitSink[LettersTransaction, PreparedLetters]):
             self._uuid = uuid
         return table
 
-    def _differ(self, batch: Batch, rows: int) -> WriteError:
-        return WriteError(
-            "DEAD_LETTERS_DIFFER",
-            f"Batch {batch.batch_id} puts {rows:,} rows aside, and its earlier run put other rows into {self.table}.",
-            data=f"Dead letters of batch {batch.batch_id} are in {self.table}, its other rows are not in the table.",
-            action=(
-                "Start the query again as it was, with the same expectations and the same columns of the table.",
-                f"Roll {self.table} back to the snapshot before these letters, then start the query again.",
-            ),
-        )
-
-    def _rewound(self, batch: Batch, newest: int) -> WriteError:
-        return WriteError(
-            "DEAD_LETTERS_DIFFER",
-            f"{self.table} has dead letters of batch {newest}, but the next batch is {batch.batch_id}.",
-            data=f"Nothing of batch {batch.batch_id} was written.",
-            action=(
-                f"If the table was rolled back, roll {self.table} back to its snapshot before batch {batch.batch_id}.",
-                "Start the query with another dead_letter_table: the earlier letters stay where they are.",
-            ),
-        )
+    def _replaced(self, batch: Batch, known_uuid: str) -> BatchRefused:
+        key = self._key(batch)
+        found = Situation(view_table(self._load_or_create(), key), key, batch, known_uuid)
+        return refusal(Reason.TABLE_REPLACED, found, LETTERS_WORDS)
 
 
 def check_letter_columns(table: str, plan: WritePlan) -> None:

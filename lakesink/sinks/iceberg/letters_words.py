@@ -1,8 +1,9 @@
-"""Messages of refusals for tables of dead letters: their batches are those of a stream, whose table has the rows."""
+"""Messages for tables of dead letters: their batches are those of a stream, whose table has the rows."""
 
 from collections.abc import Sequence
 
-from lakesink_protocol.errors import Reason
+from lakesink_protocol.errors import CommitUnresolved, Reason, WriteError
+from lakesink_protocol.identity import Batch
 from lakesink_protocol.refusal_words import Words
 
 LETTERS_WORDS: Sequence[Words] = (
@@ -27,3 +28,39 @@ LETTERS_WORDS: Sequence[Words] = (
     ),
 )
 """All can be met by a query whose own table is as it was."""
+
+
+def differ(table: str, batch: Batch, rows: int) -> WriteError:
+    """The error for a batch that puts other rows aside than an earlier run of it did."""
+    return WriteError(
+        "DEAD_LETTERS_DIFFER",
+        f"Batch {batch.batch_id} puts {rows:,} rows aside, and its earlier run put other rows into {table}.",
+        data=f"Dead letters of batch {batch.batch_id} are in {table}, its other rows are not in the table.",
+        action=(
+            "Start the query again as it was, with the same expectations and the same columns of the table.",
+            f"Roll {table} back to the snapshot before these letters, then start the query again.",
+        ),
+    )
+
+
+def rewound(table: str, batch: Batch, newest: int) -> WriteError:
+    """The error for a batch that has letters of a later one before it."""
+    return WriteError(
+        "DEAD_LETTERS_DIFFER",
+        f"{table} has dead letters of batch {newest}, but the next batch is {batch.batch_id}.",
+        data=f"Nothing of batch {batch.batch_id} was written.",
+        action=(
+            f"If the table was rolled back, roll {table} back to its snapshot before batch {batch.batch_id}.",
+            "Start the query with another dead_letter_table: the earlier letters stay where they are.",
+        ),
+    )
+
+
+def unsettled(table: str, unknown: str) -> CommitUnresolved:
+    """The error for a catalog whose loads do not show the state on which it decides requests."""
+    return CommitUnresolved(
+        "COMMIT_UNRESOLVED",
+        f"The catalog shows {table} in an older state than it has, so {unknown} not known.",
+        data="This run committed nothing to the table; no file was deleted.",
+        action="Start it again. If this happens again, look for a cache between lakesink and the catalog.",
+    )

@@ -3,12 +3,15 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from pyiceberg.table import Table
+
 from lakesink.sinks.iceberg.votes import is_data_file
+from lakesink.writer.keys_file import is_keys_file
 from lakesink_catalog.commit.fence import Decision, Effects, still_usable
 from lakesink_catalog.commit.prepared import PreparedBatch, TableLog
-from lakesink_catalog.commit.recovery import matches_manifests
+from lakesink_catalog.commit.recovery import matches_keys_files, matches_manifests
 from lakesink_catalog.connect.errors import translate_storage_errors
-from lakesink_catalog.tables.locations import all_under, data_location, metadata_location
+from lakesink_catalog.tables.locations import all_under, data_location, is_under, metadata_location
 from lakesink_protocol import events
 from lakesink_protocol.events import Listener
 from lakesink_protocol.identity import Batch
@@ -54,4 +57,17 @@ def why_unusable(decision: Decision, prepared: PreparedBatch, file_stem: str, ef
     assert premises is not None
     if not translate_storage_errors(io.properties, lambda: matches_manifests(prepared, premises, io)):
         return "its manifests name other files than it does"
+    return _keys_trouble(prepared, table, file_stem, effects)
+
+
+def _keys_trouble(prepared: PreparedBatch, table: Table, file_stem: str, effects: Effects) -> str | None:
+    """The reason that its keys files cannot be used; None if they can, or if there are none."""
+    files = () if prepared.changes is None else prepared.changes.keys_files
+    folder = data_location(table)
+    if not all(is_under(file.path, folder) and is_keys_file(file.path, folder, file_stem, file.task) for file in files):
+        return "a keys file is outside the table's location, or belongs to another batch"
+    if not translate_storage_errors(
+        table.io.properties, lambda: matches_keys_files(prepared, table.io, effects.at_once)
+    ):
+        return "a keys file is missing, or is not the one that its task wrote"
     return None

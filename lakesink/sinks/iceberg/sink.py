@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
-from typing import Any
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
@@ -14,6 +13,8 @@ from pyiceberg.table import Table
 from lakesink.settings.policy import policy_of
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.batch_warnings import BatchWarnings
+from lakesink.sinks.iceberg.change_task import ChangeTaskWriter
+from lakesink.sinks.iceberg.changes import ChangesByKey, RunInExecutors, prepared_changes
 from lakesink.sinks.iceberg.document_evolution import follow_documents, left_rows, not_followed, possible
 from lakesink.sinks.iceberg.evolution import BatchWrite, plan_write
 from lakesink.sinks.iceberg.expectations import marks_invalid
@@ -28,11 +29,12 @@ from lakesink.sinks.unused_accept import UnusedAcceptWarning
 from lakesink.writer.columns import missing_columns, unknown_columns
 from lakesink.writer.expectations import Expected, expected_in, without_marks
 from lakesink.writer.letters import LETTERS, LettersPlan
-from lakesink.writer.plan import WritePlan
+from lakesink.writer.plan import DELETED, WritePlan
 from lakesink.writer.refusals import schema_mismatch
 from lakesink_catalog.commit.clock import ClockWatch
 from lakesink_catalog.commit.evolution import ChangeImpossible
 from lakesink_catalog.commit.fence import Decision, Effects, FencedCommit
+from lakesink_catalog.commit.keys import check_key
 from lakesink_catalog.commit.premises import Path
 from lakesink_catalog.commit.prepared import PreparedBatch, TableLog, parse_prepared
 from lakesink_catalog.commit.request import CommitOptions
@@ -81,6 +83,8 @@ class IcebergTransaction:
 
     def writer_of(self, plan: WritePlan, expected: tuple[Expected, ...] = ()) -> TaskWriter:
         """A writer of rows under a plan."""
+        if plan.changes is not None:
+            return ChangeTaskWriter(plan, expected)
         writer = ParquetTaskWriter(plan, expected)
         return writer if self.letters is None else QuarantiningTaskWriter(writer, self.letters)
 
@@ -111,9 +115,9 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         words: Messages of refusals for the place where the stream runs, instead of the general ones.
         schema: Of the rows as they arrive; without the marks of expectations after the sink was made.
         before_commit: Called when the batch is prepared. If it raises an error, nothing is committed.
-        run_in_executors: Applies a picklable function to items in Spark's executors, and returns the results in their
-            order; None where there is no session, as in ``format("lakesink")``.
+        run_in_executors: Runs a part of locating; None where there is no session, as in ``format("lakesink")``.
         expected: The expectations of the rows, by their marks.
+        changes: Locates the rows that batches with changes by key replace or delete.
         letters: The participant that gets rows that are put aside. A batch that an earlier run prepared can have some,
             even if the query puts none aside now.
     """
@@ -131,9 +135,10 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
     words: Sequence[Words] = ()
     merges: MergeMemory = field(default_factory=MergeMemory)
     before_commit: Callable[[], None] | None = None
-    run_in_executors: Callable[[Callable[[Any], bytes], Sequence[Any]], Sequence[bytes]] | None = None
+    run_in_executors: RunInExecutors | None = None
     expected: tuple[Expected, ...] = field(init=False)
     letters: LettersSink = field(init=False)
+    changes: ChangesByKey = field(init=False)
     _catalog: Catalog | None = None
     _opened: OpenedTable | None = None
     _has_accepted: bool = False
@@ -152,6 +157,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         self._accept_warning = UnusedAcceptWarning(accept, "table", self.table, self.key.name)
         traced = self.effects.emit.also(Trace(secrets.token_hex(8)))
         self.effects = replace(self.effects, emit=traced)
+        self.changes = ChangesByKey(self.settings, self.run_in_executors, self.effects.at_once)
 
     @property
     def name(self) -> str:  # type: ignore[override] # computed from the table, read-only
@@ -191,6 +197,8 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             case_sensitive=self.case_sensitive,
             adds_rows=verdict.adds_rows,
         ).without_keys(self.refused_keys)
+        if write.plan.changes is not None:
+            check_key(table, entry, write.plan.changes.keys)
         records = self._opened.records
         if entry is not None:
             records.follow(entry.batch_id, entry.fingerprint)
@@ -222,7 +230,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         replaced = prepared.table_uuid != seen.view.table_uuid
         if replaced and seen.entry is None:
             prepared_for = Situation(seen.view, seen.key, seen.batch, prepared.table_uuid)
-            raise refusal(Reason.TABLE_REPLACED, prepared_for)
+            raise refusal(Reason.TABLE_REPLACED, prepared_for, self.words)
         prepared = prepared.pinned(transaction.decision.table.metadata)
         # An entry in the present table's ledger means that the stream continued there: the record is obsolete.
         decision, stem = transaction.decision, transaction.write.plan.file_stem
@@ -265,13 +273,21 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         batch_id = transaction.batch.batch_id
         write, followed = transaction.write, transaction.followed
         rest = None if followed is None else followed.table
-        counted = count_votes(receipts, Written(write.table, rest), write.plan.file_stem, batch_id, self.expected)
+        plan, changes = write.plan, write.plan.changes
+        counted = count_votes(
+            receipts,
+            Written(write.table, rest),
+            plan.file_stem,
+            batch_id,
+            self.expected,
+            changes_by_key=changes is not None,
+        )
         check_letters(counted, self.letters, self.settings, batch_id)
         warnings = BatchWarnings(self.table, self.key.name, self.effects.emit, self.reported)
         warnings.of_receipts(batch_id, counted, self.expected, self.letters.table)
         if transaction.writer is not None:
-            plan = transaction.write.plan
-            warnings.of_columns(batch_id, missing_columns(self.schema, plan), unknown_columns(self.schema, plan))
+            missing = [name for name in missing_columns(self.schema, plan) if changes is None or name != DELETED]
+            warnings.of_columns(batch_id, missing, unknown_columns(self.schema, plan))
         warnings.of_documents(batch_id, counted.quality)
         try:
             prepared = transaction.fence.prepare(
@@ -280,10 +296,13 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
                 schema=counted.schema,
                 quality=self._with_table(counted.quality),
                 schema_change=(followed or write).schema_change,
+                changes=prepared_changes(changes, counted),
             )
         except ReceiptInvalid as error:
             raise receipt_rejected(str(error)) from None
         self.effects.emit(events.BatchPrepared(batch_id, prepared.snapshot_id))
+        if counted.quality.dead_letters:
+            self._check_again(transaction)
         return prepared
 
     def commit(self, transaction: IcebergTransaction, prepared: PreparedBatch) -> Outcome | None:
@@ -291,7 +310,8 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         if self.before_commit is not None:
             self.before_commit()
         try:
-            outcome = transaction.fence.commit(transaction.batch, prepared)
+            locate = self.changes.locate(prepared, transaction.write.plan.file_stem)
+            outcome = transaction.fence.commit(transaction.batch, prepared, locate)
         except BaseException as error:  # the event must report any end of the commit; it is raised again
             self.effects.emit(events.CommitEnded(transaction.batch.batch_id, error))
             raise
@@ -301,6 +321,12 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
     def abort(self, transaction: IcebergTransaction) -> None:
         """Only log: written files stay unreferenced, and the data path deletes nothing."""
         self.effects.emit(events.BatchAborted(transaction.batch.batch_id, "table", self.table))
+
+    def _check_again(self, transaction: IcebergTransaction) -> None:
+        """Refuse the batch before its letters are committed: they would stay in their table."""
+        found = transaction.fence.decide_on(self._load(), transaction.batch)
+        if isinstance(found.verdict, Refuse):
+            raise refusal(found.verdict.reason, found.situation, self.words)
 
     def _new_letters(self) -> LettersSink:
         table = letters_table(self.table, self.settings)

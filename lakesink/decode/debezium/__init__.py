@@ -1,0 +1,1 @@
+"""Debezium's change events, as JSON or Avro, to changes of rows."""

@@ -1,0 +1,191 @@
+"""Converts the values of Debezium's types to a table's columns, without loss. Pure.
+
+Values arrive as texts, see `json_scalars`. A column that is not in the tables below follows the rules for JSON.
+"""
+
+import binascii
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakesink.decode.debezium.connect_types import BYTES, DECIMAL, VARIABLE_SCALE, ConnectType, Types
+from lakesink.decode.decimals import digits_of, parse_decimals
+from lakesink.decode.json_raw import as_text, first_members
+from lakesink.decode.json_scalars import Convert, parse_in_utc, whole_numbers
+from lakesink.writer.schema import Primitive, Type
+
+_DATES = ("io.debezium.time.Date", "org.apache.kafka.connect.data.Date")
+_CONNECT_TIME, _CONNECT_TIMESTAMP = (f"org.apache.kafka.connect.data.{name}" for name in ("Time", "Timestamp"))
+_PER_MILLISECOND, _PER_MICROSECOND, _PER_NANOSECOND = 1_000, 1, -1_000
+"""Microseconds; a negative number divides."""
+_TIMES: Mapping[str, int] = {
+    "io.debezium.time.Time": _PER_MILLISECOND,
+    "io.debezium.time.MicroTime": _PER_MICROSECOND,
+    "io.debezium.time.NanoTime": _PER_NANOSECOND,
+    _CONNECT_TIME: _PER_MILLISECOND,
+}
+_TIMESTAMPS: Mapping[str, int] = {
+    "io.debezium.time.Timestamp": _PER_MILLISECOND,
+    "io.debezium.time.MicroTimestamp": _PER_MICROSECOND,
+    "io.debezium.time.NanoTimestamp": _PER_NANOSECOND,
+    _CONNECT_TIMESTAMP: _PER_MILLISECOND,
+}
+_IN_UTC: Mapping[str, str] = {
+    "io.debezium.time.IsoDate": "date",
+    "io.debezium.time.IsoTime": "time",
+    "io.debezium.time.ZonedTime": "time",
+    "io.debezium.time.IsoTimestamp": "timestamp",
+}
+"""Texts of columns without a zone, to which Debezium adds a Z."""
+_DAY_MICROS = 86_400_000_000
+_NUMBERS = "^-?[0-9]{1,18}$"
+_BASE64 = '^"[A-Za-z0-9+/]{2,20}={0,2}"$'
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """The conversion of one column.
+
+    Attributes:
+        takes_json: True if it takes the values' JSON, in which a text has quotes.
+        likely: A pattern of most texts that fit; see `json_scalars.converted`.
+    """
+
+    convert: Convert
+    takes_json: bool = False
+    likely: str = ""
+
+
+def conversion_of(kind: Type, name: str, types: Types) -> Conversion | None:
+    """The conversion of a column with this type and name; None if it follows the rules for JSON."""
+    if not isinstance(kind, Primitive):
+        return None
+    if types is None:
+        return _WITHOUT_SCHEMA.get(kind.name)
+    found = types.get(name)
+    if found is None:
+        return None
+    if kind.decimal and found.name in (DECIMAL, VARIABLE_SCALE):
+        return _of_decimal(kind, found)
+    if found.type == BYTES and kind.name != "binary" and not kind.fixed_bytes:
+        return Conversion(partial(_refuse, kind=kind))  # Base64 is a text, and may even look like a number
+    return _of_moment(kind, found.name)
+
+
+def _of_decimal(kind: Primitive, found: ConnectType) -> Conversion:
+    assert kind.decimal
+    precision, scale = kind.decimal
+    if found.name == VARIABLE_SCALE:
+        return Conversion(partial(_variable_decimals, precision=precision, scale=scale), takes_json=True)
+    convert = partial(_decimals, written_scale=found.scale, precision=precision, scale=scale)
+    return Conversion(convert, takes_json=True, likely=_BASE64)
+
+
+def _of_moment(kind: Primitive, name: str) -> Conversion | None:
+    if _IN_UTC.get(name) == kind.name:
+        return _WITHOUT_ZONE[kind.name]
+    match kind.name:
+        case "date" if name in _DATES:
+            return Conversion(_days, likely=_NUMBERS)
+        case "time" if name in _TIMES:
+            return Conversion(partial(_times, factor=_TIMES[name]), likely=_NUMBERS)
+        case "timestamp" if name in _TIMESTAMPS:
+            return Conversion(partial(_timestamps, factor=_TIMESTAMPS[name], kind=kind), likely=_NUMBERS)
+        case "timestamptz" if name == _CONNECT_TIMESTAMP:
+            return Conversion(partial(_timestamps, factor=_PER_MILLISECOND, kind=kind), likely=_NUMBERS)
+    return None
+
+
+def _refuse(texts: pa.Array, kind: Primitive) -> pa.Array:
+    if texts.null_count < len(texts):
+        raise pa.ArrowInvalid("bytes do not fit this column")
+    return pa.nulls(len(texts), kind.arrow)
+
+
+def _days(texts: pa.Array) -> pa.Array:
+    return whole_numbers(texts, pa.int32()).cast(pa.date32())
+
+
+def _dates_or_days(texts: pa.Array) -> pa.Array:
+    """Without a schema: a whole number can only be days since 1970, as every precision mode writes them."""
+    is_number = pc.match_substring_regex(texts, "^-?[0-9]+$")
+    nothing = pa.scalar(None, pa.string())
+    days = _days(pc.if_else(is_number, texts, nothing))
+    return pc.coalesce(days, parse_in_utc(pc.if_else(is_number, nothing, texts), Primitive("date")))
+
+
+def _micros(texts: pa.Array, factor: int) -> pa.Array:
+    numbers = whole_numbers(texts, pa.int64())
+    if factor > 0:
+        return pc.multiply_checked(numbers, factor)
+    micros = pc.divide(numbers, -factor)  # rounds towards 0; only an exact quotient is used
+    if pc.any(pc.not_equal(pc.multiply(micros, -factor), numbers), min_count=0).as_py():
+        raise pa.ArrowInvalid("a part of a microsecond")
+    return micros
+
+
+def _timestamps(texts: pa.Array, factor: int, kind: Primitive) -> pa.Array:
+    return _micros(texts, factor).cast(kind.arrow)
+
+
+def _times(texts: pa.Array, factor: int) -> pa.Array:
+    micros = _micros(texts, factor)
+    if pc.any(pc.or_(pc.less(micros, 0), pc.greater_equal(micros, _DAY_MICROS)), min_count=0).as_py():
+        raise pa.ArrowInvalid("not within a day")
+    return micros.cast(pa.time64("us"))
+
+
+def _decimals(texts: pa.Array, written_scale: int, precision: int, scale: int) -> pa.Array:
+    """Decimals from the Base64 of their digits, or from numbers, which Kafka Connect's converter can also write."""
+    digits = [None if text is None else _number(text, written_scale) for text in texts.to_pylist()]
+    return parse_decimals(pa.array(digits, pa.string()), precision, scale)
+
+
+def _variable_decimals(texts: pa.Array, precision: int, scale: int) -> pa.Array:
+    digits = [None if text is None else _variable(text) for text in texts.to_pylist()]
+    return parse_decimals(pa.array(digits, pa.string()), precision, scale)
+
+
+def _variable(text: str) -> str:
+    if not text.startswith("{"):
+        return _number(text, 0)
+    scale, value = first_members(text, ("scale", "value"))
+    if scale is None or value is None or not _is_short_whole(scale) or not value.startswith('"'):
+        raise pa.ArrowInvalid("no decimal of variable scale")
+    return _number(value, int(scale))
+
+
+def _is_short_whole(text: str) -> bool:
+    digits = text.removeprefix("-")
+    return digits.isascii() and digits.isdigit() and len(digits) < 6
+
+
+def _number(text: str, scale: int) -> str:
+    """A decimal with all its digits, from JSON: Base64 in a text, else a number."""
+    if not text.startswith('"'):
+        return text
+    content = as_text(text) if "\\" in text else text[1:-1]
+    try:
+        unscaled = binascii.a2b_base64(content or "", strict_mode=True)
+    except ValueError:
+        raise pa.ArrowInvalid("not Base64") from None
+    if binascii.b2a_base64(unscaled, newline=False).decode() != content:
+        raise pa.ArrowInvalid("Base64 that no encoder writes")
+    return digits_of(unscaled, scale)
+
+
+_WITHOUT_ZONE: Mapping[str, Conversion] = {
+    name: Conversion(partial(parse_in_utc, kind=Primitive(name)), likely=pattern)
+    for name, pattern in {
+        "date": "^[0-9]{4}-[0-9]{2}-[0-9]{2}Z?$",
+        "time": r"^[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?Z?$",
+        "timestamp": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?Z?$",
+    }.items()
+}
+_WITHOUT_SCHEMA: Mapping[str, Conversion] = {
+    **_WITHOUT_ZONE,
+    "date": Conversion(_dates_or_days, likely="^(?:-?[0-9]{1,6}|[0-9]{4}-[0-9]{2}-[0-9]{2}Z?)$"),
+}

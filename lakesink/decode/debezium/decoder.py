@@ -1,0 +1,242 @@
+"""Decodes rows with Debezium's change events, for example from Kafka, to changes of a table's rows.
+
+An upsert is the row after the change, a delete the key of the row before it. An update that changes the key is both.
+The columns of a table with names in `KAFKA_COLUMNS` get Kafka's values, also in a delete: one of them may be the
+sequence.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakesink.decode.debezium.envelopes import EventColumns, EventReader, Events, with_keys_before
+from lakesink.decode.debezium.events_reader import reader_of
+from lakesink.decode.debezium.refusals import MOST_PLACES, key_missing, operation_unknown, truncated
+from lakesink.decode.debezium.sorting import SortedEvents, sort_events
+from lakesink.decode.documents import (
+    KAFKA_COLUMNS,
+    MOST_EXPLAINED,
+    VALUE,
+    PutAside,
+    merged_batches,
+    misfit_of,
+    own_columns,
+)
+from lakesink.decode.json_scalars import Parsed
+from lakesink.decode.places import Places
+from lakesink.decode.unknown_keys import UnknownKeys
+from lakesink.writer.changed_rows import ChangedRows, positions_in
+from lakesink.writer.letters import Fault
+from lakesink.writer.nested import all_null
+from lakesink.writer.plan import DELETED, ChangesPlan, OnMalformed, WritePlan
+from lakesink.writer.schema import Struct
+from lakesink_protocol.quality import Quality
+from lakesink_protocol.receipt import MOST_MISFITS, Misfit
+from lakesink_protocol.row_changes import Operation
+
+KEY = "key"
+"""Kafka's column with the key of a message."""
+
+
+@dataclass(slots=True)
+class DebeziumDecoder:
+    """Decodes one task's events; see `lakesink.writer.changed_rows.ChangeDecoder`.
+
+    Every row is an upsert, a delete, a tombstone or a dead letter, and a split is a delete more.
+
+    Attributes:
+        put_aside: Takes documents that cannot be changes, if the query wants that, and returns the rows for the others.
+        malformed: Malformed documents. The count stops when the batch fails and `MOST_MISFITS` values are described.
+        documents: Rows whose document is not NULL.
+        splits: Events that became two changes.
+        tombstones: Rows without a change: NULLs, and messages that applications write to the database's log.
+        misfits: The first values that do not fit.
+    """
+
+    plan: WritePlan
+    schema: Struct
+    task: int = 0
+    put_aside: PutAside | None = None
+    malformed: int = 0
+    documents: int = 0
+    splits: int = 0
+    tombstones: int = 0
+    misfits: list[Misfit] = field(default_factory=list)
+    unknown: UnknownKeys = field(default_factory=UnknownKeys)
+    _explained: int = 0
+    _columns: EventColumns = field(init=False)
+    _sequence: frozenset[str] = field(init=False)
+    _reader: EventReader = field(init=False)
+    _places: Places = field(init=False)
+
+    def __post_init__(self) -> None:
+        assert self.plan.changes is not None
+        self._columns = event_columns(self.schema, self.plan.changes)
+        self._sequence = _names(self.schema, self.plan.changes.sequence)
+        self._reader = reader_of(self.plan, self._columns, self.unknown)
+        self._places = Places(self.task)
+
+    @property
+    def refuses(self) -> bool:
+        """True once a malformed document must fail the batch; no changes are returned from then on."""
+        return self.malformed > 0
+
+    @property
+    def quality(self) -> Quality:
+        """What was found in the documents."""
+        return Quality(self.malformed, self.unknown.count, self.unknown.names)
+
+    def changes(self, batches: Iterator[pa.RecordBatch]) -> Iterator[ChangedRows]:
+        """The changes in these batches, in their order, unless a document fails the batch."""
+        for batch in merged_batches(batches):
+            changes = self._changes(batch)
+            if not self.refuses:
+                yield changes
+            elif len(self.misfits) == MOST_MISFITS:
+                break
+        deque(batches, maxlen=0)  # read the other rows; PySpark's worker can then continue
+
+    def _changes(self, batch: pa.RecordBatch) -> ChangedRows:
+        values = batch.column(VALUE)
+        events = self._reader.events(values)
+        found = sort_events(events, self._columns)
+        if _any(found.keyless) and KEY in batch.schema.names:
+            events = self._with_keys_of_messages(batch, events, found)
+            found = sort_events(events, self._columns)
+        self._refuse_or_put_aside(batch, found)
+        self.documents += batch.num_rows - values.null_count
+        self.tombstones += _count(found.nothing)
+        self.splits += _count(found.splits)
+        self._places.advance(batch)
+        return self._changed_rows(batch, events, found)
+
+    def _with_keys_of_messages(self, batch: pa.RecordBatch, events: Events, found: SortedEvents) -> Events:
+        """The events; those without a key before the change get the key of their message.
+
+        An event has the key of its row before the change: if a database's key changes, Debezium writes two events.
+        """
+        positions = pc.indices_nonzero(found.keyless)
+        return with_keys_before(events, self._columns, positions, self._reader.keys(batch.column(KEY).take(positions)))
+
+    def _refuse_or_put_aside(self, batch: pa.RecordBatch, found: SortedEvents) -> None:
+        if _any(found.truncates):
+            raise truncated(self._places_of(batch, found.truncates)[0])
+        if self.plan.on_malformed is OnMalformed.QUARANTINE and self.put_aside is not None:
+            self.put_aside(batch, self._faults(batch, found))
+            return
+        if _any(found.unknown):
+            raise operation_unknown(self._places_of(batch, found.unknown), _count(found.unknown))
+        if _any(found.keyless):
+            raise key_missing(self._places_of(batch, found.keyless), _count(found.keyless), self._columns.keys)
+        self._collect(batch, found.malformed)
+
+    def _collect(self, batch: pa.RecordBatch, malformed: pa.BooleanArray) -> None:
+        self.malformed += _count(malformed)
+        positions = pc.indices_nonzero(malformed)[: MOST_MISFITS - len(self.misfits)]
+        explained = self._reader.explain(batch.column(VALUE).take(positions)) if len(positions) else []
+        for position, found in zip(positions.to_pylist(), explained, strict=True):
+            place = self._places.of(batch, position)
+            self.misfits += [misfit_of(self.plan, place, one) for one in found]
+        del self.misfits[MOST_MISFITS:]
+
+    def _faults(self, batch: pa.RecordBatch, found: SortedEvents) -> dict[int, Fault]:
+        """Why rows cannot be changes; the first malformed documents only are explained, for it takes time."""
+        faults = dict.fromkeys(_positions(found.unknown), Fault("OPERATION_UNKNOWN"))
+        faults |= dict.fromkeys(_positions(found.keyless), Fault("KEY_MISSING", ", ".join(self._columns.keys)))
+        positions = pc.indices_nonzero(found.malformed)
+        faults |= dict.fromkeys(positions.to_pylist(), Fault("VALUE_MALFORMED"))
+        some = positions[: max(MOST_EXPLAINED - self._explained, 0)]
+        self._explained += len(some)
+        explained = self._reader.explain(batch.column(VALUE).take(some)) if len(some) else []
+        for position, values in zip(some.to_pylist(), explained, strict=True):
+            first = misfit_of(self.plan, "", values[0])
+            said = f"{first.expected} expected, found {first.found}"
+            faults[position] = Fault("VALUE_MALFORMED", first.column, said)
+        return faults
+
+    def _places_of(self, batch: pa.RecordBatch, mask: pa.BooleanArray) -> list[str]:
+        return [self._places.of(batch, position) for position in _positions(mask)[:MOST_PLACES]]
+
+    def _changed_rows(self, batch: pa.RecordBatch, events: Events, found: SortedEvents) -> ChangedRows:
+        """Deletes come before upserts of the same event."""
+        chosen = _Chosen(*map(pc.indices_nonzero, (found.splits, found.deletes, found.upserts)))
+        order = None if chosen.only_upserts else pc.array_sort_indices(chosen.positions)
+        snapshots = pc.if_else(found.snapshots, int(Operation.SNAPSHOT), int(Operation.UPSERT)).take(chosen.upserts)
+        deletes = pa.repeat(int(Operation.DELETE), len(chosen.positions) - len(chosen.upserts))
+        operations = pa.concat_arrays([one.cast(pa.int8()) for one in (deletes, snapshots)])
+        places, offsets = (one.take(chosen.positions) for one in positions_in(batch))
+        columns = {name: self._column(name, batch, events, chosen) for name in self._stored_names}
+        arrays = [*columns.values(), operations, places, offsets]
+        *rows, operations, places, offsets = arrays if order is None else [one.take(order) for one in arrays]
+        return ChangedRows(pa.RecordBatch.from_arrays(rows, names=list(columns)), operations, places, offsets)
+
+    @property
+    def _stored_names(self) -> list[str]:
+        own = {one.name for one in self._columns.after.fields}
+        return [one.name for one in self.schema.fields if one.name in KAFKA_COLUMNS or one.name in own]
+
+    def _column(self, name: str, batch: pa.RecordBatch, events: Events, chosen: "_Chosen") -> pa.Array:
+        if name in KAFKA_COLUMNS:
+            return batch.column(KAFKA_COLUMNS[name]).take(chosen.positions)
+        after = _values(events.after, self._columns.after)[name]
+        before = _values(events.before, self._columns.before).get(name)
+        upserts = after if len(chosen.upserts) == len(after) else after.take(chosen.upserts)
+        if chosen.only_upserts:
+            return upserts
+        if before is None:
+            none = len(chosen.splits) + len(chosen.deletes)
+            return pa.concat_arrays([all_null(none, after.type), upserts])
+        of_splits = after if name in self._sequence and name not in self._columns.keys else before  # its own sequence
+        return pa.concat_arrays([of_splits.take(chosen.splits), before.take(chosen.deletes), upserts])
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """Positions of the events that become changes: deletes of splits, other deletes, upserts."""
+
+    splits: pa.Array
+    deletes: pa.Array
+    upserts: pa.Array
+
+    @property
+    def positions(self) -> pa.Array:
+        """All of them."""
+        return pa.concat_arrays([self.splits, self.deletes, self.upserts])
+
+    @property
+    def only_upserts(self) -> bool:
+        """True if there are no deletes."""
+        return not len(self.splits) and not len(self.deletes)
+
+
+def event_columns(schema: Struct, changes: ChangesPlan) -> EventColumns:
+    """The columns of a table that are read of an event; of a row before the change, those that a delete needs."""
+    own = tuple(one for one in own_columns(schema).fields if not (changes.soft_deletes and one.name == DELETED))
+    needed = {*changes.keys, *changes.sequence}
+    before = tuple(replace(one, required=False) for one in own if changes.soft_deletes or one.field_id in needed)
+    names = {one.field_id: one.name for one in own}
+    return EventColumns(Struct(own), Struct(before), tuple(names[number] for number in changes.keys))
+
+
+def _names(schema: Struct, numbers: tuple[int, ...]) -> frozenset[str]:
+    return frozenset(one.name for one in schema.fields if one.field_id in numbers)
+
+
+def _values(columns: tuple[Parsed, ...], struct: Struct) -> dict[str, pa.Array]:
+    return {one.name: parsed.values for one, parsed in zip(struct.fields, columns, strict=True)}
+
+
+def _positions(mask: pa.BooleanArray) -> list[int]:
+    found: list[int] = pc.indices_nonzero(mask).to_pylist()
+    return found
+
+
+def _count(mask: pa.BooleanArray) -> int:
+    return int(pc.sum(mask, min_count=0).as_py())
+
+
+def _any(mask: pa.BooleanArray) -> bool:
+    return bool(pc.any(mask, min_count=0).as_py())

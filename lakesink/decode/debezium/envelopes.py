@@ -1,0 +1,181 @@
+"""Change events as columns, whatever their format: operations, and the rows after and before each change.
+
+A value that Debezium could not read, because the database's log does not have it, is a placeholder. It never becomes a
+value of the table.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakesink.decode.joined import contains
+from lakesink.decode.json_scalars import Parsed, either, without
+from lakesink.decode.misfits import Found
+from lakesink.writer.schema import Struct
+
+CREATE, UPDATE, DELETE, READ, TRUNCATE, MESSAGE = "c", "u", "d", "r", "t", "m"
+AFTER, BEFORE, OPERATION = "after", "before", "op"
+UNAVAILABLE = "__debezium_unavailable_value"
+"""Debezium's default for its option ``unavailable.value.placeholder``."""
+UNAVAILABLE_FOUND = "Debezium's placeholder of a value that the log of the database does not have"
+
+
+@dataclass(frozen=True, slots=True)
+class EventColumns:
+    """The columns that are read of an event.
+
+    Attributes:
+        after: Columns of the row after the change.
+        before: Columns of the row before it; all optional.
+        keys: Names of the key's columns, which both have.
+    """
+
+    after: Struct
+    before: Struct
+    keys: tuple[str, ...]
+
+    @property
+    def key(self) -> Struct:
+        """The columns of the key."""
+        return Struct(tuple(one for one in self.before.fields if one.name in self.keys))
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """The events of some documents, one for each.
+
+    Attributes:
+        operations: NULL for a document that is no event.
+        empty: True for a document without an event: NULL.
+        unreadable: True for a document that is malformed as a whole.
+        has_before: True if there is a row before the change.
+        after: Values of each column, and the values that do not fit.
+        before: The same of the row before the change.
+    """
+
+    operations: pa.StringArray
+    empty: pa.BooleanArray
+    unreadable: pa.BooleanArray
+    has_before: pa.BooleanArray
+    after: tuple[Parsed, ...]
+    before: tuple[Parsed, ...]
+
+
+class EventReader(Protocol):
+    """Reads events of one format for one task."""
+
+    def events(self, values: pa.Array) -> Events:
+        """The events of documents."""
+
+    def keys(self, values: pa.Array) -> tuple[pa.Array, ...]:
+        """The columns of the key from the keys of Kafka's records; NULL where they do not have them."""
+
+    def explain(self, values: pa.Array) -> list[list[Found]]:
+        """For each of a few malformed documents, the values that do not fit."""
+
+
+def available(parsed: Parsed) -> Parsed:
+    """The values, with placeholders among the misfits."""
+    if not _may_hold(parsed.values):
+        return parsed
+    found = pa.array([_holds(value) for value in parsed.values.to_pylist()], pa.bool_())
+    return Parsed(without(parsed.values, found), either(parsed.misfits, found))
+
+
+def misfits_in(columns: Sequence[Parsed], struct: Struct, rows: int) -> pa.BooleanArray:
+    """True for rows with a value that does not fit, or without one that is required."""
+    found = pa.repeat(pa.scalar(value=False), rows)
+    for parsed, field in zip(columns, struct.fields, strict=True):
+        if parsed.misfits is not None:
+            found = pc.or_(found, parsed.misfits)
+        if field.required and parsed.values.null_count:
+            found = pc.or_(found, parsed.values.is_null())
+    return found
+
+
+def together(parts: Sequence[tuple[pa.Array, Events]]) -> Events:
+    """The events of some documents as those of all, each at its position; the last one counts."""
+    if len(parts) == 1:
+        return parts[0][1]
+    positions = [position for some, _ in parts for position in some.to_pylist()]
+    order = [0] * (max(positions, default=-1) + 1)
+    for number, position in enumerate(positions):
+        order[position] = number
+    wanted, events = pa.array(order, pa.int64()), [one for _, one in parts]
+    return Events(
+        operations=_taken([one.operations for one in events], wanted),
+        empty=_taken([one.empty for one in events], wanted),
+        unreadable=_taken([one.unreadable for one in events], wanted),
+        has_before=_taken([one.has_before for one in events], wanted),
+        after=_columns([one.after for one in events], wanted),
+        before=_columns([one.before for one in events], wanted),
+    )
+
+
+def with_keys_before(events: Events, columns: EventColumns, positions: pa.Array, keys: Sequence[pa.Array]) -> Events:
+    """The events with other keys of the rows before, at some positions."""
+    found = dict(zip((one.name for one in columns.key.fields), keys, strict=True))
+    before = (
+        replace(parsed, values=replaced(parsed.values, positions, found[one.name])) if one.name in found else parsed
+        for one, parsed in zip(columns.before.fields, events.before, strict=True)
+    )
+    return replace(events, before=tuple(before))
+
+
+def replaced(values: pa.Array, positions: pa.Array, others: pa.Array) -> pa.Array:
+    """The values with others at some positions."""
+    order = list(range(len(values)))
+    for number, position in enumerate(positions.to_pylist(), len(values)):
+        order[position] = number
+    return pa.concat_arrays([values, others]).take(pa.array(order, pa.int64()))
+
+
+def _columns(parts: list[tuple[Parsed, ...]], wanted: pa.Array) -> tuple[Parsed, ...]:
+    return tuple(_parsed(column, wanted) for column in zip(*parts, strict=True))
+
+
+def _parsed(parts: Sequence[Parsed], wanted: pa.Array) -> Parsed:
+    values = _taken([one.values for one in parts], wanted)
+    if all(one.misfits is None for one in parts):
+        return Parsed(values)
+    no = pa.scalar(value=False)
+    masks = [pa.repeat(no, len(one.values)) if one.misfits is None else one.misfits for one in parts]
+    return Parsed(values, _taken(masks, wanted))
+
+
+def _taken(arrays: list[pa.Array], wanted: pa.Array) -> pa.Array:
+    return pa.concat_arrays(arrays).take(wanted)
+
+
+def _may_hold(values: pa.Array) -> bool:
+    kind = values.type
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        return contains(values, UNAVAILABLE.encode())
+    if pa.types.is_nested(kind):
+        parts = values.flatten() if pa.types.is_struct(kind) else [_items(values)]
+        return any(map(_may_hold, parts))
+    return False
+
+
+def _items(values: pa.Array) -> pa.Array:
+    return (
+        pa.StructArray.from_arrays([values.keys, values.items], ["k", "v"])
+        if pa.types.is_map(values.type)
+        else values.flatten()
+    )
+
+
+def _holds(value: Any) -> bool:
+    match value:
+        case str():
+            return value == UNAVAILABLE
+        case bytes():
+            return value == UNAVAILABLE.encode()
+        case dict():
+            return any(map(_holds, value.values()))
+        case list() | tuple():
+            return any(map(_holds, value))
+    return False

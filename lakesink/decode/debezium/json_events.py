@@ -1,0 +1,230 @@
+"""Reads Debezium's JSON: envelopes, bare or in the wrapper of Kafka Connect's JSON converter, by pointers into them.
+
+One query takes all columns out of an envelope, each as its text; see `json_values` for why. The rows before and after
+the change are never written anew, so their numbers keep their digits.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakesink.decode.debezium.connect_types import Types
+from lakesink.decode.debezium.conversions import Conversion, conversion_of
+from lakesink.decode.debezium.envelopes import (
+    AFTER,
+    BEFORE,
+    OPERATION,
+    UPDATE,
+    EventColumns,
+    Events,
+    available,
+    misfits_in,
+    replaced,
+    together,
+)
+from lakesink.decode.debezium.json_explained import explained
+from lakesink.decode.debezium.wrappers import Payloads, opened, unwrapped
+from lakesink.decode.json_digits import respelled
+from lakesink.decode.json_raw import as_text, first_members
+from lakesink.decode.json_scalars import Parsed, converted, either, wants_json, without
+from lakesink.decode.json_values import JsonReader, other_than, with_spelling
+from lakesink.decode.misfits import Found
+from lakesink.decode.unknown_keys import SEARCHED, UnknownKeys
+from lakesink.writer.schema import Field, Primitive, Struct
+
+_NO_ROW_BEFORE = '{"before":null,'
+_ROWS_BEFORE = "SELECT coalesce(json_type(value, '/before') <> 'NULL', false) FROM documents"
+_ROWS_AFTER = "SELECT json_extract(value, '/after') FROM documents WHERE json_type(value, '/after') = 'OBJECT'"
+_OPERATION = Field(0, OPERATION, required=False, type=Primitive("string"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A member of an envelope, or of a row in it; `row` is the name of the row, empty for the document itself."""
+
+    row: str
+    field: Field
+    conversion: Conversion | None = None
+
+    @property
+    def is_json(self) -> bool:
+        """True if its values are taken as JSON, else as texts."""
+        if self.conversion is not None:
+            return self.conversion.takes_json
+        return not isinstance(self.field.type, Primitive) or wants_json(self.field.type)
+
+    @property
+    def path(self) -> str:
+        """Its JSON pointer; a JSON path if the pointer could also find an item of an array."""
+        names = (self.row, self.field.name) if self.row else (self.field.name,)
+        if self.field.name.isdecimal():
+            return "$" + "".join(f'."{name}"' for name in names)
+        return "".join("/" + name.replace("~", "~0").replace("/", "~1").replace("'", "''") for name in names)
+
+
+@dataclass(slots=True)
+class JsonEvents:
+    """Reads events for one task; see `envelopes.EventReader`."""
+
+    columns: EventColumns
+    unknown: UnknownKeys | None = None
+    _reader: JsonReader = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._reader = JsonReader(self.unknown)
+
+    def events(self, values: pa.Array) -> Events:
+        """The events of binary or string documents."""
+        texts = _texts(values)
+        found = together([(part.positions, self._read(part)) for part in unwrapped(texts)])
+        other = pc.or_(pc.or_(found.empty, found.unreadable), texts.is_null())
+        lost = pc.indices_nonzero(pc.and_not(found.operations.is_null(), other))
+        again = opened(texts.take(lost).to_pylist(), lost.to_pylist()) if len(lost) else []
+        if again:
+            everywhere = pa.array(range(len(texts)), pa.int64())
+            found = together([(everywhere, found), *((part.positions, self._read(part)) for part in again)])
+        empty = pc.or_(found.empty, values.is_null())
+        return replace(found, empty=empty, unreadable=pc.and_not(pc.or_(found.unreadable, texts.is_null()), empty))
+
+    def keys(self, values: pa.Array) -> tuple[pa.Array, ...]:
+        """The columns of the key from documents, in the same wrapper or bare."""
+        texts = _texts(values)
+        _, [objects], _ = self._reader.find(texts, "SELECT json_type(value) = 'OBJECT' FROM documents")
+        positions = pc.indices_nonzero(pc.fill_null(objects, False)).to_pylist()  # noqa: FBT003 - Arrow takes it by position
+        key = self.columns.key
+        found = [pa.nulls(len(texts), one.type.arrow) for one in key.fields if isinstance(one.type, Primitive)]
+        bare = Payloads(pa.array(positions, pa.int64()), texts.take(pa.array(positions, pa.int64())), None)
+        for part in (bare, *opened(bare.texts.to_pylist(), positions)):
+            read = self._columns(part, _parts("", key, part.types))
+            found = [replaced(old, part.positions, new) for old, new in zip(found, read, strict=True)]
+        return tuple(found)
+
+    def explain(self, values: pa.Array) -> list[list[Found]]:
+        """For each of a few malformed documents, the values that do not fit."""
+        alone = JsonEvents(self.columns)  # a second reading must not count unknown keys again
+        documents = values.cast(pa.binary())
+        return [
+            explained(value, alone._wrong(alone.events(documents.slice(at, 1))), alone._reader.explain)
+            for at, value in enumerate(documents.to_pylist())
+        ]
+
+    def _wrong(self, events: Events) -> dict[str, list[Field]]:
+        """The columns of one event that do not fit, by row."""
+        rows = {AFTER: (events.after, self.columns.after), BEFORE: (events.before, self.columns.before)}
+        return {
+            row: [
+                one
+                for one, parsed in zip(struct.fields, columns, strict=True)
+                if misfits_in([parsed], Struct((one,)), 1)[0].as_py()
+            ]
+            for row, (columns, struct) in rows.items()
+        }
+
+    def _read(self, part: Payloads) -> Events:
+        empty = pc.fill_null(pc.equal(part.texts, "null"), False)  # noqa: FBT003 - Arrow takes it by position
+        after = _parts(AFTER, self.columns.after, part.types)
+        before = _parts(BEFORE, self.columns.before, part.types)
+        texts, [operations, *columns], unreadable = self._open(part.texts, [_Part("", _OPERATION), *after, *before])
+        read = [self._column(*one) for one in zip((*after, *before), columns, strict=True)]
+        rows_before = tuple(read[len(after) :])
+        if self.unknown is not None:
+            _, [rows], _ = self._reader.find(texts[:SEARCHED], _ROWS_AFTER)
+            self._reader.count_unknown(rows, self.columns.after)
+        return Events(
+            operations,
+            empty,
+            pc.and_not(unreadable, empty),
+            self._has_before(texts, operations, rows_before),
+            tuple(read[: len(after)]),
+            rows_before,
+        )
+
+    def _open(self, texts: pa.Array, parts: Sequence[_Part]) -> tuple[pa.Array, list[pa.Array], pa.BooleanArray]:
+        """The parts of documents; returns the documents too, NULL if they are no objects, and True for those."""
+        wrong = other_than(texts, "{")
+        texts = texts if wrong is None else without(texts, wrong)
+        texts, columns, invalid = self._reader.find(texts, _query(parts))
+        positions = respelled(texts, self.columns.after)
+        if positions is not None:
+            columns = with_spelling(columns, texts, positions, _as_written(parts))
+        wrong = either(wrong, invalid)
+        return texts, columns, pa.repeat(pa.scalar(value=False), len(texts)) if wrong is None else wrong
+
+    def _columns(self, part: Payloads, parts: Sequence[_Part]) -> Iterator[pa.Array]:
+        _, columns, _ = self._open(part.texts, parts)
+        for one, texts in zip(parts, columns, strict=True):
+            parsed = self._column(one, texts)
+            yield parsed.values if parsed.misfits is None else without(parsed.values, parsed.misfits)
+
+    def _column(self, part: _Part, texts: pa.Array) -> Parsed:
+        if part.conversion is not None:
+            return available(converted(texts, part.conversion.convert, part.conversion.likely))
+        return available(self._reader.read(texts, part.field.type, (part.field.name,)))
+
+    def _has_before(self, texts: pa.Array, operations: pa.Array, before: Sequence[Parsed]) -> pa.BooleanArray:
+        """True for events with a row before; the keys in it usually tell."""
+        known = [
+            parsed.values.is_valid()
+            for one, parsed in zip(self.columns.before.fields, before, strict=True)
+            if one.name in self.columns.keys
+        ]
+        found = known[0]
+        for each in known[1:]:
+            found = pc.or_(found, each)
+        unclear = pc.and_(
+            pc.equal(operations, UPDATE), pc.and_not(pc.invert(pc.starts_with(texts, _NO_ROW_BEFORE)), found)
+        )
+        positions = pc.indices_nonzero(pc.fill_null(unclear, False))  # noqa: FBT003 - Arrow takes it by position
+        if not len(positions):
+            return found
+        _, [more], _ = self._reader.find(texts.take(positions), _ROWS_BEFORE)
+        return replaced(found, positions.cast(pa.int64()), more)
+
+
+def _texts(values: pa.Array) -> pa.StringArray:
+    """Documents as texts; NULL for bytes that are not UTF-8, also in a Spark string."""
+    return converted(values.cast(pa.binary()), lambda found: found.cast(pa.string())).values
+
+
+def _parts(row: str, struct: Struct, types: Types) -> list[_Part]:
+    return [_Part(row, one, conversion_of(one.type, one.name, types)) for one in struct.fields]
+
+
+def _query(parts: Sequence[_Part]) -> str:
+    """A query for these parts, each as a text or JSON; NULL for null."""
+    lists = {"texts": "json_extract_string", "parts": "json_extract"}
+    paths: dict[str, list[str]] = {name: [] for name in lists}
+    columns = []
+    for part in parts:
+        name = "parts" if part.is_json else "texts"
+        paths[name].append(f"'{part.path}'")
+        item = f"{name}[{len(paths[name])}]"
+        columns.append(f"nullif({item}::VARCHAR, 'null')" if part.is_json else item)
+    found = [f"{lists[name]}(value, [{', '.join(some)}]) AS {name}" for name, some in paths.items() if some]
+    return f"SELECT {', '.join(columns)} FROM (SELECT {', '.join(found)} FROM documents)"  # noqa: S608 - names are quoted
+
+
+def _as_written(parts: Sequence[_Part]) -> Callable[[str], list[str | None]]:
+    """A function from a document to its parts in their original spelling."""
+    rows = {part.row: [one.field.name for one in parts if one.row == part.row] for part in parts}
+
+    def parts_of(text: str) -> list[str | None]:
+        members = dict(zip((AFTER, BEFORE), first_members(text, (AFTER, BEFORE)), strict=True)) | {"": text}
+        found = {row: _members(members[row], names) for row, names in rows.items()}
+        return [_spelled(found[part.row].get(part.field.name), as_json=part.is_json) for part in parts]
+
+    return parts_of
+
+
+def _members(text: str | None, names: Sequence[str]) -> dict[str, str | None]:
+    if text is None or not text.startswith("{"):
+        return {}
+    return dict(zip(names, first_members(text, names), strict=True))
+
+
+def _spelled(member: str | None, *, as_json: bool) -> str | None:
+    if not as_json:
+        return as_text(member)
+    return None if member == "null" else member

@@ -1,0 +1,113 @@
+"""Decides what each event of a batch is: an upsert, a delete, both, nothing, or a fault. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakesink.decode.debezium.envelopes import (
+    CREATE,
+    DELETE,
+    MESSAGE,
+    READ,
+    TRUNCATE,
+    UPDATE,
+    EventColumns,
+    Events,
+    misfits_in,
+)
+from lakesink.decode.json_scalars import Parsed
+from lakesink.writer.schema import Struct
+
+_UPSERTS = pa.array([CREATE, UPDATE, READ])
+_KNOWN = pa.array([CREATE, UPDATE, READ, DELETE, TRUNCATE, MESSAGE])
+
+
+@dataclass(frozen=True, slots=True)
+class SortedEvents:
+    """One mask for each kind of event.
+
+    Attributes:
+        upserts: Events with a row after the change.
+        snapshots: Those of them that are of the initial load.
+        deletes: Events that delete the key of the row before.
+        splits: Upserts that also delete the key of the row before, which is another one.
+        nothing: Tombstones, and messages that are no change of a row.
+        truncates: Events that empty the source table.
+        unknown: Documents that are no events, or have another operation.
+        malformed: Documents that cannot be read, or whose rows do not fit the columns.
+        keyless: Deletes, and updates with a row before, without a whole key of that row.
+    """
+
+    upserts: pa.BooleanArray
+    snapshots: pa.BooleanArray
+    deletes: pa.BooleanArray
+    splits: pa.BooleanArray
+    nothing: pa.BooleanArray
+    truncates: pa.BooleanArray
+    unknown: pa.BooleanArray
+    malformed: pa.BooleanArray
+    keyless: pa.BooleanArray
+
+
+def sort_events(events: Events, columns: EventColumns) -> SortedEvents:
+    """Sort events; every document is in exactly one mask, apart from snapshots and splits."""
+    rows = len(events.operations)
+    is_event = pc.and_not(pc.invert(events.empty), events.unreadable)
+    known = pc.and_(_is_in(events.operations, _KNOWN), is_event)
+    is_upsert = pc.and_(_is_in(events.operations, _UPSERTS), known)
+    is_delete, is_update = (pc.and_(known, _is(events.operations, name)) for name in (DELETE, UPDATE))
+    needs_before = pc.or_(is_delete, is_update)
+    wrong = pc.or_(
+        pc.and_(is_upsert, misfits_in(events.after, columns.after, rows)),
+        pc.and_(needs_before, misfits_in(events.before, columns.before, rows)),
+    )
+    has_key = reduce(pc.and_, [one.values.is_valid() for one in _keys(events.before, columns.before, columns.keys)])
+    asked = pc.or_(is_delete, pc.and_(is_update, events.has_before))
+    keyless = pc.and_not(pc.and_not(asked, has_key), wrong)
+    fits = pc.invert(pc.or_(wrong, keyless))
+    upserts = pc.and_(is_upsert, fits)
+    return SortedEvents(
+        upserts=upserts,
+        snapshots=pc.and_(upserts, _is(events.operations, READ)),
+        deletes=pc.and_(is_delete, fits),
+        splits=pc.and_(pc.and_(pc.and_(is_update, fits), has_key), _has_other_key(events, columns)),
+        nothing=pc.or_(events.empty, pc.and_(known, _is(events.operations, MESSAGE))),
+        truncates=pc.and_(known, _is(events.operations, TRUNCATE)),
+        unknown=pc.and_not(is_event, known),
+        malformed=pc.or_(events.unreadable, wrong),
+        keyless=keyless,
+    )
+
+
+def _has_other_key(events: Events, columns: EventColumns) -> pa.BooleanArray:
+    """True if the rows before and after have different keys; False without a row before."""
+    pairs = zip(
+        _keys(events.before, columns.before, columns.keys),
+        _keys(events.after, columns.after, columns.keys),
+        strict=True,
+    )
+    found: pa.BooleanArray = reduce(
+        pc.or_, (_filled(pc.not_equal(before.values, after.values)) for before, after in pairs)
+    )
+    return found
+
+
+def _keys(parsed: Sequence[Parsed], struct: Struct, keys: Sequence[str]) -> list[Parsed]:
+    """The columns of the key, in the order of its names."""
+    by_name = {one.name: column for one, column in zip(struct.fields, parsed, strict=True)}
+    return [by_name[name] for name in keys]
+
+
+def _is(operations: pa.StringArray, name: str) -> pa.BooleanArray:
+    return _filled(pc.equal(operations, name))
+
+
+def _is_in(operations: pa.StringArray, names: pa.StringArray) -> pa.BooleanArray:
+    return _filled(pc.is_in(operations, names))
+
+
+def _filled(mask: pa.BooleanArray) -> pa.BooleanArray:
+    return pc.fill_null(mask, False)  # noqa: FBT003 - Arrow takes it by position

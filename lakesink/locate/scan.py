@@ -1,0 +1,92 @@
+"""Finds the rows of changed keys in Parquet files, with DuckDB: one query for many files, by field ids.
+
+DuckDB compares in the table's types, so text, decimals of 38 digits, and the ends of 64 bits are exact.
+"""
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from lakesink.locate.key_columns import KeyColumn, KeyColumns
+from lakesink.locate.newest import CHANGE
+from lakesink.locate.refusals import duckdb_missing, file_unreadable
+from lakesink.writer.libraries import check_library
+from lakesink_protocol.redact import describe
+
+FILE, POSITION = "file", "pos"
+_GLOB = str.maketrans({"*": "[*]", "?": "[?]", "[": "[[]"})
+_SETTINGS = {
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    # DuckDB expects one row of files with a given schema, and would build its hash table of the files' rows.
+    "disabled_optimizers": "build_side_probe_side,join_order",
+    "preserve_insertion_order": "false",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ScanLimits:
+    """What a scan may use of the machine."""
+
+    threads: int = 2
+    memory_bytes: int = 256 * 2**20
+
+
+def found_schema(columns: KeyColumns) -> pa.Schema:
+    """The columns of found rows: file by its place in the list, position, change, and the sequence of the live row."""
+    fixed = [(FILE, pa.int32()), (POSITION, pa.int64()), (CHANGE, pa.int64())]
+    return pa.schema([*fixed, *((column.alias, column.arrow) for column in columns.sequences)])
+
+
+def find_rows(files: Sequence[str], changes: pa.Table, columns: KeyColumns, limits: ScanLimits) -> pa.Table:
+    """The rows in local Parquet files whose key is among those of the changes.
+
+    `changes` has `CHANGE` and the keys. Each file has field ids and all key columns; a missing sequence is NULL.
+    """
+    schema = found_schema(columns)
+    if not files or not changes.num_rows:
+        return schema.empty_table()
+    keys = changes.select([CHANGE, *columns.key_names])
+    with _connection(limits) as (connection, error_class):
+        connection.register("changes", keys)
+        try:
+            found = connection.sql(_query(columns), params=[[file.translate(_GLOB) for file in files]])
+            return found.to_arrow_table().cast(schema)
+        except error_class as error:
+            raise file_unreadable(files[0] if len(files) == 1 else f"{len(files)} files", describe(error)) from error
+
+
+def _query(columns: KeyColumns) -> str:
+    mapped = ", ".join(map(_mapped, columns.all))
+    same_key = " AND ".join(f"rows.{name} = changes.{name}" for name in columns.key_names)
+    sequences = "".join(f", rows.{name}" for name in columns.sequence_names)
+    # The names are aliases made of field ids, and the types are from a fixed list: nothing here is from a user.
+    return (
+        f"SELECT rows.{FILE}, rows.{POSITION}, changes.{CHANGE}{sequences} FROM ("  # noqa: S608 - see above
+        f"SELECT *, file_index AS {FILE}, file_row_number AS {POSITION}"
+        f" FROM read_parquet(?, schema = MAP {{{mapped}}}, hive_partitioning = false)) AS rows"
+        f" JOIN changes ON {same_key}"
+    )
+
+
+def _mapped(column: KeyColumn) -> str:
+    return f"{column.field_id}: {{name: '{column.alias}', type: '{column.duckdb}', default_value: NULL}}"
+
+
+@contextmanager
+def _connection(limits: ScanLimits) -> Iterator[tuple[Any, type[Exception]]]:
+    """A new database in memory, which spills into a folder of its own, and DuckDB's class of errors."""
+    try:
+        import duckdb  # an optional dependency, for changes of rows only
+    except ModuleNotFoundError:
+        raise duckdb_missing() from None
+    check_library("duckdb", duckdb.__version__)
+    with tempfile.TemporaryDirectory(prefix="lakesink-scan-") as folder:
+        spills = {"memory_limit": f"{limits.memory_bytes}B", "temp_directory": folder}
+        config: dict[str, Any] = {**_SETTINGS, **spills, "threads": limits.threads}
+        with duckdb.connect(config=config) as connection:
+            yield connection, duckdb.Error

@@ -1,0 +1,69 @@
+"""Searches data files, wherever they are, for the rows of changed keys: local files in place, others by copies."""
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakesink.locate.data_file import DataFile
+from lakesink.locate.footers import Footer, Source, footer_of, open_parquet
+from lakesink.locate.key_cache import KeyCache
+from lakesink.locate.key_columns import KeyColumns
+from lakesink.locate.keys_files import AT_ONCE
+from lakesink.locate.refusals import file_unreadable, reading
+from lakesink.locate.scan import FILE, ScanLimits, find_rows, found_schema
+from lakesink.writer.filesystem import local_path, scheme_of
+
+
+@dataclass(slots=True)
+class Search:
+    """Searches data files for keys."""
+
+    columns: KeyColumns
+    source: Source
+    cache: KeyCache
+    limits: ScanLimits = field(default_factory=ScanLimits)
+    footers: dict[str, Footer] = field(default_factory=dict)
+
+    def find(self, files: Sequence[DataFile], changes: pa.Table) -> pa.Table:
+        """The rows of the changes' keys, see `find_rows`; a file is its place in the list."""
+        if not files or not changes.num_rows:
+            return found_schema(self.columns).empty_table()
+        with self._searchable(files) as (places, paths):
+            found = find_rows(paths, changes, self.columns, self.limits)
+        index = found.schema.get_field_index(FILE)
+        files_of = pc.take(pa.array(places, pa.int32()), found[FILE])
+        return found.set_column(index, found.schema.field(FILE), files_of)
+
+    @contextmanager
+    def _searchable(self, files: Sequence[DataFile]) -> Iterator[tuple[list[int], list[str]]]:
+        """Places and local paths of the files; without those that lack a key column, which have only NULLs in it."""
+        here = {place: file for place, file in enumerate(files) if scheme_of(file.path) == "file"}
+        footers = dict(zip(here, self._footers(list(here.values())), strict=True))
+        key_ids = [column.field_id for column in self.columns.keys]
+        in_place = [place for place, footer in footers.items() if footer.has_ids and footer.has(key_ids)]
+        copied = [place for place in range(len(files)) if place not in footers or not footers[place].has_ids]
+        local = [local_path(files[place].path) for place in in_place]
+        if not copied:
+            yield in_place, local
+            return
+        with self.cache.held([files[place] for place in copied], self.columns, self.source) as copies:
+            yield [*in_place, *copied], [*local, *copies]
+
+    def _footers(self, files: Sequence[DataFile]) -> list[Footer]:
+        unknown = [file for file in files if file.path not in self.footers]
+        if unknown:
+            with ThreadPoolExecutor(AT_ONCE) as pool:
+                read = pool.map(partial(_read_footer, source=self.source), unknown)
+                self.footers.update(zip((file.path for file in unknown), read, strict=True))
+        return [self.footers[file.path] for file in files]
+
+
+def _read_footer(file: DataFile, source: Source) -> Footer:
+    with reading(file.path, file_unreadable), source.open_input(file.path) as opened:
+        parquet = open_parquet(file.path, opened, file.rows)
+        return footer_of(parquet.schema_arrow, source.mapping)

@@ -1,0 +1,119 @@
+"""Locates the changes of a batch on a head: the delete files of the rows that they replace or remove."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.table import Table
+
+from lakesink.locate.data_file import DataFile
+from lakesink.locate.keys_files import TASK
+from lakesink.locate.live_rows import merged, positions_by_file
+from lakesink.locate.newest import CHANGE, numbered, written
+from lakesink.locate.refusals import keys_file_damaged
+from lakesink.locate.resolve import Resolution, resolve
+from lakesink.locate.scan import FILE, found_schema
+from lakesink.sinks.iceberg.rows_on_head import (
+    BatchKeys,
+    FoundRows,
+    LocateSettings,
+    PreparedKeys,
+    RowsOnHead,
+    candidates,
+    read_batch,
+)
+from lakesink.writer.deletes import DeletedRows, write_deletes
+from lakesink.writer.partitions import Partition
+from lakesink_catalog.commit.located import Located
+from lakesink_catalog.manifests.copying import AtOnce
+from lakesink_catalog.manifests.live_reading import LiveMemory, live_files
+from lakesink_catalog.tables.locations import data_location
+from lakesink_protocol.change import ContentFile
+from lakesink_protocol.row_changes import ChangeCounts
+
+
+@dataclass(frozen=True, slots=True)
+class NewFile:
+    """A data file of the batch itself, and the task that wrote it."""
+
+    path: str
+    task: int
+    rows: int
+    spec_id: int
+    partition: Partition
+
+
+@dataclass(slots=True)
+class Locator:
+    """Locates the changes of one batch; its call is the batch's `Locate`.
+
+    Attributes:
+        new_files: The data files of the batch; called only if a row of the batch itself has to be removed.
+        stem: Start of the names of delete files.
+        memory: The sink's memory of manifests.
+    """
+
+    changes: PreparedKeys
+    new_files: Callable[[Table], Sequence[NewFile]]
+    stem: str
+    memory: LiveMemory = field(default_factory=LiveMemory)
+    at_once: AtOnce = map
+    settings: LocateSettings = field(default_factory=LocateSettings)
+    _batch: BatchKeys | None = None
+    _found: FoundRows | None = None
+    _last: Located | None = None
+
+    def __call__(self, table: Table, head: int | None) -> Located:
+        """The deletes of the batch on this head; remembered until another head is asked for."""
+        if self._last is None or self._last.head != head:
+            self._last = self._locate(table, head)
+        return self._last
+
+    def _locate(self, table: Table, head: int | None) -> Located:
+        if not self.changes.keys_files:
+            return Located(head, counts=ChangeCounts(superseded=self.changes.superseded))
+        batch = self._batch = self._batch or read_batch(table, self.changes, self.settings)
+        live = live_files(table, head, self.memory, bounds_of=self.changes.key_ids, at_once=self.at_once)
+        rows = self._found = self._found or FoundRows(found_schema(batch.columns).empty_table())
+        rows.search(batch, table, candidates(table, live, batch), self.settings)
+        on_head = RowsOnHead.of(rows, live, batch.search)
+        resolution = resolve(batch.newest.changes, on_head.rows, on_head.ages, batch.columns)
+        own = self._masked(table, batch, resolution)
+        deleted = [*on_head.deleted_rows(resolution.removed), *own]
+        superseded = self.changes.superseded + batch.newest.superseded
+        return Located(
+            head,
+            deletes=_write(table, self.stem, deleted),
+            replaced=on_head.replaced(resolution.removed),
+            counts=replace(resolution.counts, superseded=superseded),
+            masked=sum(len(rows.positions) for rows in own),
+        )
+
+    def _masked(self, table: Table, batch: BatchKeys, resolution: Resolution) -> list[DeletedRows]:
+        """The rows of the batch itself without effect: of late upserts, and of upserts that another task supersedes."""
+        changes = batch.newest.changes
+        late = written(changes.filter(pc.is_in(changes[CHANGE], resolution.late)))
+        unwanted = pa.concat_tables([batch.newest.masked, late.select(batch.newest.masked.column_names)])
+        if not unwanted.num_rows:
+            return []
+        tasks = set(unwanted[TASK].unique().to_pylist())
+        files = [file for file in self.new_files(table) if file.task in tasks]
+        found = batch.search.find([DataFile(file.path, file.rows) for file in files], numbered(unwanted))
+        written_by = pc.take(pa.array([file.task for file in files], pa.int32()), found[FILE])
+        own = found.filter(pc.equal(written_by, pc.take(unwanted[TASK], found[CHANGE])))
+        if own.num_rows != unwanted.num_rows:
+            path = self.changes.keys_files[0].path
+            raise keys_file_damaged(path, "the data files of a task do not have exactly one row of each key")
+        return [
+            DeletedRows(files[place].path, files[place].spec_id, files[place].partition, merged([positions]))
+            for place, positions in positions_by_file(own).items()
+        ]
+
+
+def _write(table: Table, stem: str, deleted: Sequence[DeletedRows]) -> tuple[ContentFile, ...]:
+    def create(location: str) -> Any:
+        return table.io.new_output(location).create()
+
+    return tuple(write_deletes(deleted, data_location(table), stem, create)) if deleted else ()

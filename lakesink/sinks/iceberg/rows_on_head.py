@@ -1,0 +1,240 @@
+"""The rows of a batch's keys in a table's data files, and which of them are live on a head."""
+
+import os
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.table import Table
+
+from lakesink.locate.data_file import DataFile
+from lakesink.locate.deleted_rows import Deleted, read_deleted
+from lakesink.locate.footers import Source, parse_name_mapping
+from lakesink.locate.key_cache import DEFAULT_BYTES, KeyCache
+from lakesink.locate.key_columns import KeyColumns, key_columns
+from lakesink.locate.keys_files import read_changes
+from lakesink.locate.live_rows import OldFile, applicable, merged, not_deleted, positions_by_file
+from lakesink.locate.newest import CHANGE, Newest, newest_of_each_key
+from lakesink.locate.prune import key_partitions, key_ranges
+from lakesink.locate.scan import FILE, ScanLimits
+from lakesink.locate.search import Search
+from lakesink.locate.work import RemoteSearch, Run, from_bytes, groups_of
+from lakesink.writer.deletes import FILE_PATH, DeletedRows
+from lakesink.writer.filesystem import shareable_properties
+from lakesink.writer.plan import PartitionField
+from lakesink_catalog.manifests.live import LiveFile, LiveFiles
+from lakesink_protocol.row_changes import KeysFile
+
+NAME_MAPPING = "schema.name-mapping.default"
+WORKERS_FROM_BYTES = 256 * 2**20
+_SEARCHED_ROWS, _SEARCHED_FILES = 50_000_000, 1_000
+
+
+class PreparedKeys(Protocol):
+    """The changes of a prepared batch, see `lakesink_catalog.commit.prepared.PreparedChanges`."""
+
+    @property
+    def key_ids(self) -> tuple[int, ...]:
+        """Field ids of the key columns."""
+
+    @property
+    def sequence_ids(self) -> tuple[int, ...]:
+        """Field ids of the sequence columns."""
+
+    @property
+    def keys_files(self) -> tuple[KeysFile, ...]:
+        """One for each task with changes."""
+
+    @property
+    def superseded(self) -> int:
+        """Changes that tasks dropped, because they had a newer one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workers:
+    """Other machines that search data files, used from a size of the key columns on; 0 means always."""
+
+    run: Run
+    from_bytes: int = WORKERS_FROM_BYTES
+
+
+def default_cache_folder() -> str:
+    """A folder for copies of key columns: one for each user of the machine."""
+    return str(Path(tempfile.gettempdir()) / f"lakesink-keys-{os.getuid()}")
+
+
+@dataclass(frozen=True, slots=True)
+class LocateSettings:
+    """What locating may use.
+
+    Attributes:
+        folder: For copies of key columns of data files that are not on a local disk.
+    """
+
+    folder: str = field(default_factory=default_cache_folder)
+    folder_bytes: int = DEFAULT_BYTES
+    limits: ScanLimits = field(default_factory=ScanLimits)
+    workers: Workers | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BatchKeys:
+    """The changes of the batch, and what searches for them."""
+
+    columns: KeyColumns
+    newest: Newest
+    search: Search
+    keys_files: tuple[KeysFile, ...]
+
+
+@dataclass(slots=True)
+class FoundRows:
+    """All rows of the batch's keys in the data files that were searched on some head. A data file never changes."""
+
+    rows: pa.Table
+    files: dict[str, int] = field(default_factory=dict)
+
+    def search(self, batch: BatchKeys, table: Table, files: Sequence[LiveFile], settings: LocateSettings) -> None:
+        """Search the files that were not searched before."""
+        unknown = [DataFile(file.path, file.record_count) for file in files if file.path not in self.files]
+        if not unknown:
+            return
+        start, found = len(self.files), [self.rows]
+        for part in _search(batch, table, unknown, settings):
+            winners = part.filter(pc.is_in(part[CHANGE], batch.newest.changes[CHANGE]))
+            numbers = pc.add(winners[FILE], pa.scalar(start, pa.int32()))
+            found.append(winners.set_column(0, winners.schema.field(FILE), numbers))
+        self.rows = pa.concat_tables(found)
+        self.files.update((file.path, start + place) for place, file in enumerate(unknown))
+
+
+@dataclass(frozen=True, slots=True)
+class RowsOnHead:
+    """The live rows of the batch's keys on one head, and the delete files that apply to their data files."""
+
+    rows: pa.Table
+    files: Mapping[int, LiveFile]
+    deletes: Mapping[str, LiveFile]
+    deleted: Deleted
+
+    @classmethod
+    def of(cls, found: FoundRows, live: LiveFiles, search: Search) -> "RowsOnHead":
+        """Leave out rows of removed data files, and deleted rows."""
+        files = {found.files[file.path]: file for file in live.data if file.path in found.files}
+        there = found.rows.filter(pc.is_in(found.rows[FILE], pa.array(files, pa.int32())))
+        touched = [files[number] for number in pc.unique(there[FILE]).to_pylist()]
+        deletes = {one.path: one for one in live.deletes}
+        old = applicable(_old(touched), _old(live.deletes))
+        for delete in old:
+            deletes[delete.path].check_parquet()
+        deleted = read_deleted(old, search.source.open_input)
+        by_number = {found.files[path]: arrays for path, arrays in deleted.positions.items()}
+        return cls(not_deleted(there, by_number), files, deletes, deleted)
+
+    @property
+    def ages(self) -> pa.Array:
+        """The data sequence number of each file, by its number; NULL for a file of another head."""
+        count = max(self.files, default=-1) + 1
+        return pa.array([self.files[n].sequence_number if n in self.files else None for n in range(count)], pa.int64())
+
+    def deleted_rows(self, removed: pa.Table) -> list[DeletedRows]:
+        """For each data file that loses rows: these, and those that the replaced delete files contain."""
+        found = []
+        for number, positions in positions_by_file(removed).items():
+            file = self.files[number]
+            older = self.deleted.merged.get(file.path, [])
+            found.append(DeletedRows(file.path, file.spec_id, file.partition, merged([positions, *older])))
+        return found
+
+    def replaced(self, removed: pa.Table) -> tuple[LiveFile, ...]:
+        """The delete files whose positions are in the new ones."""
+        losing = (self.files[number].path for number in pc.unique(removed[FILE]).to_pylist())
+        return tuple(self.deletes[path] for file in losing for path in self.deleted.replaced.get(file, []))
+
+
+def read_batch(table: Table, changes: PreparedKeys, settings: LocateSettings) -> BatchKeys:
+    """Read the keys files, and choose the newest change of each key; raises WriteError."""
+    columns = key_columns(table.schema().model_dump_json(), changes.key_ids, changes.sequence_ids)
+    opened = _opener(table)
+    newest = newest_of_each_key(read_changes(changes.keys_files, columns, opened), columns)
+    pa.default_memory_pool().release_unused()  # the files' content, and the sort
+    mapping = parse_name_mapping(table.properties.get(NAME_MAPPING))
+    cache = KeyCache(settings.folder, settings.folder_bytes)
+    search = Search(columns, Source(opened, mapping), cache, settings.limits)
+    return BatchKeys(columns, newest, search, tuple(changes.keys_files))
+
+
+def _opener(table: Table) -> Callable[[str], Any]:
+    return lambda location: table.io.new_input(location).open()
+
+
+def candidates(table: Table, live: LiveFiles, batch: BatchKeys) -> list[LiveFile]:
+    """The data files that can have a key of the batch, by bounds and partition."""
+    changes = batch.newest.changes
+    ranges = key_ranges(changes, batch.columns)
+    partitions = {
+        spec_id: key_partitions(changes, batch.columns, _fields(table, spec_id))
+        for spec_id in {file.spec_id for file in live.data}
+    }
+
+    def may_have(file: LiveFile) -> bool:
+        there = partitions[file.spec_id]
+        return (there is None or file.partition in there) and ranges.may_be_in(file.lower_bounds, file.upper_bounds)
+
+    found = [file for file in live.data if may_have(file)]
+    pa.default_memory_pool().release_unused()  # the sorted keys
+    for file in found:
+        file.check_parquet()
+    return found
+
+
+def _fields(table: Table, spec_id: int) -> list[PartitionField]:
+    fields = table.specs()[spec_id].fields
+    return [PartitionField(one.source_id, one.field_id, one.name, str(one.transform)) for one in fields]
+
+
+def _search(batch: BatchKeys, table: Table, files: Sequence[DataFile], settings: LocateSettings) -> list[pa.Table]:
+    """The found rows of groups of files; a file is its place among all files."""
+    changes, workers = batch.newest.changes, settings.workers
+    width = changes.select([CHANGE, *batch.columns.key_names]).nbytes / max(changes.num_rows, 1)
+    if workers is None or sum(file.rows for file in files) * width < workers.from_bytes:
+        groups = groups_of(files, _SEARCHED_ROWS, _SEARCHED_FILES)
+        found = [batch.search.find(group, changes) for group in groups]
+    else:
+        groups = groups_of(files)
+        remote = RemoteSearch(
+            batch.columns,
+            batch.keys_files,
+            tuple(sorted(shareable_properties(table.io.properties).items())),
+            table.catalog.name,
+            batch.search.cache,
+            tuple(sorted(batch.search.source.mapping.items())),
+            settings.limits,
+        )
+        found = [from_bytes(data) for data in workers.run(remote, groups)]
+    starts = accumulate((len(group) for group in groups[:-1]), initial=0)
+    return [
+        part.set_column(0, part.schema.field(FILE), pc.add(part[FILE], pa.scalar(start, pa.int32())))
+        for part, start in zip(found, starts, strict=True)
+    ]
+
+
+def _old(files: Sequence[LiveFile]) -> list[OldFile]:
+    return [
+        OldFile(
+            file.path,
+            file.record_count,
+            file.spec_id,
+            file.partition,
+            file.sequence_number,
+            names=file.referenced_data_file,
+            lower=file.lower_bounds.get(FILE_PATH, b""),
+            upper=file.upper_bounds.get(FILE_PATH, b""),
+        )
+        for file in files
+    ]

@@ -1,0 +1,106 @@
+"""What doctor says of a sink that changes rows by key: its order, its deletes, its dead rows."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lakesink.checks.doctor.changes import _is_kafka
+from lakesink.checks.doctor.finding import Finding, Standing
+from lakesink.checks.doctor.table import check_table
+from lakesink.settings.policy import POLICY
+from testkit.builders import TABLE, Stream
+from testkit.upserts import Upserts
+
+
+@pytest.fixture
+def keyed(tmp_path: Path) -> Upserts:
+    return Upserts.make(tmp_path)
+
+
+def looked(keyed: Upserts) -> dict[str, Finding]:
+    return {finding.check: finding for finding in check_table(TABLE, keyed.lake.table())}
+
+
+def policy(**options: Any) -> dict[str, str]:
+    return {POLICY: json.dumps({"mode": "changes", **options})}
+
+
+def test_a_sink_that_appends_is_told_nothing_of_changes(keyed: Upserts) -> None:
+    assert not {"order", "deletes", "dead rows"} & looked(keyed).keys()
+    keyed.lake.catalog.drop_table(TABLE)
+    keyed.lake.create()
+    Stream(keyed.lake).run(0)
+    assert not {"order", "deletes", "dead rows"} & looked(keyed).keys()
+
+
+def test_a_sequence_makes_the_order_safe(keyed: Upserts) -> None:
+    keyed.run(0, {1: "a"}, said=policy(keys=["id"], sequence_by=["lsn", "at"]))
+    found = looked(keyed)["order"]
+    assert found.standing is Standing.OK
+    assert found.found == "keyed: changes by id; the greatest lsn, at wins, so changes may arrive in any order"
+
+
+def test_without_a_sequence_a_source_without_order_is_a_warning(keyed: Upserts) -> None:
+    keyed.run(0, {1: "a"}, said=policy())
+    found = looked(keyed)["order"]
+    assert found.standing is Standing.WARNING
+    assert found.found.startswith("keyed: changes by the table's identifier fields; no sequence_by: the later batch")
+    assert "Give sequence_by" in found.fix
+
+
+@pytest.mark.parametrize(
+    ("offsets", "expected"),
+    [
+        ('[{"orders":{"0":5,"1":7}}]', True),
+        ('{"source":{"orders":{"0":5}}}', True),
+        ('[{"orders":{"0":5}},{"logOffset":3}]', False),
+        ('[{"logOffset":3}]', False),
+        ("[3]", False),
+        ('["x"]', False),
+        ("[]", False),
+        ("", False),
+        ("{", False),
+        ("7", False),
+    ],
+)
+def test_kafka_is_known_by_its_offsets(offsets: str, expected: bool) -> None:  # noqa: FBT001 - a value of the table
+    assert _is_kafka(offsets) is expected
+
+
+def test_late_changes_beside_hard_deletes_need_soft_ones(keyed: Upserts) -> None:
+    keyed.run(0, {1: "a", 2: "b"}, said=policy())
+    keyed.run(1, {}, deletes=[1], said=policy())
+    assert looked(keyed)["deletes"].standing is Standing.OK
+    keyed.run(2, {2: "old"}, late=[2], said=policy())
+    found = looked(keyed)["deletes"]
+    assert found.standing is Standing.WARNING
+    assert "1 change came late, and a late upsert restores a row" in found.found
+    assert found.fix.startswith("Give deletes='soft'")
+    keyed.run(3, {3: "c"}, said=policy(deletes="soft"))
+    found = looked(keyed)["deletes"]
+    assert (found.standing, found.fix) == (Standing.OK, "")
+    assert found.found.endswith("; deleted rows are kept and marked")
+
+
+def test_a_share_of_dead_rows_names_the_compaction(keyed: Upserts) -> None:
+    keyed.run(0, dict.fromkeys(range(100), "a"), said=policy())
+    keyed.run(1, {1: "b"}, said=policy())
+    found = looked(keyed)["dead rows"]
+    assert (found.standing, found.found) == (Standing.OK, "1 of 101 rows are deleted (1%), in 1 file")
+    keyed.run(2, {}, deletes=list(range(50)), said=policy())
+    found = looked(keyed)["dead rows"]
+    assert (found.standing, found.found) == (Standing.WARNING, "51 of 101 rows are deleted (50%), in 2 files")
+    assert (
+        "CALL `test`.system.rewrite_data_files(table => 'demo.events',"
+        " options => map('delete-file-threshold', '1', 'remove-dangling-deletes', 'true'));"
+    ) in found.fix
+    assert len(found.details["compaction"]) == 2
+
+
+def test_a_policy_that_another_program_wrote_is_no_policy(keyed: Upserts) -> None:
+    keyed.run(0, {1: "a"}, said={POLICY: '{"mode":["x"],"keys":7}'})
+    assert not {"order", "deletes"} & looked(keyed).keys()
+    keyed.run(1, {1: "b"}, said={POLICY: '{"mode":"upsert","keys":[7,"\\u001b[2J"]}'})
+    assert "\x1b" not in looked(keyed)["order"].found

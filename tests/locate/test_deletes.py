@@ -1,0 +1,122 @@
+"""Files of position deletes have the form of Iceberg's specification."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from lakesink.locate.deleted_rows import read_deleted
+from lakesink.locate.live_rows import OldDeletes, OldFile, applicable
+from lakesink.writer.deletes import FILE_PATH, POS, DeletedRows, write_deletes
+from lakesink_protocol.change import Content
+from lakesink_protocol.errors import WriteError
+from tests.locate.builders import opened
+
+
+def create(location: str) -> Any:
+    return pa.OSFile(location, "wb")
+
+
+def rows(path: str, *positions: int) -> DeletedRows:
+    return DeletedRows(path, 3, (b"p", None), pa.array(positions, pa.int64()))
+
+
+def test_a_file_names_one_data_file_in_its_rows_its_bounds_and_its_entry(tmp_path: Path) -> None:
+    path = "s3://bucket/" + "long/" * 100 + "ä.parquet"
+    [file] = write_deletes([rows(path, 0, 5, 2**40)], str(tmp_path), "s-0", create)
+    read = pq.read_table(file.path)
+    assert read.to_pydict() == {"file_path": [path] * 3, "pos": [0, 5, 2**40]}
+    assert [field.nullable for field in read.schema] == [False, False]
+    assert [int(field.metadata[b"PARQUET:field_id"]) for field in read.schema] == [2147483546, 2147483545]
+    assert pq.read_metadata(file.path).metadata[b"delete-type"] == b"position"
+    assert file.lower_bounds == {FILE_PATH: path.encode(), POS: (0).to_bytes(8, "little")}
+    assert file.upper_bounds == {FILE_PATH: path.encode(), POS: (2**40).to_bytes(8, "little")}
+    assert (file.content, file.referenced_data_file) == (Content.POSITION_DELETES, path)
+    assert (file.spec_id, file.partition, file.record_count) == (3, (b"p", None), 3)
+    assert file.value_counts == {FILE_PATH: 3, POS: 3}
+    assert file.null_value_counts == {FILE_PATH: 0, POS: 0}
+    assert file.file_size_bytes == Path(file.path).stat().st_size
+    assert file.split_offsets == (4,)
+    assert set(file.column_sizes) == {FILE_PATH, POS}
+
+
+def test_each_data_file_gets_a_file_and_none_are_written_without_rows(tmp_path: Path) -> None:
+    files = write_deletes([rows(f"d{number}", number) for number in range(50)], str(tmp_path), "s-0", create)
+    assert [file.referenced_data_file for file in files] == [f"d{number}" for number in range(50)]
+    assert len({file.path for file in files}) == 50
+    assert write_deletes([], str(tmp_path), "s-0", create) == []
+
+
+def test_a_million_positions_take_little_space(tmp_path: Path) -> None:
+    deleted = DeletedRows("d" * 200, 0, (), pa.arange(0, 1_000_000))
+    [file] = write_deletes([deleted], str(tmp_path), "s-0", create)
+    assert pq.read_table(file.path)["pos"].combine_chunks().equals(pa.arange(0, 1_000_000))
+    assert file.file_size_bytes < 4_000_000
+
+
+DATA = OldFile("d1", 10, 0, (b"a",), 5)
+
+
+def old(
+    path: str, number: int = 5, names: str = "", partition: tuple[bytes, ...] = (b"a",), **bounds: bytes
+) -> OldFile:
+    return OldFile(path, 1, 0, partition, number, names, **bounds)
+
+
+@pytest.mark.parametrize(
+    ("delete", "applies"),
+    [
+        (old("x", 5), True),
+        (old("x", 6), True),
+        (old("x", 4), False),
+        (old("x", partition=(b"b",)), False),
+        (old("x", names="d1"), True),
+        (old("x", names="d2"), False),
+        (old("x", names="d1", number=4), False),
+        (old("x", names="d1", partition=(b"b",)), False),
+        (old("x", lower=b"d1", upper=b"d1"), True),
+        (old("x", lower=b"d2"), False),
+        (old("x", upper=b"d0"), False),
+    ],
+)
+def test_position_deletes_apply_to_files_of_their_partition_that_are_not_newer(delete: OldFile, applies: bool) -> None:  # noqa: FBT001
+    found = applicable([DATA, OldFile("d9", 1, 1, (b"a",), 0)], [delete])
+    assert [one.data_files for one in found] == ([frozenset({"d1"})] if applies else [])
+    assert all(one.only == bool(delete.names) for one in found)
+
+
+def write_foreign(path: Path, deleted: dict[str, list[int]]) -> str:
+    pairs = [(name, position) for name, positions in deleted.items() for position in positions]
+    table = pa.table([[name for name, _ in pairs], pa.array([at for _, at in pairs], pa.int64())], ["file_path", "pos"])
+    pq.write_table(table, path)
+    return str(path)
+
+
+def test_files_that_name_several_data_files_are_read_and_not_merged(tmp_path: Path) -> None:
+    foreign = write_foreign(tmp_path / "f", {"d1": [1, 2], "d2": [3], "d3": [4]})
+    lying = write_foreign(tmp_path / "l", {"d1": [7], "d4": [8]})
+    [own] = write_deletes([rows("d1", 5)], str(tmp_path), "s-0", create)
+    found = read_deleted(
+        [
+            OldDeletes(foreign, 4, frozenset({"d1", "d2"}), only=False),
+            OldDeletes(lying, 2, frozenset({"d1"}), only=True),
+            OldDeletes(own.path, 1, frozenset({"d1"}), only=True),
+        ],
+        opened,
+    )
+    assert {name: [a.to_pylist() for a in arrays] for name, arrays in found.positions.items()} == {
+        "d1": [[1, 2], [7], [5]],
+        "d2": [[3]],
+    }
+    assert {name: [a.to_pylist() for a in arrays] for name, arrays in found.merged.items()} == {"d1": [[5]]}
+    assert dict(found.replaced) == {"d1": [own.path]}
+
+
+def test_a_delete_file_with_other_rows_than_its_manifest_states_is_refused(tmp_path: Path) -> None:
+    foreign = write_foreign(tmp_path / "f", {"d1": [1, 2]})
+    for path, count in ((foreign, 3), (str(tmp_path / "missing"), 1)):
+        with pytest.raises(WriteError) as refused:
+            read_deleted([OldDeletes(path, count, frozenset({"d1"}), only=True)], opened)
+        assert refused.value.code == "LAKESINK_TABLE_FILE_UNREADABLE"

@@ -1,0 +1,132 @@
+"""The table after random changes, deaths and rivals, compared with a dictionary. Real files and a real catalog."""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyiceberg.table.refs import SnapshotRefType
+from pyiceberg.table.update import SetSnapshotRefUpdate
+
+from lakesink_protocol.outcome import AlreadyCommitted, Committed
+from lakesink_protocol.row_changes import counts_in
+from testkit.builders import Lake
+from testkit.change_table import ChangeStream, Reference, rows_of, upsert_lake
+
+
+class Killed(BaseException):
+    """SIGKILL: nothing of the driver goes on."""
+
+
+def compact(lake: Lake) -> None:
+    """Another engine writes all live rows into new files, in another order."""
+    table = lake.table()
+    rows = table.scan().to_arrow()
+    if rows.num_rows:
+        table.overwrite(rows.take(pa.array(random.Random(rows.num_rows).sample(range(rows.num_rows), rows.num_rows))))
+
+
+@pytest.mark.parametrize("partitioned", [False, True])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_table_equals_the_batches_applied_to_a_dictionary(tmp_path: Path, seed: int, *, partitioned: bool) -> None:
+    lake, reference = upsert_lake(tmp_path, partitioned=partitioned), Reference()
+    stream = ChangeStream(lake, seed=seed)
+    for number in range(12):
+        outcome = stream.run(number)
+        counts = reference.apply(stream.changes(number))
+        assert isinstance(outcome, Committed)
+        assert outcome.changes == counts
+        assert counts.balanced
+        assert rows_of(lake) == reference.table
+        assert counts_in(lake.head().summary.additional_properties) == counts  # type: ignore[union-attr]
+        assert isinstance(stream.run(number), AlreadyCommitted)
+        assert rows_of(lake) == reference.table
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_deaths_lost_answers_and_compactions_change_no_row(tmp_path: Path, seed: int) -> None:
+    lake, reference = upsert_lake(tmp_path, partitioned=seed % 2 == 0), Reference()
+    stream, chance = ChangeStream(lake, seed=100 + seed), random.Random(seed)
+
+    def dies_before(_: Callable[[], object]) -> object:
+        raise Killed
+
+    def dies_after(apply: Callable[[], object]) -> object:
+        apply()
+        raise Killed
+
+    def answer_is_lost(apply: Callable[[], object]) -> object:
+        apply()
+        raise TimeoutError
+
+    def is_compacted_first(apply: Callable[[], object]) -> object:
+        compact(lake)
+        return apply()
+
+    for number in range(12):
+        faults = [dies_before, dies_after, answer_is_lost, is_compacted_first]
+        lake.catalog.faults = chance.choices(faults, k=chance.randrange(4))  # type: ignore[arg-type]
+        while True:
+            try:
+                stream.run(number)
+                break
+            except Killed:
+                continue
+        lake.catalog.faults = []
+        reference.apply(stream.changes(number))
+        assert rows_of(lake) == reference.table
+        if chance.random() < 0.3:
+            compact(lake)
+            assert rows_of(lake) == reference.table
+
+
+def test_a_batch_after_a_rollback_is_located_on_the_present_head(tmp_path: Path) -> None:
+    lake, reference = upsert_lake(tmp_path), Reference()
+    stream = ChangeStream(lake, seed=7)
+    for number in range(6):
+        stream.run(number)
+        if number <= 3:
+            reference.apply(stream.changes(number))
+    table = lake.table()
+    back = SetSnapshotRefUpdate(
+        ref_name="main",
+        type=SnapshotRefType.BRANCH,
+        snapshot_id=stream.snapshot_of(3),
+        max_ref_age_ms=None,
+        max_snapshot_age_ms=None,
+        min_snapshots_to_keep=None,
+    )
+    lake.catalog.commit_table(table, (), (back,))
+    assert rows_of(lake) == reference.table
+    for number in range(4, 8):
+        stream.run(number)
+        reference.apply(stream.changes(number))
+        assert rows_of(lake) == reference.table
+
+
+def test_two_tasks_with_one_key_leave_its_newest_row(tmp_path: Path) -> None:
+    lake, reference = upsert_lake(tmp_path), Reference()
+    stream = ChangeStream(lake, seed=3)
+    for number in range(5):
+        changes = stream.changes(number)
+        half = len(changes) // 2
+        stream.run_changes(number, [changes[:half], changes[half:]])
+        counts = reference.apply(changes)
+        assert rows_of(lake) == reference.table
+        assert counts_in(lake.head().summary.additional_properties) == counts  # type: ignore[union-attr]
+
+
+def test_a_snapshot_with_deletes_is_no_append(tmp_path: Path) -> None:
+    lake = upsert_lake(tmp_path)
+    stream, found = ChangeStream(lake, seed=5), set()
+    for number in range(8):
+        stream.run(number)
+        summary = lake.head().summary
+        assert summary is not None
+        has_deletes = int(summary.additional_properties.get("added-delete-files", 0)) > 0
+        has_rows = int(summary.additional_properties.get("added-data-files", 0)) > 0
+        operation = "append" if not has_deletes else "overwrite" if has_rows else "delete"
+        assert summary.operation.value == operation
+        found.add(operation)
+    assert {"append", "overwrite"} <= found
