@@ -45,12 +45,15 @@ class Changing:
         has_sequence: False if the order of the source decides; then the partitions of the source share no key.
         keys: How many different keys a partition has.
         salt: Which of all such sources it is.
+        has_places: True if each row is an event with a place in the source. Then sequences may tie, a row may change
+            its key, and there are snapshot rows. False for rows of a query.
     """
 
     mode: Mode
     has_sequence: bool = True
     keys: int = 3
     salt: int = 0
+    has_places: bool = True
 
     def of(self, row: Key) -> tuple[RowChange, ...]:
         """The changes of a row: two for a row whose key changes, and otherwise one."""
@@ -67,7 +70,10 @@ def _changes_of(changing: Changing, row: Key) -> tuple[RowChange, ...]:
     random = Random(f"{changing.salt} {row}")
     partition, offset = row
     # Mostly newer than what came before, sometimes late, sometimes equal to an earlier one of its partition.
-    sequence = max(0, offset + random.choice([0, 0, 0, -1, -2, -4])) * SPREAD + partition
+    lateness = [0, 0, 0, 1, 2, 4] if changing.has_places else [0, 0, 3, 9]
+    sequence = max(0, offset - random.choice(lateness)) * SPREAD + partition
+    if not changing.has_places:
+        sequence += 2 * offset
     keys = [random.randrange(changing.keys) * (1 if changing.has_sequence else 2) for _ in range(2)]
     if not changing.has_sequence:
         keys = [key + partition for key in keys]
@@ -77,6 +83,8 @@ def _changes_of(changing: Changing, row: Key) -> tuple[RowChange, ...]:
     drawn = random.random()
     if drawn < 0.25:
         return (replace(change, operation=Operation.DELETE),)
+    if not changing.has_places:
+        return (change,)
     if drawn < 0.4 and changing.has_sequence:
         return (replace(change, operation=Operation.SNAPSHOT),)
     if drawn < 0.55 and keys[0] != keys[1]:

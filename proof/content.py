@@ -75,15 +75,16 @@ class Content:
 
     @property
     def schema(self) -> pa.Schema:
-        """Of the query's rows, as they arrive."""
+        """Of the query's rows, without the mark of deletes."""
         if self.changing is not None:
-            return MARKED if self.changing.mode is Mode.CHANGES else CHANGES
+            return CHANGES
         return DOCUMENTS if self.follows else ROWS
 
     def batch(self, keys: list[Key]) -> pa.RecordBatch:
         """Rows as they arrive."""
         if self.changing is not None:
-            return pa.RecordBatch.from_pylist([_arriving(self.changing, key) for key in keys], schema=self.schema)
+            schema = MARKED if self.changing.mode is Mode.CHANGES else CHANGES
+            return pa.RecordBatch.from_pylist([_arriving(self.changing, key) for key in keys], schema=schema)
         if self.follows:
             return pa.record_batch([pa.array(map(self._text, keys), pa.string())], schema=DOCUMENTS)
         return pa.record_batch([pa.array([key[at] for key in keys], pa.int64()) for at in range(2)], schema=ROWS)
@@ -127,7 +128,7 @@ PLAIN = Content()
 EVERYTHING = Content(aside_every=3, follows="widen", salt=2341)
 """Documents of which some are put aside. In batches of `ROWS_OF_EVERYTHING` rows a partition, the second one brings the
 first new column, and the third one another and a number that is too large."""
-UPSERTED = Content(changing=Changing(Mode.CHANGES, keys=4, salt=7))
-"""Changes by key: upserts, deletes, key changes, late ones, and rows that go to another partition."""
+UPSERTED = Content(changing=Changing(Mode.CHANGES, keys=8, salt=35, has_places=False))
+"""Changes by key: upserts, deletes, late ones, and rows that go to another partition."""
 ROWS_OF_UPSERTED = 6
 ROWS_OF_EVERYTHING = 4

@@ -11,9 +11,8 @@ from servers.fault_proxy import ALWAYS_APPLIED, HttpFault, Kind
 BATCHES = 3
 NOWHERE = "nobody dies"
 IN_CALL = "in the call"
-OF_LOCATING = ("after-locate",)
-"""Places that only streams reach which replace or delete rows by key."""
-POINTS = tuple(point for point in FAILPOINTS if point not in OF_LOCATING)
+POINTS = tuple(name for name, point in FAILPOINTS.items() if not point.needs_changes)
+"""Places that every stream reaches."""
 ROWS_OF_THE_GRID = (*FAILPOINTS, IN_CALL, NOWHERE)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from lakesink_protocol.row_changes import ChangeCounts, counts_in
 from proof.changes import Changing, Fold, RowChange
-from proof.keyed_table import live_rows
+from proof.keyed_table import live_rows, several_deletes
 from proof.oracle import Broken, Promise, Rows, rows_once
 from proof.processes.harness import Stream
 
@@ -23,12 +23,14 @@ def judge_changes(stream: Stream, batches: Iterable[int], foreign: Rows) -> list
         return [Broken(Promise.NO_ROW_IS_LOST, "there is no table")]
     states = states_of(stream, batches)
     broken = rows_once(live_rows(table), (states[-1][0] if states else Counter()) + foreign)
+    what = [f"{path} has several delete files" for path in several_deletes(table)]
+    broken += [Broken(Promise.EVERY_FILE_KEEPS_ITS_DELETES, one) for one in what]
     for snapshot in stream.facts().snapshots.values():
         summary = getattr(table.snapshot_by_id(snapshot.snapshot_id), "summary", None)
         stated = counts_in({} if summary is None else summary.additional_properties)
         if snapshot.batch_id is not None and stated != states[snapshot.batch_id][1]:
-            what = f"batch {snapshot.batch_id}: {stated} is said of {states[snapshot.batch_id][1]}"
-            broken.append(Broken(Promise.CHANGES_ARE_COUNTED, what))
+            said = f"batch {snapshot.batch_id}: {stated} is said of {states[snapshot.batch_id][1]}"
+            broken.append(Broken(Promise.CHANGES_ARE_COUNTED, said))
     return broken
 
 

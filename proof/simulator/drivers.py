@@ -29,6 +29,7 @@ from proof.keyed_table import SCHEMA as OF_CHANGES
 from proof.oracle import Broken, Promise
 from proof.simulator.catalog import LOCATION, TABLE_PROPERTIES, SimulatedCatalog, SimulatedServer
 from proof.simulator.dead_letters import name_of as name_of_letters
+from proof.simulator.keyed_tasks import KeyedTasks
 from proof.simulator.spark import Asked, ConcurrentQuery, JobFailed, SimulatedCheckpoint, SimulatedQuery, Source
 from proof.simulator.tasks import SimulatedSink, Tasks
 from proof.simulator.truth import Truth, name_of
@@ -228,7 +229,7 @@ class Stream:
             schema = pa.schema([*schema, *((name, pa.int64()) for name in new)])
             settings["schema_evolution"] = "widen"
         return SimulatedSink(
-            tasks=Tasks(self.server.store, content),
+            tasks=(Tasks if content.changing is None else KeyedTasks)(self.server.store, content),
             table=".".join(self.server.name),
             key=SinkKey(self.sink_id, branch),
             open_catalog=lambda: client,

@@ -26,7 +26,7 @@ from pyiceberg.typedef import Record
 
 from lakesink_catalog.commit.prepared import SNAPSHOT_IDS
 from lakesink_catalog.commit.request import branch_at, snapshot_time_ms
-from lakesink_catalog.manifests.write import manifests_under, write_list
+from lakesink_catalog.manifests.lists import manifests_under, write_list
 from lakesink_protocol.change import Content, ContentFile
 from proof.changes import RowChange, sequence_of_others
 from proof.content import ZONE
@@ -38,6 +38,7 @@ from proof.simulator.keyed_files import Partitioning, data_file, delete_file
 CHECKED = (Operation.OVERWRITE, Operation.DELETE)
 """Operations of snapshots that Iceberg's Java library asks for new deletes; others it does not open."""
 KEYS = 3
+LONGEST_COMPACTION_MS = 1500
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +118,7 @@ class KeyedEngine(Engine):
         if not rows:
             return
         files = self._data_files(base, self.world.random.sample(rows, len(rows)))
-        for _ in range(self.world.random.randrange(1, 4)):
-            self.world.pause()
+        self.world.sleep(self.world.random.randrange(self.world.random.choice([2, LONGEST_COMPACTION_MS])))
         now = self._base(base.branch)
         trouble = self._conflict(base, now, chosen)
         if trouble:

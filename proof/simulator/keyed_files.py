@@ -97,8 +97,11 @@ def positions_in(content: bytes) -> dict[str, set[int]]:
 
 
 def rows_in_file(content: bytes) -> int:
-    """How many rows a Parquet file has."""
-    return int(pq.read_metadata(io.BytesIO(content)).num_rows)
+    """How many rows a Parquet file has; none if it is torn."""
+    try:
+        return int(pq.read_metadata(io.BytesIO(content)).num_rows)
+    except pa.ArrowInvalid:
+        return 0
 
 
 def long(value: int) -> bytes:

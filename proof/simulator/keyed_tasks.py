@@ -13,6 +13,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 
+from lakesink.writer.letters import LettersPlan
 from lakesink.writer.locations import new_location
 from lakesink.writer.plan import WritePlan
 from lakesink_protocol.change import ContentFile
@@ -24,6 +25,16 @@ from proof.simulator.keyed_files import Partitioning, data_file
 from proof.simulator.tasks import Tasks, parts_of
 
 _ID, _SEQUENCE = (CHANGES.names.index(name) + 1 for name in (ID, SEQUENCE))
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedTasks(Tasks):
+    """What all tasks of one driver share whose rows are changes."""
+
+    def writer(self, plan: WritePlan, letters: LettersPlan | None) -> "KeyedWriter":
+        """See `Tasks`; no change is put aside."""
+        assert letters is None
+        return KeyedWriter(self, plan)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from proof.simulator.keyed_truth import KeyedTruth
 from proof.simulator.operator import Operator
 from proof.simulator.pace import remember
 from proof.simulator.scenario import Scenario, draw
+from proof.simulator.searching import search_in_memory
 from proof.simulator.spark import SimulatedCheckpoint, Source, keys
 from proof.simulator.store import SimulatedIO, SimulatedStore
 from proof.simulator.truth import Truth, name_of
@@ -28,8 +29,9 @@ from proof.simulator.world import World
 
 LETTERS = (EVENTS[0], EVENTS[1] + SUFFIX)
 MENDINGS = 8
-remember()
 """How often an operator follows what a refusal says before the run counts as one that does not end."""
+remember()
+search_in_memory()
 
 
 @dataclass(frozen=True, slots=True)

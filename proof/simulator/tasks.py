@@ -44,7 +44,7 @@ class Tasks:
     store: SimulatedStore
     content: Content
 
-    def writer(self, plan: WritePlan, letters: LettersPlan | None) -> "SimulatedWriter":
+    def writer(self, plan: WritePlan, letters: LettersPlan | None) -> TaskWriter:
         """A writer of rows under a plan."""
         return SimulatedWriter(self, plan) if letters is None else RoutingSimulatedWriter(self, plan, letters)
 
