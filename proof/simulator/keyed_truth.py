@@ -23,12 +23,10 @@ class KeyedTruth(Truth):
     Attributes:
         changing: What the rows of the source are.
         deeds: What other writers' snapshots do.
-        counts: What became of the changes of the batches that landed, by what their snapshots say.
     """
 
     changing: Changing = field(kw_only=True)
     deeds: dict[int, Deed] = field(default_factory=dict)
-    counts: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self.contents: KeyedContents = KeyedContents(self.store, self.broken)

@@ -45,6 +45,7 @@ class Report:
         faults: Injected faults by kind.
         done: What others and the operator did, by kind.
         outcomes: What became of batches and runs, by kind.
+        changes: What became of changes of rows by key.
         batches: Own batches under the head at the end.
         rows: Own rows that had to be there.
         lost: Rows of them that were not.
@@ -63,6 +64,7 @@ class Report:
     faults: Counter[str]
     done: Counter[str]
     outcomes: Counter[str]
+    changes: Counter[str]
     batches: int
     rows: int
     lost: int
@@ -155,6 +157,7 @@ class Play:
             faults=self.world.faults,
             done=self.operator.done + self.engine.done,
             outcomes=self.stream.outcomes,
+            changes=self.truth.counts,
             batches=len(self.truth.newest.batches),
             rows=sum(expected.values()),
             lost=sum((expected - found - aside).values()) if ends else 0,

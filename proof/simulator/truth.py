@@ -115,6 +115,7 @@ class Truth:
         operator_at_work: True while somebody moves the head by hand.
         schema_at_work: True while another engine changes the schema.
         evolutions: How often a batch's commit changed the schema.
+        counts: What became of the changes by key of the batches that landed; nothing where rows are only appended.
     """
 
     store: SimulatedStore
@@ -129,6 +130,7 @@ class Truth:
     operator_at_work: bool = False
     schema_at_work: bool = False
     evolutions: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
     _landed: dict[int, Landed] = field(default_factory=dict)
     _newest: State | None = None
     _made_ms: int = 0
