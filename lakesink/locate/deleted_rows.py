@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -10,15 +9,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from lakesink.locate.keys_files import AT_ONCE, OpenInput
+from lakesink.locate.keys_files import OpenInput
 from lakesink.locate.live_rows import OldDeletes
 from lakesink.locate.refusals import file_unreadable, reading
 from lakesink.writer.deletes import FILE_PATH, POS
+from lakesink.writer.filesystem import many_at_once
 from lakesink.writer.schema import FIELD_ID_KEY
 from lakesink_protocol.redact import describe
 
 _PATHS, _POSITIONS = "path", "pos"
 _SCHEMA = pa.schema([(_PATHS, pa.string()), (_POSITIONS, pa.int64())])
+_Read = tuple[Mapping[str, pa.Array], bool]
+MOST_REMEMBERED = 8 * 2**20
+"""Positions, of eight bytes each."""
 
 
 @dataclass(slots=True)
@@ -36,21 +39,50 @@ class Deleted:
     replaced: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
 
 
-def read_deleted(files: Sequence[OldDeletes], open_input: OpenInput) -> Deleted:
-    """Read delete files, several at a time; raises WriteError for an unreadable one."""
-    found = Deleted()
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        read = pool.map(partial(_read, open_input=open_input), files)
-        for file, (positions, is_single) in zip(files, read, strict=True):
-            for data_file, array in positions.items():
-                found.positions[data_file].append(array)
-                if is_single:
-                    found.merged[data_file].append(array)
-                    found.replaced[data_file].append(file.path)
+@dataclass(slots=True)
+class WrittenDeletes:
+    """The positions in delete files that this process wrote, up to a limit: the next batch replaces most of them."""
+
+    most_positions: int = MOST_REMEMBERED
+    _known: dict[str, tuple[str, pa.Array]] = field(default_factory=dict)
+
+    def keep(self, deletes: Sequence[tuple[str, str, pa.Array]]) -> None:
+        """Remember the newest delete files: path, data file and positions of each."""
+        left = self.most_positions
+        for path, data_file, positions in deletes:
+            self._known[path] = data_file, positions
+        kept = {}
+        for path, (data_file, positions) in reversed(self._known.items()):
+            left -= len(positions)
+            if left < 0:
+                break
+            kept[path] = data_file, positions
+        self._known = dict(reversed(kept.items()))
+
+    def of(self, file: OldDeletes) -> "_Read | None":
+        """What the file has of its data file; None if this process did not write it."""
+        data_file, positions = self._known.get(file.path, ("", None))
+        if positions is None or file.data_files != {data_file} or len(positions) != file.rows:
+            return None
+        return {data_file: positions}, True
+
+
+def read_deleted(files: Sequence[OldDeletes], open_input: OpenInput, written: WrittenDeletes | None = None) -> Deleted:
+    """Read delete files, but for those in `written`; raises WriteError for an unreadable one."""
+    found, known = Deleted(), {file.path: written.of(file) for file in files} if written else {}
+    unknown = [file for file in files if known.get(file.path) is None]
+    read = many_at_once(partial(_read, open_input=open_input), unknown, unknown[0].path if unknown else "")
+    for file in files:
+        positions, is_single = known.get(file.path) or next(read)
+        for data_file, array in positions.items():
+            found.positions[data_file].append(array)
+            if is_single:
+                found.merged[data_file].append(array)
+                found.replaced[data_file].append(file.path)
     return found
 
 
-def _read(file: OldDeletes, open_input: OpenInput) -> tuple[Mapping[str, pa.Array], bool]:
+def _read(file: OldDeletes, open_input: OpenInput) -> _Read:
     """Positions by data file, and whether the file names one data file and no other."""
     table = _rows(file, open_input)
     wanted = pc.is_in(table[_PATHS], pa.array(sorted(file.data_files), pa.string()))

@@ -10,7 +10,6 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -23,8 +22,8 @@ import pyarrow.parquet as pq
 from lakesink.locate.data_file import DataFile
 from lakesink.locate.footers import Source, footer_of, open_parquet
 from lakesink.locate.key_columns import KeyColumn, KeyColumns
-from lakesink.locate.keys_files import AT_ONCE
 from lakesink.locate.refusals import cache_unsafe, file_unreadable, reading
+from lakesink.writer.filesystem import many_at_once
 from lakesink_protocol.redact import describe
 
 DEFAULT_BYTES = 2**30
@@ -46,9 +45,8 @@ class KeyCache:
         root = self._private_folder()
         held = Path(tempfile.mkdtemp(prefix=_HELD, dir=root))
         try:
-            with ThreadPoolExecutor(AT_ONCE) as pool:
-                copies = list(pool.map(partial(self._hold, held=held, columns=columns, source=source), files))
-            yield copies
+            hold = partial(self._hold, held=held, columns=columns, source=source)
+            yield list(many_at_once(hold, files, files[0].path))
         finally:
             shutil.rmtree(held, ignore_errors=True)
             self._evict(root)

@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -11,11 +10,10 @@ import pyarrow.compute as pc
 
 from lakesink.locate.key_columns import KeyColumns
 from lakesink.locate.refusals import keys_file_damaged, reading, too_many_changes
+from lakesink.writer.filesystem import many_at_once
 from lakesink_protocol.redact import describe
 from lakesink_protocol.row_changes import KeysFile, Operation
 
-AT_ONCE = 8
-"""Files that are read or written at the same time."""
 MOST_BYTES = 2**30
 """Limit for the changes of a batch in memory."""
 _CHUNK = 2**20
@@ -35,12 +33,11 @@ def read_changes(
     schema = changes_schema(columns)
     read = partial(_read_file, schema=schema, open_input=open_input, most_bytes=most_bytes)
     tables, total = [schema.empty_table().append_column(TASK, pa.array([], pa.int32()))], 0
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        for found in pool.map(read, files):
-            tables.append(found)
-            total += found.nbytes
-            if total > most_bytes:
-                raise too_many_changes(most_bytes)
+    for found in many_at_once(read, files, files[0].path if files else ""):
+        tables.append(found)
+        total += found.nbytes
+        if total > most_bytes:
+            raise too_many_changes(most_bytes)
     return pa.concat_tables(tables)
 
 

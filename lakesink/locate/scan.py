@@ -3,10 +3,12 @@
 DuckDB compares in the table's types, so text, decimals of 38 digits, and the ends of 64 bits are exact.
 """
 
+import atexit
+import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -22,6 +24,7 @@ _GLOB = str.maketrans({"*": "[*]", "?": "[?]", "[": "[[]"})
 _SETTINGS = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
+    "enable_external_file_cache": "false",  # the database lives as long as the process
     # DuckDB expects one row of files with a given schema, and would build its hash table of the files' rows.
     "disabled_optimizers": "build_side_probe_side,join_order",
     "preserve_insertion_order": "false",
@@ -51,7 +54,8 @@ def find_rows(files: Sequence[str], changes: pa.Table, columns: KeyColumns, limi
     if not files or not changes.num_rows:
         return schema.empty_table()
     keys = changes.select([CHANGE, *columns.key_names])
-    with _connection(limits) as (connection, error_class):
+    database, error_class = _database(limits)
+    with database.cursor() as connection:
         connection.register("changes", keys)
         try:
             found = connection.sql(_query(columns), params=[[file.translate(_GLOB) for file in files]])
@@ -77,16 +81,16 @@ def _mapped(column: KeyColumn) -> str:
     return f"{column.field_id}: {{name: '{column.alias}', type: '{column.duckdb}', default_value: NULL}}"
 
 
-@contextmanager
-def _connection(limits: ScanLimits) -> Iterator[tuple[Any, type[Exception]]]:
-    """A new database in memory, which spills into a folder of its own, and DuckDB's class of errors."""
+@lru_cache(maxsize=4)
+def _database(limits: ScanLimits) -> tuple[Any, type[Exception]]:
+    """The process's database in memory, which spills into a folder of its own, and DuckDB's class of errors."""
     try:
         import duckdb  # an optional dependency, for changes of rows only
     except ModuleNotFoundError:
         raise duckdb_missing() from None
     check_library("duckdb", duckdb.__version__)
-    with tempfile.TemporaryDirectory(prefix="lakesink-scan-") as folder:
-        spills = {"memory_limit": f"{limits.memory_bytes}B", "temp_directory": folder}
-        config: dict[str, Any] = {**_SETTINGS, **spills, "threads": limits.threads}
-        with duckdb.connect(config=config) as connection:
-            yield connection, duckdb.Error
+    folder = tempfile.mkdtemp(prefix="lakesink-scan-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    spills = {"memory_limit": f"{limits.memory_bytes}B", "temp_directory": folder}
+    config: dict[str, Any] = {**_SETTINGS, **spills, "threads": limits.threads}
+    return duckdb.connect(config=config), duckdb.Error

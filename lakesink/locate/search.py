@@ -1,7 +1,6 @@
 """Searches data files, wherever they are, for the rows of changed keys: local files in place, others by copies."""
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -13,15 +12,18 @@ from lakesink.locate.data_file import DataFile
 from lakesink.locate.footers import Footer, Source, footer_of, open_parquet
 from lakesink.locate.key_cache import KeyCache
 from lakesink.locate.key_columns import KeyColumns
-from lakesink.locate.keys_files import AT_ONCE
 from lakesink.locate.refusals import file_unreadable, reading
 from lakesink.locate.scan import FILE, ScanLimits, find_rows, found_schema
-from lakesink.writer.filesystem import local_path, scheme_of
+from lakesink.writer.filesystem import local_path, many_at_once, scheme_of
 
 
 @dataclass(slots=True)
 class Search:
-    """Searches data files for keys."""
+    """Searches data files for keys.
+
+    Attributes:
+        footers: Of local data files, by path.
+    """
 
     columns: KeyColumns
     source: Source
@@ -57,9 +59,8 @@ class Search:
     def _footers(self, files: Sequence[DataFile]) -> list[Footer]:
         unknown = [file for file in files if file.path not in self.footers]
         if unknown:
-            with ThreadPoolExecutor(AT_ONCE) as pool:
-                read = pool.map(partial(_read_footer, source=self.source), unknown)
-                self.footers.update(zip((file.path for file in unknown), read, strict=True))
+            read = many_at_once(partial(_read_footer, source=self.source), unknown, unknown[0].path)
+            self.footers.update(zip((file.path for file in unknown), read, strict=True))
         return [self.footers[file.path] for file in files]
 
 

@@ -5,7 +5,6 @@
 
 import uuid
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -14,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from lakesink.writer.filesystem import many_at_once
 from lakesink.writer.parquet import parquet_writer
 from lakesink.writer.partitions import Partition
 from lakesink.writer.plan import ParquetOptions
@@ -25,7 +25,6 @@ from lakesink_protocol.change import Content, ContentFile
 
 FILE_PATH, POS = 2147483546, 2147483545
 """Iceberg's field ids of the columns of a file of position deletes."""
-AT_ONCE = 8
 _LONG = Primitive("long")
 _TYPE = {"delete-type": "position"}
 
@@ -46,13 +45,12 @@ class DeletedRows:
 def write_deletes(
     deleted: Sequence[DeletedRows], folder: str, stem: str, create: Create, options: ParquetOptions | None = None
 ) -> list[ContentFile]:
-    """Write one file of position deletes for each data file, several at a time; raises WriteError.
+    """Write one file of position deletes for each data file; raises WriteError.
 
     A name is unique and starts with `stem`; the files lie in `folder`, a location without a trailing slash.
     """
     write = partial(_write, folder=folder, stem=stem, create=create, options=options or ParquetOptions())
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        return list(pool.map(write, deleted))
+    return list(many_at_once(write, deleted, folder))
 
 
 def deletes_schema() -> pa.Schema:

@@ -5,8 +5,9 @@ configuration on that machine, else AWS's default chain (environment, profile, i
 defaults of the fsspec implementation.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from pyarrow.fs import FileSystem, FSSpecHandler, LocalFileSystem, PyFileSystem, S3FileSystem, resolve_s3_region
@@ -16,6 +17,11 @@ from lakesink_protocol.redact import contains_secret, describe
 
 PathOf = Callable[[str], str]
 """From a location, with scheme, to a path of the file system."""
+
+AT_ONCE = 8
+"""Files that are read or written at the same time."""
+T = TypeVar("T")
+R = TypeVar("R")
 
 SHAREABLE = frozenset(
     {
@@ -93,6 +99,18 @@ def scheme_of(location: str) -> str:
     """The lower-case scheme of a location; ``file`` for a bare path."""
     scheme, colon, _ = location.partition(":")
     return scheme.lower() if colon and "/" not in scheme else "file"
+
+
+def many_at_once(function: Callable[[T], R], things: Sequence[T], location: str) -> Iterator[R]:
+    """The results for files of this storage, in order: several at a time, unless the storage is a local disk.
+
+    There is nothing to wait for on a local disk, and threads would make many small files several times as slow.
+    """
+    if scheme_of(location) == "file":
+        yield from map(function, things)
+        return
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        yield from pool.map(function, things)
 
 
 def local_path(location: str) -> str:

@@ -130,3 +130,20 @@ def test_a_snapshot_with_deletes_is_no_append(tmp_path: Path) -> None:
         assert summary.operation.value == operation
         found.add(operation)
     assert {"append", "overwrite"} <= found
+
+
+@pytest.mark.parametrize("partitioned", [False, True])
+def test_what_a_driver_remembers_of_the_table_stays_right(tmp_path: Path, *, partitioned: bool) -> None:
+    lake, reference = upsert_lake(tmp_path, partitioned=partitioned), Reference()
+    stream, chance = ChangeStream(lake, seed=11), random.Random(4)
+    sink = stream.sink()
+    for number in range(16):
+        if chance.random() < 0.3:
+            compact(lake)
+        if chance.random() < 0.2:
+            lake.table().delete(f"id < {chance.randrange(20)}")
+            reference.rows = {row["id"]: reference.rows[row["id"]] for row in rows_of(lake)}
+        outcome = stream.run_with(sink, number)
+        assert isinstance(outcome, Committed)
+        assert outcome.changes == reference.apply(stream.changes(number))
+        assert rows_of(lake) == reference.table

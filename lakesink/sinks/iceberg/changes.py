@@ -11,7 +11,7 @@ from lakesink.locate.work import Run
 from lakesink.settings.option_types import LocateIn, OnLate
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.locator import Locator, NewFile
-from lakesink.sinks.iceberg.rows_on_head import WORKERS_FROM_BYTES, LocateSettings, Workers
+from lakesink.sinks.iceberg.rows_on_head import WORKERS_FROM_BYTES, LocateMemory, LocateSettings, Workers
 from lakesink.sinks.iceberg.votes import CombinedReceipts
 from lakesink.writer.locations import task_of
 from lakesink.writer.plan import ChangesPlan
@@ -20,7 +20,6 @@ from lakesink_catalog.commit.prepared import PreparedBatch
 from lakesink_catalog.commit.prepared_changes import PreparedChanges
 from lakesink_catalog.manifests.copying import AtOnce
 from lakesink_catalog.manifests.live_entries import Origin, live_entries
-from lakesink_catalog.manifests.live_reading import LiveMemory
 from lakesink_protocol.errors import WriteError
 
 RunInExecutors = Callable[[Callable[[Any], bytes], Sequence[Any]], Sequence[bytes]]
@@ -33,13 +32,13 @@ class ChangesByKey:
 
     Attributes:
         run: Runs in executors; None where there is no session.
-        memory: The table's decoded manifests, kept from batch to batch.
+        memory: Kept from batch to batch.
     """
 
     settings: Settings
     run: RunInExecutors | None
     at_once: AtOnce
-    memory: LiveMemory = field(default_factory=LiveMemory)
+    memory: LocateMemory = field(default_factory=LocateMemory)
 
     def locate(self, prepared: PreparedBatch, file_stem: str) -> Locate | None:
         """What locates a prepared batch on a head; None if the batch only appends."""

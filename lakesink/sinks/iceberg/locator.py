@@ -18,6 +18,7 @@ from lakesink.locate.scan import FILE, found_schema
 from lakesink.sinks.iceberg.rows_on_head import (
     BatchKeys,
     FoundRows,
+    LocateMemory,
     LocateSettings,
     PreparedKeys,
     RowsOnHead,
@@ -28,7 +29,7 @@ from lakesink.writer.deletes import DeletedRows, write_deletes
 from lakesink.writer.partitions import Partition
 from lakesink_catalog.commit.located import Located
 from lakesink_catalog.manifests.copying import AtOnce
-from lakesink_catalog.manifests.live_reading import LiveMemory, live_files
+from lakesink_catalog.manifests.live_reading import live_files
 from lakesink_catalog.tables.locations import data_location
 from lakesink_protocol.change import ContentFile
 from lakesink_protocol.row_changes import ChangeCounts
@@ -52,13 +53,13 @@ class Locator:
     Attributes:
         new_files: The data files of the batch; called only if a row of the batch itself has to be removed.
         stem: Start of the names of delete files.
-        memory: The sink's memory of manifests.
+        memory: The sink's memory of its table.
     """
 
     changes: PreparedKeys
     new_files: Callable[[Table], Sequence[NewFile]]
     stem: str
-    memory: LiveMemory = field(default_factory=LiveMemory)
+    memory: LocateMemory = field(default_factory=LocateMemory)
     at_once: AtOnce = map
     settings: LocateSettings = field(default_factory=LocateSettings)
     _batch: BatchKeys | None = None
@@ -74,22 +75,34 @@ class Locator:
     def _locate(self, table: Table, head: int | None) -> Located:
         if not self.changes.keys_files:
             return Located(head, counts=ChangeCounts(superseded=self.changes.superseded))
-        batch = self._batch = self._batch or read_batch(table, self.changes, self.settings)
-        live = live_files(table, head, self.memory, bounds_of=self.changes.key_ids, at_once=self.at_once)
+        batch = self._batch = self._batch or read_batch(table, self.changes, self.settings, self.memory)
+        live = live_files(table, head, self.memory.live, bounds_of=self.changes.key_ids, at_once=self.at_once)
         rows = self._found = self._found or FoundRows(found_schema(batch.columns).empty_table())
         rows.search(batch, table, candidates(table, live, batch), self.settings)
-        on_head = RowsOnHead.of(rows, live, batch.search)
+        self.memory.forget_footers(live)
+        on_head = RowsOnHead.of(rows, live, batch.search, self.memory.written)
         resolution = resolve(batch.newest.changes, on_head.rows, on_head.ages, batch.columns)
         own = self._masked(table, batch, resolution)
         deleted = [*on_head.deleted_rows(resolution.removed), *own]
         superseded = self.changes.superseded + batch.newest.superseded
         return Located(
             head,
-            deletes=_write(table, self.stem, deleted),
+            deletes=self._write(table, deleted),
             replaced=on_head.replaced(resolution.removed),
             counts=replace(resolution.counts, superseded=superseded),
             masked=sum(len(rows.positions) for rows in own),
         )
+
+    def _write(self, table: Table, deleted: Sequence[DeletedRows]) -> tuple[ContentFile, ...]:
+        def create(location: str) -> Any:
+            return table.io.new_output(location).create()
+
+        if not deleted:
+            return ()
+        files = write_deletes(deleted, data_location(table), self.stem, create)
+        pairs = zip(files, deleted, strict=True)
+        self.memory.written.keep([(file.path, rows.data_file, rows.positions) for file, rows in pairs])
+        return tuple(files)
 
     def _masked(self, table: Table, batch: BatchKeys, resolution: Resolution) -> list[DeletedRows]:
         """The rows of the batch itself without effect: of late upserts, and of upserts that another task supersedes."""
@@ -110,10 +123,3 @@ class Locator:
             DeletedRows(files[place].path, files[place].spec_id, files[place].partition, merged([positions]))
             for place, positions in positions_by_file(own).items()
         ]
-
-
-def _write(table: Table, stem: str, deleted: Sequence[DeletedRows]) -> tuple[ContentFile, ...]:
-    def create(location: str) -> Any:
-        return table.io.new_output(location).create()
-
-    return tuple(write_deletes(deleted, data_location(table), stem, create)) if deleted else ()

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from pyiceberg.table import Table
 
 from lakesink.locate.data_file import DataFile
-from lakesink.locate.deleted_rows import Deleted, read_deleted
-from lakesink.locate.footers import Source, parse_name_mapping
+from lakesink.locate.deleted_rows import Deleted, WrittenDeletes, read_deleted
+from lakesink.locate.footers import Footer, Source, parse_name_mapping
 from lakesink.locate.key_cache import DEFAULT_BYTES, KeyCache
 from lakesink.locate.key_columns import KeyColumns, key_columns
 from lakesink.locate.keys_files import read_changes
@@ -28,6 +28,7 @@ from lakesink.writer.deletes import FILE_PATH, DeletedRows
 from lakesink.writer.filesystem import shareable_properties
 from lakesink.writer.plan import PartitionField
 from lakesink_catalog.manifests.live import LiveFile, LiveFiles
+from lakesink_catalog.manifests.live_reading import LiveMemory
 from lakesink_protocol.row_changes import KeysFile
 
 NAME_MAPPING = "schema.name-mapping.default"
@@ -82,6 +83,21 @@ class LocateSettings:
     workers: Workers | None = None
 
 
+@dataclass(slots=True)
+class LocateMemory:
+    """What a sink remembers of its table from batch to batch. Manifests, data files and delete files never change."""
+
+    live: LiveMemory = field(default_factory=LiveMemory)
+    written: WrittenDeletes = field(default_factory=WrittenDeletes)
+    footers: dict[str, Footer] = field(default_factory=dict)
+
+    def forget_footers(self, live: LiveFiles) -> None:
+        """Forget those of data files that are no longer live."""
+        paths = {file.path for file in live.data}
+        for path in self.footers.keys() - paths:
+            del self.footers[path]
+
+
 @dataclass(frozen=True, slots=True)
 class BatchKeys:
     """The changes of the batch, and what searches for them."""
@@ -123,7 +139,7 @@ class RowsOnHead:
     deleted: Deleted
 
     @classmethod
-    def of(cls, found: FoundRows, live: LiveFiles, search: Search) -> "RowsOnHead":
+    def of(cls, found: FoundRows, live: LiveFiles, search: Search, written: WrittenDeletes) -> "RowsOnHead":
         """Leave out rows of removed data files, and deleted rows."""
         files = {found.files[file.path]: file for file in live.data if file.path in found.files}
         there = found.rows.filter(pc.is_in(found.rows[FILE], pa.array(files, pa.int32())))
@@ -132,7 +148,7 @@ class RowsOnHead:
         old = applicable(_old(touched), _old(live.deletes))
         for delete in old:
             deletes[delete.path].check_parquet()
-        deleted = read_deleted(old, search.source.open_input)
+        deleted = read_deleted(old, search.source.open_input, written)
         by_number = {found.files[path]: arrays for path, arrays in deleted.positions.items()}
         return cls(not_deleted(there, by_number), files, deletes, deleted)
 
@@ -157,7 +173,7 @@ class RowsOnHead:
         return tuple(self.deletes[path] for file in losing for path in self.deleted.replaced.get(file, []))
 
 
-def read_batch(table: Table, changes: PreparedKeys, settings: LocateSettings) -> BatchKeys:
+def read_batch(table: Table, changes: PreparedKeys, settings: LocateSettings, memory: LocateMemory) -> BatchKeys:
     """Read the keys files, and choose the newest change of each key; raises WriteError."""
     columns = key_columns(table.schema().model_dump_json(), changes.key_ids, changes.sequence_ids)
     opened = _opener(table)
@@ -165,7 +181,7 @@ def read_batch(table: Table, changes: PreparedKeys, settings: LocateSettings) ->
     pa.default_memory_pool().release_unused()  # the files' content, and the sort
     mapping = parse_name_mapping(table.properties.get(NAME_MAPPING))
     cache = KeyCache(settings.folder, settings.folder_bytes)
-    search = Search(columns, Source(opened, mapping), cache, settings.limits)
+    search = Search(columns, Source(opened, mapping), cache, settings.limits, memory.footers)
     return BatchKeys(columns, newest, search, tuple(changes.keys_files))
 
 
