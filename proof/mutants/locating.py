@@ -1,5 +1,6 @@
 """Bugs of rows that are replaced and deleted by key: positions that do not fit the head, and rows that stay."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +10,6 @@ from pyiceberg.table.snapshots import Operation
 
 from lakesink.locate import newest
 from lakesink.locate.resolve import Resolution
-from lakesink.sinks.iceberg import locator
 from lakesink.sinks.iceberg.locator import Locator
 from lakesink.sinks.iceberg.rows_on_head import BatchKeys, RowsOnHead
 from lakesink.sinks.iceberg.sink import IcebergSink, IcebergTransaction
@@ -79,12 +79,12 @@ def replaced_delete_file_left_live(patches: Patches) -> None:
 def deletes_under_the_present_spec(patches: Patches) -> None:
     """No reader applies it to the data file."""
 
-    def write(table: Table, stem: str, deleted: Any) -> Any:
+    def write(self: Locator, table: Table, deleted: Sequence[DeletedRows]) -> Any:
         spec = table.spec()
         moved = [replace(one, spec_id=spec.spec_id, partition=_partition(one, len(spec.fields))) for one in deleted]
-        return real(table, stem, moved)
+        return real(self, table, moved)
 
-    real = patches.put(locator, "_write", write)
+    real = patches.put(Locator, "_write", write)
 
 
 def _partition(rows: DeletedRows, fields: int) -> tuple[bytes | None, ...]:

@@ -1,7 +1,7 @@
 """Drivers of one stream: processes that start, die, and are started again, with the real sink in each."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,7 @@ from pyiceberg.types import IntegerType, LongType, NestedField
 from lakesink.settings.settings import Settings
 from lakesink_catalog.commit.fence import Effects
 from lakesink_catalog.commit.prepared import SNAPSHOT_IDS
+from lakesink_catalog.listeners import LISTENERS
 from lakesink_protocol.errors import (
     BatchRefused,
     CatalogError,
@@ -21,6 +22,7 @@ from lakesink_protocol.errors import (
     QueryError,
     WriteError,
 )
+from lakesink_protocol.events import ChangesLocated, Event
 from lakesink_protocol.identity import SinkKey
 from lakesink_protocol.outcome import AlreadyCommitted, Outcome
 from proof.content import COLUMNS, NEW_COLUMNS, PLAIN, SIZE, Content
@@ -64,6 +66,7 @@ class Stream:
         letters_differ: The batch whose letters differ from those in their table, if the newest run ended with that.
         finished: True if the newest run came to the end of the source.
         unknown: Snapshots of requests whose answer said nothing.
+        located: Called by a driver that has located the rows to remove, right before it commits.
     """
 
     server: SimulatedServer
@@ -83,6 +86,7 @@ class Stream:
     letters_differ: Asked | None = None
     finished: bool = False
     unknown: list[int] = field(default_factory=list)
+    located: Callable[[], None] = field(default=lambda: None)
     running: list[Actor] = field(default_factory=list)
     _started: int = 0
 
@@ -215,6 +219,10 @@ class Stream:
         is_open = not self.truth.states[client.seen.location].holds(asked)
         return self.truth.letters.may_differ(self._letters_name(asked), aside, is_open=is_open)
 
+    def _watch(self, event: Event) -> None:
+        if isinstance(event, ChangesLocated):
+            self.located()
+
     def _broken(self, promise: Promise, what: str) -> None:
         self.truth.broken.append(Broken(promise, what))
 
@@ -243,6 +251,7 @@ class Stream:
                 new_snapshot_id=lambda: world.random.choice(SNAPSHOT_IDS),
                 at_once=map,
                 turn=self.turns.at,
+                emit=LISTENERS.also(self._watch),
             ),
         )
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from pyiceberg.manifest import DataFile, DataFileContent, ManifestEntryStatus, ManifestFile, read_manifest_list
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Snapshot
 
 from proof.changes import RowChange
 from proof.oracle import Broken, Promise, Rows
@@ -114,13 +115,13 @@ class KeyedContents(Contents):
             found += self._stated[manifest.manifest_path]
         return found
 
-    def judge_deletes(self, metadata: TableMetadata, snapshot_id: int, parent_id: int | None) -> list[Broken]:
+    def judge_deletes(self, metadata: TableMetadata, snapshot: Snapshot) -> list[Broken]:
         """A delete file of the stream is the only one of the one data file that it names, and lies beside it."""
-        before = {file.path for file in self.stated(metadata, parent_id)}
-        files = self.stated(metadata, snapshot_id)
+        files = self.stated(metadata, snapshot.snapshot_id)
         data = {file.path: file for file in files if file.is_data}
         of_file = Counter(file.names for file in files if not file.is_data)
-        new = [file for file in files if not file.is_data and file.path not in before]
+        number = snapshot.sequence_number
+        new = [file for file in files if not file.is_data and file.file_sequence_number == number]
         wrong = [f"{file.path} names no live data file" for file in new if file.names not in data]
         wrong += [f"{file.names} has {of_file[file.names]} delete files" for file in new if of_file[file.names] > 1]
         wrong += [f"{one.path} is of another partition" for one in new if data.get(one.names, one).place != one.place]

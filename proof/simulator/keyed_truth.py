@@ -77,7 +77,7 @@ class KeyedTruth(Truth):
         stated = counts_in(snapshot.summary.additional_properties if snapshot.summary else {})
         right = self._fold(state.path[:-1]).apply(self.changes_of(landed.asked))
         self.counts += Counter({name: getattr(right, name) for name in ChangeCounts.__slots__})
-        broken = self.contents.judge_deletes(metadata, landed.snapshot_id, landed.parent_id)
+        broken = self.contents.judge_deletes(metadata, snapshot)
         if stated != right:
             broken.append(Broken(Promise.CHANGES_ARE_COUNTED, f"{stated} is said of {right}"))
         return broken

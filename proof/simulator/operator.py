@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from random import Random
 from typing import Any
 
 from pyiceberg.table.refs import SnapshotRefType
@@ -19,6 +20,8 @@ from proof.simulator.truth import name_of
 from proof.simulator.world import World
 from testkit.builders import offered
 
+BETWEEN = 0.1
+"""How likely others act between locating and the commit."""
 HOUR_MS = 3_600_000
 LONGEST_FREEZE_MS = 100 * HOUR_MS
 AGE_LIMITS_MS = (24 * HOUR_MS, 72 * HOUR_MS)
@@ -43,6 +46,9 @@ class Operator:
     _goal: int = 0
     _kept: SimulatedCheckpoint | None = None
     _ledger: dict[str, str] | None = None
+
+    def __post_init__(self) -> None:
+        self._between = Random(f"between {self.world.seed}")  # so that no other draw of a seed depends on it
 
     @property
     def world(self) -> World:
@@ -83,6 +89,15 @@ class Operator:
         for action in self.actions:
             self.world.sleep(self.world.random.randrange(self.world.random.choice([300, 1500])))
             deeds[action]()
+
+    def act_between(self) -> None:
+        """A driver has located rows: sometimes others change the head before it commits."""
+        if self.world.calm or self._between.random() >= BETWEEN:
+            return
+        assert isinstance(self.engine, KeyedEngine)
+        deeds = (self.engine.compact, self.engine.merge, self.engine.append, self._roll_back)
+        self.world.start("others", self._between.choice(deeds))
+        self.world.pause()
 
     def mend(self, refused: BatchRefused) -> dict[str, Any]:
         """Do what the refusal says; returns options for the next start."""

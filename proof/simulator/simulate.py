@@ -126,7 +126,9 @@ class Play:
         engine = _engine_of(server, truth)
         engine.fork()
         world.chances = scenario.chances
-        return cls(world, truth, server, stream, engine, Operator(stream, engine, scenario.actions))
+        operator = Operator(stream, engine, scenario.actions)
+        stream.located = operator.act_between
+        return cls(world, truth, server, stream, engine, operator)
 
     def report(self) -> Report:
         """Run and judge."""
