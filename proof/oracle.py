@@ -12,7 +12,6 @@ from enum import Enum
 from typing import Any
 
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import DataFileContent
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
@@ -32,6 +31,7 @@ class Promise(Enum):
     EVERY_FILE_IS_THERE = "every file that a retained snapshot references exists"
     EVERY_FILE_IS_AS_STATED = "every referenced file has the size and the rows that its manifest states"
     EVERY_COLUMN_IS_THERE = "every column of a batch's rows is in the schema of its snapshot"
+    CHANGES_ARE_COUNTED = "a snapshot counts what became of its changes as it was"
     EVERY_FILE_IS_REFERENCED_ONCE = "no data file is in a table twice"
     EVERY_FILE_KEEPS_ITS_DELETES = "a data file keeps its sequence number, by which deletes apply to it"
     READERS_SEE_WHOLE_BATCHES = "a reader sees whole batches, in order"
@@ -60,7 +60,7 @@ class Broken:
 
 @dataclass(frozen=True, slots=True)
 class StatedFile:
-    """A data file as its manifest states it.
+    """A data file, or a file of deletes, as its manifest states it.
 
     Attributes:
         path: Location, as in the manifest.
@@ -85,7 +85,7 @@ class SnapshotFacts:
         snapshot_id: Its id.
         parent_id: The snapshot under it; None for the first one, or where expiry cut the link.
         batch_id: Batch of the sink that is looked at; None for others' snapshots.
-        files: Live data files.
+        files: Live files, those of deletes too.
         unreadable: Why its manifests cannot be read; empty if they can.
     """
 
@@ -289,7 +289,6 @@ def _live_files(io: FileIO, snapshot: Snapshot) -> Iterable[StatedFile]:
     for manifest in snapshot.manifests(io):
         for entry in manifest.fetch_manifest_entry(io, discard_deleted=True):
             file = entry.data_file
-            assert file.content == DataFileContent.DATA
             yield StatedFile(
                 path=file.file_path,
                 size_bytes=file.file_size_in_bytes,

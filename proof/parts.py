@@ -24,11 +24,14 @@ from proof.outcome import Budget, Outcome, Part
 from proof.seam import run as seam
 from proof.security.run import run as attack
 from proof.simulator import advice
+from proof.simulator.changing import draw_changes
 from proof.simulator.run import Simulated
 from proof.simulator.run import run as run_simulator
 
 SEEDS, SEEDS_SHORT = 20_000, 4_000
 """Of a whole run, at least; and what every change is tried with."""
+CHANGED_SEEDS, CHANGED_SEEDS_SHORT = 3_000, 300
+"""The same of streams that replace and delete rows by key; `make prove` for longer does not run more of them."""
 KILLS = 500
 INPUTS, INPUTS_SHORT = 1_000_000, 20_000
 MORE_SEEDS = 10_000_000
@@ -44,8 +47,16 @@ def simulator(budget: Budget) -> Outcome:
     if not budget.short and result.well and budget.seconds > result.seconds:
         first, left = budget.seed + seeds, budget.seconds - result.seconds
         result = result.together(run_simulator(first, MORE_SEEDS, left, budget.progress))
-    broken = tuple(f"seed {failure.seed}: {what}" for failure in result.failures for what in failure.broken)
-    return Outcome(broken, (), tuple(_simulated(result)), result.to_json())
+    changed = run_simulator(
+        budget.seed,
+        CHANGED_SEEDS_SHORT if budget.short else CHANGED_SEEDS,
+        progress=budget.progress,
+        drawn=draw_changes,
+    )
+    broken = [f"seed {failure.seed}: {what}" for failure in result.failures for what in failure.broken]
+    broken += [f"seed {failure.seed} of changes: {what}" for failure in changed.failures for what in failure.broken]
+    document = result.to_json() | {"changes_by_key": changed.to_json()}
+    return Outcome(tuple(broken), (), (*_simulated(result), *_changed(changed)), document)
 
 
 def real_tables(budget: Budget) -> Outcome:
@@ -165,6 +176,18 @@ def _simulated(result: Simulated) -> list[tuple[str, str]]:
         if result.well
         else ("commits of unknown outcome", f"{result.unknown:,}: {result.unknown_landed:,} had landed"),
         ("orphans per 1,000 faults, simulated", f"{1000 * result.orphans / max(result.faults.total(), 1):.0f}"),
+    ]
+
+
+def _changed(result: Simulated) -> list[tuple[str, str]]:
+    last = result.first + result.seeds - 1
+    return [
+        (
+            "simulated worlds of changes by key",
+            f"{result.seeds:,} seeds, {result.first:,} to {last:,}, {result.seeds_per_second:.0f}/s",
+        ),
+        ("what became of these changes", counted(result.changes)),
+        ("foreign commits to their tables", f"{result.foreign_commits:,}"),
     ]
 
 

@@ -26,11 +26,17 @@ class FailpointReached(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Failpoint:
-    """One place. `replay` is the outcome of the batch if its process dies here and the query is started again."""
+    """One place.
+
+    Attributes:
+        replay: The outcome of the batch if its process dies here and the query is started again.
+        needs_changes: True if only batches reach it whose rows replace or delete others by key.
+    """
 
     process: str
     meaning: str
     replay: str
+    needs_changes: bool = False
 
 
 FAILPOINTS = {
@@ -38,6 +44,12 @@ FAILPOINTS = {
     "while-writing": Failpoint("executor", "a task has written rows into a file that is not closed", "written again"),
     "before-prepared": Failpoint("driver", "every task has voted; there is no prepared record", "written again"),
     "after-prepared": Failpoint("driver", "the prepared record is durable; readers see nothing", "recovered"),
+    "after-locate": Failpoint(
+        "driver",
+        "the rows that changes replace or delete are located, on each head that an attempt may commit on",
+        "recovered",
+        needs_changes=True,
+    ),
     "before-call": Failpoint("driver", "the commit is about to be sent; reached by every attempt", "recovered"),
     "after-call": Failpoint("driver", "the commit has landed; its answer is not checked yet", "already committed"),
     "after-commit": Failpoint(
@@ -54,6 +66,7 @@ NAMES: Mapping[type[events.BatchEvent], str] = {
     events.FileClosing: "while-writing",
     events.RecordDue: "before-prepared",
     events.RecordStored: "after-prepared",
+    events.ChangesLocated: "after-locate",
     events.CommitDue: "before-call",
     events.CommitAnswered: "after-call",
     events.BatchLanded: "after-commit",

@@ -11,6 +11,8 @@ from servers.fault_proxy import ALWAYS_APPLIED, HttpFault, Kind
 BATCHES = 3
 NOWHERE = "nobody dies"
 IN_CALL = "in the call"
+POINTS = tuple(name for name, point in FAILPOINTS.items() if not point.needs_changes)
+"""Places that every stream reaches."""
 ROWS_OF_THE_GRID = (*FAILPOINTS, IN_CALL, NOWHERE)
 
 
@@ -51,9 +53,10 @@ class SparkBlow(Enum):
 
 
 Fault = Blow | HttpFault | SparkBlow
-OF_DOCUMENTS = "documents: "
+OF_DOCUMENTS, OF_UPSERTS = "documents: ", "upserts: "
 BLOWS_OF_DOCUMENTS = (Blow.KILL, Blow.EXCEPTION, Blow.ZOMBIE)
 """A full disk is met by the same files and records as without documents."""
+BLOWS_OF_UPSERTS: tuple[Blow | SparkBlow, ...] = (*BLOWS_OF_DOCUMENTS, SparkBlow.DRIVER)
 
 FEATURED = (400, 401, 403, 404, 408, 409, 429, 500, 502, 503, 504)
 """Statuses that are crossed with everything; every other one has cells of its own, see `_sweep`."""
@@ -73,6 +76,7 @@ class Cell:
         position: In which batch.
         company: Who else is there.
         documents: True for a stream of documents that the table follows, with dead letters beside them.
+        upserts: True for a stream that replaces and deletes rows by key.
     """
 
     point: str
@@ -80,19 +84,25 @@ class Cell:
     position: Position
     company: Company
     documents: bool = False
+    upserts: bool = False
 
     @property
     def name(self) -> str:
         """All of it in words; picks the cell on the command line."""
         fault: str = self.fault.name if isinstance(self.fault, HttpFault) else self.fault.value
         name = f"{self.point} / {fault} / {self.position.name.lower()} / {self.company.value}"
-        return f"{name} / documents" if self.documents else name
+        return f"{name} / {self.kind}" if self.kind else name
+
+    @property
+    def kind(self) -> str:
+        """The kind of the stream; empty for one that appends rows."""
+        return "documents" if self.documents else "upserts" if self.upserts else ""
 
     @property
     def column(self) -> str:
         """The cell's column in the published grid."""
         if not isinstance(self.fault, HttpFault):
-            return f"{OF_DOCUMENTS}{self.fault.value}" if self.documents else str(self.fault.value)
+            return f"{self.kind}: {self.fault.value}" if self.kind else str(self.fault.value)
         if self.fault.kind is Kind.STATUS:
             return f"HTTP {self.fault.status // 100}xx"
         return f"HTTP {self.fault.kind.value}"
@@ -130,7 +140,7 @@ def http_faults() -> list[HttpFault]:
 
 def all_cells() -> list[Cell]:
     """The whole grid, in a stable order."""
-    return [*_blows(), *_http(), *_sweep(), *_spark(), *_documents()]
+    return [*_blows(), *_http(), *_sweep(), *_spark(), *_documents(), *_upserts()]
 
 
 _OWN_WAY = ALWAYS_APPLIED | {Kind.STATUS}
@@ -139,19 +149,20 @@ _KILLED_BEFORE_THE_ANSWER = (Kind.SILENCE, Kind.LATE, Kind.SLOW, Kind.TWICE)
 
 
 def _blows() -> Iterator[Cell]:
-    for point, blow, position, company in itertools.product((*FAILPOINTS, IN_CALL), Blow, Position, Company):
+    for point, blow, position, company in itertools.product((*POINTS, IN_CALL), Blow, Position, Company):
         yield Cell(point, blow, position, company)
 
 
 def _http() -> Iterator[Cell]:
-    for point, fault, position, company in itertools.product(ROWS_OF_THE_GRID, http_faults(), Position, Company):
+    points = (*POINTS, IN_CALL, NOWHERE)
+    for point, fault, position, company in itertools.product(points, http_faults(), Position, Company):
         if point != IN_CALL or fault.kind in _KILLED_BEFORE_THE_ANSWER:
             yield Cell(point, fault, position, company)
 
 
 def _sweep() -> Iterator[Cell]:
     """Every other status from 400 to 599, applied and not, each at a point of its own turn."""
-    points = itertools.cycle((NOWHERE, *FAILPOINTS))
+    points = itertools.cycle((NOWHERE, *POINTS))
     places = itertools.cycle(itertools.product(Position, Company))
     others = [status for status in range(400, 600) if status not in FEATURED]
     for status, applied in itertools.product(others, (True, False)):
@@ -161,12 +172,21 @@ def _sweep() -> Iterator[Cell]:
 
 def _spark() -> Iterator[Cell]:
     companies = itertools.cycle((Company.ALONE, Company.FOREIGN))
-    for point, blow, position in itertools.product(FAILPOINTS, SparkBlow, Position):
+    for point, blow, position in itertools.product(POINTS, SparkBlow, Position):
         yield Cell(point, blow, position, next(companies))
 
 
 def _documents() -> Iterator[Cell]:
     """Each batch has dead letters, and all but the first change the schema."""
     companies = itertools.cycle((Company.ALONE, Company.FOREIGN, Company.FOREIGN, Company.ALONE))
-    for point, blow, position in itertools.product(FAILPOINTS, BLOWS_OF_DOCUMENTS, Position):
+    for point, blow, position in itertools.product(POINTS, BLOWS_OF_DOCUMENTS, Position):
         yield Cell(point, blow, position, next(companies), documents=True)
+
+
+def _upserts() -> Iterator[Cell]:
+    """Each batch replaces and deletes rows of earlier ones, and moves some to another partition."""
+    companies = itertools.cycle((Company.ALONE, Company.FOREIGN, Company.FOREIGN, Company.JAVA_EXPIRY))
+    for point, blow, position in itertools.product(FAILPOINTS, BLOWS_OF_UPSERTS, Position):
+        yield Cell(point, blow, position, next(companies), upserts=True)
+    for position in Position:
+        yield Cell(IN_CALL, Blow.KILL, position, next(companies), upserts=True)

@@ -11,13 +11,16 @@ from pyiceberg.table.update import RemoveSnapshotsUpdate
 
 from lakesink.writer.letters import LETTERS, SUFFIX
 from lakesink_catalog.tables.tables import create_table, load_table
-from proof.content import ROWS
+from proof.content import CHANGES, ROWS
 from proof.grid.cells import Company
+from proof.keyed_table import make_keyed_table
 from proof.oracle import Rows
 from testkit import maintenance
 from testkit.builders import FaultyCatalog, Lake
 
 FOREIGN_PARTITION = -1
+FIRST_FOREIGN_KEY = 1_000
+"""Others insert rows of keys that the stream does not have: the simulator has the rest."""
 FEW_RETRIES = {
     "commit.retry.num-retries": "4",
     "commit.retry.min-wait-ms": "10",
@@ -67,8 +70,11 @@ class Others:
 
         Documents have a table of dead letters too.
         """
-        create_table(self.catalog, self.table, self.schema, None, FEW_RETRIES)
-        if self.schema is not ROWS:
+        if self.schema is CHANGES:
+            make_keyed_table(self.catalog, self.table, FEW_RETRIES)
+        else:
+            create_table(self.catalog, self.table, self.schema, None, FEW_RETRIES)
+        if self.schema not in (ROWS, CHANGES):
             create_table(self.catalog, f"{self.table}{SUFFIX}", LETTERS, None, FEW_RETRIES)
         if self.company is not Company.ALONE:
             self._append()
@@ -85,8 +91,11 @@ class Others:
 
     def _append(self) -> None:
         row = (FOREIGN_PARTITION, sum(self.rows.values()))
-        columns = [pa.array([value], pa.int64()) for value in row]
-        load_table(self.catalog, self.table).append(pa.table(columns, schema=ROWS))
+        table = load_table(self.catalog, self.table)
+        keyed = self.schema is CHANGES
+        values = (*row, FIRST_FOREIGN_KEY + row[1], 0, 0) if keyed else row
+        columns = [pa.array([value], pa.int64()) for value in values]
+        table.append(pa.table(columns, schema=table.schema().as_arrow() if keyed else ROWS))
         self.rows[row] += 1
 
     def _expire_as_java(self) -> None:

@@ -88,7 +88,8 @@ def _spoilt(cell: Cell, fault: HttpFault) -> frozenset[End]:
 
 def _raised(cell: Cell) -> End:
     """In the commit's loop an exception proves nothing: the driver looks, and sends again until attempts run out."""
-    return {"before-call": "LAKESINK_COMMIT_UNRESOLVED", "after-call": None}.get(cell.point, INJECTED)
+    ends = {"after-locate": None, "before-call": "LAKESINK_COMMIT_UNRESOLVED", "after-call": None}
+    return ends.get(cell.point, INJECTED)
 
 
 def _fenced(cell: Cell) -> set[End]:

@@ -17,7 +17,7 @@ from lakesink_catalog.failpoints import VARIABLE
 from lakesink_catalog.trace import VARIABLE as TRACE
 from lakesink_protocol.errors import CatalogError
 from proof.grid.cells import BATCHES, Cell, Company, SparkBlow
-from proof.grid.company import FOREIGN_PARTITION
+from proof.grid.company import FIRST_FOREIGN_KEY, FOREIGN_PARTITION
 from proof.grid.expect import BY_NAME
 from proof.grid.story import Story
 from proof.grid.trace_log import TraceLog
@@ -36,6 +36,14 @@ from testkit.harness import (
 )
 
 SINK = "numbers"
+UPSERTS = {
+    "create_table": True,
+    "mode": "changes",
+    "keys": ["row"],
+    "sequence_by": "file",
+    "apply_as_deletes": "(file + row) % 5 = 0",
+}
+"""Each file replaces all rows of the one before it, but for some, which it deletes."""
 
 
 @dataclass(slots=True)
@@ -58,7 +66,7 @@ class _Run:
         table = self.table()
         if self.cell.company is Company.ALONE or table is None:
             return
-        row = (FOREIGN_PARTITION, sum(self.foreign.values()))
+        row = (FOREIGN_PARTITION, FIRST_FOREIGN_KEY + sum(self.foreign.values()))
         table.append(pa.table([pa.array([value], pa.int64()) for value in row], schema=table.schema().as_arrow()))
         self.foreign[row] += 1
 
@@ -79,7 +87,8 @@ def strike_spark(cell: Cell, blow: SparkBlow, folder: Path, cluster: Callable[[]
     """
     trace = TraceLog(folder / "trace")
     try:
-        stream = Stream(folder, environment={TRACE: str(folder / "trace")})
+        options = UPSERTS if cell.upserts else {"create_table": True}
+        stream = Stream(folder, options=options, environment={TRACE: str(folder / "trace")})
         stream.add_files(0, BATCHES)
         run = _Run(cell, stream, cluster, Story(), Counter())
         _BLOWS[blow](run)
@@ -156,9 +165,19 @@ def _judge(run: _Run) -> None:
     table = run.stream.load()
     facts = facts_of(table, SINK)
     story = run.story
-    story.broken = rows_once(run.stream.rows(), expected(range(BATCHES)) + run.foreign)
+    story.broken = rows_once(*_rows(run, table))
     story.broken += [*batches_contiguous(facts), *files_whole(facts, stored)]
     story.orphans = unreferenced(table, facts)
+
+
+def _rows(run: _Run, table: Table) -> tuple[Rows, Rows]:
+    """The rows in the table, and those that must be there."""
+    if not run.cell.upserts:
+        return run.stream.rows(), expected(range(BATCHES)) + run.foreign
+    found = table.scan(selected_fields=("file", "row")).to_arrow()
+    last = BATCHES - 1
+    kept = Counter((last, row) for _, row in expected([last]) if (last + row) % 5)
+    return Counter(zip(found["file"].to_pylist(), found["row"].to_pylist(), strict=True)), kept + run.foreign
 
 
 _BLOWS: dict[SparkBlow, Callable[[_Run], None]] = {

@@ -2,7 +2,15 @@
 
 from collections.abc import Iterable
 
-from proof.grid.cells import BLOWS_OF_DOCUMENTS, OF_DOCUMENTS, ROWS_OF_THE_GRID, Blow, SparkBlow
+from proof.grid.cells import (
+    BLOWS_OF_DOCUMENTS,
+    BLOWS_OF_UPSERTS,
+    OF_DOCUMENTS,
+    OF_UPSERTS,
+    ROWS_OF_THE_GRID,
+    Blow,
+    SparkBlow,
+)
 from proof.grid.figures import CellResult, GridFigures, Recovery, Verdict
 
 _TABLES = {
@@ -10,6 +18,9 @@ _TABLES = {
     "One commit request spoilt, and a SIGKILL at the point": ("HTTP 4xx", "HTTP 5xx"),
     "Drivers without Spark, documents that the table follows, dead letters beside it": tuple(
         f"{OF_DOCUMENTS}{blow.value}" for blow in BLOWS_OF_DOCUMENTS
+    ),
+    "Rows that are replaced and deleted by key, without Spark and on real Spark": tuple(
+        f"{OF_UPSERTS}{blow.value}" for blow in BLOWS_OF_UPSERTS
     ),
     "Real Spark": tuple(blow.value for blow in SparkBlow),
 }
@@ -78,5 +89,6 @@ every driver ended as the fault explains, and the model accepts the steps that t
 were not run, each for the reason given here. At *in the call*, the proxy holds the request or its answer while the
 driver is struck; at *nobody dies*, only the request is spoilt. Documents bring columns and wider numbers, and in each
 batch some are put aside: then every row is in the table or a dead letter of its batch, every value under its name, and
-each column came with one commit. A point of a commit is met first by that of the letters.
+each column came with one commit. A point of a commit is met first by that of the letters. Of rows by key, the table
+must have what the batches leave that are applied to a dictionary, and each snapshot must count its changes so.
 """

@@ -10,7 +10,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.trace import VARIABLE as TRACE
-from proof.content import EVERYTHING, ROWS_OF_EVERYTHING
+from proof.content import EVERYTHING, ROWS, ROWS_OF_EVERYTHING, ROWS_OF_UPSERTED, UPSERTED
 from proof.grid.cells import BATCHES, Blow, Cell, Company, Position
 from proof.grid.company import Others
 from proof.grid.trace_log import TraceLog
@@ -112,6 +112,8 @@ def place(cell: Cell, folder: Path, rest: Callable[[], Server], modules: tuple[s
 
 def _over_sqlite(cell: Cell, folder: Path) -> tuple[Stream, Others]:
     stream = Stream(folder, batches=BATCHES)
+    if cell.upserts:
+        stream = _of_upserts(stream)
     if cell.documents:  # whose table has to be there, with the columns to begin with
         stream = replace(stream, content=EVERYTHING, rows=ROWS_OF_EVERYTHING, options={})
     (folder / "warehouse").mkdir()
@@ -126,11 +128,18 @@ def _over_rest(cell: Cell, folder: Path, rest: Server, proxy: FaultProxy) -> tup
     table = f"demo.t{folder.name}"
     database = FaultyCatalog("lake", uri=f"sqlite:///{rest.database}", warehouse=rest.warehouse)
     direct = connect("lake", {"type": "rest", "uri": rest.uri})
-    others = Others(cell.company, direct, database, table, over_rest=rest.is_java)
-    return Stream(folder, through, batches=BATCHES, table=table), others
+    schema = UPSERTED.table if cell.upserts else ROWS
+    others = Others(cell.company, direct, database, table, over_rest=rest.is_java, schema=schema)
+    stream = Stream(folder, through, batches=BATCHES, table=table)
+    return (_of_upserts(stream) if cell.upserts else stream), others
+
+
+def _of_upserts(stream: Stream) -> Stream:
+    """The table has to be there, with its key."""
+    return replace(stream, content=UPSERTED, rows=ROWS_OF_UPSERTED, options={})
 
 
 def stream_makes_the_table(cell: Cell) -> bool:
     """True where the stream's first batch creates the table; not where a driver fails until its attempts run out."""
     alone = cell.position is Position.FIRST and cell.company is Company.ALONE
-    return alone and not cell.documents and cell.fault not in (Blow.EXCEPTION, Blow.DISK_FULL, Blow.DISK_FULL_LATER)
+    return alone and not cell.kind and cell.fault not in (Blow.EXCEPTION, Blow.DISK_FULL, Blow.DISK_FULL_LATER)

@@ -129,6 +129,28 @@ CONFIGURATIONS = (
         _with(DRIVERS=2, BATCHES=2, FAULTS=1, CRASHES=1, FOREIGN=1, TURNS=2),
         long=True,
     ),
+    Configuration(
+        "upserts",
+        "batches that replace and delete rows by key, a fault, a crash, two compactions",
+        _with(DRIVERS=1, UPSERTS=1, FAULTS=1, CRASHES=1, COMPACTIONS=2, SNAPSHOTS=10),
+    ),
+    Configuration(
+        "upserts, two drivers",
+        "two drivers, two batches of upserts, a fault, a compaction",
+        _with(DRIVERS=2, BATCHES=2, UPSERTS=1, FAULTS=1, COMPACTIONS=1),
+    ),
+    Configuration(
+        "upserts, two drivers and expiry",
+        "two drivers, two batches of upserts, a fault, a crash, a compaction, an expiry",
+        _with(DRIVERS=2, BATCHES=2, UPSERTS=1, FAULTS=1, CRASHES=1, COMPACTIONS=1, EXPIRE=1, SNAPSHOTS=10),
+        long=True,
+    ),
+    Configuration(
+        "upserts, rolled back",
+        "batches of upserts, a fault, a crash, a compaction, a rollback, the checkpoint mended, an expiry",
+        _with(DRIVERS=1, UPSERTS=1, FAULTS=1, CRASHES=1, COMPACTIONS=1, ROLLBACKS=1, MENDS=1, EXPIRE=1, SNAPSHOTS=10),
+        long=True,
+    ),
 )
 """Each is explored whole; nothing of what must hold may break."""
 
@@ -158,6 +180,11 @@ LIVENESS = (
         "two drivers that wait for their turns without a limit, two batches, a fault, a crash, a foreign commit",
         _with(DRIVERS=2, BATCHES=2, FAULTS=1, CRASHES=1, FOREIGN=1, TURNS=1, LIVENESS=1),
         long=True,
+    ),
+    Configuration(
+        "ends: upserts",
+        "batches of upserts, a fault, a crash, a compaction",
+        _with(DRIVERS=1, UPSERTS=1, FAULTS=1, CRASHES=1, COMPACTIONS=1, LIVENESS=1),
     ),
 )
 """In each the run ends, or has stopped with a refusal, if whoever can act does so in the end (weak fairness)."""
@@ -304,6 +331,24 @@ SWITCHES = (
         "decision 0059",
         "the turn of a driver that died is never free again, and nobody passes it over",
         _with(DRIVERS=1, CRASHES=1, TURNS=1, LIVENESS=1),
+    ),
+    Switch(
+        "OLDER_POSITIONS",
+        "upserts, one head",
+        "the positions of deletes are those of an older head than the request asserts",
+        _with(DRIVERS=1, UPSERTS=1, COMPACTIONS=1),
+    ),
+    Switch(
+        "AS_APPEND",
+        "upserts, the operation",
+        "a snapshot with deletes says that it is an append, so that a compaction does not see them",
+        _with(DRIVERS=1, UPSERTS=1, COMPACTIONS=1),
+    ),
+    Switch(
+        "NOT_MERGED",
+        "upserts, one delete file",
+        "a delete file replaces the older one of its data file without the positions in that",
+        _with(DRIVERS=1, UPSERTS=1),
     ),
     Switch(
         "ANY_SNAPSHOT_ID",

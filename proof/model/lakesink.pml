@@ -10,6 +10,8 @@
  * the source are tokens: a batch starts at one and ends at another, and what ends at a token can only be followed by what
  * starts there. A set of snapshots is a number, a bit each.
  *
+ * In mode upsert (UPSERTS) a batch removes rows too. What it removes is located on one head, see `change_rows`.
+ *
  * STEP() tells what a driver does, in the words of proof/model/steps.py.
  */
 
@@ -59,6 +61,12 @@
 #endif
 #ifndef TURNS
 #define TURNS 0    /* 1: drivers take turns at the table; 2: and may pass one over, or take none */
+#endif
+#ifndef UPSERTS
+#define UPSERTS 0  /* 1: batches upsert and delete the rows of two keys */
+#endif
+#ifndef COMPACTIONS
+#define COMPACTIONS 0 /* rewrites by another writer, which begin on one head and commit on that or a later one */
 #endif
 #ifndef ATTEMPTS
 #define ATTEMPTS 2
@@ -119,6 +127,7 @@ bit halt;                        /* a batch was refused: nobody starts the strea
 bit odd;                         /* a person has touched table or checkpoint so that a refusal may follow */
 
 byte faults = FAULTS, crashes = CRASHES, foreign = FOREIGN, expire = EXPIRE, ages = AGES, hasty = HASTY;
+byte compactions = COMPACTIONS;
 byte rollbacks = ROLLBACKS, mends = MENDS, restores = RESTORES, renewals = RENEWALS, returns = RETURNS;
 
 /* ---- steps, as proof/model/steps.py names them -------------------------------------------------------------------- */
@@ -360,6 +369,9 @@ inline decide() {
 #define WRONG_REFUSAL 7
 #define COMMITTED_FILES_DELETED 8
 #define COMMITTED_FILES_OVERWRITTEN 9
+#define STALE_ROW 10
+#define KEY_TWICE 11
+#define LIVE_ROW_LOST 12
 #define MUST(holds, promise) \
   if :: !(holds) -> printf("@ 0 broken %d 0\n", promise); assert(false) :: else fi
 
@@ -389,7 +401,119 @@ inline must_follow(s_) { /* what lands starts where the rows under the head end 
   MUST(sn[s_].st == sn[head].top, ROWS_MISSING)
 }
 
-inline apply(s_, h_, t_) {
+/*
+ * Rows by key. Batch 0 upserts the rows of A and B, batch 1 upserts that of A, batch 2 deletes that of B. A data file has
+ * the number of the snapshot that added it, and at most one row of each key: so a file says where the row of a key is.
+ */
+#if UPSERTS > 0
+typedef Rows {
+  set livea, liveb; /* under this snapshot: the files with a row of A, of B that no delete removes */
+  byte nowa, nowb;  /* under this snapshot: the row that must be live, by the snapshot that wrote it; 0 for none */
+  byte ina, inb;    /* the rows in the file that this snapshot added, by the snapshot that wrote them; 0 for none */
+};
+Rows rows[SNAPSHOTS + 1];
+byte located[DRIVERS];           /* the head on which a driver has located what its batch removes */
+byte lateL[LATE];                /* the same of requests under way */
+hidden set outa, outb;
+
+#define CHANGES_A(n) ((n) < 2)
+#define CHANGES_B(n) ((n) != 1)
+#define ADDS_B(n) ((n) == 0)
+#define LOCATE() located[me - 1] = head
+#ifdef OLDER_POSITIONS
+#define LOCATE_AGAIN() skip
+#else
+#define LOCATE_AGAIN() LOCATE()
+#endif
+#define FORGET_LOCATED() located[me - 1] = 0
+#define LOCATED located[me - 1]
+#define LATE_LOCATED(k) lateL[k]
+#define KEEP_LOCATED(k, l) lateL[k] = l
+
+/* The table is what the batches give that are under the head, one after the other: a row a key, and no older one. */
+#define MUST_BE_ONE(live, in, now) \
+  ok = 0; i = 1; \
+  do \
+  :: i < next -> \
+     if \
+     :: HAS(rows[head].live, i) -> \
+        MUST(rows[i].in == rows[head].now, STALE_ROW); \
+        MUST(!ok, KEY_TWICE); \
+        ok = 1 \
+     :: else \
+     fi; \
+     i++ \
+  :: else -> break \
+  od; \
+  i = 0; \
+  MUST(ok || rows[head].now == 0, LIVE_ROW_LOST); \
+  ok = 0
+
+inline must_be_one_row_a_key() {
+  MUST_BE_ONE(livea, ina, nowa);
+  MUST_BE_ONE(liveb, inb, nowb)
+}
+
+/* A delete file of a data file replaces the older one: what that deleted must be in it too. */
+#ifdef NOT_MERGED
+inline replace_deletes(s_) {
+  i = 1;
+  do
+  :: i < next ->
+     if
+     :: HAS(outa | outb, i) && rows[i].ina != 0 && !HAS(outa, i) -> rows[s_].livea = rows[s_].livea | BIT(i)
+     :: else
+     fi;
+     if
+     :: HAS(outa | outb, i) && rows[i].inb != 0 && !HAS(outb, i) -> rows[s_].liveb = rows[s_].liveb | BIT(i)
+     :: else
+     fi;
+     i++
+  :: else -> break
+  od;
+  i = 0
+}
+#else
+#define replace_deletes(s) skip
+#endif
+
+/* What lands on h adds its rows, and removes those that it has located on l. */
+inline change_rows(s_, h_, l_) {
+  outa = 0; outb = 0;
+  if :: CHANGES_A(sn[s_].bat) -> outa = rows[l_].livea :: else fi;
+  if :: CHANGES_B(sn[s_].bat) -> outb = rows[l_].liveb :: else fi;
+  rows[s_].livea = rows[h_].livea & ~outa; rows[s_].nowa = rows[h_].nowa;
+  rows[s_].liveb = rows[h_].liveb & ~outb; rows[s_].nowb = rows[h_].nowb;
+  replace_deletes(s_);
+  outa = 0; outb = 0;
+  if
+  :: CHANGES_A(sn[s_].bat) -> rows[s_].ina = s_; rows[s_].nowa = s_; rows[s_].livea = rows[s_].livea | BIT(s_)
+  :: else
+  fi;
+  if
+  :: ADDS_B(sn[s_].bat) -> rows[s_].inb = s_; rows[s_].nowb = s_; rows[s_].liveb = rows[s_].liveb | BIT(s_)
+  :: CHANGES_B(sn[s_].bat) && !ADDS_B(sn[s_].bat) -> rows[s_].nowb = 0
+  :: else
+  fi
+}
+
+inline keep_rows(s_, h_) {
+  rows[s_].livea = rows[h_].livea; rows[s_].nowa = rows[h_].nowa;
+  rows[s_].liveb = rows[h_].liveb; rows[s_].nowb = rows[h_].nowb
+}
+#else
+#define LOCATE() skip
+#define LOCATE_AGAIN() skip
+#define FORGET_LOCATED() skip
+#define LOCATED 0
+#define LATE_LOCATED(k) 0
+#define KEEP_LOCATED(k, l) skip
+#define must_be_one_row_a_key() skip
+#define change_rows(s, h, l) skip
+#define keep_rows(s, h) skip
+#endif
+
+inline apply(s_, h_, t_, l_) {
   if
   :: HEAD_HOLDS(h_) && TAG_HOLDS(t_) && !HAS(inmeta, s_) && !AS_PROPERTIES(s_) ->
      MUST(h_ == head, OTHERS_ROWS_LOST);
@@ -401,7 +525,9 @@ inline apply(s_, h_, t_) {
      sn[s_].cont = sn[h_].cont | BIT(s_);
      sn[s_].top = sn[s_].ver;
      inmeta = inmeta | BIT(s_);
+     change_rows(s_, h_, l_);
      head = s_; entry = s_; SET_TAG(s_);
+     must_be_one_row_a_key();
      ok = 1;
      printf("@ 0 lands %d 0\n", s_)
   :: HEAD_HOLDS(h_) && TAG_HOLDS(t_) && AS_PROPERTIES(s_) ->
@@ -426,10 +552,10 @@ inline apply(s_, h_, t_) {
 #endif
 #define LATE_ROOM ((lateS[0] == 0 || lateS[1] == 0) && LINGERS(s))
 
-inline keep(s_, h_, t_) {
+inline keep(s_, h_, t_, l_) {
   if
-  :: lateS[0] == 0 -> lateS[0] = s_; lateH[0] = h_; lateT[0] = t_
-  :: lateS[0] != 0 -> assert(lateS[1] == 0); lateS[1] = s_; lateH[1] = h_; lateT[1] = t_
+  :: lateS[0] == 0 -> lateS[0] = s_; lateH[0] = h_; lateT[0] = t_; KEEP_LOCATED(0, l_)
+  :: lateS[0] != 0 -> assert(lateS[1] == 0); lateS[1] = s_; lateH[1] = h_; lateT[1] = t_; KEEP_LOCATED(1, l_)
   fi
 }
 
@@ -471,7 +597,7 @@ byte turn;                       /* the driver whose turn it is */
 #define LEAVE_TURN skip
 #endif
 
-inline calm() { hold[me - 1] = 0; slow[me - 1] = 0; list[me - 1] = 0; END_TURN }
+inline calm() { hold[me - 1] = 0; slow[me - 1] = 0; list[me - 1] = 0; FORGET_LOCATED(); END_TURN }
 
 inline fall() { n = 0; v = 0; b = 0; s = 0; hh = 0; tt = 0; att = 0; wr = 0; e0 = 0; calm(); up-- }
 
@@ -560,10 +686,11 @@ inline make() { /* the rows of the batch in files of their own, closed, and thei
   new_number(); hold[me - 1] = s;
   sn[s].bat = n; sn[s].qry = qid; sn[s].st = b; sn[s].ver = v; sn[s].fol = e0;
   alive = alive | BIT(s);
-  OVERWRITES()
+  OVERWRITES();
+  LOCATE()
 }
 
-inline look_again() { hh = head; tt = tag; list[me - 1] = 0; ok = STILL_USABLE }
+inline look_again() { hh = head; tt = tag; list[me - 1] = 0; ok = STILL_USABLE; LOCATE_AGAIN() }
 
 /* A look that shows the batch. (Macros, for spin does not put an inline's argument into C code.) */
 #define FIND(f) \
@@ -645,7 +772,7 @@ begin:
   fi;
 
   if /* what an earlier driver prepared, or the job */
-  :: atomic { RECORDED_HERE -> s = rec[v]; hold[me - 1] = s; STEP(BEGUN, RECOVERED, READY); slow[me - 1] = 0; goto ready }
+  :: atomic { RECORDED_HERE -> s = rec[v]; hold[me - 1] = s; STEP(BEGUN, RECOVERED, READY); slow[me - 1] = 0; LOCATE(); goto ready }
   :: atomic { !RECORDED_HERE -> make(); STEP(BEGUN, PREPARED, VOTED) }
   :: atomic { !RECORDED_HERE && faults > 0 -> faults--; /* a vote is missing, or the storage failed */
 #ifdef ABSENCE_IS_A_VOTE
@@ -696,17 +823,17 @@ looked:
        fi
      }
   :: atomic { /* applied or not, and answered; a conflict proves nothing, for our first try may have landed */
-       SENDS -> TRIES; apply(s, hh, tt);
+       SENDS -> TRIES; apply(s, hh, tt, LOCATED);
        if
        :: ok -> ok = 0; succeed(); goto finish
        :: else -> UNANSWERED; goto unsure
        fi
      }
-  :: atomic { SENDS && faults > 0 -> faults--; TRIES; apply(s, hh, tt); ok = 0; UNANSWERED; goto mute } /* lost answer */
+  :: atomic { SENDS && faults > 0 -> faults--; TRIES; apply(s, hh, tt, LOCATED); ok = 0; UNANSWERED; goto mute } /* lost answer */
   :: atomic { SENDS && faults > 0 -> faults--; TRIES; UNANSWERED; goto mute } /* lost request */
-  :: atomic { SENDS && faults > 0 && LATE_ROOM -> faults--; TRIES; keep(s, hh, tt); UNANSWERED; goto mute }
+  :: atomic { SENDS && faults > 0 && LATE_ROOM -> faults--; TRIES; keep(s, hh, tt, LOCATED); UNANSWERED; goto mute }
   :: atomic { /* delivered twice: now, and once more whenever it likes */
-       SENDS && faults > 0 && LATE_ROOM -> faults--; TRIES; keep(s, hh, tt); apply(s, hh, tt);
+       SENDS && faults > 0 && LATE_ROOM -> faults--; TRIES; keep(s, hh, tt, LOCATED); apply(s, hh, tt, LOCATED);
        if
        :: ok -> ok = 0; succeed(); goto finish
        :: else -> UNANSWERED; goto unsure
@@ -720,8 +847,8 @@ looked:
        END_TURN; STEP(SENT, ANSWER_NOT_SHOWN, UNSURE); goto unsure
 #endif
      }
-  :: atomic { SENDS && crashes > 0 -> crashes--; TRIES; apply(s, hh, tt); ok = 0; TOOK(SENT, FAILED, ENDED); DIES; goto end_down }
-  :: atomic { SENDS && crashes > 0 && LATE_ROOM -> crashes--; TRIES; keep(s, hh, tt); DIES; goto end_down }
+  :: atomic { SENDS && crashes > 0 -> crashes--; TRIES; apply(s, hh, tt, LOCATED); ok = 0; TOOK(SENT, FAILED, ENDED); DIES; goto end_down }
+  :: atomic { SENDS && crashes > 0 && LATE_ROOM -> crashes--; TRIES; keep(s, hh, tt, LOCATED); DIES; goto end_down }
   fi;
 
 mute: /* no answer came */
@@ -796,8 +923,8 @@ out:
 inline deliver(k) {
   s = lateS[k];
   printf("@ 0 arrives %d 0\n", s);
-  apply(lateS[k], lateH[k], lateT[k]);
-  lateS[k] = 0; lateH[k] = 0; lateT[k] = 0; s = 0; ok = 0
+  apply(lateS[k], lateH[k], lateT[k], LATE_LOCATED(k));
+  lateS[k] = 0; lateH[k] = 0; lateT[k] = 0; KEEP_LOCATED(k, 0); s = 0; ok = 0
 }
 
 proctype Network() {
@@ -809,20 +936,72 @@ end_network:
   od
 }
 
+inline add_foreign() {
+  new_number();
+  sn[s].bat = BEING_FOREIGN; sn[s].par = head; seqs++; sn[s].seq = seqs;
+  sn[s].cont = sn[head].cont; sn[s].top = sn[head].top;
+  keep_rows(s, head);
+  inmeta = inmeta | BIT(s); head = s
+}
+
 proctype Foreign() {
   byte s;
 end_foreign:
   do
   :: atomic {
        foreign > 0 -> foreign--;
-       new_number();
-       sn[s].bat = BEING_FOREIGN; sn[s].par = head; seqs++; sn[s].seq = seqs;
-       sn[s].cont = sn[head].cont; sn[s].top = sn[head].top;
-       inmeta = inmeta | BIT(s); head = s;
+       add_foreign();
        printf("@ 0 foreign %d 0\n", s); s = 0
      }
   od
 }
+
+#if COMPACTIONS > 0
+/*
+ * Another writer's rewrite of the files with rows, by Iceberg's rules: it is refused if its base is no ancestor of the head,
+ * or if a snapshot in between has removed rows of those files. A snapshot of operation `append` is not asked.
+ */
+#ifdef AS_APPEND
+#define ROWS_REMOVED 0
+#else
+#define ROWS_REMOVED ((rows[head].livea & swept) != rows[base].livea || (rows[head].liveb & swept) != rows[base].liveb)
+#endif
+
+inline rewrite() {
+  add_foreign();
+  rows[s].livea = rows[s].livea & ~swept; rows[s].liveb = rows[s].liveb & ~swept;
+  if :: rows[base].livea != 0 -> rows[s].ina = rows[base].nowa; rows[s].livea = rows[s].livea | BIT(s) :: else fi;
+  if :: rows[base].liveb != 0 -> rows[s].inb = rows[base].nowb; rows[s].liveb = rows[s].liveb | BIT(s) :: else fi;
+  printf("@ 0 rewrites %d 0\n", s); s = 0;
+  must_be_one_row_a_key()
+}
+
+proctype Compaction() {
+  byte s, base;
+end_compaction:
+  do
+  :: atomic {
+       compactions > 0 && base == 0 && (rows[head].livea | rows[head].liveb) != 0 ->
+       compactions--; base = head;
+       printf("@ 0 compacts %d 0\n", base)
+     }
+  :: atomic {
+       base != 0 ->
+       at = head; walk = 0;
+       do
+       :: HAS(inmeta, at) -> walk = walk | BIT(at); at = sn[at].par
+       :: else -> break
+       od;
+       swept = rows[base].livea | rows[base].liveb;
+       if
+       :: HAS(walk, base) && !ROWS_REMOVED -> rewrite()
+       :: else -> printf("@ 0 gives_up %d 0\n", base)
+       fi;
+       base = 0; at = 0; walk = 0; swept = 0
+     }
+  od
+}
+#endif
 
 /* Files that no retained snapshot holds any more go with the one that is expired. */
 inline drop_files(s_) {
@@ -980,6 +1159,9 @@ init {
 #endif
 #if FOREIGN > 0
     run Foreign();
+#endif
+#if COMPACTIONS > 0
+    run Compaction();
 #endif
 #if EXPIRE > 0
     run Expirer();

@@ -44,6 +44,9 @@ PROMISES = (
     "refused although nobody gave a reason",
     "committed files deleted",
     "committed files overwritten",
+    "a row that was replaced or deleted is back",
+    "a key has two live rows",
+    "a live row of a key is gone",
 )
 
 DEEDS = {
@@ -51,6 +54,9 @@ DEEDS = {
     "conflict": "the catalog: the request for snapshot {0} is refused",
     "arrives": "the network: the request for snapshot {0} arrives, late or once more",
     "foreign": "another writer: commits snapshot {0}",
+    "compacts": "a compaction: begins to rewrite the files of snapshot {0}",
+    "rewrites": "a compaction: commits snapshot {0}",
+    "gives_up": "a compaction: is refused, rows of the files of snapshot {0} were deleted meanwhile",
     "expires": "expiry: removes snapshot {0}",
     "ages": "hours pass",
     "cleans": "a cleaner: deletes files that no snapshot holds",

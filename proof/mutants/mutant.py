@@ -36,6 +36,7 @@ class Focus:
         actions: What the operator and others do.
         branch: Branch that is written; any, if empty.
         content: What the rows are.
+        end: Records in each source partition; as drawn, if empty.
         seed: One that saw it when this was written: where tests begin to look.
     """
 
@@ -43,6 +44,7 @@ class Focus:
     actions: tuple[str, ...] = ()
     branch: str = ""
     content: Content = PLAIN
+    end: tuple[int, ...] = ()
     seed: int = 0
 
 

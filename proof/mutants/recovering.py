@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from lakesink.sinks.iceberg import sink as iceberg
+from lakesink.sinks.iceberg import records
 from lakesink.sinks.iceberg.sink import IcebergSink, IcebergTransaction
 from lakesink_catalog.commit import fence as commit
 from lakesink_catalog.commit import record
@@ -66,7 +66,7 @@ def follows_ignored(patches: Patches) -> None:
         return still_usable(decision, agrees)
 
     patches.put(commit, "still_usable", usable)
-    patches.put(iceberg, "still_usable", usable)
+    patches.put(records, "still_usable", usable)
 
 
 @mutant(

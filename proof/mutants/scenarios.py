@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from proof.content import EVERYTHING, ROWS_OF_EVERYTHING
+from proof.content import EVERYTHING, ROWS_OF_EVERYTHING, ROWS_OF_UPSERTED, UPSERTED
 from proof.mutants import steps
 from proof.mutants.mutant import Mutant
 from proof.mutants.stage import MAIN, TIMEOUT_SECONDS, Ending, judge, stage
@@ -59,6 +59,9 @@ def play(scenario: Scenario, folder: Path, mutant: Mutant | None = None) -> list
 
 
 OF_DOCUMENTS: Mapping[str, Any] = {"content": EVERYTHING, "rows": ROWS_OF_EVERYTHING, "options": {}}
+
+
+OF_UPSERTS: Mapping[str, Any] = {"content": UPSERTED, "rows": ROWS_OF_UPSERTED, "options": {}}
 
 
 def scenario_named(name: str) -> Scenario:
@@ -145,6 +148,23 @@ SCENARIOS = (
         (run("after-call@1=kill"), steps.tear_record, steps.put_other_rows_aside, run()),
         Ending("LAKESINK_DEAD_LETTERS_DIFFER", left=4, letters=1),
         stream=OF_DOCUMENTS,
+    ),
+    Scenario("rows are replaced and deleted in each batch", (run(),), stream=OF_UPSERTS),
+    Scenario("a record of changes is recovered", (run("after-prepared@1=kill"), run()), stream=OF_UPSERTS),
+    Scenario(
+        "a compaction between locating and the commit",
+        (steps.stopped("after-locate@1=stop", steps.compact), run()),
+        stream=OF_UPSERTS,
+    ),
+    Scenario(
+        "a compaction that began before a batch",
+        (run("before-prepared@1=kill"), steps.compact_over(run("before-prepared@2=kill")), run()),
+        stream=OF_UPSERTS,
+    ),
+    Scenario(
+        "another partitioning between two batches",
+        (run("before-prepared@1=kill"), steps.change_partitioning, run()),
+        stream=OF_UPSERTS,
     ),
     Scenario("killed before a record with new columns", (run("before-prepared@1=kill"), run()), stream=OF_DOCUMENTS),
     Scenario(

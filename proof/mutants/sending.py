@@ -166,9 +166,14 @@ def earlier_manifests_cleaned(patches: Patches) -> None:
     written: dict[int, tuple[FencedCommit, list[str]]] = {}
 
     def ask(
-        self: FencedCommit, decision: Decision, batch: Batch, prepared: PreparedBatch, merger: ManifestMerger
+        self: FencedCommit,
+        decision: Decision,
+        batch: Batch,
+        prepared: PreparedBatch,
+        merger: ManifestMerger,
+        *rest: Any,
     ) -> Any:
-        made = real(self, decision, batch, prepared, merger)
+        made = real(self, decision, batch, prepared, merger, *rest)
         _, earlier = written.pop(id(self), (self, []))
         _delete(decision.table.io, earlier)
         lists = [update.snapshot.manifest_list for update in made.updates if isinstance(update, AddSnapshotUpdate)]

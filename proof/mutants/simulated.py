@@ -54,6 +54,7 @@ def focused(focus: Focus) -> Drawn:
             scenario,
             chances=chances,
             actions=focus.actions,
+            end=focus.end or scenario.end,
             branch=branch,
             evolves=False,
             content=replace(focus.content, salt=scenario.content.salt),

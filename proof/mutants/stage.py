@@ -14,6 +14,7 @@ from pyiceberg.types import LongType
 from lakesink_catalog.tables.tables import create_table
 from proof.content import PLAIN, ROWS, Content
 from proof.grid.company import FEW_RETRIES, FOREIGN_PARTITION, OneTable
+from proof.keyed_table import make_keyed_table
 from proof.oracle import (
     Broken,
     Promise,
@@ -26,6 +27,7 @@ from proof.oracle import (
     rows_once,
     untouched,
 )
+from proof.processes.changed import judge_changes
 from proof.processes.checkpoint import PARTITIONS
 from proof.processes.evidence import Reader, local, read_rows, stored
 from proof.processes.harness import Stream
@@ -67,6 +69,9 @@ class Stage:
 
     def make_table(self) -> None:
         """An empty table; on a branch, one that has a row and the branch."""
+        if self.content.changing is not None:
+            make_keyed_table(self.lake.catalog, self.stream.table, FEW_RETRIES)
+            return
         create_table(self.lake.catalog, self.stream.table, self.content.table, None, FEW_RETRIES)
         if self.branch != MAIN:
             self.append_foreign()
@@ -137,10 +142,13 @@ def judge(at: Stage, ending: Ending) -> list[Broken]:
     facts = at.facts()
     refused = bool(ending.refuses) and at.code == ending.refuses
     end = ending.left if refused else at.stream.batches * at.stream.rows
-    keys = ((partition, offset) for partition in range(PARTITIONS) for offset in range(end))
-    expected = Counter(key for key in keys if not at.content.is_unfit(key))
-    found = read_rows([file.path for file in facts.files if _stored(file.path) == (file.size_bytes, file.rows)])
-    broken = rows_once(found, expected + at.foreign)
+    if at.content.changing is not None:
+        broken = judge_changes(at.stream, range(end // at.stream.rows), at.foreign)
+    else:
+        keys = ((partition, offset) for partition in range(PARTITIONS) for offset in range(end))
+        expected = Counter(key for key in keys if not at.content.is_unfit(key))
+        found = read_rows([file.path for file in facts.files if _stored(file.path) == (file.size_bytes, file.rows)])
+        broken = rows_once(found, expected + at.foreign)
     broken += [*batches_contiguous(facts), *files_whole(facts, _stored), *untouched(at.reader.touched(), bool)]
     batches = range(end // at.stream.rows + ending.letters) if at.content.aside_every else ()
     broken += judge_documents(replace(at.stream, content=at.content), batches, foreign=at.columns)

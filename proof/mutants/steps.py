@@ -6,7 +6,12 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.table.snapshots import Operation, Snapshot
+
 from proof.added_again import added_again
+from proof.keyed_table import rewrite
 from proof.mutants.stage import Stage
 from proof.processes.evidence import local
 from proof.processes.harness import PATIENCE_SECONDS, Driver
@@ -145,6 +150,41 @@ def tear_record(at: Stage) -> None:
     records = local(at.lake.table().location()).glob("metadata/lakesink/*/*/*.json")
     newest = max(records, key=lambda path: path.stat().st_mtime_ns)
     newest.write_bytes(newest.read_bytes()[: int(newest.stat().st_size * TORN_AT)])
+
+
+def compact(at: Stage) -> None:
+    """All live rows in new files."""
+    table = at.lake.table()
+    rewrite(table, table.scan().to_arrow())
+
+
+def compact_over(*meanwhile: Step) -> Step:
+    """A compaction that begins before these and ends after them. By Iceberg's rules it asks no append."""
+
+    def step(at: Stage) -> None:
+        base = at.lake.table()
+        rows, files = base.scan().to_arrow(), {file.path for file in at.facts().files}
+        for other in meanwhile:
+            other(at)
+        table = at.lake.table()
+        if any(_is_checked(one) for one in table.snapshots() if not base.snapshot_by_id(one.snapshot_id)):
+            return
+        new = {task.file.file_path for task in table.scan().plan_files()} - files
+        parts = [rows, *(pq.read_table(local(path)) for path in sorted(new))]
+        rewrite(table, pa.concat_tables([part.select(rows.column_names).cast(rows.schema) for part in parts]))
+
+    return step
+
+
+def change_partitioning(at: Stage) -> None:
+    """The table is not partitioned any more."""
+    table = at.lake.table()
+    with table.update_spec() as update:
+        update.remove_field(table.spec().fields[0].name)
+
+
+def _is_checked(snapshot: Snapshot) -> bool:
+    return snapshot.summary is not None and snapshot.summary.operation in (Operation.OVERWRITE, Operation.DELETE)
 
 
 def wait(seconds: float) -> Step:

@@ -86,7 +86,7 @@ def gathered_batch_unchecked(patches: Patches) -> None:
         with connection, stream:
             return list(RawBytes().load_stream(stream))  # type: ignore[no-untyped-call] # PySpark's has no types
 
-    patches.put(batch_rows, "_collected", collected)
+    patches.put(batch_rows, "collected", collected)
 
 
 def catalog_name_not_compared(patches: Patches) -> None:

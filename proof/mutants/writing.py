@@ -64,8 +64,8 @@ def reused_file_names(patches: Patches) -> None:
 def files_found_by_listing(patches: Patches) -> None:
     """Files of attempts that failed are as good as any other."""
 
-    def count(receipts: Sequence[bytes], written: Written, file_stem: str, *rest: Any) -> CombinedReceipts:
-        counted: CombinedReceipts = real(receipts, written, file_stem, *rest)
+    def count(receipts: Sequence[bytes], written: Written, file_stem: str, *rest: Any, **more: Any) -> CombinedReceipts:
+        counted: CombinedReceipts = real(receipts, written, file_stem, *rest, **more)
         table = written.table
         known = {file.path for file in counted.files}
         found = (file for file in _listed(table) if is_location(file.path, data_location(table), file_stem))

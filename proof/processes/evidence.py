@@ -11,9 +11,10 @@ from urllib.parse import urlsplit
 import duckdb
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import DataFileContent, ManifestFile
+from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
 
+from proof.keyed_table import live_rows
 from proof.oracle import (
     Broken,
     Rows,
@@ -25,6 +26,7 @@ from proof.oracle import (
     rows_once,
     untouched,
 )
+from proof.processes.changed import judge_changes, reader_saw_states, states_of
 from proof.processes.checkpoint import PARTITIONS
 from proof.processes.harness import Stream
 from proof.processes.letters import judge_documents
@@ -84,7 +86,7 @@ class Reader:
         paths = list(_live_files(table.io, head.manifests(table.io)))
         for path in paths:
             self.files.setdefault(path, _identity(path))
-        rows = read_rows(paths)
+        rows = read_rows(paths) if self.stream.content.changing is None else live_rows(table, head.snapshot_id)
         self.looks.append(Counter({key: count for key, count in rows.items() if 0 <= key[0] < PARTITIONS}))
 
     @contextmanager
@@ -127,12 +129,22 @@ def judge(stream: Stream, foreign: Rows, reader: Reader | None = None, batches: 
     """
     facts = stream.facts()
     ids = range(stream.batches if batches is None else batches)
-    broken = rows_once(read_rows([file.path for file in facts.files]), stream.keys(ids) + foreign)
+    if stream.content.changing is not None:
+        broken = judge_changes(stream, ids, foreign)
+    else:
+        broken = rows_once(read_rows([file.path for file in facts.files]), stream.keys(ids) + foreign)
     broken += [*batches_contiguous(facts), *files_whole(facts, stored), *judge_documents(stream, ids)]
     if reader is not None:
-        broken += reader_honest(reader.looks, [stream.keys([batch]) for batch in range(stream.batches)])
+        broken += _judge_looks(stream, reader)
         broken += untouched(reader.touched(), bool)  # nobody here compacts: whatever was referenced stays
     return broken
+
+
+def _judge_looks(stream: Stream, reader: Reader) -> list[Broken]:
+    every = range(stream.batches)
+    if stream.content.changing is None:
+        return reader_honest(reader.looks, [stream.keys([batch]) for batch in every])
+    return reader_saw_states(reader.looks, [Counter(), *(rows for rows, _ in states_of(stream, every))])
 
 
 def orphans(stream: Stream) -> int:
@@ -155,5 +167,4 @@ def _identity(path: str) -> Identity:
 def _live_files(io: FileIO, manifests: list[ManifestFile]) -> Iterator[str]:
     for manifest in manifests:
         for entry in manifest.fetch_manifest_entry(io, discard_deleted=True):
-            assert entry.data_file.content == DataFileContent.DATA
             yield entry.data_file.file_path

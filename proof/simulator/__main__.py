@@ -7,7 +7,9 @@ import sys
 import click
 
 from lakesink.cli.output import progress
+from proof.simulator.changing import draw_changes
 from proof.simulator.run import Failure, Simulated, run
+from proof.simulator.scenario import draw
 from proof.simulator.simulate import simulate
 
 
@@ -15,19 +17,23 @@ from proof.simulator.simulate import simulate
 @click.option("--first", default=0, show_default=True, help="First seed.")
 @click.option("--seeds", default=20_000, show_default=True, help="How many seeds.")
 @click.option("--seed", type=int, help="Only this one, with its story.")
+@click.option(
+    "--changes", is_flag=True, help="Streams that replace and delete rows by key, instead of those that append."
+)
 @click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def main(first: int, seeds: int, seed: int | None, output: str) -> None:
+def main(first: int, seeds: int, seed: int | None, changes: bool, output: str) -> None:  # noqa: FBT001 - click's
     """Run the shipped code in simulated worlds, and judge what became of every row."""
     logging.disable(logging.CRITICAL)
+    drawn = draw_changes if changes else draw
     if seed is not None:
-        report = simulate(seed)
+        report = simulate(seed, drawn)
         click.echo("\n".join([*report.story, *map(str, report.broken)]))
         click.echo(
             f"seed {seed}: {'broken' if report.broken else 'well'}, {report.batches} batches, {report.rows} rows"
         )
         sys.exit(1 if report.broken else 0)
     with progress() as say:
-        result = run(first, seeds, progress=say)
+        result = run(first, seeds, progress=say, drawn=drawn)
     click.echo(json.dumps(result.to_json(), indent=2) if output == "json" else as_text(result))
     sys.exit(0 if result.well else 1)
 
@@ -42,6 +48,7 @@ def as_text(result: Simulated) -> str:
         f"{result.letters:,} rows were put aside; {result.evolutions:,} commits of batches changed the schema",
         "faults: " + ", ".join(f"{count:,} {fault}" for fault, count in result.faults.most_common()),
         "and: " + ", ".join(f"{count:,} {deed}" for deed, count in result.done.most_common()),
+        "changes by key: " + (", ".join(f"{count:,} {kind}" for kind, count in result.changes.most_common()) or "none"),
         "outcomes: " + ", ".join(f"{count:,} {outcome}" for outcome, count in result.outcomes.most_common()),
     ]
     lines += [line for failure in sorted(result.failures, key=_by_length)[:3] for line in _told(failure)]

@@ -15,7 +15,7 @@ from pyiceberg.exceptions import (
     ServiceUnavailableError,
     TableAlreadyExistsError,
 )
-from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.metadata import TableMetadata, new_table_metadata
@@ -45,6 +45,7 @@ ANSWERS: dict[str, Callable[[], Exception]] = {
 LATEST_ARRIVAL_MS = 60_000
 WAREHOUSE = "mem://lake"
 EVENTS = ("demo", "events")
+TABLE_PROPERTIES = {"commit.retry.num-retries": "3", "commit.manifest.min-count-to-merge": "4"}
 LOCATION = f"{WAREHOUSE}/{'/'.join(EVENTS)}"
 
 
@@ -82,12 +83,18 @@ class SimulatedServer:
         """Take the table from the catalog; its files stay."""
         self._dropped = True
 
-    def create(self, schema: Schema, properties: dict[str, str], location: str) -> Version:
+    def create(
+        self,
+        schema: Schema,
+        properties: dict[str, str],
+        location: str,
+        spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
+    ) -> Version:
         """Create the table, or replace it by another one of the same name."""
         metadata = new_table_metadata(
             location=location,
             schema=schema,
-            partition_spec=UNPARTITIONED_PARTITION_SPEC,
+            partition_spec=spec,
             sort_order=UNSORTED_SORT_ORDER,
             properties={"format-version": "2", **properties},
         )

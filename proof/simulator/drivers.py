@@ -1,17 +1,19 @@
 """Drivers of one stream: processes that start, die, and are started again, with the real sink in each."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, LongType, NestedField
 
 from lakesink.settings.settings import Settings
 from lakesink_catalog.commit.fence import Effects
 from lakesink_catalog.commit.prepared import SNAPSHOT_IDS
+from lakesink_catalog.listeners import LISTENERS
 from lakesink_protocol.errors import (
     BatchRefused,
     CatalogError,
@@ -20,12 +22,16 @@ from lakesink_protocol.errors import (
     QueryError,
     WriteError,
 )
+from lakesink_protocol.events import ChangesLocated, Event
 from lakesink_protocol.identity import SinkKey
 from lakesink_protocol.outcome import AlreadyCommitted, Outcome
 from proof.content import COLUMNS, NEW_COLUMNS, PLAIN, SIZE, Content
+from proof.keyed_table import BY_ZONE
+from proof.keyed_table import SCHEMA as OF_CHANGES
 from proof.oracle import Broken, Promise
-from proof.simulator.catalog import SimulatedCatalog, SimulatedServer
+from proof.simulator.catalog import LOCATION, TABLE_PROPERTIES, SimulatedCatalog, SimulatedServer
 from proof.simulator.dead_letters import name_of as name_of_letters
+from proof.simulator.keyed_tasks import KeyedTasks
 from proof.simulator.spark import Asked, ConcurrentQuery, JobFailed, SimulatedCheckpoint, SimulatedQuery, Source
 from proof.simulator.tasks import SimulatedSink, Tasks
 from proof.simulator.truth import Truth, name_of
@@ -60,6 +66,7 @@ class Stream:
         letters_differ: The batch whose letters differ from those in their table, if the newest run ended with that.
         finished: True if the newest run came to the end of the source.
         unknown: Snapshots of requests whose answer said nothing.
+        located: Called by a driver that has located the rows to remove, right before it commits.
     """
 
     server: SimulatedServer
@@ -79,6 +86,7 @@ class Stream:
     letters_differ: Asked | None = None
     finished: bool = False
     unknown: list[int] = field(default_factory=list)
+    located: Callable[[], None] = field(default=lambda: None)
     running: list[Actor] = field(default_factory=list)
     _started: int = 0
 
@@ -90,10 +98,9 @@ class Stream:
         """Clock, chance and scheduler."""
         return self.server.store.world
 
-    @property
-    def schema(self) -> Schema:
-        """Of the table before anybody changes it."""
-        return schema_of(self.content)
+    def create_table(self) -> None:
+        """Create the table, or replace it by another one of the same name."""
+        self.server.create(schema_of(self.content), TABLE_PROPERTIES, LOCATION, spec_of(self.content))
 
     def start(self, wait_ms: int = 0, **options: Any) -> Actor:
         """Start a driver process."""
@@ -215,6 +222,10 @@ class Stream:
         is_open = not self.truth.states[client.seen.location].holds(asked)
         return self.truth.letters.may_differ(self._letters_name(asked), aside, is_open=is_open)
 
+    def _watch(self, event: Event) -> None:
+        if isinstance(event, ChangesLocated):
+            self.located()
+
     def _broken(self, promise: Promise, what: str) -> None:
         self.truth.broken.append(Broken(promise, what))
 
@@ -229,7 +240,7 @@ class Stream:
             schema = pa.schema([*schema, *((name, pa.int64()) for name in new)])
             settings["schema_evolution"] = "widen"
         return SimulatedSink(
-            tasks=Tasks(self.server.store, content),
+            tasks=(Tasks if content.changing is None else KeyedTasks)(self.server.store, content),
             table=".".join(self.server.name),
             key=SinkKey(self.sink_id, branch),
             open_catalog=lambda: client,
@@ -243,10 +254,19 @@ class Stream:
                 new_snapshot_id=lambda: world.random.choice(SNAPSHOT_IDS),
                 at_once=map,
                 turn=self.turns.at,
+                emit=LISTENERS.also(self._watch),
             ),
         )
 
 
 def schema_of(content: Content) -> Schema:
     """Of a table for these rows before anybody changes it."""
+    if content.changing is not None:
+        return OF_CHANGES
     return OF_DOCUMENTS if content.follows else SCHEMA
+
+
+def spec_of(content: Content) -> PartitionSpec:
+    """How a table for these rows is partitioned before anybody changes it."""
+    by_zone = content.changing is not None and content.changing.salt % 2
+    return BY_ZONE if by_zone else UNPARTITIONED_PARTITION_SPEC

@@ -34,7 +34,6 @@ from proof.simulator.world import World
 
 FOREIGN_PARTITION = 100
 PASSING = "passing"
-TABLE_PROPERTIES = {"commit.retry.num-retries": "3", "commit.manifest.min-count-to-merge": "4"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from random import Random
 from typing import Any
 
 from pyiceberg.table.refs import SnapshotRefType
@@ -10,15 +11,17 @@ from pyiceberg.table.update import RemovePropertiesUpdate, SetPropertiesUpdate, 
 
 from lakesink_protocol.errors import BatchRefused, Reason
 from lakesink_protocol.identity import SinkKey
-from proof.simulator.catalog import LOCATION
 from proof.simulator.dead_letters import name_of as name_of_letters
 from proof.simulator.drivers import Stream
-from proof.simulator.engines import TABLE_PROPERTIES, Engine
+from proof.simulator.engines import Engine
+from proof.simulator.keyed_engine import KeyedEngine
 from proof.simulator.spark import Asked, SimulatedCheckpoint
 from proof.simulator.truth import name_of
 from proof.simulator.world import World
 from testkit.builders import offered
 
+BETWEEN = 0.1
+"""How likely others act between locating and the commit."""
 HOUR_MS = 3_600_000
 LONGEST_FREEZE_MS = 100 * HOUR_MS
 AGE_LIMITS_MS = (24 * HOUR_MS, 72 * HOUR_MS)
@@ -43,6 +46,9 @@ class Operator:
     _goal: int = 0
     _kept: SimulatedCheckpoint | None = None
     _ledger: dict[str, str] | None = None
+
+    def __post_init__(self) -> None:
+        self._between = Random(f"between {self.world.seed}")  # so that no other draw of a seed depends on it
 
     @property
     def world(self) -> World:
@@ -74,9 +80,24 @@ class Operator:
             "kill between the commits": lambda: self._set_trap("letters"),
             "kill after the evolution": lambda: self._set_trap("schema"),
         }
+        if isinstance(self.engine, KeyedEngine):
+            deeds |= {
+                "merge": self.engine.merge,
+                "delete": self.engine.delete,
+                "change the partitioning": self.engine.change_partitioning,
+            }
         for action in self.actions:
             self.world.sleep(self.world.random.randrange(self.world.random.choice([300, 1500])))
             deeds[action]()
+
+    def act_between(self) -> None:
+        """A driver has located rows: sometimes others change the head before it commits."""
+        if self.world.calm or self._between.random() >= BETWEEN:
+            return
+        assert isinstance(self.engine, KeyedEngine)
+        deeds = (self.engine.compact, self.engine.merge, self.engine.append, self._roll_back)
+        self.world.start("others", self._between.choice(deeds))
+        self.world.pause()
 
     def mend(self, refused: BatchRefused) -> dict[str, Any]:
         """Do what the refusal says; returns options for the next start."""
@@ -217,7 +238,7 @@ class Operator:
 
     def _replace_the_table(self) -> None:
         self._did("replace the table", "drops the table and makes another of its name")
-        self.stream.server.create(self.stream.schema, TABLE_PROPERTIES, LOCATION)
+        self.stream.create_table()
         self.engine.fork()
 
     def _lose_the_ledger(self) -> None:

@@ -6,15 +6,21 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field, fields
+from functools import partial
 from itertools import islice
+from random import Random
 from typing import Any
 
+from proof.simulator.scenario import Scenario, draw
 from proof.simulator.simulate import Report, simulate
 
 SEEDS_AT_ONCE = 100
+OF_OTHERS = ("append", "replace", "overwrite", "delete")
+"""Operations of other writers' commits."""
 _COUNTED = ("batches", "rows", "lost", "doubled", "letters", "evolutions", "unknown", "unknown_landed", "orphans")
 """Counts of a report that are added up."""
 Progress = Callable[[str], None]
+Drawn = Callable[[Random], Scenario]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +59,7 @@ class Simulated:
         faults: Injected faults by kind.
         done: What operators and others did, by kind.
         outcomes: What became of batches and runs, by kind.
+        changes: What became of changes of rows by key.
         failures: Seeds that broke a promise.
     """
 
@@ -72,6 +79,7 @@ class Simulated:
     faults: Counter[str] = field(default_factory=Counter)
     done: Counter[str] = field(default_factory=Counter)
     outcomes: Counter[str] = field(default_factory=Counter)
+    changes: Counter[str] = field(default_factory=Counter)
     failures: list[Failure] = field(default_factory=list)
 
     @property
@@ -101,15 +109,23 @@ class Simulated:
         self.seeds += 1
         for name in _COUNTED:
             setattr(self, name, getattr(self, name) + getattr(report, name))
-        self.foreign_commits += report.done["foreign append"] + report.done["foreign replace"]
+        self.foreign_commits += sum(report.done[f"foreign {operation}"] for operation in OF_OTHERS)
         self.faults += report.faults
         self.done += report.done
         self.outcomes += report.outcomes
+        self.changes += report.changes
         if report.broken:
             self.failures.append(Failure(report.seed, tuple(map(str, report.broken)), report.story))
 
 
-def run(first: int, seeds: int, seconds: float | None = None, progress: Progress = lambda _: None) -> Simulated:
+def run(
+    first: int,
+    seeds: int,
+    seconds: float | None = None,
+    progress: Progress = lambda _: None,
+    *,
+    drawn: Drawn = draw,
+) -> Simulated:
     """Run a range of seeds.
 
     Args:
@@ -117,12 +133,14 @@ def run(first: int, seeds: int, seconds: float | None = None, progress: Progress
         seeds: How many, at most.
         seconds: No new seeds are begun after that time; None for no bound.
         progress: Told now and then how far it is.
+        drawn: Draws the scenarios: `draw` for streams that append, `draw_changes` for those of changes.
     """
     result = Simulated(first)
     started = time.monotonic()
     chunks = iter(range(first, first + seeds, SEEDS_AT_ONCE))
     with ProcessPoolExecutor() as pool:
-        for reports in _all(pool, chunks, first + seeds, lambda: _in_time(started, seconds)):
+        chunk = partial(_chunk, end=first + seeds, drawn=drawn)
+        for reports in _all(pool, chunks, chunk, lambda: _in_time(started, seconds)):
             for report in reports:
                 result.add(report)
             result.seconds = time.monotonic() - started
@@ -131,21 +149,21 @@ def run(first: int, seeds: int, seconds: float | None = None, progress: Progress
 
 
 def _all(
-    pool: ProcessPoolExecutor, chunks: Iterator[int], end: int, in_time: Callable[[], bool]
+    pool: ProcessPoolExecutor, chunks: Iterator[int], chunk: Callable[[int], list[Report]], in_time: Callable[[], bool]
 ) -> Iterator[list[Report]]:
     """Reports as they come; no more chunks are begun than there are processors, so that time can run out."""
     workers = os.cpu_count() or 1
-    waiting = {pool.submit(_chunk, start, end) for start in islice(chunks, workers)}
+    waiting = {pool.submit(chunk, start) for start in islice(chunks, workers)}
     while waiting:
         done = next(as_completed(waiting))
         waiting.remove(done)
         if in_time() and (start := next(chunks, None)) is not None:
-            waiting.add(pool.submit(_chunk, start, end))
+            waiting.add(pool.submit(chunk, start))
         yield done.result()
 
 
-def _chunk(start: int, end: int) -> list[Report]:
-    return [_small(simulate(seed)) for seed in range(start, min(start + SEEDS_AT_ONCE, end))]
+def _chunk(start: int, end: int, drawn: Drawn) -> list[Report]:
+    return [_small(simulate(seed, drawn)) for seed in range(start, min(start + SEEDS_AT_ONCE, end))]
 
 
 def _small(report: Report) -> Report:

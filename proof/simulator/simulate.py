@@ -10,14 +10,18 @@ from pyiceberg.table import Table
 
 from lakesink.writer.letters import SUFFIX
 from proof.oracle import Broken, Promise, Rows, facts_of, files_whole, rows_once, untouched
-from proof.simulator.catalog import EVENTS, LOCATION, SimulatedCatalog, SimulatedServer, Version
+from proof.simulator.catalog import EVENTS, SimulatedCatalog, SimulatedServer, Version
 from proof.simulator.dead_letters import DeadLetters
 from proof.simulator.dead_letters import name_of as name_of_letters
-from proof.simulator.drivers import LETTERS_DIFFER, Stream, schema_of
-from proof.simulator.engines import TABLE_PROPERTIES, Engine
+from proof.simulator.drivers import LETTERS_DIFFER, Stream
+from proof.simulator.engines import Engine
+from proof.simulator.keyed_engine import KeyedEngine
+from proof.simulator.keyed_files import rows_in_file
+from proof.simulator.keyed_truth import KeyedTruth
 from proof.simulator.operator import Operator
 from proof.simulator.pace import remember
 from proof.simulator.scenario import Scenario, draw
+from proof.simulator.searching import search_in_memory
 from proof.simulator.spark import SimulatedCheckpoint, Source, keys
 from proof.simulator.store import SimulatedIO, SimulatedStore
 from proof.simulator.truth import Truth, name_of
@@ -25,8 +29,9 @@ from proof.simulator.world import World
 
 LETTERS = (EVENTS[0], EVENTS[1] + SUFFIX)
 MENDINGS = 8
-remember()
 """How often an operator follows what a refusal says before the run counts as one that does not end."""
+remember()
+search_in_memory()
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +45,7 @@ class Report:
         faults: Injected faults by kind.
         done: What others and the operator did, by kind.
         outcomes: What became of batches and runs, by kind.
+        changes: What became of changes of rows by key.
         batches: Own batches under the head at the end.
         rows: Own rows that had to be there.
         lost: Rows of them that were not.
@@ -58,6 +64,7 @@ class Report:
     faults: Counter[str]
     done: Counter[str]
     outcomes: Counter[str]
+    changes: Counter[str]
     batches: int
     rows: int
     lost: int
@@ -108,18 +115,20 @@ class Play:
     def of(cls, world: World, scenario: Scenario) -> "Play":
         """Set the stage."""
         store = SimulatedStore(world)
-        truth = Truth(store, DeadLetters(store), scenario.branch)
+        truth = _truth_of(store, scenario)
         server, letters = SimulatedServer(store, applied=truth.note), SimulatedServer(store, LETTERS)
-        server.create(schema_of(scenario.content), TABLE_PROPERTIES, LOCATION)
         store.referenced = truth.refers_to
         source = Source(scenario.end, scenario.most)
         checkpoint = SimulatedCheckpoint.new(world, (0,) * len(scenario.end))
         stream = Stream(server, letters, truth, checkpoint, source, scenario.evolves, scenario.content)
+        stream.create_table()
         _set_traps(stream)
-        engine = Engine(server, truth)
+        engine = _engine_of(server, truth)
         engine.fork()
         world.chances = scenario.chances
-        return cls(world, truth, server, stream, engine, Operator(stream, engine, scenario.actions))
+        operator = Operator(stream, engine, scenario.actions)
+        stream.located = operator.act_between
+        return cls(world, truth, server, stream, engine, operator)
 
     def report(self) -> Report:
         """Run and judge."""
@@ -133,11 +142,11 @@ class Play:
         if not ends:
             broken.append(Broken(Promise.THE_RUN_ENDS, f"still at it, or refused: {self._refused()}"))
         table, found = self._table(), self.truth.rows(self.truth.newest.version.metadata, self.truth.branch)
-        expected = keys((0,) * len(self.stream.source.end), self.stream.source.end)
-        foreign = sum((landed.foreign for landed in self.truth.newest.path), Counter[tuple[int, int]]())
+        source = keys((0,) * len(self.stream.source.end), self.stream.source.end)
+        expected, foreign = self.truth.expected_at_end(source)
         aside = self._aside()
         if ends:
-            broken += rows_once(found + aside, expected + foreign)
+            broken += [*self.truth.judge_end(source), *rows_once(found + aside, expected + foreign)]
         for at in (table, *self._letters_table()):
             broken += files_whole(facts_of(at, self.stream.sink_id, self.truth.branch), self._stored)
         broken += self._judge_letters()
@@ -150,6 +159,7 @@ class Play:
             faults=self.world.faults,
             done=self.operator.done + self.engine.done,
             outcomes=self.stream.outcomes,
+            changes=self.truth.counts,
             batches=len(self.truth.newest.batches),
             rows=sum(expected.values()),
             lost=sum((expected - found - aside).values()) if ends else 0,
@@ -203,7 +213,10 @@ class Play:
 
     def _stored(self, path: str) -> tuple[int, int] | None:
         stored = self.server.store.files.get(path)
-        return None if stored is None else (len(stored.read()), sum((stored.rows or Counter()).values()))
+        if stored is None:
+            return None
+        content = stored.read()
+        return len(content), rows_in_file(content) if stored.rows is None else stored.rows.total()
 
     def _table(self) -> Table:
         return self._table_of(self.server, self.truth.newest.version)
@@ -211,6 +224,17 @@ class Play:
     def _table_of(self, server: SimulatedServer, version: Version) -> Table:
         io = SimulatedIO(self.server.store, quiet=True)
         return Table(server.name, version.metadata, version.location, io, SimulatedCatalog(self.server))
+
+
+def _truth_of(store: SimulatedStore, scenario: Scenario) -> Truth:
+    changing = scenario.content.changing
+    if changing is None:
+        return Truth(store, DeadLetters(store), scenario.branch)
+    return KeyedTruth(store, DeadLetters(store), scenario.branch, changing=changing)
+
+
+def _engine_of(server: SimulatedServer, truth: Truth) -> Engine:
+    return KeyedEngine(server, truth, deeds=truth.deeds) if isinstance(truth, KeyedTruth) else Engine(server, truth)
 
 
 def _set_traps(stream: Stream) -> None:

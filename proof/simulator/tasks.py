@@ -5,6 +5,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from typing import TypeVar
 from uuid import uuid4
 
 import pyarrow as pa
@@ -28,6 +29,7 @@ from proof.simulator.store import SimulatedStore
 from proof.simulator.world import World
 
 _LENGTH_BYTES = 4
+Row = TypeVar("Row")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,7 @@ class Tasks:
     store: SimulatedStore
     content: Content
 
-    def writer(self, plan: WritePlan, letters: LettersPlan | None) -> "SimulatedWriter":
+    def writer(self, plan: WritePlan, letters: LettersPlan | None) -> TaskWriter:
         """A writer of rows under a plan."""
         return SimulatedWriter(self, plan) if letters is None else RoutingSimulatedWriter(self, plan, letters)
 
@@ -89,7 +91,7 @@ class SimulatedWriter:
     def _write(self, task: int, keys: Sequence[Key], aside: int = 0) -> bytes:
         news, left = self._news(keys)
         written = [key for key in keys if key not in left]
-        parts = _parts(self.tasks.store.world, written)
+        parts = parts_of(self.tasks.store.world, written)
         files = tuple(self.tasks.put_rows(self.plan, task, part) for part in parts)
         return encode(
             Receipt(
@@ -197,7 +199,7 @@ def _struct(plan: WritePlan) -> Struct:
     return parse_schema(plan.schema_json)
 
 
-def _parts(world: World, mine: Sequence[Key]) -> list[Sequence[Key]]:
+def parts_of(world: World, mine: Sequence[Row]) -> list[Sequence[Row]]:
     """One or two files of a task's rows; none of no rows."""
     if len(mine) < 2 or world.random.random() < 0.7:
         return [mine] if mine else []

@@ -5,7 +5,7 @@ sees every state when it comes to be, and can say whether a state, a skip or a r
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -115,6 +115,7 @@ class Truth:
         operator_at_work: True while somebody moves the head by hand.
         schema_at_work: True while another engine changes the schema.
         evolutions: How often a batch's commit changed the schema.
+        counts: What became of the changes by key of the batches that landed; nothing where rows are only appended.
     """
 
     store: SimulatedStore
@@ -129,6 +130,7 @@ class Truth:
     operator_at_work: bool = False
     schema_at_work: bool = False
     evolutions: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
     _landed: dict[int, Landed] = field(default_factory=dict)
     _newest: State | None = None
     _made_ms: int = 0
@@ -200,6 +202,21 @@ class Truth:
             return True
         return _EXPLAINED[reason](self.states[seen.location], asked)
 
+    def expected_of(self, path: Sequence[Landed]) -> Rows:
+        """All rows that these snapshots added."""
+        found: Rows = Counter()
+        for landed in path:
+            found += landed.rows
+        return found
+
+    def expected_at_end(self, source: Rows) -> tuple[Rows, Rows]:
+        """Rows that must be in the table at the end, or aside: the stream's, and others'."""
+        return source, sum((landed.foreign for landed in self.newest.path), Counter[tuple[int, int]]())
+
+    def judge_end(self, source: Rows) -> list[Broken]:  # noqa: ARG002 - its rows are looked for one by one
+        """What is wrong with the batches at the end, beside their rows."""
+        return []
+
     def _read(self, snapshot: Snapshot, metadata: TableMetadata) -> Landed:
         said = snapshot.summary.additional_properties if snapshot.summary else {}
         ids = snapshot.snapshot_id, snapshot.parent_snapshot_id
@@ -227,7 +244,7 @@ class Truth:
         ]
         if batches and any(batches[0].start):
             broken.append(Broken(Promise.BATCHES_ARE_CONTIGUOUS, f"the first batch starts at {batches[0].start}"))
-        broken += rows_once(self.rows(state.version.metadata, self.branch), _brought(state.path))
+        broken += rows_once(self.rows(state.version.metadata, self.branch), self.expected_of(state.path))
         if self.branch != "main":
             broken += self._judge_main(state.version.metadata)
         return broken + self._judge_files(state.version.metadata)
@@ -268,20 +285,12 @@ class Truth:
     def _judge_main(self, metadata: TableMetadata) -> list[Broken]:
         """Another branch than the stream's has nothing of it."""
         others = tuple(landed for landed in self.path(metadata, "main") if landed.asked is None)
-        return rows_once(self.rows(metadata, "main"), _brought(others))
+        return rows_once(self.rows(metadata, "main"), self.expected_of(others))
 
 
 def ids_of(schema: Schema) -> set[int]:
     """Field ids of the columns of a schema."""
     return {one.field_id for one in schema.fields}
-
-
-def _brought(path: tuple[Landed, ...]) -> Rows:
-    """All rows that these snapshots added."""
-    found: Rows = Counter()
-    for landed in path:
-        found += landed.rows
-    return found
 
 
 def _numbered(before: Asked, after: Asked) -> bool:

@@ -1,5 +1,6 @@
 """Clock, chance and the scheduler: actors are coroutines that give way at every call which leaves their process."""
 
+import threading
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -74,6 +75,7 @@ class World:
 
     def __post_init__(self) -> None:
         self.random = Random(self.seed)
+        self._thread = threading.get_ident()
         self._hub = greenlet.getcurrent()
         self._current: Actor | None = None
 
@@ -96,8 +98,8 @@ class World:
         self.story.append(f"{(self.now_ms - START_MS) / 1000:>10.3f} s  {who}: {what}")
 
     def pause(self) -> None:
-        """A call leaves the process: anything may happen before it goes on."""
-        if greenlet.getcurrent() is not self._hub:
+        """A call leaves the process: anything may happen before it goes on. Calls of a pool's threads are one."""
+        if threading.get_ident() == self._thread and greenlet.getcurrent() is not self._hub:
             self._hub.switch()
 
     def call(self) -> None:
@@ -117,7 +119,7 @@ class World:
     def strikes(self, fault: str) -> bool:
         """Draw whether a fault happens now, and count it."""
         chance = self.chances.get(fault, 0.0)
-        if self.calm or chance == 0.0 or self.random.random() >= chance:
+        if self.calm or chance == 0.0 or threading.get_ident() != self._thread or self.random.random() >= chance:
             return False
         self.faults[fault] += 1
         return True

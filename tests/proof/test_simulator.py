@@ -4,10 +4,13 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import fields
 
 import pytest
 
+from lakesink_protocol.row_changes import ChangeCounts
 from proof.content import Content
+from proof.simulator.changing import draw_changes
 from proof.simulator.run import run
 from proof.simulator.scenario import OF_DOCUMENTS, OF_LETTERS, Scenario
 from proof.simulator.simulate import Report, simulate
@@ -60,6 +63,26 @@ def test_letters_and_columns_come_with_their_batches_whatever_happens(content: C
     assert (letters > 0, evolutions > 0) == (content.aside_every > 0, content.follows != "")
     assert ("killed at the commit of letters" in outcomes) == (content.aside_every > 0)
     assert ("killed at the commit of schema" in outcomes) == (not content.aside_every)
+
+
+@pytest.fixture(scope="module")
+def changed() -> list[Report]:
+    return [simulate(seed, draw_changes) for seed in range(120)]
+
+
+def test_the_table_is_what_the_changes_leave_that_are_applied_to_a_dictionary(changed: list[Report]) -> None:
+    for report in changed:
+        assert not report.broken, "\n".join([f"seed {report.seed}", *report.story, *map(str, report.broken)])
+
+
+def test_every_kind_of_change_and_of_another_writers_commit_happens(changed: list[Report]) -> None:
+    changes, done, outcomes = (
+        sum((getattr(report, kind) for report in changed), Counter[str]()) for kind in ("changes", "done", "outcomes")
+    )
+    assert {one.name for one in fields(ChangeCounts)} <= changes.keys()
+    others = {f"foreign {operation}" for operation in ("append", "overwrite", "delete", "replace")}
+    assert {*others, "replace in vain", "change of the partitioning", "roll back"} <= done.keys()
+    assert {"recovered", "already committed", "killed"} <= outcomes.keys()
 
 
 @pytest.mark.parametrize("seed", [412, 898, 1665, 3067, 7236, 56475, 56927, 61955, 62735])

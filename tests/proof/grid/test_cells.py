@@ -8,8 +8,10 @@ from lakesink_catalog.failpoints import FAILPOINTS
 from proof.grid.cells import (
     BATCHES,
     BLOWS_OF_DOCUMENTS,
+    BLOWS_OF_UPSERTS,
     IN_CALL,
     NOWHERE,
+    POINTS,
     Blow,
     Cell,
     Company,
@@ -27,7 +29,7 @@ CELLS = all_cells()
 
 
 def test_every_failpoint_meets_every_blow_at_every_batch_in_every_company() -> None:
-    wanted = set(itertools.product(FAILPOINTS, Blow, Position, Company))
+    wanted = set(itertools.product(POINTS, Blow, Position, Company))
     assert wanted <= {(cell.point, cell.fault, cell.position, cell.company) for cell in CELLS}
     assert {position.value for position in Position} == set(range(BATCHES))
 
@@ -36,7 +38,7 @@ def test_every_failpoint_meets_every_kind_of_http_failure_at_every_batch_in_ever
     found = {
         (cell.point, _kind(cell), cell.position, cell.company) for cell in CELLS if isinstance(cell.fault, HttpFault)
     }
-    assert set(itertools.product((*FAILPOINTS, NOWHERE), Kind, Position, Company)) <= found
+    assert set(itertools.product((*POINTS, NOWHERE), Kind, Position, Company)) <= found
 
 
 def test_every_status_from_400_to_599_is_there_applied_and_not() -> None:
@@ -46,13 +48,19 @@ def test_every_status_from_400_to_599_is_there_applied_and_not() -> None:
 
 
 def test_every_process_of_spark_is_killed_at_every_failpoint_and_batch() -> None:
-    found = {(cell.point, cell.fault, cell.position) for cell in CELLS if cell.on_spark}
-    assert found == set(itertools.product(FAILPOINTS, SparkBlow, Position))
+    found = {(cell.point, cell.fault, cell.position) for cell in CELLS if cell.on_spark and not cell.upserts}
+    assert found == set(itertools.product(POINTS, SparkBlow, Position))
+
+
+def test_upserts_meet_each_blow_of_theirs_at_every_failpoint_and_batch_and_kills_in_the_call() -> None:
+    found = {(cell.point, cell.fault, cell.position) for cell in CELLS if cell.upserts}
+    in_call = itertools.product((IN_CALL,), (Blow.KILL,), Position)
+    assert found == {*itertools.product(FAILPOINTS, BLOWS_OF_UPSERTS, Position), *in_call}
 
 
 def test_documents_meet_each_blow_of_theirs_at_every_failpoint_and_batch() -> None:
     found = {(cell.point, cell.fault, cell.position) for cell in CELLS if cell.documents}
-    assert found == set(itertools.product(FAILPOINTS, BLOWS_OF_DOCUMENTS, Position))
+    assert found == set(itertools.product(POINTS, BLOWS_OF_DOCUMENTS, Position))
     assert {cell.company for cell in CELLS if cell.documents} == {Company.ALONE, Company.FOREIGN}
 
 

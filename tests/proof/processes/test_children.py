@@ -28,9 +28,10 @@ def promises(broken: list[Broken]) -> set[Promise]:
 
 
 def test_one_driver_killed_at_every_point_after_another_leaves_every_row_once(tmp_path: Path) -> None:
-    stream = Stream(tmp_path, batches=len(FAILPOINTS))
+    points = [name for name, point in FAILPOINTS.items() if not point.needs_changes]
+    stream = Stream(tmp_path, batches=len(points))
     with Reader(stream).reading() as reader:
-        for batch, name in enumerate(FAILPOINTS):
+        for batch, name in enumerate(points):
             assert stream.run(f"{name}@{batch}=kill").process.exitcode == -9
         assert stream.run().code is None
     assert judge(stream, Counter(), reader) == []

@@ -1,0 +1,52 @@
+"""A search for keys in the place of DuckDB: the files of a simulated table are in memory, and have a few rows each.
+
+DuckDB takes longer to start than all the rest of a batch. That it finds the same is tried with real files. Only the
+simulator does this, in its own process.
+"""
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakesink.locate.data_file import DataFile
+from lakesink.locate.newest import CHANGE
+from lakesink.locate.refusals import file_unreadable, reading
+from lakesink.locate.scan import found_schema
+from lakesink.locate.search import Search
+
+Found = tuple[int, int, int, tuple[object, ...]]
+"""File, position, change, and the sequence of the row."""
+
+
+def search_in_memory() -> None:
+    """From here on this process compares keys itself."""
+    Search.find = _find  # type: ignore[method-assign] # that is what it is for
+
+
+def _find(self: Search, files: Sequence[DataFile], changes: pa.Table) -> pa.Table:
+    """See `Search.find`."""
+    keys = zip(*(changes[name].to_pylist() for name in self.columns.key_names), strict=True)
+    by_key: dict[tuple[object, ...], list[int]] = {}
+    for key, change in zip(keys, changes[CHANGE].to_pylist(), strict=True):
+        by_key.setdefault(key, []).append(change)
+    found = [row for at, file in enumerate(files) for row in _rows_of(self, at, file, by_key)]
+    parts: list[list[object]] = [[row[part] for row in found] for part in range(3)]
+    parts += [[row[3][at] for row in found] for at in range(len(self.columns.sequences))]
+    schema = found_schema(self.columns)
+    return pa.table([pa.array(part, kind) for part, kind in zip(parts, schema.types, strict=True)], schema=schema)
+
+
+def _rows_of(search: Search, at: int, file: DataFile, by_key: dict[tuple[object, ...], list[int]]) -> list[Found]:
+    with reading(file.path, file_unreadable), search.source.open_input(file.path) as source:
+        table = pq.ParquetFile(source).read()
+    keys, sequences = (
+        [table[column.name].to_pylist() for column in columns]
+        for columns in (search.columns.keys, search.columns.sequences)
+    )
+    rows = zip(*keys, strict=True)
+    return [
+        (at, position, change, tuple(column[position] for column in sequences))
+        for position, key in enumerate(rows)
+        for change in by_key.get(key, ())
+    ]
