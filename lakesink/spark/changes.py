@@ -10,7 +10,7 @@ from lakesink.sinks.iceberg.change_plan import check_left_out
 from lakesink.spark.expectations import check_condition
 from lakesink.spark.query import sources_of
 from lakesink.spark.rows.schema import is_case_sensitive
-from lakesink.writer.changed_rows import DELETE_MARK
+from lakesink.writer.changed_rows import DELETE_MARK, OFFSET, PARTITION
 
 KAFKA = "kafka"
 
@@ -37,7 +37,9 @@ def _marked(df: DataFrame, condition: str) -> DataFrame:
 def trusts_order(df: DataFrame, settings: Settings) -> bool:
     """True if only the order of the stream says which change of a key is the newest.
 
-    Kafka keeps the order of a key; in output mode update, Spark itself makes the changes in their order.
+    Kafka keeps the order of a key, also in records that were copied to files with their places. In output mode update,
+    Spark itself makes the changes in their order.
     """
-    ordered = bool(settings.sequence_by) or settings.output_mode is OutputMode.UPDATE
+    placed = bool(settings.decode) and {PARTITION, OFFSET} <= set(df.columns)
+    ordered = bool(settings.sequence_by) or placed or settings.output_mode is OutputMode.UPDATE
     return settings.has_changes and not ordered and any(source.name != KAFKA for source in sources_of(df))

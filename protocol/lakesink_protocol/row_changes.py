@@ -11,6 +11,7 @@ from typing import Any
 
 PREFIX = "lakesink."
 MODE = "lakesink.mode"
+"""Summary property of a batch of changes: what its rows were."""
 """Summary property of a batch that changed rows by key."""
 _WORDS = {
     "upserts": "upserts",

@@ -44,11 +44,18 @@ PLAYGROUND = EXAMPLES / "playground"  # tests/interop runs it
 RUN_ELSEWHERE = (DEPLOY, GUARANTEES, NOTEBOOK, PLAYGROUND)
 EVOLUTION = EXAMPLES / "evolution"
 DEAD_LETTERS = EXAMPLES / "dead_letters"
+CDC = EXAMPLES / "cdc"
 SHOWN_OF_STORIES = {
     EVOLUTION: (
         "   It ended with -9. What readers see:",
         "   batch 0: 2 rows; id long, pieces int, _rescued string",
         "   9 documents arrived, 9 rows are in the table, 9 rows equal their documents.",
+        "shop.orders in lakehouse: clean: 4 batches, each there once, whole and readable",
+    ),
+    CDC: (
+        "   It ended with -9. What readers see:",
+        "   batch 2: 352 rows written; 133 inserted, 219 updated, 124 deleted, 87 superseded",
+        "   The table has 1020 orders; 0 of DuckDB's are missing. Equal: True.",
         "shop.orders in lakehouse: clean: 4 batches, each there once, whole and readable",
     ),
     DEAD_LETTERS: (

@@ -149,6 +149,9 @@ def test_a_stream_says_that_its_order_is_trusted_unless_something_orders_its_cha
     assert not trusts_order(rows, changes(sequence_by="id"))
     assert not trusts_order(rows, Settings.parse(STREAM))
     assert not trusts_order(rows, Settings.parse(STREAM | {"mode": "upsert", "output_mode": "update"}))
+    events = Settings.parse(STREAM | {"mode": "changes", "decode": "debezium-json"})
+    assert trusts_order(rows, events)
+    assert not trusts_order(rows.selectExpr("*", "1 AS partition", "2L AS offset"), events)
 
 
 # The format

@@ -13,7 +13,12 @@ from website.staging import DOCS, ROOT
 
 CHECKED = sorted(
     path.relative_to(DOCS).as_posix()
-    for path in [*(DOCS / "start").glob("*.md"), *(DOCS / "operate").glob("*.md"), DOCS / "reference/commands.md"]
+    for path in [
+        *(DOCS / "start").glob("*.md"),
+        *(DOCS / "operate").glob("*.md"),
+        DOCS / "use/upserts.md",
+        DOCS / "reference/commands.md",
+    ]
 )
 WITH_COMMANDS = [page for page in CHECKED if "\n```console\n" in document(f"docs/{page}")]
 RUN = sorted(WITH_COMMANDS, key=lambda page: predecessor(document(f"docs/{page}")) is not None)

@@ -7,6 +7,7 @@ from lakesink_catalog.commit.located import Located
 from lakesink_catalog.commit.prepared import PreparedBatch
 from lakesink_catalog.manifests.live import LiveFile
 from lakesink_protocol.ledger import LARGEST_NUMBER, stated
+from lakesink_protocol.row_changes import MODE
 
 _TOTALS = {
     "total-data-files": ("added-data-files", ""),
@@ -16,8 +17,6 @@ _TOTALS = {
     "total-position-deletes": ("added-position-deletes", "removed-position-deletes"),
 }
 """What each total grows and shrinks by."""
-MODE = "lakesink.mode"
-"""Summary property of a batch of changes: what its rows were."""
 _CARRIED = "total-equality-deletes"
 
 
