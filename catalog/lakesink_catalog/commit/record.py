@@ -15,9 +15,10 @@ from lakesink_protocol import events
 from lakesink_protocol.identity import Batch
 from lakesink_protocol.redact import redact
 
-RECORD_VERSION = 2
-READABLE = (1, RECORD_VERSION)
-"""Version 1 has at most one participant."""
+RECORD_VERSION = 3
+READABLE = (1, 2, RECORD_VERSION)
+"""Version 1 has at most one participant. Only records of batches with changes by key have version 3: a lakesink that
+does not know changes would commit their rows, and leave the rows that they replace."""
 _FINGERPRINT = re.compile(r"[A-Za-z0-9]{1,64}")
 MAX_RECORD_BYTES = 256 * 1024 * 1024
 
@@ -55,7 +56,7 @@ class PreparedRecords(ABC):
         """Write the record in one file. An incomplete file does not match its digest and counts as absent."""
         body = json.dumps(
             {
-                "version": RECORD_VERSION,
+                "version": RECORD_VERSION if any(payload.get("changes") for payload in payloads.values()) else 2,
                 "batch": self._identity(batch),
                 "created_ms": self.now_ms(),
                 "participants": payloads,
