@@ -34,7 +34,7 @@ from proof.provenance import machine
 
 Say = Callable[[str], None]
 
-_ONLY_BY_NAME = ("W4/memory",)
+_ONLY_BY_NAME = ("W4/memory", "W10", "W11")
 """Workloads that take a quarter of an hour each."""
 
 

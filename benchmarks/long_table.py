@@ -162,7 +162,10 @@ def _snapshot(
     snapshot_id = _snapshot_id(number)
     prepared = _prepared(table, snapshot_id, files)
     batch = stream_batch(number, "query", start=[number] if number else None, end=[number + 1])
-    manifests = [*(manifest.to_manifest_file() for manifest in prepared.manifests), *merged]
+    new = [manifest.to_manifest_file() for manifest in prepared.manifests]
+    for manifest in new:  # the next snapshot carries them over
+        manifest.sequence_number = manifest.min_sequence_number = number + 1
+    manifests = [*new, *merged]
     parent_id = parent.get("snapshot-id")
     location = write_list(table, manifests, snapshot_id=snapshot_id, parent_id=parent_id, sequence_number=number + 1)
     mark = next_mark(KEY, batch, outcome="committed", accepted="", ledger_batch_id=number)

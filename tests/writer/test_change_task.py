@@ -20,7 +20,7 @@ from lakesink.writer import newest
 from lakesink.writer.changed_rows import DELETE_MARK
 from lakesink.writer.expectations import Expected, OnUnmet
 from lakesink.writer.keys_file import is_keys_file
-from lakesink.writer.plan import ChangesPlan, OnMalformed, WritePlan
+from lakesink.writer.plan import DELETED, ChangesPlan, OnMalformed, WritePlan
 from lakesink.writer.side_file import read_side_file
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.receipt import Receipt, decode
@@ -34,7 +34,7 @@ ORDERS = Schema(
     NestedField(9, "note", StringType()),
     identifier_field_ids=[3],
 )
-SOFT = Schema(*ORDERS.fields, NestedField(11, "_deleted", BooleanType()), identifier_field_ids=[3])
+SOFT = Schema(*ORDERS.fields, NestedField(11, DELETED, BooleanType()), identifier_field_ids=[3])
 CHANGES = ChangesPlan(Mode.CHANGES, (3,), (5,))
 ROWS = pa.schema([("note", pa.string()), ("order_id", pa.int32()), ("updated_at", pa.int64()), ("city", pa.string())])
 Row = dict[str, Any]
@@ -145,7 +145,7 @@ def test_an_upsert_needs_every_required_column(tmp_path: Path) -> None:
 def test_soft_deletes_are_rows_with_a_mark(tmp_path: Path) -> None:
     soft = replace(CHANGES, soft_deletes=True)
     receipt = write(plan(tmp_path, soft, SOFT), [marked((row(1, 10), False), (row(2, 11), True), (row(1, 9), True))])
-    assert rows_of(receipt.files) == [row(1, 10) | {"_deleted": False}, row(2, 11) | {"_deleted": True}]
+    assert rows_of(receipt.files) == [row(1, 10) | {DELETED: False}, row(2, 11) | {DELETED: True}]
     assert keys_of(receipt) == [key(1, 10), key(2, 11)]
     assert (receipt.superseded, receipt.deletes) == (1, 0)
     error = refused(plan(tmp_path / "other", soft, SOFT), marked((row(1, 11, None), True)))

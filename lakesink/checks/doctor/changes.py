@@ -60,7 +60,7 @@ def _deletes(named: str, policy: ChangePolicy, counts: ChangeCounts) -> Finding:
     late = counts.late_upserts + counts.late_deletes
     if counts.deletes and late:
         said = f"{found}; {counted(late, 'change')} came late, and a late upsert restores a row that was deleted before"
-        fix = "Give deletes='soft': a deleted row stays with _deleted = true and keeps its sequence."
+        fix = "Give deletes='soft': a deleted row stays with _is_deleted = true and keeps its sequence."
         return Finding(Part.TABLE, "deletes", Standing.WARNING, said, fix)
     return Finding(Part.TABLE, "deletes", Standing.OK, f"{found}; no change came late after deletes")
 

@@ -21,8 +21,8 @@ from lakesink.decode.debezium.envelopes import (
 from lakesink.decode.json_scalars import Parsed
 from lakesink.writer.schema import Struct
 
-_UPSERTS = pa.array([CREATE, UPDATE, READ])
-_KNOWN = pa.array([CREATE, UPDATE, READ, DELETE, TRUNCATE, MESSAGE])
+_UPSERTS = (CREATE, UPDATE, READ)
+_KNOWN = (*_UPSERTS, DELETE, TRUNCATE, MESSAGE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +105,8 @@ def _is(operations: pa.StringArray, name: str) -> pa.BooleanArray:
     return _filled(pc.equal(operations, name))
 
 
-def _is_in(operations: pa.StringArray, names: pa.StringArray) -> pa.BooleanArray:
-    return _filled(pc.is_in(operations, names))
+def _is_in(operations: pa.StringArray, names: Sequence[str]) -> pa.BooleanArray:
+    return _filled(pc.is_in(operations, pa.array(names, pa.string())))
 
 
 def _filled(mask: pa.BooleanArray) -> pa.BooleanArray:

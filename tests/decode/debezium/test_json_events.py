@@ -150,7 +150,7 @@ def test_a_delete_has_the_sequence_of_the_row_before_and_a_split_that_of_the_eve
 
 
 def test_a_soft_delete_keeps_the_row_before() -> None:
-    columns = table("name", _deleted="boolean")
+    columns = table("name", _is_deleted="boolean")
     changes, _ = decoded(columns, event("d", None, {"id": 1, "name": "a"}), soft_deletes=True)
     assert changes == [("DELETE", {"id": 1, "name": "a"}, 0)]
 
