@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 
 from lakesink_catalog.connect.catalog import EMBEDDED_NAME
 from lakesink_protocol.outcome import Committed
@@ -62,11 +62,17 @@ class Changing:
 
 @contextmanager
 def changing(
-    lake: Lake, *, partitioned: bool = False, properties: Mapping[str, str] | None = None, seed: int = 0
+    lake: Lake,
+    *,
+    partitioned: bool = False,
+    spec: PartitionSpec | None = None,
+    properties: Mapping[str, str] | None = None,
+    seed: int = 0,
 ) -> Iterator[Changing]:
     """A stream into a new table in the lake; it goes with the block."""
     beside = builders.Lake(lake.home, connected(lake))
-    beside.create(SCHEMA, BY_PART if partitioned else UNPARTITIONED_PARTITION_SPEC, properties)
+    spec = spec or (BY_PART if partitioned else UNPARTITIONED_PARTITION_SPEC)
+    beside.create(SCHEMA, spec, properties)
     a_minute_ago = time.time_ns() // 1_000_000 - 60_000  # a moment passes with each look: others come after it
     chance = Chance(itertools.count(a_minute_ago, 20))
     try:

@@ -5,11 +5,12 @@ from collections.abc import Mapping
 
 import pytest
 
+from servers.spark_sql import SparkFailed
 from testkit.builders import TABLE
 from tests.interop.maintenance.changing import changing
 from tests.interop.maintenance.foreign import ALL, MERGE_ON_READ, SPARK_CHANGES, SPARK_MAINTAINS, TRINO, Operation
 from tests.interop.maintenance.lake import Lake
-from tests.interop.readers.engines import OfFlink
+from tests.interop.readers.engines import At, OfFlink
 
 pytestmark = pytest.mark.interop
 FORMS: Mapping[str, Mapping[str, str]] = {
@@ -23,8 +24,19 @@ FORMS: Mapping[str, Mapping[str, str]] = {
 @pytest.mark.parametrize("partitioned", [False, True])
 def test_five_engines_read_what_a_stream_changed(lake: Lake, of_flink: OfFlink, *, partitioned: bool) -> None:
     with changing(lake, partitioned=partitioned) as stream:
-        stream.run(24)
+        stream.run(12)
+        then, known = At(stream.stream.lake.head().snapshot_id), stream.reference.table
+        stream.run(12)
         stream.assert_read(of_flink)
+        stream.assert_read(of_flink, at=then, wanted=known)
+
+
+def test_spark_shows_no_changelog_of_deleted_rows(lake: Lake) -> None:
+    """As the page about engines says."""
+    with changing(lake) as stream:
+        stream.run(4)
+        with pytest.raises(SparkFailed, match="Delete files are currently not supported in changelog scans"):
+            lake.call("create_changelog_view", TABLE, changelog_view="'changelog'")
 
 
 @pytest.mark.parametrize("operation", [SPARK_CHANGES[0], SPARK_MAINTAINS[0], TRINO[0]], ids=lambda one: one.name)

@@ -62,16 +62,19 @@ def test_spark_compacts_a_partition_while_rows_of_another_one_change(lake: Lake)
 def test_a_batch_is_located_again_if_another_engine_was_first(lake: Lake, operation: Operation) -> None:
     with changing(lake, partitioned=True, properties=MERGE_ON_READ) as stream:
         stream.run(10)
+        heads = [stream.stream.lake.head()]
 
         def comes_first(apply: Callable[[], CommitTableResponse]) -> CommitTableResponse:
             operation.do(stream)
+            heads.append(stream.stream.lake.head())
             return apply()
 
         stream.stream.lake.catalog.faults = [comes_first]
         outcome = stream.stream.run(stream.batches)
         counts = stream.reference.apply(stream.stream.changes(stream.batches))
         assert isinstance(outcome, Committed)
-        assert (outcome.attempts, outcome.changes) == (2, counts)
+        is_located_again = heads[0].snapshot_id != heads[1].snapshot_id
+        assert (outcome.attempts, outcome.changes) == (2 if is_located_again else 1, counts)
         stream.assert_read()
 
 

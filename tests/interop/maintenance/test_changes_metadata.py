@@ -25,7 +25,7 @@ OF_BOTH = (
 """What does not depend on how many data files a batch is written to."""
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def stream(lake: Lake) -> Iterator[Changing]:
     """Of a table that gets another partition in its course; deletes apply to files of both specs then."""
     with changing(lake, partitioned=True) as stream:
