@@ -45,8 +45,9 @@ class LiveFile:
                 "FILES_NOT_PARQUET",
                 f"The table has a file of format {self.file_format[:20]}, in which no row can be located.",
                 data=DataState.NOT_IN,
-                action="Rewrite the files of the table as Parquet (Spark SQL: CALL system.rewrite_data_files), then"
-                f" start again. The file: {self.path}",
+                action="Set write.format.default of the table to parquet, rewrite its files, then start again."
+                " Spark SQL: CALL system.rewrite_data_files(table => '...', options =>"
+                f" map('rewrite-all', 'true', 'remove-dangling-deletes', 'true')). The file: {self.path}",
             )
 
 

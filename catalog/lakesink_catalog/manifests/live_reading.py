@@ -145,7 +145,7 @@ def equality_deletes() -> CatalogError:
         data=DataState.NOT_IN,
         action="Stop the other writer of equality deletes (Flink's upsert mode, some connectors), and apply those that"
         " are there: Spark SQL: CALL system.rewrite_data_files(table => '...', options =>"
-        " map('delete-file-threshold', '1')).",
+        " map('rewrite-all', 'true', 'remove-dangling-deletes', 'true')).",
     )
 
 

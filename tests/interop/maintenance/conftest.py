@@ -5,12 +5,12 @@ from collections.abc import Iterator
 import pytest
 
 from servers import duckdb_engine
-from servers.flink import flink
+from servers.flink import Flink, flink
 from servers.jars import ICEBERG_SPARK, fetched
 from servers.spark_sql import spark_sql
 from servers.trino import trino
 from tests.interop.maintenance.lake import Lake
-from tests.interop.readers.engines import OfDuckDB, OfFlink, OfPyIceberg, OfTrino, Spark
+from tests.interop.readers.engines import CATALOG, OfDuckDB, OfFlink, OfPyIceberg, OfTrino, Spark
 from tests.interop.readers.places import EMBEDDED
 from tests.interop.readers.printed import printed
 
@@ -33,8 +33,16 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
 
 
 @pytest.fixture(scope="session")
-def of_flink(lake: Lake) -> Iterator[OfFlink]:
+def flink_server(lake: Lake) -> Iterator[Flink]:
     with flink(lake.root / "flink") as server:
-        for statement in printed(lake.home, "flink", EMBEDDED, "demo.numbers").statements:
-            server.sql(statement)
-        yield OfFlink(server)
+        yield server
+
+
+@pytest.fixture
+def of_flink(lake: Lake, flink_server: Flink) -> Iterator[OfFlink]:
+    """Its catalog is new for each test: it keeps tables by name, also if another one has the name now."""
+    for statement in printed(lake.home, "flink", EMBEDDED, "demo.numbers").statements:
+        flink_server.sql(statement)
+    yield OfFlink(flink_server)
+    flink_server.sql("USE CATALOG default_catalog")
+    flink_server.sql(f"DROP CATALOG {CATALOG}")
