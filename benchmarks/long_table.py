@@ -30,7 +30,7 @@ from lakesink_catalog.commit.prepared import SNAPSHOT_IDS, PreparedBatch
 from lakesink_catalog.commit.summary import batch_summary
 from lakesink_catalog.manifests.lists import write_list
 from lakesink_catalog.manifests.merging import ManifestMerger, MergeMemory, MergePolicy
-from lakesink_catalog.manifests.write import write_batch_manifests
+from lakesink_catalog.manifests.write import UNASSIGNED_SEQUENCE, write_batch_manifests
 from lakesink_catalog.tables.tables import create_table
 from lakesink_protocol.change import ContentFile
 from lakesink_protocol.identity import SinkKey, stream_batch
@@ -162,10 +162,12 @@ def _snapshot(
     snapshot_id = _snapshot_id(number)
     prepared = _prepared(table, snapshot_id, files)
     batch = stream_batch(number, "query", start=[number] if number else None, end=[number + 1])
-    new = [manifest.to_manifest_file() for manifest in prepared.manifests]
-    for manifest in new:  # the next snapshot carries them over
-        manifest.sequence_number = manifest.min_sequence_number = number + 1
-    manifests = [*new, *merged]
+    manifests = [*(manifest.to_manifest_file() for manifest in prepared.manifests), *merged]
+    for manifest in manifests:  # the next snapshot carries them over
+        numbers = manifest.sequence_number, manifest.min_sequence_number
+        manifest.sequence_number, manifest.min_sequence_number = (
+            number + 1 if known == UNASSIGNED_SEQUENCE else known for known in numbers
+        )
     parent_id = parent.get("snapshot-id")
     location = write_list(table, manifests, snapshot_id=snapshot_id, parent_id=parent_id, sequence_number=number + 1)
     mark = next_mark(KEY, batch, outcome="committed", accepted="", ledger_batch_id=number)
