@@ -6,6 +6,7 @@ are parsed from their texts, see `json_scalars`. Nested values are opened again,
 
 import json
 from collections.abc import Callable, Collection, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
@@ -95,18 +96,20 @@ class JsonReader:
 
     def explain(self, values: pa.Array, kind: Struct) -> list[list[Found]]:
         """For each of a few malformed documents, the values that do not fit."""
-        # a second reading must not count unknown keys again
-        alone = JsonReader(marks=self.marks, forgives=self.forgives)
-        valid = alone._are(values, _VALID)
+        alone = copy(self)
+        alone.unknown = None  # a second reading must not count unknown keys again
+        valid = self._are(values, _VALID)
         # What is no JSON has no columns: most malformed documents are such, and the search is the longer part.
-        columns = iter(misfitting(values.filter(valid), kind, alone.documents))
+        columns = iter(misfitting(values.filter(valid), kind, alone.documents) if valid.true_count else ())
         texts = values.cast(pa.binary()).to_pylist()
         return [
-            alone._explained(text, next(columns) if is_valid else [], is_valid=is_valid)
+            self._explained(text, next(columns) if is_valid else [], alone, is_valid=is_valid)
             for text, is_valid in zip(texts, valid.to_pylist(), strict=True)
         ]
 
-    def _explained(self, value: bytes | None, columns: list[Column], *, is_valid: bool) -> list[Found]:
+    def _explained(
+        self, value: bytes | None, columns: list[Column], alone: "JsonReader", *, is_valid: bool
+    ) -> list[Found]:
         found = invalid_text(value)
         if found is not None or value is None:
             return [found] if found is not None else []
@@ -114,12 +117,8 @@ class JsonReader:
         document = parsed(text)
         if not is_valid:
             return [unreadable(document, text)]
-        misfits = dict.fromkeys(found_at(document, column, self._fits(column)) for column in columns)
+        misfits = dict.fromkeys(found_at(document, column, _fits(column, alone)) for column in columns)
         return list(misfits) or [REST_TOO_LARGE if self.forgives else UNKNOWN_MISFIT]
-
-    def _fits(self, column: Column) -> Callable[[Any], bool]:
-        alone = Struct((Field(0, "c", required=True, type=column.type),))
-        return lambda value: self.documents(pa.array([f'{{"c": {as_written(value)}}}'.encode()]), alone).misfits is None
 
     def read(self, texts: pa.StringArray, kind: Type, path: Path = ()) -> Parsed:
         """Values of a type from their texts, NULL for NULL: JSON for a nested type, else see `json_scalars`."""
@@ -316,3 +315,8 @@ def _with_misfits(lists: pa.Array, misfits: pa.BooleanArray | None) -> pa.Boolea
     parents = pc.list_parent_indices(lists)
     hit = set(pc.filter(parents, misfits).to_pylist())
     return pa.array([position in hit for position in range(len(lists))], pa.bool_())
+
+
+def _fits(column: Column, reader: JsonReader) -> Callable[[Any], bool]:
+    alone = Struct((Field(0, "c", required=True, type=column.type),))
+    return lambda value: reader.documents(pa.array([f'{{"c": {as_written(value)}}}'.encode()]), alone).misfits is None
