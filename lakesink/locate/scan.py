@@ -4,22 +4,24 @@ DuckDB compares in the table's types, so text, decimals of 38 digits, and the en
 """
 
 import atexit
-import shutil
+import os
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from lakesink.locate.key_columns import KeyColumn, KeyColumns
 from lakesink.locate.newest import CHANGE
-from lakesink.locate.refusals import duckdb_missing, file_unreadable
+from lakesink.locate.refusals import cache_unsafe, duckdb_missing, file_unreadable
 from lakesink.writer.libraries import check_library
 from lakesink_protocol.redact import describe
 
 FILE, POSITION = "file", "pos"
+_PRIVATE = 0o700
 _GLOB = str.maketrans({"*": "[*]", "?": "[?]", "[": "[[]"})
 _SETTINGS = {
     "autoinstall_known_extensions": "false",
@@ -89,8 +91,17 @@ def _database(limits: ScanLimits) -> tuple[Any, type[Exception]]:
     except ModuleNotFoundError:
         raise duckdb_missing() from None
     check_library("duckdb", duckdb.__version__)
-    folder = tempfile.mkdtemp(prefix="lakesink-scan-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    spills = {"memory_limit": f"{limits.memory_bytes}B", "temp_directory": folder}
+    spills = {"memory_limit": f"{limits.memory_bytes}B", "temp_directory": _spill_folder()}
     config: dict[str, Any] = {**_SETTINGS, **spills, "threads": limits.threads}
+    atexit.register(_database.cache_clear)  # DuckDB complains of what is left at the end
     return duckdb.connect(config=config), duckdb.Error
+
+
+def _spill_folder() -> str:
+    """A folder of this process, which DuckDB makes if it needs it, in one that only this user can read."""
+    root = Path(tempfile.gettempdir()) / f"lakesink-scan-{os.getuid()}"
+    root.mkdir(mode=_PRIVATE, exist_ok=True)
+    if root.stat().st_uid != os.getuid():
+        raise cache_unsafe(str(root))
+    root.chmod(_PRIVATE)
+    return str(root / str(os.getpid()))
