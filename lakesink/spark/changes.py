@@ -16,7 +16,7 @@ KAFKA = "kafka"
 
 
 def with_operations(df: DataFrame, settings: Settings) -> DataFrame:
-    """The rows with their mark of deletes, if there is a condition for it, and without columns that nobody reads.
+    """The rows with their mark of deletes, if there is a condition for it, and without the columns that are left out.
 
     Raises:
         SettingsError: Spark cannot evaluate the condition on these rows, or a column that is left out is not there.

@@ -81,7 +81,7 @@ class SideFile:
 
 @dataclass(slots=True)
 class DigestingStream:
-    """Passes bytes to a stream, which somebody else closes, and digests them."""
+    """Passes bytes to a stream and digests them. The caller closes the stream."""
 
     stream: Any
     digest: Any

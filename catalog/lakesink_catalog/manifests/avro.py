@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakesink_catalog.manifests.avro_names import with_inline_types
-from lakesink_catalog.manifests.avro_values import Malformed, encode_long, read_bytes, read_long, reader
+from lakesink_catalog.manifests.avro_values import Malformed, encode_bytes, encode_long, read_bytes, read_long, reader
 
 MAGIC = b"Obj\x01"
 SYNC_BYTES = 16
@@ -117,7 +117,7 @@ def container(metadata: Mapping[str, bytes], codec: str, parts: Iterable[Sequenc
 
 def packed_block(codec: str, encoded: Sequence[bytes]) -> bytes:
     """A block of encoded values, compressed, without the mark at its end."""
-    return encode_long(len(encoded)) + _sized(_compressed(codec, b"".join(encoded)))
+    return encode_long(len(encoded)) + encode_bytes(_compressed(codec, b"".join(encoded)))
 
 
 def container_of_blocks(metadata: Mapping[str, bytes], codec: str, blocks: Iterable[bytes]) -> bytes:
@@ -126,15 +126,11 @@ def container_of_blocks(metadata: Mapping[str, bytes], codec: str, blocks: Itera
     known = {**metadata, "avro.codec": codec.encode()}
     found = [MAGIC, encode_long(len(known))]
     for key, value in known.items():
-        found += (_sized(key.encode()), _sized(value))
+        found += (encode_bytes(key.encode()), encode_bytes(value))
     found += (b"\x00", sync)
     for block in blocks:
         found += (block, sync)
     return b"".join(found)
-
-
-def _sized(data: bytes) -> bytes:
-    return encode_long(len(data)) + data
 
 
 def _compressed(codec: str, data: bytes) -> bytes:

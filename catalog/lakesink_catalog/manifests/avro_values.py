@@ -51,6 +51,11 @@ def encode_long(value: int) -> bytes:
     return bytes(found)
 
 
+def encode_bytes(value: bytes) -> bytes:
+    """The inverse of `read_bytes`."""
+    return encode_long(len(value)) + value
+
+
 def reader(schema: Any) -> Read:
     """A function that decodes a value of this schema; raises `Malformed` for an unknown schema or name."""
     compiled: Read = compile_with(_READS, schema)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from lakesink_catalog.manifests.avro_values import encode_long
+from lakesink_catalog.manifests.avro_values import encode_bytes, encode_long
 from lakesink_catalog.manifests.entries import (
     ADDED,
     CONTENT,
@@ -97,11 +97,7 @@ def _whole(form: str) -> Value:
 
 def _text(value: bytes) -> bytes:
     value.decode()
-    return _sized(value)
-
-
-def _sized(value: bytes) -> bytes:
-    return encode_long(len(value)) + value
+    return encode_bytes(value)
 
 
 @lru_cache(maxsize=64)
@@ -138,10 +134,10 @@ def _offsets(found: Sequence[int]) -> bytes:
 
 
 def _optional_text(text: str) -> bytes:
-    return PRESENT + _sized(text.encode()) if text else NULL
+    return PRESENT + encode_bytes(text.encode()) if text else NULL
 
 
-_EMPTY, _PARQUET = PRESENT + NULL, _sized(b"PARQUET")
+_EMPTY, _PARQUET = PRESENT + NULL, encode_bytes(b"PARQUET")
 _CONTENTS: Mapping[Content, bytes] = {content: encode_long(content.value) for content in Content}
 _VALUES: Mapping[str, Value] = {
     "boolean": lambda value: bytes([_of_size(value, 1) != b"\x00"]),
@@ -150,11 +146,11 @@ _VALUES: Mapping[str, Value] = {
     "float": lambda value: _of_size(value, 4),
     "double": lambda value: _of_size(value, 8),
     "string": _text,
-    "bytes": _sized,
+    "bytes": encode_bytes,
 }
 _FIELDS: Mapping[int, Encode] = {
     CONTENT: lambda file: _CONTENTS[file.content],
-    FILE_PATH: lambda file: _sized(file.path.encode()),
+    FILE_PATH: lambda file: encode_bytes(file.path.encode()),
     FILE_FORMAT: lambda _: _PARQUET,
     RECORD_COUNT: lambda file: encode_long(file.record_count),
     FILE_SIZE: lambda file: encode_long(file.file_size_bytes),

@@ -24,7 +24,7 @@ from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from lakesink_catalog.manifests.avro import blocks, check_end, container, parsed_schema, read_header
 from lakesink_catalog.manifests.avro_skips import Skip, skipper
-from lakesink_catalog.manifests.avro_values import Malformed, Read, encode_long, reader
+from lakesink_catalog.manifests.avro_values import Malformed, Read, encode_bytes, encode_long, reader
 from lakesink_catalog.manifests.write import UNASSIGNED_SEQUENCE, codec_of, new_metadata_file
 
 FORMAT_VERSION = 2
@@ -171,7 +171,7 @@ def _encoded(manifest: ManifestFile, *, snapshot_id: int, sequence_number: int) 
         manifest.added_snapshot_id,
         *(count or 0 for count in counts),
     ]
-    parts = [_sized(manifest.manifest_path.encode()), *map(encode_long, found), _summaries(manifest.partitions)]
+    parts = [encode_bytes(manifest.manifest_path.encode()), *map(encode_long, found), _summaries(manifest.partitions)]
     return b"".join((*parts, _optional(manifest.key_metadata)))
 
 
@@ -192,8 +192,4 @@ def _flag(value: bool) -> bytes:  # noqa: FBT001 - the value itself
 
 
 def _optional(value: bytes | None) -> bytes:
-    return _NULL if value is None else _PRESENT + _sized(value)
-
-
-def _sized(value: bytes) -> bytes:
-    return encode_long(len(value)) + value
+    return _NULL if value is None else _PRESENT + encode_bytes(value)

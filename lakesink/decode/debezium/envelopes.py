@@ -1,4 +1,4 @@
-"""Change events as columns, whatever their format: operations, and the rows after and before each change.
+"""Change events of either format as columns: operations, and the rows after and before each change.
 
 A value that Debezium could not read, because the database's log does not have it, is a placeholder. It never becomes a
 value of the table.
