@@ -1,10 +1,10 @@
 """A search for keys in the place of DuckDB: the files of a simulated table are in memory, and have a few rows each.
 
-DuckDB takes longer to start than all the rest of a batch. That it finds the same is tried with real files. Only the
-simulator does this, in its own process.
+DuckDB takes longer to start than all the rest of a batch. That it finds the same is tried with real files.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,9 +19,15 @@ Found = tuple[int, int, int, tuple[object, ...]]
 """File, position, change, and the sequence of the row."""
 
 
-def search_in_memory() -> None:
-    """From here on this process compares keys itself."""
+@contextmanager
+def searching_in_memory() -> Iterator[None]:
+    """Inside, this process compares keys itself."""
+    with_duckdb = Search.find
     Search.find = _find  # type: ignore[method-assign] # that is what it is for
+    try:
+        yield
+    finally:
+        Search.find = with_duckdb  # type: ignore[method-assign]
 
 
 def _find(self: Search, files: Sequence[DataFile], changes: pa.Table) -> pa.Table:

@@ -21,7 +21,7 @@ from proof.simulator.keyed_truth import KeyedTruth
 from proof.simulator.operator import Operator
 from proof.simulator.pace import remember
 from proof.simulator.scenario import Scenario, draw
-from proof.simulator.searching import search_in_memory
+from proof.simulator.searching import searching_in_memory
 from proof.simulator.spark import SimulatedCheckpoint, Source, keys
 from proof.simulator.store import SimulatedIO, SimulatedStore
 from proof.simulator.truth import Truth, name_of
@@ -31,7 +31,6 @@ LETTERS = (EVENTS[0], EVENTS[1] + SUFFIX)
 MENDINGS = 8
 """How often an operator follows what a refusal says before the run counts as one that does not end."""
 remember()
-search_in_memory()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +90,8 @@ def simulate(seed: int, drawn: Callable[[Random], Scenario] = draw) -> Report:
     world = World(seed)
     scenario = drawn(world.random)
     try:
-        return Play.of(world, scenario).report()
+        with searching_in_memory():
+            return Play.of(world, scenario).report()
     except Exception as error:
         raise AssertionError(f"the simulator itself fails on seed {seed}") from error
     finally:
