@@ -12,8 +12,10 @@ from pathlib import Path
 import click
 
 from benchmarks import (
+    beside_flink,
     crowd,
     driver_memory,
+    far_storage,
     from_kafka,
     history,
     latency,
@@ -34,7 +36,7 @@ from proof.provenance import machine
 
 Say = Callable[[str], None]
 
-_ONLY_BY_NAME = ("W4/memory", "W10", "W11")
+_ONLY_BY_NAME = ("W4/memory", "W10", "W11", "W12", "W13")
 """Workloads that take a quarter of an hour each."""
 
 
@@ -69,6 +71,8 @@ def others(scale: float, kills: int) -> dict[str, Callable[[Path, Say], Result]]
         "W9": partitions.measure,
         "W10": partial(upserts.measure, scale=scale),
         "W11": partial(misfits.measure, scale=scale),
+        "W12": partial(far_storage.measure, scale=scale),
+        "W13": partial(beside_flink.measure, scale=scale),
         "waterfall": waterfall.measure,
     }
 

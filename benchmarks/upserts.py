@@ -23,7 +23,7 @@ ROWS = 10_000_000
 FILES = 20
 WARM_UP = 2
 LAKESINK, MERGE = "lakesink", "MERGE INTO"
-_NUMBER, _TEXT = "id", "concat('key-', md5(id::VARCHAR))"
+NUMBER, _TEXT = "id", "concat('key-', md5(id::VARCHAR))"
 _COLUMNS = """
     SELECT {key} AS id, concat('customer ', id % 100000) AS customer, (id * 7919 + {version}) % 1000003 AS quantity,
         (((id * 104729 + {version}) % 100000000) / 100)::DECIMAL(12, 2) AS price,
@@ -58,8 +58,8 @@ class Work:
 
 
 WORKS = (
-    Work("10k", "10,000 changes, whole numbers as keys", 10_000, 9, _NUMBER, 15),
-    Work("100k", "100,000 changes, whole numbers as keys", 100_000, 6, _NUMBER, 8),
+    Work("10k", "10,000 changes, whole numbers as keys", 10_000, 9, NUMBER, 15),
+    Work("100k", "100,000 changes, whole numbers as keys", 100_000, 6, NUMBER, 8),
     Work("text", "10,000 changes, texts of 36 characters as keys", 10_000, 7, _TEXT, 6),
 )
 Times = Mapping[str, Sequence[int]]
@@ -113,7 +113,7 @@ class _Contest:
         each = self.rows // FILES
         for number in range(FILES):
             ids = f"SELECT range AS id FROM range({number * each}, {(number + 1) * each})"
-            _write(self.place / f"rows-{number:02}.parquet", self.work, ids, version=0)
+            write_rows(self.place / f"rows-{number:02}.parquet", ids, 0, self.work.expression)
         for sink in (LAKESINK, MERGE):
             rows = self.spark.read.parquet(*(str(path) for path in sorted(self.place.glob("rows-*.parquet"))))
             rows.createOrReplaceTempView("base")
@@ -130,9 +130,8 @@ class _Contest:
         ids = (
             f"SELECT DISTINCT CASE WHEN range % 100 = 0 THEN {self.rows} + {number} * 1000000 + range ELSE {chosen} END"
         )
-        _write(
-            path, self.work, f"SELECT id::BIGINT AS id FROM ({ids} AS id FROM range({self.work.changes}))", number + 1
-        )
+        changed = f"SELECT id::BIGINT AS id FROM ({ids} AS id FROM range({self.work.changes}))"
+        write_rows(path, changed, number + 1, self.work.expression)
         return path
 
     def _start(self, sink: str) -> StreamingQuery:
@@ -164,8 +163,9 @@ class _Contest:
             raise WrongRows(f"{self.work.key}: {ours} and {theirs} by MERGE INTO")
 
 
-def _write(path: Path, work: Work, ids: str, version: int) -> None:
-    query = _COLUMNS.format(key=work.expression, version=version, ids=ids)
+def write_rows(path: Path, ids: str, version: int, expression: str = NUMBER) -> None:
+    """A Parquet file of rows, whose values follow from `id`, which a query gives, and the version."""
+    query = _COLUMNS.format(key=expression, version=version, ids=ids)
     duckdb.execute(f"COPY ({query}) TO '{path}' (FORMAT parquet)")
 
 

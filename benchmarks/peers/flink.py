@@ -41,10 +41,10 @@ def run(broker: str, topic: str, rows: int, place: Path) -> PeerRun:
     server = Flink(place, java_options=JAVA_OPTIONS, config=CONFIG, more_jars=(FLINK_KAFKA,))
     try:
         server.start()
-        _catalog(server, lake)
+        create_catalog(server, lake)
         warm, warm_rows = warm_topic(broker, topic, rows)
-        warming = _start(server, broker, warm, "warm")
-        lake.wait("warm", warm_rows, partial(_check, server, warming))
+        warming = start(server, lake, broker, warm, "warm")
+        lake.wait("warm", warm_rows, partial(check, server, warming))
         server.cancel(warming)
         assert server.process is not None
         return measured(
@@ -52,7 +52,7 @@ def run(broker: str, topic: str, rows: int, place: Path) -> PeerRun:
             "events",
             rows,
             server.process.pid,
-            lambda: partial(_check, server, _start(server, broker, topic, "events")),
+            lambda: partial(check, server, start(server, lake, broker, topic, "events")),
         )
     except FlinkFailed as error:
         raise PeerFailed(str(error)) from error
@@ -60,13 +60,15 @@ def run(broker: str, topic: str, rows: int, place: Path) -> PeerRun:
         server.stop()
 
 
-def _catalog(server: Flink, lake: Lake) -> None:
+def create_catalog(server: Flink, lake: Lake) -> None:
+    """Make the lake known to a session, under its catalog's name."""
     properties = {"type": "iceberg", **lake.java_properties}
     listed = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
-    server.sql(f"CREATE CATALOG bench WITH ({listed})")
+    server.sql(f"CREATE CATALOG {lake.catalog} WITH ({listed})")
 
 
-def _start(server: Flink, broker: str, topic: str, table: str) -> str:
+def start(server: Flink, lake: Lake, broker: str, topic: str, table: str, columns: str = _COLUMNS) -> str:
+    """Start the job that reads a topic of JSON into a table; returns the handle of its operation."""
     source = {
         "connector": "kafka",
         "topic": topic,
@@ -76,11 +78,12 @@ def _start(server: Flink, broker: str, topic: str, table: str) -> str:
         "json.timestamp-format.standard": "ISO-8601",
     }
     listed = ", ".join(f"'{name}' = '{value}'" for name, value in source.items())
-    server.sql(f"CREATE TEMPORARY TABLE from_{table} ({_COLUMNS}) WITH ({listed})")
-    return server.begin(f"INSERT INTO bench.{NAMESPACE}.{table} SELECT * FROM from_{table}")
+    server.sql(f"CREATE TEMPORARY TABLE from_{table} ({columns}) WITH ({listed})")
+    return server.begin(f"INSERT INTO {lake.catalog}.{NAMESPACE}.{table} SELECT * FROM from_{table}")
 
 
-def _check(server: Flink, operation: str) -> None:
+def check(server: Flink, operation: str) -> None:
+    """Raise `FlinkFailed` or `PeerFailed` if the job has ended."""
     status = server.status(operation)
     if status == "ERROR":
         server.result(operation)

@@ -47,9 +47,11 @@ class Lake:
 
     Attributes:
         folder: Exists.
+        catalog: The name under which it has its tables.
     """
 
     folder: Path
+    catalog: str = CATALOG
 
     @property
     def database(self) -> Path:
@@ -109,7 +111,7 @@ class Lake:
             raise PeerFailed(f"{found} rows of {rows}")
 
     def _open(self) -> SqlCatalog:
-        return SqlCatalog(CATALOG, uri=f"sqlite:///{self.database}", warehouse=self.warehouse)
+        return SqlCatalog(self.catalog, uri=f"sqlite:///{self.database}", warehouse=self.warehouse)
 
 
 def measured(lake: Lake, name: str, rows: int, pid: int, start: Callable[[], Callable[[], None]]) -> PeerRun:
