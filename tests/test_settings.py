@@ -499,6 +499,8 @@ def test_properties_that_change_nothing_are_told_once_by_name(caplog: pytest.Log
     settings = parse()
     properties = {
         "write.delete.mode": "merge-on-read",
+        "write.merge.mode": "copy-on-write",
+        "write.update.mode": "merge-on-read",
         "write.format.default": "PARQUET",
         "write.metadata.metrics.default": "full",
         "write.metadata.delete-after-commit.enabled": "true",
@@ -512,7 +514,7 @@ def test_properties_that_change_nothing_are_told_once_by_name(caplog: pytest.Log
         settings.effective(properties)
         settings.effective(properties)
         settings.effective(properties | {"write.format.default": "orc"})
-    first = "commit.status-check.num-retries,write.delete.mode,write.py-location-provider.impl"
+    first = "commit.status-check.num-retries,write.py-location-provider.impl"
     told = [record.getMessage() for record in caplog.records]
     assert told == [f"lakesink.settings.ignored properties={names}" for names in (first, "write.format.default")]
 

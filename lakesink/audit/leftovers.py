@@ -1,6 +1,7 @@
 """lakesink's own files beside a table that no snapshot references: of running batches, prepared batches, or crashes.
 
-Data files are recognized by their names, which contain sink, batch, task and a UUID. Other files are ignored. A stream
+Data files are recognized by their names, which contain sink, batch, task and a UUID, and files of position deletes by
+theirs, which contain no task. Other files are ignored. A stream
 finds its prepared record by name; only an audit lists them all. Only reads.
 """
 
@@ -25,9 +26,10 @@ from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.identity import NAME_PATTERN, SinkKey, SinkKind
 from lakesink_protocol.redact import describe
 
+_UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _OWN_NAME = re.compile(
-    rf"(?P<hashed>[01]{{8}}-)?(?P<sink>{NAME_PATTERN.pattern})-(?P<batch>\d+)-\d{{5,}}-"
-    r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\.parquet"
+    rf"(?P<hashed>[01]{{8}}-)?(?P<sink>{NAME_PATTERN.pattern})-(?P<batch>\d+)-"
+    rf"(?:\d{{5,}}-{_UUID}|{_UUID}-deletes)\.parquet"
 )
 
 Listing = tuple[FileSystem, Callable[[str], str]]

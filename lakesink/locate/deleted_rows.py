@@ -100,7 +100,7 @@ def _rows(file: OldDeletes, open_input: OpenInput) -> pa.Table:
         with reading(file.path, file_unreadable), open_input(file.path) as source:
             opened = pq.ParquetFile(source)
             path, position = _column(opened, FILE_PATH, "file_path"), _column(opened, POS, "pos")
-            table = opened.read(columns=[path, position])
+            table = opened.read(columns=[path, position], use_threads=False)  # other threads keep memory
         found = table.select([path, position]).rename_columns([_PATHS, _POSITIONS]).cast(_SCHEMA)
     except (pa.ArrowException, KeyError) as error:
         raise file_unreadable(file.path, describe(error)) from error

@@ -9,6 +9,9 @@ import pyarrow.compute as pc
 
 from lakesink.locate.scan import FILE, POSITION
 from lakesink.writer.partitions import Partition
+from lakesink.writer.scalars import FALSE
+
+_BLOCK_ROWS = 262_144
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +64,26 @@ def applicable(data: Sequence[OldFile], deletes: Collection[OldFile]) -> list[Ol
 
 def not_deleted(rows: pa.Table, positions: Mapping[int, Sequence[pa.Array]]) -> pa.Table:
     """The rows without those at deleted positions, which are by the number of the data file."""
-    with_deletes = [(number, array) for number, arrays in positions.items() for array in arrays if len(array)]
-    if not with_deletes or not rows.num_rows:
+    if not positions or not rows.num_rows:
         return rows
-    numbers = [pa.repeat(pa.scalar(number, pa.int32()), len(array)) for number, array in with_deletes]
-    deleted = pa.table(
-        [pa.chunked_array(numbers), pa.chunked_array([array for _, array in with_deletes])], [FILE, POSITION]
-    )
-    return rows.join(deleted, [FILE, POSITION], join_type="left anti")
+    starts = range(0, rows.num_rows, _BLOCK_ROWS)
+    return pa.concat_tables([_not_deleted(rows.slice(start, _BLOCK_ROWS), positions) for start in starts])
+
+
+def _not_deleted(rows: pa.Table, positions: Mapping[int, Sequence[pa.Array]]) -> pa.Table:
+    """Each data file is looked at alone: a join would need a hash table of all deleted positions."""
+    column, order, start, deleted = rows[POSITION].combine_chunks(), pc.sort_indices(rows[FILE]), 0, []
+    for count in pc.value_counts(rows[FILE].take(order)).to_pylist():
+        places = order.slice(start, count["counts"])
+        start += count["counts"]
+        if arrays := positions.get(count["values"]):
+            gone = pc.is_in(column.take(places), value_set=pa.concat_arrays(arrays))
+            deleted.append(places.filter(gone))
+    found = pa.concat_arrays(deleted) if deleted else pa.nulls(0, order.type)
+    if not len(found):
+        return rows
+    stays = pc.scatter(pa.repeat(FALSE, len(found)), found.cast(pa.int64()), max_index=rows.num_rows - 1)
+    return rows.filter(pc.fill_null(stays, fill_value=True))
 
 
 def positions_by_file(rows: pa.Table) -> dict[int, pa.Array]:

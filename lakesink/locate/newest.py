@@ -17,6 +17,7 @@ from lakesink_protocol.row_changes import Operation
 CHANGE = "change"
 """The number of a change: its place in the table of all changes."""
 _GROUP, _SNAPSHOT = "group", "snapshot"
+_BLOCK_ROWS = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +39,10 @@ def newest_of_each_key(changes: pa.Table, columns: KeyColumns) -> Newest:
     """Choose the newest change of each key; raises WriteError where nothing says which one this is."""
     every = numbered(changes)
     losers = _superseded(every, columns)
-    is_lost = pc.is_in(every[CHANGE], losers)
-    lost = every.filter(is_lost)
-    kept = every.filter(pc.invert(is_lost)) if len(losers) else every
+    every = every.select([CHANGE, *columns.key_names, *columns.sequence_names, OP, TASK])
+    lost = every.take(losers)
     return Newest(
-        changes=kept.select([CHANGE, *columns.key_names, *columns.sequence_names, OP, TASK]),
+        changes=every.filter(pc.invert(pc.is_in(every[CHANGE], losers))) if len(losers) else every,
         masked=written(lost).select([*columns.key_names, TASK]),
         superseded=len(losers),
     )
@@ -51,6 +51,17 @@ def newest_of_each_key(changes: pa.Table, columns: KeyColumns) -> Newest:
 def numbered(changes: pa.Table) -> pa.Table:
     """All changes of a batch with their numbers, which are the same in every process."""
     return changes.append_column(CHANGE, pa.arange(0, changes.num_rows))
+
+
+def places_of(numbers: pa.ChunkedArray) -> pa.Array:
+    """For each number of a change, its place among these distinct numbers; NULL for another one.
+
+    It needs four bytes a number, where a hash table would need dozens.
+    """
+    highest = pc.max(numbers).as_py()
+    if highest is None:
+        return pa.array([], pa.int32())
+    return pc.inverse_permutation(numbers.combine_chunks(), max_index=highest, output_type=pa.int32())
 
 
 def written(changes: pa.Table) -> pa.Table:
@@ -82,7 +93,7 @@ def _repeated(changes: pa.Table, columns: KeyColumns) -> pa.Table:
     if pc.count_distinct(changes[TASK]).as_py() < 2:  # a task reports one change of a key
         return changes.slice(0, 0)
     order = pc.sort_indices(changes, sort_keys=[(name, "ascending") for name in columns.key_names])
-    like_previous = _all([_like_previous(changes[name].take(order)) for name in columns.key_names], len(order))
+    like_previous = _all([_repeats(changes[name], order) for name in columns.key_names], len(order))
     if not pc.any(like_previous).as_py():
         return changes.slice(0, 0)
     like_next = pa.chunked_array([*like_previous[1:].chunks, pa.array([False])])
@@ -115,6 +126,15 @@ def _all(conditions: Sequence[pa.ChunkedArray], rows: int) -> pa.ChunkedArray:
     for condition in conditions:
         found = pc.and_(found, condition)
     return found
+
+
+def _repeats(values: pa.ChunkedArray, order: pa.Array) -> pa.ChunkedArray:
+    """`_like_previous` of the values in this order; a block at a time, because they can be long texts."""
+    every, found = values.combine_chunks(), [pa.array([False])]
+    for start in range(1, len(order), _BLOCK_ROWS):
+        block = every.take(order.slice(start - 1, _BLOCK_ROWS + 1))
+        found.append(pc.equal(block[1:], block[:-1]))
+    return pa.chunked_array(found)
 
 
 def _like_previous(values: pa.ChunkedArray) -> pa.ChunkedArray:

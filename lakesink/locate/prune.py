@@ -27,19 +27,20 @@ _SAMPLES = 256
 
 @dataclass(frozen=True, slots=True)
 class SortedValues:
-    """The values of a column in ascending order, and raw values of some of them, evenly spaced."""
+    """The values of a column, their ascending order, and raw values of some of them, evenly spaced in this order."""
 
     kind: Primitive
-    values: pa.Array
+    values: pa.ChunkedArray
+    order: pa.Array
     step: int
     samples: tuple[Raw, ...]
 
     @classmethod
     def of(cls, kind: Primitive, values: pa.ChunkedArray) -> "SortedValues":
-        """Sort the values."""
-        ordered = values.take(pc.sort_indices(values)).combine_chunks()
-        step = len(ordered) // _SAMPLES + 1
-        return cls(kind, ordered, step, tuple(_raw(ordered, place) for place in range(0, len(ordered), step)))
+        """Sort the values, but do not copy them: they can be long texts."""
+        order = pc.sort_indices(values)
+        step = len(order) // _SAMPLES + 1
+        return cls(kind, values, order, step, _raw(values.take(order[::step])))
 
     def any_within(self, lower: bytes, upper: bytes) -> bool:
         """True if a value is within the bounds, or the bounds contradict each other."""
@@ -49,9 +50,13 @@ class SortedValues:
         sample = bisect_left(self.samples, low)
         if sample < len(self.samples) and self.samples[sample] <= high:  # type: ignore[operator] # of the same kind
             return True
-        between = range(max(sample - 1, 0) * self.step, min(sample * self.step, len(self.values)))
-        place = bisect_left(between, low, key=lambda index: _raw(self.values, index))
-        return place < len(between) and _raw(self.values, between[place]) <= high  # type: ignore[operator] # the same
+        between = range(max(sample - 1, 0) * self.step, min(sample * self.step, len(self.order)))
+        place = bisect_left(between, low, key=self._raw)
+        return place < len(between) and self._raw(between[place]) <= high  # type: ignore[operator] # the same
+
+    def _raw(self, place: int) -> Raw:
+        [found] = _raw(self.values.slice(self.order[place].as_py(), 1))
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +104,8 @@ def _decoded(kind: Primitive, data: bytes) -> Raw:
     return int.from_bytes(data, "big" if kind.decimal else "little", signed=True)
 
 
-def _raw(values: pa.Array, index: int) -> Raw:
-    [found] = raw_values(values.slice(index, 1))
-    assert found is not None
+def _raw(values: pa.ChunkedArray) -> tuple[Raw, ...]:
+    """The raw values of keys, which have no NULL."""
+    found = tuple(value for value in raw_values(values.combine_chunks()) if value is not None)
+    assert len(found) == len(values)
     return found

@@ -7,11 +7,12 @@ import pyarrow.compute as pc
 
 from lakesink.locate.key_columns import KeyColumns
 from lakesink.locate.keys_files import OP
-from lakesink.locate.newest import CHANGE
+from lakesink.locate.newest import CHANGE, places_of
 from lakesink.locate.scan import FILE, POSITION
+from lakesink.writer.scalars import FALSE, TRUE
 from lakesink_protocol.row_changes import ChangeCounts, Operation
 
-_NEW, _AGE = "new_", "age"
+_AGE = "age"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,40 +39,46 @@ def resolve(changes: pa.Table, live: pa.Table, ages: pa.Array, columns: KeyColum
         ages: The data sequence number of each file.
         columns: The key and sequence columns.
     """
-    changes = changes.select([CHANGE, OP, *columns.sequence_names])
-    rows = _with_changes(live, changes, columns)
-    late = pc.unique(rows[CHANGE].filter(_holds(rows, columns)))
-    is_late = pc.is_in(rows[CHANGE], late)
-    stays = _newest_of_each(rows.filter(is_late), ages, columns)
-    removed = pa.concat_tables([rows.filter(pc.invert(is_late)), stays]).select([FILE, POSITION])
-    return Resolution(removed, late, _counts(changes, rows, late, removed.num_rows))
-
-
-def _with_changes(live: pa.Table, changes: pa.Table, columns: KeyColumns) -> pa.Table:
-    """The live rows, each with the operation and the sequence of its change."""
-    places = pc.index_in(live[CHANGE], changes[CHANGE])
+    places = pa.chunked_array([places_of(changes[CHANGE]).take(part) for part in live[CHANGE].chunks], pa.int32())
     assert not places.null_count
-    own = changes.take(places)
-    rows = live.append_column(OP, own[OP])
-    for name in columns.sequence_names:
-        rows = rows.append_column(_NEW + name, own[name])
-    return rows
+    is_late = _among(places.filter(_holds(live, changes, places, columns)), changes.num_rows)
+    finds = _among(places, changes.num_rows)
+    removed = _removed(live, is_late.take(places), ages, columns)
+    late = changes[CHANGE].filter(is_late).combine_chunks()
+    return Resolution(removed, late, _counts(changes[OP], finds, is_late, removed.num_rows))
 
 
-def _holds(rows: pa.Table, columns: KeyColumns) -> pa.ChunkedArray:
+def _among(places: pa.ChunkedArray, count: int) -> pa.BooleanArray:
+    """True for each of so many changes whose place is among these."""
+    if not len(places):
+        return pa.repeat(FALSE, count)
+    found = pc.scatter(pa.repeat(TRUE, len(places)), places.combine_chunks(), max_index=count - 1)
+    return pc.fill_null(found, fill_value=False)
+
+
+def _holds(live: pa.Table, changes: pa.Table, places: pa.ChunkedArray, columns: KeyColumns) -> pa.ChunkedArray:
     """True for a live row that its change does not replace: of a higher sequence, or of an equal one as a snapshot row.
 
     A NULL sequence is lower than all others. Columns are compared from the last to the first, as in a text.
     """
     if not columns.sequences:
-        return pa.chunked_array([pa.repeat(pa.scalar(value=False), rows.num_rows)])
-    holds = pc.equal(rows[OP], int(Operation.SNAPSHOT))
+        return pa.chunked_array([pa.repeat(FALSE, live.num_rows)])
+    holds = pc.equal(changes[OP].take(places), int(Operation.SNAPSHOT))
     for name in reversed(columns.sequence_names):
-        live, new = rows[name], rows[_NEW + name]
-        higher = pc.fill_null(pc.greater(live, new), fill_value=False)
-        equal = pc.fill_null(pc.equal(live, new), fill_value=False)
+        old, new = live[name], changes[name].take(places)
+        higher = pc.fill_null(pc.greater(old, new), fill_value=False)
+        equal = pc.fill_null(pc.equal(old, new), fill_value=False)
         holds = pc.or_(higher, pc.and_(equal, holds))
     return holds
+
+
+def _removed(live: pa.Table, is_late: pa.ChunkedArray, ages: pa.Array, columns: KeyColumns) -> pa.Table:
+    """File and position of the rows to remove; `is_late` says which rows have a late change."""
+    places = live.select([FILE, POSITION])
+    if not pc.any(is_late).as_py():
+        return places
+    stays = _newest_of_each(live.filter(is_late), ages, columns).select([FILE, POSITION])
+    return pa.concat_tables([places.filter(pc.invert(is_late)), stays])
 
 
 def _newest_of_each(rows: pa.Table, ages: pa.Array, columns: KeyColumns) -> pa.Table:
@@ -87,10 +94,12 @@ def _newest_of_each(rows: pa.Table, ages: pa.Array, columns: KeyColumns) -> pa.T
     return ordered.filter(pc.invert(is_first))
 
 
-def _counts(changes: pa.Table, rows: pa.Table, late: pa.Array, removed: int) -> ChangeCounts:
-    is_delete = pc.equal(changes[OP], int(Operation.DELETE))
-    is_late = pc.is_in(changes[CHANGE], late)
-    finds = pc.and_(pc.is_in(changes[CHANGE], pc.unique(rows[CHANGE])), pc.invert(is_late))
+def _counts(
+    operations: pa.ChunkedArray, finds: pa.BooleanArray, is_late: pa.BooleanArray, removed: int
+) -> ChangeCounts:
+    """Count the changes by their operations, by whether a live row has their key, and by whether they are late."""
+    is_delete = pc.equal(operations, int(Operation.DELETE))
+    finds = pc.and_not(finds, is_late)
     is_upsert = pc.invert(is_delete)
     upserts, deletes = _true(is_upsert), _true(is_delete)
     updated, deleted = _true(pc.and_(finds, is_upsert)), _true(pc.and_(finds, is_delete))

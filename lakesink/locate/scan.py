@@ -6,7 +6,9 @@ DuckDB compares in the table's types, so text, decimals of 38 digits, and the en
 import atexit
 import os
 import tempfile
-from collections.abc import Sequence
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -35,10 +37,18 @@ _SETTINGS = {
 
 @dataclass(frozen=True, slots=True)
 class ScanLimits:
-    """What a scan may use of the machine."""
+    """What a scan may use of the machine.
+
+    Attributes:
+        keys_bytes: Keys that are searched for at once; more of them cost another scan of the files. DuckDB's hash table
+            of keys is about three times as large, and it spills both sides of the join when memory gets short.
+        kept_rows: Changes after which DuckDB stays open. It keeps the memory of a hash table that was large.
+    """
 
     threads: int = 2
     memory_bytes: int = 256 * 2**20
+    keys_bytes: int = 16 * 2**20
+    kept_rows: int = 100_000
 
 
 def found_schema(columns: KeyColumns) -> pa.Schema:
@@ -56,14 +66,23 @@ def find_rows(files: Sequence[str], changes: pa.Table, columns: KeyColumns, limi
     if not files or not changes.num_rows:
         return schema.empty_table()
     keys = changes.select([CHANGE, *columns.key_names])
-    database, error_class = _database(limits)
-    with database.cursor() as connection:
-        connection.register("changes", keys)
+    names, query = [file.translate(_GLOB) for file in files], _query(columns)
+    with _connection(limits, stays=keys.num_rows <= limits.kept_rows) as (connection, error_class):
         try:
-            found = connection.sql(_query(columns), params=[[file.translate(_GLOB) for file in files]])
-            return found.to_arrow_table().cast(schema)
+            found = []
+            for part in _parts(keys, limits.keys_bytes):
+                connection.register("changes", part)
+                found.append(connection.sql(query, params=[names]).to_arrow_table().cast(schema))
+            return pa.concat_tables(found)
         except error_class as error:
             raise file_unreadable(files[0] if len(files) == 1 else f"{len(files)} files", describe(error)) from error
+
+
+def _parts(keys: pa.Table, most_bytes: int) -> Iterator[pa.Table]:
+    """The keys in as few parts of about equal rows as the limit allows."""
+    count = min(-(-keys.nbytes // most_bytes), keys.num_rows)
+    rows = -(-keys.num_rows // count)
+    return (keys.slice(start, rows) for start in range(0, keys.num_rows, rows))
 
 
 def _query(columns: KeyColumns) -> str:
@@ -83,9 +102,27 @@ def _mapped(column: KeyColumn) -> str:
     return f"{column.field_id}: {{name: '{column.alias}', type: '{column.duckdb}', default_value: NULL}}"
 
 
+@contextmanager
+def _connection(limits: ScanLimits, *, stays: bool) -> Iterator[tuple[Any, type[Exception]]]:
+    """A connection to the process's database, or to one for this block only; and DuckDB's class of errors."""
+    database, error_class = _database(limits) if stays else _opened(limits)
+    try:
+        with database.cursor() as connection:
+            yield connection, error_class
+    finally:
+        if not stays:
+            database.close()
+
+
 @lru_cache(maxsize=4)
 def _database(limits: ScanLimits) -> tuple[Any, type[Exception]]:
-    """The process's database in memory, which spills into a folder of its own, and DuckDB's class of errors."""
+    """The database that stays open until the process ends."""
+    atexit.register(_database.cache_clear)  # DuckDB complains of what is left at the end
+    return _opened(limits)
+
+
+def _opened(limits: ScanLimits) -> tuple[Any, type[Exception]]:
+    """A new database in memory, which spills into a folder of its own, and DuckDB's class of errors."""
     try:
         import duckdb  # an optional dependency, for changes of rows only
     except ModuleNotFoundError:
@@ -93,15 +130,14 @@ def _database(limits: ScanLimits) -> tuple[Any, type[Exception]]:
     check_library("duckdb", duckdb.__version__)
     spills = {"memory_limit": f"{limits.memory_bytes}B", "temp_directory": _spill_folder()}
     config: dict[str, Any] = {**_SETTINGS, **spills, "threads": limits.threads}
-    atexit.register(_database.cache_clear)  # DuckDB complains of what is left at the end
     return duckdb.connect(config=config), duckdb.Error
 
 
 def _spill_folder() -> str:
-    """A folder of this process, which DuckDB makes if it needs it, in one that only this user can read."""
+    """A folder of one database, which DuckDB makes if it needs it, in one that only this user can read."""
     root = Path(tempfile.gettempdir()) / f"lakesink-scan-{os.getuid()}"
     root.mkdir(mode=_PRIVATE, exist_ok=True)
     if root.stat().st_uid != os.getuid():
         raise cache_unsafe(str(root))
     root.chmod(_PRIVATE)
-    return str(root / str(os.getpid()))
+    return str(root / uuid.uuid4().hex)

@@ -12,7 +12,7 @@ from lakesink.locate.footers import Source
 from lakesink.locate.key_cache import KeyCache
 from lakesink.locate.key_columns import KeyColumns
 from lakesink.locate.keys_files import read_changes
-from lakesink.locate.newest import numbered
+from lakesink.locate.newest import CHANGE, numbered
 from lakesink.locate.scan import ScanLimits
 from lakesink.locate.search import Search
 from lakesink.writer.filesystem import open_filesystem
@@ -41,7 +41,7 @@ class RemoteSearch:
     catalog_name: str | None
     cache: KeyCache
     mapping: tuple[tuple[str, int], ...] = ()
-    limits: ScanLimits = ScanLimits()  # noqa: RUF009 - frozen
+    limits: ScanLimits = ScanLimits(keys_bytes=8 * 2**20)  # noqa: RUF009 - frozen; a worker has less than a driver
 
     def __call__(self, group: Group) -> bytes:
         """The found rows as an Arrow IPC stream; a file is its place in the group."""
@@ -81,9 +81,11 @@ def from_bytes(data: bytes) -> pa.Table:
 def _changes(
     files: tuple[KeysFile, ...], columns: KeyColumns, file_io: tuple[tuple[str, str], ...], catalog_name: str | None
 ) -> pa.Table:
-    """The changes of the batch, kept for the next group of files of the same worker."""
+    """The numbers and keys of the batch's changes, kept for the next group of files of the same worker."""
     open_input = partial(_open_input, file_io=dict(file_io), catalog_name=catalog_name)
-    return numbered(read_changes(files, columns, open_input))
+    found = numbered(read_changes(files, columns, open_input)).select([CHANGE, *columns.key_names])
+    pa.default_memory_pool().release_unused()  # the files' content
+    return found
 
 
 def _open_input(location: str, file_io: dict[str, str], catalog_name: str | None) -> Any:

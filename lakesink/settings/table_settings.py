@@ -23,6 +23,8 @@ from lakesink_protocol.retry import RetryPolicy
 from lakesink_protocol.suggest import did_you_mean, sentence
 
 _USED_ELSEWHERE = ("write.metadata.delete-after-commit.enabled",)
+_OF_STATEMENTS = ("write.delete.mode", "write.merge.mode", "write.update.mode")
+"""How other engines run DELETE, MERGE and UPDATE: they say nothing about a stream."""
 _PREFIXES = ("write.", "commit.")
 _LEVELS = {"zstd": (1, 22), "gzip": (1, 9), "brotli": (0, 11)}
 _DISTRIBUTION_MODES = ("none", "hash", "range")  # `range` is treated as `hash`
@@ -166,7 +168,7 @@ class Effective:
 
     def ignored(self) -> Iterator[str]:
         """Names of the table's write and commit properties that lakesink ignores, sorted."""
-        used = {known.name for known in PROPERTIES} | set(_USED_ELSEWHERE)
+        used = {known.name for known in PROPERTIES} | {*_USED_ELSEWHERE, *_OF_STATEMENTS}
         for name in sorted(self.table_properties):
             if name.startswith(_PREFIXES) and name not in used and not name.startswith(METRICS_PREFIX):
                 parquet = name == "write.format.default" and self.table_properties[name].lower() == "parquet"

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakesink.words import counted
-from lakesink.writer.change_order import KeyColumns
+from lakesink.writer.change_order import KeyNames
 from lakesink.writer.changed_rows import ChangedRows, place_in_words
 from lakesink.writer.columns import Alignment, NameRule, align
 from lakesink.writer.keys_file import names_of
@@ -67,9 +67,9 @@ class ChangeConversion:
         return None if some is None else some.of(self.narrow.apply(some.rows))
 
 
-def key_columns(schema: Struct, changes: ChangesPlan) -> KeyColumns:
+def key_names(schema: Struct, changes: ChangesPlan) -> KeyNames:
     """The names of the table's columns of key and sequence."""
-    return KeyColumns(names_of(schema, changes.keys), names_of(schema, changes.sequence))
+    return KeyNames(names_of(schema, changes.keys), names_of(schema, changes.sequence))
 
 
 def own_schema(schema: Struct, changes: ChangesPlan) -> Struct:
@@ -81,7 +81,7 @@ def own_schema(schema: Struct, changes: ChangesPlan) -> Struct:
 
 def conversion_of(incoming: pa.Schema, schema: Struct, plan: WritePlan, changes: ChangesPlan) -> ChangeConversion:
     """The conversion of changes with these columns; raises WriteError if one is missing or does not fit."""
-    rule, columns = NameRule(plan.case_sensitive), key_columns(schema, changes)
+    rule, columns = NameRule(plan.case_sensitive), key_names(schema, changes)
     excepted = set() if plan.decode else {rule.key(name) for name in changes.except_columns}
     stored = pa.schema([one for one in incoming if rule.key(one.name) not in excepted])
     whole = stored.append(pa.field(DELETED, pa.bool_())) if changes.soft_deletes else stored

@@ -27,7 +27,7 @@ _AT, _KEY, _OPERATION, _PLACE, _OFFSET, _OF_STREAM = "at", "key", "operation", "
 
 
 @dataclass(frozen=True, slots=True)
-class KeyColumns:
+class KeyNames:
     """Names of the table's columns that identify a row, and of those that order its changes."""
 
     keys: tuple[str, ...]
@@ -43,7 +43,7 @@ class KeyColumns:
 class HeldChanges:
     """Changes to decide on. Positions count the rows to store first, and then the deletes."""
 
-    columns: KeyColumns
+    columns: KeyNames
     stored: Sequence[ChangedRows]
     deletes: Sequence[ChangedRows]
 

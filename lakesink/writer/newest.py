@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from lakesink.writer.change_order import HeldChanges, KeyColumns
+from lakesink.writer.change_order import HeldChanges, KeyNames
 from lakesink.writer.changed_rows import ChangedRows, joined
 
 SMALLEST_COMPACTION = 16 * 1024 * 1024
@@ -24,7 +24,7 @@ class NewestChanges:
         superseded: Changes with a newer change of the same key, or with the same one.
     """
 
-    columns: KeyColumns
+    columns: KeyNames
     superseded: int = 0
     _stored: list[ChangedRows] = field(default_factory=list)
     _deletes: list[ChangedRows] = field(default_factory=list)

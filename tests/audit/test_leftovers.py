@@ -15,6 +15,7 @@ from lakesink_catalog.commit.forget import Forgetting
 from lakesink_catalog.failpoints import FailpointReached
 from lakesink_catalog.read.history import sinks
 from testkit.builders import TABLE, Lake, Stream, contents
+from testkit.change_table import ChangeStream, upsert_lake
 from testkit.maintenance import append_foreign, branch_off, expire, remove_ref, rewrite, set_property
 from tests.audit.terminal import found, terminal
 
@@ -54,6 +55,7 @@ def own(batch_id: int, sink: str = "events") -> str:
         (f"data/0110/1001/0101/10110101-events-7-00000-{UUID}.parquet", ("events", 7)),
         (f"10110101-known-7-00000-{UUID}.parquet", ("10110101-known", 7)),
         (f"a-1-2.x_y-7-00000-{UUID}.parquet", ("a-1-2.x_y", 7)),
+        (f"events-7-{UUID}-deletes.parquet", ("events", 7)),
         (f"00000-0-{UUID}.parquet", None),
         (f"00000-7-{UUID}-00001.parquet", None),
         (f"events-7-00000-{UUID}.orc", None),
@@ -69,6 +71,17 @@ def test_a_table_without_leftovers_has_none(lake: Lake, stream: Stream) -> None:
     rewrite(lake)
     assert stream.writes == 4
     assert audit(lake.table()).leftovers == Leftovers()
+
+
+def test_delete_files_of_the_table_are_no_leftovers_and_others_are(tmp_path: Path) -> None:
+    stream = ChangeStream(upsert_lake(tmp_path))
+    for batch_id in range(4):
+        stream.run(batch_id)
+    assert audit(stream.lake.table()).leftovers == Leftovers()
+    data = next(tmp_path.rglob("*-deletes.parquet")).parent
+    for batch_id, size_bytes in ((3, 10), (4, 100)):
+        (data / f"events-{batch_id}-{uuid.uuid4()}-deletes.parquet").write_bytes(bytes(size_bytes))
+    assert audit(stream.lake.table()).leftovers == Leftovers(1, 10, 1, 100)
 
 
 def test_leftovers_are_told_by_whether_their_batch_is_past(lake: Lake, stream: Stream) -> None:

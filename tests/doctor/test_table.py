@@ -85,10 +85,10 @@ def test_settings_are_told_with_their_origin(catalog: Catalog) -> None:
 
 
 def test_properties_that_change_nothing_are_named(catalog: Catalog) -> None:
-    events(catalog, **{"write.delete.mode": "merge-on-read"})
+    events(catalog, **{"write.spark.fanout.enabled": "true"})
     finding = looked(catalog)["settings"]
     assert finding.standing is Standing.WARNING
-    assert "not honoured: write.delete.mode" in finding.found
+    assert "not honoured: write.spark.fanout.enabled" in finding.found
 
 
 def test_a_malformed_property_fails_with_its_name(catalog: Catalog) -> None:

@@ -1,5 +1,6 @@
 """Files of position deletes have the form of Iceberg's specification."""
 
+import random
 from pathlib import Path
 from typing import Any
 
@@ -7,8 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from lakesink.locate import live_rows
 from lakesink.locate.deleted_rows import read_deleted
-from lakesink.locate.live_rows import OldDeletes, OldFile, applicable
+from lakesink.locate.live_rows import OldDeletes, OldFile, applicable, not_deleted
+from lakesink.locate.scan import FILE, POSITION
 from lakesink.writer.deletes import FILE_PATH, POS, DeletedRows, write_deletes
 from lakesink_protocol.change import Content
 from lakesink_protocol.errors import WriteError
@@ -21,6 +24,22 @@ def create(location: str) -> Any:
 
 def rows(path: str, *positions: int) -> DeletedRows:
     return DeletedRows(path, 3, (b"p", None), pa.array(positions, pa.int64()))
+
+
+@pytest.mark.parametrize("block", [1, 7, 1_000])
+def test_rows_at_deleted_positions_are_left_out_in_blocks_of_any_size(
+    block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_rows, "_BLOCK_ROWS", block)
+    chance = random.Random(block)
+    found = [(chance.randrange(5), chance.randrange(20)) for _ in range(60)]
+    deleted = {number: chance.sample(range(-2, 20), number * 4) for number in range(1, 6)}
+    files, places = zip(*found, strict=True)
+    rows = pa.table([pa.array(files, pa.int32()), pa.array(places, pa.int64())], [FILE, POSITION])
+    positions = {number: [pa.array(some, pa.int64()), pa.array([2**62])] for number, some in deleted.items()}
+    left = not_deleted(rows, positions).to_pydict()
+    expected = [(number, place) for number, place in found if place not in deleted.get(number, [])]
+    assert list(zip(left[FILE], left[POSITION], strict=True)) == expected
 
 
 def test_a_file_names_one_data_file_in_its_rows_its_bounds_and_its_entry(tmp_path: Path) -> None:

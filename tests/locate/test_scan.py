@@ -26,8 +26,8 @@ def changes(columns: KeyColumns, *keys: list[Any]) -> pa.Table:
     return pa.table([pa.arange(0, len(keys[0])), *arrays], [CHANGE, *columns.key_names])
 
 
-def found_by(files: list[str], wanted: pa.Table, columns: KeyColumns) -> Found:
-    found = find_rows(files, wanted, columns, LIMITS).to_pydict()
+def found_by(files: list[str], wanted: pa.Table, columns: KeyColumns, limits: ScanLimits = LIMITS) -> Found:
+    found = find_rows(files, wanted, columns, limits).to_pydict()
     rows = list(zip(found["file"], found["pos"], found[CHANGE], strict=True))
     assert len(set(rows)) == len(rows)
     return set(rows)
@@ -71,6 +71,15 @@ def test_random_keys_are_found_where_a_dictionary_has_them(kind: IcebergType, da
             for place, key in enumerate(rows)
             if key in numbers
         }
+
+
+@pytest.mark.parametrize("keys_bytes", [1, 40, 100])
+def test_keys_are_found_part_by_part_and_duckdb_keeps_nothing(tmp_path: Path, keys_bytes: int) -> None:
+    columns = columns_of([LongType()])
+    files = [write_rows(tmp_path / str(n), {("k", 1): pa.arange(n, n + 5)}) for n in range(3)]
+    limits = ScanLimits(threads=1, keys_bytes=keys_bytes, kept_rows=0)
+    expected = {(n, place, n + place) for n in range(3) for place in range(5)}
+    assert found_by(files, changes(columns, list(range(9))), columns, limits) == expected
 
 
 def test_columns_are_found_by_field_id_whatever_they_and_their_folders_are_called(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakesink.writer.change_order import KeyColumns
+from lakesink.writer.change_order import KeyNames
 from lakesink.writer.changed_rows import ChangedRows
 from lakesink.writer.newest import NewestChanges
 from lakesink.writer.single_value import raw_values
@@ -83,9 +83,9 @@ class Kinds:
     sequence: tuple[pa.Array, ...]
 
     @property
-    def columns(self) -> KeyColumns:
+    def columns(self) -> KeyNames:
         """Their names."""
-        return KeyColumns(
+        return KeyNames(
             tuple(f"k{at}" for at in range(len(self.keys))), tuple(f"s{at}" for at in range(len(self.sequence)))
         )
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from lakesink.decode.documents import check_documents
 from lakesink.sinks.iceberg.change_rows import ChangeRows
 from lakesink.sinks.iceberg.task_files import TaskFiles
-from lakesink.writer.change_columns import conversion_of, key_columns, own_schema
+from lakesink.writer.change_columns import conversion_of, key_names, own_schema
 from lakesink.writer.changed_rows import DELETE_MARK, ChangedRows
 from lakesink.writer.expectations import Expected, Marks
 from lakesink.writer.keys_file import KeysFileWriter, names_of
@@ -51,7 +51,7 @@ class ChangeTaskWriter:
         """
         files, keys = TaskFiles(self.plan, task), KeysFileWriter(self.plan, self._changes, task)
         rows = ChangeRows(self.plan, self._changes, files.schema, task, Marks(self.expected))
-        newest = NewestChanges(key_columns(files.schema, self._changes))
+        newest = NewestChanges(key_names(files.schema, self._changes))
         try:
             rows.collect(batches, newest)
             if rows.refuse:

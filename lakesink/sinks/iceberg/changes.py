@@ -13,6 +13,7 @@ from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.locator import Locator, NewFile
 from lakesink.sinks.iceberg.rows_on_head import WORKERS_FROM_BYTES, LocateMemory, LocateSettings, Workers
 from lakesink.sinks.iceberg.votes import CombinedReceipts
+from lakesink.words import counted
 from lakesink.writer.locations import task_of
 from lakesink.writer.plan import ChangesPlan
 from lakesink_catalog.commit.located import Locate, Located
@@ -84,7 +85,7 @@ def _without_late(locator: Locator, table: Table, head: int | None) -> Located:
         name = ".".join(table.name())
         raise WriteError(
             "CHANGES_LATE",
-            f"{late:,} changes of the batch are older than the rows of their keys in {name}, and on_late is 'fail'.",
+            f"The rows of {name} are newer than {counted(late, 'change')} of the batch, and on_late is 'fail'.",
             action=(
                 "Look at the source: it sends changes again, or in another order than that of sequence_by.",
                 "Set on_late='ignore' and start the query again: late changes are counted and have no effect.",

@@ -85,6 +85,7 @@ class Locator:
         resolution = resolve(batch.newest.changes, on_head.rows, on_head.ages, batch.columns)
         own = self._masked(table, batch, resolution)
         deleted = [*on_head.deleted_rows(resolution.removed), *own]
+        pa.default_memory_pool().release_unused()  # sorted and compared rows
         superseded = self.changes.superseded + batch.newest.superseded
         return Located(
             head,

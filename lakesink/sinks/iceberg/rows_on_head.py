@@ -19,7 +19,7 @@ from lakesink.locate.key_cache import DEFAULT_BYTES, KeyCache
 from lakesink.locate.key_columns import KeyColumns, key_columns
 from lakesink.locate.keys_files import read_changes
 from lakesink.locate.live_rows import OldFile, applicable, merged, not_deleted, positions_by_file
-from lakesink.locate.newest import CHANGE, Newest, newest_of_each_key
+from lakesink.locate.newest import CHANGE, Newest, newest_of_each_key, places_of
 from lakesink.locate.prune import key_partitions, key_ranges
 from lakesink.locate.scan import FILE, ScanLimits
 from lakesink.locate.search import Search
@@ -122,9 +122,8 @@ class FoundRows:
             return
         start, found = len(self.files), [self.rows]
         for part in _search(batch, table, unknown, settings):
-            winners = part.filter(pc.is_in(part[CHANGE], batch.newest.changes[CHANGE]))
-            numbers = pc.add(winners[FILE], pa.scalar(start, pa.int32()))
-            found.append(winners.set_column(0, winners.schema.field(FILE), numbers))
+            numbers = pc.add(part[FILE], pa.scalar(start, pa.int32()))
+            found.append(part.set_column(0, part.schema.field(FILE), numbers))
         self.rows = pa.concat_tables(found)
         self.files.update((file.path, start + place) for place, file in enumerate(unknown))
 
@@ -142,15 +141,20 @@ class RowsOnHead:
     def of(cls, found: FoundRows, live: LiveFiles, search: Search, written: WrittenDeletes) -> "RowsOnHead":
         """Leave out rows of removed data files, and deleted rows."""
         files = {found.files[file.path]: file for file in live.data if file.path in found.files}
-        there = found.rows.filter(pc.is_in(found.rows[FILE], pa.array(files, pa.int32())))
+        there = found.rows
+        if len(files) < len(found.files):
+            there = there.filter(pc.is_in(there[FILE], pa.array(files, pa.int32())))
         touched = [files[number] for number in pc.unique(there[FILE]).to_pylist()]
         deletes = {one.path: one for one in live.deletes}
         old = applicable(_old(touched), _old(live.deletes))
         for delete in old:
             deletes[delete.path].check_parquet()
         deleted = read_deleted(old, search.source.open_input, written)
+        pa.default_memory_pool().release_unused()  # the delete files' content
         by_number = {found.files[path]: arrays for path, arrays in deleted.positions.items()}
-        return cls(not_deleted(there, by_number), files, deletes, deleted)
+        rows = not_deleted(there, by_number)
+        pa.default_memory_pool().release_unused()  # the order of the rows
+        return cls(rows, files, deletes, deleted)
 
     @property
     def ages(self) -> pa.Array:
@@ -236,14 +240,22 @@ def _search(batch: BatchKeys, table: Table, files: Sequence[DataFile], settings:
             table.catalog.name,
             batch.search.cache,
             tuple(sorted(batch.search.source.mapping.items())),
-            settings.limits,
         )
-        found = [from_bytes(data) for data in workers.run(remote, groups)]
+        found = [_of_newest(from_bytes(data), changes) for data in workers.run(remote, groups)]
     starts = accumulate((len(group) for group in groups[:-1]), initial=0)
     return [
         part.set_column(0, part.schema.field(FILE), pc.add(part[FILE], pa.scalar(start, pa.int32())))
         for part, start in zip(found, starts, strict=True)
     ]
+
+
+def _of_newest(found: pa.Table, changes: pa.Table) -> pa.Table:
+    """The rows of changes that count, among those that a worker found for all changes of the batch."""
+    numbers = places_of(changes[CHANGE])
+    count = pa.scalar(len(numbers), pa.int64())
+    known = found.filter(pc.less(found[CHANGE], count))
+    counts = [numbers.take(part).is_valid() for part in known[CHANGE].chunks]
+    return known.filter(pa.chunked_array(counts, pa.bool_()))
 
 
 def _old(files: Sequence[LiveFile]) -> list[OldFile]:

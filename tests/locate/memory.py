@@ -1,0 +1,154 @@
+"""A large batch of changes for a large table, and the memory of a process that locates it.
+
+The measured batch is the second one, so the older deletes of all data files are read as well.
+"""
+
+import json
+import pickle
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
+
+from lakesink.locate.data_file import DataFile
+from lakesink.locate.key_cache import KeyCache
+from lakesink.locate.key_columns import key_columns
+from lakesink.locate.keys_files import changes_schema
+from lakesink.locate.work import RemoteSearch, groups_of
+from lakesink.sinks.iceberg.locator import Locator
+from lakesink.sinks.iceberg.rows_on_head import LocateSettings
+from lakesink_catalog.manifests.live_reading import LiveMemory, live_files
+from lakesink_protocol.row_changes import KeysFile, Operation
+from tests.locate.builders import write_keys
+from tests.locate.store import Store
+from tests.writer.builders import plan_for, write
+
+SCHEMA = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "version", LongType(), required=True))
+ROWS, FILES, CHANGES, TASKS = 2_000_000, 20, 1_000_000, 2
+_NAME = "demo.large"
+_SPREAD = 1_234_577
+"""Prime to `ROWS`: multiples of it are spread over all data files."""
+
+
+@dataclass(frozen=True, slots=True)
+class LargeBatch:
+    """The changes of a batch after its tasks."""
+
+    keys_files: tuple[KeysFile, ...]
+    key_ids: tuple[int, ...] = (1,)
+    sequence_ids: tuple[int, ...] = (2,)
+    superseded: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """MiB that a process had at its highest above those at the start, and of these, those of libraries' files."""
+
+    most_mib: int
+    library_mib: int
+    located: int
+
+
+def make(folder: Path) -> None:
+    """A table, of which a first batch has changed many rows, and a second batch."""
+    with _catalog(folder) as catalog:
+        catalog.create_namespace("demo")
+        store = Store(catalog.create_table(_NAME, SCHEMA, properties={"format-version": "2"}), folder)
+        plan = plan_for(SCHEMA, f"{store.table.location()}/data")
+        files = (_rows(number) for number in range(FILES))
+        store.publish([file for rows in files for file in write(plan, rows.to_batches()).files])
+        first = _batch(folder, first=0)
+        store.publish(_locator(first, folder)(store.table, store.head).deletes)
+        (folder / "batch").write_bytes(pickle.dumps(_batch(folder, first=CHANGES // 2).keys_files))
+
+
+def driver(folder: Path) -> Used:
+    """Locate the second batch."""
+    with _catalog(folder) as catalog:
+        table, batch = catalog.load_table(_NAME), _second(folder)
+        snapshot = table.current_snapshot()
+        assert snapshot is not None
+        counts = []
+        return _used(
+            lambda: counts.append(_locator(batch, folder)(table, snapshot.snapshot_id).counts),
+            lambda: counts[0].updated + counts[0].deleted,
+        )
+
+
+def worker(folder: Path) -> Used:
+    """Search all data files for the second batch."""
+    with _catalog(folder) as catalog:
+        table, batch = catalog.load_table(_NAME), _second(folder)
+        columns = key_columns(table.schema().model_dump_json(), batch.key_ids, batch.sequence_ids)
+        snapshot = table.current_snapshot()
+        assert snapshot is not None
+        live = live_files(table, snapshot.snapshot_id, LiveMemory())
+        [group] = groups_of([DataFile(file.path, file.record_count) for file in live.data])
+        search = RemoteSearch(columns, batch.keys_files, (), None, KeyCache(str(folder / "cache")))
+        found: list[bytes] = []
+        return _used(lambda: found.append(search(group)), lambda: pa.ipc.open_stream(found[0]).read_all().num_rows)
+
+
+def _used(work: Callable[[], None], located: Callable[[], int]) -> Used:
+    Path("/proc/self/clear_refs").write_text("5")  # the highest memory so far is that of now
+    before = _mib()
+    work()
+    after = _mib()
+    return Used(after["VmHWM"] - before["VmRSS"], after["RssFile"] - before["RssFile"], located())
+
+
+def _mib() -> dict[str, int]:
+    found = re.findall(r"(\w+):\s*(\d+) kB", Path("/proc/self/status").read_text())
+    return {name: int(kibibytes) // 1024 for name, kibibytes in found}
+
+
+@contextmanager
+def _catalog(folder: Path) -> Iterator[SqlCatalog]:
+    catalog = SqlCatalog("large", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}")
+    try:
+        yield catalog
+    finally:
+        catalog.close()
+
+
+def _second(folder: Path) -> LargeBatch:
+    return LargeBatch(pickle.loads((folder / "batch").read_bytes()))  # noqa: S301 - its own
+
+
+def _locator(batch: LargeBatch, folder: Path) -> Locator:
+    return Locator(batch, lambda _: [], "s-0", settings=LocateSettings(folder=str(folder / "cache")))
+
+
+def _rows(file: int) -> pa.Table:
+    ids = pa.arange(file * ROWS // FILES, (file + 1) * ROWS // FILES)
+    return pa.table([ids, pa.repeat(pa.scalar(1, pa.int64()), len(ids))], schema=SCHEMA.as_arrow())
+
+
+def _batch(folder: Path, first: int) -> LargeBatch:
+    """Changes of so many keys all over the table; every tenth is a delete, and no key comes twice."""
+    every = pc.multiply(pa.arange(first, first + CHANGES), _SPREAD)
+    ids = pc.subtract(every, pc.multiply(pc.divide(every, ROWS), ROWS))
+    parts = [ids[task * CHANGES // TASKS : (task + 1) * CHANGES // TASKS] for task in range(TASKS)]
+    return LargeBatch(tuple(write_keys(folder, _changes(part), task) for task, part in enumerate(parts)))
+
+
+def _changes(ids: pa.Array) -> pa.Table:
+    count, number = len(ids), pa.arange(0, len(ids))
+    tenth = pc.equal(number, pc.multiply(pc.divide(number, 10), 10))
+    operations = pc.if_else(tenth, int(Operation.DELETE), int(Operation.UPSERT)).cast(pa.int8())
+    columns = key_columns(SCHEMA.model_dump_json(), (1,), (2,))
+    sequences, places = pa.repeat(pa.scalar(2, pa.int64()), count), pa.repeat(pa.scalar(0, pa.int64()), count)
+    return pa.table([ids, sequences, operations, places, number], schema=changes_schema(columns))
+
+
+if __name__ == "__main__":
+    used = {"driver": driver, "worker": worker}[sys.argv[1]](Path(sys.argv[2]))
+    print(json.dumps([used.most_mib, used.library_mib, used.located]))
