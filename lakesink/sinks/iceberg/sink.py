@@ -13,24 +13,33 @@ from pyiceberg.table import Table
 from lakesink.settings.policy import policy_of
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.batch_warnings import BatchWarnings
-from lakesink.sinks.iceberg.change_task import ChangeTaskWriter
+from lakesink.sinks.iceberg.change_task import ChangeTaskWriter, LoggingTaskWriter
+from lakesink.sinks.iceberg.changelog import (
+    CHANGELOG,
+    changelog_columns,
+    check_changelog,
+    check_changelog_name,
+    other_changelog,
+)
 from lakesink.sinks.iceberg.changes import ChangesByKey, RunInExecutors, prepared_changes
 from lakesink.sinks.iceberg.document_evolution import follow_documents, left_rows, not_followed, possible
 from lakesink.sinks.iceberg.evolution import BatchWrite, plan_write
 from lakesink.sinks.iceberg.expectations import marks_invalid
-from lakesink.sinks.iceberg.letters import LettersSink
+from lakesink.sinks.iceberg.letters import DEAD_LETTERS
 from lakesink.sinks.iceberg.letters_policy import check_letters, letters_table, other_letters, puts_aside
-from lakesink.sinks.iceberg.letters_words import LETTERS_WORDS
 from lakesink.sinks.iceberg.preflight import check_partitions, create_for_rows
 from lakesink.sinks.iceberg.records import ReportedLog, why_unusable
+from lakesink.sinks.iceberg.side_table import SideTable, SideTableSink
 from lakesink.sinks.iceberg.task import ParquetTaskWriter, QuarantiningTaskWriter
 from lakesink.sinks.iceberg.votes import Written, count_votes, opened
 from lakesink.sinks.unused_accept import UnusedAcceptWarning
+from lakesink.writer.changelog import METADATA
 from lakesink.writer.columns import missing_columns, unknown_columns
 from lakesink.writer.expectations import Expected, expected_in, without_marks
-from lakesink.writer.letters import LETTERS, LettersPlan
+from lakesink.writer.letters import LETTERS
 from lakesink.writer.plan import DELETED, WritePlan
 from lakesink.writer.refusals import schema_mismatch
+from lakesink.writer.side_rows import SidePlan
 from lakesink_catalog.commit.clock import ClockWatch
 from lakesink_catalog.commit.evolution import ChangeImpossible
 from lakesink_catalog.commit.fence import Decision, Effects, FencedCommit
@@ -61,6 +70,7 @@ class IcebergTransaction:
     """One batch that may be written: the decision that allowed it, and how it is written.
 
     Attributes:
+        side: Where the rows go that a side table gets; None if there is none.
         followed: How the rows are written that tasks left; None until then, or if they left none.
     """
 
@@ -70,8 +80,13 @@ class IcebergTransaction:
     write: BatchWrite
     prepared_log: PreparedLog
     expected: tuple[Expected, ...] = ()
-    letters: LettersPlan | None = None
+    side: SidePlan | None = None
     followed: BatchWrite | None = None
+
+    @property
+    def logs(self) -> bool:
+        """True if a changelog gets the changes of the batch."""
+        return self.side is not None and self.write.plan.changes is not None
 
     @property
     def writer(self) -> TaskWriter | None:
@@ -84,13 +99,14 @@ class IcebergTransaction:
     def writer_of(self, plan: WritePlan, expected: tuple[Expected, ...] = ()) -> TaskWriter:
         """A writer of rows under a plan."""
         if plan.changes is not None:
-            return ChangeTaskWriter(plan, expected)
+            changes = ChangeTaskWriter(plan, expected)
+            return changes if self.side is None else LoggingTaskWriter(changes, self.side)
         writer = ParquetTaskWriter(plan, expected)
-        return writer if self.letters is None else QuarantiningTaskWriter(writer, self.letters)
+        return writer if self.side is None else QuarantiningTaskWriter(writer, self.side)
 
 
-_SHARED_WITH_LETTERS = ("prepared_max_age", "ledger_tag", "ledger_tag_max_age", "max_clock_ahead")
-"""Options of a sink that its table of dead letters has too."""
+_SHARED_WITH_SIDE_TABLES = ("prepared_max_age", "ledger_tag", "ledger_tag_max_age", "max_clock_ahead")
+"""Options of a sink that its side tables have too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +136,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         changes: Locates the rows that batches with changes by key replace or delete.
         letters: The participant that gets rows that are put aside. A batch that an earlier run prepared can have some,
             even if the query puts none aside now.
+        changelog: The participant that gets all changes; None without the option `changelog_table`.
     """
 
     table: str
@@ -137,7 +154,8 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
     before_commit: Callable[[], None] | None = None
     run_in_executors: RunInExecutors | None = None
     expected: tuple[Expected, ...] = field(init=False)
-    letters: LettersSink = field(init=False)
+    letters: SideTableSink = field(init=False)
+    changelog: SideTableSink | None = field(init=False)
     changes: ChangesByKey = field(init=False)
     _catalog: Catalog | None = None
     _opened: OpenedTable | None = None
@@ -151,9 +169,13 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             self.expected, self.schema = expected_in(self.schema), without_marks(self.schema)
         except ValueError as error:
             raise marks_invalid(str(error)) from None
-        self.letters = self._new_letters()
-        # The dead letters may use an accept that the table does not; their sink warns then.
-        accept = None if puts_aside(self.settings, self.expected) else self.settings.accept
+        self.letters = self._side_table(DEAD_LETTERS, letters_table(self.table, self.settings), LETTERS)
+        self.changelog = None
+        if self.settings.changelog_table is not None:
+            check_changelog_name(self.table, self.settings.changelog_table)
+            self.changelog = self._side_table(CHANGELOG, self.settings.changelog_table, METADATA)
+        # The side table may use an accept that the table does not; its sink warns then.
+        accept = None if self._side is not None else self.settings.accept
         self._accept_warning = UnusedAcceptWarning(accept, "table", self.table, self.key.name)
         traced = self.effects.emit.also(Trace(secrets.token_hex(8)))
         self.effects = replace(self.effects, emit=traced)
@@ -165,9 +187,9 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         return f"{self.table}@{self.key.branch}"
 
     @property
-    def open_named(self) -> Callable[[str], LettersSink]:  # type: ignore[override] # read-only
+    def open_named(self) -> Callable[[str], SideTableSink]:  # type: ignore[override] # read-only
         """See `TwoPhaseCommitSink`."""
-        return self._open_letters
+        return self._open_side_table
 
     def begin(self, batch: Batch) -> IcebergTransaction | AlreadyCommitted:
         """Load the table, or create it for a first batch, and decide on the batch."""
@@ -203,13 +225,13 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         if entry is not None:
             records.follow(entry.batch_id, entry.fingerprint)
         try:
-            letters = self._letters_plan(batch) if verdict.adds_rows else None
+            side = self._side_plan(batch, write.plan) if verdict.adds_rows else None
         except WriteError:
             again = fence.decide_on(self._load(), batch).verdict
-            if isinstance(again, Skip):  # a rival has committed the batch meanwhile, and later letters
+            if isinstance(again, Skip):  # a rival has committed the batch meanwhile, and later ones
                 return AlreadyCommitted(again.snapshot_id)
             raise
-        return IcebergTransaction(batch, decision, fence, write, self._log(records), self.expected, letters)
+        return IcebergTransaction(batch, decision, fence, write, self._log(records), self.expected, side)
 
     def check_inputs(self, batch: Batch, transaction: IcebergTransaction) -> None:
         """See `TwoPhaseCommitSink.check_inputs`."""
@@ -283,6 +305,8 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             changes_by_key=changes is not None,
         )
         check_letters(counted, self.letters, self.settings, batch_id)
+        if self.changelog is not None and transaction.side is not None:
+            check_changelog(counted, self.changelog, batch_id)
         warnings = BatchWarnings(self.table, self.key.name, self.effects.emit, self.reported)
         warnings.of_receipts(batch_id, counted, self.expected, self.letters.table)
         if transaction.writer is not None:
@@ -301,7 +325,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         except ReceiptInvalid as error:
             raise receipt_rejected(str(error)) from None
         self.effects.emit(events.BatchPrepared(batch_id, prepared.snapshot_id))
-        if counted.quality.dead_letters:
+        if counted.quality.dead_letters or transaction.logs:
             self._check_again(transaction)
         return prepared
 
@@ -328,30 +352,43 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         if isinstance(found.verdict, Refuse):
             raise refusal(found.verdict.reason, found.situation, self.words)
 
-    def _new_letters(self) -> LettersSink:
-        table = letters_table(self.table, self.settings)
-        settings = replace(Settings(), **{name: getattr(self.settings, name) for name in _SHARED_WITH_LETTERS})
+    def _side_table(self, kind: SideTable, table: str, columns: pa.Schema) -> SideTableSink:
+        settings = replace(Settings(), **{name: getattr(self.settings, name) for name in _SHARED_WITH_SIDE_TABLES})
+        settings = replace(settings, schema_evolution=kind.schema_evolution)
         open_catalog, effects = self._connected, self.effects
 
-        def open_table(key: SinkKey) -> IcebergSink:
+        def open_table(key: SinkKey, columns: pa.Schema) -> IcebergSink:
             accept = None if self._has_accepted else self.settings.accept
-            of_letters = replace(settings, create_table=True, accept=accept)
+            of_side = replace(settings, create_table=True, accept=accept)
             return IcebergSink(
-                table, key, open_catalog, of_letters, LETTERS, effects=effects, clock=self.clock, words=LETTERS_WORDS
+                table, key, open_catalog, of_side, columns, effects=effects, clock=self.clock, words=kind.words
             )
 
-        return LettersSink(table, self.key, self._table_uuid, settings, open_catalog, open_table)
+        return SideTableSink(kind, table, self.key, self._table_uuid, columns, settings, open_catalog, open_table)
 
-    def _open_letters(self, name: str) -> LettersSink:
-        if name != self.letters.name:
-            raise other_letters(name, self.letters)
-        return self.letters
+    @property
+    def _side(self) -> SideTableSink | None:
+        """The side table that the rows of this query may need."""
+        if self.changelog is not None:
+            return self.changelog
+        return self.letters if puts_aside(self.settings, self.expected) else None
 
-    def _letters_plan(self, batch: Batch) -> LettersPlan | None:
-        if not puts_aside(self.settings, self.expected):
+    def _open_side_table(self, name: str) -> SideTableSink:
+        if name == self.letters.name:
+            return self.letters
+        if self.changelog is not None and name == self.changelog.name:
+            return self.changelog
+        if self.settings.has_changes:
+            raise other_changelog(name, self.settings)
+        raise other_letters(name, self.letters)
+
+    def _side_plan(self, batch: Batch, plan: WritePlan) -> SidePlan | None:
+        side = self._side
+        if side is None:
             return None
-        plan = self.letters.plan_for(batch)
-        return LettersPlan(self.name, self.letters.name, self.key, self._table_uuid(), plan)
+        if side is self.changelog:
+            side.follow(changelog_columns(plan.schema_json, self.table))
+        return SidePlan(self.name, side.name, self.key, self._table_uuid(), side.plan_for(batch))
 
     def _table_uuid(self) -> str:
         assert self._opened is not None, "the table is the first participant that begins"
