@@ -157,7 +157,7 @@ class ChangeStream(Stream):
         def job(writers: Mapping[str, TaskWriter]) -> Votes:
             self.writes += 1
             parts = [[one for one in changes if one.key % self.tasks == task] for task in range(self.tasks)]
-            return _votes(writers, parts)
+            return votes_of(writers, parts)
 
         return job
 
@@ -166,12 +166,12 @@ class ChangeStream(Stream):
         sink, batch = self.sink(), self.batch(batch_id)
 
         def job(writers: Mapping[str, TaskWriter]) -> Votes:
-            return _votes(writers, changes)
+            return votes_of(writers, changes)
 
         return run_batch(batch, [sink], job)[sink.name]
 
 
-def _votes(writers: Mapping[str, TaskWriter], tasks: Sequence[Sequence[Change]]) -> Votes:
+def votes_of(writers: Mapping[str, TaskWriter], tasks: Sequence[Sequence[Change]]) -> Votes:
     """Those of tasks that wrote these changes."""
     [(name, writer)] = writers.items()
     written = [writer.write(task, batches_of(part)) for task, part in enumerate(tasks)]

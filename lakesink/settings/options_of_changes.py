@@ -103,7 +103,7 @@ OPTIONS_OF_CHANGES = (
         "text",
         read_text,
         "none",
-        "Table that gets every change as a row, once for each batch: for streams that read changes. lakesink creates it."
+        "Table that gets every change of a batch as a row, for streams that read changes. lakesink creates it."
         " Only with `upsert` and `changes`.",
     ),
     Option(

@@ -13,11 +13,13 @@ from lakesink.writer.changelog import METADATA, changelog_key, changelog_schema
 from lakesink.writer.letters import SUFFIX
 from lakesink.writer.refusals import shown
 from lakesink.writer.schema import parse_schema
+from lakesink_catalog.commit.fence import Decision
 from lakesink_catalog.tables.tables import parse_identifier
 from lakesink_protocol.errors import Reason, WriteError
 from lakesink_protocol.identity import Batch
 from lakesink_protocol.redact import shown as redacted
 from lakesink_protocol.refusal_words import Words
+from lakesink_protocol.row_changes import CHANGELOG_TABLE, counts_in
 from lakesink_protocol.votes import receipt_rejected
 
 CHANGELOG_WORDS: Sequence[Words] = (
@@ -107,6 +109,30 @@ def check_changelog(counted: CombinedReceipts, changelog: SideTableSink, batch_i
     changes = sum(file.record_count for file in counted.files) + counted.deletes + counted.superseded
     if changes != (changelog.voted[1] if changelog.voted[0] == batch_id else 0):
         raise receipt_rejected("a task wrote another number of changes into the changelog than it has")
+
+
+def check_is_logged(decision: Decision, changelog: SideTableSink) -> None:
+    """Refuse an empty changelog that, by the table's last batch, has the changes of that: it was dropped.
+
+    A changelog that was rolled back knows what it had, and its own verdict refuses it.
+    """
+    batch, entry = decision.situation.batch, decision.situation.entry
+    if entry is None or entry.query_id != batch.query_id or changelog.knows(batch):
+        return
+    snapshot = decision.table.snapshot_by_id(entry.snapshot_id)
+    summary = {} if snapshot is None or snapshot.summary is None else snapshot.summary.additional_properties
+    counts = counts_in(summary)
+    if summary.get(CHANGELOG_TABLE) != changelog.table or counts is None or not counts.changes:
+        return
+    raise WriteError(
+        "CHANGELOG_DIFFERS",
+        f"{changelog.table} has no changes of this query, and those of batch {entry.batch_id} were written into it.",
+        data=f"Nothing of batch {batch.batch_id} was written.",
+        action=(
+            f"If {changelog.table} was dropped or replaced by mistake, restore it, and start the query again.",
+            "If a new changelog is wanted, start the query with another name as changelog_table.",
+        ),
+    )
 
 
 def other_changelog(participant: str, settings: Settings) -> WriteError:

@@ -154,6 +154,10 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
         self._planned = batch.batch_id, self._uuid
         return side_plan(self.kind, table, batch, key, self.settings, self.columns)
 
+    def knows(self, batch: Batch) -> bool:
+        """True if the table has, or had before a rollback, rows of the query of this batch."""
+        return view_table(self._load_or_create(), self._key(batch)).entry is not None
+
     def begin(self, batch: Batch) -> SideTransaction:
         """Opens nothing yet."""
         return SideTransaction(batch)

@@ -19,6 +19,7 @@ from lakesink.sinks.iceberg.changelog import (
     changelog_columns,
     check_changelog,
     check_changelog_name,
+    check_is_logged,
     other_changelog,
 )
 from lakesink.sinks.iceberg.changes import ChangesByKey, RunInExecutors, prepared_changes
@@ -44,6 +45,7 @@ from lakesink_catalog.commit.clock import ClockWatch
 from lakesink_catalog.commit.evolution import ChangeImpossible
 from lakesink_catalog.commit.fence import Decision, Effects, FencedCommit
 from lakesink_catalog.commit.keys import check_key
+from lakesink_catalog.commit.located import Locate
 from lakesink_catalog.commit.premises import Path
 from lakesink_catalog.commit.prepared import PreparedBatch, TableLog, parse_prepared
 from lakesink_catalog.commit.request import CommitOptions
@@ -71,6 +73,7 @@ class IcebergTransaction:
 
     Attributes:
         side: Where the rows go that a side table gets; None if there is none.
+        locate: What has located the changes before the commit; None if nothing has.
         followed: How the rows are written that tasks left; None until then, or if they left none.
     """
 
@@ -81,6 +84,7 @@ class IcebergTransaction:
     prepared_log: PreparedLog
     expected: tuple[Expected, ...] = ()
     side: SidePlan | None = None
+    locate: Locate | None = None
     followed: BatchWrite | None = None
 
     @property
@@ -225,7 +229,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         if entry is not None:
             records.follow(entry.batch_id, entry.fingerprint)
         try:
-            side = self._side_plan(batch, write.plan) if verdict.adds_rows else None
+            side = self._side_plan(decision, write.plan) if verdict.adds_rows else None
         except WriteError:
             again = fence.decide_on(self._load(), batch).verdict
             if isinstance(again, Skip):  # a rival has committed the batch meanwhile, and later ones
@@ -320,13 +324,13 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
                 schema=counted.schema,
                 quality=self._with_table(counted.quality),
                 schema_change=(followed or write).schema_change,
-                changes=prepared_changes(changes, counted),
+                changes=prepared_changes(changes, counted, self._changelog_of(transaction)),
             )
         except ReceiptInvalid as error:
             raise receipt_rejected(str(error)) from None
         self.effects.emit(events.BatchPrepared(batch_id, prepared.snapshot_id))
         if counted.quality.dead_letters or transaction.logs:
-            self._check_again(transaction)
+            self._check_again(transaction, prepared)
         return prepared
 
     def commit(self, transaction: IcebergTransaction, prepared: PreparedBatch) -> Outcome | None:
@@ -334,7 +338,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         if self.before_commit is not None:
             self.before_commit()
         try:
-            locate = self.changes.locate(prepared, transaction.write.plan.file_stem)
+            locate = transaction.locate or self.changes.locate(prepared, transaction.write.plan.file_stem)
             outcome = transaction.fence.commit(transaction.batch, prepared, locate)
         except BaseException as error:  # the event must report any end of the commit; it is raised again
             self.effects.emit(events.CommitEnded(transaction.batch.batch_id, error))
@@ -346,11 +350,22 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         """Only log: written files stay unreferenced, and the data path deletes nothing."""
         self.effects.emit(events.BatchAborted(transaction.batch.batch_id, "table", self.table))
 
-    def _check_again(self, transaction: IcebergTransaction) -> None:
-        """Refuse the batch before its letters are committed: they would stay in their table."""
+    def _check_again(self, transaction: IcebergTransaction, prepared: PreparedBatch) -> None:
+        """Refuse the batch before a side table has its rows: they would stay there.
+
+        Changes are located, too: what refuses them there is found now. On the same head, the commit does not repeat it.
+        """
         found = transaction.fence.decide_on(self._load(), transaction.batch)
         if isinstance(found.verdict, Refuse):
             raise refusal(found.verdict.reason, found.situation, self.words)
+        locate = self.changes.locate(prepared, transaction.write.plan.file_stem)
+        if locate is not None and isinstance(found.verdict, Commit):
+            head = found.table.snapshot_by_name(self.key.branch)
+            locate(found.table, None if head is None else head.snapshot_id)
+            transaction.locate = locate
+
+    def _changelog_of(self, transaction: IcebergTransaction) -> str:
+        return self.changelog.table if self.changelog is not None and transaction.side is not None else ""
 
     def _side_table(self, kind: SideTable, table: str, columns: pa.Schema) -> SideTableSink:
         settings = replace(Settings(), **{name: getattr(self.settings, name) for name in _SHARED_WITH_SIDE_TABLES})
@@ -382,13 +397,16 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             raise other_changelog(name, self.settings)
         raise other_letters(name, self.letters)
 
-    def _side_plan(self, batch: Batch, plan: WritePlan) -> SidePlan | None:
-        side = self._side
+    def _side_plan(self, decision: Decision, plan: WritePlan) -> SidePlan | None:
+        side, batch = self._side, decision.situation.batch
         if side is None:
             return None
         if side is self.changelog:
             side.follow(changelog_columns(plan.schema_json, self.table))
-        return SidePlan(self.name, side.name, self.key, self._table_uuid(), side.plan_for(batch))
+        side_plan = side.plan_for(batch)
+        if side is self.changelog:
+            check_is_logged(decision, side)
+        return SidePlan(self.name, side.name, self.key, self._table_uuid(), side_plan)
 
     def _table_uuid(self) -> str:
         assert self._opened is not None, "the table is the first participant that begins"
