@@ -8,7 +8,7 @@ from pyiceberg.table.update import AssertCurrentSchemaId
 from pyiceberg.table.update.schema import UpdateSchema
 
 from lakesink.decode.documents import Decoder
-from lakesink.sinks.iceberg import sink, votes
+from lakesink.sinks.iceberg import side_tables, votes
 from lakesink.sinks.iceberg.side_table import PreparedRows, SideTableSink, SideTransaction, newest_batch
 from lakesink.sinks.iceberg.sink import IcebergSink, IcebergTransaction
 from lakesink.sinks.iceberg.task_rows import TaskRows
@@ -101,7 +101,7 @@ def row_put_aside_and_written(patches: Patches) -> None:
 
     real = patches.put(Decoder, "_kept", kept)
     patches.put(TaskRows, "aside", property(lambda _: 0))
-    patches.put(sink, "check_letters", lambda *_: None)
+    patches.put(side_tables, "check_letters", lambda *_: None)
     patches.put(RoutingSimulatedWriter, "write", write)
 
 

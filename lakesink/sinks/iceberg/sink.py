@@ -14,30 +14,19 @@ from lakesink.settings.policy import policy_of
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.batch_warnings import BatchWarnings
 from lakesink.sinks.iceberg.change_task import ChangeTaskWriter, LoggingTaskWriter
-from lakesink.sinks.iceberg.changelog import (
-    CHANGELOG,
-    changelog_columns,
-    check_changelog,
-    check_changelog_name,
-    check_is_logged,
-    other_changelog,
-)
 from lakesink.sinks.iceberg.changes import ChangesByKey, RunInExecutors, prepared_changes
 from lakesink.sinks.iceberg.document_evolution import follow_documents, left_rows, not_followed, possible
 from lakesink.sinks.iceberg.evolution import BatchWrite, plan_write
 from lakesink.sinks.iceberg.expectations import marks_invalid
-from lakesink.sinks.iceberg.letters import DEAD_LETTERS
-from lakesink.sinks.iceberg.letters_policy import check_letters, letters_table, other_letters, puts_aside
 from lakesink.sinks.iceberg.preflight import check_partitions, create_for_rows
 from lakesink.sinks.iceberg.records import ReportedLog, why_unusable
 from lakesink.sinks.iceberg.side_table import SideTable, SideTableSink
+from lakesink.sinks.iceberg.side_tables import SideTables
 from lakesink.sinks.iceberg.task import ParquetTaskWriter, QuarantiningTaskWriter
 from lakesink.sinks.iceberg.votes import Written, count_votes, opened
 from lakesink.sinks.unused_accept import UnusedAcceptWarning
-from lakesink.writer.changelog import METADATA
 from lakesink.writer.columns import missing_columns, unknown_columns
 from lakesink.writer.expectations import Expected, expected_in, without_marks
-from lakesink.writer.letters import LETTERS
 from lakesink.writer.plan import DELETED, WritePlan
 from lakesink.writer.refusals import schema_mismatch
 from lakesink.writer.side_rows import SidePlan
@@ -138,9 +127,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         run_in_executors: Runs a part of locating; None where there is no session, as in ``format("lakesink")``.
         expected: The expectations of the rows, by their marks.
         changes: Locates the rows that batches with changes by key replace or delete.
-        letters: The participant that gets rows that are put aside. A batch that an earlier run prepared can have some,
-            even if the query puts none aside now.
-        changelog: The participant that gets all changes; None without the option `changelog_table`.
+        side: The participants that get rows beside the table.
     """
 
     table: str
@@ -158,8 +145,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
     before_commit: Callable[[], None] | None = None
     run_in_executors: RunInExecutors | None = None
     expected: tuple[Expected, ...] = field(init=False)
-    letters: SideTableSink = field(init=False)
-    changelog: SideTableSink | None = field(init=False)
+    side: SideTables = field(init=False)
     changes: ChangesByKey = field(init=False)
     _catalog: Catalog | None = None
     _opened: OpenedTable | None = None
@@ -173,13 +159,9 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             self.expected, self.schema = expected_in(self.schema), without_marks(self.schema)
         except ValueError as error:
             raise marks_invalid(str(error)) from None
-        self.letters = self._side_table(DEAD_LETTERS, letters_table(self.table, self.settings), LETTERS)
-        self.changelog = None
-        if self.settings.changelog_table is not None:
-            check_changelog_name(self.table, self.settings.changelog_table)
-            self.changelog = self._side_table(CHANGELOG, self.settings.changelog_table, METADATA)
+        self.side = SideTables.of(self.table, self.settings, self.expected, self._side_table)
         # The side table may use an accept that the table does not; its sink warns then.
-        accept = None if self._side is not None else self.settings.accept
+        accept = None if self.side.used is not None else self.settings.accept
         self._accept_warning = UnusedAcceptWarning(accept, "table", self.table, self.key.name)
         traced = self.effects.emit.also(Trace(secrets.token_hex(8)))
         self.effects = replace(self.effects, emit=traced)
@@ -193,7 +175,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
     @property
     def open_named(self) -> Callable[[str], SideTableSink]:  # type: ignore[override] # read-only
         """See `TwoPhaseCommitSink`."""
-        return self._open_side_table
+        return self.side.opened
 
     def begin(self, batch: Batch) -> IcebergTransaction | AlreadyCommitted:
         """Load the table, or create it for a first batch, and decide on the batch."""
@@ -308,11 +290,9 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             self.expected,
             changes_by_key=changes is not None,
         )
-        check_letters(counted, self.letters, self.settings, batch_id)
-        if self.changelog is not None and transaction.side is not None:
-            check_changelog(counted, self.changelog, batch_id)
+        self.side.check(counted, batch_id, logs=transaction.logs)
         warnings = BatchWarnings(self.table, self.key.name, self.effects.emit, self.reported)
-        warnings.of_receipts(batch_id, counted, self.expected, self.letters.table)
+        warnings.of_receipts(batch_id, counted, self.expected, self.side.letters.table)
         if transaction.writer is not None:
             missing = [name for name in missing_columns(self.schema, plan) if changes is None or name != DELETED]
             warnings.of_columns(batch_id, missing, unknown_columns(self.schema, plan))
@@ -324,7 +304,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
                 schema=counted.schema,
                 quality=self._with_table(counted.quality),
                 schema_change=(followed or write).schema_change,
-                changes=prepared_changes(changes, counted, self._changelog_of(transaction)),
+                changes=prepared_changes(changes, counted, self.side.changelog_of(logs=transaction.logs)),
             )
         except ReceiptInvalid as error:
             raise receipt_rejected(str(error)) from None
@@ -364,9 +344,6 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             locate(found.table, None if head is None else head.snapshot_id)
             transaction.locate = locate
 
-    def _changelog_of(self, transaction: IcebergTransaction) -> str:
-        return self.changelog.table if self.changelog is not None and transaction.side is not None else ""
-
     def _side_table(self, kind: SideTable, table: str, columns: pa.Schema) -> SideTableSink:
         settings = replace(Settings(), **{name: getattr(self.settings, name) for name in _SHARED_WITH_SIDE_TABLES})
         settings = replace(settings, schema_evolution=kind.schema_evolution)
@@ -381,32 +358,12 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
 
         return SideTableSink(kind, table, self.key, self._table_uuid, columns, settings, open_catalog, open_table)
 
-    @property
-    def _side(self) -> SideTableSink | None:
-        """The side table that the rows of this query may need."""
-        if self.changelog is not None:
-            return self.changelog
-        return self.letters if puts_aside(self.settings, self.expected) else None
-
-    def _open_side_table(self, name: str) -> SideTableSink:
-        if name == self.letters.name:
-            return self.letters
-        if self.changelog is not None and name == self.changelog.name:
-            return self.changelog
-        if self.settings.has_changes:
-            raise other_changelog(name, self.settings)
-        raise other_letters(name, self.letters)
-
     def _side_plan(self, decision: Decision, plan: WritePlan) -> SidePlan | None:
-        side, batch = self._side, decision.situation.batch
+        side = self.side.used
         if side is None:
             return None
-        if side is self.changelog:
-            side.follow(changelog_columns(plan.schema_json, self.table))
-        side_plan = side.plan_for(batch)
-        if side is self.changelog:
-            check_is_logged(decision, side)
-        return SidePlan(self.name, side.name, self.key, self._table_uuid(), side_plan)
+        of_side = self.side.plan_for(side, decision, plan.schema_json)
+        return SidePlan(self.name, side.name, self.key, self._table_uuid(), of_side)
 
     def _table_uuid(self) -> str:
         assert self._opened is not None, "the table is the first participant that begins"
@@ -472,7 +429,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         return FencedCommit(self._load, self.key, start_uuid, options, self.effects, *of_run)
 
     def _with_table(self, quality: Quality) -> Quality:
-        return replace(quality, letters_table=self.letters.table) if quality.dead_letters else quality
+        return replace(quality, letters_table=self.side.letters.table) if quality.dead_letters else quality
 
 
 def _dropped(table: str, batch: Batch) -> CatalogError:
