@@ -19,8 +19,8 @@ from lakesink_protocol.coordinator import Write, run_batch
 from lakesink_protocol.identity import Batch
 from lakesink_protocol.outcome import Outcome
 from lakesink_protocol.row_changes import ChangeCounts
-from lakesink_protocol.two_phase import TaskWriter
-from lakesink_protocol.votes import Votes
+from lakesink_protocol.two_phase import TaskWriter, receipts_of
+from lakesink_protocol.votes import Vote, Votes
 from testkit.builders import Lake, Stream
 
 SCHEMA = Schema(
@@ -157,12 +157,7 @@ class ChangeStream(Stream):
         def job(writers: Mapping[str, TaskWriter]) -> Votes:
             self.writes += 1
             parts = [[one for one in changes if one.key % self.tasks == task] for task in range(self.tasks)]
-            return Votes.in_order(
-                {
-                    name: [writer.write(task, batches_of(part)) for task, part in enumerate(parts)]
-                    for name, writer in writers.items()
-                }
-            )
+            return votes_of(writers, parts)
 
         return job
 
@@ -171,10 +166,16 @@ class ChangeStream(Stream):
         sink, batch = self.sink(), self.batch(batch_id)
 
         def job(writers: Mapping[str, TaskWriter]) -> Votes:
-            [(name, writer)] = writers.items()
-            return Votes.in_order({name: [writer.write(at, batches_of(part)) for at, part in enumerate(changes)]})
+            return votes_of(writers, changes)
 
         return run_batch(batch, [sink], job)[sink.name]
+
+
+def votes_of(writers: Mapping[str, TaskWriter], tasks: Sequence[Sequence[Change]]) -> Votes:
+    """Those of tasks that wrote these changes."""
+    [(name, writer)] = writers.items()
+    written = [writer.write(task, batches_of(part)) for task, part in enumerate(tasks)]
+    return Votes(len(tasks), [Vote(task, receipts_of(name, writer, one)) for task, one in enumerate(written)])
 
 
 def batches_of(changes: Sequence[Change]) -> Iterator[pa.RecordBatch]:

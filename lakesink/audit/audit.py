@@ -100,7 +100,7 @@ def audit(
         *scan.of_sinks(),
         *(scan.of_clock(now_ms) if now_ms is not None else ()),
         *scan.of_contents(),
-        *scan.of_dead_letters(),
+        *scan.of_side_tables(),
         *data_files.findings(faults),
         *(keys.findings() if keys is not None else ()),
         *(scan.of_checkpoint(done) if done is not None else ()),

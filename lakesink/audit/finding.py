@@ -124,6 +124,10 @@ class Code(Enum):
         "A batch put rows aside that its table of dead letters does not have: they are in neither table.",
         "Restore the table of dead letters from a backup, or roll it forward again; else replay the batch.",
     )
+    CHANGELOG_DIFFERS = (
+        "A batch states changes that its changelog does not have: streams that read the changelog miss them.",
+        "Restore the changelog from a backup, or roll it forward again; else let its readers start from the table.",
+    )
     REPLAYS_DIFFER = (
         "A replay added other rows than dead letters were assigned to it: letters may be missing, or there twice.",
         "Restore the table of replays, or roll it forward or back as the table was.",

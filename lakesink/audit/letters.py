@@ -1,6 +1,7 @@
 """Proves for each batch that the rows that its table lacks are dead letters: rows read = rows here + letters there.
 
-And for each replay that the table got one row for each letter that was assigned to it.
+And for each replay that the table got one row for each letter that was assigned to it, and for each batch of changes
+that its changelog has each of them.
 """
 
 from collections import defaultdict
@@ -9,11 +10,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from lakesink.audit.branch_history import Step
 from lakesink.audit.finding import Code, Finding, Note, listed, runs
 from lakesink.words import counted
+from lakesink.writer.changelog import changelog_key
 from lakesink.writer.letters import REPLAYS_TABLE, letters_key
 from lakesink_catalog.read.history import RetainedBatch
 from lakesink_protocol.identity import SinkKey
 from lakesink_protocol.quality import LETTERS_TABLE
 from lakesink_protocol.redact import shown
+from lakesink_protocol.row_changes import CHANGELOG_TABLE
 
 LettersOf = Callable[[str], Sequence[RetainedBatch] | None]
 """Batches that a table's snapshots show, by its name; None if there is no such table."""
@@ -38,6 +41,31 @@ def of_letters(
         if expired:
             said = f"{shown(table, 60)} no longer shows the commit of the dead letters of {counted(expired, 'batch')}."
             yield Note("letters", subject, said)
+
+
+def of_changelogs(
+    key: SinkKey, table_uuid: str, subject: str, steps: Iterable[Step], changes_of: LettersOf
+) -> Iterator[Finding | Note]:
+    """Compare the changes that the batches of a sink count with the changelogs that have them."""
+    for table, named in _by_table(steps, CHANGELOG_TABLE).items():
+        counts = [(step, step.snapshot.changes.changes) for step in named if step.snapshot.changes is not None]
+        stated = [(step, changes) for step, changes in counts if changes]
+        found, batches = changes_of(table), counted(len(stated), "batch")
+        if found is None:
+            said = f"There is no table {shown(table, 60)}, the changelog of {batches}."
+            yield Finding(Code.CHANGELOG_DIFFERS, subject, said)
+            continue
+        names = (changelog_key(key, step.mark.query_id, table_uuid).name for step, _ in stated)
+        differing, expired = _compared([step for step, _ in stated], names, found, [changes for _, changes in stated])
+        if differing:
+            said = f"Batches {_listed(differing)} have other changes in {shown(table, 60)} than they state."
+            yield Finding(Code.CHANGELOG_DIFFERS, subject, said, tuple(map(str, differing)))
+        else:
+            total = counted(sum(changes for _, changes in stated), "change")
+            yield Note("changelog", subject, f"{shown(table, 60)} has the {total} of {batches}.")
+        if expired:
+            said = f"{shown(table, 60)} no longer shows the commit of the changes of {counted(expired, 'batch')}."
+            yield Note("changelog", subject, said)
 
 
 def of_replays(key: SinkKey, subject: str, steps: Iterable[Step], replays_of: LettersOf) -> Iterator[Finding | Note]:

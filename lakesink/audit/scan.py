@@ -13,7 +13,7 @@ from lakesink.audit.checkpoint import Done, Present, compare, present
 from lakesink.audit.continuity import Chain, breaks
 from lakesink.audit.finding import Code, Finding, Note, key_of, listed, of_changes, of_quality, sink_label
 from lakesink.audit.inventory import Entry, Inventory, sums
-from lakesink.audit.letters import of_letters, of_replays
+from lakesink.audit.letters import of_changelogs, of_letters, of_replays
 from lakesink.audit.row_changes import contradictions
 from lakesink.audit.snapshot_facts import SnapshotFacts, facts_of
 from lakesink.words import counted
@@ -109,13 +109,14 @@ class TableScan:
         found = [self._present(state, done) for state in self.states if state.kind == SinkKind.STREAM.value]
         return compare(done, [one for one in found if one is not None])
 
-    def of_dead_letters(self) -> Iterator[Said]:
-        """Compare rows that batches put aside with the tables that have them."""
+    def of_side_tables(self) -> Iterator[Said]:
+        """Compare rows that batches put aside, and the changes that they count, with the tables that have them."""
         for state in self.states:
             key = key_of(state)
             table_uuid = str(self.table.metadata.table_uuid)
             yield from of_letters(key, table_uuid, _subject(state), self.steps(key), self._batches_of)
             yield from of_replays(key, _subject(state), self.steps(key), self._batches_of)
+            yield from of_changelogs(key, table_uuid, _subject(state), self.steps(key), self._batches_of)
 
     def _batches_of(self, name: str) -> Sequence[RetainedBatch] | None:
         try:

@@ -13,7 +13,10 @@ from lakesink_protocol.row_changes import Mode
 if TYPE_CHECKING:
     from lakesink.settings.settings import Settings
 
-_OF_CHANGES = ("keys", "sequence_by", "apply_as_deletes", "except_column_list", "deletes", "on_late", "locate_in")
+_OF_CHANGES = (
+    *("keys", "sequence_by", "apply_as_deletes", "except_column_list", "deletes"),
+    *("on_late", "changelog_table", "locate_in"),
+)
 _NOT_WITH_CHANGES = ("dead_letter_table", "max_dead_letters", "max_dead_letter_ratio", "rescue_column")
 _EVENTS = "or decode='debezium-json' or 'debezium-avro'"
 

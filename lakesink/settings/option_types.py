@@ -69,6 +69,7 @@ class Options(TypedDict, total=False):
     except_column_list: Sequence[str] | str | None
     deletes: Literal["hard", "soft"] | str | None
     on_late: Literal["ignore", "fail"] | str | None
+    changelog_table: str | None
     output_mode: Literal["append", "update"] | str | None
     locate_in: Literal["auto", "driver", "executors"] | str | None
     expect: Mapping[str, str | Sequence[str]] | None

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from lakesink.settings.option import LONGEST_COLUMN_BYTES, Option, one_of
+from lakesink.settings.option import LONGEST_COLUMN_BYTES, Option, one_of, read_text
 from lakesink.settings.option_types import Deletes, LocateIn, OnLate, OutputMode
 from lakesink_protocol.row_changes import Mode
 
@@ -97,6 +97,14 @@ OPTIONS_OF_CHANGES = (
         "`ignore`",
         "What happens to a change with a lower sequence than the stored row: `ignore` counts it, `fail` fails the"
         " batch. Only with `sequence_by`.",
+    ),
+    Option(
+        "changelog_table",
+        "text",
+        read_text,
+        "none",
+        "Table that gets every change of a batch as a row, for streams that read changes. lakesink creates it."
+        " Only with `upsert` and `changes`.",
     ),
     Option(
         "output_mode",

@@ -54,6 +54,7 @@ class Settings:
     except_column_list: tuple[str, ...] = ()
     deletes: Deletes = Deletes.HARD
     on_late: OnLate = OnLate.IGNORE
+    changelog_table: str | None = None
     output_mode: OutputMode = OutputMode.APPEND
     locate_in: LocateIn = LocateIn.AUTO
     expect: Mapping[str, Expectation] = field(default_factory=dict)

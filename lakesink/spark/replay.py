@@ -11,12 +11,11 @@ from pyspark.sql import SparkSession
 from lakesink.settings.option_types import Options
 from lakesink.settings.options import option_invalid
 from lakesink.settings.settings import Settings
-from lakesink.sinks.iceberg.letters import MOST_LOOKS
 from lakesink.sinks.iceberg.letters_policy import letters_table
-from lakesink.sinks.iceberg.letters_words import unsettled
 from lakesink.sinks.iceberg.pending import MOST_BYTES, OfTable, check_letter_table, count_letters, first_letters
 from lakesink.sinks.iceberg.preflight import open_existing
 from lakesink.sinks.iceberg.replays import Assignments, Replayed, assign, load_assignments, replays_differ
+from lakesink.sinks.iceberg.side_table import MOST_LOOKS, unsettled
 from lakesink.spark.api import append_version, check_classic
 from lakesink.spark.repair import LETTER_ID, Repair, Repaired, check_all_returned, invalid_repair, repaired
 from lakesink.words import counted

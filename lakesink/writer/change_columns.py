@@ -3,8 +3,8 @@
 A conversion is computed once for the columns that arrive, and applied to every batch.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,6 +32,7 @@ class ChangeConversion:
         keys: Names of its columns of the key, and `sequence` of those of the sequence.
         whole: For rows to store.
         narrow: For deletes.
+        logged: For deletes in a changelog, with all their columns; None without one.
     """
 
     incoming: pa.Schema
@@ -41,6 +42,7 @@ class ChangeConversion:
     whole: Alignment
     narrow: Alignment
     soft_deletes: bool
+    logged: Alignment | None = None
 
     def check(self, changed: ChangedRows, first_row: int) -> None:
         """Raise WriteError if key or sequence is NULL in a change; `first_row` is the task's number of the first."""
@@ -65,6 +67,18 @@ class ChangeConversion:
         deletes = pc.equal(changed.operations, operation_scalar(Operation.DELETE))
         some = None if self.soft_deletes else _only(changed, deletes)
         return None if some is None else some.of(self.narrow.apply(some.rows))
+
+    def log(self, changed: ChangedRows, stored: ChangedRows | None) -> Iterator[ChangedRows]:
+        """All changes as the table's columns, for a changelog; `stored` are those of the method of that name."""
+        if self.soft_deletes and stored is not None:
+            yield changed.of(stored.rows)
+            return
+        if stored is not None:
+            yield stored
+        deletes = _only(changed, pc.equal(changed.operations, operation_scalar(Operation.DELETE)))
+        if deletes is not None:
+            assert self.logged is not None, "the plan has no changelog"
+            yield deletes.of(self.logged.apply(deletes.rows.select(self.stored_columns)))
 
 
 def key_names(schema: Struct, changes: ChangesPlan) -> KeyNames:
@@ -95,6 +109,7 @@ def conversion_of(incoming: pa.Schema, schema: Struct, plan: WritePlan, changes:
         align(whole, schema, case_sensitive=plan.case_sensitive, ignore_unknown=plan.ignore_unknown),
         align(incoming, narrow, case_sensitive=plan.case_sensitive, ignore_unknown=True),
         changes.soft_deletes,
+        _logged(stored, schema, plan) if changes.has_changelog and not changes.soft_deletes else None,
     )
 
 
@@ -103,6 +118,12 @@ def first_place(changed: ChangedRows, found: pa.BooleanArray, first_row: int) ->
     at = pc.index(found, TRUE).as_py()
     known = place_in_words(changed.places[at].as_py(), changed.offsets[at].as_py())
     return known or f"row {first_row + at} of its task"
+
+
+def _logged(stored: pa.Schema, schema: Struct, plan: WritePlan) -> Alignment:
+    """The conversion of deletes to a changelog: what a delete lacks is NULL there."""
+    optional = Struct(tuple(replace(one, required=False) for one in schema.fields))
+    return align(stored, optional, case_sensitive=plan.case_sensitive, ignore_unknown=plan.ignore_unknown)
 
 
 def _only(changed: ChangedRows, kept: pa.BooleanArray) -> ChangedRows | None:

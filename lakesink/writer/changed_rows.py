@@ -13,7 +13,7 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakesink.writer.scalars import operation_scalar
+from lakesink.writer.scalars import int64, operation_scalar
 from lakesink_protocol.quality import Quality
 from lakesink_protocol.receipt import Misfit
 from lakesink_protocol.row_changes import Operation
@@ -121,6 +121,11 @@ def positions_in(batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
     known = pc.and_(places.is_valid(), offsets.is_valid())
     nothing = pa.nulls(1, pa.int64())[0]
     return pc.if_else(known, places, nothing), pc.if_else(known, offsets, nothing)
+
+
+def partitions_of(places: pa.Array) -> pa.Array:
+    """The partitions of these places; NULL for unknown ones."""
+    return pc.bit_wise_and(places, int64((1 << _PARTITION_BITS) - 1)).cast(pa.int32())
 
 
 def place_in_words(place: int | None, offset: int | None) -> str:

@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 import pyarrow as pa
 
 from lakesink.writer.lines import LineEncoder
-from lakesink.writer.plan import WritePlan
-from lakesink_protocol.identity import SinkKey, SinkKind, digest
+from lakesink.writer.side_rows import DIGEST_BYTES, SidePlan, digest_sum, side_key
+from lakesink_protocol.identity import SinkKey
 
 LETTERS = pa.schema(
     [
@@ -44,8 +44,6 @@ REPLAYS_TABLE = "lakesink.replays-table"
 VALUE = "value"
 _PLACES = {"file_path": "source", "topic": "topic", "partition": "partition", "offset": "offset", "key": "key"}
 """Columns of rows with documents, by the columns of a dead letter that get them."""
-_DIGEST_BYTES = 16
-_LONGEST_SINK = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,24 +55,6 @@ class Fault:
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class LettersPlan:
-    """Where a task writes its dead letters.
-
-    Attributes:
-        owner: Participant that gets the other rows.
-        participant: Participant that gets the dead letters.
-        sink: Sink of the owner.
-        table_uuid: UUID of the owner's table: several tables can share one of dead letters.
-    """
-
-    owner: str
-    participant: str
-    sink: SinkKey
-    table_uuid: str
-    plan: WritePlan
-
-
 @dataclass(slots=True)
 class LetterRows:
     """Makes the dead letters of one task.
@@ -84,7 +64,7 @@ class LetterRows:
         digest: Sum of the digests of all payloads: it does not depend on the order of the rows, or on their tasks.
     """
 
-    plan: LettersPlan
+    plan: SidePlan
     documents: bool
     count: int = 0
     digest: int = 0
@@ -142,23 +122,14 @@ class LetterRows:
 
 
 def letters_key(owner: SinkKey, query_id: str, table_uuid: str) -> SinkKey:
-    """The application that writes the dead letters of a sink, a query and a table.
-
-    A new checkpoint counts from 0 again, and two tables may have an application of one name.
-    """
-    of = digest({"sink": owner.name, "branch": owner.branch, "query": query_id, "table": table_uuid})[:12]
-    return SinkKey(f"{owner.name[:_LONGEST_SINK]}.letters.{of}", kind=SinkKind.TXN)
+    """The application that writes the dead letters of a sink, a query and a table."""
+    return side_key(owner, "letters", query_id, table_uuid)
 
 
 def payload_digest(text: str | None, other: bytes | None) -> int:
     """The digest of one payload."""
     payload = text.encode() if text is not None else other or b""
-    return int.from_bytes(hashlib.sha256(payload).digest()[:_DIGEST_BYTES])
-
-
-def digest_sum(*digests: int) -> int:
-    """The digest of payloads together."""
-    return sum(digests) % (1 << (8 * _DIGEST_BYTES))
+    return int.from_bytes(hashlib.sha256(payload).digest()[:DIGEST_BYTES])
 
 
 def _text(document: bytes) -> str | None:

@@ -73,6 +73,7 @@ class ChangesPlan:
         sequence: Field ids of the columns whose greatest value is the newest change, the most significant one first.
         soft_deletes: True if a delete is stored as a row whose column `DELETED` is true.
         except_columns: Columns of the rows that are not stored.
+        has_changelog: True if all changes go to a changelog too, with all that deletes have.
     """
 
     mode: Mode
@@ -80,6 +81,7 @@ class ChangesPlan:
     sequence: tuple[int, ...] = ()
     soft_deletes: bool = False
     except_columns: tuple[str, ...] = ()
+    has_changelog: bool = False
 
 
 DELETED = "_is_deleted"

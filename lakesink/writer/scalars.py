@@ -7,14 +7,26 @@ FALSE, TRUE = (pa.Array.from_buffers(pa.bool_(), 1, [None, pa.py_buffer(bytes([b
 
 
 def whole_number(value: int, kind: pa.DataType) -> pa.Scalar:
-    """A signed whole number of an integer type."""
-    data = value.to_bytes(kind.bit_width // _BYTE, "little", signed=True)
+    """A whole number of an integer type."""
+    data = value.to_bytes(kind.bit_width // _BYTE, "little", signed=pa.types.is_signed_integer(kind))
     return pa.Array.from_buffers(kind, 1, [None, pa.py_buffer(data)])[0]
 
 
 def int64(value: int) -> pa.Scalar:
     """A BIGINT."""
     return whole_number(value, pa.int64())
+
+
+def uint64(value: int) -> pa.Scalar:
+    """A whole number that is not negative."""
+    return whole_number(value, pa.uint64())
+
+
+def text(value: str) -> pa.Scalar:
+    """A STRING."""
+    data = value.encode()
+    offsets = bytes(4) + len(data).to_bytes(4, "little")
+    return pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)])[0]
 
 
 def operation_scalar(operation: int) -> pa.Scalar:

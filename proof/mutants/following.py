@@ -8,8 +8,8 @@ from pyiceberg.table.update import AssertCurrentSchemaId
 from pyiceberg.table.update.schema import UpdateSchema
 
 from lakesink.decode.documents import Decoder
-from lakesink.sinks.iceberg import sink, votes
-from lakesink.sinks.iceberg.letters import LettersSink, LettersTransaction, PreparedLetters, newest_batch
+from lakesink.sinks.iceberg import side_tables, votes
+from lakesink.sinks.iceberg.side_table import PreparedRows, SideTableSink, SideTransaction, newest_batch
 from lakesink.sinks.iceberg.sink import IcebergSink, IcebergTransaction
 from lakesink.sinks.iceberg.task_rows import TaskRows
 from lakesink_catalog.commit import evolution
@@ -55,10 +55,10 @@ def letters_after_the_table(patches: Patches) -> None:
 def recorded_letters_taken_as_landed(patches: Patches) -> None:
     """A restart commits the rows, and nobody the letters."""
 
-    def recover(_: LettersSink, __: LettersTransaction, payload: Payload) -> PreparedLetters:
-        return PreparedLetters(payload["rows"], payload["fingerprint"])
+    def recover(_: SideTableSink, __: SideTransaction, payload: Payload) -> PreparedRows:
+        return PreparedRows(payload["rows"], payload["fingerprint"])
 
-    patches.put(LettersSink, "recover", recover)
+    patches.put(SideTableSink, "recover", recover)
 
 
 @mutant(
@@ -72,13 +72,13 @@ def recorded_letters_taken_as_landed(patches: Patches) -> None:
 def other_letters_of_a_replay_accepted(patches: Patches) -> None:
     """A row is in both tables, or in neither."""
 
-    def begun(self: LettersSink, batch: Batch, rows: int, fingerprint: str) -> Any:
+    def begun(self: SideTableSink, batch: Batch, rows: int, fingerprint: str) -> Any:
         newest = newest_batch(self._load_or_create(), self._key(batch))
         if newest is not None and newest.batch_id == batch.batch_id:
-            return PreparedLetters(rows, fingerprint)
+            return PreparedRows(rows, fingerprint)
         return real(self, batch, rows, fingerprint)
 
-    real = patches.put(LettersSink, "_begun", begun)
+    real = patches.put(SideTableSink, "_begun", begun)
 
 
 @mutant(
@@ -101,7 +101,7 @@ def row_put_aside_and_written(patches: Patches) -> None:
 
     real = patches.put(Decoder, "_kept", kept)
     patches.put(TaskRows, "aside", property(lambda _: 0))
-    patches.put(sink, "check_letters", lambda *_: None)
+    patches.put(side_tables, "check_letters", lambda *_: None)
     patches.put(RoutingSimulatedWriter, "write", write)
 
 

@@ -18,7 +18,7 @@ from pyiceberg.typedef import Identifier
 from pyspark.core.rdd import RDD
 from pyspark.util import local_connect_and_auth
 
-from lakesink.sinks.iceberg import letters, votes
+from lakesink.sinks.iceberg import side_table, votes
 from lakesink.spark import replay
 from lakesink.spark.rows import batch_rows
 from lakesink.spark.rows.task import RawBytes
@@ -106,7 +106,7 @@ def left_rows_uncounted(patches: Patches) -> None:
 
 def letters_of_a_load_believed(patches: Patches) -> None:
     """No request asks whether the dead letters that a load shows are in the table, or that others are not."""
-    patches.put(letters, "is_current", lambda _table, _branch: True)
+    patches.put(side_table, "is_current", lambda _table, _branch: True)
 
 
 def letters_of_a_load_replayed(patches: Patches) -> None:

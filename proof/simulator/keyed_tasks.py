@@ -13,9 +13,9 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from lakesink.writer.letters import LettersPlan
 from lakesink.writer.locations import new_location
 from lakesink.writer.plan import WritePlan
+from lakesink.writer.side_rows import SidePlan
 from lakesink_protocol.change import ContentFile
 from lakesink_protocol.receipt import Receipt, encode
 from lakesink_protocol.row_changes import KeysFile, Operation
@@ -31,7 +31,7 @@ _ID, _SEQUENCE = (CHANGES.names.index(name) + 1 for name in (ID, SEQUENCE))
 class KeyedTasks(Tasks):
     """What all tasks of one driver share whose rows are changes."""
 
-    def writer(self, plan: WritePlan, letters: LettersPlan | None) -> "KeyedWriter":
+    def writer(self, plan: WritePlan, letters: SidePlan | None) -> "KeyedWriter":
         """See `Tasks`; no change is put aside."""
         assert letters is None
         return KeyedWriter(self, plan)

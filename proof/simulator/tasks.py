@@ -13,10 +13,11 @@ import pyarrow as pa
 from lakesink.decode.news import News, NewsFinder
 from lakesink.sinks.iceberg.sink import IcebergSink, IcebergTransaction
 from lakesink.writer.expectations import Expected
-from lakesink.writer.letters import LettersPlan, digest_sum, payload_digest
+from lakesink.writer.letters import payload_digest
 from lakesink.writer.locations import new_location
 from lakesink.writer.plan import WritePlan
 from lakesink.writer.schema import Primitive, Struct, parse_schema
+from lakesink.writer.side_rows import SidePlan, digest_sum
 from lakesink_protocol.change import ContentFile
 from lakesink_protocol.identity import Batch
 from lakesink_protocol.outcome import AlreadyCommitted
@@ -44,7 +45,7 @@ class Tasks:
     store: SimulatedStore
     content: Content
 
-    def writer(self, plan: WritePlan, letters: LettersPlan | None) -> TaskWriter:
+    def writer(self, plan: WritePlan, letters: SidePlan | None) -> TaskWriter:
         """A writer of rows under a plan."""
         return SimulatedWriter(self, plan) if letters is None else RoutingSimulatedWriter(self, plan, letters)
 
@@ -134,7 +135,7 @@ class SimulatedWriter:
 class RoutingSimulatedWriter(SimulatedWriter):
     """Puts unfit rows aside; see `lakesink_protocol.two_phase.RoutingWriter`."""
 
-    letters: LettersPlan
+    letters: SidePlan
 
     def write(self, task: int, batches: Iterator[pa.RecordBatch]) -> bytes:
         """Write rows and dead letters; returns both encoded receipts as one text of bytes."""
@@ -171,7 +172,7 @@ class SimulatedTransaction(IcebergTransaction):
 
     def writer_of(self, plan: WritePlan, expected: tuple[Expected, ...] = ()) -> TaskWriter:  # noqa: ARG002 # none here
         """See `IcebergTransaction`."""
-        return self.tasks.writer(plan, self.letters)
+        return self.tasks.writer(plan, self.side)
 
 
 @dataclass(slots=True)

@@ -12,7 +12,8 @@ from typing import Any
 PREFIX = "lakesink."
 MODE = "lakesink.mode"
 """Summary property of a batch of changes: what its rows were."""
-"""Summary property of a batch that changed rows by key."""
+CHANGELOG_TABLE = "lakesink.changelog-table"
+"""Summary property of a batch of changes: the table that has all of them as rows; absent if there is none."""
 _WORDS = {
     "upserts": "upserts",
     "deletes": "deletes",
@@ -96,6 +97,11 @@ class ChangeCounts:
         """True if the counts obey the law above."""
         upserts = self.inserted + self.updated + self.late_upserts
         return self.upserts == upserts and self.deletes == self.deleted + self.late_deletes + self.absent
+
+    @property
+    def changes(self) -> int:
+        """All changes: the rows that a changelog has of the batch."""
+        return self.upserts + self.deletes + self.superseded
 
     @property
     def rows_removed(self) -> int:

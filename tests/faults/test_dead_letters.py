@@ -13,8 +13,8 @@ from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.update import SetSnapshotRefUpdate
 from pyiceberg.types import LongType, NestedField
 
-from lakesink.sinks.iceberg import letters
-from lakesink.sinks.iceberg.letters import LettersSink
+from lakesink.sinks.iceberg import side_table
+from lakesink.sinks.iceberg.side_table import SideTableSink
 from lakesink.sinks.iceberg.sink import IcebergSink
 from lakesink_catalog.commit.current import is_current as current
 from lakesink_protocol.coordinator import Write, run_batch
@@ -164,15 +164,15 @@ def test_a_rival_that_goes_on_between_two_looks_has_rolled_nothing_back(
 ) -> None:
     run(sink_of(lake), 0)
     sink = sink_of(lake)
-    plan_for = LettersSink.plan_for
+    plan_for = SideTableSink.plan_for
 
-    def later(self: LettersSink, batch: Batch) -> Any:
-        monkeypatch.setattr(LettersSink, "plan_for", plan_for)
+    def later(self: SideTableSink, batch: Batch) -> Any:
+        monkeypatch.setattr(SideTableSink, "plan_for", plan_for)
         for batch_id in (1, 2):
             run(sink_of(lake), batch_id)
         return plan_for(self, batch)
 
-    monkeypatch.setattr(LettersSink, "plan_for", later)
+    monkeypatch.setattr(SideTableSink, "plan_for", later)
     assert isinstance(run(sink, 1), AlreadyCommitted)
     assert (rows_in(lake), letters_in(lake)) == ([0, 1, 2], [0, 1, 2])
 
@@ -292,7 +292,7 @@ def test_only_the_first_batch_of_a_run_asks_for_letters_that_no_load_shows(
         asked += 1
         return current(*of)
 
-    monkeypatch.setattr(letters, "is_current", is_current)
+    monkeypatch.setattr(side_table, "is_current", is_current)
     sink = sink_of(lake)
     for batch_id in range(3):
         batch = stream_batch(batch_id, "query-1", start=[batch_id], end=[batch_id + 1])

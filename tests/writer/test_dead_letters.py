@@ -15,8 +15,9 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from lakesink.sinks.iceberg.task import ParquetTaskWriter, QuarantiningTaskWriter
 from lakesink.writer.expectations import Expected, OnUnmet
-from lakesink.writer.letters import LETTERS, LettersPlan, digest_sum, payload_digest
+from lakesink.writer.letters import LETTERS, payload_digest
 from lakesink.writer.plan import OnMalformed
+from lakesink.writer.side_rows import SidePlan, digest_sum
 from lakesink_catalog.tables.arrow_schema import iceberg_schema
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.identity import SinkKey
@@ -35,9 +36,7 @@ TABLE = Schema(
 def writer_for(folder: Path, table: Schema = TABLE, *, expected: tuple[Expected, ...] = (), **plan: Any) -> Any:
     rows = ParquetTaskWriter(plan_for(table, folder / "rows", on_malformed=OnMalformed.QUARANTINE, **plan), expected)
     of_letters = plan_for(iceberg_schema(LETTERS), folder / "letters", batch_id=7, file_stem="letters-7")
-    return QuarantiningTaskWriter(
-        rows, LettersPlan("t@main", "t__dead_letters@main", SinkKey("events"), UUID, of_letters)
-    )
+    return QuarantiningTaskWriter(rows, SidePlan("t@main", "t__dead_letters@main", SinkKey("events"), UUID, of_letters))
 
 
 def written(writer: Any, batches: Sequence[pa.RecordBatch]) -> tuple[Receipt, Receipt]:

@@ -25,6 +25,7 @@ class PreparedChanges:
         keys_files: One of each task that has a change.
         superseded: Changes that the tasks left out, because the same task had a newer one of the key.
         mode: What the rows of the batch are.
+        changelog: The table that gets all changes; empty if there is none.
     """
 
     key_ids: tuple[int, ...]
@@ -32,6 +33,7 @@ class PreparedChanges:
     keys_files: tuple[KeysFile, ...]
     superseded: int
     mode: Mode
+    changelog: str = ""
 
     @property
     def rows(self) -> int:
@@ -46,6 +48,7 @@ class PreparedChanges:
             "files": [[file.path, file.task, file.rows, file.size_bytes, file.sha256] for file in self.keys_files],
             "superseded": self.superseded,
             "mode": self.mode.value,
+            "changelog": self.changelog,
         }
 
     @classmethod
@@ -57,6 +60,7 @@ class PreparedChanges:
             keys_files=tuple(map(_keys_file, document["files"])),
             superseded=whole_count(document["superseded"]),
             mode=Mode(document["mode"]),
+            changelog=plain_text(document.get("changelog", "")),
         )
         if not found.key_ids or found.mode is Mode.APPEND:
             raise ValueError("changes without a key")

@@ -7,7 +7,7 @@ from lakesink_catalog.commit.located import Located
 from lakesink_catalog.commit.prepared import PreparedBatch
 from lakesink_catalog.manifests.live import LiveFile
 from lakesink_protocol.ledger import LARGEST_NUMBER, stated
-from lakesink_protocol.row_changes import MODE
+from lakesink_protocol.row_changes import CHANGELOG_TABLE, MODE
 
 _TOTALS = {
     "total-data-files": ("added-data-files", ""),
@@ -46,6 +46,7 @@ def batch_summary(
     partitions |= {(file.spec_id, file.partition) for file in removed}
     count = 0 if partitions and prepared.partitions else len(partitions) or prepared.partitions
     of_changes = located.counts.to_summary() | {MODE: prepared.changes.mode.value}
+    of_changes |= {CHANGELOG_TABLE: prepared.changes.changelog} if prepared.changes.changelog else {}
     return _summary(parent, changed, count) | prepared.quality.to_summary() | of_changes
 
 

@@ -31,7 +31,7 @@ from lakesink_protocol.quality import (
     unmet_in,
 )
 from lakesink_protocol.redact import shown
-from lakesink_protocol.row_changes import ChangeCounts, counts_in, sum_of
+from lakesink_protocol.row_changes import CHANGELOG_TABLE, ChangeCounts, counts_in, sum_of
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.verdict import Refuse, Skip, decide
 
@@ -64,6 +64,7 @@ class Record:
         rescued_rows: Rows with a text in the rescue column.
         rescued: Of these rows by reason; see `lakesink_protocol.quality.Quality`.
         changes: What became of the batch's changes by key; None of a batch that appended.
+        changelog: The table that has all of them as rows; empty if there is none.
     """
 
     sink: str
@@ -91,6 +92,7 @@ class Record:
     rescued_rows: int = 0
     rescued: Mapping[str, int] = field(default_factory=dict)
     changes: ChangeCounts | None = None
+    changelog: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +236,7 @@ def record_of(batch: RetainedBatch) -> Record:
         rescued_rows=batch.rescued_rows,
         rescued=rescued_in(str(summary[RESCUED] or "")) if summary else {},
         changes=batch.changes,
+        changelog=shown(str(summary[CHANGELOG_TABLE] or ""), LONGEST_WORDS) if summary else "",
     )
 
 

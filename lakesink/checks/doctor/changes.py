@@ -9,12 +9,19 @@ from pyiceberg.table import Table
 from lakesink.audit.finding import key_of, sink_label
 from lakesink.checks.doctor.finding import Finding, Part, Standing
 from lakesink.settings.policy import POLICY, ChangePolicy, change_policy
+from lakesink.sinks.iceberg.side_table import newest_batch
 from lakesink.words import changed, counted
+from lakesink.writer.changelog import changelog_key
 from lakesink_catalog.read.history import SinkState
-from lakesink_protocol.ledger import stated
-from lakesink_protocol.row_changes import ChangeCounts
+from lakesink_catalog.tables.tables import load_to_read
+from lakesink_protocol.errors import CatalogError
+from lakesink_protocol.ledger import mark_of, stated
+from lakesink_protocol.redact import shown
+from lakesink_protocol.row_changes import CHANGELOG_TABLE, ChangeCounts, counts_in
 
 _MOST_DEAD = 0.1
+_LONGEST_NAME = 60
+_RESTORE = "Restore the changelog or roll it forward, or name another one with changelog_table."
 
 
 def check_changes(identifier: str, table: Table, states: Sequence[SinkState]) -> Iterator[Finding]:
@@ -25,6 +32,7 @@ def check_changes(identifier: str, table: Table, states: Sequence[SinkState]) ->
             named = sink_label(key_of(state))
             yield _order(named, policy, is_kafka=_is_kafka(state.offsets))
             yield _deletes(named, policy, state.changes or ChangeCounts())
+        yield from _changelog(table, state)
     if any(state.changes is not None for state in states):
         yield _dead_rows(identifier, table)
 
@@ -63,6 +71,29 @@ def _deletes(named: str, policy: ChangePolicy, counts: ChangeCounts) -> Finding:
         fix = "Give deletes='soft': a deleted row stays with _is_deleted = true and keeps its sequence."
         return Finding(Part.TABLE, "deletes", Standing.WARNING, said, fix)
     return Finding(Part.TABLE, "deletes", Standing.OK, f"{found}; no change came late after deletes")
+
+
+def _changelog(table: Table, state: SinkState) -> Iterator[Finding]:
+    """Whether the changelog of a sink has its last batch."""
+    snapshot = table.snapshot_by_id(state.snapshot_id) if state.snapshot_id is not None else None
+    summary = None if snapshot is None else snapshot.summary
+    name, mark, counts = summary and summary[CHANGELOG_TABLE], mark_of(summary), counts_in(summary or {})
+    if not name or mark is None or counts is None or not counts.changes:
+        return
+    key = changelog_key(key_of(state), mark.query_id, str(table.metadata.table_uuid))
+    found = f"{sink_label(key_of(state))}: all changes are in {shown(str(name), _LONGEST_NAME)} too"
+    try:
+        newest = newest_batch(load_to_read(table.catalog, str(name)), key)
+    except CatalogError as error:
+        yield Finding(
+            Part.TABLE, "changelog", Standing.FAILED, f"{found}, which cannot be read: {error.what}", _RESTORE
+        )
+        return
+    if newest is None or newest.batch_id < mark.batch_id:
+        said = f"{found}, but those of batch {mark.batch_id} are missing there"
+        yield Finding(Part.TABLE, "changelog", Standing.FAILED, said, _RESTORE)
+        return
+    yield Finding(Part.TABLE, "changelog", Standing.OK, f"{found}, up to batch {mark.batch_id}")
 
 
 def _dead_rows(identifier: str, table: Table) -> Finding:

@@ -213,10 +213,14 @@ class _Chosen:
 
 
 def event_columns(schema: Struct, changes: ChangesPlan) -> EventColumns:
-    """The columns of a table that are read of an event; of a row before the change, those that a delete needs."""
+    """The columns of a table that are read of an event; of a row before the change, those that a delete needs.
+
+    A delete that is stored, in the table or in a changelog, needs all of them.
+    """
     own = tuple(one for one in own_columns(schema).fields if not (changes.soft_deletes and one.name == DELETED))
     needed = {*changes.keys, *changes.sequence}
-    before = tuple(replace(one, required=False) for one in own if changes.soft_deletes or one.field_id in needed)
+    whole = changes.soft_deletes or changes.has_changelog
+    before = tuple(replace(one, required=False) for one in own if whole or one.field_id in needed)
     names = {one.field_id: one.name for one in own}
     return EventColumns(Struct(own), Struct(before), tuple(names[number] for number in changes.keys))
 

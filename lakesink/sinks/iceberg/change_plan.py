@@ -66,6 +66,7 @@ def changes_plan(table: Table, settings: Settings, *, case_sensitive: bool) -> C
         columns.sequence(settings.sequence_by),
         soft_deletes=soft,
         except_columns=settings.except_column_list,
+        has_changelog=settings.changelog_table is not None,
     )
 
 

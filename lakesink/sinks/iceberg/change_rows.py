@@ -1,6 +1,7 @@
 """The changes of one task on their way to the files: counted, decoded, and converted. Runs in executors."""
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -29,6 +30,7 @@ class ChangeRows:
     """The changes of one task.
 
     Attributes:
+        log: Gets all changes as the table's columns, superseded ones too; None without a changelog.
         count: Rows that arrived.
     """
 
@@ -37,6 +39,7 @@ class ChangeRows:
     schema: Struct
     task: int
     marks: Marks
+    log: Callable[[ChangedRows], None] | None = None
     count: int = 0
     _changed: int = 0
     _conversion: ChangeConversion | None = None
@@ -78,6 +81,8 @@ class ChangeRows:
     def _add(self, changed: ChangedRows, conversion: ChangeConversion, newest: NewestChanges) -> None:
         conversion.check(changed, self._changed)
         stored, deletes = conversion.stored(changed), conversion.deletes(changed)
+        if self.log is not None:
+            deque(map(self.log, conversion.log(changed, stored)), maxlen=0)
         if stored is not None:
             newest.store(stored)
         if deletes is not None:

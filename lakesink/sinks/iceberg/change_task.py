@@ -4,16 +4,20 @@ Old rows are located later, on the head of the commit, so a task never reads the
 `pyiceberg_core`, never PyIceberg or PySpark, and keeps no state between calls.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
 from lakesink.decode.documents import check_documents
 from lakesink.sinks.iceberg.change_rows import ChangeRows
 from lakesink.sinks.iceberg.task_files import TaskFiles
+from lakesink.sinks.iceberg.task_rows import alignment_of
+from lakesink.sinks.iceberg.two_receipts import packed, unpacked
 from lakesink.writer.change_columns import conversion_of, key_names, own_schema
 from lakesink.writer.changed_rows import DELETE_MARK, ChangedRows
+from lakesink.writer.changelog import ChangelogRows
+from lakesink.writer.columns import Alignment
 from lakesink.writer.expectations import Expected, Marks
 from lakesink.writer.keys_file import KeysFileWriter, names_of
 from lakesink.writer.libraries import check_library
@@ -21,7 +25,8 @@ from lakesink.writer.newest import NewestChanges
 from lakesink.writer.plan import ChangesPlan, WritePlan
 from lakesink.writer.refusals import rows_differ
 from lakesink.writer.schema import parse_schema
-from lakesink_protocol.receipt import encode
+from lakesink.writer.side_rows import SidePlan
+from lakesink_protocol.receipt import Receipt, encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +41,12 @@ class ChangeTaskWriter:
         """The columns of the key: one task should get all changes of a key. Documents have no columns yet."""
         if self.plan.decode:
             return ()
-        names = names_of(parse_schema(self.plan.schema_json), self._changes.keys)
+        names = names_of(parse_schema(self.plan.schema_json), self.changes.keys)
         return tuple(((name,), "identity") for name in names)
 
     @property
-    def _changes(self) -> ChangesPlan:
+    def changes(self) -> ChangesPlan:
+        """How the rows change others."""
         assert self.plan.changes is not None
         return self.plan.changes
 
@@ -49,24 +55,84 @@ class ChangeTaskWriter:
 
         Every file in the receipt is closed. A receipt refuses the batch as in `ParquetTaskWriter.write`.
         """
-        files, keys = TaskFiles(self.plan, task), KeysFileWriter(self.plan, self._changes, task)
-        rows = ChangeRows(self.plan, self._changes, files.schema, task, Marks(self.expected))
-        newest = NewestChanges(key_names(files.schema, self._changes))
-        try:
-            rows.collect(batches, newest)
-            if rows.refuse:
-                return encode(rows.head)
+        return write_changes(self, None, task, batches)[0]
+
+
+@dataclass(frozen=True, slots=True)
+class LoggingTaskWriter:
+    """Writes one task's changes, and all of them into a changelog. See `lakesink_protocol.two_phase.RoutingWriter`."""
+
+    changes: ChangeTaskWriter
+    log: SidePlan
+
+    @property
+    def clustered_by(self) -> tuple[tuple[tuple[str, ...], str], ...]:
+        """As without a changelog."""
+        return self.changes.clustered_by
+
+    def write(self, task: int, batches: Iterator[pa.RecordBatch]) -> bytes:
+        """Write one task's changes and return its two encoded receipts as one text of bytes."""
+        log = TaskLog(self.log.plan, ChangelogRows(self.log.sink.name, self.log.plan.batch_id), task)
+        return packed(*write_changes(self.changes, log, task, batches))
+
+    def receipts(self, written: bytes) -> Mapping[str, bytes]:
+        """The two receipts."""
+        return unpacked(written, self.log)
+
+
+@dataclass(slots=True)
+class TaskLog:
+    """The changelog of one task."""
+
+    plan: WritePlan
+    rows: ChangelogRows
+    task: int
+    files: TaskFiles = field(init=False)
+    _alignment: Alignment | None = None
+
+    def __post_init__(self) -> None:
+        self.files = TaskFiles(self.plan, self.task)
+
+    def add(self, changed: ChangedRows) -> None:
+        """Add changes as the table's columns."""
+        rows = self.rows.of(changed)
+        if self._alignment is None:
+            self._alignment = alignment_of(rows.schema, self.files.schema, self.plan)
+        self.files.add(self._alignment.apply(rows))
+
+    def receipt(self, *, refused: bool) -> bytes:
+        """The encoded receipt; a refused batch has nothing."""
+        head = Receipt(self.task, 0, (), self.plan.schema_id, premises=self.plan.premises)
+        if refused:
+            return encode(head)
+        return self.files.receipt(replace(head, rows=self.rows.count, payload_digest=self.rows.digest))
+
+
+def write_changes(
+    writer: ChangeTaskWriter, log: TaskLog | None, task: int, batches: Iterator[pa.RecordBatch]
+) -> tuple[bytes, bytes]:
+    """Write changes, and all of them into a changelog; returns both receipts, the second one empty without `log`."""
+    plan, changes = writer.plan, writer.changes
+    files, keys = TaskFiles(plan, task), KeysFileWriter(plan, changes, task)
+    written: list[TaskFiles | KeysFileWriter] = [files, keys, *([] if log is None else [log.files])]
+    rows = ChangeRows(plan, changes, files.schema, task, Marks(writer.expected), None if log is None else log.add)
+    newest = NewestChanges(key_names(files.schema, changes))
+    try:
+        rows.collect(batches, newest)
+        if not rows.refuse:
             deletes = _write(newest, files, keys)
-            files.close()
-            keys.close()
-        except BaseException:  # any end of the task must remove its open files; it is raised again
-            files.abandon()
-            keys.abandon()
-            raise
-        head = replace(rows.head, keys=keys.written, superseded=newest.superseded, deletes=deletes)
-        if head.changes != files.record_count + deletes + newest.superseded:
-            raise rows_differ(head.changes, files.record_count + deletes + newest.superseded)
-        return files.receipt(head)
+            for each in written:
+                each.close()
+    except BaseException:  # any end of the task must remove its open files; it is raised again
+        _abandon(written)
+        raise
+    if rows.refuse:
+        _abandon(written)
+        return encode(rows.head), b"" if log is None else log.receipt(refused=True)
+    head = replace(rows.head, keys=keys.written, superseded=newest.superseded, deletes=deletes)
+    if head.changes != files.record_count + deletes + newest.superseded:
+        raise rows_differ(head.changes, files.record_count + deletes + newest.superseded)
+    return files.receipt(head), b"" if log is None else log.receipt(refused=False)
 
 
 def check_change_columns(incoming: pa.Schema, plan: WritePlan) -> None:
@@ -79,6 +145,11 @@ def check_change_columns(incoming: pa.Schema, plan: WritePlan) -> None:
     else:
         rows = pa.schema([one for one in incoming if one.name != DELETE_MARK])
         conversion_of(rows, schema, plan, plan.changes)
+
+
+def _abandon(written: Sequence[TaskFiles | KeysFileWriter]) -> None:
+    for files in written:
+        files.abandon()
 
 
 def _write(newest: NewestChanges, files: TaskFiles, keys: KeysFileWriter) -> int:

@@ -57,11 +57,11 @@ class ChangesByKey:
         return Workers(run, 0 if self.settings.locate_in is LocateIn.EXECUTORS else WORKERS_FROM_BYTES)
 
 
-def prepared_changes(plan: ChangesPlan | None, counted: CombinedReceipts) -> PreparedChanges | None:
+def prepared_changes(plan: ChangesPlan | None, counted: CombinedReceipts, changelog: str) -> PreparedChanges | None:
     """What a record keeps of the changes of a batch; None if its rows are only appended."""
     if plan is None:
         return None
-    return PreparedChanges(plan.keys, plan.sequence, counted.keys_files, counted.superseded, plan.mode)
+    return PreparedChanges(plan.keys, plan.sequence, counted.keys_files, counted.superseded, plan.mode, changelog)
 
 
 def _new_files(prepared: PreparedBatch, table: Table) -> list[NewFile]:

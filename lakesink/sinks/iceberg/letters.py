@@ -1,271 +1,70 @@
-"""The table of dead letters of one sink: a participant of its batches that only the tasks' votes name.
+"""The side table of dead letters, and its messages: its batches are those of a stream, whose table has the rows."""
 
-It commits before the sink's own table, and most batches have nothing for it. Its ledger therefore is that of an
-application, whose versions may leave gaps: the version is the batch id, and the fingerprint says which rows were put
-aside. A batch that is written again must put the same rows aside, or it is refused: else a row could be in both tables,
-or in neither.
+from collections.abc import Sequence
 
-A catalog may answer with an older state of the table, even with one that was dropped. The commit of letters asserts
-the state on which it was decided. Where nothing is to be committed, `is_current` asks the catalog instead.
-"""
+from lakesink.sinks.iceberg.side_table import SideTable
+from lakesink.writer.letters import letters_key
+from lakesink_protocol.errors import Reason, WriteError
+from lakesink_protocol.identity import Batch
+from lakesink_protocol.refusal_words import Words
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
-
-from pyiceberg.catalog import Catalog
-from pyiceberg.table import Table
-
-from lakesink.settings.settings import Settings
-from lakesink.sinks.iceberg.letters_words import LETTERS_WORDS, differ, rewound, unsettled
-from lakesink.sinks.iceberg.planning import write_plan
-from lakesink.sinks.iceberg.task import check_columns
-from lakesink.writer.letters import LETTERS, digest_sum, letters_key
-from lakesink.writer.plan import WritePlan
-from lakesink_catalog.commit.current import is_current
-from lakesink_catalog.read.view import view_table
-from lakesink_catalog.tables.tables import TABLE_MISSING, create_table, load_table
-from lakesink_protocol.errors import BatchRefused, CatalogError, Reason, WriteError
-from lakesink_protocol.identity import MAIN_BRANCH, NO_BATCH, Batch, SinkKey, digest
-from lakesink_protocol.ledger import LedgerEntry, Mark
-from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
-from lakesink_protocol.receipt import ReceiptInvalid, decode, plain_text, whole_count
-from lakesink_protocol.refusal import refusal
-from lakesink_protocol.situation import Situation
-from lakesink_protocol.two_phase import Durability, NoPreparedLog, Payload, PreparedLog, TwoPhaseCommitSink
-from lakesink_protocol.votes import receipt_rejected
-
-Participant = TwoPhaseCommitSink[Any, Any]
-
-MOST_LOOKS = 10
-"""Each look after the first one follows another driver's commit, or an older answer of the catalog."""
+LETTERS_WORDS: Sequence[Words] = (
+    Words(
+        Reason.TABLE_REPLACED,
+        "The table of dead letters now has UUID {table_uuid}; this query wrote to {known_uuid}.",
+        "Start the query again: it writes batch {n} again, and its dead letters into this table.\n"
+        "If the old table was dropped by mistake, restore it before. If this one is a copy of another table of dead"
+        " letters, name another one with the option dead_letter_table.",
+    ),
+    Words(
+        Reason.REWOUND,
+        "The table of dead letters has just got those of batch {last}, and this is batch {n}.",
+        "Look for a second query with the same sink id and stop it. Then start this one again.",
+    ),
+    Words(
+        Reason.ROLLED_BACK,
+        "The table of dead letters was rolled back behind those of batch {last}; the newest in it are of {newest}.",
+        "If the query's table still has the batches of which letters are missing ({undone}), roll this table forward"
+        " again.\n"
+        "If these batches were written again, or were rolled back too, nothing is missing: accept as below.",
+    ),
+)
+"""All can be met by a query whose own table is as it was."""
 
 
-@dataclass(frozen=True, slots=True)
-class LettersTransaction:
-    """A batch whose letters are known with the votes: until then, nothing is open."""
-
-    batch: Batch
-    writer: None = None
-    prepared_log: PreparedLog = field(default_factory=NoPreparedLog)
-
-
-@dataclass(frozen=True, slots=True)
-class PreparedLetters:
-    """The dead letters of a batch, ready to commit.
-
-    Attributes:
-        fingerprint: Digest of the rows that were put aside.
-        transaction: Of the table; None if an earlier run has committed these letters.
-        prepared: Of the table; None likewise.
-    """
-
-    rows: int
-    fingerprint: str
-    transaction: Any = None
-    prepared: Any = None
-
-    @property
-    def payload(self) -> dict[str, Any]:
-        """JSON form for the prepared record."""
-        prepared = None if self.prepared is None else self.prepared.payload
-        return {"rows": self.rows, "fingerprint": self.fingerprint, "prepared": prepared}
+def _differ(table: str, batch: Batch, rows: int) -> WriteError:
+    """The error for a batch that puts other rows aside than an earlier run of it did."""
+    return WriteError(
+        "DEAD_LETTERS_DIFFER",
+        f"Batch {batch.batch_id} puts {rows:,} rows aside, and its earlier run put other rows into {table}.",
+        data=f"Dead letters of batch {batch.batch_id} are in {table}, its other rows are not in the table.",
+        action=(
+            "Start the query again as it was, with the same expectations and the same columns of the table.",
+            f"Roll {table} back to the snapshot before these letters, then start the query again.",
+        ),
+    )
 
 
-@dataclass(slots=True)
-class LettersSink(TwoPhaseCommitSink[LettersTransaction, PreparedLetters]):
-    """Writes the rows that one sink puts aside.
-
-    Attributes:
-        owner: The sink's key.
-        table_uuid: UUID of the sink's own table, which is open when a batch has letters.
-        open_table: Makes the participant that writes a table, from a key.
-        voted: Batch and number of the newest letters that the tasks' receipts had.
-        _first: The first batch that this sink had: an earlier run may have had it too.
-        _with_letters: The newest batch of which this sink has seen letters.
-        _planned: The newest batch for which tasks got a plan, and the UUID of the table in the plan.
-    """
-
-    table: str
-    owner: SinkKey
-    table_uuid: Callable[[], str]
-    settings: Settings
-    connected: Callable[[], Catalog]
-    open_table: Callable[[SinkKey], Participant]
-    voted: tuple[int, int] = (-1, 0)
-    _tables: dict[SinkKey, Participant] = field(default_factory=dict)
-    _uuid: str = ""
-    _first: int | None = None
-    _with_letters: int | None = None
-    _planned: tuple[int, str] = (-1, "")
-
-    durability = Durability.PREPARED_SURVIVES
-
-    @property
-    def name(self) -> str:  # type: ignore[override] # computed from the table, read-only
-        """The participant's name in votes, records and outcomes."""
-        return f"{self.table}@{MAIN_BRANCH}"
-
-    def plan_for(self, batch: Batch) -> WritePlan:
-        """The plan for the tasks of a batch. Creates the table if it does not exist.
-
-        Raises:
-            WriteError: The table has other columns, or letters of a later batch.
-        """
-        table, key = self._load_or_create(), self._key(batch)
-        self.voted = (batch.batch_id, 0)
-        newest = newest_batch(table, key)
-        if newest is not None and newest.batch_id > batch.batch_id:
-            raise rewound(self.table, batch, newest.batch_id)
-        if newest is not None and newest.batch_id == batch.batch_id:
-            self._with_letters = batch.batch_id
-        self._planned = batch.batch_id, self._uuid
-        plan = write_plan(table, batch, key, self.settings)
-        check_letter_columns(self.table, plan)
-        return plan
-
-    def begin(self, batch: Batch) -> LettersTransaction:
-        """Opens nothing yet."""
-        return LettersTransaction(batch)
-
-    def pre_commit(self, transaction: LettersTransaction, receipts: Sequence[bytes]) -> PreparedLetters | None:
-        """Prepare the letters; None if there are none."""
-        batch, rows, digests = transaction.batch, 0, []
-        for receipt in map(_decoded, receipts):
-            rows += receipt.rows
-            digests.append(receipt.payload_digest)
-        self.voted = (batch.batch_id, rows)
-        found = self._begun(batch, rows, digest({"rows": rows, "digest": f"{digest_sum(*digests):x}"}))
-        if not rows or found.transaction is None:
-            return found if rows else None
-        if self._planned[0] == batch.batch_id and self._planned[1] != self._uuid:
-            raise self._replaced(batch, self._planned[1])
-        skipped = found.transaction.writer is None  # by an operator
-        return replace(found, prepared=self._of(batch).pre_commit(found.transaction, [] if skipped else receipts))
-
-    def recover(self, transaction: LettersTransaction, payload: Payload) -> PreparedLetters | None:
-        """The letters that an earlier run prepared or committed; None to write the batch again."""
-        try:
-            rows, fingerprint = whole_count(payload["rows"]), plain_text(payload["fingerprint"])
-        except (ReceiptInvalid, KeyError):
-            return None
-        found = self._begun(transaction.batch, rows, fingerprint)
-        if found.transaction is None:
-            return found
-        prepared, table = payload.get("prepared"), self._load_or_create()
-        if not isinstance(prepared, Mapping) or prepared.get("table_uuid") != str(table.metadata.table_uuid):
-            return None  # somebody dropped the table with what was prepared for it
-        usable = self._of(transaction.batch).recover(found.transaction, prepared)
-        return None if usable is None else replace(found, prepared=usable)
-
-    def commit(self, transaction: LettersTransaction, prepared: PreparedLetters) -> Outcome | None:
-        """Commit the letters, or find them committed."""
-        if prepared.transaction is None:
-            return AlreadyCommitted(None)
-        outcome = self._of(transaction.batch).commit(prepared.transaction, prepared.prepared)
-        if outcome is None or (isinstance(outcome, Committed) and not outcome.recovered and outcome.attempts == 1):
-            return outcome
-        # Another driver has committed the letters, perhaps of other rows, or only a load has shown them.
-        again = self._begun(transaction.batch, prepared.rows, prepared.fingerprint)
-        return outcome if again.transaction is None else None
-
-    def abort(self, transaction: LettersTransaction) -> None:
-        """Nothing is open: files stay unreferenced."""
-
-    def _begun(self, batch: Batch, rows: int, fingerprint: str) -> PreparedLetters:
-        """The letters of a batch with its open transaction; without one if they are committed, or there are none.
-
-        Raises:
-            WriteError: The table has other letters of this batch, or letters of a later one but none of this.
-            CommitUnresolved: The catalog gives one answer to loads and another one to requests.
-        """
-        found = PreparedLetters(rows, fingerprint)
-        self._first = batch.batch_id if self._first is None else self._first
-        for _ in range(MOST_LOOKS):
-            table = self._load_or_create()
-            there = _batch_or_later(table, self._key(batch), batch.batch_id)
-            has_batch = there is not None and there.batch_id == batch.batch_id
-            if has_batch or rows:
-                self._with_letters = batch.batch_id
-            unasserted = has_batch or (not rows and batch.batch_id in (self._first, self._with_letters))
-            if unasserted and not is_current(table, MAIN_BRANCH):
-                continue
-            if there is not None and has_batch:
-                if there.fingerprint != fingerprint:
-                    raise differ(self.table, batch, rows)
-                return found
-            if not rows:
-                return found
-            if there is not None:
-                raise rewound(self.table, batch, there.batch_id)
-            begun = self._of(batch).begin(Batch(batch.batch_id, "", fingerprint, start=None, end=""))
-            if not isinstance(begun, AlreadyCommitted):  # by a driver that came between the two looks
-                return replace(found, transaction=begun)
-        raise unsettled(self.table, f"the dead letters of batch {batch.batch_id} are")
-
-    def _of(self, batch: Batch) -> Participant:
-        key = self._key(batch)
-        if key not in self._tables:
-            self._tables[key] = self.open_table(key)
-        return self._tables[key]
-
-    def _key(self, batch: Batch) -> SinkKey:
-        return letters_key(self.owner, batch.query_id, self.table_uuid())
-
-    def _load_or_create(self) -> Table:
-        catalog = self.connected()
-        try:
-            return self._known(load_table(catalog, self.table))
-        except CatalogError as error:
-            if error.code != TABLE_MISSING:
-                raise
-        return self._known(create_table(catalog, self.table, LETTERS))
-
-    def _known(self, table: Table) -> Table:
-        """The table; if it is another one than before, whoever wrote to that one is forgotten, as by a restart."""
-        uuid = str(table.metadata.table_uuid)
-        if uuid != self._uuid:
-            self._tables.clear()
-            self._uuid = uuid
-        return table
-
-    def _replaced(self, batch: Batch, known_uuid: str) -> BatchRefused:
-        key = self._key(batch)
-        found = Situation(view_table(self._load_or_create(), key), key, batch, known_uuid)
-        return refusal(Reason.TABLE_REPLACED, found, LETTERS_WORDS)
+def _rewound(table: str, batch: Batch, newest: int) -> WriteError:
+    """The error for a batch that has letters of a later one before it."""
+    return WriteError(
+        "DEAD_LETTERS_DIFFER",
+        f"{table} has dead letters of batch {newest}, but the next batch is {batch.batch_id}.",
+        data=f"Nothing of batch {batch.batch_id} was written.",
+        action=(
+            f"If the table was rolled back, roll {table} back to its snapshot before batch {batch.batch_id}.",
+            "Start the query with another dead_letter_table: the earlier letters stay where they are.",
+        ),
+    )
 
 
-def check_letter_columns(table: str, plan: WritePlan) -> None:
-    """Check that a table has the columns of dead letters; raises WriteError."""
-    try:
-        check_columns(LETTERS, plan)
-    except WriteError as error:
-        raise WriteError(
-            "SCHEMA_MISMATCH",
-            f"The table {table} cannot keep dead letters: {error.what}",
-            action="Name another table with the option dead_letter_table; lakesink creates it.",
-        ) from None
+def _unfit(table: str, error: WriteError) -> WriteError:
+    return WriteError(
+        "SCHEMA_MISMATCH",
+        f"The table {table} cannot keep dead letters: {error.what}",
+        action="Name another table with the option dead_letter_table; lakesink creates it.",
+    )
 
 
-def newest_batch(table: Table, key: SinkKey) -> LedgerEntry | Mark | None:
-    """The newest batch of a sink that the table has, also after a rollback; None if it has none."""
-    view = view_table(table, key)
-    seen = Situation(view, key, NO_BATCH, view.table_uuid)
-    return seen.newest_mark if seen.rolled_back else seen.entry
-
-
-def _batch_or_later(table: Table, key: SinkKey, batch_id: int) -> LedgerEntry | Mark | None:
-    """A batch that the table has; if it shows only later ones, the newest. Another driver may have gone on to those."""
-    newest = newest_batch(table, key)
-    if newest is None or newest.batch_id < batch_id:
-        return None
-    view = view_table(table, key)
-    marks = Situation(view, key, NO_BATCH, view.table_uuid).own_marks
-    return next((mark for mark, _ in marks if mark.batch_id == batch_id), newest)
-
-
-def _decoded(data: bytes) -> Any:
-    try:
-        return decode(data)
-    except ReceiptInvalid as error:
-        raise receipt_rejected(str(error)) from None
+DEAD_LETTERS = SideTable("dead letters", letters_key, LETTERS_WORDS, _differ, _rewound, _unfit)
+"""Rows that are put aside."""

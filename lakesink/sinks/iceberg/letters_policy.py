@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from lakesink.settings.options import option_invalid
 from lakesink.settings.settings import Settings
-from lakesink.sinks.iceberg.letters import LettersSink
+from lakesink.sinks.iceberg.side_table import SideTableSink
 from lakesink.sinks.iceberg.votes import CombinedReceipts
 from lakesink.words import counted as in_words
 from lakesink.writer.expectations import Expected, OnUnmet
@@ -30,7 +30,7 @@ def letters_table(table: str, settings: Settings) -> str:
     return name
 
 
-def check_letters(counted: CombinedReceipts, letters: LettersSink, settings: Settings, batch_id: int) -> None:
+def check_letters(counted: CombinedReceipts, letters: SideTableSink, settings: Settings, batch_id: int) -> None:
     """Check that both receipts of the tasks say the same, and that the batch does not have too many dead letters."""
     dead = counted.quality.dead_letters
     if dead != (letters.voted[1] if letters.voted[0] == batch_id else 0):
@@ -43,7 +43,7 @@ def check_letters(counted: CombinedReceipts, letters: LettersSink, settings: Set
         raise _too_many(counted, batch_id, f"max_dead_letter_ratio is {ratio:g}", "max_dead_letter_ratio")
 
 
-def other_letters(participant: str, letters: LettersSink) -> WriteError:
+def other_letters(participant: str, letters: SideTableSink) -> WriteError:
     """The error for dead letters of a batch in another table than the query's."""
     other = shown(participant.removesuffix("@main"), 60)
     return WriteError(

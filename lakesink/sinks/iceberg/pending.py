@@ -8,7 +8,7 @@ from pyiceberg.expressions import And, EqualTo, Reference
 from pyiceberg.expressions.literals import literal
 from pyiceberg.table import Table
 
-from lakesink.sinks.iceberg.letters import newest_batch
+from lakesink.sinks.iceberg.side_table import newest_batch
 from lakesink.writer.letters import LETTERS, letters_key
 from lakesink_catalog.read.history import retained
 from lakesink_catalog.read.view import view_table

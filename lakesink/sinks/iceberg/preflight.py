@@ -1,6 +1,7 @@
 """Checks a target before a stream starts, and creates a table for its rows. Changes no table that exists."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
@@ -11,11 +12,13 @@ from pyiceberg.table.metadata import TableMetadata
 
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.change_plan import check_created_keys, check_no_equality_deletes, created_columns
+from lakesink.sinks.iceberg.changelog import CHANGELOG, changelog_columns, check_changelog_name
 from lakesink.sinks.iceberg.evolution import plan_write
-from lakesink.sinks.iceberg.letters import check_letter_columns
+from lakesink.sinks.iceberg.letters import DEAD_LETTERS
 from lakesink.sinks.iceberg.letters_policy import letters_table, puts_aside
-from lakesink.sinks.iceberg.planning import write_plan
+from lakesink.sinks.iceberg.side_table import SideTable, side_plan
 from lakesink.writer.expectations import Expected
+from lakesink.writer.letters import LETTERS
 from lakesink_catalog.connect.catalog import FoundCatalog
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_catalog.tables.arrow_schema import iceberg_schema
@@ -47,18 +50,21 @@ def check_start(
     existing = _existing_table(found, table, settings)
     if existing is None:
         check_creation(table, key, settings, schema)
+        created = iceberg_schema(created_columns(schema, settings))
+        _check_changelog(found, table, key, settings, created.model_dump_json())
         return
     _check_version_and_branch(existing, table, key)
     check_partitions(existing, settings.partition_by)
     if settings.has_changes:
         check_no_equality_deletes(existing, key.branch)
     try:
-        plan_write(existing, _PROBE, key, settings, schema, case_sensitive=case_sensitive)
+        write = plan_write(existing, _PROBE, key, settings, schema, case_sensitive=case_sensitive)
     except WriteError as error:  # a task's refusal, before any batch exists
         code = error.code.removeprefix("LAKESINK_")
         raise WriteError(
             code, error.what, data=DataState.UNCHANGED, action=error.choices or error.action, details=error.details
         ) from None
+    _check_changelog(found, table, key, settings, write.plan.schema_json)
 
 
 def check_letters(
@@ -67,14 +73,27 @@ def check_letters(
     """Check the table for rows that are put aside, if there is one already."""
     if not puts_aside(settings, expected):
         return
-    name = letters_table(table, settings)
+    _check_side_table(found, DEAD_LETTERS, letters_table(table, settings), key, LETTERS)
+
+
+def _check_changelog(found: FoundCatalog, table: str, key: SinkKey, settings: Settings, schema_json: str) -> None:
+    if settings.changelog_table is None:
+        return
+    check_changelog_name(table, settings.changelog_table)
+    columns = changelog_columns(schema_json, table)
+    iceberg_schema(columns)  # raises an error if no table can have them
+    _check_side_table(found, CHANGELOG, settings.changelog_table, key, columns)
+
+
+def _check_side_table(found: FoundCatalog, kind: SideTable, name: str, key: SinkKey, columns: pa.Schema) -> None:
+    """Check the table, if there is one already. The options of the rows are not its."""
     try:
         existing = load_table(found.open(create=False), name)
     except CatalogError as error:
         if error.code not in (CATALOG_MISSING, TABLE_MISSING):
             raise
         return
-    check_letter_columns(name, write_plan(existing, _PROBE, key, Settings()))  # the rows' options are not its
+    side_plan(kind, existing, _PROBE, key, replace(Settings(), schema_evolution=kind.schema_evolution), columns)
 
 
 def check_creation(table: str, key: SinkKey, settings: Settings, schema: pa.Schema) -> None:

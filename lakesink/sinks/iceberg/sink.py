@@ -13,28 +13,28 @@ from pyiceberg.table import Table
 from lakesink.settings.policy import policy_of
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.batch_warnings import BatchWarnings
-from lakesink.sinks.iceberg.change_task import ChangeTaskWriter
+from lakesink.sinks.iceberg.change_task import ChangeTaskWriter, LoggingTaskWriter
 from lakesink.sinks.iceberg.changes import ChangesByKey, RunInExecutors, prepared_changes
 from lakesink.sinks.iceberg.document_evolution import follow_documents, left_rows, not_followed, possible
 from lakesink.sinks.iceberg.evolution import BatchWrite, plan_write
 from lakesink.sinks.iceberg.expectations import marks_invalid
-from lakesink.sinks.iceberg.letters import LettersSink
-from lakesink.sinks.iceberg.letters_policy import check_letters, letters_table, other_letters, puts_aside
-from lakesink.sinks.iceberg.letters_words import LETTERS_WORDS
 from lakesink.sinks.iceberg.preflight import check_partitions, create_for_rows
 from lakesink.sinks.iceberg.records import ReportedLog, why_unusable
+from lakesink.sinks.iceberg.side_table import SideTable, SideTableSink
+from lakesink.sinks.iceberg.side_tables import SideTables
 from lakesink.sinks.iceberg.task import ParquetTaskWriter, QuarantiningTaskWriter
 from lakesink.sinks.iceberg.votes import Written, count_votes, opened
 from lakesink.sinks.unused_accept import UnusedAcceptWarning
 from lakesink.writer.columns import missing_columns, unknown_columns
 from lakesink.writer.expectations import Expected, expected_in, without_marks
-from lakesink.writer.letters import LETTERS, LettersPlan
 from lakesink.writer.plan import DELETED, WritePlan
 from lakesink.writer.refusals import schema_mismatch
+from lakesink.writer.side_rows import SidePlan
 from lakesink_catalog.commit.clock import ClockWatch
 from lakesink_catalog.commit.evolution import ChangeImpossible
 from lakesink_catalog.commit.fence import Decision, Effects, FencedCommit
 from lakesink_catalog.commit.keys import check_key
+from lakesink_catalog.commit.located import Locate
 from lakesink_catalog.commit.premises import Path
 from lakesink_catalog.commit.prepared import PreparedBatch, TableLog, parse_prepared
 from lakesink_catalog.commit.request import CommitOptions
@@ -61,6 +61,8 @@ class IcebergTransaction:
     """One batch that may be written: the decision that allowed it, and how it is written.
 
     Attributes:
+        side: Where the rows go that a side table gets; None if there is none.
+        locate: What has located the changes before the commit; None if nothing has.
         followed: How the rows are written that tasks left; None until then, or if they left none.
     """
 
@@ -70,8 +72,14 @@ class IcebergTransaction:
     write: BatchWrite
     prepared_log: PreparedLog
     expected: tuple[Expected, ...] = ()
-    letters: LettersPlan | None = None
+    side: SidePlan | None = None
+    locate: Locate | None = None
     followed: BatchWrite | None = None
+
+    @property
+    def logs(self) -> bool:
+        """True if a changelog gets the changes of the batch."""
+        return self.side is not None and self.write.plan.changes is not None
 
     @property
     def writer(self) -> TaskWriter | None:
@@ -84,13 +92,14 @@ class IcebergTransaction:
     def writer_of(self, plan: WritePlan, expected: tuple[Expected, ...] = ()) -> TaskWriter:
         """A writer of rows under a plan."""
         if plan.changes is not None:
-            return ChangeTaskWriter(plan, expected)
+            changes = ChangeTaskWriter(plan, expected)
+            return changes if self.side is None else LoggingTaskWriter(changes, self.side)
         writer = ParquetTaskWriter(plan, expected)
-        return writer if self.letters is None else QuarantiningTaskWriter(writer, self.letters)
+        return writer if self.side is None else QuarantiningTaskWriter(writer, self.side)
 
 
-_SHARED_WITH_LETTERS = ("prepared_max_age", "ledger_tag", "ledger_tag_max_age", "max_clock_ahead")
-"""Options of a sink that its table of dead letters has too."""
+_SHARED_WITH_SIDE_TABLES = ("prepared_max_age", "ledger_tag", "ledger_tag_max_age", "max_clock_ahead")
+"""Options of a sink that its side tables have too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +127,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         run_in_executors: Runs a part of locating; None where there is no session, as in ``format("lakesink")``.
         expected: The expectations of the rows, by their marks.
         changes: Locates the rows that batches with changes by key replace or delete.
-        letters: The participant that gets rows that are put aside. A batch that an earlier run prepared can have some,
-            even if the query puts none aside now.
+        side: The participants that get rows beside the table.
     """
 
     table: str
@@ -137,7 +145,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
     before_commit: Callable[[], None] | None = None
     run_in_executors: RunInExecutors | None = None
     expected: tuple[Expected, ...] = field(init=False)
-    letters: LettersSink = field(init=False)
+    side: SideTables = field(init=False)
     changes: ChangesByKey = field(init=False)
     _catalog: Catalog | None = None
     _opened: OpenedTable | None = None
@@ -151,9 +159,9 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             self.expected, self.schema = expected_in(self.schema), without_marks(self.schema)
         except ValueError as error:
             raise marks_invalid(str(error)) from None
-        self.letters = self._new_letters()
-        # The dead letters may use an accept that the table does not; their sink warns then.
-        accept = None if puts_aside(self.settings, self.expected) else self.settings.accept
+        self.side = SideTables.of(self.table, self.settings, self.expected, self._side_table)
+        # The side table may use an accept that the table does not; its sink warns then.
+        accept = None if self.side.used is not None else self.settings.accept
         self._accept_warning = UnusedAcceptWarning(accept, "table", self.table, self.key.name)
         traced = self.effects.emit.also(Trace(secrets.token_hex(8)))
         self.effects = replace(self.effects, emit=traced)
@@ -165,9 +173,9 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         return f"{self.table}@{self.key.branch}"
 
     @property
-    def open_named(self) -> Callable[[str], LettersSink]:  # type: ignore[override] # read-only
+    def open_named(self) -> Callable[[str], SideTableSink]:  # type: ignore[override] # read-only
         """See `TwoPhaseCommitSink`."""
-        return self._open_letters
+        return self.side.opened
 
     def begin(self, batch: Batch) -> IcebergTransaction | AlreadyCommitted:
         """Load the table, or create it for a first batch, and decide on the batch."""
@@ -203,13 +211,13 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         if entry is not None:
             records.follow(entry.batch_id, entry.fingerprint)
         try:
-            letters = self._letters_plan(batch) if verdict.adds_rows else None
+            side = self._side_plan(decision, write.plan) if verdict.adds_rows else None
         except WriteError:
             again = fence.decide_on(self._load(), batch).verdict
-            if isinstance(again, Skip):  # a rival has committed the batch meanwhile, and later letters
+            if isinstance(again, Skip):  # a rival has committed the batch meanwhile, and later ones
                 return AlreadyCommitted(again.snapshot_id)
             raise
-        return IcebergTransaction(batch, decision, fence, write, self._log(records), self.expected, letters)
+        return IcebergTransaction(batch, decision, fence, write, self._log(records), self.expected, side)
 
     def check_inputs(self, batch: Batch, transaction: IcebergTransaction) -> None:
         """See `TwoPhaseCommitSink.check_inputs`."""
@@ -282,9 +290,9 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             self.expected,
             changes_by_key=changes is not None,
         )
-        check_letters(counted, self.letters, self.settings, batch_id)
+        self.side.check(counted, batch_id, logs=transaction.logs)
         warnings = BatchWarnings(self.table, self.key.name, self.effects.emit, self.reported)
-        warnings.of_receipts(batch_id, counted, self.expected, self.letters.table)
+        warnings.of_receipts(batch_id, counted, self.expected, self.side.letters.table)
         if transaction.writer is not None:
             missing = [name for name in missing_columns(self.schema, plan) if changes is None or name != DELETED]
             warnings.of_columns(batch_id, missing, unknown_columns(self.schema, plan))
@@ -296,13 +304,13 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
                 schema=counted.schema,
                 quality=self._with_table(counted.quality),
                 schema_change=(followed or write).schema_change,
-                changes=prepared_changes(changes, counted),
+                changes=prepared_changes(changes, counted, self.side.changelog_of(logs=transaction.logs)),
             )
         except ReceiptInvalid as error:
             raise receipt_rejected(str(error)) from None
         self.effects.emit(events.BatchPrepared(batch_id, prepared.snapshot_id))
-        if counted.quality.dead_letters:
-            self._check_again(transaction)
+        if counted.quality.dead_letters or transaction.logs:
+            self._check_again(transaction, prepared)
         return prepared
 
     def commit(self, transaction: IcebergTransaction, prepared: PreparedBatch) -> Outcome | None:
@@ -310,7 +318,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         if self.before_commit is not None:
             self.before_commit()
         try:
-            locate = self.changes.locate(prepared, transaction.write.plan.file_stem)
+            locate = transaction.locate or self.changes.locate(prepared, transaction.write.plan.file_stem)
             outcome = transaction.fence.commit(transaction.batch, prepared, locate)
         except BaseException as error:  # the event must report any end of the commit; it is raised again
             self.effects.emit(events.CommitEnded(transaction.batch.batch_id, error))
@@ -322,36 +330,40 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         """Only log: written files stay unreferenced, and the data path deletes nothing."""
         self.effects.emit(events.BatchAborted(transaction.batch.batch_id, "table", self.table))
 
-    def _check_again(self, transaction: IcebergTransaction) -> None:
-        """Refuse the batch before its letters are committed: they would stay in their table."""
+    def _check_again(self, transaction: IcebergTransaction, prepared: PreparedBatch) -> None:
+        """Refuse the batch before a side table has its rows: they would stay there.
+
+        Changes are located, too: what refuses them there is found now. On the same head, the commit does not repeat it.
+        """
         found = transaction.fence.decide_on(self._load(), transaction.batch)
         if isinstance(found.verdict, Refuse):
             raise refusal(found.verdict.reason, found.situation, self.words)
+        locate = self.changes.locate(prepared, transaction.write.plan.file_stem)
+        if locate is not None and isinstance(found.verdict, Commit):
+            head = found.table.snapshot_by_name(self.key.branch)
+            locate(found.table, None if head is None else head.snapshot_id)
+            transaction.locate = locate
 
-    def _new_letters(self) -> LettersSink:
-        table = letters_table(self.table, self.settings)
-        settings = replace(Settings(), **{name: getattr(self.settings, name) for name in _SHARED_WITH_LETTERS})
+    def _side_table(self, kind: SideTable, table: str, columns: pa.Schema) -> SideTableSink:
+        settings = replace(Settings(), **{name: getattr(self.settings, name) for name in _SHARED_WITH_SIDE_TABLES})
+        settings = replace(settings, schema_evolution=kind.schema_evolution)
         open_catalog, effects = self._connected, self.effects
 
-        def open_table(key: SinkKey) -> IcebergSink:
+        def open_table(key: SinkKey, columns: pa.Schema) -> IcebergSink:
             accept = None if self._has_accepted else self.settings.accept
-            of_letters = replace(settings, create_table=True, accept=accept)
+            of_side = replace(settings, create_table=True, accept=accept)
             return IcebergSink(
-                table, key, open_catalog, of_letters, LETTERS, effects=effects, clock=self.clock, words=LETTERS_WORDS
+                table, key, open_catalog, of_side, columns, effects=effects, clock=self.clock, words=kind.words
             )
 
-        return LettersSink(table, self.key, self._table_uuid, settings, open_catalog, open_table)
+        return SideTableSink(kind, table, self.key, self._table_uuid, columns, settings, open_catalog, open_table)
 
-    def _open_letters(self, name: str) -> LettersSink:
-        if name != self.letters.name:
-            raise other_letters(name, self.letters)
-        return self.letters
-
-    def _letters_plan(self, batch: Batch) -> LettersPlan | None:
-        if not puts_aside(self.settings, self.expected):
+    def _side_plan(self, decision: Decision, plan: WritePlan) -> SidePlan | None:
+        side = self.side.used
+        if side is None:
             return None
-        plan = self.letters.plan_for(batch)
-        return LettersPlan(self.name, self.letters.name, self.key, self._table_uuid(), plan)
+        of_side = self.side.plan_for(side, decision, plan.schema_json)
+        return SidePlan(self.name, side.name, self.key, self._table_uuid(), of_side)
 
     def _table_uuid(self) -> str:
         assert self._opened is not None, "the table is the first participant that begins"
@@ -417,7 +429,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         return FencedCommit(self._load, self.key, start_uuid, options, self.effects, *of_run)
 
     def _with_table(self, quality: Quality) -> Quality:
-        return replace(quality, letters_table=self.letters.table) if quality.dead_letters else quality
+        return replace(quality, letters_table=self.side.letters.table) if quality.dead_letters else quality
 
 
 def _dropped(table: str, batch: Batch) -> CatalogError:

@@ -11,18 +11,16 @@ import pyarrow as pa
 from lakesink.decode.documents import check_documents
 from lakesink.sinks.iceberg.task_files import TaskFiles
 from lakesink.sinks.iceberg.task_rows import TaskLetters, TaskRows, alignment_of
+from lakesink.sinks.iceberg.two_receipts import packed, unpacked
 from lakesink.writer.expectations import Expected, Marks
-from lakesink.writer.letters import LettersPlan
 from lakesink.writer.libraries import check_library
 from lakesink.writer.partitions import source_paths
 from lakesink.writer.plan import WritePlan
 from lakesink.writer.refusals import rows_differ
 from lakesink.writer.schema import parse_schema
 from lakesink.writer.side_file import SideFile
+from lakesink.writer.side_rows import SidePlan
 from lakesink_protocol.receipt import encode
-from lakesink_protocol.votes import receipt_rejected
-
-_LENGTH_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +56,7 @@ class QuarantiningTaskWriter:
     """
 
     rows: ParquetTaskWriter
-    letters: LettersPlan
+    letters: SidePlan
 
     @property
     def clustered_by(self) -> tuple[tuple[tuple[str, ...], str], ...]:
@@ -68,14 +66,11 @@ class QuarantiningTaskWriter:
     def write(self, task: int, batches: Iterator[pa.RecordBatch]) -> bytes:
         """Write one task's rows and return its two encoded receipts as one text of bytes."""
         receipt, of_letters = write_rows(self.rows, self.letters, task, batches)
-        return len(receipt).to_bytes(_LENGTH_BYTES) + receipt + of_letters
+        return packed(receipt, of_letters)
 
     def receipts(self, written: bytes) -> Mapping[str, bytes]:
         """The two receipts."""
-        end = _LENGTH_BYTES + int.from_bytes(written[:_LENGTH_BYTES])
-        if not _LENGTH_BYTES < end < len(written):
-            raise receipt_rejected("a task sent no receipt of its dead letters")
-        return {self.letters.owner: written[_LENGTH_BYTES:end], self.letters.participant: written[end:]}
+        return unpacked(written, self.letters)
 
 
 def check_columns(incoming: pa.Schema, plan: WritePlan) -> None:
@@ -89,7 +84,7 @@ def check_columns(incoming: pa.Schema, plan: WritePlan) -> None:
 
 
 def write_rows(
-    writer: ParquetTaskWriter, letters_plan: LettersPlan | None, task: int, batches: Iterator[pa.RecordBatch]
+    writer: ParquetTaskWriter, letters_plan: SidePlan | None, task: int, batches: Iterator[pa.RecordBatch]
 ) -> tuple[bytes, bytes]:
     """Write rows and dead letters; returns both receipts, the second one empty without a plan for it."""
     plan = writer.plan

@@ -13,11 +13,12 @@ from lakesink.sinks.iceberg.task_files import TaskFiles
 from lakesink.writer.columns import Alignment, align
 from lakesink.writer.expectations import Marks
 from lakesink.writer.left_rows import left_in, left_rows_file
-from lakesink.writer.letters import Fault, LetterRows, LettersPlan
+from lakesink.writer.letters import Fault, LetterRows
 from lakesink.writer.partitions import Source, check_partition_values
 from lakesink.writer.plan import OnMalformed, WritePlan
 from lakesink.writer.schema import Struct
 from lakesink.writer.side_file import SideFile
+from lakesink.writer.side_rows import SidePlan
 from lakesink.writer.texts import check_texts
 from lakesink.writer.unfit import all_but, sort_rows
 from lakesink_protocol.quality import Quality, together
@@ -33,13 +34,13 @@ def alignment_of(incoming: pa.Schema, schema: Struct, plan: WritePlan) -> Alignm
 class TaskLetters:
     """The dead letters of one task."""
 
-    plan: LettersPlan
+    plan: SidePlan
     rows: LetterRows
     files: TaskFiles
     _alignment: Alignment | None = None
 
     @classmethod
-    def of(cls, plan: LettersPlan, task: int, *, documents: bool) -> "TaskLetters":
+    def of(cls, plan: SidePlan, task: int, *, documents: bool) -> "TaskLetters":
         """Of a task whose rows have documents, or the table's columns."""
         return cls(plan, LetterRows(plan, documents), TaskFiles(plan.plan, task))
 

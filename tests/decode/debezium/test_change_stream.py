@@ -9,9 +9,13 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
-from lakesink.sinks.iceberg.change_task import ChangeTaskWriter
+from lakesink.sinks.iceberg.change_task import ChangeTaskWriter, LoggingTaskWriter
+from lakesink.writer.changelog import changelog_schema
 from lakesink.writer.plan import DEBEZIUM_JSON, ChangesPlan
-from lakesink.writer.schema import Field, Primitive, Struct
+from lakesink.writer.schema import Field, Primitive, Struct, parse_schema
+from lakesink.writer.side_rows import SidePlan
+from lakesink_catalog.tables.arrow_schema import iceberg_schema
+from lakesink_protocol.identity import SinkKey
 from lakesink_protocol.receipt import decode
 from lakesink_protocol.row_changes import Mode, Operation
 from testkit.change_stream import COLUMNS, KEY, Message, Orders, batches_of
@@ -88,3 +92,30 @@ def test_a_task_writes_the_newest_change_of_every_key_of_a_change_stream(tmp_pat
     assert len(written) == len(orders.table)
     assert receipt.rows == len(orders.messages)
     assert receipt.rows + receipt.splits == len(written) + receipt.deletes + receipt.superseded + receipt.tombstones
+
+
+@pytest.mark.parametrize("full", [False, True], ids=["key-before", "row-before"])
+def test_a_task_logs_every_change_of_a_change_stream_in_an_order_that_gives_its_table(
+    tmp_path: Path, *, full: bool
+) -> None:
+    orders = Orders(seed=5, full=full)
+    orders.load(40)
+    orders.change(400)
+    fields = [NestedField(1, KEY, LongType(), required=True), NestedField(2, "region", StringType(), required=True)]
+    changes = ChangesPlan(Mode.CHANGES, (1,), has_changelog=True)
+    plan = plan_for(Schema(*fields), tmp_path, decode=DEBEZIUM_JSON, changes=changes)
+    columns = changelog_schema(parse_schema(plan.schema_json))
+    log = plan_for(iceberg_schema(columns), tmp_path / "log", batch_id=3)
+    writer = LoggingTaskWriter(ChangeTaskWriter(plan), SidePlan("t@main", "log@main", SinkKey("events"), "uuid", log))
+    receipts = writer.receipts(writer.write(0, batches_of(orders.messages, seed=1)))
+    own, logged = decode(receipts["t@main"]), decode(receipts["log@main"])
+    rows = [row for file in logged.files for row in pq.read_table(file.path).to_pylist()]
+    assert len(rows) == logged.rows == own.changes > len(orders.table)
+    assert {(row["_sink"], row["_batch_id"]) for row in rows} == {("events", 3)}
+    assert {row["_operation"] for row in rows} == {"upsert", "delete", "snapshot"}
+    assert {row["_source_partition"] for row in rows} == {one.partition for one in orders.messages}
+    newest = {row[KEY]: row for row in sorted(rows, key=lambda row: row["_source_offset"])}
+    table = {key: row["region"] for key, row in newest.items() if row["_operation"] != "delete"}
+    assert table == {key: row["region"] for key, row in orders.table.items()}
+    deleted = [row["region"] for row in rows if row["_operation"] == "delete"]
+    assert all(deleted) if full else not any(deleted)

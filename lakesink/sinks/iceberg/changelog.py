@@ -1,0 +1,147 @@
+"""The side table of all changes of a stream, and its messages: the changelog that downstream streams read."""
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from lakesink.settings.option_types import SchemaEvolution
+from lakesink.settings.options import option_invalid
+from lakesink.settings.settings import Settings
+from lakesink.sinks.iceberg.side_table import SideTable, SideTableSink
+from lakesink.sinks.iceberg.votes import CombinedReceipts
+from lakesink.writer.changelog import METADATA, changelog_key, changelog_schema
+from lakesink.writer.letters import SUFFIX
+from lakesink.writer.refusals import shown
+from lakesink.writer.schema import parse_schema
+from lakesink_catalog.commit.fence import Decision
+from lakesink_catalog.tables.tables import parse_identifier
+from lakesink_protocol.errors import Reason, WriteError
+from lakesink_protocol.identity import Batch
+from lakesink_protocol.redact import shown as redacted
+from lakesink_protocol.refusal_words import Words
+from lakesink_protocol.row_changes import CHANGELOG_TABLE, counts_in
+from lakesink_protocol.votes import receipt_rejected
+
+CHANGELOG_WORDS: Sequence[Words] = (
+    Words(
+        Reason.TABLE_REPLACED,
+        "The changelog now has UUID {table_uuid}; this query wrote to {known_uuid}.",
+        "If the old changelog was dropped by mistake, restore it, and start the query again.\n"
+        "If a new changelog is wanted, name it with another name in the option changelog_table.",
+    ),
+    Words(
+        Reason.REWOUND,
+        "The changelog has just got the changes of batch {last}, and this is batch {n}.",
+        "Look for a second query with the same sink id and stop it. Then start this one again.",
+    ),
+    Words(
+        Reason.ROLLED_BACK,
+        "The changelog was rolled back behind the changes of batch {last}; the newest in it are of {newest}.",
+        "If the query's table still has the batches of which changes are missing ({undone}), roll the changelog forward"
+        " again.\n"
+        "If these batches are written again, or were rolled back too, nothing is missing: accept as below.",
+    ),
+)
+"""All can be met by a query whose own table is as it was."""
+
+
+def _differ(table: str, batch: Batch, rows: int) -> WriteError:
+    return WriteError(
+        "CHANGELOG_DIFFERS",
+        f"Batch {batch.batch_id} has {rows:,} changes, and its earlier run wrote other changes into {table}.",
+        data=f"Changes of batch {batch.batch_id} are in {table}; they are not in the table.",
+        action=(
+            "Start the query again as it was, over the same rows.",
+            f"Roll {table} back to the snapshot before this batch, then start the query again.",
+        ),
+    )
+
+
+def _rewound(table: str, batch: Batch, newest: int) -> WriteError:
+    return WriteError(
+        "CHANGELOG_DIFFERS",
+        f"{table} has changes of batch {newest}, but the next batch is {batch.batch_id}.",
+        data=f"Nothing of batch {batch.batch_id} was written.",
+        action=(
+            f"If the table was rolled back, roll {table} back to its snapshot before batch {batch.batch_id}.",
+            "Start the query with another changelog_table: the earlier changes stay where they are.",
+        ),
+    )
+
+
+def _unfit(table: str, error: WriteError) -> WriteError:
+    return WriteError(
+        "SCHEMA_MISMATCH",
+        f"The table {table} cannot keep the changelog: {error.what}",
+        action="Name another table with the option changelog_table; lakesink creates it.",
+    )
+
+
+CHANGELOG = SideTable(
+    "changes", changelog_key, CHANGELOG_WORDS, _differ, _rewound, _unfit, schema_evolution=SchemaEvolution.WIDEN
+)
+"""Every change of a batch. New and wider columns of the table are followed."""
+
+
+def changelog_columns(schema_json: str, table: str) -> pa.Schema:
+    """The columns of the changelog of a table; raises SettingsError if the table has one of lakesink's names."""
+    columns = parse_schema(schema_json)
+    own = {name.casefold() for name in METADATA.names}
+    taken = next((one.name for one in columns.fields if one.name.casefold() in own), None)
+    if taken is not None:
+        raise option_invalid(
+            "changelog_table",
+            f"The option changelog_table cannot be used: {shown(table)} has a column {taken!r}, which a changelog has"
+            " for itself.",
+        )
+    return changelog_schema(columns)
+
+
+def check_changelog_name(table: str, name: str) -> None:
+    """Refuse a malformed name, and those of the table and of its dead letters."""
+    for taken, what in ((table, "the table itself"), (f"{table}{SUFFIX}", "the table of its dead letters")):
+        if parse_identifier(name) == parse_identifier(taken):
+            raise option_invalid("changelog_table", f"The option changelog_table is {name!r}, {what}.")
+
+
+def check_changelog(counted: CombinedReceipts, changelog: SideTableSink, batch_id: int) -> None:
+    """Check that the tasks wrote each change into the changelog, and nothing else."""
+    changes = sum(file.record_count for file in counted.files) + counted.deletes + counted.superseded
+    if changes != (changelog.voted[1] if changelog.voted[0] == batch_id else 0):
+        raise receipt_rejected("a task wrote another number of changes into the changelog than it has")
+
+
+def check_is_logged(decision: Decision, changelog: SideTableSink) -> None:
+    """Refuse an empty changelog that, by the table's last batch, has the changes of that: it was dropped.
+
+    A changelog that was rolled back knows what it had, and its own verdict refuses it.
+    """
+    batch, entry = decision.situation.batch, decision.situation.entry
+    if entry is None or entry.query_id != batch.query_id or changelog.knows(batch):
+        return
+    snapshot = decision.table.snapshot_by_id(entry.snapshot_id)
+    summary = {} if snapshot is None or snapshot.summary is None else snapshot.summary.additional_properties
+    counts = counts_in(summary)
+    if summary.get(CHANGELOG_TABLE) != changelog.table or counts is None or not counts.changes:
+        return
+    raise WriteError(
+        "CHANGELOG_DIFFERS",
+        f"{changelog.table} has no changes of this query, and those of batch {entry.batch_id} were written into it.",
+        data=f"Nothing of batch {batch.batch_id} was written.",
+        action=(
+            f"If {changelog.table} was dropped or replaced by mistake, restore it, and start the query again.",
+            "If a new changelog is wanted, start the query with another name as changelog_table.",
+        ),
+    )
+
+
+def other_changelog(participant: str, settings: Settings) -> WriteError:
+    """The error for a batch that was prepared for another changelog than the query's."""
+    other = redacted(participant.removesuffix("@main"), 60)
+    named = f"changelog_table={settings.changelog_table!r}" if settings.changelog_table else "no changelog_table"
+    return WriteError(
+        "CHANGELOG_DIFFERS",
+        f"The batch was prepared for the changelog {other}, but the query has {named}.",
+        data=f"Changes of this batch may be in {other}; they are not in the table.",
+        action=f"Start the query with changelog_table={other!r} until this batch is committed.",
+    )
