@@ -43,8 +43,12 @@ SPARK_FILES_AHEAD = 60
 CHILDREN_TO_A_SPARK_DRIVER = 24
 FOREIGN_CHANCE = 0.3
 NOTHING_DONE = "nothing"
-WRITTEN_AFTER = {"begin": ("keys file", ".keys"), "look": ("delete files", "-deletes.parquet")}
-"""Files of changes that a driver writes between two steps of its trace: what they are, and the end of their names."""
+_DELETES = ("delete files", "-deletes.parquet")
+WRITTEN_AFTER = {"begin": ("keys file", ".keys"), **dict.fromkeys(("recorded", "recovered", "look"), _DELETES)}
+"""Files of changes that a driver writes between two steps of its trace: what they are, and the end of their names.
+
+Rows are located once the record is durable, before the look of the attempt; and after it, if the head is another one.
+"""
 
 
 @dataclass(slots=True)
