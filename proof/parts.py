@@ -3,15 +3,16 @@
 import os
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import asdict
 from statistics import median
 
-from proof import certify, histories
+from proof import certify, histories, kills
 from proof.certify import CertifyFigures
 from proof.contrast.run import Contrast
 from proof.contrast.run import run as run_contrast
 from proof.contrast.sinks import SINKS
 from proof.grid.cells import Cell, all_cells
-from proof.grid.figures import GridFigures, Recovery, Verdict
+from proof.grid.figures import GridFigures, Verdict
 from proof.grid.page import markdown
 from proof.grid.run import run as run_grid
 from proof.grid.turns import spread
@@ -33,6 +34,8 @@ SEEDS, SEEDS_SHORT = 20_000, 4_000
 CHANGED_SEEDS, CHANGED_SEEDS_SHORT = 3_000, 300
 """The same of streams that replace and delete rows by key; `make prove` for longer does not run more of them."""
 KILLS = 500
+KILLS_BY_KEY, KILLS_BY_KEY_SHORT = 300, 20
+"""SIGKILLs at random moments: of streams that append, and of those that replace and delete rows by key."""
 INPUTS, INPUTS_SHORT = 1_000_000, 20_000
 MORE_SEEDS = 10_000_000
 ADVICE, ADVICE_SHORT = 600, 40
@@ -81,13 +84,21 @@ def processes(budget: Budget) -> Outcome:
     cells: list[Cell] | None = None
     if budget.short:
         cells = spread(all_cells(), budget.seed)
-    kills = 0 if budget.short else KILLS
-    figures = run_grid(budget.seconds, budget.seed, budget.progress, cells=cells, kills=kills)
+    struck = 0 if budget.short else KILLS
+    figures = run_grid(budget.seconds, budget.seed, budget.progress, cells=cells, kills=struck)
     few = figures.count(Verdict.EXPLAINED) * 20 <= len(figures.cells)
     broken = [*figures.broken, *([] if few else ["more than 5 % of the cells could not be run"])]
     missing = tuple(f"cells of the grid, {count}: {why}" for why, count in figures.explained.items())
     pages = {"proof-grid.md": markdown(figures)}
     return Outcome(tuple(broken), missing, tuple(_grid(figures)), figures.to_json(), pages)
+
+
+def changes(budget: Budget) -> Outcome:
+    """Random kills of streams that replace and delete rows by key. It takes what it takes."""
+    wanted = KILLS_BY_KEY_SHORT if budget.short else KILLS_BY_KEY
+    found = kills.run(wanted, budget.seed, budget.progress, by_key=True)
+    lines = tuple((f"changes by key: {what}", figure) for what, figure in found.lines)
+    return Outcome(found.broken, (), lines, asdict(found))
 
 
 def targets(budget: Budget) -> Outcome:
@@ -197,17 +208,11 @@ def _grid(figures: GridFigures) -> list[tuple[str, str]]:
     return [
         ("crash grid on real processes", f"{counted(verdicts)} cells, {extent}"),
         ("SIGKILLs by point", f"{sum(figures.kills_by_point.values()):,}: {counted(figures.kills_by_point)}"),
-        ("SIGKILL to next commit, without Spark", _recovered(figures.recovery)),
-        ("SIGKILL to next commit, real Spark", _recovered(figures.spark_recovery)),
+        ("SIGKILL to next commit, without Spark", figures.recovery.told),
+        ("SIGKILL to next commit, real Spark", figures.spark_recovery.told),
         ("orphans per 1,000 faults, real processes", f"{figures.orphans_per_1000_faults:,}"),
         ("traces of real drivers that the model accepts", f"{figures.logs_checked:,}"),
     ]
-
-
-def _recovered(recovery: Recovery) -> str:
-    if recovery.median_ms is None or recovery.p99_ms is None:
-        return "not measured"
-    return f"median {recovery.median_ms:,.0f} ms, p99 {recovery.p99_ms:,.0f} ms, of {recovery.count:,}"
 
 
 def _explored(figures: ModelFigures) -> list[tuple[str, str]]:
@@ -241,6 +246,7 @@ PARTS: Mapping[str, tuple[float, Part]] = {
     "targets": (0.0, targets),
     "real tables": (0.1, real_tables),
     "processes": (0.3, processes),
+    "changes": (0.0, changes),
     "mutants": (0.1, mutants),
     "model": (0.1, model),
     "catalogs": (0.05, catalogs),

@@ -80,6 +80,20 @@ class RandomKills:
     log_lines: int = 0
     broken: tuple[str, ...] = ()
 
+    @property
+    def lines(self) -> tuple[tuple[str, str], ...]:
+        """For the table of all parts."""
+        killed = f"{self.drivers + self.spark_drivers:,}, {self.spark_drivers:,} of them on real Spark"
+        steps = sorted(self.by_step.items(), key=lambda step: -step[1])
+        return (
+            ("SIGKILLs at random moments", f"{killed}; {self.batches:,} batches, none lost, doubled or counted wrong")
+            if not self.broken
+            else ("SIGKILLs at random moments", f"{killed}; {self.batches:,} batches"),
+            ("the last step of these drivers", ", ".join(f"{count:,} {step}" for step, count in steps) or "none"),
+            ("SIGKILL at random to next commit", Recovery.of(self.recovery_ms).told),
+            ("SIGKILL at random to next commit, real Spark", Recovery.of(self.spark_recovery_ms).told),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
@@ -101,6 +115,13 @@ class Recovery:
         if len(found) < 2:
             return cls(len(found), *([round(found[0], 1)] * 2 if found else [None, None]))
         return cls(len(found), round(median(found), 1), round(quantiles(found, n=100, method="inclusive")[98], 1))
+
+    @property
+    def told(self) -> str:
+        """For a line of the table."""
+        if self.median_ms is None or self.p99_ms is None:
+            return "not measured"
+        return f"median {self.median_ms:,.0f} ms, p99 {self.p99_ms:,.0f} ms, of {self.count:,}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -174,10 +174,18 @@ def _rows(run: _Run, table: Table) -> tuple[Rows, Rows]:
     """The rows in the table, and those that must be there."""
     if not run.cell.upserts:
         return run.stream.rows(), expected(range(BATCHES)) + run.foreign
+    return rows_of_upserts(table), kept_by_upserts(BATCHES - 1) + run.foreign
+
+
+def rows_of_upserts(table: Table) -> Rows:
+    """The rows of a table whose stream has the options `UPSERTS`."""
     found = table.scan(selected_fields=("file", "row")).to_arrow()
-    last = BATCHES - 1
-    kept = Counter((last, row) for _, row in expected([last]) if (last + row) % 5)
-    return Counter(zip(found["file"].to_pylist(), found["row"].to_pylist(), strict=True)), kept + run.foreign
+    return Counter(zip(found["file"].to_pylist(), found["row"].to_pylist(), strict=True))
+
+
+def kept_by_upserts(last: int) -> Rows:
+    """The rows that must be there after this file: all of its own, but for those that it deletes."""
+    return Counter(row for row in expected([last]) if sum(row) % 5)
 
 
 _BLOWS: dict[SparkBlow, Callable[[_Run], None]] = {

@@ -3,6 +3,8 @@
 import json
 import logging
 import sys
+from functools import partial
+from typing import TextIO
 
 import click
 
@@ -10,7 +12,7 @@ from lakesink.cli.output import progress
 from proof.simulator.changing import draw_changes
 from proof.simulator.run import Failure, Simulated, run
 from proof.simulator.scenario import draw
-from proof.simulator.simulate import simulate
+from proof.simulator.simulate import Report, simulate
 
 
 @click.command()
@@ -20,8 +22,19 @@ from proof.simulator.simulate import simulate
 @click.option(
     "--changes", is_flag=True, help="Streams that replace and delete rows by key, instead of those that append."
 )
+@click.option("--minutes", type=float, help="Begin no new seeds after that time.")
+@click.option("--reports", type=click.File("a", lazy=False), help="Add what each seed came to, a line of JSON.")
 @click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def main(first: int, seeds: int, seed: int | None, changes: bool, output: str) -> None:  # noqa: FBT001 - click's
+def main(
+    *,
+    first: int,
+    seeds: int,
+    seed: int | None,
+    changes: bool,
+    minutes: float | None,
+    reports: TextIO | None,
+    output: str,
+) -> None:
     """Run the shipped code in simulated worlds, and judge what became of every row."""
     logging.disable(logging.CRITICAL)
     drawn = draw_changes if changes else draw
@@ -32,10 +45,16 @@ def main(first: int, seeds: int, seed: int | None, changes: bool, output: str) -
             f"seed {seed}: {'broken' if report.broken else 'well'}, {report.batches} batches, {report.rows} rows"
         )
         sys.exit(1 if report.broken else 0)
+    seconds = None if minutes is None else 60 * minutes
     with progress() as say:
-        result = run(first, seeds, progress=say, drawn=drawn)
+        result = run(first, seeds, seconds, say, drawn=drawn, each=partial(_write, reports))
     click.echo(json.dumps(result.to_json(), indent=2) if output == "json" else as_text(result))
     sys.exit(0 if result.well else 1)
+
+
+def _write(reports: TextIO | None, report: Report) -> None:
+    if reports is not None:
+        print(json.dumps(report.to_json()), file=reports, flush=True)
 
 
 def as_text(result: Simulated) -> str:

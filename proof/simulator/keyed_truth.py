@@ -2,18 +2,18 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
 from lakesink_protocol.row_changes import ChangeCounts, counts_in
 from proof.changes import Changing, Fold, RowChange
-from proof.oracle import Broken, Promise, Rows
+from proof.oracle import Broken, Key, Promise, Rows
 from proof.simulator.keyed_contents import KeyedContents
 from proof.simulator.keyed_engine import Deed
 from proof.simulator.spark import Asked
-from proof.simulator.truth import Landed, State, Truth
+from proof.simulator.truth import Landed, Name, State, Truth, name_of
 
 
 @dataclass(eq=False)
@@ -23,10 +23,14 @@ class KeyedTruth(Truth):
     Attributes:
         changing: What the rows of the source are.
         deeds: What other writers' snapshots do.
+        idle: Batches that changed no row when they landed last: all their deletes were absent or late. Once they are
+            rolled back and expiry has cut the path to them, the table is as if they had landed, and that is all that
+            can be known. The same is true of empty batches where rows are appended.
     """
 
     changing: Changing = field(kw_only=True)
     deeds: dict[int, Deed] = field(default_factory=dict)
+    idle: dict[Name, Asked] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.contents: KeyedContents = KeyedContents(self.store, self.broken)
@@ -45,10 +49,36 @@ class KeyedTruth(Truth):
 
     def judge_end(self, source: Rows) -> list[Broken]:
         """Every row of the source is in a batch."""
-        missing = source - sum((asked.rows for asked in self.newest.batches), Counter())
+        there = sum((asked.rows for asked in [*self.newest.batches, *self.idle.values()]), Counter[Key]())
+        missing = source - there
         if not missing:
             return []
         return [Broken(Promise.NO_ROW_IS_LOST, f"{missing.total()} rows of the source are in no batch")]
+
+    def may_be_skipped(self, state: State, asked: Asked) -> bool:
+        """It is under the head, or has changed nothing."""
+        return super().may_be_skipped(state, asked) or name_of(asked) in self.idle
+
+    def _follows(self, before: Asked, after: Asked) -> bool:
+        """Only batches that have changed nothing are missing between these two."""
+        end, numbers = before.end, {asked.batch.batch_id: asked for asked in self.idle.values()}
+        if before.batch.query_id == after.batch.query_id:
+            for number in range(before.batch.batch_id + 1, after.batch.batch_id):
+                idle = numbers.get(number)
+                end = idle.end if idle is not None and idle.start == end else end
+        return super()._follows(replace(before, end=end), after)
+
+    def _read(self, snapshot: Snapshot, metadata: TableMetadata) -> Landed:
+        landed = super()._read(snapshot, metadata)
+        if landed.asked is not None:
+            self.idle.pop(name_of(landed.asked), None)
+            files, older = (self._files(metadata, at) for at in (snapshot.snapshot_id, snapshot.parent_snapshot_id))
+            if files == older:
+                self.idle[name_of(landed.asked)] = landed.asked
+        return landed
+
+    def _files(self, metadata: TableMetadata, snapshot_id: int | None) -> set[str]:
+        return {file.path for file in self.contents.stated(metadata, snapshot_id)}
 
     def _fold(self, path: Sequence[Landed]) -> Fold:
         fold = Fold(self.changing.has_sequence)

@@ -93,8 +93,10 @@ class Simulated:
         return self.seeds / self.seconds if self.seconds else 0.0
 
     def to_json(self) -> dict[str, Any]:
-        """JSON-able form."""
-        return {**asdict(self), "seeds_per_second": round(self.seeds_per_second, 1)}
+        """JSON-able form; `asdict` of the whole would count the counts."""
+        found = {part.name: getattr(self, part.name) for part in fields(self)}
+        failures = [asdict(failure) for failure in self.failures]
+        return {**found, "failures": failures, "seeds_per_second": round(self.seeds_per_second, 1)}
 
     def together(self, other: "Simulated") -> "Simulated":
         """This range and the one after it."""
@@ -125,6 +127,7 @@ def run(
     progress: Progress = lambda _: None,
     *,
     drawn: Drawn = draw,
+    each: Callable[[Report], None] = lambda _: None,
 ) -> Simulated:
     """Run a range of seeds.
 
@@ -134,6 +137,7 @@ def run(
         seconds: No new seeds are begun after that time; None for no bound.
         progress: Told now and then how far it is.
         drawn: Draws the scenarios: `draw` for streams that append, `draw_changes` for those of changes.
+        each: Given every report, in the order in which seeds end.
     """
     result = Simulated(first)
     started = time.monotonic()
@@ -143,6 +147,7 @@ def run(
         for reports in _all(pool, chunks, chunk, lambda: _in_time(started, seconds)):
             for report in reports:
                 result.add(report)
+                each(report)
             result.seconds = time.monotonic() - started
             progress(f"{result.seeds:,} seeds, {result.seeds_per_second:.0f} a second, {len(result.failures)} failed")
     return result

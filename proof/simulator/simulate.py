@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from random import Random
 from typing import Any
 
@@ -78,6 +78,10 @@ class Report:
     def without_story(self) -> "Report":
         """The figures alone."""
         return replace(self, story=())
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON-able form."""
+        return {part.name: getattr(self, part.name) for part in fields(self)} | {"broken": [*map(str, self.broken)]}
 
 
 def simulate(seed: int, drawn: Callable[[Random], Scenario] = draw) -> Report:

@@ -174,6 +174,10 @@ class Truth:
         """A retained snapshot refers to a file."""
         return location in self.reachable(self.newest.version.metadata) or location in self.letters.reachable()
 
+    def may_be_skipped(self, state: State, asked: Asked) -> bool:
+        """A driver may count this batch as committed."""
+        return state.holds(asked)
+
     def was_there(self, snapshot_id: int) -> bool:
         """The snapshot is, or was, in the table."""
         return snapshot_id in self._landed
@@ -240,7 +244,7 @@ class Truth:
         broken = [
             Broken(Promise.BATCHES_ARE_CONTIGUOUS, f"{name_of(after)[:2]} follows {name_of(before)[:2]}")
             for before, after in pairwise(batches)
-            if before.end != after.start or not _numbered(before, after)
+            if not self._follows(before, after)
         ]
         if batches and any(batches[0].start):
             broken.append(Broken(Promise.BATCHES_ARE_CONTIGUOUS, f"the first batch starts at {batches[0].start}"))
@@ -248,6 +252,10 @@ class Truth:
         if self.branch != "main":
             broken += self._judge_main(state.version.metadata)
         return broken + self._judge_files(state.version.metadata)
+
+    def _follows(self, before: Asked, after: Asked) -> bool:
+        """No batch is missing between these two."""
+        return before.end == after.start and _numbered(before, after)
 
     def _judge_columns(self, metadata: TableMetadata, snapshot: Snapshot) -> list[Broken]:
         """Each written column is in the snapshot's schema under its id, unless another writer has dropped it."""

@@ -1,15 +1,20 @@
 """The simulator replays what it has found, holds no grudge against what is right, and has real faults in it."""
 
+import json
 import os
 import subprocess
 import sys
 from collections import Counter
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from lakesink_protocol.row_changes import ChangeCounts
 from proof.content import Content
+from proof.simulator import run as run_of_seeds
+from proof.simulator.__main__ import main
 from proof.simulator.changing import draw_changes
 from proof.simulator.run import run
 from proof.simulator.scenario import OF_DOCUMENTS, OF_LETTERS, Scenario
@@ -107,3 +112,32 @@ def test_every_seed_of_a_range_is_run_and_counted() -> None:
 
 def test_without_time_there_is_nothing_to_be_proud_of() -> None:
     assert not run(0, 0).well
+
+
+def test_the_command_stops_in_time_and_leaves_a_line_for_each_seed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_of_seeds, "SEEDS_AT_ONCE", 2)
+    reports = tmp_path / "reports.jsonl"
+    told = ["--first", "7", "--changes", "--reports", str(reports), "--output", "json"]
+    done = [CliRunner().invoke(main, [*told, *more]) for more in (["--seeds", "3"], ["--minutes", "0"])]
+    assert [one.exit_code for one in done] == [0, 0]
+    few, started = (json.loads(one.stdout) for one in done)
+    assert (few["seeds"], started["seeds"]) == (3, 2 * (os.cpu_count() or 1))
+    assert few["changes"]["upserts"] > 0
+    lines = [json.loads(line) for line in reports.read_text().splitlines()]
+    assert sorted(line["seed"] for line in lines[:3]) == [7, 8, 9]
+    assert len(lines) == few["seeds"] + started["seeds"]
+    assert not any(line["broken"] for line in lines)
+
+
+@pytest.mark.parametrize("seed", [8103, 10031, 11240])
+def test_a_batch_that_changed_no_row_may_be_missing_where_expiry_hides_its_rollback(seed: int) -> None:
+    assert simulate(seed, draw_changes).broken == ()
+
+
+@pytest.mark.parametrize("seed", [5231, 8863])
+def test_an_operator_begins_behind_the_table_where_expiry_hides_the_batch_that_is_refused(seed: int) -> None:
+    report = simulate(seed, draw_changes)
+    assert report.broken == ()
+    assert report.outcomes["LAKESINK_ROLLED_BACK"] > 0

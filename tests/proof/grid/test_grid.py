@@ -1,5 +1,6 @@
 """Cells run on real processes; a sink that is broken fails the cell that is about it."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -9,8 +10,9 @@ from click.testing import CliRunner
 from proof.grid.__main__ import main
 from proof.grid.cells import IN_CALL, NOWHERE, Blow, Cell, Company, Fault, Position, SparkBlow
 from proof.grid.figures import Verdict
-from proof.grid.kills import random_kills
+from proof.grid.kills import last_step, random_kills
 from proof.grid.run import machine, run
+from proof.kills import main as kills
 from servers.fault_proxy import HttpFault, Kind
 
 HANDFUL = [
@@ -82,14 +84,36 @@ def test_a_cell_that_cannot_be_run_is_explained_and_not_counted_as_a_fault() -> 
     assert figures.faults == 0
 
 
-def test_drivers_killed_at_random_moments_leave_every_row_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("by_key", [False, True], ids=["appended", "by-key"])
+def test_drivers_killed_at_random_moments_leave_every_row_once(tmp_path: Path, by_key: bool) -> None:  # noqa: FBT001 - pytest's
     told: list[str] = []
-    found = random_kills(tmp_path, 5, 1, told.append, lambda: False)
+    found = random_kills(tmp_path, 5, 1, told.append, by_key=by_key)
     assert found.broken == ()
     assert found.drivers == 5
     assert sum(found.by_step.values()) == 5
     assert list(tmp_path.iterdir()) == []
     assert told[-1] == "5 of 5 random kills, 0 broken"
+
+
+def test_a_kill_is_counted_where_its_driver_was() -> None:
+    def trace(event: str) -> list[str]:
+        return [json.dumps({"event": "begin", "batch_id": 3}), json.dumps({"event": event, "batch_id": 3})]
+
+    keys, deletes = "numbers-3-00001-c54e.keys", "numbers-3-be88-deletes.parquet"
+    assert last_step([], set()) == "nothing"
+    assert last_step(trace("begin"), {"numbers-3-00001-c54e.parquet", deletes}) == "begin"
+    assert last_step(trace("begin"), {"numbers-2-00001-c54e.keys"}) == "begin"
+    assert last_step(trace("begin"), {keys}) == "begin, keys file"
+    assert last_step(trace("look"), {keys}) == "look"
+    for event in ("recorded", "recovered", "look"):
+        assert last_step(trace(event), {deletes}) == f"{event}, delete files"
+    assert last_step(trace("attempt"), {keys, deletes}) == "attempt"
+
+
+def test_the_command_of_kills_says_what_it_struck() -> None:
+    done = CliRunner().invoke(kills, ["--kills", "1", "--seed", "4"])
+    assert done.exit_code == 0
+    assert done.stdout.startswith("SIGKILLs at random moments: 1, 0 of them on real Spark; 12 batches, none lost")
 
 
 def test_the_command_says_how_it_went_and_names_what_it_does_not_know() -> None:
