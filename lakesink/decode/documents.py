@@ -47,7 +47,7 @@ SHOWN_OF_NULL_ROWS = 1
 """Malformed values that a task describes if they do not fail the batch."""
 MOST_EXPLAINED = 1_000
 """Malformed documents whose misfit a task looks for, if they are put aside."""
-PutAside = Callable[[pa.RecordBatch, Mapping[int, Fault]], pa.RecordBatch]
+PutAside = Callable[[pa.RecordBatch, Mapping[int, Fault]], None]
 GATHERED_BYTES = 16 * 1024 * 1024
 
 
@@ -69,7 +69,7 @@ class Decoder:
     """Decodes one task's batches.
 
     Attributes:
-        put_aside: Takes malformed documents, if the query wants that, and returns the rows for the others.
+        put_aside: Takes the malformed documents of some rows, if the query wants that.
         leave: Takes documents with news, if the table follows the documents.
         malformed: Malformed documents. The count stops when the batch fails and `MOST_MISFITS` values are described.
         documents: Rows whose document is not NULL.

@@ -38,6 +38,7 @@ from lakesink.writer.nested import (
     without_validity,
 )
 from lakesink.writer.schema import Field, ListOf, MapOf, Nested, Primitive, Struct, Type, arrow_type
+from lakesink.writer.unfit import all_but
 
 _BLANKS = " \t\r\n"
 _JSON, _TEXT = "JSON", "VARCHAR"
@@ -274,8 +275,9 @@ def other_than(texts: pa.Array, opener: str) -> pa.BooleanArray | None:
     begins = pc.starts_with(texts, opener)
     if pc.all(begins, min_count=0).as_py():
         return None
-    begins = pc.starts_with(pc.ascii_ltrim(texts, characters=_BLANKS), opener)
-    return pc.fill_null(pc.invert(begins), False)  # noqa: FBT003 - Arrow takes it by position
+    others = pc.indices_nonzero(pc.fill_null(pc.invert(begins), False))  # noqa: FBT003 - Arrow takes it by position
+    begins = pc.starts_with(pc.ascii_ltrim(texts.take(others), characters=_BLANKS), opener)
+    return pc.invert(all_but(len(texts), others.filter(pc.invert(begins)).to_pylist()))
 
 
 def _null_maps(texts: pa.Array, maps: pa.Array) -> pa.BooleanArray | None:

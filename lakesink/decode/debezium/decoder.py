@@ -48,7 +48,7 @@ class DebeziumDecoder:
     Every row is an upsert, a delete, a tombstone or a dead letter, and a split is a delete more.
 
     Attributes:
-        put_aside: Takes documents that cannot be changes, if the query wants that, and returns the rows for the others.
+        put_aside: Takes the documents of some rows that cannot be changes, if the query wants that.
         malformed: Malformed documents. The count stops when the batch fails and `MOST_MISFITS` values are described.
         documents: Rows whose document is not NULL.
         splits: Events that became two changes.

@@ -44,17 +44,16 @@ class TaskLetters:
         """Of a task whose rows have documents, or the table's columns."""
         return cls(plan, LetterRows(plan, documents), TaskFiles(plan.plan, task))
 
-    def put_aside(self, rows: pa.RecordBatch, faults: Mapping[int, Fault]) -> pa.RecordBatch:
-        """Write the rows at these positions as dead letters; returns the others."""
+    def put_aside(self, rows: pa.RecordBatch, faults: Mapping[int, Fault]) -> None:
+        """Write the rows at these positions as dead letters."""
         if not faults:
-            return rows
+            return
         positions = sorted(faults)
         taken = rows.take(pa.array(positions, pa.int64()))
         letters = self.rows.of(taken, [faults[position] for position in positions])
         if self._alignment is None:
             self._alignment = alignment_of(letters.schema, self.files.schema, self.plan.plan)
         self.files.add(self._alignment.apply(letters))
-        return rows.filter(all_but(rows.num_rows, positions))
 
     @property
     def head(self) -> Receipt:
@@ -157,7 +156,10 @@ class TaskRows:
             self.count += batch.num_rows
             unmet = self.marks.unmet_of(batch)
             rows = self.marks.taken_off(batch)
-            yield rows if self.letters is None else self.letters.put_aside(rows, _of_expectations(unmet))
+            if self.letters is not None and unmet:
+                self.letters.put_aside(rows, _of_expectations(unmet))
+                rows = rows.filter(all_but(rows.num_rows, unmet))
+            yield rows
 
 
 def _of_expectations(unmet: Mapping[int, tuple[str, ...]]) -> dict[int, Fault]:

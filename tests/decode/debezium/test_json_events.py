@@ -38,9 +38,8 @@ def in_every_form(after: str, **columns: Any) -> list[Any]:
     """The row that an event becomes in each form, or the column that is malformed in it."""
     aside: dict[int, Fault] = {}
 
-    def put_aside(rows: pa.RecordBatch, faults: Mapping[int, Fault]) -> pa.RecordBatch:
+    def put_aside(rows: pa.RecordBatch, faults: Mapping[int, Fault]) -> None:  # noqa: ARG001 - as a sink takes them
         aside.update(faults)
-        return rows
 
     documents = [form.replace("%s", after) for form in FORMS.values()]
     settings: dict[str, Any] = {"put_aside": put_aside, "on_malformed": OnMalformed.QUARANTINE}
@@ -305,9 +304,8 @@ def test_a_value_that_debezium_could_not_read_never_becomes_a_value() -> None:
 def test_documents_that_cannot_be_changes_are_put_aside_with_their_reason() -> None:
     aside: dict[int, Fault] = {}
 
-    def put_aside(rows: pa.RecordBatch, faults: Mapping[int, Fault]) -> pa.RecordBatch:
+    def put_aside(rows: pa.RecordBatch, faults: Mapping[int, Fault]) -> None:  # noqa: ARG001 - as a sink takes them
         aside.update(faults)
-        return rows
 
     documents = [event("c", {"id": 1}), event("x"), event("c", {"id": "a"}), event("d"), "{", None]
     changes, found = decoded(ID_NAME, *documents, put_aside=put_aside, on_malformed=OnMalformed.QUARANTINE)
