@@ -10,12 +10,12 @@ from typing import Any
 import pyarrow.dataset as ds
 import pytest
 
-from servers.jars import ROOT
+from servers.jars import ICEBERG_SPARK, ROOT, fetched
 from testkit.builders import Lake
 from testkit.change_table import Reference, rows_of, upsert_lake
 from testkit.harness import PATIENCE_SECONDS
 from testkit.http_servers import skipped_where_missing
-from tests.interop.changelog_reader import CATALOG, ICEBERG_SPARK, fetched
+from tests.interop.changelog_reader import CATALOG
 from tests.upsert.test_changelog import LOG, folded, log_of, logging
 
 pytestmark = pytest.mark.interop
