@@ -68,7 +68,7 @@ def upsert(**options: Any) -> Settings:
 
 
 def plan(found: Table, settings: Settings, *, case_sensitive: bool = False) -> ChangesPlan | None:
-    return changes_plan(found, settings, case_sensitive=case_sensitive)
+    return changes_plan(found.schema(), ".".join(found.name()), settings, case_sensitive=case_sensitive)
 
 
 def test_rows_that_are_appended_have_no_plan_of_changes(tmp_path: Path) -> None:

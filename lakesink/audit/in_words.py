@@ -62,5 +62,7 @@ def outcome_in_words(record: Record) -> str:
     rescued = f", {number(record.rescued_rows)} rescued" if record.rescued_rows else ""
     evolved = f", {record.schema_change}" if record.schema_change else ""
     changes = f": {changed(record.changes)}" if record.changes else ""
+    copies = record.changes.changes if record.changes and record.changelog else 0
+    logged = f", {number(copies)} logged" if copies else ""
     found = malformed + unknown + unmet + dead + rescued
-    return (record.accepted or record.outcome) + changes + without + rolled_back + found + evolved
+    return (record.accepted or record.outcome) + changes + logged + without + rolled_back + found + evolved

@@ -5,25 +5,26 @@ says what came, in which order, and never what became of it. Imports PyArrow onl
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakesink.writer.changed_rows import ChangedRows, partitions_of
+from lakesink.writer.plan import ChangesPlan
 from lakesink.writer.row_digest import rows_digest
 from lakesink.writer.scalars import int64, text
-from lakesink.writer.schema import Struct, arrow_schema
+from lakesink.writer.schema import Struct, arrow_field
 from lakesink.writer.side_rows import digest_sum, side_key
 from lakesink_protocol.identity import SinkKey
-from lakesink_protocol.row_changes import Operation
+from lakesink_protocol.row_changes import Mode, Operation
 
 OPERATION, SINK, BATCH, PARTITION, OFFSET = "_operation", "_sink", "_batch_id", "_source_partition", "_source_offset"
 METADATA = pa.schema(
     [
-        (OPERATION, pa.string()),
-        (SINK, pa.string()),
-        (BATCH, pa.int64()),
+        pa.field(OPERATION, pa.string(), nullable=False),
+        pa.field(SINK, pa.string(), nullable=False),
+        pa.field(BATCH, pa.int64(), nullable=False),
         (PARTITION, pa.int32()),
         (OFFSET, pa.int64()),
     ]
@@ -69,6 +70,11 @@ def changelog_key(owner: SinkKey, query_id: str, table_uuid: str) -> SinkKey:
     return side_key(owner, "changelog", query_id, table_uuid)
 
 
-def changelog_schema(table: Struct) -> pa.Schema:
-    """The columns of the changelog of a table."""
-    return pa.schema([*(field.remove_metadata() for field in arrow_schema(table, annotated=True)), *METADATA])
+def changelog_schema(table: Struct, changes: ChangesPlan) -> pa.Schema:
+    """The columns of the changelog of a table. One that is not nullable has a value in every row.
+
+    A hard delete may have values in the columns of key and sequence only.
+    """
+    always, whole = {*changes.keys, *changes.sequence}, changes.mode is Mode.UPSERT or changes.soft_deletes
+    fields = [replace(one, required=one.field_id in always or (whole and one.required)) for one in table.fields]
+    return pa.schema([*(arrow_field(one, annotated=True).remove_metadata() for one in fields), *METADATA])

@@ -48,15 +48,15 @@ _SORTABLE_CASTS: dict[type[IcebergType], str] = {
 }
 
 
-def changes_plan(table: Table, settings: Settings, *, case_sensitive: bool) -> ChangesPlan | None:
-    """How rows change others of the table; None if they are only appended.
+def changes_plan(schema: Schema, table: str, settings: Settings, *, case_sensitive: bool) -> ChangesPlan | None:
+    """How rows change others of a table with this schema; None if they are only appended.
 
     Raises:
         SettingsError: Keys or sequence columns are unsuitable, or the table has other identifier fields than the keys.
     """
     if not settings.has_changes:
         return None
-    columns = _Columns(table.schema(), ".".join(table.name()), NameRule(case_sensitive))
+    columns = _Columns(schema, table, NameRule(case_sensitive))
     soft = settings.deletes is Deletes.SOFT
     if soft:
         columns.check_deleted()

@@ -1,20 +1,24 @@
 """The side table of all changes of a stream, and its messages: the changelog that downstream streams read."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
 from lakesink.settings.option_types import SchemaEvolution
 from lakesink.settings.options import option_invalid
 from lakesink.settings.settings import Settings
+from lakesink.sinks.iceberg.schema_advice import commands
 from lakesink.sinks.iceberg.side_table import SideTable, SideTableSink
 from lakesink.sinks.iceberg.votes import CombinedReceipts
 from lakesink.writer.changelog import METADATA, changelog_key, changelog_schema
 from lakesink.writer.letters import SUFFIX
+from lakesink.writer.plan import ChangesPlan
 from lakesink.writer.refusals import shown
-from lakesink.writer.schema import parse_schema
+from lakesink.writer.schema import Field, Primitive, parse_schema
 from lakesink_catalog.commit.fence import Decision
+from lakesink_catalog.commit.premises import Path
 from lakesink_catalog.tables.tables import parse_identifier
+from lakesink_protocol.change import SchemaChange
 from lakesink_protocol.errors import Reason, WriteError
 from lakesink_protocol.identity import Batch
 from lakesink_protocol.redact import shown as redacted
@@ -83,7 +87,7 @@ CHANGELOG = SideTable(
 """Every change of a batch. New and wider columns of the table are followed."""
 
 
-def changelog_columns(schema_json: str, table: str) -> pa.Schema:
+def changelog_columns(schema_json: str, changes: ChangesPlan, table: str) -> pa.Schema:
     """The columns of the changelog of a table; raises SettingsError if the table has one of lakesink's names."""
     columns = parse_schema(schema_json)
     own = {name.casefold() for name in METADATA.names}
@@ -94,7 +98,42 @@ def changelog_columns(schema_json: str, table: str) -> pa.Schema:
             f"The option changelog_table cannot be used: {shown(table)} has a column {taken!r}, which a changelog has"
             " for itself.",
         )
-    return changelog_schema(columns)
+    return changelog_schema(columns, changes)
+
+
+def check_filled(changelog: str, schema_json: str, columns: pa.Schema) -> None:
+    """Refuse a changelog of this schema with a NOT NULL column for which a change may have no value."""
+    path = next(_unfilled(parse_schema(schema_json).fields, list(columns)), None)
+    if path is not None:
+        raise WriteError(
+            "SCHEMA_MISMATCH",
+            f"The table {changelog} cannot keep the changelog: column {shown('.'.join(path))!r} is NOT NULL there, and"
+            " a change may have no value for it.",
+            action=(
+                *commands(SchemaChange(optional=(path,)), parse_identifier(changelog)),
+                "Name another table with the option changelog_table; lakesink creates it.",
+            ),
+        )
+
+
+def _unfilled(wanted: Iterable[Field], arriving: Iterable[pa.Field], path: Path = ()) -> Iterator[Path]:
+    """The NOT NULL columns, also those within others, for which nullable ones arrive."""
+    by_name = {one.name.lower(): one for one in arriving}
+    for field in wanted:
+        found, below = by_name.get(field.name.lower()), (*path, field.name)
+        if found is None:
+            continue  # the evolution has made it optional
+        if field.required and found.nullable:
+            yield below
+        if not isinstance(field.type, Primitive):
+            yield from _unfilled(field.type.fields, _parts(found.type), below)
+
+
+def _parts(kind: pa.DataType) -> list[pa.Field]:
+    """The fields of a nested type, under Iceberg's names."""
+    if pa.types.is_map(kind):
+        return [kind.key_field.with_name("key"), kind.item_field.with_name("value")]
+    return [kind.value_field.with_name("element")] if pa.types.is_list(kind) else list(kind)
 
 
 def check_changelog_name(table: str, name: str) -> None:

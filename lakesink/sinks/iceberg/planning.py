@@ -57,7 +57,7 @@ def write_plan(
         hash_distribution=effective.distribution_mode != "none",
         schema_registry=settings.schema_registry,
         writer_schemas=_writer_schemas(settings.schema_registry),
-        changes=changes_plan(table, settings, case_sensitive=case_sensitive),
+        changes=changes_plan(schema, ".".join(table.name()), settings, case_sensitive=case_sensitive),
     )
 
 

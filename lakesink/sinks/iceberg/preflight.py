@@ -11,17 +11,23 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
 from lakesink.settings.settings import Settings
-from lakesink.sinks.iceberg.change_plan import check_created_keys, check_no_equality_deletes, created_columns
-from lakesink.sinks.iceberg.changelog import CHANGELOG, changelog_columns, check_changelog_name
+from lakesink.sinks.iceberg.change_plan import (
+    changes_plan,
+    check_created_keys,
+    check_no_equality_deletes,
+    created_columns,
+)
+from lakesink.sinks.iceberg.changelog import CHANGELOG, changelog_columns, check_changelog_name, check_filled
 from lakesink.sinks.iceberg.evolution import plan_write
 from lakesink.sinks.iceberg.letters import DEAD_LETTERS
 from lakesink.sinks.iceberg.letters_policy import letters_table, puts_aside
 from lakesink.sinks.iceberg.side_table import SideTable, side_plan
 from lakesink.writer.expectations import Expected
 from lakesink.writer.letters import LETTERS
+from lakesink.writer.plan import ChangesPlan, WritePlan
 from lakesink_catalog.connect.catalog import FoundCatalog
 from lakesink_catalog.listeners import LISTENERS
-from lakesink_catalog.tables.arrow_schema import iceberg_schema
+from lakesink_catalog.tables.arrow_schema import iceberg_schema, with_identifier_fields
 from lakesink_catalog.tables.partition_by import Term, parse_partition_by, parse_terms
 from lakesink_catalog.tables.tables import FORMAT_VERSION, TABLE_MISSING, create_table, load_table, parse_identifier
 from lakesink_protocol.catalogue import DataState
@@ -50,8 +56,9 @@ def check_start(
     existing = _existing_table(found, table, settings)
     if existing is None:
         check_creation(table, key, settings, schema)
-        created = iceberg_schema(created_columns(schema, settings))
-        _check_changelog(found, table, key, settings, created.model_dump_json())
+        created = with_identifier_fields(iceberg_schema(created_columns(schema, settings)), settings.keys)
+        changes = changes_plan(created, table, settings, case_sensitive=False)  # no two columns differ only in case
+        _check_changelog(found, table, key, settings, created.model_dump_json(), changes)
         return
     _check_version_and_branch(existing, table, key)
     check_partitions(existing, settings.partition_by)
@@ -64,7 +71,7 @@ def check_start(
         raise WriteError(
             code, error.what, data=DataState.UNCHANGED, action=error.choices or error.action, details=error.details
         ) from None
-    _check_changelog(found, table, key, settings, write.plan.schema_json)
+    _check_changelog(found, table, key, settings, write.plan.schema_json, write.plan.changes)
 
 
 def check_letters(
@@ -76,24 +83,30 @@ def check_letters(
     _check_side_table(found, DEAD_LETTERS, letters_table(table, settings), key, LETTERS)
 
 
-def _check_changelog(found: FoundCatalog, table: str, key: SinkKey, settings: Settings, schema_json: str) -> None:
-    if settings.changelog_table is None:
+def _check_changelog(
+    found: FoundCatalog, table: str, key: SinkKey, settings: Settings, schema_json: str, changes: ChangesPlan | None
+) -> None:
+    if settings.changelog_table is None or changes is None:
         return
     check_changelog_name(table, settings.changelog_table)
-    columns = changelog_columns(schema_json, table)
+    columns = changelog_columns(schema_json, changes, table)
     iceberg_schema(columns)  # raises an error if no table can have them
-    _check_side_table(found, CHANGELOG, settings.changelog_table, key, columns)
+    plan = _check_side_table(found, CHANGELOG, settings.changelog_table, key, columns)
+    if plan is not None:
+        check_filled(settings.changelog_table, plan.schema_json, columns)
 
 
-def _check_side_table(found: FoundCatalog, kind: SideTable, name: str, key: SinkKey, columns: pa.Schema) -> None:
-    """Check the table, if there is one already. The options of the rows are not its."""
+def _check_side_table(
+    found: FoundCatalog, kind: SideTable, name: str, key: SinkKey, columns: pa.Schema
+) -> WritePlan | None:
+    """Check the table and plan for it, if there is one already. The options of the rows are not its."""
     try:
         existing = load_table(found.open(create=False), name)
     except CatalogError as error:
         if error.code not in (CATALOG_MISSING, TABLE_MISSING):
             raise
-        return
-    side_plan(kind, existing, _PROBE, key, replace(Settings(), schema_evolution=kind.schema_evolution), columns)
+        return None
+    return side_plan(kind, existing, _PROBE, key, replace(Settings(), schema_evolution=kind.schema_evolution), columns)
 
 
 def check_creation(table: str, key: SinkKey, settings: Settings, schema: pa.Schema) -> None:

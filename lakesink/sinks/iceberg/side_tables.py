@@ -11,6 +11,7 @@ from lakesink.sinks.iceberg.changelog import (
     changelog_columns,
     check_changelog,
     check_changelog_name,
+    check_filled,
     check_is_logged,
     other_changelog,
 )
@@ -65,12 +66,14 @@ class SideTables:
             raise other_changelog(name, self.settings)
         raise other_letters(name, self.letters)
 
-    def plan_for(self, side: SideTableSink, decision: Decision, schema_json: str) -> WritePlan:
-        """The plan of a batch for one of them; `schema_json` is that of the sink's own table."""
+    def plan_for(self, side: SideTableSink, decision: Decision, own: WritePlan) -> WritePlan:
+        """The plan of a batch for one of them; `own` is that of the sink's own table."""
         if side is not self.changelog:
             return side.plan_for(decision.situation.batch)
-        side.follow(changelog_columns(schema_json, self.table))
+        assert own.changes is not None, "only changes have a changelog"
+        side.follow(changelog_columns(own.schema_json, own.changes, self.table))
         plan = side.plan_for(decision.situation.batch)
+        check_filled(side.table, plan.schema_json, side.columns)
         check_is_logged(decision, side)
         return plan
 

@@ -362,7 +362,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         side = self.side.used
         if side is None:
             return None
-        of_side = self.side.plan_for(side, decision, plan.schema_json)
+        of_side = self.side.plan_for(side, decision, plan)
         return SidePlan(self.name, side.name, self.key, self._table_uuid(), of_side)
 
     def _table_uuid(self) -> str:

@@ -104,7 +104,7 @@ def test_a_task_logs_every_change_of_a_change_stream_in_an_order_that_gives_its_
     fields = [NestedField(1, KEY, LongType(), required=True), NestedField(2, "region", StringType(), required=True)]
     changes = ChangesPlan(Mode.CHANGES, (1,), has_changelog=True)
     plan = plan_for(Schema(*fields), tmp_path, decode=DEBEZIUM_JSON, changes=changes)
-    columns = changelog_schema(parse_schema(plan.schema_json))
+    columns = changelog_schema(parse_schema(plan.schema_json), changes)
     log = plan_for(iceberg_schema(columns), tmp_path / "log", batch_id=3)
     writer = LoggingTaskWriter(ChangeTaskWriter(plan), SidePlan("t@main", "log@main", SinkKey("events"), "uuid", log))
     receipts = writer.receipts(writer.write(0, batches_of(orders.messages, seed=1)))
