@@ -1,4 +1,4 @@
-"""Key and sequence columns of data files that are not on the local disk, or have no field ids: copied once, and kept.
+"""Key and sequence columns of data files that are not on the local disk, or lack ids or columns: copied once, and kept.
 
 Data files never change, so a copy is never out of date. Several processes share the folder: a copy appears by a rename,
 and a scan holds its copies by hard links, which outlive the removal of a copy by another process.
@@ -24,6 +24,7 @@ from lakesink.locate.footers import Source, footer_of, open_parquet
 from lakesink.locate.key_columns import KeyColumn, KeyColumns
 from lakesink.locate.refusals import cache_unsafe, file_unreadable, reading
 from lakesink.writer.filesystem import many_at_once
+from lakesink.writer.single_value import decoded_array
 from lakesink_protocol.redact import describe
 
 DEFAULT_BYTES = 2**30
@@ -92,7 +93,8 @@ class KeyCache:
 
 
 def _name(file: DataFile, columns: KeyColumns) -> str:
-    described = "\0".join([file.path, *(f"{column.field_id} {column.kind.name}" for column in columns.all)])
+    constants = [f"{field_id}={value.hex()}" for field_id, value in file.constants]
+    described = "\0".join([file.path, *(f"{column.field_id} {column.kind.name}" for column in columns.all), *constants])
     return hashlib.sha256(described.encode()).hexdigest() + _SUFFIX
 
 
@@ -115,7 +117,10 @@ def _is_whole(copy: Path, rows: int) -> bool:
 def _copy_columns(
     opened: pq.ParquetFile, file: DataFile, columns: KeyColumns, mapping: Mapping[str, int], sink: Any
 ) -> None:
-    """Copy row group by row group, in the types and with the field ids of the table; a missing column is NULL."""
+    """Copy row group by row group, in the types and with the field ids of the table.
+
+    A missing column has the value that the partition tells, else NULL.
+    """
     places = footer_of(opened.schema_arrow, mapping).columns
     schema = pa.schema([column.parquet_field for column in columns.all])
     with pq.ParquetWriter(sink, schema, compression="zstd", store_schema=False) as writer:
@@ -128,7 +133,9 @@ def _read_column(
     opened: pq.ParquetFile, group: int, place: int | None, column: KeyColumn, file: DataFile
 ) -> pa.ChunkedArray:
     if place is None:
-        return pa.chunked_array([pa.nulls(opened.metadata.row_group(group).num_rows, column.arrow)])
+        rows, constant = opened.metadata.row_group(group).num_rows, dict(file.constants).get(column.field_id)
+        value = pa.scalar(None, column.arrow) if constant is None else decoded_array(column.kind, constant)[0]
+        return pa.chunked_array([pa.repeat(value, rows)])
     name = opened.schema_arrow.field(place).name
     try:
         found = opened.read_row_group(group, columns=[name])

@@ -43,12 +43,16 @@ class Search:
 
     @contextmanager
     def _searchable(self, files: Sequence[DataFile]) -> Iterator[tuple[list[int], list[str]]]:
-        """Places and local paths of the files; without those that lack a key column, which have only NULLs in it."""
+        """Places and local paths of the files; without those that lack a key column, which have only NULLs in it.
+
+        A file is copied, too, if a column that it lacks has its value in the partition: the copy has the column.
+        """
         here = {place: file for place, file in enumerate(files) if scheme_of(file.path) == "file"}
         footers = dict(zip(here, self._footers(list(here.values())), strict=True))
         key_ids = [column.field_id for column in self.columns.keys]
-        in_place = [place for place, footer in footers.items() if footer.has_ids and footer.has(key_ids)]
-        copied = [place for place in range(len(files)) if place not in footers or not footers[place].has_ids]
+        whole = {place for place, footer in footers.items() if footer.has_ids and _has_constants(footer, files[place])}
+        in_place = [place for place in footers if place in whole and footers[place].has(key_ids)]
+        copied = [place for place in range(len(files)) if place not in whole]
         local = [local_path(files[place].path) for place in in_place]
         if not copied:
             yield in_place, local
@@ -62,6 +66,10 @@ class Search:
             read = many_at_once(partial(_read_footer, source=self.source), unknown, unknown[0].path)
             self.footers.update(zip((file.path for file in unknown), read, strict=True))
         return [self.footers[file.path] for file in files]
+
+
+def _has_constants(footer: Footer, file: DataFile) -> bool:
+    return footer.has(field_id for field_id, _ in file.constants)
 
 
 def _read_footer(file: DataFile, source: Source) -> Footer:

@@ -46,6 +46,16 @@ def decode_value(kind: Primitive, data: bytes) -> Raw:
     return value
 
 
+def decoded_array(kind: Primitive, data: bytes) -> pa.Array:
+    """An Arrow array with the value of a binary form: the inverse of `raw_values` and `encode_value`."""
+    raw = decode_value(kind, data)
+    if kind.decimal:
+        unscaled = pa.py_buffer(int(raw).to_bytes(_DECIMAL_BYTES, "little", signed=True))
+        return pa.Array.from_buffers(kind.arrow, 1, [None, unscaled])
+    stored = {"date": pa.int32(), "time": pa.int64(), "timestamp": pa.int64(), "timestamptz": pa.int64()}
+    return pa.array([raw], stored.get(kind.name, kind.arrow)).view(kind.arrow)
+
+
 def raw_values(array: pa.Array) -> list[Raw | None]:
     """The raw values of an Arrow array of one of the writer's types, with None for NULL."""
     types, kind = pa.types, array.type

@@ -2,7 +2,7 @@
 
 import os
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
@@ -117,7 +117,7 @@ class FoundRows:
 
     def search(self, batch: BatchKeys, table: Table, files: Sequence[LiveFile], settings: LocateSettings) -> None:
         """Search the files that were not searched before."""
-        unknown = [DataFile(file.path, file.record_count) for file in files if file.path not in self.files]
+        unknown = _data_files(table, [file for file in files if file.path not in self.files], batch.columns)
         if not unknown:
             return
         start, found = len(self.files), [self.rows]
@@ -222,6 +222,27 @@ def candidates(table: Table, live: LiveFiles, batch: BatchKeys) -> list[LiveFile
 def _fields(table: Table, spec_id: int) -> list[PartitionField]:
     fields = table.specs()[spec_id].fields
     return [PartitionField(one.source_id, one.field_id, one.name, str(one.transform)) for one in fields]
+
+
+def _data_files(table: Table, files: Sequence[LiveFile], columns: KeyColumns) -> list[DataFile]:
+    """The files, each with the values of key and sequence columns that its partition tells."""
+    ids = {column.field_id for column in columns.all}
+    told = {
+        spec_id: [
+            (place, part.source_id)
+            for place, part in enumerate(_fields(table, spec_id))
+            if part.transform == "identity" and part.source_id in ids
+        ]
+        for spec_id in {file.spec_id for file in files}
+    }
+
+    def constants(file: LiveFile) -> Iterator[tuple[int, bytes]]:
+        for place, field_id in told[file.spec_id]:
+            value = file.partition[place]
+            if value is not None:
+                yield field_id, value
+
+    return [DataFile(file.path, file.record_count, tuple(constants(file))) for file in files]
 
 
 def _search(batch: BatchKeys, table: Table, files: Sequence[DataFile], settings: LocateSettings) -> list[pa.Table]:
