@@ -76,9 +76,9 @@ def letters_in(lake: Lake) -> list[int]:
     return sorted(lake.catalog.load_table(LETTERS).scan().to_arrow()["batch_id"].to_pylist())
 
 
-def roll_letters_back(lake: Lake) -> None:
+def roll_back(lake: Lake, name: str = LETTERS) -> None:
     """To the snapshot before the newest one."""
-    table = lake.catalog.load_table(LETTERS)
+    table = lake.catalog.load_table(name)
     head = table.current_snapshot()
     assert head is not None
     assert head.parent_snapshot_id is not None
@@ -99,7 +99,7 @@ def test_after_a_rollback_of_letters_the_query_goes_on_with_an_accept_that_is_pr
 ) -> None:
     for batch_id in (0, 1):
         run(sink_of(lake), batch_id)
-    roll_letters_back(lake)
+    roll_back(lake)
     with pytest.raises(BatchRefused) as refused:
         run(sink_of(lake), 2)
     assert refused.value.reason is Reason.ROLLED_BACK
@@ -109,6 +109,21 @@ def test_after_a_rollback_of_letters_the_query_goes_on_with_an_accept_that_is_pr
     assert letters_in(lake) == batches
     run(sink_of(lake), 3)
     assert letters_in(lake) == [*batches, 3]
+
+
+def test_after_a_rollback_of_letters_and_rows_another_table_of_letters_is_a_way_out(lake: Lake) -> None:
+    for batch_id in (0, 1):
+        run(sink_of(lake), batch_id)
+    roll_back(lake)
+    roll_back(lake, TABLE)
+    with pytest.raises(BatchRefused) as of_rows:
+        run(sink_of(lake), 2)
+    word = offered(of_rows.value)["commit"]
+    with pytest.raises(BatchRefused, match="no accept overrules both") as of_letters:
+        run(sink_of(lake, accept=word), 2)
+    assert "dead_letter_table" in str(of_letters.value)
+    assert isinstance(run(sink_of(lake, accept=word, dead_letter_table=f"{LETTERS}_2"), 2), Committed)
+    assert rows_in(lake) == [0, 2]
 
 
 def test_a_driver_whose_rival_has_gone_on_finds_its_own_letters_and_not_others(lake: Lake) -> None:

@@ -43,7 +43,9 @@ CHANGELOG_WORDS: Sequence[Words] = (
         "The changelog was rolled back behind the changes of batch {last}; the newest in it are of {newest}.",
         "If the query's table still has the batches of which changes are missing ({undone}), roll the changelog forward"
         " again.\n"
-        "If these batches are written again, or were rolled back too, nothing is missing: accept as below.",
+        "If these batches are written again, nothing is missing: accept as below.\n"
+        "If the query's table was rolled back too, no accept overrules both: rewind with `lakesink rewind`,"
+        " or name another table with the option changelog_table.",
     ),
 )
 """All can be met by a query whose own table is as it was."""

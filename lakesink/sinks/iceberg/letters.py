@@ -26,7 +26,9 @@ LETTERS_WORDS: Sequence[Words] = (
         "The table of dead letters was rolled back behind those of batch {last}; the newest in it are of {newest}.",
         "If the query's table still has the batches of which letters are missing ({undone}), roll this table forward"
         " again.\n"
-        "If these batches were written again, or were rolled back too, nothing is missing: accept as below.",
+        "If these batches were written again, nothing is missing: accept as below.\n"
+        "If the query's table was rolled back too, no accept overrules both: rewind with `lakesink rewind`,"
+        " or name another table with the option dead_letter_table.",
     ),
 )
 """All can be met by a query whose own table is as it was."""
