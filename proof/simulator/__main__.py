@@ -36,7 +36,6 @@ def main(
     output: str,
 ) -> None:
     """Run the shipped code in simulated worlds, and judge what became of every row."""
-    logging.disable(logging.CRITICAL)
     drawn = draw_changes if changes else draw
     if seed is not None:
         report = simulate(seed, drawn)
@@ -87,4 +86,5 @@ def _told(failure: Failure) -> list[str]:
 
 
 if __name__ == "__main__":
+    logging.disable(logging.CRITICAL)  # lakesink logs each fault that is injected
     main()
