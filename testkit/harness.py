@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -97,19 +97,9 @@ class Stream:
         environment = {**os.environ, **pythons, **self.environment}
         environment |= {"LAKESINK_HOME": str(self.home), VARIABLE: failpoints}
         self.root.mkdir(parents=True, exist_ok=True)
-        with (self.root / "driver.log").open("a") as log:
-            process = subprocess.Popen(
-                [sys.executable, str(self.program), json.dumps(self.config())],
-                env=environment,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                text=True,
-                start_new_session=True,
-            )
-            try:
-                yield process
-            finally:
-                kill_all(process)
+        command = [sys.executable, str(self.program), json.dumps(self.config())]
+        with own_group(command, self.root / "driver.log", environment) as process:
+            yield process
 
     def run(self, failpoints: str = "") -> int:
         """Run a driver until it ends or dies; returns its exit code (-9 if it was killed)."""
@@ -194,6 +184,27 @@ def signal_all(process: subprocess.Popen[str], number: signal.Signals) -> None:
     for pid in (process.pid, *descendants(process.pid)):
         with suppress(ProcessLookupError):
             os.kill(pid, number)
+
+
+@contextmanager
+def own_group(
+    command: Sequence[str], log: Path, environment: Mapping[str, str], cwd: Path | None = None
+) -> Iterator["subprocess.Popen[str]"]:
+    """Run a command in a process group of its own; the end of the block kills all its processes."""
+    with log.open("a") as output:
+        process = subprocess.Popen(
+            command,
+            cwd=cwd,
+            env=environment,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            yield process
+        finally:
+            kill_all(process)
 
 
 def kill_all(process: subprocess.Popen[str]) -> None:

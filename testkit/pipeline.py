@@ -13,7 +13,7 @@ from pathlib import Path
 from pyiceberg.table import Table
 
 from lakesink_catalog.failpoints import VARIABLE
-from testkit.harness import PATIENCE_SECONDS, Stream, kill_all, rows_of
+from testkit.harness import PATIENCE_SECONDS, Stream, own_group, rows_of
 from testkit.installed import OWN_PORT
 
 COMMAND = Path(sys.executable).with_name("spark-pipelines")
@@ -62,20 +62,9 @@ class Pipeline:
         command += [word for name, value in CONF.items() for word in ("--conf", f"{name}={value}")]
         pythons = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
         given = {"PYTHONPATH": str(self.site), "LAKESINK_HOME": str(self.root / "home"), VARIABLE: failpoints}
-        with (self.root / "pipeline.log").open("a") as log:
-            process = subprocess.Popen(
-                command,
-                cwd=self.root / "project",
-                env={**os.environ, **OWN_PORT, **pythons, **given, **self.environment},
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                text=True,
-                start_new_session=True,
-            )
-            try:
-                yield process
-            finally:
-                kill_all(process)
+        environment = {**os.environ, **OWN_PORT, **pythons, **given, **self.environment}
+        with own_group(command, self.root / "pipeline.log", environment, self.root / "project") as process:
+            yield process
 
     def run(self, *arguments: str) -> int:
         """Run the pipeline until it ends; returns its exit code."""

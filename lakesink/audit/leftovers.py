@@ -1,8 +1,8 @@
 """lakesink's own files beside a table that no snapshot references: of running batches, prepared batches, or crashes.
 
-Data files are recognized by their names, which contain sink, batch, task and a UUID, and files of position deletes by
-theirs, which contain no task. Other files are ignored. A stream
-finds its prepared record by name; only an audit lists them all. Only reads.
+Files are recognized by their names: those of data files contain sink, batch, task and a UUID, those of position deletes
+the same without a task. Other files are ignored. A stream finds its prepared record by name; only an audit lists them
+all. Only reads.
 """
 
 import re

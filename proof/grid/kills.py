@@ -34,7 +34,7 @@ LIVES = 40
 MOST_STEPS, MEAN_SECONDS = 14, 0.1
 """A driver is killed after so many steps of its trace, which are two batches, and some time; a machine may be slow."""
 WHILE_STARTING, LONGEST_START_SECONDS = 0.15, 0.4
-"""How often a driver is killed whatever it has done, and how long after its start."""
+"""How often a driver is killed without regard to its step, and how long after its start."""
 POLL_SECONDS = 0.002
 KILLS_OF_SPARK_ROUND = 5
 LONGEST_SPARK_WORK_SECONDS = 5.0

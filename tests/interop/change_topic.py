@@ -23,7 +23,7 @@ from lakesink.writer.plan import DELETED
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import load_table
 from servers.jars import KAFKA_SPARK, fetched
-from testkit.harness import CONF, PATIENCE_SECONDS, kill_all
+from testkit.harness import CONF, PATIENCE_SECONDS, own_group
 
 CDC = Path(__file__).parents[2] / "examples" / "cdc"
 _DATABASE = runpy.run_path(str(CDC / "database.py"))
@@ -158,23 +158,12 @@ class Follower:
         jars = ",".join(map(str, fetched(KAFKA_SPARK)))
         pythons = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
         own = {"LAKESINK_HOME": str(self.root / "home"), "PYSPARK_SUBMIT_ARGS": f"--jars {jars} {conf} pyspark-shell"}
-        with (self.root / "driver.log").open("a") as log:
-            process = subprocess.Popen(
-                [sys.executable, str(self.program), self.bootstrap],
-                cwd=self.root,
-                env={**os.environ, **pythons, **own},
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                text=True,
-                start_new_session=True,
-            )
-            try:
-                yield process
-            finally:
-                kill_all(process)
+        command = [sys.executable, str(self.program), self.bootstrap]
+        with own_group(command, self.root / "driver.log", {**os.environ, **pythons, **own}, self.root) as process:
+            yield process
 
     def kill_at_work(self, chance: random.Random) -> None:
-        """Kill a driver some time after it has planned a batch; if it ends before, nobody is killed: start another."""
+        """Kill a driver some time after it has planned a batch. One that ends earlier does not count: start another."""
         known = self._planned()
         while True:
             with self.driver() as driver:

@@ -53,7 +53,7 @@ class Used:
     """MiB that a process had at its highest above those at the start, and of these, those of libraries' files."""
 
     most_mib: int
-    library_mib: int
+    shared_mib: int
     located: int
 
 
@@ -151,4 +151,4 @@ def _changes(ids: pa.Array) -> pa.Table:
 
 if __name__ == "__main__":
     used = {"driver": driver, "worker": worker}[sys.argv[1]](Path(sys.argv[2]))
-    print(json.dumps([used.most_mib, used.library_mib, used.located]))
+    print(json.dumps([used.most_mib, used.shared_mib, used.located]))

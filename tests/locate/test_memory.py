@@ -26,4 +26,4 @@ def test_a_million_changes_are_located_in_bounded_memory(tmp_path: Path) -> None
     assert driver.located == CHANGES // 2  # the first batch has removed the rows of the others
     assert worker.located == CHANGES
     assert driver.most_mib < DRIVER_MIB
-    assert worker.most_mib - worker.library_mib < WORKER_MIB  # all workers of a machine share the files of libraries
+    assert worker.most_mib - worker.shared_mib < WORKER_MIB  # all workers of a machine share the files of libraries

@@ -1,4 +1,4 @@
-"""Which columns a changelog may have that somebody else made, and what the log of the table says of it."""
+"""Which columns a changelog that was not made by lakesink may have, and what the log says of a changelog."""
 
 from decimal import Decimal
 from pathlib import Path

@@ -188,7 +188,7 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
             return found
         prepared, table = payload.get("prepared"), self._load_or_create()
         if not isinstance(prepared, Mapping) or prepared.get("table_uuid") != str(table.metadata.table_uuid):
-            return None  # somebody dropped the table with what was prepared for it
+            return None  # the table was dropped since, and what was prepared is for the old one
         usable = self._of(transaction.batch).recover(found.transaction, prepared)
         return None if usable is None else replace(found, prepared=usable)
 
@@ -256,7 +256,7 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
         return self._known(create_table(catalog, self.table, self.columns))
 
     def _known(self, table: Table) -> Table:
-        """The table; if it is another one than before, whoever wrote to that one is forgotten, as by a restart."""
+        """The table. If it has another UUID than before, forget the writers of the old one, as a restart does."""
         uuid = str(table.metadata.table_uuid)
         if uuid != self._uuid:
             self._tables.clear()
