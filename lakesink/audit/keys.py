@@ -48,7 +48,7 @@ def prove_keys(table: Table, question: KeyQuestion) -> KeyProof:
     with deletes_named(snapshot_id):
         whole = at_snapshot(table, snapshot_id)
         tasks = list(whole.scan(snapshot_id=snapshot_id).plan_files())
-    keys = _Keys(whole, Schema(*fields), tasks)
+    keys = _Keys(whole, Schema(*map(_optional, fields)), tasks)
     with _database() as connection:
         return _proof(connection, keys, names, snapshot_id, show_values=question.show_values)
 
@@ -186,6 +186,11 @@ def _key_fields(table: Table, columns: Sequence[str]) -> list[NestedField]:
         if not isinstance(kind, PrimitiveType) or isinstance(kind, FloatType | DoubleType):
             raise _invalid(f"The column {name[:60]!r} cannot be a key: it is {kind}.", "Name another column.")
     return [top[name] for name in names]
+
+
+def _optional(field: NestedField) -> NestedField:
+    """The field for a scan: PyIceberg refuses a file without a required column, though its partition has the value."""
+    return NestedField(field.field_id, field.name, field.field_type, required=False)
 
 
 def _snapshot_id(table: Table, at: str) -> int | None:

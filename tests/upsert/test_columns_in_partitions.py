@@ -29,6 +29,8 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from lakesink.audit.key_proof import KeyProof, KeyQuestion
+from lakesink.audit.keys import prove_keys
 from lakesink_protocol.outcome import Committed
 from lakesink_protocol.row_changes import ChangeCounts
 from testkit.builders import Lake
@@ -90,6 +92,22 @@ def live_rows(lake: Lake) -> list[tuple[int, int]]:
     return sorted(found)
 
 
+def stored(kind: IcebergType, arrow: pa.DataType, value: Any) -> pa.Array:
+    """The value of a partition as an array."""
+    plain = value.bytes if isinstance(value, UUID) else value
+    return pa.array([plain], {"date": pa.int32(), "timestamp": pa.int64()}.get(str(kind), arrow)).view(arrow)
+
+
+def stream_of(lake: Lake, part: pa.DataType) -> RowStream:
+    stream = RowStream(lake, columns=pa.schema([("id", pa.int64()), ("part", part), ("version", pa.int64())]))
+    stream.options["keys"] = ["id", "part"]
+    return stream
+
+
+def proof_of(lake: Lake, *columns: str) -> KeyProof:
+    return prove_keys(lake.table(), KeyQuestion(columns, show_values=True))
+
+
 @pytest.mark.parametrize("has_ids", [True, False])
 @pytest.mark.parametrize(("kind", "arrow", "value"), TYPES, ids=[str(one[0]) for one in TYPES])
 def test_rows_are_found_by_a_key_that_only_the_partition_tells(
@@ -97,11 +115,8 @@ def test_rows_are_found_by_a_key_that_only_the_partition_tells(
 ) -> None:
     lake = lake_of(tmp_path, kind, ID, PART)
     add_file(lake, {"id": pa.array([1, 2]), "version": pa.array([7, 7])}, value, has_ids=has_ids)
-    stored = value.bytes if isinstance(value, UUID) else value
-    part = pa.array([stored], {"date": pa.int32(), "timestamp": pa.int64()}.get(str(kind), arrow)).view(arrow)
-    stream = RowStream(lake, columns=pa.schema([("id", pa.int64()), ("part", arrow), ("version", pa.int64())]))
-    stream.options["keys"] = ["id", "part"]
-    outcome = stream.change(0, [{"id": 1, "part": part[0], "version": 9}], [{"id": 2, "part": part[0], "version": 9}])
+    [part], stream = stored(kind, arrow, value), stream_of(lake, arrow)
+    outcome = stream.change(0, [{"id": 1, "part": part, "version": 9}], [{"id": 2, "part": part, "version": 9}])
     assert isinstance(outcome, Committed)
     assert outcome.changes == ChangeCounts(upserts=1, deletes=1, updated=1, deleted=1)
     assert live_rows(lake) == [(1, 9)]
@@ -116,3 +131,29 @@ def test_changes_are_compared_with_a_sequence_that_only_the_partition_tells(tmp_
     assert isinstance(outcome, Committed)
     assert outcome.changes == ChangeCounts(upserts=1, deletes=1, deleted=1, late_upserts=1)
     assert lake.table().scan().to_arrow().to_pylist() == [{"id": 1, "part": "a", "version": 7}]
+
+
+@pytest.mark.parametrize("has_ids", [True, False])
+@pytest.mark.parametrize(("kind", "arrow", "value"), TYPES, ids=[str(one[0]) for one in TYPES])
+def test_a_key_that_only_the_partition_tells_is_proved(
+    tmp_path: Path, kind: IcebergType, arrow: pa.DataType, value: Any, *, has_ids: bool
+) -> None:
+    lake = lake_of(tmp_path, kind, ID, PART)
+    add_file(lake, {"id": pa.array([1, 2]), "version": pa.array([7, 7])}, value, has_ids=has_ids)
+    part = stored(kind, arrow, value)
+    assert isinstance(stream_of(lake, arrow).change(0, [{"id": 1, "part": part[0], "version": 9}]), Committed)
+
+    whole = proof_of(lake)
+    assert (whole.columns, whole.rows, whole.keys, whole.repeated, whole.nulls) == (("id", "part"), 2, 2, 0, 0)
+    only_part = proof_of(lake, "part")
+    assert (only_part.rows, only_part.keys, only_part.repeated, only_part.nulls) == (2, 1, 1, 0)
+    assert sorted(rows for _, rows in only_part.files) == [1, 1]
+    assert only_part.values is not None
+    assert only_part.values.column("part").combine_chunks().to_pylist() == part.to_pylist()
+
+
+def test_a_key_column_that_neither_file_nor_partition_has_is_null(tmp_path: Path) -> None:
+    lake = lake_of(tmp_path, StringType(), ID)
+    add_file(lake, {"id": pa.array([1, 2]), "version": pa.array([7, 7])}, None, has_ids=True)
+    proof = proof_of(lake, "id", "part")
+    assert (proof.rows, proof.keys, proof.nulls) == (2, 0, 2)
