@@ -13,7 +13,7 @@ from lakesink.cli.output import progress
 from proof.outcome import Budget, Outcome
 from proof.page import as_markdown, as_text, highlights, renewed, together
 from proof.parts import PARTS
-from proof.provenance import ROOT, commit, machine
+from proof.provenance import PRODUCT, ROOT, commit, machine
 
 DOCS = ROOT / "docs"
 FIGURES = DOCS / "data/proof.json"
@@ -63,7 +63,7 @@ def _spoken(name: str, outcome: Outcome) -> str:
 
 def _told(outcome: Outcome, seconds: int) -> dict[str, Any]:
     return {
-        "commit": commit("lakesink", "catalog", "protocol", "proof"),
+        "commit": commit(*PRODUCT),
         "seconds": seconds,
         "lines": [*outcome.lines, *(("not run", what) for what in outcome.missing)],
         "broken": len(outcome.broken),

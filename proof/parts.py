@@ -13,7 +13,7 @@ from proof.contrast.run import run as run_contrast
 from proof.contrast.sinks import SINKS
 from proof.grid.cells import Cell, all_cells
 from proof.grid.figures import GridFigures, Verdict
-from proof.grid.page import markdown
+from proof.grid.page import renewed
 from proof.grid.run import run as run_grid
 from proof.grid.turns import spread
 from proof.model.page import pages as model_pages
@@ -22,6 +22,7 @@ from proof.model.run import run as explore_model
 from proof.model.spin import CannotCheck
 from proof.mutants import run as mutants_run
 from proof.outcome import Budget, Outcome, Part
+from proof.provenance import PRODUCT, ROOT, commit
 from proof.seam import run as seam
 from proof.security.run import run as attack
 from proof.simulator import advice
@@ -89,7 +90,8 @@ def processes(budget: Budget) -> Outcome:
     few = figures.count(Verdict.EXPLAINED) * 20 <= len(figures.cells)
     broken = [*figures.broken, *([] if few else ["more than 5 % of the cells could not be run"])]
     missing = tuple(f"cells of the grid, {count}: {why}" for why, count in figures.explained.items())
-    pages = {"proof-grid.md": markdown(figures)}
+    before = (ROOT / "docs/evidence/proof-grid.md").read_text()
+    pages = {"proof-grid.md": renewed(before, figures, commit(*PRODUCT))}
     return Outcome(tuple(broken), missing, tuple(_grid(figures)), figures.to_json(), pages)
 
 

@@ -7,6 +7,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+PRODUCT = ("lakesink", "catalog", "protocol", "proof")
+"""What the figures of the proof depend on."""
 
 
 def machine() -> str:

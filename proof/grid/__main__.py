@@ -9,9 +9,10 @@ import click
 from lakesink.cli.output import progress
 from proof.grid.cells import all_cells
 from proof.grid.figures import GridFigures
-from proof.grid.page import markdown, text
+from proof.grid.page import renewed, text
 from proof.grid.run import run
 from proof.grid.turns import spread
+from proof.provenance import PRODUCT, commit
 
 CI_CELLS = 60
 
@@ -24,7 +25,7 @@ CI_CELLS = 60
 @click.option("--kills", type=int, default=0, show_default=True, help="SIGKILLs at random moments, besides.")
 @click.option("--seconds", type=float, help="Begin nothing new after that time.")
 @click.option("--spark/--no-spark", default=True, show_default=True, help="Cells on real Spark, too.")
-@click.option("--markdown", "page", type=click.Path(path_type=Path), help="Write the grid into this file.")
+@click.option("--markdown", "page", type=click.Path(path_type=Path), help="Renew the grid in this file.")
 @click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def main(  # noqa: PLR0913 # a command's arguments are its options
     *,
@@ -47,7 +48,8 @@ def main(  # noqa: PLR0913 # a command's arguments are its options
     with progress() as say:
         figures = run(seconds, seed, say, cells=None if len(chosen) == len(all_cells()) else chosen, kills=kills)
     if page:
-        page.write_text(markdown(figures))
+        before = page.read_text() if page.exists() else ""
+        page.write_text(renewed(before, figures, commit(*PRODUCT)))
     click.echo(_told(figures, output))
     sys.exit(1 if figures.broken else 0)
 

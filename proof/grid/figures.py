@@ -2,12 +2,12 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from statistics import median, quantiles
 from typing import Any
 
-from proof.grid.cells import Cell
+from proof.grid.cells import Cell, all_cells
 
 
 class Verdict(Enum):
@@ -34,6 +34,7 @@ class CellResult:
         orphans: Data files left that nothing references.
         log_lines: Lines of the drivers' traces that the model's checker has read.
         seconds: How long it took.
+        kind: Of its stream, see `Cell`.
     """
 
     name: str
@@ -47,11 +48,12 @@ class CellResult:
     orphans: int = 0
     log_lines: int = 0
     seconds: float = 0.0
+    kind: str = ""
 
     @classmethod
     def of(cls, cell: Cell, verdict: Verdict, why: Iterable[str] = (), **facts: Any) -> "CellResult":
         """The result of a cell."""
-        return cls(cell.name, cell.point, cell.column, verdict, tuple(why), cell.on_spark, **facts)
+        return cls(cell.name, cell.point, cell.column, verdict, tuple(why), cell.on_spark, kind=cell.kind, **facts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +143,12 @@ class GridFigures:
     whole: bool
     cells: tuple[CellResult, ...]
     kills: RandomKills = field(default_factory=RandomKills)
+
+    def of_kind(self, kind: str) -> "GridFigures":
+        """Those of the streams of one kind; random kills are of streams that append rows."""
+        cells = tuple(cell for cell in self.cells if cell.kind == kind)
+        whole = len(cells) == sum(cell.kind == kind for cell in all_cells())
+        return replace(self, cells=cells, whole=whole, kills=RandomKills() if kind else self.kills)
 
     def count(self, verdict: Verdict) -> int:
         """Cells that came out so."""

@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,10 @@ from lakesink.sinks.iceberg import side_table, votes
 from lakesink.spark import replay
 from lakesink.spark.rows import batch_rows
 from lakesink.spark.rows.task import RawBytes
+from lakesink_catalog.commit import fence
 from lakesink_catalog.connect.caching_sql import CachingSqlCatalog
+from lakesink_protocol.situation import Situation
+from lakesink_protocol.verdict import SUPPORTED_FORMAT_VERSION, Verdict
 from proof.mutants.mutant import Patches
 
 ROOT = Path(__file__).parents[2]
@@ -114,6 +117,17 @@ def letters_of_a_load_replayed(patches: Patches) -> None:
     patches.put(replay, "is_current", lambda _table, _branch: True)
 
 
+def upgraded_table_written(patches: Patches) -> None:
+    """No attempt asks for the format version, which another engine can raise between locating and the commit."""
+
+    def decide(situation: Situation, accept: str | None = None) -> Verdict:
+        view = replace(situation.view, format_version=SUPPORTED_FORMAT_VERSION)
+        verdict: Verdict = real(replace(situation, view=view), accept)
+        return verdict
+
+    real = patches.put(fence, "decide", decide)
+
+
 TESTED = (
     SeededBug(
         "gathered batch unchecked",
@@ -147,6 +161,12 @@ TESTED = (
         "tests/spark/test_replay.py::test_letters_are_not_replayed_from_an_older_state_of_their_table"
         "[behind1-rolled back]",
         letters_of_a_load_replayed,
+    ),
+    SeededBug(
+        "upgraded table written",
+        "U2: delete files of version 2 are sent to a table of version 3, which prohibits new ones.",
+        "tests/upsert/test_evolution.py::test_deletes_that_were_located_before_an_upgrade_are_not_committed_after_it",
+        upgraded_table_written,
     ),
 )
 

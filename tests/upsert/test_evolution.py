@@ -12,10 +12,11 @@ from pyiceberg.transforms import BucketTransform, IdentityTransform, Transform, 
 from pyiceberg.types import IntegerType, LongType, NestedField
 
 from lakesink.audit.audit import audit
-from lakesink_protocol.errors import WriteError
+from lakesink_protocol.errors import BatchRefused, WriteError
 from lakesink_protocol.outcome import Committed
 from lakesink_protocol.row_changes import ChangeCounts
 from testkit.builders import Apply, Lake
+from testkit.maintenance import upgrade
 from tests.upsert.rows import Row, RowStream, live_rows
 
 NAMES = ("id", "part", "version")
@@ -102,3 +103,19 @@ def test_changes_that_a_rival_makes_late_fail_a_batch_at_once_if_late_changes_fa
         stream.change(1, [row(1, 2)])
     assert len(stream.chance.waited_ms) == 1
     assert live_rows(stream.lake) == [row(1, 3)]
+
+
+def test_deletes_that_were_located_before_an_upgrade_are_not_committed_after_it(tmp_path: Path) -> None:
+    """Format version 3 prohibits new position delete files."""
+    stream = stream_into(tmp_path, ID, IdentityTransform())
+    stream.change(0, [row(1, 1), row(2, 1)])
+    before = stream.lake.head()
+
+    def comes_first(apply: Apply) -> CommitTableResponse:
+        upgrade(stream.lake)
+        return apply()
+
+    stream.lake.catalog.faults = [comes_first]
+    with pytest.raises(BatchRefused, match=r"LAKESINK_UNSUPPORTED.*format version 3"):
+        stream.change(1, [row(1, 2)], [row(2, 2)])
+    assert stream.lake.head() == before

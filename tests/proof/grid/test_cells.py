@@ -21,7 +21,7 @@ from proof.grid.cells import (
 )
 from proof.grid.expect import expected
 from proof.grid.figures import CellResult, GridFigures, RandomKills, Verdict
-from proof.grid.page import markdown, text
+from proof.grid.page import renewed, text
 from proof.grid.turns import SPARK_CELL_SECONDS, SPARK_SHARE, Turns, spread
 from servers.fault_proxy import HttpFault, Kind
 
@@ -122,7 +122,24 @@ def test_figures_count_faults_kills_orphans_and_times() -> None:
     assert figures.to_json()["cells"] == {"ok": 1, "explained": 1, "broken": 1}
     assert f"Explained (1): {gap.unrunnable}" in text(figures)
     assert f"BROKEN {blow.name}" in text(figures)
-    assert "| after-call | 1 broken |" in markdown(figures)
+    assert "| after-call | 1 broken |" in renewed("", figures, "abc")
+
+
+def test_cells_of_one_kind_of_stream_are_renewed_and_the_rest_of_the_page_stays() -> None:
+    def figures(kind: str, verdict: Verdict, count: int) -> GridFigures:
+        cells = [cell for cell in CELLS if cell.kind == kind][:count]
+        return GridFigures(0, "", whole=False, cells=tuple(CellResult.of(cell, verdict) for cell in cells))
+
+    upserts = sum(cell.upserts for cell in CELLS)
+    rows = renewed("", figures("", Verdict.OK, 12), "abc")
+    both = renewed(rows, figures("upserts", Verdict.BROKEN, upserts), "def")
+    again = renewed(both, figures("upserts", Verdict.OK, upserts), "fed")
+    assert both.startswith(rows)
+    assert f"- Cells: 0 ok, 0 explained, {upserts} broken; every cell, seed 0" in both
+    assert again.startswith(rows)
+    assert "broken |" not in again
+    assert f"- Run at `fed`.\n- Cells: {upserts} ok, 0 explained, 0 broken; every cell" in again
+    assert renewed(again, figures("", Verdict.OK, 12), "abc") == again
 
 
 def _kind(cell: Cell) -> Kind:
