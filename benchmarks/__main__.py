@@ -19,8 +19,10 @@ from benchmarks import (
     from_kafka,
     history,
     latency,
+    many_rows,
     misfits,
     partitions,
+    read_upserted,
     recovery,
     slow_catalog,
     throughput,
@@ -36,7 +38,7 @@ from proof.provenance import machine
 
 Say = Callable[[str], None]
 
-_ONLY_BY_NAME = ("W4/memory", "W10", "W11", "W12", "W13")
+_ONLY_BY_NAME = ("W4/memory", "W10", "W11", "W12", "W13", "W14", "W15")
 """Workloads that take a quarter of an hour each."""
 
 
@@ -73,6 +75,8 @@ def others(scale: float, kills: int) -> dict[str, Callable[[Path, Say], Result]]
         "W11": partial(misfits.measure, scale=scale),
         "W12": partial(far_storage.measure, scale=scale),
         "W13": partial(beside_flink.measure, scale=scale),
+        "W14": partial(read_upserted.measure, scale=scale),
+        "W15": partial(many_rows.measure, scale=scale),
         "waterfall": waterfall.measure,
     }
 

@@ -163,10 +163,10 @@ class _Contest:
             raise WrongRows(f"{self.work.key}: {ours} and {theirs} by MERGE INTO")
 
 
-def write_rows(path: Path, ids: str, version: int, expression: str = NUMBER) -> None:
+def write_rows(path: Path, ids: str, version: int, expression: str = NUMBER, options: str = "") -> None:
     """A Parquet file of rows, whose values follow from `id`, which a query gives, and the version."""
     query = _COLUMNS.format(key=expression, version=version, ids=ids)
-    duckdb.execute(f"COPY ({query}) TO '{path}' (FORMAT parquet)")
+    duckdb.execute(f"COPY ({query}) TO '{path}' (FORMAT parquet{options})")
 
 
 def _merge_into(table: str) -> Callable[[DataFrame, int], None]:

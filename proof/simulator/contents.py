@@ -3,6 +3,8 @@
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
 
 from pyiceberg.avro.file import AvroFile
 from pyiceberg.manifest import (
@@ -18,6 +20,8 @@ from pyiceberg.table.metadata import TableMetadata
 
 from proof.oracle import Broken, Promise, Rows
 from proof.simulator.store import SimulatedIO, SimulatedStore
+
+T = TypeVar("T")
 
 
 @dataclass(eq=False)
@@ -74,12 +78,19 @@ class Contents:
     def _once(self, path: str, read: Callable[[str], tuple[str, ...]]) -> tuple[str, ...]:
         """These files never change once they are referenced, so one look is enough; that is checked elsewhere."""
         if path not in self._files:
-            try:
-                self._files[path] = read(path)
-            except Exception as error:  # noqa: BLE001 - however a file of metadata cannot be read
-                self.broken.append(Broken(Promise.EVERY_FILE_IS_AS_STATED, f"{path}: {type(error).__name__}"))
+            found = self.read_or_note(path, partial(read, path))
+            if found is None:
                 return ()
+            self._files[path] = found
         return self._files[path]
+
+    def read_or_note(self, path: str, read: Callable[[], T]) -> T | None:
+        """What a file of metadata says; None for one that cannot be read, which is noted as broken."""
+        try:
+            return read()
+        except Exception as error:  # noqa: BLE001 - however a file of metadata cannot be read
+            self.broken.append(Broken(Promise.EVERY_FILE_IS_AS_STATED, f"{path}: {type(error).__name__}"))
+            return None
 
     def _listed(self, path: str) -> tuple[str, ...]:
         return tuple(manifest.manifest_path for manifest in read_manifest_list(self._io.new_input(path)))

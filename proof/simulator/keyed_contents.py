@@ -108,12 +108,18 @@ class KeyedContents(Contents):
         snapshot = metadata.snapshot_by_id(snapshot_id) if snapshot_id is not None else None
         if snapshot is None:
             return []
-        found: list[Stated] = []
-        for manifest in read_manifest_list(self._io.new_input(snapshot.manifest_list)):
-            if manifest.manifest_path not in self._stated:
-                self._stated[manifest.manifest_path] = tuple(self._entries_of(manifest))
-            found += self._stated[manifest.manifest_path]
-        return found
+        at = snapshot.manifest_list
+        listed = self.read_or_note(at, lambda: list(read_manifest_list(self._io.new_input(at)))) or []
+        return [file for manifest in listed for file in self._stated_in(manifest)]
+
+    def _stated_in(self, manifest: ManifestFile) -> tuple[Stated, ...]:
+        path = manifest.manifest_path
+        if path not in self._stated:
+            entries = self.read_or_note(path, lambda: tuple(self._entries_of(manifest)))
+            if entries is None:
+                return ()
+            self._stated[path] = entries
+        return self._stated[path]
 
     def judge_deletes(self, metadata: TableMetadata, snapshot: Snapshot) -> list[Broken]:
         """A delete file of the stream is the only one of the one data file that it names, and lies beside it."""
