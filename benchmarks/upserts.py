@@ -166,7 +166,9 @@ class _Contest:
 def write_rows(path: Path, ids: str, version: int, expression: str = NUMBER, options: str = "") -> None:
     """A Parquet file of rows, whose values follow from `id`, which a query gives, and the version."""
     query = _COLUMNS.format(key=expression, version=version, ids=ids)
-    duckdb.execute(f"COPY ({query}) TO '{path}' (FORMAT parquet{options})")
+    with duckdb.connect() as database:
+        database.execute("SET enable_progress_bar = false")
+        database.execute(f"COPY ({query}) TO '{path}' (FORMAT parquet{options})")
 
 
 def _merge_into(table: str) -> Callable[[DataFrame, int], None]:

@@ -122,7 +122,7 @@ def upgraded_table_written(patches: Patches) -> None:
 
     def decide(situation: Situation, accept: str | None = None) -> Verdict:
         view = replace(situation.view, format_version=SUPPORTED_FORMAT_VERSION)
-        verdict: Verdict = real(replace(situation, view=view), accept)
+        verdict: Verdict = real(Situation(view, situation.key, situation.batch, situation.start_uuid), accept)
         return verdict
 
     real = patches.put(fence, "decide", decide)

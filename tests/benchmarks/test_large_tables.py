@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from benchmarks import large_table, many_rows, read_upserted
@@ -26,7 +27,7 @@ def test_tables_take_the_kept_files_one_after_another(tmp_path: Path, monkeypatc
 
 def test_changes_are_of_keys_all_over_the_table_and_some_new_ones(tmp_path: Path) -> None:
     changes = RandomChanges(tmp_path, rows=100_000, changes=1_000)
-    [first, second] = [large_table.pq.read_table(changes.write(number))["id"].to_pylist() for number in range(2)]
+    [first, second] = [pq.read_table(changes.write(number))["id"].to_pylist() for number in range(2)]
     assert len(set(first)) == len(first) > 980
     assert sorted(key for key in first if key >= 100_000) == [100_000 + place * 100 for place in range(10)]
     assert max(key for key in first if key < 100_000) - min(first) > 90_000

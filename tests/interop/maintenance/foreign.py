@@ -6,7 +6,7 @@ from datetime import timedelta
 from decimal import Decimal
 
 from testkit.builders import TABLE
-from testkit.change_table import Change
+from testkit.change_table import Change, Reference
 from tests.interop.maintenance.changing import NAME, Changing
 from tests.interop.maintenance.lake import Lake
 from tests.interop.maintenance.others import ago
@@ -45,11 +45,15 @@ class Operation:
     def do(self, on: Changing) -> None:
         """Do it to the table and to the dictionary."""
         self.run(on.lake)
-        rows = on.reference.rows
+        self.changes(on.reference)
+
+    def changes(self, reference: Reference) -> None:
+        """What it does to the dictionary."""
+        rows = reference.rows
         altered = {key: self.alters(row) for key, row in rows.items()}
-        on.reference.rows = {key: row for key, row in altered.items() if row is not None}
+        reference.rows = {key: row for key, row in altered.items() if row is not None}
         if self.inserts is not None and self.inserts.key not in rows:
-            on.reference.rows[self.inserts.key] = self.inserts
+            reference.rows[self.inserts.key] = self.inserts
 
 
 def _spark(statement: str) -> Callable[[Lake], object]:
