@@ -1,0 +1,97 @@
+"""A stream of Pravega, read as bytes from its segments, and the sink that writes into it."""
+
+import json
+import struct
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pravega_client
+import pyarrow as pa
+from pravega_controller import Controller, SegmentPlace, messages
+from pravega_segments import Connection, connected, text
+from pravega_sink import PravegaSink
+from pravega_staging import EVENTS
+
+SCOPE = "tests"
+READ, SEGMENT_READ = 9, 10
+_EVENT = struct.Struct(">ii")
+
+
+def rows_as_json(rows: pa.RecordBatch) -> pa.RecordBatch:
+    events = [json.dumps(row).encode() for row in rows.to_pylist()]
+    return pa.record_batch([pa.nulls(len(events), pa.string()), pa.array(events, pa.large_binary())], schema=EVENTS)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A stream that exists, and a folder beside it: plain data, so that it travels to other processes."""
+
+    controller: str
+    stream: str
+    folder: Path
+
+    @classmethod
+    def make(cls, controller: str, folder: Path, segments: int = 1) -> "Place":
+        place = cls(controller, f"s-{uuid.uuid4()}", folder)
+        place.create(segments)
+        return place
+
+    def create(self, segments: int = 1) -> None:
+        manager = pravega_client.StreamManager(f"tcp://{self.controller}")
+        manager.create_scope(SCOPE)
+        assert manager.create_stream(SCOPE, self.stream, segments)
+
+    def sink(self, kind: type[PravegaSink] = PravegaSink, **more: Any) -> PravegaSink:
+        more = {"encode": rows_as_json, "patience": timedelta(seconds=60)} | more
+        return kind(self.controller, SCOPE, self.stream, sink_id="rows", staging=self.folder / "staging", **more)
+
+    @property
+    def control(self) -> Controller:
+        return Controller(self.controller, SCOPE, self.stream, 60)
+
+    def events(self) -> list[bytes]:
+        """Every event that a reader sees now, segment by segment."""
+        return [event for segment in self.segments() for event in _events(_bytes_of(segment))]
+
+    def segments(self) -> Sequence[SegmentPlace]:
+        """Those of the stream's first epoch."""
+        info = messages.StreamInfo(scope=SCOPE, stream=self.stream)
+        request = messages.GetEpochSegmentsRequest(streamInfo=info, epoch=0)
+        found = self.control._ask("getEpochSegments", request).segmentRanges  # noqa: SLF001 - a reader's own question
+        return [self.control.place(segment.segmentId) for segment in found]
+
+    def rows(self) -> list[tuple[int, int]]:
+        """(batch, position) of the suite's rows."""
+        return [(row["batch"], row["position"]) for row in map(json.loads, self.events())]
+
+
+def _bytes_of(segment: SegmentPlace) -> bytes:
+    with connected(segment, 60) as connection:
+        end = connection.length() or 0
+        found = b""
+        while len(found) < end:
+            found += _read(connection, len(found), end - len(found))
+    return found
+
+
+def _read(connection: Connection, offset: int, most: int) -> bytes:
+    name = text(connection.place.name)
+    connection.send(READ, name, struct.pack(">qi", offset, most), text(""), struct.pack(">q", 1))
+    kind, fields = connection.receive()
+    assert kind == SEGMENT_READ, fields
+    start = len(name) + 8 + 2
+    size = int.from_bytes(fields[start : start + 4])
+    return fields[start + 4 : start + 4 + size]
+
+
+def _events(data: bytes) -> list[bytes]:
+    events = []
+    while data:
+        _, size = _EVENT.unpack_from(data)
+        events.append(data[_EVENT.size : _EVENT.size + size])
+        data = data[_EVENT.size + size :]
+    return events
