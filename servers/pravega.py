@@ -26,6 +26,11 @@ REQUIREMENTS = ROOT / "requirements" / "pravega.txt"
 FOLDER = ROOT / ".tools" / "pravega-client"
 LONGEST_SECONDS = 600
 _OPTIONS = ("-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")  # short runs: start fast
+_LOG = """<configuration>
+  <appender name="all" class="ch.qos.logback.core.ConsoleAppender"><encoder><pattern>%d %p %c %m%n</pattern></encoder></appender>
+  <root level="WARN"><appender-ref ref="all"/></root>
+</configuration>
+"""
 _MAIN = "io.pravega.local.LocalPravegaEmulator"
 
 
@@ -68,9 +73,12 @@ class PravegaServer(Server):
         configuration = self.folder / "config" / "standalone-config.properties"  # it reads this file only
         configuration.parent.mkdir(parents=True, exist_ok=True)
         configuration.write_text("".join(f"singlenode.{name}={value}\n" for name, value in self._settings().items()))
-        lease = self.longest_lease_ms
-        limits = [f"-Dcontroller.transaction.lease.count.max={lease}"] if lease is not None else []
-        call = ["java", *_OPTIONS, *limits, "-cp", classpath(PRAVEGA), _MAIN]
+        quiet = configuration.with_name("logback.xml")
+        quiet.write_text(_LOG)
+        properties = [f"-Dlogback.configurationFile={quiet}"]  # else it writes a line for each message
+        if self.longest_lease_ms is not None:
+            properties.append(f"-Dcontroller.transaction.lease.count.max={self.longest_lease_ms}")
+        call = ["java", *_OPTIONS, *properties, "-cp", classpath(PRAVEGA), _MAIN]
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(call, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder)
         self._wait("Pravega", self._log, self._answers, PATIENCE_SECONDS)

@@ -26,7 +26,7 @@ class LeaseRefused(PravegaFailed):
 
 
 class State(Enum):
-    """State of a transaction, by Pravega's names. A finished transaction becomes `UNKNOWN` once the server forgets it."""
+    """State of a transaction, by Pravega's names. A finished one becomes `UNKNOWN` once the server forgets it."""
 
     UNKNOWN = "UNKNOWN"
     OPEN = "OPEN"
@@ -59,7 +59,7 @@ class Controller:
     address: str
     scope: str
     stream: str
-    patience_seconds: float
+    patience_seconds: float = 30.0
     _service: Any = field(init=False, repr=False)
 
     def __post_init__(self) -> None:

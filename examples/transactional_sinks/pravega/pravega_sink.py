@@ -19,7 +19,7 @@ from pravega_ledger import Elected, Fate, Held, Ledger, Standing, fate_of, forgo
 from pravega_staging import Encode, StagingWriter, key_and_value, staged_files
 from pravega_transaction import is_durable, write_transaction
 
-from lakesink import AlreadyCommitted, CommitUnresolved, Committed, Outcome, Reason, WriteError
+from lakesink import AlreadyCommitted, Committed, CommitUnresolved, Outcome, Reason, WriteError
 from lakesink.sinks.records import PreparedDirectory
 from lakesink.testing import reached
 from lakesink.two_phase import Durability, Payload, PreparedLog, TwoPhaseCommitSink
@@ -78,34 +78,27 @@ class PravegaSink(TwoPhaseCommitSink[Open, Prepared]):
     """Writes each batch of a query into a stream of Pravega as one transaction.
 
     Args:
-        controller: Host and port of Pravega's controller.
-        scope: Scope of the stream; it exists.
-        stream: The stream; it exists.
+        controller: The stream, which exists.
         sink_id: Names the query for life.
         staging: Folder that driver and executors share.
         encode: Turns rows into events.
         lease: How long a prepared batch survives; Pravega then aborts it, and the batch is written again.
-        patience: Time limit of one request.
     """
 
     durability = Durability.PREPARED_SURVIVES
 
     def __init__(
         self,
-        controller: str,
-        scope: str,
-        stream: str,
+        controller: Controller,
         *,
         sink_id: str,
         staging: Path | str,
         encode: Encode = key_and_value,
         lease: timedelta = DEFAULT_LEASE,
-        patience: timedelta = timedelta(seconds=30),
     ) -> None:
         self.name, self.staging, self.encode = sink_id, Path(staging), encode
         self.log: PreparedLog = PreparedDirectory(f"{staging}/prepared")
-        self._controller = Controller(controller, scope, stream, patience.total_seconds())
-        self._ledger = Ledger(self._controller, sink_id)
+        self._controller, self._ledger = controller, Ledger(controller, sink_id)
         self._lease_ms = int(lease.total_seconds() * 1000)
         self._lease_is_granted = False
 

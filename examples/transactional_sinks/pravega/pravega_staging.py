@@ -14,6 +14,7 @@ from typing import Any, TypeGuard
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.types as pt
 
 from lakesink import WriteError
 
@@ -27,9 +28,11 @@ Encode = Callable[[pa.RecordBatch], pa.RecordBatch]
 
 def key_and_value(rows: pa.RecordBatch) -> pa.RecordBatch:
     """The column ``value`` (STRING or BINARY) is the event, the column ``key`` (STRING), if there is one, its key."""
-    value = rows.column("value").cast(pa.large_binary())
-    key = rows.column("key").cast(pa.string()) if "key" in rows.schema.names else pa.nulls(len(rows), pa.string())
-    return pa.record_batch([key, value], schema=EVENTS)
+    value = rows.column("value")
+    if not any(is_type(value.type) for is_type in (pt.is_string, pt.is_large_string, pt.is_binary, pt.is_large_binary)):
+        raise _refused("The column `value` is not STRING or BINARY.")
+    key = rows.column("key") if "key" in rows.schema.names else pa.nulls(len(rows), pa.string())
+    return pa.record_batch([key.cast(pa.string()), value.cast(pa.large_binary())], schema=EVENTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,17 +57,13 @@ class StagingWriter:
     def _events(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         events = self.encode(rows)
         if events.schema != EVENTS or len(events) != len(rows):
-            raise self._refused("The function `encode` did not return one event for each row.")
+            raise _refused("The function `encode` did not return one event for each row.")
         column = events.column("event")
         if column.null_count:
-            raise self._refused("The value of a row is NULL, and an event cannot be.")
+            raise _refused("The value of a row is NULL, and an event cannot be.")
         if (pc.max(pc.binary_length(column)).as_py() or 0) > LARGEST_EVENT_BYTES:
-            raise self._refused(f"The event of a row is longer than Pravega's {LARGEST_EVENT_BYTES} bytes.")
+            raise _refused(f"The event of a row is longer than Pravega's {LARGEST_EVENT_BYTES} bytes.")
         return events
-
-    def _refused(self, what: str) -> WriteError:
-        data = "No reader sees a row of the batch."
-        return WriteError("PRAVEGA_EVENT", what, data=data, action="Correct the query, and start it again.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,3 +113,8 @@ def _are_staged(names: list[Any], folder: Path, stem: str) -> TypeGuard[list[str
     return len(set(map(str, names))) == len(names) and all(
         isinstance(name, str) and ours.fullmatch(name) and (folder / name).exists() for name in names
     )
+
+
+def _refused(what: str) -> WriteError:
+    data = "No reader sees a row of the batch."
+    return WriteError("PRAVEGA_EVENT", what, data=data, action="Correct the query, and start it again.")

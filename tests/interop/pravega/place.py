@@ -3,9 +3,7 @@
 import json
 import struct
 import uuid
-from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +15,7 @@ from pravega_sink import PravegaSink
 from pravega_staging import EVENTS
 
 SCOPE = "tests"
+PATIENCE_SECONDS = 60
 READ, SEGMENT_READ = 9, 10
 _EVENT = struct.Struct(">ii")
 
@@ -33,6 +32,7 @@ class Place:
     controller: str
     stream: str
     folder: Path
+    epochs: int = 1
 
     @classmethod
     def make(cls, controller: str, folder: Path, segments: int = 1) -> "Place":
@@ -46,23 +46,29 @@ class Place:
         assert manager.create_stream(SCOPE, self.stream, segments)
 
     def sink(self, kind: type[PravegaSink] = PravegaSink, **more: Any) -> PravegaSink:
-        more = {"encode": rows_as_json, "patience": timedelta(seconds=60)} | more
-        return kind(self.controller, SCOPE, self.stream, sink_id="rows", staging=self.folder / "staging", **more)
+        more = {"encode": rows_as_json} | more
+        return kind(self.control, sink_id="rows", staging=self.folder / "staging", **more)
 
     @property
     def control(self) -> Controller:
-        return Controller(self.controller, SCOPE, self.stream, 60)
+        return Controller(self.controller, SCOPE, self.stream, PATIENCE_SECONDS)
 
     def events(self) -> list[bytes]:
-        """Every event that a reader sees now, segment by segment."""
-        return [event for segment in self.segments() for event in _events(_bytes_of(segment))]
+        """Every event that a reader sees now."""
+        return [event for events in self.by_segment() for event in events]
 
-    def segments(self) -> Sequence[SegmentPlace]:
-        """Those of the stream's first epoch."""
+    def by_segment(self) -> list[list[bytes]]:
+        """The events of each segment that the stream ever had."""
+        return [_events(_bytes_of(segment)) for segment in self._segments()]
+
+    def _segments(self) -> list[SegmentPlace]:
+        control, found = self.control, {}
         info = messages.StreamInfo(scope=SCOPE, stream=self.stream)
-        request = messages.GetEpochSegmentsRequest(streamInfo=info, epoch=0)
-        found = self.control._ask("getEpochSegments", request).segmentRanges  # noqa: SLF001 - a reader's own question
-        return [self.control.place(segment.segmentId) for segment in found]
+        for epoch in range(self.epochs):
+            request = messages.GetEpochSegmentsRequest(streamInfo=info, epoch=epoch)
+            ranges = control._ask("getEpochSegments", request).segmentRanges  # noqa: SLF001 - a reader's own question
+            found |= {segment.segmentId.segmentId: control.place(segment.segmentId) for segment in ranges}
+        return list(found.values())
 
     def rows(self) -> list[tuple[int, int]]:
         """(batch, position) of the suite's rows."""
@@ -70,7 +76,7 @@ class Place:
 
 
 def _bytes_of(segment: SegmentPlace) -> bytes:
-    with connected(segment, 60) as connection:
+    with connected(segment, PATIENCE_SECONDS) as connection:
         end = connection.length() or 0
         found = b""
         while len(found) < end:
