@@ -27,7 +27,9 @@ FOLDER = ROOT / ".tools" / "pravega-client"
 LONGEST_SECONDS = 600
 _OPTIONS = ("-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")  # short runs: start fast
 _LOG = """<configuration>
-  <appender name="all" class="ch.qos.logback.core.ConsoleAppender"><encoder><pattern>%d %p %c %m%n</pattern></encoder></appender>
+  <appender name="all" class="ch.qos.logback.core.ConsoleAppender">
+    <encoder><pattern>%d %p %c %m%n</pattern></encoder>
+  </appender>
   <root level="WARN"><appender-ref ref="all"/></root>
 </configuration>
 """
