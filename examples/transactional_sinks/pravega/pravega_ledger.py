@@ -8,12 +8,13 @@ import hashlib
 import json
 import uuid
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 from pravega_controller import Controller, PravegaFailed, State
-from pravega_segments import NOT_THERE, connected
+from pravega_segments import NOT_THERE, Connection, connected
 
 from lakesink import BatchRefused, CommitUnresolved, Reason
 from lakesink_catalog.identity import Batch
@@ -135,7 +136,7 @@ class Ledger:
         with self._connected() as table:
             return table.swap(self._key, version, _encoded(self.sink_id, born, newest))
 
-    def _connected(self) -> Any:
+    def _connected(self) -> AbstractContextManager[Connection]:
         return connected(self.controller.table_segment(self._table), self.controller.patience_seconds)
 
     @property

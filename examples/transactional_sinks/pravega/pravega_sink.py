@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from pravega_controller import Controller, LeaseRefused, PravegaFailed, State
 from pravega_ledger import Elected, Fate, Held, Ledger, Standing, fate_of, forgotten, refused, standing
@@ -256,5 +256,5 @@ class PravegaSink(TwoPhaseCommitSink[Open, Prepared]):
             ) from None
 
 
-def _is_count(value: Any) -> bool:
+def _is_count(value: Any) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0

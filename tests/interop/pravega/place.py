@@ -62,7 +62,8 @@ class Place:
         return [_events(_bytes_of(segment)) for segment in self._segments()]
 
     def _segments(self) -> list[SegmentPlace]:
-        control, found = self.control, {}
+        control = self.control
+        found: dict[int, SegmentPlace] = {}
         info = messages.StreamInfo(scope=SCOPE, stream=self.stream)
         for epoch in range(self.epochs):
             request = messages.GetEpochSegmentsRequest(streamInfo=info, epoch=epoch)
