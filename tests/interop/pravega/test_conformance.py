@@ -20,7 +20,7 @@ MODULES = ("pravega_sink", "pravega_ledger", "pravega_transaction")
 
 class TestPravegaSink(SinkConformance):
     stepped_packages = MODULES
-    most_steps = 8
+    most_steps = 16
     failpoints = ("example.pravega-durable", "example.pravega-elected", "example.pravega-committed")
 
     @pytest.fixture
