@@ -185,6 +185,20 @@ ICEBERG_AWS_FLINK = JarSet(
 HDFS = JarSet("hdfs", (f"org.apache.hadoop:hadoop-client-minicluster:{HADOOP}",))
 """HDFS in one process, see `servers.hdfs`."""
 
+PRAVEGA = JarSet(
+    "pravega",
+    ("io.pravega:pravega-standalone:0.13.0", "com.google.protobuf:protobuf-java:3.21.7"),
+    without=(
+        "org.apache.hadoop:*",  # its protobuf 2.5 is too old for the controller, which then dies
+        "software.amazon.awssdk:*",
+        "com.amazonaws:*",
+        "com.emc.ecs:*",
+        "org.bouncycastle:bc-fips",  # a second bcprov: before the first one on the class path, no request is answered
+        "org.slf4j:slf4j-reload4j",
+    ),
+)
+"""Pravega in one process, see `servers.pravega`, without its ways to long-term storage."""
+
 SETS = {
     jars.name: jars
     for jars in (
@@ -198,6 +212,7 @@ SETS = {
         ICEBERG_AWS,
         ICEBERG_AWS_FLINK,
         HDFS,
+        PRAVEGA,
     )
 }
 PEERS = {jars.name: jars for jars in (FLINK_KAFKA, KAFKA_CONNECT)}
