@@ -8,10 +8,12 @@ from typing import assert_never
 
 from pyiceberg.table import Table
 
-from lakesink.read.past import past_of
+from lakesink.read.past import newest_batch, past_of
 from lakesink.read.position import Position
 from lakesink.read.refusals import batches_rolled_back, position_lost, rows_taken_away, table_replaced
-from lakesink.read.steps import Behind, Found, Lost, Past, SinkBatches, Step, Unread, place_of, unread
+from lakesink.read.steps import Behind, Follows, Found, Lost, Past, SinkBatches, Step, Unread, place_of, unread
+from lakesink_catalog.read.view import view_table
+from lakesink_protocol.identity import SinkKey
 
 
 def unread_batches(table: Table, name: str, sink: SinkBatches, position: Position) -> tuple[Past, Unread]:
@@ -30,7 +32,7 @@ def unread_batches(table: Table, name: str, sink: SinkBatches, position: Positio
                 raise rows_taken_away(past, sink, found.stopped_by)
             return past, found
         case Behind():
-            return past, Unread(())
+            return past, Unread((), is_rolled_back=True)
         case Lost(why=why):
             raise position_lost(past, sink, position, why)
         case _:
@@ -61,6 +63,19 @@ def batches_between(
     if len(batches) > len(found.batches) and found.stopped_by is not None:
         raise rows_taken_away(past, sink, found.stopped_by)
     return past, batches
+
+
+def newest_position(table: Table, name: str, sink: SinkBatches) -> Position:
+    """The position behind the newest batch that the table had, even if it was rolled back: it never goes back.
+
+    Only while batches are written again after a rollback, it is an earlier one.
+    """
+    found = newest_batch(table, name, sink)
+    entry = view_table(table, SinkKey(sink.sink, sink.branch)).entry if sink.follows is Follows.STREAM else None
+    if entry is not None and (found is None or found.sequence_number < entry.sequence_number):
+        batch = entry.query_id, entry.batch_id, entry.fingerprint, entry.snapshot_id, entry.sequence_number
+        return Position(name, str(table.metadata.table_uuid), sink.branch, sink.sink, *batch)
+    return found or Past(name, str(table.metadata.table_uuid), ()).beginning(sink)
 
 
 def _check_table(past: Past, position: Position) -> None:

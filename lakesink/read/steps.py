@@ -195,11 +195,13 @@ class Unread:
         batches: Of the sink, oldest first.
         others: Snapshots between them with rows that are not the sink's: of other sinks, of `append`, of other writers.
         stopped_by: The first snapshot that took rows away; batches behind it are not among `batches`.
+        is_rolled_back: True if the table was rolled back behind the position and may come back to it.
     """
 
     batches: Sequence[Step]
     others: Sequence[Step] = ()
     stopped_by: Step | None = None
+    is_rolled_back: bool = False
 
 
 def unread(past: Past, sink: SinkBatches, start: int) -> Unread:

@@ -181,7 +181,7 @@ def test_a_beginning_that_nothing_shows_any_more_is_refused(
     write(stream, 3, 4, 5)
     refused = refusal(consumer)
     assert "[LAKESINK_READ_BATCH_GONE] The first batches of sink 'events'" in refused
-    assert "startingBatch=2" in refused
+    assert "starting-batch=2" in refused
 
 
 @EXPIRIES
