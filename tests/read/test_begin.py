@@ -1,6 +1,7 @@
 """Whose batches are read, and where a consumer without a position begins."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -54,7 +55,7 @@ def test_a_consumer_begins_at_a_batch_at_a_time_or_at_an_end(lake: Lake) -> None
     for batch in range(4):
         stream.run(batch)
     times = [snapshot.timestamp_ms for _, snapshot in stream.own_snapshots()]
-    cases = [
+    cases: list[tuple[Any, list[int]]] = [
         (Begin.EARLIEST, [0, 1, 2, 3]),
         (Begin.LATEST, []),
         (AtBatch(0), [0, 1, 2, 3]),
