@@ -102,8 +102,8 @@ def as_stored(value: Any) -> Any:
 
 
 @pytest.fixture
-def table() -> pa.Schema:
-    """The table, whose only batch has the rows; returns the schema of its files."""
+def table(home: Path) -> None:  # noqa: ARG001 - where the catalog is
+    """The table, whose only batch has the rows."""
     catalog = connect()
     catalog.create_namespace_if_not_exists("demo")
     created = catalog.create_table(TABLE, SCHEMA, properties={"format-version": "2"})
@@ -119,11 +119,11 @@ def table() -> pa.Schema:
         [sink],
         lambda writers: Votes.in_order({name: [one.write(0, iter([rows]))] for name, one in writers.items()}),
     )
-    return rows.schema
 
 
+@pytest.mark.usefixtures("table")
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Asia/Kathmandu"])
-def test_values_are_those_that_were_written(spark: Any, table: pa.Schema, zone: str, tmp_path: Path) -> None:
+def test_values_are_those_that_were_written(spark: Any, zone: str, tmp_path: Path) -> None:
     spark.dataSource.register(LakesinkDataSource)
     before = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", zone)
