@@ -69,7 +69,7 @@ ROWS: list[dict[str, Any]] = [
         "at": MOST,
         "x": -0.0,
         "times": [MOST, None, -MOST - 1],
-        "by": [("", LARGE), ("k", None), ("m", -LARGE)],
+        "by": [("", LARGE), ("k", None), ("m", Decimal("-" + "9" * 38))],
         "s": {"id": UUID_TEXT, "local": -1},
     },
     {
