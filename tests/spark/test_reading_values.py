@@ -125,16 +125,17 @@ def table(home: Path) -> None:  # noqa: ARG001 - where the catalog is
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Asia/Kathmandu"])
 def test_values_are_those_that_were_written(spark: Any, zone: str, tmp_path: Path) -> None:
     spark.dataSource.register(LakesinkDataSource)
+    found: list[pa.Table] = []
     before = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", zone)
     try:
         rows = spark.readStream.format("lakesink").options(**(embedded_catalog() | {"table": TABLE})).load()
-        query = rows.writeStream.format("memory").queryName("extremes")
+        # Spark's own rows of Java do not hold times at the ends of 64 bits; Arrow does
+        query = rows.writeStream.foreachBatch(lambda batch, _: found.append(batch.toArrow()))
         run(query.option("checkpointLocation", str(tmp_path / "ck")))
-        found = spark.table("extremes").toArrow()
     finally:
         spark.conf.set("spark.sql.session.timeZone", before)
-    assert exact(found) == exact_rows()
+    assert exact(pa.concat_tables(found)) == exact_rows()
 
 
 def exact(found: pa.Table) -> list[str]:
