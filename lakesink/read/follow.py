@@ -47,7 +47,7 @@ def batches_between(
     Raises:
         CatalogError: As above, or READ_ROLLED_BACK if the table was rolled back behind `end`.
     """
-    if start == end:
+    if start.is_at(end):
         return Past(name, start.table_uuid, ()), ()
     past = past_of(table, name, sink, start)
     for position in (start, end):
@@ -78,10 +78,13 @@ def newest_position(table: Table, name: str, sink: SinkBatches) -> Position:
     """
     found = newest_batch(table, name, sink)
     entry = view_table(table, SinkKey(sink.sink, sink.branch)).entry if sink.follows is Follows.STREAM else None
-    if entry is not None and (found is None or found.sequence_number < entry.sequence_number):
-        batch = entry.query_id, entry.batch_id, entry.fingerprint, entry.snapshot_id, entry.sequence_number
-        return Position(name, str(table.metadata.table_uuid), sink.branch, sink.sink, *batch)
-    return found or Past(name, str(table.metadata.table_uuid), ()).beginning(sink)
+    if entry is None or (found is not None and found.sequence_number >= entry.sequence_number):
+        return found or Past(name, str(table.metadata.table_uuid), ()).beginning(sink)
+    rolled_back = newest_batch(table, name, sink, entry.snapshot_id)
+    if rolled_back is not None and rolled_back.snapshot_id == entry.snapshot_id:
+        return rolled_back
+    batch = entry.query_id, entry.batch_id, entry.fingerprint, "", entry.snapshot_id, entry.sequence_number
+    return Position(name, str(table.metadata.table_uuid), sink.branch, sink.sink, *batch)
 
 
 def _check_table(past: Past, position: Position) -> None:

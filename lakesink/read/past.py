@@ -19,6 +19,8 @@ from lakesink_catalog.connect.errors import METADATA_UNREADABLE
 from lakesink_protocol.ledger import mark_of, stated
 
 _FIRST_SEQUENCE = 1
+_OWN_AND_BEFORE = 2
+"""A position needs its batch, and the one before it."""
 
 
 def past_of(table: Table, name: str, sink: SinkBatches, position: Position | None) -> Past:
@@ -41,14 +43,17 @@ def past_of(table: Table, name: str, sink: SinkBatches, position: Position | Non
     return Past(name, str(table.metadata.table_uuid), steps[::-1], parent_id, complete)
 
 
-def newest_batch(table: Table, name: str, sink: SinkBatches) -> Position | None:
-    """The position behind the newest batch that the metadata shows; None if it shows none."""
+def newest_batch(table: Table, name: str, sink: SinkBatches, snapshot_id: int | None = None) -> Position | None:
+    """The position behind the newest batch that the metadata shows under a snapshot, by default the head."""
     steps: list[Step] = []
-    for step in _Known(table).ancestry(_head(table.metadata, sink.branch), None):
+    head = _head(table.metadata, sink.branch) if snapshot_id is None else snapshot_id
+    for step in _Known(table).ancestry(head, None):
         steps.append(step)
-        if sink.have(step.mark):
-            return Past(name, str(table.metadata.table_uuid), steps).position_of(step)
-    return None
+        if sum(sink.have(one.mark) for one in steps) == _OWN_AND_BEFORE:
+            break
+    past = Past(name, str(table.metadata.table_uuid), steps[::-1])
+    newest = next((step for step in steps if sink.have(step.mark)), None)
+    return None if newest is None else past.position_of(newest)
 
 
 def _head(metadata: TableMetadata, branch: str) -> int | None:

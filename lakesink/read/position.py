@@ -2,7 +2,8 @@
 
 A position names a batch, never a snapshot alone: compaction and expiry take snapshots away, and a batch that is written
 again after a rollback is in another one. Batch ids begin again with a new query, so the position has the query too, and
-the fingerprint tells a batch that was written again from other data under the same id.
+the fingerprint tells a batch that was written again from other data under the same id. After a rollback, Spark may read
+the same input in other batches; a batch that ends at the same offsets of the same query then is at the same place.
 """
 
 from collections.abc import Mapping
@@ -25,6 +26,7 @@ _NAMES = {
     "query_id": "query",
     "batch_id": "batch",
     "fingerprint": "fingerprint",
+    "end": "end",
     "snapshot_id": "snapshot",
     "sequence_number": "sequence",
     "is_read": "read",
@@ -42,6 +44,7 @@ class Position:
         query_id: Id of the query that wrote the batch; empty for a changelog, whose application names its query.
         batch_id: The batch; `BEFORE_ALL` before the first one.
         fingerprint: Of the batch.
+        end: Digest of the source's offsets at the end of the batch; empty if other batches may end there too.
         snapshot_id: In which the batch was seen.
         sequence_number: Of that snapshot.
         is_read: True after the batch, False before it.
@@ -54,6 +57,7 @@ class Position:
     query_id: str = ""
     batch_id: int = BEFORE_ALL
     fingerprint: str = ""
+    end: str = ""
     snapshot_id: int = 0
     sequence_number: int = 0
     is_read: bool = True
@@ -67,10 +71,15 @@ class Position:
         """The place in front of the same batch."""
         return replace(self, is_read=False)
 
+    def is_at(self, other: "Position") -> bool:
+        """True if both are the same place of the same history; a ledger entry does not tell `end`."""
+        return replace(self, end="", table="") == replace(other, end="", table="")
+
     def to_offset(self) -> dict[str, Any]:
         """The offset as Spark stores it; usual values are left out, because the ledger of the next sink has 1 KiB."""
         fields = {_NAMES[name]: value for name, value in asdict(self).items()}
-        usual = {"branch": MAIN_BRANCH, "read": True, "query": "", "fingerprint": "", "snapshot": 0, "sequence": 0}
+        usual: dict[str, Any] = {"branch": MAIN_BRANCH, "read": True, "snapshot": 0, "sequence": 0}
+        usual |= dict.fromkeys(("query", "fingerprint", "end"), "")
         return {"lakesink": VERSION} | {name: value for name, value in fields.items() if value != usual.get(name)}
 
 
@@ -86,7 +95,8 @@ def parse_offset(offset: Mapping[str, Any]) -> Position:
         position = Position(**({"branch": MAIN_BRANCH} | found))
     except TypeError:
         raise _unreadable("a field is missing") from None
-    texts = position.table, position.table_uuid, position.branch, position.sink, position.query_id, position.fingerprint
+    texts = [position.table, position.table_uuid, position.branch, position.sink]
+    texts += [position.query_id, position.fingerprint, position.end]
     numbers = position.batch_id, position.snapshot_id, position.sequence_number
     if not all(isinstance(text, str) for text in texts) or type(position.is_read) is not bool:
         raise _unreadable("a field has the wrong type")

@@ -47,8 +47,11 @@ def position_lost(past: Past, sink: SinkBatches, position: Position, why: Why) -
         code,
         f"Batch {position.batch_id} of sink {position.sink!r} in {past.table} was read; it {what}.",
         data=DataState.UNCHANGED,
-        action="Compare what was read with the table (lakesink log shows its batches), and take it back where it"
-        " differs. Then start a new checkpoint with the option starting-batch.",
+        action=(
+            "Take the reading query back as well: roll its table back to a batch that ended before (lakesink log shows"
+            " its offsets), and `lakesink rewind` its checkpoint to that batch.",
+            "Compare what was read with the table, and start a new checkpoint with the option starting-batch.",
+        ),
     )
 
 

@@ -91,6 +91,13 @@ class Step:
         wanted = position.sink, position.branch, position.query_id, position.batch_id, position.fingerprint
         return found == wanted
 
+    def ends_at(self, position: Position) -> bool:
+        """True if it committed a batch of the same query that ends at the same offsets: nothing before it is unread."""
+        mark = self.mark
+        if mark is None or not position.end or mark.end != position.end:
+            return False
+        return (mark.key.name, mark.key.branch, mark.query_id) == (position.sink, position.branch, position.query_id)
+
 
 @dataclass(frozen=True, slots=True)
 class Past:
@@ -115,9 +122,24 @@ class Past:
         """The position behind a batch."""
         assert step.mark is not None
         mark = step.mark
-        batch = mark.key.name, mark.query_id, mark.batch_id, mark.fingerprint
-        place = step.snapshot_id, step.sequence_number
-        return Position(self.table, self.table_uuid, mark.key.branch, *batch, *place)
+        return Position(
+            self.table,
+            self.table_uuid,
+            mark.key.branch,
+            mark.key.name,
+            mark.query_id,
+            mark.batch_id,
+            mark.fingerprint,
+            mark.end if mark.end != self._end_before(step) else "",
+            step.snapshot_id,
+            step.sequence_number,
+        )
+
+    def _end_before(self, step: Step) -> str:
+        """Where the batch before it ended: a batch without input ends there too, and may have rows all the same."""
+        assert step.mark is not None
+        marks = (one.mark for one in reversed(self.steps) if one.sequence_number < step.sequence_number)
+        return next((mark.end for mark in marks if mark is not None and mark.key == step.mark.key), "")
 
     def beginning(self, sink: SinkBatches) -> Position:
         """The position before every batch."""
@@ -175,6 +197,9 @@ def place_of(past: Past, sink: SinkBatches, position: Position) -> Place:
 def _after_rollback(past: Past, sink: SinkBatches, position: Position) -> Place:
     """The branch has older snapshots, and not that of the position: what was written since decides."""
     since = [step for step in past.batches_of(sink) if step.sequence_number > position.sequence_number]
+    ending = [step for step in since if position.is_read and step.ends_at(position)]
+    if len(ending) == 1:
+        return Found(past.steps.index(ending[0]) + 1)
     if any(_writer(step) != (position.sink, position.query_id) for step in since):
         return Lost(Why.NEW_QUERY)
     if any(step.batch_id >= position.batch_id for step in since):

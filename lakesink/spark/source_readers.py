@@ -188,7 +188,7 @@ class BatchesReader(datasource.DataSourceStreamReader):
         return load_table(self._catalog, self.settings.table)
 
     def _planned(self, start: Position, end: Position) -> list[RowsPartition]:
-        if start == end:
+        if start.is_at(end):
             return []
         table = self.table()
         past, batches = batches_between(table, self.settings.table, self.loaded.sink, start, end)

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from lakesink.read.follow import newest_position
 from lakesink.read.position import Position, parse_offset
 from lakesink.read.steps import SinkBatches
 from lakesink_protocol.errors import CatalogError, QueryError
 from lakesink_protocol.identity import SinkKind
-from testkit.builders import Lake, Stream, expected
+from testkit.builders import TABLE, Lake, Stream, expected
 from testkit.maintenance import (
     append_foreign,
     branch_off,
@@ -24,7 +25,7 @@ from testkit.maintenance import (
     sweep,
 )
 from tests.audit.deletes import delete_by_position
-from tests.read.consumer import Consumer
+from tests.read.consumer import EVENTS, Consumer
 
 EXPIRIES = pytest.mark.parametrize("expires", [expire, expire_like_java], ids=["PyIceberg", "Java"])
 
@@ -240,6 +241,50 @@ def test_a_batch_that_comes_back_with_other_rows_is_refused(lake: Lake, stream: 
     assert consumer.rows == expected(0, 1)
 
 
+def test_input_that_comes_back_in_other_batches_is_not_read_again(
+    lake: Lake, stream: Stream, consumer: Consumer
+) -> None:
+    write(stream, 0, 1, 2)
+    assert consumer.poll() == [0, 1, 2]
+    roll_back(lake, stream.snapshot_of(0))
+    stream.run(stream.batch(1, end=3))
+    assert consumer.poll() == []
+    stream.run(stream.batch(2, start=3))
+    assert consumer.poll() == [2]
+    assert consumer.rows == expected(0, 1, 2, 3)
+
+
+def test_a_batch_without_input_is_no_proof_that_its_rows_were_read(
+    lake: Lake, stream: Stream, consumer: Consumer
+) -> None:
+    write(stream, 0, 1)
+    stream.run(stream.batch(2, start=2, end=2))
+    assert consumer.poll() == [0, 1, 2]
+    assert consumer.position is not None
+    assert consumer.position.end == ""
+    roll_back(lake, stream.snapshot_of(0))
+    write(stream, 1)
+    assert consumer.poll() == []
+    stream.run(stream.batch(2, start=2, end=2))
+    stream.run(stream.batch(3, start=2))
+    assert consumer.poll() == [3]
+
+
+def test_a_plan_from_a_position_that_only_the_ledger_tells_is_empty(
+    lake: Lake, stream: Stream, consumer: Consumer
+) -> None:
+    write(stream, 0, 1)
+    consumer.poll()
+    roll_back(lake, stream.snapshot_of(0))
+    told = newest_position(lake.table(), TABLE, EVENTS)
+    assert told == consumer.position
+    expire(lake, [told.snapshot_id])
+    told = newest_position(lake.table(), TABLE, EVENTS)
+    assert told.end == ""
+    assert consumer.position is not None
+    assert consumer.read(consumer.position, told) == []
+
+
 def test_a_new_query_after_a_rollback_behind_the_position_is_refused(
     lake: Lake, stream: Stream, consumer: Consumer
 ) -> None:
@@ -279,7 +324,7 @@ def position(consumer: Consumer, stream: Stream, batch_id: int) -> Position:
     assert consumer.position is not None
     place = snapshot.snapshot_id, snapshot.sequence_number or 0
     known = consumer.position.table, consumer.position.table_uuid, "main", "events"
-    return Position(*known, mark.query_id, batch_id, mark.fingerprint, *place)
+    return Position(*known, mark.query_id, batch_id, mark.fingerprint, mark.end, *place)
 
 
 def test_a_plan_whose_batches_were_rolled_back_waits_for_them(lake: Lake, stream: Stream, consumer: Consumer) -> None:

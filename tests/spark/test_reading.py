@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame
 
 import lakesink
 from lakesink.checkpoint.sources import Replay
+from lakesink.cli.main import main
 from lakesink.spark.data_source import LakesinkDataSource
 from lakesink.spark.query import sources_of
 from lakesink.spark.source_readers import ADMITS
@@ -86,7 +88,7 @@ def test_the_offset_in_silvers_mark_names_bronzes_batch(spark: Any, source: Path
     newest = lakesink.history(BRONZE)[-1]
     wanted = {"lakesink": 1, "table": BRONZE, "uuid": str(table.metadata.table_uuid), "sink": "bronze"}
     wanted |= {"batch": 2, "snapshot": newest.snapshot_id, "sequence": newest.sequence_number}
-    assert found == wanted | {"query": found["query"], "fingerprint": found["fingerprint"]}
+    assert found == wanted | {"query": found["query"], "fingerprint": found["fingerprint"], "end": found["end"]}
 
 
 def test_a_query_that_reads_a_sink_is_exactly_once(spark: Any, source: Path) -> None:
@@ -220,3 +222,58 @@ def test_micro_batches_have_as_much_as_limits_allow(spark: Any, source: Path, op
     run(silver(read(spark, **options)))
     assert [record.rows for record in lakesink.history(SILVER)] == sizes
     assert ids() == each_once(30)
+
+
+def changed(spark: Any, source: Path) -> None:
+    """A table whose rows are replaced, with its changelog."""
+    rows = file_stream(spark, source).selectExpr("id % 7 as id", "text")
+    options: dict[str, Any] = {"mode": "upsert", "keys": "id", "sequence_by": "text", "changelog_table": "demo.log"}
+    run(lakesink.stream(rows, BRONZE, sink_id="bronze", checkpoint="ck-bronze", create_table=True, **options))
+
+
+def test_a_table_of_upserts_is_read_by_its_changelog(spark: Any, source: Path) -> None:
+    changed(spark, source)
+    query = read(spark).writeStream.format("noop").option("checkpointLocation", f"{source}-ck")
+    assert "LAKESINK_READ_CHANGES" in failure(query)
+    run(silver(read(spark, table="demo.log")))
+    found = load_table(connect(create=False), SILVER).scan().to_arrow().to_pylist()
+    assert Counter((row["id"], row["text"], row["_batch_id"]) for row in found) == Counter(
+        (number % 7, f"t{number % 10}", number // 10) for number in range(30)
+    )
+
+
+def test_a_named_reader_holds_what_it_reads_and_the_writer_goes_on(spark: Any, source: Path) -> None:
+    bronze(spark, source)
+    run(silver(read(spark, reader_id="silver")))
+    table = load_table(connect(create=False), BRONZE)
+    held = table.metadata.refs["lakesink-reader-silver"]
+    assert (held.snapshot_id, held.min_snapshots_to_keep) == (table.metadata.current_snapshot_id, 3)
+    write_files(source, 1, first=3)
+    bronze(spark, source)
+    run(silver(read(spark, reader_id="silver")))
+    assert ids() == each_once(40)
+
+
+def test_batches_that_come_back_after_a_rollback_are_in_silver_once(spark: Any, source: Path) -> None:
+    bronze(spark, source)
+    query = silver(read(spark)).trigger(processingTime="0 seconds").start()
+    try:
+        query.processAllAvailable()
+        table = load_table(connect(create=False), BRONZE)
+        table.manage_snapshots().set_current_snapshot(lakesink.history(BRONZE)[0].snapshot_id).commit()
+        query.processAllAvailable()
+        rewind_checkpoint()
+        bronze(spark, source)
+        write_files(source, 1, first=3)
+        bronze(spark, source)
+        query.processAllAvailable()
+        assert query.exception() is None
+    finally:
+        query.stop()
+    assert ids() == each_once(40)
+
+
+def rewind_checkpoint() -> None:
+    """Take bronze's query back to its first batch, as `lakesink rewind` does."""
+    done = CliRunner().invoke(main, ["rewind", "ck-bronze", "--to-batch", "0", "--yes"])
+    assert done.exit_code == 0, done.output
