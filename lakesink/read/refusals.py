@@ -48,8 +48,8 @@ def position_lost(past: Past, sink: SinkBatches, position: Position, why: Why) -
         f"Batch {position.batch_id} of sink {position.sink!r} in {past.table} was read; it {what}.",
         data=DataState.UNCHANGED,
         action=(
-            "Take the reading query back as well: roll its table back to a batch that ended before (lakesink log shows"
-            " its offsets), and `lakesink rewind` its checkpoint to that batch.",
+            "Take the reading query back: roll its table back to a batch that ended before, and `lakesink rewind` its"
+            + " checkpoint to that batch; lakesink log shows its offsets.",
             "Compare what was read with the table, and start a new checkpoint with the option starting-batch.",
         ),
     )
