@@ -23,6 +23,7 @@ from benchmarks import (
     misfits,
     partitions,
     read_upserted,
+    reading,
     recovery,
     slow_catalog,
     throughput,
@@ -38,7 +39,7 @@ from proof.provenance import machine
 
 Say = Callable[[str], None]
 
-_ONLY_BY_NAME = ("W4/memory", "W10", "W11", "W12", "W13", "W14", "W15")
+_ONLY_BY_NAME = ("W4/memory", "W10", "W11", "W12", "W13", "W14", "W15", "W16")
 """Workloads that take a quarter of an hour each."""
 
 
@@ -77,6 +78,7 @@ def others(scale: float, kills: int) -> dict[str, Callable[[Path, Say], Result]]
         "W13": partial(beside_flink.measure, scale=scale),
         "W14": partial(read_upserted.measure, scale=scale),
         "W15": partial(many_rows.measure, scale=scale),
+        "W16": partial(reading.measure, scale=scale),
         "waterfall": waterfall.measure,
     }
 
