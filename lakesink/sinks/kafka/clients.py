@@ -107,11 +107,13 @@ class Clients:
         return Consumer(self._properties(_FOR_CONSUMERS))
 
     def producer(self, transactional_id: str, failures: list[KafkaError], most_bytes: int) -> Producer:
-        """A producer of transactions; it adds each record that cannot be delivered to `failures`."""
-        own = {
-            "transactional.id": transactional_id,
-            "on_delivery": lambda error, _: failures.append(error) if error is not None else None,
-        }
+        """A producer of transactions; `failures` gets the error of each record that cannot be delivered."""
+
+        def on_delivery(error: KafkaError | None, _: Any) -> None:
+            if error is not None:
+                failures.append(error)
+
+        own = {"transactional.id": transactional_id, "on_delivery": on_delivery}
         return Producer(self._properties({**_FOR_PRODUCERS, **own}) | {MESSAGE_BYTES: most_bytes})
 
     def describe(self, error: BaseException) -> str:

@@ -1,17 +1,15 @@
 """Produces the records of staged rows into an open transaction, in the order of the rows."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from confluent_kafka import Producer
 
 from lakesink.sinks.kafka.target import Session
 
 WAIT_SECONDS = 0.1
 UNASSIGNED = -1
-Send = Callable[..., None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,20 +21,17 @@ class Records:
 
     def send(self, rows: pa.RecordBatch) -> None:
         """Queue the rows; raises NotDelivered once the cluster has refused a record."""
-        producer = self.session.producer
         for topic, record in _records(rows, self.topic):
-            self.queue(producer, topic, record)
-        producer.poll(0)
-        self.session.check()
+            self.queue(topic, record)
+        self.session.poll()
 
-    def queue(self, producer: Producer, topic: str, record: dict[str, Any]) -> None:
+    def queue(self, topic: str, record: Mapping[str, Any]) -> None:
         """Queue one record; waits while the queue is full."""
         while True:
             try:
-                producer.produce(topic, **record)
+                self.session.producer.produce(topic, **record)
             except BufferError:
-                producer.poll(WAIT_SECONDS)
-                self.session.check()
+                self.session.poll(WAIT_SECONDS)
             else:
                 return
 

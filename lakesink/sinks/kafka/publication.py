@@ -97,7 +97,7 @@ class Publication:
             for rows in self.staging.rows(self.prepared.parts):
                 records.send(rows)
             value = {"key": self.target.sink_id.encode(), "value": record.to_bytes()}
-            records.queue(session.producer, ledger_topic(self.target.sink_id), value)
+            records.queue(ledger_topic(self.target.sink_id), value)
             session.flush(self.target.clients.transaction_timeout_ms / 1000)
         except Exception as error:
             final = error if isinstance(error, LakesinkError) else final_error(error, self.target.clients)

@@ -4,10 +4,13 @@ Only producers with the sink's transactional id write its ledger topic. So what 
 true until another driver calls it, and then no transaction of this producer can be committed.
 """
 
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from confluent_kafka import KafkaError, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from lakesink.sinks.kafka.clients import Clients
 from lakesink.sinks.kafka.commit_record import CommitRecord, LedgerState
@@ -20,6 +23,8 @@ INIT_SECONDS = 60
 COMMIT_SECONDS = 60
 ABORT_SECONDS = 10
 READ_TRIES = 3
+FLUSH_SECONDS = 0.5
+"""So often is a producer asked whether it was fenced: then its queued records stay where they are."""
 
 
 @dataclass(slots=True, eq=False)
@@ -29,17 +34,35 @@ class Session:
     producer: Producer
     failures: list[KafkaError] = field(default_factory=list)
 
-    def check(self) -> None:
-        """Raise NotDelivered if the cluster did not take a record of the open transaction."""
-        if self.failures:
-            raise NotDelivered(self.failures[0])
+    def poll(self, seconds: float = 0) -> None:
+        """Serve the producer's answers; raises if a record was not delivered, or if the producer was fenced."""
+        with _answers():
+            self.producer.poll(seconds)
+        self._check()
 
     def flush(self, seconds: float) -> None:
         """Wait until the cluster has every record of the open transaction."""
-        left = self.producer.flush(seconds)
-        self.check()
-        if left:
-            raise TimeoutError(f"{left} records were not delivered in {seconds:g} seconds")
+        deadline = time.monotonic() + seconds
+        left = 1
+        while left:
+            with _answers():
+                left = self.producer.flush(FLUSH_SECONDS)
+            self._check()
+            if left and time.monotonic() > deadline:
+                raise TimeoutError(f"{left} records were not delivered in {seconds:g} seconds")
+
+    def _check(self) -> None:
+        if self.failures:
+            raise NotDelivered(self.failures[0])
+
+
+@contextmanager
+def _answers() -> Iterator[None]:
+    """The client raises that it was fenced, and calls its callbacks with this exception set, which Python reports."""
+    try:
+        yield
+    except SystemError as error:
+        raise error.__cause__ or KafkaException(KafkaError(KafkaError._FENCED)) from None  # noqa: SLF001 - a public code
 
 
 class KafkaTarget:
