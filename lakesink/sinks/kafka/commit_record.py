@@ -22,7 +22,7 @@ from lakesink_protocol.ledger import (
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.verdict import SUPPORTED_FORMAT_VERSION, Verdict, decide
 
-RECORD_VERSION = 1
+KAFKA_LEDGER_VERSION = 1
 MAX_RECORD_BYTES = 64 * 1024
 _TEXTS = ("sink_id", "target_id", "outcome", "accepted", "commit_id", "committed_at", "lakesink")
 _COUNTS = ("number", "rows")
@@ -101,7 +101,7 @@ class CommitRecord:
         """The value of the record; offsets that are too long are left out, their digest stays."""
         document = {name: getattr(self, name) for name in (*_COUNTS, *_TEXTS)}
         batches = {"batch": _facts(self.batch), "ledger": _facts(self.ledger)}
-        return json.dumps({"version": RECORD_VERSION} | document | batches, separators=(",", ":")).encode()
+        return json.dumps({"version": KAFKA_LEDGER_VERSION} | document | batches, separators=(",", ":")).encode()
 
 
 def parse_commit_record(data: bytes | None, sink_id: str) -> CommitRecord:
@@ -175,8 +175,8 @@ class LedgerDecision:
 
 def _record(document: Mapping[str, Any]) -> CommitRecord:
     version = document["version"]
-    if type(version) is not int or version != RECORD_VERSION:
-        raise RecordDamaged(f"its record has version {str(version)[:20]}, this lakesink reads {RECORD_VERSION}")
+    if type(version) is not int or version != KAFKA_LEDGER_VERSION:
+        raise RecordDamaged(f"its record has version {str(version)[:20]}, this lakesink reads {KAFKA_LEDGER_VERSION}")
     fields: dict[str, Any] = {name: _text(document[name]) for name in _TEXTS}
     fields |= {name: _count(document[name]) for name in _COUNTS}
     return CommitRecord(**fields, batch=_batch(document["batch"]), ledger=_batch(document["ledger"]))

@@ -103,7 +103,8 @@ def final_error(error: Exception, clients: Clients) -> LakesinkError | None:
         return CatalogError(
             "KAFKA_NOT_PERMITTED",
             f"Kafka does not permit what the sink needs: {told}",
-            action="Correct the credentials, or grant the rights that docs/use/kafka-out.md lists.",
+            action="Correct the credentials, or grant: Write and Describe on the topics, the ledger topic and the"
+            " transactional id lakesink-SINK_ID; Read and Create on the ledger topic; DescribeConfigs on all topics.",
         )
     if found.code() == KafkaError.INVALID_TRANSACTION_TIMEOUT:
         return CatalogError(

@@ -11,7 +11,7 @@ from typing import Any
 from lakesink.sinks.directory.part_receipt import MAX_RECEIPT_BYTES, PartsReceipt, decode_parts
 from lakesink_protocol.receipt import ReceiptInvalid
 
-KAFKA_VERSION = 1
+KAFKA_RECEIPT_VERSION = 1
 LONGEST_TOPIC = 249
 _NUMBERS = range(-1, 2**63)
 
@@ -44,7 +44,8 @@ class KafkaReceipt:
 def encode_kafka(parts: bytes, needs: Mapping[str, Needs]) -> bytes:
     """The receipt as JSON; `parts` is the encoded receipt of the parts."""
     topics = {topic: [found.record_bytes, found.partition] for topic, found in needs.items()}
-    return json.dumps({"v": KAFKA_VERSION, "parts": parts.decode(), "topics": topics}, separators=(",", ":")).encode()
+    document = {"v": KAFKA_RECEIPT_VERSION, "parts": parts.decode(), "topics": topics}
+    return json.dumps(document, separators=(",", ":")).encode()
 
 
 def decode_kafka(data: bytes, stem: str) -> KafkaReceipt:
@@ -72,8 +73,8 @@ def needs_of_all(receipts: list[KafkaReceipt]) -> dict[str, Needs]:
 
 
 def _check_version(version: Any) -> None:
-    if type(version) is not int or version != KAFKA_VERSION:
-        raise ReceiptInvalid(f"receipt version {str(version)[:20]}, this driver reads {KAFKA_VERSION}")
+    if type(version) is not int or version != KAFKA_RECEIPT_VERSION:
+        raise ReceiptInvalid(f"receipt version {str(version)[:20]}, this driver reads {KAFKA_RECEIPT_VERSION}")
 
 
 def _topic(name: Any) -> str:

@@ -8,9 +8,10 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from lakesink.sinks.kafka.rows import RecordsWriter
@@ -86,21 +87,25 @@ class Reader:
         return [record for partition in sorted(found) for record in self.of_partition(topic, partition)]
 
     def of_partition(self, topic: str, partition: int) -> list[Record]:
+        return [(_bytes(message.key()), _bytes(message.value())) for message in self._messages(topic, partition)]
+
+    def headers(self, topic: str) -> list[Any]:
+        """The headers of every record in the first partition, None where there are none."""
+        return [message.headers() for message in self._messages(topic, 0)]
+
+    def _messages(self, topic: str, partition: int) -> list[Message]:
         place = TopicPartition(topic, partition, 0)
         self._wait_for_markers(place)
         self._consumer.assign([place])
         return list(self._to_eof())
 
-    def _to_eof(self) -> Iterator[Record]:
+    def _to_eof(self) -> Iterator[Message]:
         while True:
             message = self._consumer.poll(PATIENCE_SECONDS)
             assert message is not None, "the topic could not be read"
             error = message.error()
             if error is None:
-                key, value = message.key(), message.value()
-                assert not isinstance(key, str)
-                assert not isinstance(value, str)
-                yield key, value
+                yield message
             elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - a public code
                 return
             else:
@@ -115,6 +120,11 @@ class Reader:
     def _end(self, place: TopicPartition, level: IsolationLevel) -> int:
         answer = self._admin.list_offsets({place: OffsetSpec.latest()}, isolation_level=level)[place]
         return int(answer.result(PATIENCE_SECONDS).offset)
+
+
+def _bytes(data: bytes | str | None) -> bytes | None:
+    assert not isinstance(data, str)
+    return data
 
 
 def rows_of(records: list[Record]) -> list[tuple[int, int]]:
