@@ -35,6 +35,18 @@ LINES: Mapping[type[events.Event], str] = {
     ),
     events.InputUnchecked: "lakesink.input.unchecked %(error)s: lakesink assumes that its files exist",
     events.ServerUnchecked: "lakesink.server.unchecked spark=%(spark)s: its first batch finds what is wrong there",
+    events.ReadPlanned: (
+        "lakesink.read.planned table=%(table)s sink=%(sink)s first=%(first)d last=%(last)d batches=%(batches)d"
+        " files=%(files)d rows=%(rows)d"
+    ),
+    events.OthersNotRead: (
+        "lakesink.read.others table=%(table)s sink=%(sink)s snapshots=%(snapshots)d rows=%(rows)d: rows of other"
+        " writers are not part of the sink's batches, and are not read"
+    ),
+    events.ReadWaits: (
+        "lakesink.read.waits table=%(table)s sink=%(sink)s: the table was rolled back behind the batches that were"
+        " read; nothing is read until they are written again"
+    ),
     events.TableCreated: "lakesink.table.created table=%(table)s batch=%(batch_id)d",
     events.AcceptUnused: (
         "lakesink.accept.unused %(kind)s=%(target)s sink=%(sink)s batch=%(batch_id)d accept=%(accept)s: it did not"
@@ -105,6 +117,7 @@ LINES: Mapping[type[events.Event], str] = {
 LEVELS: Mapping[type[events.Event], int] = {
     **dict.fromkeys(
         (
+            events.ReadPlanned,
             events.TableCreated,
             events.SchemaEvolved,
             events.BatchAborted,

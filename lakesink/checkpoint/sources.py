@@ -39,7 +39,7 @@ def replay_of(name: str, fail_on_data_loss: str | None) -> Replay:
     kind = name.partition("[")[0].lower()
     if kind == "kafka":
         return Replay.MAY_LOSE if (fail_on_data_loss or "").strip().lower() == "false" else Replay.YES
-    if kind in {"filesource", "rate", "rate-micro-batch", "deltasource"}:
+    if kind in {"filesource", "rate", "rate-micro-batch", "deltasource", "lakesink"}:
         return Replay.YES
     return Replay.NO if kind in {"socket", "textsocket"} else Replay.UNKNOWN
 

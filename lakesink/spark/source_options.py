@@ -42,7 +42,7 @@ class Destination:
 def stream_destination(options: Mapping[str, str]) -> Destination:
     """Parse the options of a stream; their letter case does not matter."""
     given = _checked(options, SinkKind.STREAM)
-    table = _table(given)
+    table = table_of(given)
     if CHECKPOINT not in given:
         raise SettingsError(
             "OPTION_MISSING",
@@ -57,7 +57,7 @@ def stream_destination(options: Mapping[str, str]) -> Destination:
 def transaction_destination(options: Mapping[str, str]) -> tuple[Destination, Batch]:
     """Parse the options of a batch write; the batch id is the version of its application."""
     given = _checked(options, SinkKind.TXN)
-    table = _table(given)
+    table = table_of(given)
     name, version = given.get(APP_ID, ""), given.get(VERSION, "")
     if not NAME_PATTERN.fullmatch(name) or not re.fullmatch(r"\d{1,18}", version, re.ASCII):
         raise SettingsError(
@@ -83,13 +83,14 @@ def _checked(options: Mapping[str, str], kind: SinkKind) -> dict[str, str]:
         raise _no_output_mode()
     for key, value in given.items():
         if contains_secret(key, value):
-            raise _secret(key)
+            raise secret_in_option(key)
         if key not in known and not any(key.startswith(group) and key != group for group in _GROUPS):
             raise _unknown(key, sorted(known))
     return given
 
 
-def _table(given: Mapping[str, str]) -> str:
+def table_of(given: Mapping[str, str]) -> str:
+    """The table that the options name."""
     if TABLE not in given:
         raise SettingsError(
             "OPTION_MISSING",
@@ -139,7 +140,8 @@ def _no_output_mode() -> SettingsError:
     )
 
 
-def _secret(key: str) -> SettingsError:
+def secret_in_option(key: str) -> SettingsError:
+    """The error for an option that contains a secret."""
     return SettingsError(
         "OPTION_SECRET",
         f"The option {key[:60]!r} contains a secret, and Spark shows the options of a query in plans and errors.",

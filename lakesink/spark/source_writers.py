@@ -6,7 +6,6 @@ checkpoint and sends a pickled writer to the tasks. The committer reads the batc
 the same two-phase commit as `lakesink.stream`.
 """
 
-import logging
 import pickle
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,6 +27,7 @@ from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.change_plan import check_left_out, stored_columns
 from lakesink.sinks.iceberg.sink import IcebergSink
 from lakesink.spark.connect import check_lasts
+from lakesink.spark.log_handler import ensure_log_handler
 from lakesink.spark.pipelines import words_of
 from lakesink.spark.report import Reporter
 from lakesink.spark.rows.schema import stored_schema
@@ -190,7 +190,7 @@ def commit_batch(destination: Destination, schema: pa.Schema, batch: Batch, mess
 def _reported(destination: Destination, batch_id: int) -> Iterator[Reporter]:
     """Log what fails in one line on the driver's standard error: Spark buries it in stack traces."""
     if wanted(verbose=destination.settings.verbose) is not False:
-        _ensure_log_handler()
+        ensure_log_handler()
     reporter = Reporter(destination.table, destination.key.name)
     started = time.monotonic()
     try:
@@ -272,11 +272,3 @@ def _check_appends(*, overwrite: bool) -> None:
             data="Nothing was written.",
             action='Use .outputMode("append") for a stream, .mode("append") for a batch write.',
         )
-
-
-def _ensure_log_handler() -> None:
-    """Add a log handler if there is none: the standard error of planner and committer is the driver's."""
-    logger = logging.getLogger("lakesink")
-    if not logger.hasHandlers():
-        logger.addHandler(logging.StreamHandler())
-        logger.setLevel(logging.INFO)

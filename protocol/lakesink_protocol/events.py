@@ -146,6 +146,40 @@ class QueryEnded(Event):
     """A run of a query that somebody watches has ended."""
 
 
+# A query that reads the batches of a sink
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPlanned(Event):
+    """The batches of a sink that the next micro-batch of a reading query has."""
+
+    table: str
+    sink: str
+    first: int
+    last: int
+    batches: int
+    files: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class OthersNotRead(Event):
+    """Other writers added rows between the batches of the sink that a query reads; it does not read them."""
+
+    table: str
+    sink: str
+    snapshots: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadWaits(Event):
+    """The table was rolled back behind the batches that a query has read; it waits until they are written again."""
+
+    table: str
+    sink: str
+
+
 # A batch, in the order of its steps
 
 

@@ -56,6 +56,7 @@ def expected(entry: Document, schema: Document, origin: Origin) -> LiveFile:
         referenced_data_file=file.get("referenced_data_file") or "",
         manifest_path=origin.path,
         file_format=file["file_format"].upper(),
+        added_by=entry["snapshot_id"],
         **{name: _wanted(found, of_file) for name, found in bounds.items()},
     )
 

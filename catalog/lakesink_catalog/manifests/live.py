@@ -23,6 +23,7 @@ class LiveFile:
         referenced_data_file: The one data file that a delete file deletes from; empty if there may be several.
         manifest_path: The manifest with the live entry.
         file_format: In capital letters.
+        added_by: The snapshot that added the file, even if it has expired; None if the manifest does not tell.
     """
 
     path: str
@@ -37,6 +38,7 @@ class LiveFile:
     referenced_data_file: str
     manifest_path: str
     file_format: str = PARQUET
+    added_by: int | None = None
 
     def check_parquet(self) -> None:
         """Refuse a file whose rows lakesink cannot locate, because it is not Parquet."""

@@ -25,6 +25,7 @@ from lakesink_catalog.manifests.entries import (
     RECORD_COUNT,
     REFERENCED_DATA_FILE,
     SEQUENCE_NUMBER,
+    SNAPSHOT_ID,
     STATUS,
     partition_kinds,
     single_values,
@@ -43,7 +44,7 @@ _REQUIRED: Mapping[int, str] = {
     RECORD_COUNT: "long",
     FILE_SIZE: "long",
 }
-_OPTIONAL = (SEQUENCE_NUMBER, CONTENT, REFERENCED_DATA_FILE)
+_OPTIONAL = (SNAPSHOT_ID, SEQUENCE_NUMBER, CONTENT, REFERENCED_DATA_FILE)
 
 _BOUNDS = (LOWER_BOUNDS, UPPER_BOUNDS)
 _STATUSES = (EXISTING, ADDED, DELETED)
@@ -64,6 +65,7 @@ class Origin:
     spec_id: int
     sequence_number: int
     deletes: bool
+    snapshot_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +212,7 @@ def _file(found: Mapping[int, Any], partition: tuple[bytes | None, ...], origin:
         referenced_data_file=found.get(REFERENCED_DATA_FILE) or "",
         manifest_path=origin.path,
         file_format=found[FILE_FORMAT].upper(),
+        added_by=_added_by(found, origin),
     )
 
 
@@ -221,6 +224,12 @@ def _sequence_number(found: Mapping[int, Any], origin: Origin) -> int:
     if type(number) is not int:
         raise Malformed("an entry without a sequence number")
     return number
+
+
+def _added_by(found: Mapping[int, Any], origin: Origin) -> int | None:
+    """Entries without a snapshot inherit that of the manifest."""
+    number = found.get(SNAPSHOT_ID)
+    return number if type(number) is int else origin.snapshot_id
 
 
 def _bounds(schema: Any, wanted: frozenset[int]) -> Read:

@@ -78,6 +78,13 @@ def live_files(
     return _live_files(decoded.values())
 
 
+def files_in(table: Table, manifests: Iterable[ManifestFile]) -> Iterator[LiveFile]:
+    """The live files in some manifests of the table, without bounds; raises CatalogError as `live_files` does."""
+    of_specs = {spec_id: _present_kinds(table, spec) for spec_id, spec in table.specs().items()}
+    for manifest in manifests:
+        yield from _read(table.io, frozenset(), of_specs, manifest).files
+
+
 def _present_kinds(table: Table, spec: PartitionSpec) -> Kinds | None:
     """The types of a spec's values as they are now; None if no schema has all of its columns."""
     schema = schema_for(spec, table.metadata)
@@ -94,7 +101,9 @@ def _read(
 ) -> LiveEntries:
     path = manifest.manifest_path
     deletes = manifest.content == ManifestContent.DELETES
-    origin = Origin(path, manifest.partition_spec_id, manifest.sequence_number, deletes=deletes)
+    origin = Origin(
+        path, manifest.partition_spec_id, manifest.sequence_number, deletes, snapshot_id=manifest.added_snapshot_id
+    )
     try:
         data = contents(io, manifest)
         check_size(manifest, len(data))

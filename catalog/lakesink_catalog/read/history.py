@@ -252,7 +252,7 @@ def sinks(table: Table, known: Retained | None = None) -> list[SinkState]:
         by_key[batch.key].append(batch)
     marked = {key for key, found in by_key.items() if any(one.in_branch is not None for one in found)}
     marked |= {key for key in by_key.keys() - marked if _is_marked(table, key)}
-    keys = {key for key in marked if key.ledger_property not in forgotten} | set(_keys_of_ledger(table))
+    keys = {key for key in marked if key.ledger_property not in forgotten} | set(keys_of_ledger(table))
     return [_state(table, key, by_key.get(key, ())) for key in sorted(keys, key=_order)]
 
 
@@ -304,7 +304,8 @@ def _retained_batch(mark: Mark, snapshot: Snapshot, summary: Any, ancestries: _A
     )
 
 
-def _keys_of_ledger(table: Table) -> Iterator[SinkKey]:
+def keys_of_ledger(table: Table) -> Iterator[SinkKey]:
+    """The sinks that have a ledger entry."""
     for name in table.metadata.properties:
         kind, _, rest = name.removeprefix(LEDGER_PREFIX).partition(".")
         sink, at, branch = rest.partition("@")

@@ -1,0 +1,92 @@
+"""The files that one batch added, from its own manifests; if they are gone, from the live entries of the head.
+
+Entries keep the snapshot that added a file, also in merged and rewritten manifests, until the file is compacted. So the
+files of a batch whose snapshot has expired are still known, and are complete if their number and rows are those of the
+batch's summary. A batch that cannot be shown whole is refused.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyiceberg.table import Table
+
+from lakesink.read.refusals import batch_gone
+from lakesink.read.steps import Past, Step
+from lakesink_catalog.manifests.lists import read_list
+from lakesink_catalog.manifests.live import LiveFile
+from lakesink_catalog.manifests.live_reading import LiveMemory, files_in, live_files
+from lakesink_protocol.change import Content
+
+
+@dataclass(frozen=True, slots=True)
+class BatchFiles:
+    """What one batch added to its table.
+
+    Attributes:
+        batch: The batch, with its mark.
+        data: Its data files, with path, size, rows, partition spec, and partition values in single-value form.
+        deletes: Its files of position deletes; none if the batch only appended.
+        schema_json: The table's schema when the batch was committed, in Iceberg's JSON form.
+    """
+
+    batch: Step
+    data: Sequence[LiveFile]
+    deletes: Sequence[LiveFile]
+    schema_json: str
+
+
+def files_of(table: Table, past: Past, batches: Sequence[Step]) -> list[BatchFiles]:
+    """The files of these batches, in the same order.
+
+    Raises:
+        CatalogError: READ_BATCH_GONE if the files of a batch cannot be told completely.
+    """
+    head = _Head(table, past.steps[-1].snapshot_id if past.steps else None)
+    return [_files_of(table, past, step, head) for step in batches]
+
+
+def _files_of(table: Table, past: Past, step: Step, head: "_Head") -> BatchFiles:
+    files = _own_files(table, step)
+    if files is None:
+        files = head.files_added_by(step.snapshot_id)
+    data = [file for file in files if file.content is Content.DATA]
+    deletes = [file for file in files if file.content is Content.POSITION_DELETES]
+    found = len(data), sum(file.record_count for file in data), len(deletes)
+    if found != (step.added_files, step.added_rows, step.added_deletes):
+        raise batch_gone(past.table, step, found[0])
+    return BatchFiles(step, data, deletes, _schema_json(table, step))
+
+
+def _own_files(table: Table, step: Step) -> Sequence[LiveFile] | None:
+    """The files that the snapshot's own manifests say it added; None if expiry has deleted one of these."""
+    try:
+        listed = read_list(table.io, step.manifest_list)
+        own = [manifest for manifest in listed if manifest.added_snapshot_id == step.snapshot_id]
+        return [file for file in files_in(table, own) if file.added_by == step.snapshot_id]
+    except FileNotFoundError:
+        if step.is_retained:
+            raise
+        return None
+
+
+def _schema_json(table: Table, step: Step) -> str:
+    schemas = table.schemas()
+    found = table.schema() if step.schema_id is None else schemas.get(step.schema_id, table.schema())
+    return found.model_dump_json()
+
+
+@dataclass(slots=True)
+class _Head:
+    """The live files of the table by the snapshot that added them; read once, and only if needed."""
+
+    table: Table
+    snapshot_id: int | None
+    _files: dict[int | None, list[LiveFile]] | None = None
+
+    def files_added_by(self, snapshot_id: int) -> Sequence[LiveFile]:
+        if self._files is None:
+            live = live_files(self.table, self.snapshot_id, LiveMemory())
+            self._files = {}
+            for file in (*live.data, *live.deletes):
+                self._files.setdefault(file.added_by, []).append(file)
+        return self._files.get(snapshot_id, ())

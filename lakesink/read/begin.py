@@ -1,0 +1,105 @@
+"""Whose batches a consumer reads, and from where on, if it has no position yet."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from pyiceberg.table import Table
+
+from lakesink.read.past import past_of
+from lakesink.read.position import Position
+from lakesink.read.refusals import (
+    batch_unknown,
+    sink_ambiguous,
+    sink_unknown,
+    version_unsupported,
+)
+from lakesink.read.steps import Follows, Past, SinkBatches, Step, owner_of_changelog
+from lakesink_catalog.read.history import keys_of_ledger
+from lakesink_protocol.identity import SinkKey, SinkKind
+from lakesink_protocol.ledger import mark_of
+
+_FORMAT_VERSION = 2
+
+
+class Begin(Enum):
+    """A beginning that needs no number."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+@dataclass(frozen=True, slots=True)
+class AtBatch:
+    """Begin with the newest batch of this id."""
+
+    batch_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class AtTime:
+    """Begin with the first batch that was committed at this time or later, in milliseconds since 1970."""
+
+    time_ms: int
+
+
+Beginning = Begin | AtBatch | AtTime
+
+
+def followed(table: Table, name: str, sink_id: str, branch: str) -> SinkBatches:
+    """The batches to read: of the named sink, or of the only one of the branch.
+
+    Raises:
+        CatalogError: UNSUPPORTED for a table of another format version.
+        SettingsError: SINK_UNKNOWN or SINK_AMBIGUOUS.
+    """
+    if table.metadata.format_version != _FORMAT_VERSION:
+        raise version_unsupported(name, table.metadata.format_version)
+    found = _sinks(table, branch)
+    chosen = [one for one in found if sink_id in ("", one.sink)]
+    if not chosen:
+        raise sink_unknown(name, branch, sink_id, [one.sink for one in found])
+    if len(chosen) > 1:
+        raise sink_ambiguous(name, branch, [one.sink for one in chosen])
+    return chosen[0]
+
+
+def beginning(table: Table, name: str, sink: SinkBatches, begin: Beginning) -> Position:
+    """The position before the first batch that a new consumer reads."""
+    if begin is Begin.EARLIEST:
+        return Past(name, str(table.metadata.table_uuid), ()).beginning(sink)
+    past = past_of(table, name, sink, None)
+    batches = list(past.batches_of(sink))
+    match begin:
+        case AtBatch(batch_id=batch_id):
+            of_id = [step for step in batches if step.batch_id == batch_id]
+            if not of_id:
+                raise batch_unknown(past, sink, batch_id, batches)
+            return past.position_of(of_id[-1]).before()
+        case AtTime(time_ms=time_ms):
+            return _from_time(past, sink, batches, time_ms)
+    return past.position_of(batches[-1]) if batches else past.beginning(sink)
+
+
+def _from_time(past: Past, sink: SinkBatches, batches: Sequence[Step], time_ms: int) -> Position:
+    at = next((number for number, step in enumerate(batches) if step.timestamp_ms >= time_ms), len(batches))
+    if at == 0:
+        return past.beginning(sink)
+    return past.position_of(batches[at - 1])
+
+
+def _sinks(table: Table, branch: str) -> list[SinkBatches]:
+    """Every sink whose batches, or whose changelog, the branch has or had."""
+    marks = (mark_of(snapshot.summary) for snapshot in table.metadata.snapshots)
+    keys = {mark.key for mark in marks if mark is not None} | set(keys_of_ledger(table))
+    return sorted(set(_follows(keys, branch)), key=lambda one: (one.sink, one.follows.value))
+
+
+def _follows(keys: Iterable[SinkKey], branch: str) -> Iterable[SinkBatches]:
+    for key in keys:
+        if key.branch != branch:
+            continue
+        if key.kind is SinkKind.STREAM:
+            yield SinkBatches(key.name, branch)
+        elif owner_of_changelog(key.name):
+            yield SinkBatches(owner_of_changelog(key.name), branch, Follows.CHANGELOG)

@@ -1,0 +1,166 @@
+"""The errors of reading a sink's batches: what cannot be read is named, never skipped."""
+
+from collections.abc import Sequence
+
+from lakesink.read.position import Position
+from lakesink.read.steps import Past, SinkBatches, Step, Why
+from lakesink.words import counted
+from lakesink_protocol.catalogue import DataState
+from lakesink_protocol.errors import CatalogError, SettingsError
+
+_AGAIN = "To go on without what is missing, start a new checkpoint with the option starting-batch={batch}."
+
+
+def batch_gone(table: str, step: Step, files_left: int) -> CatalogError:
+    """The error for a batch whose snapshot has expired and whose files were compacted or deleted."""
+    found = f"{files_left} of its {counted(step.added_files, 'data file')}"
+    return CatalogError(
+        "READ_BATCH_GONE",
+        f"Batch {step.batch_id} of {table} was not read, and its snapshot has expired: {found} can still be told.",
+        data=DataState.UNCHANGED,
+        action=(
+            "Its rows may be in compacted files of the table, but not as a batch. "
+            + _AGAIN.format(batch=step.batch_id + 1),
+            "Copy the rows of the batch from the table by a query of your own, then do that.",
+        ),
+    )
+
+
+def position_lost(past: Past, sink: SinkBatches, position: Position, why: Why) -> CatalogError:
+    """The error for a position from which the next batch cannot be told."""
+    oldest = next(past.batches_of(sink), None)
+    if why is Why.BEGINNING_EXPIRED:
+        first = "none is known" if oldest is None else f"the first that is known is batch {oldest.batch_id}"
+        return CatalogError(
+            "READ_BATCH_GONE",
+            f"The first batches of sink {sink.sink!r} in {past.table} have expired; {first}.",
+            data=DataState.UNCHANGED,
+            action="Start at a batch that is known, with the option starting-batch"
+            + (f"={oldest.batch_id}." if oldest else "=latest."),
+        )
+    what, code = {
+        Why.WRITTEN_OTHERWISE: ("was rolled back, and written again with other rows", "READ_BATCH_CHANGED"),
+        Why.NEW_QUERY: ("was rolled back, and a new query has written since", "READ_BATCH_CHANGED"),
+        Why.UNVERIFIABLE: ("has expired, and nothing proves that it is still in the table", "READ_UNVERIFIABLE"),
+    }[why]
+    return CatalogError(
+        code,
+        f"Batch {position.batch_id} of sink {position.sink!r} in {past.table} was read; it {what}.",
+        data=DataState.UNCHANGED,
+        action="Compare what was read with the table (lakesink log shows its batches), and take it back where it"
+        " differs. Then start a new checkpoint with the option starting-batch.",
+    )
+
+
+def batches_rolled_back(past: Past, start: Position, end: Position) -> CatalogError:
+    """The error for planned batches that are not in the table."""
+    went_back = start.batch_id > end.batch_id and (start.sink, start.query_id) == (end.sink, end.query_id)
+    awaited = f"Start the query that writes {past.table} again, until it has written batch"
+    planned = "take the planned batch out of this query's checkpoint with `lakesink rewind`, and start it again."
+    action = (
+        (f"{awaited} {start.batch_id}. Then {planned}",)
+        if went_back
+        else (f"{awaited} {end.batch_id}. Then start this query again.", f"If it will write other batches, {planned}")
+    )
+    return CatalogError(
+        "READ_ROLLED_BACK",
+        f"The batches after {_named(start)} up to {_named(end)} were to be read, and {past.table} was rolled back.",
+        data=DataState.UNCHANGED,
+        action=action,
+    )
+
+
+def rows_taken_away(past: Past, sink: SinkBatches, step: Step) -> CatalogError:
+    """The error for a snapshot behind the position that removed or replaced rows."""
+    if sink.have(step.mark):
+        return CatalogError(
+            "READ_CHANGES",
+            f"Batch {step.batch_id} of {past.table} replaced or deleted rows, which a stream of new rows cannot show.",
+            data=DataState.UNCHANGED,
+            action="Write the changes into a table of their own with the option changelog_table of the writing query,"
+            " and read that table.",
+        )
+    return CatalogError(
+        "READ_ROWS_REMOVED",
+        f"Another writer removed or replaced rows of {past.table} in snapshot {step.snapshot_id}.",
+        data="No batch behind that snapshot was read.",
+        action="Take the rows back where they were read to, if need be. Then start a new checkpoint with the option"
+        " starting-batch, at the first batch after that snapshot (lakesink log shows the batches).",
+    )
+
+
+def table_replaced(past: Past, position: Position) -> CatalogError:
+    """The error for a name that belongs to another table now."""
+    return CatalogError(
+        "TABLE_REPLACED",
+        f"{past.table} now has UUID {past.table_uuid}; the query has read from {position.table_uuid}.",
+        data=DataState.UNCHANGED,
+        action="If the table was dropped by mistake, restore it. To read the new table, start a new checkpoint.",
+    )
+
+
+def version_unsupported(table: str, version: int) -> CatalogError:
+    """The error for a table of another format version."""
+    return CatalogError(
+        "UNSUPPORTED",
+        f"{table} has format version {version}; lakesink reads the batches of tables of version 2.",
+        data=DataState.UNCHANGED,
+        action="Read it with Iceberg's own Spark catalog.",
+    )
+
+
+def type_unsupported(table: str, column: str) -> CatalogError:
+    """The error for a column that Spark cannot have."""
+    return CatalogError(
+        "TYPE_UNSUPPORTED",
+        f"Column {column[:60]!r} of {table} is a time of day, which Spark cannot read.",
+        data=DataState.UNCHANGED,
+        action="Read the table with Trino, DuckDB or PyIceberg, or drop the column.",
+    )
+
+
+def sink_unknown(table: str, branch: str, sink_id: str, known: Sequence[str]) -> SettingsError:
+    """The error for a sink without batches, or for a table without sinks."""
+    wanted = f"sink {sink_id[:60]!r}" if sink_id else "a sink"
+    there = f"It has batches of {', '.join(known)}. " if known else ""
+    return SettingsError(
+        "SINK_UNKNOWN",
+        f"Branch {branch} of {table} knows no batch of {wanted}.",
+        data=DataState.UNCHANGED,
+        action=f"{there}Start the query that writes the table first; `lakesink status {table}` shows every sink.",
+    )
+
+
+def sink_ambiguous(table: str, branch: str, sinks: Sequence[str]) -> SettingsError:
+    """The error if several sinks write and none is named."""
+    return SettingsError(
+        "SINK_AMBIGUOUS",
+        f"Several sinks write to branch {branch} of {table}: {', '.join(sinks)[:100]}.",
+        data=DataState.UNCHANGED,
+        action='Name one: .option("sink-id", "..."). To read several, read each one and unite the rows.',
+    )
+
+
+def batch_unknown(past: Past, sink: SinkBatches, batch_id: int, batches: Sequence[Step]) -> SettingsError:
+    """The error for a beginning at a batch that the table does not show."""
+    known = f"batches {batches[0].batch_id} to {batches[-1].batch_id}" if batches else "no batch"
+    return SettingsError(
+        "OPTION_INVALID",
+        f"The option starting-batch is {batch_id}; {past.table} shows {known} of sink {sink.sink!r}.",
+        data=DataState.UNCHANGED,
+        action="Name a batch that `lakesink log` shows, or earliest, or latest.",
+    )
+
+
+def schema_changed(table: str, step: Step, columns: Sequence[str]) -> CatalogError:
+    """The error for columns that a running query does not know."""
+    return CatalogError(
+        "READ_SCHEMA_CHANGED",
+        f"Batch {step.batch_id} of {table} has columns that the query began without: {', '.join(columns)[:100]}.",
+        data=DataState.UNCHANGED,
+        action="They were added or widened while it ran. Start the query again: it then reads them, from this batch.",
+    )
+
+
+def _named(position: Position) -> str:
+    return "the beginning" if position.is_before_all else f"batch {position.batch_id}"

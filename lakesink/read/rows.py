@@ -1,0 +1,136 @@
+"""Reads the rows of data files, in executors. Imports PyArrow only."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakesink.read.values import apply, columns_of, readable_schema
+from lakesink.writer.filesystem import open_filesystem, scheme_of
+from lakesink.writer.schema import Struct, parse_schema
+from lakesink_protocol.catalogue import DataState
+from lakesink_protocol.errors import WriteError
+from lakesink_protocol.redact import describe, redact
+from lakesink_protocol.storage_errors import storage_trouble
+
+BYTES_AT_ONCE = 8 * 2**20
+ROWS_AT_ONCE = 65_536
+PART_BYTES = 64 * 2**20
+OPEN_COST_BYTES = 4 * 2**20
+_LONGEST_REASON = 200
+
+
+@dataclass(frozen=True, slots=True)
+class RowsFile:
+    """A data file to read; `batch_id` is for messages."""
+
+    path: str
+    rows: int
+    size_bytes: int
+    batch_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class RowsPart:
+    """The work of one task.
+
+    Attributes:
+        schema_json: The columns to read, in Iceberg's JSON form.
+        file_io: Properties of the file system, without secrets.
+        catalog_name: The catalog whose secrets an executor finds in its own configuration.
+    """
+
+    files: Sequence[RowsFile]
+    schema_json: str
+    file_io: Mapping[str, str]
+    catalog_name: str | None
+
+    def rows(self) -> Iterator[pa.RecordBatch]:
+        """The rows of all files, in blocks."""
+        schema = parse_schema(self.schema_json)
+        for file in self.files:
+            yield from _rows(file, schema, self)
+
+
+def divided(files: Iterable[RowsFile]) -> list[list[RowsFile]]:
+    """The files of each task: many small ones together, because a task costs more than a small file."""
+    parts: list[list[RowsFile]] = []
+    left = 0
+    for file in files:
+        cost = file.size_bytes + OPEN_COST_BYTES
+        if not parts or cost > left:
+            parts.append([])
+            left = PART_BYTES
+        parts[-1].append(file)
+        left -= cost
+    return parts
+
+
+def _rows(file: RowsFile, wanted: Struct, part: RowsPart) -> Iterator[pa.RecordBatch]:
+    try:
+        filesystem, path_of = open_filesystem(file.path, part.file_io, part.catalog_name)
+        with filesystem.open_input_file(path_of(file.path)) as source:
+            yield from _of_parquet(source, file, wanted)
+    except FileNotFoundError as error:
+        raise _gone(file) from error
+    except pa.ArrowException as error:
+        raise _unreadable(file, describe(error)) from error
+    except OSError as error:
+        trouble = storage_trouble(error)
+        if trouble is None:
+            raise _unreadable(file, describe(error)) from error
+        where = f"{trouble.action} The file is {redact(file.path)!r}."
+        raise WriteError(trouble.code, f"A file {trouble.what}: {describe(error)}", action=where) from error
+
+
+def _of_parquet(source: Any, file: RowsFile, wanted: Struct) -> Iterator[pa.RecordBatch]:
+    parquet = pq.ParquetFile(source, pre_buffer=scheme_of(file.path) != "file", arrow_extensions_enabled=False)
+    if parquet.metadata.num_rows != file.rows:
+        raise _unreadable(file, f"its footer has {parquet.metadata.num_rows} rows, and its manifest has {file.rows}")
+    columns, schema = columns_of(parquet.schema_arrow, wanted), readable_schema(wanted)
+    if all(place is None for place, _, _ in columns) and not _has_ids(parquet.schema_arrow):
+        raise _unreadable(file, "it has no field ids")
+    for batch in parquet.iter_batches(batch_size=_rows_at_once(parquet.metadata)):
+        arrays = [
+            pa.nulls(batch.num_rows, kind) if place is None else apply(convert, batch.column(place))
+            for place, convert, kind in columns
+        ]
+        yield pa.RecordBatch.from_arrays(
+            [_named(*one) for one in zip(arrays, schema.types, strict=True)], schema=schema
+        )
+
+
+def _named(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """The values under the present names: a nested type contains those of its fields."""
+    return values if values.type == kind else values.view(kind) if pa.types.is_nested(kind) else values.cast(kind)
+
+
+def _has_ids(schema: pa.Schema) -> bool:
+    return any(field.metadata for field in schema)
+
+
+def _rows_at_once(metadata: Any) -> int:
+    total: int = sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups))
+    rows: int = metadata.num_rows
+    return max(1, min(ROWS_AT_ONCE, BYTES_AT_ONCE * rows // max(total, 1)))
+
+
+def _gone(file: RowsFile) -> WriteError:
+    return WriteError(
+        "READ_BATCH_GONE",
+        f"A data file of batch {file.batch_id} does not exist any more.",
+        data=DataState.UNCHANGED,
+        action="Find out what deleted it: an expiry of snapshots, or a cleanup of files. Start the query again: if the"
+        f" batch cannot be read, it says from where it can go on. The file is {redact(file.path)!r}.",
+    )
+
+
+def _unreadable(file: RowsFile, why: str) -> WriteError:
+    return WriteError(
+        "READ_FILE_UNREADABLE",
+        f"A data file of batch {file.batch_id} cannot be read: {why[:_LONGEST_REASON]}",
+        data=DataState.UNCHANGED,
+        action=f"Check that it is Parquet and whole: lakesink audit TABLE. The file is {redact(file.path)!r}.",
+    )

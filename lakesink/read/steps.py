@@ -1,0 +1,232 @@
+"""Which batches of a sink come after a position, decided from the snapshots under a branch's head. Pure."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from lakesink.read.position import Position
+from lakesink_protocol.identity import SinkKind
+from lakesink_protocol.ledger import Mark
+
+CHANGELOG_PART = ".changelog."
+"""In the name of an application that writes a changelog; see `lakesink.writer.changelog.changelog_key`."""
+_APPEND, _REPLACE = "append", "replace"
+
+
+class Follows(Enum):
+    """What a consumer reads of a table."""
+
+    STREAM = "the batches of a stream"
+    CHANGELOG = "the changes that a stream wrote into its changelog"
+
+
+@dataclass(frozen=True, slots=True)
+class SinkBatches:
+    """The batches that a consumer follows: those of one sink in one branch, or the changelog of that sink."""
+
+    sink: str
+    branch: str
+    follows: Follows = Follows.STREAM
+
+    def have(self, mark: Mark | None) -> bool:
+        """True for the mark of one of these batches."""
+        if mark is None or mark.key.branch != self.branch:
+            return False
+        if self.follows is Follows.STREAM:
+            return mark.key.kind is SinkKind.STREAM and mark.key.name == self.sink
+        return mark.key.kind is SinkKind.TXN and owner_of_changelog(mark.key.name) == self.sink
+
+
+def owner_of_changelog(application: str) -> str:
+    """The sink whose changelog an application writes; empty if it writes something else."""
+    owner, part, _ = application.rpartition(CHANGELOG_PART)
+    return owner if part else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One snapshot under the head, as its summary states it.
+
+    Attributes:
+        parent_id: None if it has none, or if nothing tells which.
+        operation: ``append``, ``replace``, ``overwrite`` or ``delete``; empty if unknown.
+        schema_id: The table's schema when it was committed; None if unknown.
+        manifest_list: Its location; the file may be gone if the snapshot has expired.
+        added_files: Data files that it added; 0 if unknown, as for rows.
+        added_deletes: Files of deletes that it added.
+        mark: Of the batch that it committed; None for a snapshot without one.
+        is_retained: False if the table's metadata no longer has the snapshot.
+    """
+
+    snapshot_id: int
+    parent_id: int | None
+    sequence_number: int
+    timestamp_ms: int
+    operation: str
+    schema_id: int | None
+    manifest_list: str
+    added_files: int
+    added_rows: int
+    added_deletes: int
+    mark: Mark | None
+    is_retained: bool = True
+
+    @property
+    def batch_id(self) -> int:
+        """The batch that it committed."""
+        assert self.mark is not None
+        return self.mark.batch_id
+
+    @property
+    def keeps_rows(self) -> bool:
+        """True if it took no row away: it appended rows, or moved rows into other files."""
+        return self.operation in (_APPEND, _REPLACE)
+
+    def is_batch_of(self, position: Position) -> bool:
+        """True if it committed the batch that the position names, with the same rows."""
+        mark = self.mark
+        if mark is None:
+            return False
+        found = mark.key.name, mark.key.branch, mark.query_id, mark.batch_id, mark.fingerprint
+        wanted = position.sink, position.branch, position.query_id, position.batch_id, position.fingerprint
+        return found == wanted
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """The snapshots under a branch's head, oldest first, as far as they are known or were needed.
+
+    Attributes:
+        parent_id: The parent of the oldest one, which is not among them.
+        is_complete: True if the oldest one is the first of the branch.
+    """
+
+    table: str
+    table_uuid: str
+    steps: Sequence[Step]
+    parent_id: int | None = None
+    is_complete: bool = True
+
+    def batches_of(self, sink: SinkBatches) -> Iterator[Step]:
+        """The batches of a sink."""
+        return (step for step in self.steps if sink.have(step.mark))
+
+    def position_of(self, step: Step) -> Position:
+        """The position behind a batch."""
+        assert step.mark is not None
+        mark = step.mark
+        batch = mark.key.name, mark.query_id, mark.batch_id, mark.fingerprint
+        place = step.snapshot_id, step.sequence_number
+        return Position(self.table, self.table_uuid, mark.key.branch, *batch, *place)
+
+    def beginning(self, sink: SinkBatches) -> Position:
+        """The position before every batch."""
+        return Position(self.table, self.table_uuid, sink.branch, sink.sink)
+
+
+class Why(Enum):
+    """Why the batches after a position cannot be told."""
+
+    BEGINNING_EXPIRED = "the first batches have expired"
+    WRITTEN_OTHERWISE = "the batch was rolled back and written again with other rows"
+    NEW_QUERY = "the batch was rolled back, and a new query has written since"
+    UNVERIFIABLE = "expiry removed the proof that the batch is in the table"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The place of a position: of these steps, the first that comes after it."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """The table was rolled back behind the position, and has not come back to it: there is nothing new."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The position cannot be told from the table."""
+
+    why: Why
+
+
+Place = Found | Behind | Lost
+
+
+def place_of(past: Past, sink: SinkBatches, position: Position) -> Place:
+    """The place of a position in the past of its table."""
+    if position.is_before_all:
+        return Found(0) if past.is_complete else Lost(Why.BEGINNING_EXPIRED)
+    for index, step in enumerate(past.steps):
+        if step.snapshot_id == position.snapshot_id:
+            return Found(index + position.is_read)
+    same = [index for index, step in enumerate(past.steps) if step.is_batch_of(position)]
+    if len(same) == 1:
+        return Found(same[0] + position.is_read)
+    if position.is_read and past.parent_id == position.snapshot_id:
+        return Found(0)
+    if not past.is_complete and past.steps[0].sequence_number > position.sequence_number:
+        return Lost(Why.UNVERIFIABLE)
+    return _after_rollback(past, sink, position)
+
+
+def _after_rollback(past: Past, sink: SinkBatches, position: Position) -> Place:
+    """The branch has older snapshots, and not that of the position: what was written since decides."""
+    since = [step for step in past.batches_of(sink) if step.sequence_number > position.sequence_number]
+    if any(_writer(step) != (position.sink, position.query_id) for step in since):
+        return Lost(Why.NEW_QUERY)
+    if any(step.batch_id >= position.batch_id for step in since):
+        return Lost(Why.WRITTEN_OTHERWISE)
+    return Behind()
+
+
+def _writer(step: Step) -> tuple[str, str]:
+    assert step.mark is not None
+    return step.mark.key.name, step.mark.query_id
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """What comes after a position.
+
+    Attributes:
+        batches: Of the sink, oldest first.
+        others: Snapshots between them with rows that are not the sink's: of other sinks, of `append`, of other writers.
+        stopped_by: The first snapshot that took rows away; batches behind it are not among `batches`.
+        is_rolled_back: True if the table was rolled back behind the position and may come back to it.
+    """
+
+    batches: Sequence[Step]
+    others: Sequence[Step] = ()
+    stopped_by: Step | None = None
+    is_rolled_back: bool = False
+
+
+def unread(past: Past, sink: SinkBatches, start: int, *, changes: bool = False) -> Unread:
+    """The batches from this step on, up to the first snapshot that took rows away.
+
+    With `changes`, the consumer can show batches of the sink that replaced or deleted rows: they stop nothing.
+    """
+    batches: list[Step] = []
+    others: list[Step] = []
+    for step in past.steps[start:]:
+        if not step.keeps_rows and not (changes and sink.have(step.mark)):
+            return Unread(batches, others, stopped_by=step)
+        if sink.have(step.mark):
+            batches.append(step)
+        elif step.operation == _APPEND and step.added_rows:
+            others.append(step)
+    return Unread(batches, others)
+
+
+def up_to(batches: Sequence[Step], most_batches: int | None, most_rows: int | None) -> Sequence[Step]:
+    """As many of the batches as limits allow, and at least one: a batch is never divided."""
+    rows = 0
+    for count, step in enumerate(batches):
+        rows += step.added_rows
+        too_many = most_batches is not None and count >= most_batches
+        if count and (too_many or (most_rows is not None and rows > most_rows)):
+            return batches[:count]
+    return batches

@@ -1,0 +1,174 @@
+"""Options of a stream that reads the batches of a sink, as ``spark.readStream.format("lakesink")`` has them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from lakesink.settings.option import Option, read_text
+from lakesink.settings.parse import whole_number
+from lakesink_protocol.catalogue import DataState
+from lakesink_protocol.errors import SettingsError
+from lakesink_protocol.identity import MAIN_BRANCH, NAME_PATTERN
+from lakesink_protocol.suggest import did_you_mean, sentence
+
+EARLIEST, LATEST = "earliest", "latest"
+TABLE, CATALOG, SINK, BRANCH = "table", "catalog", "sink-id", "branch"
+STARTING_BATCH, STARTING_TIME = "starting-batch", "starting-timestamp"
+MOST_BATCHES, MOST_ROWS, READER = "max-batches-per-trigger", "max-rows-per-trigger", "reader-id"
+OF_CATALOG = "catalog."
+
+
+def _starting_batch(value: Any) -> str | int:
+    if value in (EARLIEST, LATEST):
+        return str(value)
+    try:
+        return whole_number(value)
+    except ValueError:
+        raise ValueError("expected a batch id, 'earliest' or 'latest'") from None
+
+
+def _starting_time_ms(value: Any) -> int:
+    try:
+        found = datetime.fromisoformat(str(value).strip())
+    except ValueError:
+        raise ValueError("expected a time such as '2026-11-25T04:00:00Z'") from None
+    return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _positive(value: Any) -> int:
+    return whole_number(value, 1)
+
+
+def _name(value: Any) -> str:
+    if not isinstance(value, str) or not NAME_PATTERN.fullmatch(value):
+        raise ValueError("expected 1 to 64 characters A-Z a-z 0-9 . _ -, beginning with a letter or digit")
+    return value
+
+
+OPTIONS_OF_READING = (
+    Option(TABLE, "text", read_text, "required", "Table to read, `namespace.table`."),
+    Option(CATALOG, "text", read_text, "PyIceberg's default, else the embedded one", "Name of a configured catalog."),
+    Option(
+        SINK,
+        "text",
+        _name,
+        "the only sink of the branch",
+        "Sink whose batches are read; of a changelog, the sink whose changes it has.",
+    ),
+    Option(BRANCH, "text", read_text, "`main`", "Branch to read."),
+    Option(
+        STARTING_BATCH,
+        "batch id, `earliest` or `latest`",
+        _starting_batch,
+        "`earliest`",
+        "Where a new checkpoint begins: with the newest batch of this id, with the first batch of all, or with the next"
+        " one to come. A checkpoint that has an offset continues there.",
+    ),
+    Option(
+        STARTING_TIME,
+        "time",
+        _starting_time_ms,
+        "none",
+        "Begin with the first batch committed at this time or later; without a zone, it is UTC. Instead of"
+        f" `{STARTING_BATCH}`.",
+    ),
+    Option(
+        MOST_BATCHES,
+        "whole number",
+        _positive,
+        "all",
+        "Batches of the sink in one micro-batch of the reading query, at most. Needs Spark 4.2.",
+    ),
+    Option(
+        MOST_ROWS,
+        "whole number",
+        _positive,
+        "all",
+        "Rows in one micro-batch, at most; a batch of the sink is never divided, so one batch may have more. Needs"
+        " Spark 4.2.",
+    ),
+    Option(
+        READER,
+        "text",
+        _name,
+        "none",
+        "Name of the reading query in the table. With it, a branch `lakesink-reader-<name>` keeps the batches that the"
+        " query knows and has not read from expiry.",
+    ),
+)
+_BY_NAME = {option.name: option for option in OPTIONS_OF_READING}
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSettings:
+    """The options of one reading query; see `OPTIONS_OF_READING`."""
+
+    table: str
+    catalog: str | None = None
+    catalog_properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+    sink_id: str = ""
+    branch: str = MAIN_BRANCH
+    starting_batch: str | int = EARLIEST
+    starting_time_ms: int | None = None
+    most_batches: int | None = None
+    most_rows: int | None = None
+    reader_id: str = ""
+
+    @classmethod
+    def parse(cls, given: Mapping[str, str]) -> "ReadSettings":
+        """From options in lower case; raises SettingsError."""
+        of_catalog = {key: value for key, value in given.items() if key.startswith(OF_CATALOG)}
+        known = {key: _read(key, value) for key, value in given.items() if key not in of_catalog}
+        if TABLE not in known:
+            raise SettingsError(
+                "OPTION_MISSING",
+                "The option table is required.",
+                data=DataState.UNCHANGED,
+                action='Name it: .option("table", "namespace.table").',
+            )
+        if STARTING_BATCH in known and STARTING_TIME in known:
+            raise _invalid(STARTING_TIME, f"The options {STARTING_BATCH} and {STARTING_TIME} contradict each other.")
+        return cls(
+            table=known[TABLE],
+            catalog=known.get(CATALOG),
+            catalog_properties={key.removeprefix(OF_CATALOG): value for key, value in of_catalog.items()},
+            sink_id=known.get(SINK, ""),
+            branch=known.get(BRANCH, MAIN_BRANCH),
+            starting_batch=known.get(STARTING_BATCH, EARLIEST),
+            starting_time_ms=known.get(STARTING_TIME),
+            most_batches=known.get(MOST_BATCHES),
+            most_rows=known.get(MOST_ROWS),
+            reader_id=known.get(READER, ""),
+        )
+
+    @property
+    def has_limits(self) -> bool:
+        """True if a micro-batch may have to leave batches for the next one."""
+        return self.most_batches is not None or self.most_rows is not None
+
+
+def read_options_table_markdown() -> str:
+    """The options as a Markdown table, for the docs."""
+    rows = (f"| `{one.name}` | {one.type} | {one.default} | {one.doc} |" for one in OPTIONS_OF_READING)
+    return "\n".join(["| option | type | default | meaning |", "|---|---|---|---|", *rows]) + "\n"
+
+
+def _read(name: str, value: str) -> Any:
+    if name not in _BY_NAME:
+        raise SettingsError(
+            "OPTION_UNKNOWN",
+            f"There is no option {name[:60]!r} for reading. {did_you_mean(name, sorted(_BY_NAME))}"[:180],
+            data=DataState.UNCHANGED,
+            action=f"Options are {', '.join(_BY_NAME)} and {OF_CATALOG}<property>.",
+        )
+    try:
+        return _BY_NAME[name].read(value)
+    except ValueError as error:
+        raise _invalid(name, f"The option {name} is {value[:40]!r}: {sentence(str(error))}") from None
+
+
+def _invalid(name: str, what: str) -> SettingsError:
+    option = _BY_NAME[name]
+    action = f"{name} ({option.type}): {option.doc}"
+    return SettingsError("OPTION_INVALID", what, data=DataState.UNCHANGED, action=action)

@@ -1,0 +1,355 @@
+"""A consumer gets every batch of a sink once, whatever upkeep and operators do to the table in between."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lakesink.read.position import Position, parse_offset
+from lakesink.read.steps import SinkBatches
+from lakesink_protocol.errors import CatalogError, QueryError
+from lakesink_protocol.identity import SinkKind
+from testkit.builders import Lake, Stream, expected
+from testkit.maintenance import (
+    append_foreign,
+    branch_off,
+    edit_metadata,
+    expire,
+    expire_like_java,
+    replace_table,
+    rewrite,
+    roll_back,
+    set_property,
+    sweep,
+)
+from tests.audit.deletes import delete_by_position
+from tests.read.consumer import Consumer
+
+EXPIRIES = pytest.mark.parametrize("expires", [expire, expire_like_java], ids=["PyIceberg", "Java"])
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake.make(tmp_path)
+
+
+@pytest.fixture
+def stream(lake: Lake) -> Stream:
+    return Stream(lake)
+
+
+@pytest.fixture
+def consumer(lake: Lake) -> Consumer:
+    return Consumer(lake)
+
+
+def write(stream: Stream, *batches: int) -> None:
+    for batch in batches:
+        stream.run(batch)
+
+
+def compact(lake: Lake) -> None:
+    """Write all rows into a new file by snapshots of a compaction, which PyIceberg cannot make."""
+    before = {snapshot.snapshot_id for snapshot in lake.table().metadata.snapshots}
+    rewrite(lake)
+
+    def as_replace(metadata: dict[str, Any]) -> None:
+        for snapshot in metadata["snapshots"]:
+            if snapshot["snapshot-id"] not in before:
+                snapshot["summary"]["operation"] = "replace"
+
+    edit_metadata(lake, as_replace)
+
+
+def refusal(consumer: Consumer) -> str:
+    with pytest.raises(CatalogError) as raised:
+        consumer.poll()
+    return str(raised.value)
+
+
+def test_every_batch_is_read_once_in_order(stream: Stream, consumer: Consumer) -> None:
+    assert consumer.poll() == []
+    write(stream, 0, 1)
+    assert consumer.poll() == [0, 1]
+    assert consumer.poll() == []
+    write(stream, 2)
+    assert consumer.poll() == [2]
+    assert consumer.rows == expected(0, 1, 2)
+
+
+def test_a_batch_without_rows_is_a_batch(stream: Stream, consumer: Consumer) -> None:
+    write(stream, 0)
+    stream.run(1, rows=0)
+    assert consumer.poll() == [0, 1]
+    assert consumer.rows == expected(0)
+
+
+def test_rows_of_other_writers_are_not_the_sinks_and_are_counted(lake: Lake, stream: Stream) -> None:
+    write(stream, 0)
+    append_foreign(lake)
+    Stream(lake, "other").run(0)
+    Stream(lake, "app", kind=SinkKind.TXN).run(5)
+    write(stream, 1)
+    consumer = Consumer(lake)
+    assert consumer.poll() == [0, 1]
+    assert consumer.rows == expected(0, 1)
+    assert Consumer(lake, SinkBatches("other", "main")).poll() == [0]
+
+
+def test_compacted_rows_are_not_read_again(lake: Lake, stream: Stream, consumer: Consumer) -> None:
+    write(stream, 0, 1)
+    assert consumer.poll() == [0, 1]
+    compact(lake)
+    assert consumer.poll() == []
+    write(stream, 2)
+    assert consumer.poll() == [2]
+    assert consumer.rows == expected(0, 1, 2)
+
+
+def test_unread_batches_that_were_compacted_are_read_from_their_own_files(
+    lake: Lake, stream: Stream, consumer: Consumer
+) -> None:
+    write(stream, 0, 1, 2)
+    compact(lake)
+    write(stream, 3)
+    assert consumer.poll() == [0, 1, 2, 3]
+    assert consumer.rows == expected(0, 1, 2, 3)
+
+
+@EXPIRIES
+def test_expired_batches_are_read_while_their_files_live(
+    lake: Lake, stream: Stream, consumer: Consumer, expires: Callable[[Lake], None]
+) -> None:
+    write(stream, 0)
+    assert consumer.poll() == [0]
+    write(stream, 1, 2, 3)
+    expires(lake)
+    delete_unreferenced_metadata(lake)
+    assert consumer.poll() == [1, 2, 3]
+    write(stream, 4)
+    assert consumer.poll() == [4]
+    assert consumer.rows == expected(0, 1, 2, 3, 4)
+
+
+@EXPIRIES
+def test_a_table_is_read_from_its_beginning_after_expiry(
+    lake: Lake, stream: Stream, consumer: Consumer, expires: Callable[[Lake], None]
+) -> None:
+    write(stream, 0, 1, 2, 3)
+    expires(lake)
+    assert consumer.poll() == [0, 1, 2, 3]
+    assert consumer.rows == expected(0, 1, 2, 3)
+
+
+@EXPIRIES
+def test_unread_batches_that_expired_and_were_compacted_are_refused_by_name(
+    lake: Lake, stream: Stream, consumer: Consumer, expires: Callable[[Lake], None]
+) -> None:
+    write(stream, 0)
+    assert consumer.poll() == [0]
+    write(stream, 1, 2)
+    compact(lake)
+    write(stream, 3)
+    expires(lake)
+    sweep(lake)
+    delete_unreferenced_metadata(lake)
+    assert "[LAKESINK_READ_BATCH_GONE] Batch 1 of demo.events was not read" in refusal(consumer)
+    assert consumer.rows == expected(0)
+
+
+def delete_unreferenced_metadata(lake: Lake) -> None:
+    """Delete manifests and lists that no retained snapshot has, as Java's expiry does."""
+    table = lake.table()
+    kept = {
+        path
+        for snapshot in table.metadata.snapshots
+        for path in (snapshot.manifest_list, *(one.manifest_path for one in snapshot.manifests(table.io)))
+    }
+    for path in lake.files():
+        if path.suffix == ".avro" and f"file://{path}" not in kept:
+            path.unlink()
+
+
+@EXPIRIES
+def test_a_beginning_that_nothing_shows_any_more_is_refused(
+    lake: Lake, stream: Stream, consumer: Consumer, expires: Callable[[Lake], None]
+) -> None:
+    set_property(lake, "write.metadata.previous-versions-max", "1")
+    write(stream, 0, 1, 2)
+    expires(lake)
+    write(stream, 3, 4, 5)
+    refused = refusal(consumer)
+    assert "[LAKESINK_READ_BATCH_GONE] The first batches of sink 'events'" in refused
+    assert "starting-batch=2" in refused
+
+
+@EXPIRIES
+def test_a_read_batch_that_expired_is_no_reason_to_stop(
+    lake: Lake, stream: Stream, consumer: Consumer, expires: Callable[[Lake], None]
+) -> None:
+    write(stream, 0, 1)
+    assert consumer.poll() == [0, 1]
+    write(stream, 2)
+    expires(lake)
+    assert consumer.poll() == [2]
+    assert consumer.rows == expected(0, 1, 2)
+
+
+def test_a_position_that_nothing_proves_is_refused(lake: Lake, stream: Stream, consumer: Consumer) -> None:
+    set_property(lake, "write.metadata.previous-versions-max", "1")
+    write(stream, 0, 1)
+    assert consumer.poll() == [0, 1]
+    write(stream, 2, 3, 4, 5)
+    expire(lake)
+    write(stream, 6)
+    assert "[LAKESINK_READ_UNVERIFIABLE] Batch 1 of sink 'events'" in refusal(consumer)
+
+
+def test_batches_that_come_back_after_a_rollback_are_not_read_again(
+    lake: Lake, stream: Stream, consumer: Consumer
+) -> None:
+    write(stream, 0, 1, 2)
+    assert consumer.poll() == [0, 1, 2]
+    roll_back(lake, stream.snapshot_of(0))
+    assert consumer.poll() == []
+    write(stream, 1)
+    assert consumer.poll() == []
+    write(stream, 2, 3)
+    assert consumer.poll() == [3]
+    assert consumer.rows == expected(0, 1, 2, 3)
+
+
+def test_a_rollback_of_batches_that_were_not_read_changes_nothing(
+    lake: Lake, stream: Stream, consumer: Consumer
+) -> None:
+    write(stream, 0, 1, 2)
+    roll_back(lake, stream.snapshot_of(0))
+    assert consumer.poll() == [0]
+    write(stream, 1, 2)
+    assert consumer.poll() == [1, 2]
+    assert consumer.rows == expected(0, 1, 2)
+
+
+def test_a_batch_that_comes_back_with_other_rows_is_refused(lake: Lake, stream: Stream, consumer: Consumer) -> None:
+    write(stream, 0, 1)
+    assert consumer.poll() == [0, 1]
+    roll_back(lake, stream.snapshot_of(0))
+    stream.run(stream.batch(1, end=3))
+    assert "[LAKESINK_READ_BATCH_CHANGED] Batch 1 of sink 'events'" in refusal(consumer)
+    assert consumer.rows == expected(0, 1)
+
+
+def test_a_new_query_after_a_rollback_behind_the_position_is_refused(
+    lake: Lake, stream: Stream, consumer: Consumer
+) -> None:
+    write(stream, 0, 1)
+    assert consumer.poll() == [0, 1]
+    roll_back(lake, stream.snapshot_of(0))
+    other = Stream(lake, query="query-2")
+    other.run(other.batch(0, start=1))
+    assert "[LAKESINK_READ_BATCH_CHANGED]" in refusal(consumer)
+
+
+def test_batch_ids_that_begin_again_with_a_new_query_are_new_batches(
+    lake: Lake, stream: Stream, consumer: Consumer
+) -> None:
+    write(stream, 0, 1)
+    assert consumer.poll() == [0, 1]
+    other = Stream(lake, query="query-2")
+    other.run(other.batch(0, start=2))
+    other.run(other.batch(1, start=3))
+    assert consumer.poll() == [0, 1]
+    assert consumer.rows == expected(0, 1, 2, 3)
+
+
+def test_a_replayed_plan_has_the_same_files(lake: Lake, stream: Stream, consumer: Consumer) -> None:
+    write(stream, 0, 1, 2)
+    consumer.poll()
+    start, end = position(consumer, stream, 0), position(consumer, stream, 2)
+    planned = [file.path for one in consumer.read(start, end) for file in one.data]
+    compact(lake)
+    write(stream, 3)
+    assert [file.path for one in consumer.read(start, end) for file in one.data] == planned
+
+
+def position(consumer: Consumer, stream: Stream, batch_id: int) -> Position:
+    """The position behind a batch."""
+    [(mark, snapshot)] = [found for found in stream.own_snapshots() if found[0].batch_id == batch_id]
+    assert consumer.position is not None
+    place = snapshot.snapshot_id, snapshot.sequence_number or 0
+    known = consumer.position.table, consumer.position.table_uuid, "main", "events"
+    return Position(*known, mark.query_id, batch_id, mark.fingerprint, *place)
+
+
+def test_a_plan_whose_batches_were_rolled_back_waits_for_them(lake: Lake, stream: Stream, consumer: Consumer) -> None:
+    write(stream, 0, 1, 2)
+    consumer.poll()
+    start, end = position(consumer, stream, 0), position(consumer, stream, 2)
+    roll_back(lake, stream.snapshot_of(1))
+    with pytest.raises(CatalogError, match=r"(?s)\[LAKESINK_READ_ROLLED_BACK\].*until it has written batch 2"):
+        consumer.read(start, end)
+    write(stream, 2)
+    assert [one.batch.batch_id for one in consumer.read(start, end)] == [1, 2]
+    with pytest.raises(CatalogError, match=r"\[LAKESINK_READ_ROLLED_BACK\]"):
+        consumer.read(end, start)
+
+
+def test_rows_that_others_removed_stop_the_consumer_behind_the_batches_before(
+    lake: Lake, stream: Stream, consumer: Consumer
+) -> None:
+    write(stream, 0, 1)
+    rewrite(lake)
+    write(stream, 2)
+    assert consumer.poll() == [0, 1]
+    assert "[LAKESINK_READ_ROWS_REMOVED] Another writer removed or replaced rows" in refusal(consumer)
+
+
+def test_deletes_of_others_stop_the_consumer(lake: Lake, stream: Stream, consumer: Consumer) -> None:
+    write(stream, 0)
+    assert consumer.poll() == [0]
+    [path] = [task.file.file_path for task in lake.table().scan().plan_files()]
+    delete_by_position(lake, path, [0])
+    assert "[LAKESINK_READ_ROWS_REMOVED]" in refusal(consumer)
+
+
+def test_a_table_of_the_same_name_is_refused(lake: Lake, stream: Stream, consumer: Consumer) -> None:
+    write(stream, 0)
+    consumer.poll()
+    replace_table(lake)
+    assert "[LAKESINK_TABLE_REPLACED]" in refusal(consumer)
+
+
+def test_a_branch_is_read_alone(lake: Lake, stream: Stream) -> None:
+    write(stream, 0)
+    branch_off(lake, "audit")
+    Stream(lake, "audited", branch="audit").run(0)
+    write(stream, 1)
+    assert Consumer(lake, SinkBatches("audited", "audit")).poll() == [0]
+    assert Consumer(lake).poll() == [0, 1]
+
+
+def test_an_offset_survives_json_and_nothing_else_is_taken_for_one(stream: Stream, consumer: Consumer) -> None:
+    write(stream, 0)
+    consumer.poll()
+    assert consumer.position is not None
+    offset = consumer.position.to_offset()
+    assert parse_offset(offset) == consumer.position
+    assert parse_offset(consumer.position.before().to_offset()) == consumer.position.before()
+    wrong = [{}, {"lakesink": 2}, offset | {"x": 1}, offset | {"batch": "0"}, offset | {"batch": True}]
+    wrong += [offset | {"snapshot": 2**63}, {key: offset[key] for key in offset if key != "uuid"}, offset | {"read": 1}]
+    for one in wrong:
+        with pytest.raises(QueryError, match="LAKESINK_READ_OFFSET_UNREADABLE"):
+            parse_offset(one)
+
+
+def test_an_empty_table_after_a_rollback_to_nothing_waits(lake: Lake, stream: Stream, consumer: Consumer) -> None:
+    write(stream, 0)
+    consumer.poll()
+
+    def without_head(metadata: dict[str, Any]) -> None:
+        metadata["refs"].pop("main")
+        metadata["current-snapshot-id"] = -1
+
+    edit_metadata(lake, without_head)
+    assert consumer.poll() == []

@@ -1,0 +1,221 @@
+"""``spark.readStream.format("lakesink")``: a stream over the batches of a sink, on real Spark."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame
+
+import lakesink
+from lakesink.checkpoint.sources import Replay
+from lakesink.spark.data_source import LakesinkDataSource
+from lakesink.spark.query import sources_of
+from lakesink.spark.source_readers import ADMITS
+from lakesink_catalog.connect.catalog import connect
+from lakesink_catalog.tables.tables import load_table
+from tests.spark.adapters import embedded_catalog
+from tests.spark.streams import failure, file_stream, forget_commits, run, write_files
+
+pytestmark = pytest.mark.usefixtures("home")
+BRONZE, SILVER = "demo.bronze", "demo.silver"
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    write_files(tmp_path / "in", 3)
+    return tmp_path / "in"
+
+
+@pytest.fixture(autouse=True)
+def registered(spark: Any) -> Iterator[None]:
+    spark.dataSource.register(LakesinkDataSource)
+    yield
+
+
+def bronze(spark: Any, source: Path, **options: Any) -> None:
+    """Write what is new in the folder, a file a batch."""
+    given = {"sink_id": "bronze", "checkpoint": "ck-bronze", "create_table": True} | options
+    run(lakesink.stream(file_stream(spark, source), BRONZE, **given))
+
+
+def read(spark: Any, **options: Any) -> DataFrame:
+    spelled = {name.replace("_", "-"): str(value) for name, value in options.items()}
+    found: DataFrame = (
+        spark.readStream.format("lakesink").options(**(embedded_catalog() | {"table": BRONZE} | spelled)).load()
+    )
+    return found
+
+
+def silver(rows: DataFrame) -> Any:
+    return lakesink.stream(rows, SILVER, sink_id="silver", checkpoint="ck-silver", create_table=True)
+
+
+def ids(table: str = SILVER) -> "Counter[int]":
+    return Counter(load_table(connect(create=False), table).scan().to_arrow()["id"].to_pylist())
+
+
+def each_once(count: int) -> "Counter[int]":
+    return Counter(range(count))
+
+
+def offsets() -> dict[str, Any]:
+    """The offset of the reader in silver's newest batch mark."""
+    [found] = json.loads(lakesink.history(SILVER)[-1].offsets)
+    assert isinstance(found, dict)
+    return found
+
+
+def test_each_row_of_bronze_is_in_silver_once(spark: Any, source: Path) -> None:
+    bronze(spark, source)
+    run(silver(read(spark)))
+    write_files(source, 2, first=3)
+    bronze(spark, source)
+    run(silver(read(spark)))
+    run(silver(read(spark)))
+    assert ids() == each_once(50)
+    assert offsets()["batch"] == 4
+
+
+def test_the_offset_in_silvers_mark_names_bronzes_batch(spark: Any, source: Path) -> None:
+    bronze(spark, source)
+    run(silver(read(spark)))
+    found = offsets()
+    table = load_table(connect(create=False), BRONZE)
+    newest = lakesink.history(BRONZE)[-1]
+    wanted = {"lakesink": 1, "table": BRONZE, "uuid": str(table.metadata.table_uuid), "sink": "bronze"}
+    wanted |= {"batch": 2, "snapshot": newest.snapshot_id, "sequence": newest.sequence_number}
+    assert found == wanted | {"query": found["query"], "fingerprint": found["fingerprint"]}
+
+
+def test_a_query_that_reads_a_sink_is_exactly_once(spark: Any, source: Path) -> None:
+    bronze(spark, source)
+    [found] = sources_of(read(spark))
+    assert found.replay is Replay.YES
+
+
+def test_a_batch_that_silver_lost_is_read_again_with_the_same_rows(spark: Any, source: Path) -> None:
+    bronze(spark, source)
+    run(silver(read(spark)))
+    write_files(source, 1, first=3)
+    bronze(spark, source)
+    forget_commits(Path("ck-silver"), -1)
+    run(silver(read(spark)))
+    assert ids() == each_once(40)
+
+
+def test_a_running_query_follows_bronze(spark: Any, source: Path) -> None:
+    bronze(spark, source)
+    query = silver(read(spark)).trigger(processingTime="0 seconds").start()
+    try:
+        for number in (3, 4):
+            write_files(source, 1, first=number)
+            bronze(spark, source)
+            query.processAllAvailable()
+            assert ids() == each_once(10 * (number + 1))
+    finally:
+        query.stop()
+
+
+@pytest.mark.parametrize(
+    ("options", "rows"),
+    [
+        ({"starting_batch": "earliest"}, range(30)),
+        ({"starting_batch": 1}, range(10, 30)),
+        ({"starting_batch": "latest"}, range(0)),
+        ({"starting_timestamp": "2001-01-01"}, range(30)),
+        ({"starting_timestamp": "2901-01-01T00:00:00+02:00"}, range(0)),
+    ],
+)
+def test_a_new_query_begins_where_it_is_told(spark: Any, source: Path, options: Any, rows: range) -> None:
+    bronze(spark, source)
+    query = read(spark, **options).writeStream.format("memory").queryName("begun").option("checkpointLocation", "ck")
+    run(query)
+    assert sorted(row.id for row in spark.table("begun").collect()) == list(rows)
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ({"tabel": "x"}, "OPTION_UNKNOWN"),
+        ({"table": "demo.absent"}, "TABLE_MISSING"),
+        ({"sink_id": "gold"}, "SINK_UNKNOWN"),
+        ({"starting_batch": "first"}, "OPTION_INVALID"),
+        ({"starting_batch": 1, "starting_timestamp": "2026-01-01"}, "OPTION_INVALID"),
+        ({"catalog.token": "canary-1234"}, "OPTION_SECRET"),
+    ],
+)
+def test_bad_options_are_refused_at_the_load(spark: Any, source: Path, options: Any, code: str) -> None:
+    bronze(spark, source)
+    with pytest.raises(AnalysisException) as raised:
+        read(spark, **options)
+    assert f"[LAKESINK_{code}]" in str(raised.value)
+    assert "canary" not in str(raised.value)
+
+
+def test_a_schema_and_a_read_that_is_no_stream_are_refused(spark: Any, source: Path) -> None:
+    bronze(spark, source)
+    options = embedded_catalog() | {"table": BRONZE}
+    with pytest.raises(PySparkException, match="LAKESINK_READ_UNSUPPORTED"):
+        spark.read.format("lakesink").options(**options).load().count()
+    given = spark.readStream.format("lakesink").options(**options).schema("id long").load()
+    assert "LAKESINK_READ_SCHEMA_GIVEN" in failure(given.writeStream.format("noop").option("checkpointLocation", "ck"))
+
+
+def test_several_sinks_are_read_by_name(spark: Any, source: Path, tmp_path: Path) -> None:
+    bronze(spark, source)
+    write_files(tmp_path / "more", 1, first=50)
+    rows = file_stream(spark, tmp_path / "more")
+    run(lakesink.stream(rows, BRONZE, sink_id="other", checkpoint="ck-other"))
+    with pytest.raises(AnalysisException, match="LAKESINK_SINK_AMBIGUOUS"):
+        read(spark)
+    run(silver(read(spark, sink_id="other")))
+    assert sorted(ids()) == list(range(500, 510))
+
+
+def test_a_column_that_comes_while_the_query_runs_ends_it_and_is_read_after_a_restart(
+    spark: Any, source: Path, tmp_path: Path
+) -> None:
+    bronze(spark, source)
+    rows = read(spark)
+    run(silver(rows))
+    table = load_table(connect(create=False), BRONZE)
+    with table.update_schema() as update:
+        update.add_column("word", table.schema().find_field("text").field_type)
+        update.rename_column("text", "old_text")
+    wider = spark.readStream.schema("id long, old_text string, word string").json(str(tmp_path / "wide"))
+    (tmp_path / "wide").mkdir()
+    (tmp_path / "wide" / "0.json").write_text('{"id": 30, "old_text": "t", "word": "w"}\n')
+    run(lakesink.stream(wider, BRONZE, sink_id="bronze", checkpoint="ck-wide", accept=_accepted(wider)))
+    assert "LAKESINK_READ_SCHEMA_CHANGED" in failure(silver(rows))
+    run(lakesink.stream(read(spark), SILVER, sink_id="silver", checkpoint="ck-silver", schema_evolution="widen"))
+    found = load_table(connect(create=False), SILVER).scan().to_arrow().to_pylist()
+    assert len(found) == 31
+    assert [row["word"] for row in found if row["id"] == 30] == ["w"]
+
+
+def _accepted(rows: DataFrame) -> str:
+    refused = failure(lakesink.stream(rows, BRONZE, sink_id="bronze", checkpoint="ck-wide"))
+    return refused.partition('accept="')[2].partition('"')[0]
+
+
+@pytest.mark.skipif(ADMITS, reason="this Spark limits Python sources")
+def test_limits_are_refused_where_spark_has_none(spark: Any, source: Path) -> None:
+    bronze(spark, source)
+    with pytest.raises(AnalysisException, match="LAKESINK_READ_LIMITS_UNSUPPORTED"):
+        read(spark, max_batches_per_trigger=1)
+
+
+@pytest.mark.skipif(not ADMITS, reason="this Spark does not limit Python sources")
+@pytest.mark.parametrize(
+    ("options", "sizes"),
+    [({"max_batches_per_trigger": 2}, [20, 10]), ({"max_rows_per_trigger": 15}, [10, 10, 10]), ({}, [30])],
+)
+def test_micro_batches_have_as_much_as_limits_allow(spark: Any, source: Path, options: Any, sizes: list[int]) -> None:
+    bronze(spark, source)
+    run(silver(read(spark, **options)))
+    assert [record.rows for record in lakesink.history(SILVER)] == sizes
+    assert ids() == each_once(30)
