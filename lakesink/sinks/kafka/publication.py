@@ -4,24 +4,20 @@ An outcome that is not known is never assumed. The next attempt fences again, wh
 other, and reads the ledger after that.
 """
 
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from confluent_kafka import KafkaException
-
 from lakesink import __version__
 from lakesink.sinks.kafka.commit_record import CommitRecord, LedgerDecision
-from lakesink.sinks.kafka.failures import final_error, refused
-from lakesink.sinks.kafka.ledger import ledger_topic
+from lakesink.sinks.kafka.failures import refused
 from lakesink.sinks.kafka.prepared import PreparedRecords, still_usable
-from lakesink.sinks.kafka.producing import Records
+from lakesink.sinks.kafka.producing import commit_rows
 from lakesink.sinks.kafka.staging import StagingFolder
-from lakesink.sinks.kafka.target import ABORT_SECONDS, COMMIT_SECONDS, KafkaTarget, Session
+from lakesink.sinks.kafka.target import KafkaTarget
 from lakesink_catalog.commit.fence import Effects
 from lakesink_protocol.accept import Accept
 from lakesink_protocol.errors import CommitUnresolved, LakesinkError
-from lakesink_protocol.events import CommitAnswered, CommitDue, CommitUnknown
+from lakesink_protocol.events import CommitUnknown
 from lakesink_protocol.fence import Fenced, MustBeWrittenAgain, Unseen, fenced
 from lakesink_protocol.identity import Batch, SinkKey
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
@@ -64,12 +60,8 @@ class Publication:
             return self._found(decision, number)
         if not still_usable(decision, self.prepared) or not self.staging.has_all(self.prepared.parts):
             return MustBeWrittenAgain()
-        record = self._record(decision)
-        self._send(session, record)
-        self.effects.emit(CommitDue(self.batch.batch_id))
-        session.producer.commit_transaction(COMMIT_SECONDS)
-        self.effects.emit(CommitAnswered(self.batch.batch_id))
-        self.target.landed(session, record)
+        rows = self.staging.rows(self.prepared.parts)
+        commit_rows(self.target, session, rows, self._record(decision), self.effects.emit)
         return self._committed(decision.next_number, number)
 
     def look(self, number: int) -> Outcome | None:
@@ -88,24 +80,6 @@ class Publication:
 
     def _decision(self) -> LedgerDecision:
         return self.target.state.decide_on(SinkKey(self.target.sink_id), self.batch, self.start_id, self.accept)
-
-    def _send(self, session: Session, record: CommitRecord) -> None:
-        """Begin the transaction, and wait until the cluster has all its records."""
-        session.producer.begin_transaction()
-        records = Records(session, self.prepared.topic)
-        try:
-            for rows in self.staging.rows(self.prepared.parts):
-                records.send(rows)
-            value = {"key": self.target.sink_id.encode(), "value": record.to_bytes()}
-            records.queue(ledger_topic(self.target.sink_id), value)
-            session.flush(self.target.clients.transaction_timeout_ms / 1000)
-        except Exception as error:
-            final = error if isinstance(error, LakesinkError) else final_error(error, self.target.clients)
-            if final is None:
-                raise
-            with suppress(KafkaException):  # the next driver's fence ends it
-                session.producer.abort_transaction(ABORT_SECONDS)
-            raise final from None
 
     def _record(self, decision: LedgerDecision) -> CommitRecord:
         """The ledger's record, under the number that follows the newest one."""

@@ -44,9 +44,10 @@ def admin(place: KafkaPlace) -> AdminClient:
 
 
 def delete(place: KafkaPlace, topic: str) -> None:
-    admin(place).delete_topics([topic])[topic].result(SECONDS)
+    client = admin(place)  # must outlive its answer
+    client.delete_topics([topic])[topic].result(SECONDS)
     deadline = time.monotonic() + SECONDS
-    while topic in admin(place).list_topics(timeout=SECONDS).topics and time.monotonic() < deadline:
+    while topic in client.list_topics(timeout=SECONDS).topics and time.monotonic() < deadline:
         time.sleep(0.1)
 
 
