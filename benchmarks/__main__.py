@@ -18,6 +18,7 @@ from benchmarks import (
     far_storage,
     from_kafka,
     history,
+    into_kafka,
     latency,
     misfits,
     partitions,
@@ -36,7 +37,7 @@ from proof.provenance import machine
 
 Say = Callable[[str], None]
 
-_ONLY_BY_NAME = ("W4/memory", "W10", "W11", "W12", "W13")
+_ONLY_BY_NAME = ("W4/memory", "W10", "W11", "W12", "W13", "W14")
 """Workloads that take a quarter of an hour each."""
 
 
@@ -73,6 +74,7 @@ def others(scale: float, kills: int) -> dict[str, Callable[[Path, Say], Result]]
         "W11": partial(misfits.measure, scale=scale),
         "W12": partial(far_storage.measure, scale=scale),
         "W13": partial(beside_flink.measure, scale=scale),
+        "W14": partial(into_kafka.measure, scale=scale),
         "waterfall": waterfall.measure,
     }
 
