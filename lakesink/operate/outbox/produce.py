@@ -95,9 +95,9 @@ class _OneBatch:
     records: BatchRecords
     commit_id: str
 
-    def attempt(self, number: int) -> Produced | None:  # noqa: ARG002 - see `Fenced.attempt`
+    def attempt(self, number: int) -> Produced | None:
         """See `Fenced.attempt`."""
-        session = self.of.target.take_session()
+        session = self.of.target.take_session(number)
         state = self.of.target.state
         position = position_in(state, self.of.outbox)
         if position is not None and self._is_behind(position):

@@ -54,7 +54,7 @@ class Publication:
 
     def attempt(self, number: int) -> Outcome | MustBeWrittenAgain | None:
         """See `Fenced.attempt`."""
-        session = self.target.take_session()
+        session = self.target.take_session(number)
         decision = self._decision()
         if not isinstance(decision.verdict, Commit):
             return self._found(decision, number)

@@ -17,6 +17,7 @@ from lakesink.sinks.kafka.commit_record import CommitRecord, LedgerState
 from lakesink.sinks.kafka.failures import NotDelivered
 from lakesink.sinks.kafka.ledger import LedgerTopic, ledger_topic
 from lakesink.sinks.kafka.topics import TopicFacts, Topics
+from lakesink_protocol.errors import LakesinkError
 from lakesink_protocol.identity import digest
 
 INIT_SECONDS = 60
@@ -25,6 +26,10 @@ ABORT_SECONDS = 10
 READ_TRIES = 3
 FLUSH_SECONDS = 0.5
 """So often is a producer asked whether it was fenced: then its queued records stay where they are."""
+
+
+class FenceFailed(Exception):
+    """No fence succeeded after a transaction whose outcome is unknown."""
 
 
 @dataclass(slots=True, eq=False)
@@ -73,10 +78,19 @@ class KafkaTarget:
         self._session: Session | None = None
         self._facts: TopicFacts | None = None
 
-    def take_session(self) -> Session:
-        """The session for one transaction. It is given back only if the transaction was committed: see `landed`."""
-        if self._session is None:
-            self.fence()
+    def take_session(self, attempt: int) -> Session:
+        """The session for one transaction. It is given back only if the transaction was committed: see `landed`.
+
+        Raises:
+            FenceFailed: The outcome of an earlier attempt stays unknown, because no fence succeeds after it.
+        """
+        try:
+            if self._session is None:
+                self.fence()
+        except LakesinkError as error:
+            if attempt == 1:
+                raise
+            raise FenceFailed(error.what) from error
         session, self._session = self._session, None
         assert session is not None
         return session

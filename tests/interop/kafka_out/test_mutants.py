@@ -20,7 +20,10 @@ from lakesink.sinks.kafka.rows import RecordsWriter
 from lakesink.sinks.kafka.target import KafkaTarget, Session
 from lakesink.testing.points import Died
 from lakesink_catalog.commit.fence import Effects
+from lakesink_protocol.errors import CatalogError, CommitUnresolved
 from lakesink_protocol.events import CommitAnswered, Listener, Listeners
+from lakesink_protocol.outcome import AlreadyCommitted
+from lakesink_protocol.retry import RetryPolicy
 from servers.kafka import KafkaBroker
 from tests.interop.kafka_out import test_outbox, test_topics
 from tests.interop.kafka_out.suite_sink import KafkaPlace
@@ -60,8 +63,8 @@ def a_session_goes_on_after_a_failure() -> Any:
     """The outcome of its transaction is unknown, and the ledger is not read again."""
     sound = KafkaTarget.take_session
 
-    def take_session(self: KafkaTarget) -> Session:
-        self._session = sound(self)
+    def take_session(self: KafkaTarget, attempt: int) -> Session:
+        self._session = sound(self, attempt)
         return self._session
 
     return patch.object(KafkaTarget, "take_session", take_session)
@@ -287,8 +290,29 @@ def test_the_sound_sink_passes(broker: KafkaBroker, place: KafkaPlace, scenario:
     scenario(broker, place)
 
 
+def test_an_outcome_that_stays_unknown_is_told_and_the_restart_resolves_it(place: KafkaPlace) -> None:
+    """The answer is lost, and after that no fence succeeds."""
+    stream, sink = test_topics.suite_stream(place), place.sink()
+    stream.run(0, sink=sink)
+    gone = CatalogError("KAFKA_UNREACHABLE", "The Kafka cluster does not answer.", action="Wait.")
+    lost = _effects(_once(CommitAnswered, TimeoutError("the answer is lost")))
+    few = RetryPolicy(num_retries=1, min_wait_ms=1)
+    transaction, ready = stream.prepare(sink, 1)
+    with (
+        patch.object(sink, "_effects", lost),
+        patch.object(publication, "RETRY", few),
+        patch.object(KafkaTarget, "fence", side_effect=gone),
+        pytest.raises(CommitUnresolved) as unresolved,
+    ):
+        sink.commit(transaction, ready)
+    assert "It is unknown whether it is committed" in unresolved.value.data
+    assert isinstance(stream.run(1, sink=sink), AlreadyCommitted)
+    stream.check(0, 1)
+
+
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.put_in.__name__)
 def test_a_seeded_bug_is_seen(broker: KafkaBroker, place: KafkaPlace, bug: SeededBug) -> None:
     seen = (AssertionError, KafkaException, pytest.fail.Exception)
-    with bug.put_in(), pytest.raises(seen):
+    with bug.put_in(), pytest.raises(seen) as found:
         bug.seen_by(broker, place)
+    print(f"{bug.put_in.__name__}: {str(found.value)[:300]}")
