@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lakesink.cli.output import OK, Report, progress
 from lakesink.words import as_arguments, counted, number
@@ -33,9 +33,22 @@ class Asked:
     name: str | None
 
 
-def outbox(*, once: bool, every: float, **options: Any) -> Report:
+def outbox(  # noqa: PLR0913 - the options of the command
+    *,
+    table: str,
+    catalog: str | None,
+    topic: str,
+    bootstrap_servers: str,
+    config: Path | None,
+    key: tuple[str, ...],
+    sink: str | None,
+    branch: str,
+    name: str | None,
+    once: bool,
+    every: float,
+) -> Report:
     """Produce batches until interrupted, or those that there are now."""
-    asked = Asked(**options)
+    asked = Asked(table, catalog, topic, bootstrap_servers, config, key, sink, branch, name)
     producing = _opened(asked)
     found: list[Produced] = []
     with progress() as show, suppress(KeyboardInterrupt):
