@@ -18,7 +18,7 @@ from servers.kafka import KafkaBroker, kafka_broker
 
 ROWS, FILES, PARTITIONS, ROUNDS = 600_000, 2, 2, 3
 LAKESINK, SPARK = "lakesink.KafkaSink", "Spark's Kafka sink"
-PATIENCE_SECONDS = 60
+LOOK_SECONDS = 0.5
 Run = Callable[[DataFrame, str, Path], None]
 
 
@@ -116,7 +116,7 @@ def _numbers(broker: KafkaBroker, topic: str, partition: int) -> Sequence[int]:
     consumer.assign([TopicPartition(topic, partition, 0)])
     found: list[int] = []
     while True:
-        for message in consumer.consume(10_000, PATIENCE_SECONDS):
+        for message in consumer.consume(10_000, LOOK_SECONDS):  # which waits for all of them, also behind the end
             error = message.error()
             if error is None:
                 found.append(json.loads(message.value() or b"")["id"])
