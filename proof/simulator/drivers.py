@@ -170,8 +170,11 @@ class Stream:
         if isinstance(outcome, AlreadyCommitted):
             self.outcomes["already committed"] += 1
             self.world.tell(f"batch {batch.batch_id} is in the table")
-            if not self.truth.may_be_skipped(self.truth.states[client.seen.location], query.asked):
+            seen = self.truth.states[client.seen.location]
+            if not self.truth.may_be_skipped(seen, query.asked):
                 self._broken(Promise.DECISIONS_ARE_RIGHT, f"skipped {name_of(query.asked)}, which is not there")
+            elif not seen.holds(query.asked):
+                self.outcomes["skipped, though rolled back: it had changed no row"] += 1
             return
         self.outcomes["recovered" if outcome.recovered else "committed"] += 1
         self.world.tell(f"batch {batch.batch_id} is committed{', recovered' if outcome.recovered else ''}")

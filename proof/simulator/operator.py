@@ -161,6 +161,7 @@ class Operator:
             if begins_there or _batch_of(word) > goal:
                 return {"accept": word}
             # Expiry hides its snapshot, and the checkpoint is behind the table: its rows are there.
+            self.stream.outcomes["began anew behind the table"] += 1
             self.stream.checkpoint = SimulatedCheckpoint.new(self.world, batches[-1].end)
         return {}
 

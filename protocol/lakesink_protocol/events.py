@@ -531,7 +531,7 @@ class BatchLanded(BatchEvent):
 
 @dataclass(frozen=True, slots=True)
 class RecordKept(Event):
-    """The record of an earlier batch could not be removed."""
+    """A file of an earlier pre-commit, a record or a keys file, could not be removed."""
 
     path: str
     error: str

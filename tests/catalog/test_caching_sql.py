@@ -1,7 +1,6 @@
 """The caching catalog gives the results of PyIceberg's own: metadata, files, errors."""
 
 import json
-import operator
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -36,13 +35,12 @@ from pyiceberg.types import LongType, NestedField
 
 from lakesink_catalog.commit.evolution import evolve
 from lakesink_catalog.connect.caching_sql import (
-    PIECE_BYTES,
     CachingSqlCatalog,
     MetadataJson,
-    SnapshotsJson,
     updated_metadata,
     write_metadata,
 )
+from lakesink_catalog.connect.snapshots_json import NONE_KNOWN
 from lakesink_catalog.tables.tables import load_table
 from lakesink_protocol.change import ColumnType, SchemaChange
 from lakesink_protocol.errors import CatalogError
@@ -246,7 +244,7 @@ def test_what_changes_nothing_writes_nothing(caching: CachingSqlCatalog, table: 
 
 @given(st.lists(st.lists(changes, min_size=1, max_size=4).map(tuple), max_size=8), st.booleans())
 def test_the_spliced_text_is_the_metadatas_own(commits: list[tuple[TableUpdate, ...]], exclude_none: bool) -> None:  # noqa: FBT001 - Hypothesis gives it
-    snapshots_json = SnapshotsJson()
+    snapshots_json = NONE_KNOWN
     metadata = empty_metadata().model_copy(update={"properties": {"odd": '"snapshots":[]'}})
     for updates in commits:
         try:
@@ -257,17 +255,6 @@ def test_the_spliced_text_is_the_metadatas_own(commits: list[tuple[TableUpdate, 
         found = b"".join(document.json(exclude_none=exclude_none)).decode()
         assert found == metadata.model_dump_json(exclude_none=exclude_none)
         snapshots_json = document.snapshots_json
-
-
-def test_pieces_are_shared_from_commit_to_commit_and_none_is_much_larger_than_another() -> None:
-    snapshots = [a_snapshot(number, None).snapshot for number in range(1, 9000)]
-    before = SnapshotsJson().extended_to(snapshots[:6000], exclude_none=True)
-    after = before.extended_to(snapshots, exclude_none=True)
-    whole = ",".join(one.model_dump_json(exclude_none=True) for one in snapshots).encode()
-    assert b",".join(after.pieces) == whole
-    assert len(after.pieces) > len(before.pieces) > 2
-    assert all(map(operator.is_, before.pieces[:-1], after.pieces))
-    assert max(map(len, after.pieces)) < 2 * PIECE_BYTES
 
 
 @pytest.mark.parametrize("name", ["00001-a.metadata.json", "00001-a.gz.metadata.json"])
@@ -307,16 +294,6 @@ def test_threads_that_share_a_catalog_lose_no_snapshot(caching: CachingSqlCatalo
     found = SqlCatalog("lake", **caching.properties).load_table("a.b").metadata
     assert {snapshot.snapshot_id for snapshot in found.snapshots} >= set(numbers)
     assert len(found.snapshots) == len(found.snapshot_log) == 2 + len(numbers)
-
-
-def test_the_text_of_other_snapshots_is_not_taken() -> None:
-    """Expired in between, or of a table that was made anew under the name."""
-    first, second = (a_snapshot(number, None).snapshot for number in (10, 11))
-    both = SnapshotsJson().extended_to([first, second], exclude_none=True)
-    twin = first.model_copy()
-    for other in ([second], [first], [second, first], [twin, second], []):
-        found, anew = both.extended_to(other, exclude_none=True), SnapshotsJson().extended_to(other, exclude_none=True)
-        assert found.pieces == anew.pieces
 
 
 def test_two_catalogs_in_one_database_each_have_their_own_table(tmp_path: Path) -> None:

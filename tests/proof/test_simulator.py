@@ -131,13 +131,8 @@ def test_the_command_stops_in_time_and_leaves_a_line_for_each_seed(
     assert not any(line["broken"] for line in lines)
 
 
-@pytest.mark.parametrize("seed", [8103, 10031, 11240])
+@pytest.mark.parametrize("seed", [3000382, 3001486, 3001560])
 def test_a_batch_that_changed_no_row_may_be_missing_where_expiry_hides_its_rollback(seed: int) -> None:
-    assert simulate(seed, draw_changes).broken == ()
-
-
-@pytest.mark.parametrize("seed", [5231, 8863])
-def test_an_operator_begins_behind_the_table_where_expiry_hides_the_batch_that_is_refused(seed: int) -> None:
     report = simulate(seed, draw_changes)
     assert report.broken == ()
-    assert report.outcomes["LAKESINK_ROLLED_BACK"] > 0
+    assert report.outcomes["skipped, though rolled back: it had changed no row"] > 0

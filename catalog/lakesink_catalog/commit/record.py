@@ -76,6 +76,11 @@ class PreparedRecords(ABC):
         if _FINGERPRINT.fullmatch(fingerprint):
             self._last_landed = self._last_landed or self._named(batch_id, fingerprint)
 
+    def before(self) -> dict[str, Any] | None:
+        """The record that the next `landed` removes, untrusted; None if there is none that can be read."""
+        data = None if self._last_landed is None else self._read(self._last_landed)
+        return None if data is None else parse_record(data)
+
     def landed(self, batch: Batch) -> None:
         """Remove the record of the batch before this one, by its exact name; a failure only leaves a small file."""
         self.emit(events.BatchLanded(batch.batch_id))

@@ -6,13 +6,12 @@ updates. Then it adds the other snapshots again, unchanged, as objects and as JS
 file to write. Tables of format versions that lakesink does not write use PyIceberg's own code.
 """
 
-import operator
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import BaseModel
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog, SqlCatalogBaseTable
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
@@ -21,7 +20,6 @@ from pyiceberg.io import OutputFile
 from pyiceberg.serializers import NOOP_COMPRESSOR, Compressor, FromInputFile
 from pyiceberg.table import CommitTableResponse, Table, TableProperties
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import (
     AddSchemaUpdate,
     AddSnapshotUpdate,
@@ -41,6 +39,7 @@ from sqlalchemy.exc import DBAPIError
 
 from lakesink_catalog.connect.errors import METADATA_UNREADABLE
 from lakesink_catalog.connect.lean import is_lean_loading
+from lakesink_catalog.connect.snapshots_json import NONE_KNOWN, SnapshotsJson, grown, share_fields_sets
 from lakesink_catalog.connect.turns import TakesTurns, Turns
 from lakesink_protocol.verdict import SUPPORTED_FORMAT_VERSION
 
@@ -53,8 +52,6 @@ _KNOWN_UPDATES = (
     SetSnapshotRefUpdate,
 )
 """Kinds of updates that read only the snapshots that they name."""
-
-PIECE_BYTES = 256 * 1024
 
 _NO_SNAPSHOTS = '"snapshots":[]'
 _VERSION = re.compile(r"(\d+)-.*\.metadata\.json")
@@ -98,8 +95,7 @@ class CachingSqlCatalog(TakesTurns, SqlCatalog):
             if location is not None and is_lean_loading():
                 return self._load_leanly(name, location)
             self._cached.pop(name, None)
-            table = self._load(identifier, location)
-            cached = CachedMetadata(table.metadata_location, table.metadata)
+            cached = self._grown(cached, location) or self._load(identifier, location)
             if has_unique_name(cached.location):
                 self._cached[name] = cached
         io = self._load_file_io(cached.metadata.properties, cached.location)
@@ -126,18 +122,25 @@ class CachingSqlCatalog(TakesTurns, SqlCatalog):
             return CommitTableResponse(metadata=metadata, metadata_location=current.metadata_location)
         location = _next_location(current, metadata)
         cached = self._cached.get(name)
-        document = MetadataJson(metadata, cached.snapshots_json if cached is not None else SnapshotsJson())
+        document = MetadataJson(metadata, cached.snapshots_json if cached is not None else NONE_KNOWN)
         write_metadata(document, current.io.new_output(location))
         self._swap(name, current.metadata_location, location)
         self._cached[name] = CachedMetadata(location, metadata, document.snapshots_json)
         return CommitTableResponse(metadata=metadata, metadata_location=location)
 
-    def _load(self, identifier: str | Identifier, location: str | None) -> Table:
-        """Adds the name of the metadata file to PyIceberg's error, because PyIceberg does not name it."""
-        try:
-            return super().load_table(identifier)
-        except METADATA_UNREADABLE as error:
-            raise MetadataError(f"{str(location).rpartition('/')[2]}: {error}") from error
+    def _load(self, identifier: str | Identifier, location: str | None) -> "CachedMetadata":
+        with _naming(location):
+            table = super().load_table(identifier)
+        return CachedMetadata(table.metadata_location, table.metadata)
+
+    def _grown(self, before: "CachedMetadata | None", location: str | None) -> "CachedMetadata | None":
+        """What another process wrote, if it has all snapshots of before: these are not parsed again."""
+        if before is None or location is None or not before.snapshots_json.pieces:
+            return None
+        with _naming(location), self._load_file_io(location=location).new_input(location).open() as stream:
+            data = Compressor.get_compressor(location).stream_decompressor(stream).read()
+            metadata = grown(data, before.snapshots_json)
+        return None if metadata is None else CachedMetadata(location, metadata, before.snapshots_json)
 
     def _load_leanly(self, name: Identifier, location: str) -> Table:
         """Not cached: a commit needs the snapshots as PyIceberg's objects."""
@@ -165,32 +168,12 @@ class CachingSqlCatalog(TakesTurns, SqlCatalog):
 
 
 @dataclass(frozen=True, slots=True)
-class SnapshotsJson:
-    """Snapshots of one metadata file and their JSON, in pieces that consecutive metadata files share.
-
-    Attributes:
-        pieces: The JSON of some snapshots, joined by commas. The writer puts a comma between two pieces.
-    """
-
-    snapshots: Sequence[Snapshot] = ()
-    pieces: tuple[bytes, ...] = ()
-
-    def extended_to(self, snapshots: Sequence[Snapshot], *, exclude_none: bool) -> "SnapshotsJson":
-        """The JSON of `snapshots`. If they begin with the current ones, only the new ones are converted."""
-        count = len(self.snapshots)
-        same = count <= len(snapshots) and all(map(operator.is_, self.snapshots, snapshots))
-        known, new = (self.pieces, snapshots[count:]) if same else ((), snapshots)
-        texts = (one.model_dump_json(exclude_none=exclude_none).encode() for one in new)
-        return SnapshotsJson(snapshots, tuple(_pieces(known, texts)))
-
-
-@dataclass(frozen=True, slots=True)
 class CachedMetadata:
     """A metadata file that this process read or wrote, with the JSON of its snapshots that was already created."""
 
     location: str
     metadata: TableMetadata
-    snapshots_json: SnapshotsJson = SnapshotsJson()
+    snapshots_json: SnapshotsJson = NONE_KNOWN
 
     def copy_for_caller(self) -> TableMetadata:
         """A copy with its own properties and refs, because callers may change them. The other parts are shared."""
@@ -203,7 +186,7 @@ class MetadataJson:
     """Metadata to write as JSON. Until `json` is called, `snapshots_json` belongs to an earlier metadata file."""
 
     metadata: TableMetadata
-    snapshots_json: SnapshotsJson = SnapshotsJson()
+    snapshots_json: SnapshotsJson = NONE_KNOWN
 
     def json(self, *, exclude_none: bool) -> Iterator[bytes]:
         """The text of `metadata.model_dump_json`, in pieces."""
@@ -233,18 +216,13 @@ def write_metadata(document: MetadataJson, output: OutputFile) -> None:
             stream.write(piece)
 
 
-def _pieces(known: Sequence[bytes], texts: Iterable[bytes]) -> Iterator[bytes]:
-    """The known pieces and the new texts. The last known piece grows until it is large enough; the others stay."""
-    yield from known[:-1]
-    waiting, size = list(known[-1:]), sum(map(len, known[-1:]))
-    for text in texts:
-        if size >= PIECE_BYTES:
-            yield b",".join(waiting)
-            waiting, size = [], 0
-        waiting.append(text)
-        size += len(text)
-    if waiting:
-        yield b",".join(waiting)
+@contextmanager
+def _naming(location: str | None) -> Iterator[None]:
+    """Add the name of the metadata file to PyIceberg's error, because PyIceberg does not name it."""
+    try:
+        yield
+    except METADATA_UNREADABLE as error:
+        raise MetadataError(f"{str(location).rpartition('/')[2]}: {error}") from error
 
 
 def updated_metadata(base: TableMetadata, updates: tuple[TableUpdate, ...], location: str) -> TableMetadata:
@@ -255,7 +233,7 @@ def updated_metadata(base: TableMetadata, updates: tuple[TableUpdate, ...], loca
     slim = base.model_copy(update={"snapshots": kept, "snapshot_log": [], "metadata_log": []})
     after = update_table_metadata(slim, updates, metadata_location=location)
     added = after.snapshots[len(kept) :]
-    _share_fields_sets([*added, *(one.summary for one in added), *after.snapshot_log])
+    share_fields_sets([*added, *(one.summary for one in added), *after.snapshot_log])
     log = [*base.metadata_log, *after.metadata_log]
     return after.model_copy(
         update={
@@ -284,17 +262,6 @@ def check_schema_ids(base: TableMetadata, updates: Iterable[TableUpdate]) -> Non
     taken = {schema.schema_id for schema in base.schemas}
     if any(isinstance(one, AddSchemaUpdate) and one.schema_.schema_id in taken for one in updates):
         raise CommitFailedException("Requirement failed: another writer has added a schema with this id")
-
-
-def _share_fields_sets(models: Sequence[BaseModel | None]) -> None:
-    """Pydantic stores a set of field names with each object: a tenth of the memory of a long history."""
-    for model in models:
-        if model is not None:
-            shared = _FIELDS_SETS.setdefault(frozenset(model.model_fields_set), model.model_fields_set)
-            object.__setattr__(model, "__pydantic_fields_set__", shared)
-
-
-_FIELDS_SETS: dict[frozenset[str], set[str]] = {}
 
 
 def has_unique_name(location: str) -> bool:

@@ -1,42 +1,14 @@
-"""The prepared batch that an earlier run left: whether it can still be committed, and its log with events."""
-
-from collections.abc import Mapping
-from dataclasses import dataclass
+"""Whether the prepared batch that an earlier run left can still be committed."""
 
 from pyiceberg.table import Table
 
 from lakesink.sinks.iceberg.votes import is_data_file
 from lakesink.writer.keys_file import is_keys_file
 from lakesink_catalog.commit.fence import Decision, Effects, still_usable
-from lakesink_catalog.commit.prepared import PreparedBatch, TableLog
+from lakesink_catalog.commit.prepared import PreparedBatch
 from lakesink_catalog.commit.recovery import matches_keys_files, matches_manifests
 from lakesink_catalog.connect.errors import translate_storage_errors
 from lakesink_catalog.tables.locations import all_under, data_location, is_under, metadata_location
-from lakesink_protocol import events
-from lakesink_protocol.events import Listener
-from lakesink_protocol.identity import Batch
-from lakesink_protocol.two_phase import Payload
-
-
-@dataclass(frozen=True, slots=True)
-class ReportedLog:
-    """The prepared records of a sink; emits an event when a record is durable."""
-
-    records: TableLog
-    emit: Listener
-
-    def find(self, batch: Batch) -> Mapping[str, Payload] | None:
-        """See `TableLog.find`."""
-        return self.records.find(batch)
-
-    def put(self, batch: Batch, payloads: Mapping[str, Payload]) -> None:
-        """See `TableLog.put`."""
-        self.records.put(batch, payloads)
-        self.emit(events.BatchRecorded(batch.batch_id))
-
-    def landed(self, batch: Batch) -> None:
-        """See `TableLog.landed`."""
-        self.records.landed(batch)
 
 
 def why_unusable(decision: Decision, prepared: PreparedBatch, file_stem: str, effects: Effects) -> str | None:

@@ -18,8 +18,9 @@ from lakesink.sinks.iceberg.changes import ChangesByKey, RunInExecutors, prepare
 from lakesink.sinks.iceberg.document_evolution import follow_documents, left_rows, not_followed, possible
 from lakesink.sinks.iceberg.evolution import BatchWrite, plan_write
 from lakesink.sinks.iceberg.expectations import marks_invalid
+from lakesink.sinks.iceberg.logs import KeysFiles, ReportedLog, UnrecordedLog
 from lakesink.sinks.iceberg.preflight import check_partitions, create_for_rows
-from lakesink.sinks.iceberg.records import ReportedLog, why_unusable
+from lakesink.sinks.iceberg.records import why_unusable
 from lakesink.sinks.iceberg.side_table import SideTable, SideTableSink
 from lakesink.sinks.iceberg.side_tables import SideTables
 from lakesink.sinks.iceberg.task import ParquetTaskWriter, QuarantiningTaskWriter
@@ -51,7 +52,7 @@ from lakesink_protocol.receipt import ReceiptInvalid
 from lakesink_protocol.refusal import refusal
 from lakesink_protocol.refusal_words import Words
 from lakesink_protocol.situation import Situation
-from lakesink_protocol.two_phase import Durability, NoPreparedLog, Payload, PreparedLog, TaskWriter, TwoPhaseCommitSink
+from lakesink_protocol.two_phase import Durability, Payload, PreparedLog, TaskWriter, TwoPhaseCommitSink
 from lakesink_protocol.verdict import Commit, Refuse, Skip
 from lakesink_protocol.votes import receipt_rejected
 
@@ -217,7 +218,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             if isinstance(again, Skip):  # a rival has committed the batch meanwhile, and later ones
                 return AlreadyCommitted(again.snapshot_id)
             raise
-        return IcebergTransaction(batch, decision, fence, write, self._log(records), self.expected, side)
+        return IcebergTransaction(batch, decision, fence, write, self._log(records, write), self.expected, side)
 
     def check_inputs(self, batch: Batch, transaction: IcebergTransaction) -> None:
         """See `TwoPhaseCommitSink.check_inputs`."""
@@ -369,9 +370,11 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         assert self._opened is not None, "the table is the first participant that begins"
         return self._opened.uuid
 
-    def _log(self, records: TableLog) -> PreparedLog:
-        """No log for an application: its version does not identify rows, so each call writes the rows it received."""
-        return ReportedLog(records, self.effects.emit) if self.key.kind is SinkKind.STREAM else NoPreparedLog()
+    def _log(self, records: TableLog, write: BatchWrite) -> PreparedLog:
+        keys_files = KeysFiles(write.table, self.name, self.key, self.effects)
+        if self.key.kind is SinkKind.TXN:
+            return UnrecordedLog(keys_files)
+        return ReportedLog(records, self.effects, None if write.plan.changes is None else keys_files)
 
     def _open(self, table: Table) -> OpenedTable:
         check_partitions(table, self.settings.partition_by, self.effects.emit)

@@ -1,0 +1,109 @@
+"""The logs of prepared batches of the Iceberg sink. They also remove keys files that nothing can ask for again."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyiceberg.table import Table
+
+from lakesink.writer.keys_file import is_keys_file
+from lakesink_catalog.commit.fence import Effects
+from lakesink_catalog.commit.prepared import TableLog
+from lakesink_catalog.commit.prepared_changes import PreparedChanges
+from lakesink_catalog.tables.locations import data_location
+from lakesink_protocol import events
+from lakesink_protocol.identity import Batch, SinkKey
+from lakesink_protocol.redact import redact
+from lakesink_protocol.two_phase import Payload
+
+
+@dataclass(frozen=True, slots=True)
+class KeysFiles:
+    """The keys files of one sink's batches. Only the prepared record of a batch refers to them, never a snapshot."""
+
+    table: Table
+    participant: str
+    key: SinkKey
+    effects: Effects
+
+    def named_in(self, batch_id: int, payloads: Any) -> Sequence[str]:
+        """The keys files in the payloads of a batch, which are not trusted: files with other names are left out."""
+        try:
+            changes = PreparedChanges.from_json(payloads[self.participant]["changes"])
+        except (ValueError, TypeError, KeyError):
+            return ()
+        folder, stem = data_location(self.table), f"{self.key.name}-{batch_id}"
+        return [file.path for file in changes.keys_files if is_keys_file(file.path, folder, stem, file.task)]
+
+    def remove(self, paths: Sequence[str]) -> None:
+        """Remove these files; one that stays does no harm."""
+        list(self.effects.at_once(self._remove, paths))
+
+    def _remove(self, path: str) -> None:
+        try:
+            self.table.io.delete(path)
+        except Exception as error:  # noqa: BLE001 # the batch has landed, and an orphan cleanup removes the file
+            self.effects.emit(events.RecordKept(redact(path), type(error).__name__))
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedLog:
+    """The prepared records of a stream; emits an event when a record is durable.
+
+    Attributes:
+        keys_files: Those of the stream; None if its rows are only appended.
+    """
+
+    records: TableLog
+    effects: Effects
+    keys_files: KeysFiles | None
+
+    def find(self, batch: Batch) -> Mapping[str, Payload] | None:
+        """See `TableLog.find`."""
+        return self.records.find(batch)
+
+    def put(self, batch: Batch, payloads: Mapping[str, Payload]) -> None:
+        """See `TableLog.put`."""
+        self.records.put(batch, payloads)
+        self.effects.emit(events.BatchRecorded(batch.batch_id))
+
+    def landed(self, batch: Batch) -> None:
+        """Remove the record of the batch before this one, see `TableLog.landed`, and the keys files that it names."""
+        spent = self._keys_files_before()
+        self.records.landed(batch)
+        if self.keys_files is not None:
+            self.keys_files.remove(spent)
+
+    def _keys_files_before(self) -> Sequence[str]:
+        if self.keys_files is None:
+            return ()
+        try:
+            record = self.records.before()
+            return (
+                () if record is None else self.keys_files.named_in(record["batch"]["batch_id"], record["participants"])
+            )
+        except Exception as error:  # noqa: BLE001 # the batch has landed: files that stay do no harm
+            self.effects.emit(events.RecordKept(self.records.folder, type(error).__name__))
+        return ()
+
+
+@dataclass(slots=True)
+class UnrecordedLog:
+    """Keeps no record: a version of an application does not identify rows, so each call writes the rows it received.
+
+    Nothing can ask for the keys files of a call once its batch has landed.
+    """
+
+    keys_files: KeysFiles
+    _own: Sequence[str] = field(default=())
+
+    def find(self, batch: Batch) -> None:
+        """Always None."""
+
+    def put(self, batch: Batch, payloads: Mapping[str, Payload]) -> None:
+        """Remember the keys files."""
+        self._own = self.keys_files.named_in(batch.batch_id, payloads)
+
+    def landed(self, batch: Batch) -> None:  # noqa: ARG002 - the log is of one batch
+        """Remove the keys files."""
+        self.keys_files.remove(self._own)
