@@ -22,6 +22,7 @@ from benchmarks import (
     latency,
     misfits,
     partitions,
+    reading,
     recovery,
     slow_catalog,
     throughput,
@@ -37,7 +38,7 @@ from proof.provenance import machine
 
 Say = Callable[[str], None]
 
-_ONLY_BY_NAME = ("W4/memory", "W10", "W11", "W12", "W13", "W14")
+_ONLY_BY_NAME = ("W4/memory", "W10", "W11", "W12", "W13", "W14", "W15")
 """Workloads that take a quarter of an hour each."""
 
 
@@ -74,7 +75,8 @@ def others(scale: float, kills: int) -> dict[str, Callable[[Path, Say], Result]]
         "W11": partial(misfits.measure, scale=scale),
         "W12": partial(far_storage.measure, scale=scale),
         "W13": partial(beside_flink.measure, scale=scale),
-        "W14": partial(into_kafka.measure, scale=scale),
+        "W14": partial(reading.measure, scale=scale),
+        "W15": partial(into_kafka.measure, scale=scale),
         "waterfall": waterfall.measure,
     }
 

@@ -1,4 +1,4 @@
-"""W14: the same rows into a Kafka topic, by lakesink in transactions and by Spark's sink, in turn in one session."""
+"""W15: the same rows into a Kafka topic, by lakesink in transactions and by Spark's sink, in turn in one session."""
 
 import json
 import statistics
@@ -45,7 +45,7 @@ def measure(folder: Path, say: Callable[[str], None], scale: float) -> Result:
                 _check(broker, topic, rows)
                 if number >= 0:
                     found[name].append(used)
-                    say(f"W14: {name} {used.seconds:.2f} s")
+                    say(f"W15: {name} {used.seconds:.2f} s")
         spark.stop()
     return report(rows, found)
 
@@ -54,7 +54,7 @@ def report(rows: int, found: dict[str, list[Usage]]) -> Result:
     """A row for each sink, and the goal."""
     ours, theirs = ([used.seconds for used in found[name]] for name in (LAKESINK, SPARK))
     ratio = Ratio.of(theirs, ours)
-    goal = Goal("W14, throughput against Spark's Kafka sink", 0.7, ratio.median, at_least=True)
+    goal = Goal("W15, throughput against Spark's Kafka sink", 0.7, ratio.median, at_least=True)
     heads = ("sink", "guarantee", "seconds", "rows a second", "as fast as Spark's", "processor s")
     promises = {LAKESINK: "exactly once", SPARK: "at least once"}
     lines = [
@@ -70,7 +70,7 @@ def report(rows: int, found: dict[str, list[Usage]]) -> Result:
     ]
     raw = {name: [asdict(used) for used in usages] for name, usages in found.items()}
     title = f"{rows:,} rows in {FILES} batches into a topic of {PARTITIONS} partitions"
-    return Result("W14", title, heads, tuple(lines), (goal,), raw, rounds=ROUNDS)
+    return Result("W15", title, heads, tuple(lines), (goal,), raw, rounds=ROUNDS)
 
 
 def _write_source(spark: SparkSession, place: Path, rows: int) -> None:

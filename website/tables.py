@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 
 from lakesink.settings.options import options_table_markdown
+from lakesink.settings.options_of_reading import read_options_table_markdown
 from lakesink_catalog.log import LEVELS, LINES
 from lakesink_protocol.catalogue import errors_table_markdown
 from lakesink_protocol.events import Event
@@ -52,6 +53,7 @@ def _meaning(event: type[Event]) -> str:
 
 TABLES: Mapping[str, tuple[str, Callable[[], str]]] = {
     "reference/options.md": ("options", options_table_markdown),
+    "use/read.md": ("read options", read_options_table_markdown),
     "reference/errors.md": ("errors", errors_table_markdown),
     "reference/log.md": ("log lines", log_table_markdown),
 }

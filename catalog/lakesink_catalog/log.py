@@ -47,6 +47,10 @@ LINES: Mapping[type[events.Event], str] = {
         "lakesink.read.waits table=%(table)s sink=%(sink)s: the table was rolled back behind the batches that were"
         " read; nothing is read until they are written again"
     ),
+    events.HoldNotMoved: (
+        "lakesink.read.hold-not-moved table=%(table)s reader=%(reader)s why=%(why)s: batches are read all the same; it"
+        " is tried again with a later micro-batch"
+    ),
     events.TableCreated: "lakesink.table.created table=%(table)s batch=%(batch_id)d",
     events.AcceptUnused: (
         "lakesink.accept.unused %(kind)s=%(target)s sink=%(sink)s batch=%(batch_id)d accept=%(accept)s: it did not"

@@ -67,6 +67,12 @@ def batches_between(
     return past, batches
 
 
+def steps_after(past: Past, sink: SinkBatches, position: Position) -> Sequence[Step]:
+    """All snapshots after a position, up to the head; none if the position cannot be told."""
+    place = place_of(past, sink, position)
+    return past.steps[place.index :] if isinstance(place, Found) else ()
+
+
 def newest_position(table: Table, name: str, sink: SinkBatches) -> Position:
     """The position behind the newest batch that the table had, even if it was rolled back: it never goes back.
 

@@ -42,3 +42,7 @@ class Progress:
         ends = batches[0].batch.batch_id, batches[-1].batch.batch_id
         counts = len(batches), sum(len(one.data) for one in batches), sum(one.batch.added_rows for one in batches)
         self.emit(events.ReadPlanned(self.table, self.sink, *ends, *counts))
+
+    def hold_not_moved(self, reader: str, why: str) -> None:
+        """Report that unread batches are not kept by the reader's branch."""
+        self.emit(events.HoldNotMoved(self.table, reader, why))

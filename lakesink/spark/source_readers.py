@@ -6,6 +6,7 @@ reader gets the position with each question, and limits; in 4.1 it must know by 
 """
 
 import json
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,7 +21,8 @@ from pyspark.sql.types import StructType
 from lakesink import __version__
 from lakesink.read.batch_files import BatchFiles, files_of
 from lakesink.read.begin import AtBatch, AtTime, Begin, Beginning, beginning, followed
-from lakesink.read.follow import batches_between, newest_position, unread_batches
+from lakesink.read.follow import batches_between, newest_position, steps_after, unread_batches
+from lakesink.read.hold import hold_of, set_hold
 from lakesink.read.position import Position, parse_offset
 from lakesink.read.refusals import schema_changed, type_unsupported
 from lakesink.read.rows import RowsFile, RowsPart, divided
@@ -41,6 +43,7 @@ from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import SettingsError
 from lakesink_protocol.redact import contains_secret
 
+SECONDS_BETWEEN_HOLDS = 600
 ADMITS = hasattr(datasource, "ReadLimit")
 """True if this Spark asks a Python source for offsets with a position and a limit: since version 4.2."""
 
@@ -136,6 +139,7 @@ class BatchesReader(datasource.DataSourceStreamReader):
         self.known: Position | None = None
         self.progress = Progress(settings.table, loaded.sink.sink)
         self._catalog: Catalog | None = None
+        self._holds_until = float("-inf")
 
     def __reduce__(self) -> tuple[Callable[..., RowsReader], tuple[()]]:
         """Executors get a reader without options and catalog."""
@@ -188,6 +192,7 @@ class BatchesReader(datasource.DataSourceStreamReader):
             return []
         table = self.table()
         past, batches = batches_between(table, self.settings.table, self.loaded.sink, start, end)
+        self._hold(table, past, start)
         found = files_of(table, past, batches)
         self._check_columns(table, past, found)
         files = [
@@ -198,6 +203,17 @@ class BatchesReader(datasource.DataSourceStreamReader):
         self.progress.planned(found)
         part = RowsPart((), self.loaded.schema_json, shareable_properties(table.io.properties), table.catalog.name)
         return [RowsPartition(replace(part, files=some), __version__) for some in divided(files)]
+
+    def _hold(self, table: Table, past: Past, start: Position) -> None:
+        """Keep from expiry what this query has not read, once in a while: each time is a commit to the table."""
+        now = time.monotonic()
+        if not self.settings.reader_id or now < self._holds_until:
+            return
+        self._holds_until = now + SECONDS_BETWEEN_HOLDS
+        hold = hold_of(steps_after(past, self.loaded.sink, start))
+        why = set_hold(table, self.settings.reader_id, hold) if hold else ""
+        if why:
+            self.progress.hold_not_moved(self.settings.reader_id, why)
 
     def _check_columns(self, table: Table, past: Past, found: Sequence[BatchFiles]) -> None:
         """Refuse batches with columns that came after the query's start."""

@@ -180,6 +180,15 @@ class ReadWaits(Event):
     sink: str
 
 
+@dataclass(frozen=True, slots=True)
+class HoldNotMoved(Event):
+    """The branch that keeps unread batches of a reading query from expiry was not moved."""
+
+    table: str
+    reader: str
+    why: str
+
+
 # A batch, in the order of its steps
 
 

@@ -262,6 +262,35 @@ CASES: list[tuple[events.Event, str, str]] = [
         f"lakesink.batch.committed {FINISHED} rows=5 files=2 bytes=90 attempts=1 {TIMES}",
     ),
     (
+        events.ReadPlanned("demo.events", "events", 3, 5, 3, 4, 1000),
+        "INFO",
+        "lakesink.read.planned table=demo.events sink=events first=3 last=5 batches=3 files=4 rows=1000",
+    ),
+    (
+        events.OthersNotRead("demo.events", "events", 2, 7),
+        "WARNING",
+        (
+            "lakesink.read.others table=demo.events sink=events snapshots=2 rows=7: rows of other writers are not part"
+            " of the sink's batches, and are not read"
+        ),
+    ),
+    (
+        events.ReadWaits("demo.events", "events"),
+        "WARNING",
+        (
+            "lakesink.read.waits table=demo.events sink=events: the table was rolled back behind the batches that were"
+            " read; nothing is read until they are written again"
+        ),
+    ),
+    (
+        events.HoldNotMoved("demo.events", "silver", "another commit came first"),
+        "WARNING",
+        (
+            "lakesink.read.hold-not-moved table=demo.events reader=silver why=another commit came first: batches are"
+            " read all the same; it is tried again with a later micro-batch"
+        ),
+    ),
+    (
         events.TurnPassedOver("demo.events", "TimeoutError: 30 s"),
         "WARNING",
         (

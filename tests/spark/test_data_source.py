@@ -203,12 +203,6 @@ def test_an_overwriting_batch_write_is_refused(spark: Any) -> None:
         spark.range(3).write.format("lakesink").mode("overwrite").options(**options).save()
 
 
-def test_reading_names_those_who_can(spark: Any) -> None:
-    spark.dataSource.register(LakesinkDataSource)
-    with pytest.raises(PySparkException, match="LAKESINK_READ_UNSUPPORTED"):
-        spark.read.format("lakesink").option("table", TABLE).load()
-
-
 def test_a_source_that_is_read_twice_is_refused_where_its_log_cannot_be_told(spark: Any, source: Path) -> None:
     rows = file_stream(spark, source)
     assert "[LAKESINK_SOURCE_READ_TWICE]" in failure(by_format(rows.union(rows), TABLE, **OPTIONS))

@@ -2,7 +2,6 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,14 +30,13 @@ def source(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def registered(spark: Any) -> Iterator[None]:
+def registered(spark: Any) -> None:
     spark.dataSource.register(LakesinkDataSource)
-    yield
 
 
 def bronze(spark: Any, source: Path, **options: Any) -> None:
     """Write what is new in the folder, a file a batch."""
-    given = {"sink_id": "bronze", "checkpoint": "ck-bronze", "create_table": True} | options
+    given: dict[str, Any] = {"sink_id": "bronze", "checkpoint": "ck-bronze", "create_table": True} | options
     run(lakesink.stream(file_stream(spark, source), BRONZE, **given))
 
 
@@ -103,7 +101,8 @@ def test_a_batch_that_silver_lost_is_read_again_with_the_same_rows(spark: Any, s
     write_files(source, 1, first=3)
     bronze(spark, source)
     forget_commits(Path("ck-silver"), -1)
-    run(silver(read(spark)))
+    for _ in range(1 if ADMITS else 2):  # in Spark 4.1, the trigger is one micro-batch, be it one that is repeated
+        run(silver(read(spark)))
     assert ids() == each_once(40)
 
 
@@ -132,7 +131,8 @@ def test_a_running_query_follows_bronze(spark: Any, source: Path) -> None:
 )
 def test_a_new_query_begins_where_it_is_told(spark: Any, source: Path, options: Any, rows: range) -> None:
     bronze(spark, source)
-    query = read(spark, **options).writeStream.format("memory").queryName("begun").option("checkpointLocation", "ck")
+    query = read(spark, **options).writeStream.format("memory").queryName("begun")
+    query = query.option("checkpointLocation", f"{source}-ck")
     run(query)
     assert sorted(row.id for row in spark.table("begun").collect()) == list(rows)
 
@@ -162,7 +162,8 @@ def test_a_schema_and_a_read_that_is_no_stream_are_refused(spark: Any, source: P
     with pytest.raises(PySparkException, match="LAKESINK_READ_UNSUPPORTED"):
         spark.read.format("lakesink").options(**options).load().count()
     given = spark.readStream.format("lakesink").options(**options).schema("id long").load()
-    assert "LAKESINK_READ_SCHEMA_GIVEN" in failure(given.writeStream.format("noop").option("checkpointLocation", "ck"))
+    query = given.writeStream.format("noop").option("checkpointLocation", f"{source}-ck")
+    assert "LAKESINK_READ_SCHEMA_GIVEN" in failure(query)
 
 
 def test_several_sinks_are_read_by_name(spark: Any, source: Path, tmp_path: Path) -> None:
@@ -186,9 +187,9 @@ def test_a_column_that_comes_while_the_query_runs_ends_it_and_is_read_after_a_re
     with table.update_schema() as update:
         update.add_column("word", table.schema().find_field("text").field_type)
         update.rename_column("text", "old_text")
-    wider = spark.readStream.schema("id long, old_text string, word string").json(str(tmp_path / "wide"))
     (tmp_path / "wide").mkdir()
     (tmp_path / "wide" / "0.json").write_text('{"id": 30, "old_text": "t", "word": "w"}\n')
+    wider = spark.readStream.schema("id long, old_text string, word string").json(str(tmp_path / "wide"))
     run(lakesink.stream(wider, BRONZE, sink_id="bronze", checkpoint="ck-wide", accept=_accepted(wider)))
     assert "LAKESINK_READ_SCHEMA_CHANGED" in failure(silver(rows))
     run(lakesink.stream(read(spark), SILVER, sink_id="silver", checkpoint="ck-silver", schema_evolution="widen"))

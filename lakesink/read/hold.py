@@ -1,0 +1,77 @@
+"""Keeps the batches that a consumer has not read from expiry, by a branch of the table.
+
+Iceberg's expiry keeps as many snapshots of a branch as its ``min-snapshots-to-keep`` says, whatever their age. The
+branch stands at the head as the consumer saw it, and keeps the snapshots back to the first one that it has not read. A
+tag would keep one snapshot only. Moving a branch is a commit of its own that no head-bound commit asserts.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table import Table
+from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
+from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, SetSnapshotRefUpdate, TableRequirement
+
+from lakesink.read.steps import Step
+from lakesink_catalog.connect.errors import translated
+from lakesink_protocol.errors import CatalogError
+from lakesink_protocol.redact import describe
+
+PREFIX = "lakesink-reader-"
+LONGEST_HOLD_MS = 30 * 24 * 3_600_000
+_NO_AGE_MS = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """The snapshots to keep: so many, from this one back."""
+
+    snapshot_id: int
+    snapshots: int
+
+
+def hold_of(unread: Sequence[Step]) -> Hold | None:
+    """What keeps these snapshots, the last of which is the head; None if there are none."""
+    return Hold(unread[-1].snapshot_id, len(unread)) if unread else None
+
+
+def set_hold(table: Table, reader_id: str, hold: Hold) -> str:
+    """Move the branch of a reader. Returns why it was not moved; empty if it was.
+
+    A failure changes nothing for the reader: the batches are then kept as long as the table's own branch keeps them.
+    """
+    name = f"{PREFIX}{reader_id}"
+    there = table.metadata.refs.get(name)
+    if there is not None and there.snapshot_ref_type is not SnapshotRefType.BRANCH:
+        return f"{name} is a tag"
+    if there is not None and _holds(there, hold):
+        return ""
+    requirements: tuple[TableRequirement, ...] = (
+        AssertTableUUID(uuid=table.metadata.table_uuid),
+        AssertRefSnapshotId(ref=name, snapshot_id=None if there is None else there.snapshot_id),
+    )
+    update = SetSnapshotRefUpdate(
+        ref_name=name,
+        type=SnapshotRefType.BRANCH,
+        snapshot_id=hold.snapshot_id,
+        max_ref_age_ms=LONGEST_HOLD_MS,
+        max_snapshot_age_ms=_NO_AGE_MS,
+        min_snapshots_to_keep=hold.snapshots,
+    )
+    try:
+        return translated("The catalog", table.catalog.properties, lambda: _sent(table, requirements, update))
+    except CatalogError as error:
+        return describe(error)
+
+
+def _sent(table: Table, requirements: tuple[TableRequirement, ...], update: SetSnapshotRefUpdate) -> str:
+    try:
+        table.catalog.commit_table(table, requirements, (update,))
+    except CommitFailedException:
+        return "another commit came first"
+    return ""
+
+
+def _holds(there: SnapshotRef, hold: Hold) -> bool:
+    return there.snapshot_id == hold.snapshot_id and there.min_snapshots_to_keep == hold.snapshots

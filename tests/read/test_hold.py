@@ -1,0 +1,90 @@
+"""A reader's branch keeps unread batches, and disturbs neither the stream that writes nor the reader."""
+
+from pathlib import Path
+
+import pytest
+from pyiceberg.table.refs import SnapshotRefType
+from pyiceberg.table.update import SetSnapshotRefUpdate
+
+from lakesink.read.follow import steps_after
+from lakesink.read.hold import Hold, hold_of, set_hold
+from lakesink.read.past import past_of
+from lakesink_protocol.outcome import Committed
+from testkit.builders import TABLE, Lake, Stream, expected
+from testkit.maintenance import change
+from tests.read.consumer import EVENTS, Consumer
+
+BRANCH = "lakesink-reader-silver"
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake.make(tmp_path)
+
+
+def hold_unread(lake: Lake, consumer: Consumer) -> Hold:
+    assert consumer.position is not None
+    table = lake.table()
+    past = past_of(table, TABLE, EVENTS, consumer.position)
+    hold = hold_of(steps_after(past, EVENTS, consumer.position))
+    assert hold is not None
+    assert set_hold(table, "silver", hold) == ""
+    return hold
+
+
+def test_the_branch_keeps_the_snapshots_back_to_the_first_unread_batch(lake: Lake) -> None:
+    stream, consumer = Stream(lake), Consumer(lake)
+    stream.run(0)
+    consumer.poll()
+    for batch in (1, 2, 3):
+        stream.run(batch)
+    hold_unread(lake, consumer)
+    ref = lake.table().metadata.refs[BRANCH]
+    assert (ref.snapshot_ref_type, ref.snapshot_id) == (SnapshotRefType.BRANCH, stream.snapshot_of(3))
+    assert (ref.min_snapshots_to_keep, ref.max_snapshot_age_ms) == (3, 1)
+    assert hold_of(()) is None
+
+
+def test_a_commit_that_meets_the_branch_on_its_way_lands_at_once(lake: Lake) -> None:
+    stream, consumer = Stream(lake), Consumer(lake)
+    stream.run(0)
+    consumer.poll()
+    stream.run(1)
+    seen = lake.table()
+    moved = hold_unread(lake, consumer)
+    outcome = stream.run(2)
+    assert isinstance(outcome, Committed)
+    assert outcome.attempts == 1
+    assert set_hold(seen, "silver", Hold(moved.snapshot_id, 2)) == "another commit came first"
+    assert lake.table().metadata.refs["main"].min_snapshots_to_keep is None
+    assert consumer.poll() == [1, 2]
+    assert consumer.rows == expected(0, 1, 2)
+
+
+def test_a_hold_that_is_there_already_is_no_commit(lake: Lake) -> None:
+    stream, consumer = Stream(lake), Consumer(lake)
+    stream.run(0)
+    consumer.poll()
+    stream.run(1)
+    hold_unread(lake, consumer)
+    before = lake.table().metadata_location
+    hold_unread(lake, consumer)
+    assert lake.table().metadata_location == before
+
+
+def test_a_tag_of_that_name_stays(lake: Lake) -> None:
+    Stream(lake).run(0)
+    head = lake.head().snapshot_id
+    change(
+        lake,
+        SetSnapshotRefUpdate(
+            ref_name=BRANCH,
+            type=SnapshotRefType.TAG,
+            snapshot_id=head,
+            max_ref_age_ms=None,
+            max_snapshot_age_ms=None,
+            min_snapshots_to_keep=None,
+        ),
+    )
+    assert set_hold(lake.table(), "silver", Hold(head, 1)) == f"{BRANCH} is a tag"
+    assert lake.table().metadata.refs[BRANCH].snapshot_ref_type is SnapshotRefType.TAG
