@@ -18,6 +18,7 @@ from benchmarks import (
     far_storage,
     from_kafka,
     history,
+    into_kafka,
     latency,
     many_rows,
     misfits,
@@ -39,7 +40,7 @@ from proof.provenance import machine
 
 Say = Callable[[str], None]
 
-_ONLY_BY_NAME = ("W4/memory", "W10", "W11", "W12", "W13", "W14", "W15", "W16")
+_ONLY_BY_NAME = ("W4/memory", "W10", "W11", "W12", "W13", "W14", "W15", "W16", "W17")
 """Workloads that take a quarter of an hour each."""
 
 
@@ -79,6 +80,7 @@ def others(scale: float, kills: int) -> dict[str, Callable[[Path, Say], Result]]
         "W14": partial(read_upserted.measure, scale=scale),
         "W15": partial(many_rows.measure, scale=scale),
         "W16": partial(reading.measure, scale=scale),
+        "W17": partial(into_kafka.measure, scale=scale),
         "waterfall": waterfall.measure,
     }
 

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from lakesink.audit.history import history
     from lakesink.sinks.directory.reader import committed_files
     from lakesink.sinks.iceberg.replays import Replayed
+    from lakesink.sinks.kafka.sink import KafkaSink
     from lakesink.spark.api import append, stream, stream_to, upsert
     from lakesink.spark.connect import register
     from lakesink.spark.expectations import with_expectations
@@ -35,6 +36,7 @@ __all__ = [
     "CatalogError",
     "CommitUnresolved",
     "Committed",
+    "KafkaSink",
     "LakesinkError",
     "Outcome",
     "PartialBatch",
@@ -72,6 +74,7 @@ _HOMES = {
     "with_expectations": "lakesink.spark.expectations",
     "AlreadyCommitted": "lakesink_protocol.outcome",
     "Committed": "lakesink_protocol.outcome",
+    "KafkaSink": "lakesink.sinks.kafka.sink",
     "Outcome": "lakesink_protocol.outcome",
     "Record": "lakesink_catalog.read.history",
     "Replayed": "lakesink.sinks.iceberg.replays",
@@ -86,9 +89,9 @@ def __getattr__(name: str) -> Any:
     try:
         return getattr(import_module(_HOMES.get(name, _ERRORS)), name)
     except ModuleNotFoundError as error:
-        if error.name != "pyspark":
+        if error.name not in ("pyspark", "confluent_kafka"):
             raise
-        raise _spark_missing(name) from None
+        raise (_spark_missing if error.name == "pyspark" else _kafka_missing)(name) from None
 
 
 def _spark_missing(name: str) -> Exception:
@@ -98,6 +101,16 @@ def _spark_missing(name: str) -> Exception:
         "SPARK_MISSING",
         f"lakesink.{name} needs PySpark, which this Python does not have.",
         action='pip install "lakesink[spark]", or run the driver with the Python of your cluster (spark-submit).',
+    )
+
+
+def _kafka_missing(name: str) -> Exception:
+    from lakesink_protocol.errors import SettingsError  # noqa: PLC0415 - executors import this module, need no errors
+
+    return SettingsError(
+        "KAFKA_CLIENT_MISSING",
+        f"lakesink.{name} needs confluent-kafka, which this Python does not have.",
+        action='pip install "lakesink[kafka]" for the Python of the driver; executors do not need it.',
     )
 
 

@@ -251,6 +251,28 @@ COMMANDS = (
         _CATALOG,
     ),
     _command(
+        "outbox",
+        "Produce each batch of a table into a Kafka topic, once.",
+        "Produce each committed batch of TABLE into a Kafka topic: its rows as JSON, and a tombstone for each deleted"
+        " key, in one transaction with the position. Runs until it is interrupted.",
+        _TABLE,
+        _option("--topic", required=True, metavar="NAME", help="The topic; it must exist."),
+        _option("--bootstrap-servers", required=True, metavar="HOST:PORT", help="Brokers, separated by commas."),
+        _option(
+            "--config",
+            type=click.Path(dir_okay=False, exists=True, path_type=Path),
+            metavar="FILE",
+            help="Properties of the client, one name=value a line, for example sasl.password.",
+        ),
+        _option("--key", multiple=True, metavar="COLUMN", help="Column of the key.  [default: the identifier fields]"),
+        _option("--sink", metavar="ID", help="Sink whose batches are produced; needed if the branch has several."),
+        _branch("Branch of the batches."),
+        _option("--id", "name", metavar="ID", help="Permanent name of the outbox.  [default: outbox-TABLE-TOPIC]"),
+        _option("--once", is_flag=True, help="Produce the batches that there are now, and end."),
+        _option("--every", type=click.FloatRange(0.1), default=1.0, help="Seconds between two looks at the table."),
+        _CATALOG,
+    ),
+    _command(
         "pack",
         "Pack an archive for the executors of a cluster.",
         "Pack the installed lakesink and the packages that its tasks need into FILE, for a cluster.",

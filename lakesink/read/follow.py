@@ -16,7 +16,9 @@ from lakesink_catalog.read.view import view_table
 from lakesink_protocol.identity import SinkKey
 
 
-def unread_batches(table: Table, name: str, sink: SinkBatches, position: Position) -> tuple[Past, Unread]:
+def unread_batches(
+    table: Table, name: str, sink: SinkBatches, position: Position, *, changes: bool = False
+) -> tuple[Past, Unread]:
     """The batches after a position; none if the table was rolled back behind it and may come back.
 
     Raises:
@@ -27,7 +29,7 @@ def unread_batches(table: Table, name: str, sink: SinkBatches, position: Positio
     place = place_of(past, sink, position)
     match place:
         case Found(index=index):
-            found = unread(past, sink, index)
+            found = unread(past, sink, index, changes=changes)
             if found.stopped_by is not None and not found.batches:
                 raise rows_taken_away(past, sink, found.stopped_by)
             return past, found

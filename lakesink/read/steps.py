@@ -229,12 +229,15 @@ class Unread:
     is_rolled_back: bool = False
 
 
-def unread(past: Past, sink: SinkBatches, start: int) -> Unread:
-    """The batches from this step on, up to the first snapshot that took rows away."""
+def unread(past: Past, sink: SinkBatches, start: int, *, changes: bool = False) -> Unread:
+    """The batches from this step on, up to the first snapshot that took rows away.
+
+    With `changes`, the consumer can show batches of the sink that replaced or deleted rows: they stop nothing.
+    """
     batches: list[Step] = []
     others: list[Step] = []
     for step in past.steps[start:]:
-        if not step.keeps_rows:
+        if not step.keeps_rows and not (changes and sink.have(step.mark)):
             return Unread(batches, others, stopped_by=step)
         if sink.have(step.mark):
             batches.append(step)

@@ -31,7 +31,7 @@ class OpenPart:
     def __init__(self, location: str, schema: pa.Schema, format_name: str, codec: str) -> None:
         self.location = location
         self._rows = 0
-        self._filesystem, self._path = _file_system(location)
+        self._filesystem, self._path = file_system(location)
         with storage_failures(location):
             if isinstance(self._filesystem, LocalFileSystem):
                 make_folder(Path(self._path).parent)
@@ -113,7 +113,8 @@ def _writer(sink: Any, schema: pa.Schema, format_name: str, codec: str) -> Parqu
     return LinesWriter(sink, schema, codec)
 
 
-def _file_system(location: str) -> tuple[FileSystem, str]:
+def file_system(location: str) -> tuple[FileSystem, str]:
+    """The file system of a part, and its path there."""
     if scheme_of(location) == "file":
         return LocalFileSystem(), local_path(location)
     filesystem, path_of = open_by_fsspec(location)

@@ -1,0 +1,159 @@
+"""The command ``outbox``: each committed batch of a table, in one Kafka transaction and once."""
+
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lakesink.cli.output import OK, Report, progress
+from lakesink.words import as_arguments, counted, number
+from lakesink_protocol.errors import SettingsError
+from lakesink_protocol.identity import NAME_PATTERN
+
+if TYPE_CHECKING:
+    from lakesink.operate.outbox.produce import Produced, Producing
+
+_COLUMNS = ("batch>", "snapshot>", "rows>", "tombstones>")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The options of the command that say what is produced, and where to."""
+
+    table: str
+    catalog: str | None
+    topic: str
+    bootstrap_servers: str
+    config: Path | None
+    key: tuple[str, ...]
+    sink: str | None
+    branch: str
+    name: str | None
+
+
+def outbox(  # noqa: PLR0913 - the options of the command
+    *,
+    table: str,
+    catalog: str | None,
+    topic: str,
+    bootstrap_servers: str,
+    config: Path | None,
+    key: tuple[str, ...],
+    sink: str | None,
+    branch: str,
+    name: str | None,
+    once: bool,
+    every: float,
+) -> Report:
+    """Produce batches until interrupted, or those that there are now."""
+    asked = Asked(table, catalog, topic, bootstrap_servers, config, key, sink, branch, name)
+    producing = _opened(asked)
+    found: list[Produced] = []
+    with progress() as show, suppress(KeyboardInterrupt):
+        while True:
+            _take(producing.all_there_is(), found, show)
+            if once:
+                break
+            time.sleep(every)
+    return _report(asked, producing, found)
+
+
+def _take(batches: "Iterable[Produced]", found: "list[Produced]", show: Callable[[str], None]) -> None:
+    for batch in batches:
+        found.append(batch)
+        show(f"batch {batch.batch_id}: {'committed before' if batch.rows is None else counted(batch.rows, 'row')}")
+
+
+def _opened(asked: Asked) -> "Producing":
+    try:
+        from lakesink.operate.outbox.produce import Producing
+        from lakesink.sinks.kafka.clients import Clients
+        from lakesink.sinks.kafka.target import KafkaTarget
+    except ModuleNotFoundError as error:
+        if error.name != "confluent_kafka":
+            raise
+        raise _client_missing() from None
+    from lakesink.operate.outbox.position import Outbox
+    from lakesink.read.begin import followed
+    from lakesink_catalog.connect.catalog import connect
+    from lakesink_catalog.tables.tables import load_to_read
+
+    name, opened = _named(asked), connect(asked.catalog, create=False)
+    batches = followed(load_to_read(opened, asked.table), asked.table, asked.sink or "", asked.branch)
+    return Producing(
+        Outbox(name, asked.table, batches),
+        lambda: load_to_read(opened, asked.table),
+        KafkaTarget(Clients.parse(asked.bootstrap_servers, _properties(asked.config)), name, asked.topic),
+        asked.key or None,
+    )
+
+
+def _named(asked: Asked) -> str:
+    """The name of the outbox: the user's, or one of table and topic."""
+    made = asked.name is None
+    chosen = f"outbox-{asked.table}-{asked.topic}" if asked.name is None else asked.name
+    if not NAME_PATTERN.fullmatch(chosen):
+        raise SettingsError(
+            "OUTBOX_ID",
+            "Table and topic make no name for the outbox." if made else "The name of the outbox is invalid.",
+            action="Give it a permanent name with --id: at most 64 letters, digits, '.', '_' and '-'.",
+        )
+    return chosen
+
+
+def _properties(config: Path | None) -> dict[str, str]:
+    """The client's properties in a file, one name=value a line, as Kafka's own tools read them."""
+    lines = [] if config is None else [line.strip() for line in config.read_text().splitlines()]
+    pairs = [line.partition("=") for line in lines if line and not line.startswith("#")]
+    if not all(equals for _, equals, _ in pairs):
+        raise SettingsError(
+            "OPTION_INVALID",
+            "The option --config: a line of the file is not name=value.",
+            action="Write one property of the client a line, and comments after #.",
+        )
+    return {found.strip(): value.strip() for found, _, value in pairs}
+
+
+def _report(asked: Asked, producing: "Producing", found: "list[Produced]") -> Report:
+    sink = producing.outbox.sink.sink
+    return Report(
+        document={
+            "table": asked.table,
+            "topic": asked.topic,
+            "outbox": producing.outbox.name,
+            "sink": sink,
+            "batches": [asdict(batch) for batch in found],
+        },
+        title=f"{asked.table} into topic {asked.topic}: {counted(len(found), 'batch')} of sink {sink}",
+        columns=_COLUMNS,
+        rows=[_row(batch) for batch in found],
+        hints=[*_hints_on_others(producing.others), *_next(asked, producing.outbox.name)],
+        exit_code=OK,
+    )
+
+
+def _row(batch: "Produced") -> list[str]:
+    counts = ("" if count is None else number(count) for count in (batch.rows, batch.tombstones))
+    return [number(batch.batch_id), str(batch.snapshot_id), *counts]
+
+
+def _hints_on_others(others: int) -> list[str]:
+    return [f"Not produced: rows of {counted(others, 'snapshot')} of other writers."] if others else []
+
+
+def _next(asked: Asked, name: str) -> list[str]:
+    return [
+        f"Next: read {asked.topic} with isolation.level=read_committed.",
+        f"The position is in topic lakesink-ledger-{name}: never delete it.",
+        f"All batches of the table: lakesink log {as_arguments(asked.table, asked.catalog)}",
+    ]
+
+
+def _client_missing() -> SettingsError:
+    return SettingsError(
+        "KAFKA_CLIENT_MISSING",
+        "lakesink outbox needs confluent-kafka, which this Python does not have.",
+        action='pip install "lakesink[kafka]" for this Python.',
+    )

@@ -1,0 +1,142 @@
+"""Produces the batches of a table that come after the position in the ledger topic, each in one transaction.
+
+An outcome that is not known is never assumed: the next attempt fences, and reads the position again.
+"""
+
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from pyiceberg.table import Table
+
+from lakesink.operate.outbox.batch_records import BatchRecords
+from lakesink.operate.outbox.position import Outbox, position_in, record_of
+from lakesink.read.batch_files import files_of
+from lakesink.read.begin import Begin, beginning
+from lakesink.read.follow import unread_batches
+from lakesink.read.position import Position
+from lakesink.read.steps import Past, Step, Unread
+from lakesink.sinks.kafka.failures import kafka_failures
+from lakesink.sinks.kafka.producing import commit_rows
+from lakesink.sinks.kafka.target import KafkaTarget
+from lakesink_catalog.commit.fence import Effects
+from lakesink_catalog.manifests.live_reading import LiveMemory
+from lakesink_protocol.errors import CommitUnresolved, LakesinkError
+from lakesink_protocol.events import CommitUnknown
+from lakesink_protocol.fence import Fenced, Unseen, fenced
+from lakesink_protocol.retry import RetryPolicy
+
+RETRY = RetryPolicy(num_retries=8, total_timeout_ms=600_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Produced:
+    """One batch in the topic; `rows` and `tombstones` are None if an earlier attempt committed it."""
+
+    batch_id: int
+    snapshot_id: int
+    rows: int | None
+    tombstones: int | None
+
+
+@dataclass(slots=True)
+class Producing:
+    """One outbox: a table, which is loaded again for each look, and a topic.
+
+    Attributes:
+        keys: Columns of the key; None for the identifier fields of the table.
+        others: Snapshots with rows of other writers that were passed, as seen in the last look.
+    """
+
+    outbox: Outbox
+    load: Callable[[], Table]
+    target: KafkaTarget
+    keys: tuple[str, ...] | None
+    effects: Effects = field(default_factory=Effects)
+    others: int = 0
+    _memory: LiveMemory = field(default_factory=LiveMemory)
+
+    def all_there_is(self) -> Iterator[Produced]:
+        """Produce every batch that the table has now; yields each when it is committed."""
+        table = self.load()
+        past, unread = self._unread(table)
+        self.others = len(unread.others)
+        for step in unread.batches:
+            yield self._committed(table, past, step)
+
+    def _unread(self, table: Table) -> tuple[Past, Unread]:
+        with kafka_failures(self.target.clients):
+            state = self.target.read()
+        position = position_in(state, self.outbox) or self._beginning(table)
+        return unread_batches(table, self.outbox.table, self.outbox.sink, position, changes=True)
+
+    def _beginning(self, table: Table) -> Position:
+        return beginning(table, self.outbox.table, self.outbox.sink, Begin.EARLIEST)
+
+    def _committed(self, table: Table, past: Past, step: Step) -> Produced:
+        keys = tuple(sorted(table.schema().identifier_field_names())) if self.keys is None else self.keys
+        [batch] = files_of(table, past, [step])
+        records = BatchRecords(table, past, batch, keys, self._memory)
+        attempts: Fenced[Produced] = _OneBatch(self, past, step, records, uuid.uuid4().hex)
+        found = fenced(attempts, RETRY, self.effects)
+        if isinstance(found, Unseen):
+            raise _unresolved(self.outbox, step, found)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _OneBatch:
+    """The attempts to produce one batch."""
+
+    of: Producing
+    past: Past
+    step: Step
+    records: BatchRecords
+    commit_id: str
+
+    def attempt(self, number: int) -> Produced | None:
+        """See `Fenced.attempt`."""
+        session = self.of.target.take_session(number)
+        state = self.of.target.state
+        position = position_in(state, self.of.outbox)
+        if position is not None and self._is_behind(position):
+            return self._produced(known=state.record is not None and state.record.commit_id == self.commit_id)
+        behind, now = self.past.position_of(self.step), datetime.fromtimestamp(self.of.effects.now_ms() / 1000, UTC)
+        rows = self.step.added_rows
+        record = record_of(state, self.of.outbox, self.step, behind, rows=rows, commit_id=self.commit_id, now=now)
+        commit_rows(self.of.target, session, self.records.read(), record, self.of.effects.emit)
+        return self._produced(known=True)
+
+    def look(self, number: int) -> Produced | None:  # noqa: ARG002 - see `Fenced.look`
+        """See `Fenced.look`."""
+        position = position_in(self.of.target.fence(), self.of.outbox)
+        return self._produced(known=False) if position is not None and self._is_behind(position) else None
+
+    def unsure(self, number: int, error: Exception) -> str:
+        """See `Fenced.unsure`."""
+        if isinstance(error, LakesinkError):
+            raise error
+        trouble = self.of.target.clients.describe(error)
+        self.of.effects.emit(CommitUnknown(self.step.batch_id, number, trouble))
+        return trouble
+
+    def _is_behind(self, position: Position) -> bool:
+        """True if the position is behind this batch: snapshots have growing sequence numbers."""
+        return position.sequence_number >= self.step.sequence_number
+
+    def _produced(self, *, known: bool) -> Produced:
+        counts = (self.records.rows, self.records.tombstones) if known else (None, None)
+        return Produced(self.step.batch_id, self.step.snapshot_id, *counts)
+
+
+def _unresolved(outbox: Outbox, step: Step, unseen: Unseen) -> CommitUnresolved:
+    return CommitUnresolved(
+        "COMMIT_UNRESOLVED",
+        f"Batch {step.batch_id} of {outbox.table} is not in the ledger topic of outbox {outbox.name!r} after attempt"
+        f" {unseen.attempts}.",
+        data="It is unknown whether the topic has the batch: Kafka ends the transaction on its own. The last error:"
+        f" {unseen.trouble.rstrip('.')}.",
+        action="Make the Kafka cluster reachable and start the outbox again. It ends the open transaction, reads the"
+        " ledger topic, and goes on at the batch after the newest one there.",
+    )

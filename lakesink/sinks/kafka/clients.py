@@ -1,0 +1,150 @@
+"""Clients of a Kafka cluster from the user's properties. They never leave the driver, and nothing prints them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+
+from lakesink_protocol.errors import SettingsError
+from lakesink_protocol.redact import describe
+
+TRANSACTION_TIMEOUT_MS = 300_000
+MAX_MESSAGE_BYTES = 1_000_000
+_FETCH_WAIT_MS = 20
+_BUFFERED_KBYTES = 256 * 1024
+TRANSACTION_TIMEOUT = "transaction.timeout.ms"
+MESSAGE_BYTES = "message.max.bytes"
+
+_DEFAULTS = {TRANSACTION_TIMEOUT: TRANSACTION_TIMEOUT_MS, MESSAGE_BYTES: MAX_MESSAGE_BYTES}
+_OWN = frozenset(
+    {
+        "bootstrap.servers", "metadata.broker.list", "transactional.id", "enable.idempotence", "acks",
+        "request.required.acks", "isolation.level", "enable.auto.commit", "group.id", "enable.partition.eof",
+        "auto.offset.reset", "delivery.report.only.error", "on_delivery", "error_cb", "logger", "log_cb",
+    }
+)  # fmt: skip
+"""Properties on which the guarantee depends: a user cannot set them."""
+_FOR_PRODUCERS = {
+    "enable.idempotence": True,
+    "partitioner": "murmur2_random",  # the partition that Java's producers, and Spark's sink, choose for a key
+    "linger.ms": 20,
+    "queue.buffering.max.messages": 1_000_000,
+    "queue.buffering.max.kbytes": _BUFFERED_KBYTES,
+    "delivery.report.only.error": True,
+}
+_FOR_CONSUMERS = {
+    "group.id": "lakesink-ledger",  # required, and unused: nothing is committed for it
+    "enable.auto.commit": False,
+    "isolation.level": "read_committed",
+    "enable.partition.eof": True,
+    "auto.offset.reset": "earliest",
+    "fetch.wait.max.ms": _FETCH_WAIT_MS,
+}
+
+
+class Quiet:
+    """Takes the client library's own log lines, which would go to standard error: errors have them where needed."""
+
+    def log(self, *_: Any) -> None:
+        """Drop a line."""
+
+
+@dataclass(slots=True)
+class Troubles:
+    """The last error that a client's background threads reported: a time-out alone does not say why."""
+
+    last: str = ""
+
+    def __call__(self, error: KafkaError) -> None:
+        """Remember an error."""
+        self.last = error.str()
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Clients:
+    """Opens clients of one cluster; `config` has the user's properties in librdkafka's spelling, with its secrets."""
+
+    bootstrap_servers: str
+    config: Mapping[str, Any]
+    troubles: Troubles = field(default_factory=Troubles)
+
+    @classmethod
+    def parse(cls, bootstrap_servers: Any, config: Mapping[str, Any] | None) -> "Clients":
+        """Clients from the user's values."""
+        if not isinstance(bootstrap_servers, str) or not bootstrap_servers.strip():
+            raise kafka_option_invalid("bootstrap_servers", "expected host:port, or several with commas")
+        given = dict(config or {})
+        own = sorted(_OWN & given.keys())
+        if own:
+            raise kafka_option_invalid("config", f"the sink itself sets {own[0]}, on which exactly-once depends")
+        clients = cls(bootstrap_servers.strip(), _DEFAULTS | given)
+        try:
+            clients.admin()  # the client library checks names and values of properties, and connects later
+        except (KafkaException, TypeError, ValueError) as error:
+            why = describe(error, clients.config).rstrip(".")
+        else:
+            return clients
+        raise kafka_option_invalid("config", why)  # without its cause, which may show a value
+
+    @property
+    def transaction_timeout_ms(self) -> int:
+        """After this time, the broker aborts a transaction whose driver died."""
+        return int(self.config[TRANSACTION_TIMEOUT])
+
+    @property
+    def max_message_bytes(self) -> int:
+        """The largest record that the producer accepts."""
+        return int(self.config[MESSAGE_BYTES])
+
+    def admin(self) -> AdminClient:
+        """A client for topics and their configuration."""
+        return AdminClient(self._properties({}))
+
+    def consumer(self) -> Consumer:
+        """A consumer of committed records."""
+        return Consumer(self._properties(_FOR_CONSUMERS))
+
+    def producer(self, transactional_id: str, failures: list[KafkaError], most_bytes: int) -> Producer:
+        """A producer of transactions; `failures` gets the error of each record that cannot be delivered."""
+
+        def on_delivery(error: KafkaError | None, _: Any) -> None:
+            if error is not None:
+                failures.append(error)
+
+        own = {"transactional.id": transactional_id, "on_delivery": on_delivery}
+        return Producer(self._properties({**_FOR_PRODUCERS, **own}) | {MESSAGE_BYTES: most_bytes})
+
+    def describe(self, error: BaseException) -> str:
+        """One line about an error, with what the client's threads said last, without secrets."""
+        text = describe(error, self.config)
+        last = describe(RuntimeError(self.troubles.last), self.config).partition(": ")[2]
+        return f"{last} ({text})" if last and is_time_out(error) else text
+
+    def _properties(self, own: Mapping[str, Any]) -> dict[str, Any]:
+        try_first = {"bootstrap.servers": self.bootstrap_servers, "error_cb": self.troubles, "logger": Quiet()}
+        fixed = {name: value for name, value in own.items() if name in _OWN}
+        return {**own, **self.config, **fixed, **try_first}
+
+
+def kafka_error(error: BaseException) -> KafkaError | None:
+    """The broker's or the client's error in an exception; None if there is none."""
+    found = error.args[0] if isinstance(error, KafkaException) and error.args else None
+    return found if isinstance(found, KafkaError) else None
+
+
+def is_time_out(error: BaseException) -> bool:
+    """True if an exception says only that nobody answered in time."""
+    found = kafka_error(error)
+    codes = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)  # noqa: SLF001 - public codes
+    return isinstance(error, TimeoutError) or (found is not None and found.code() in codes)
+
+
+def kafka_option_invalid(name: str, why: str) -> SettingsError:
+    """The error for an option of the Kafka sink."""
+    return SettingsError(
+        "OPTION_INVALID",
+        f"The option {name}: {why}.",
+        action=f"Correct {name}; help(lakesink.KafkaSink) lists the options.",
+    )

@@ -1,0 +1,149 @@
+"""The outbox produces each committed batch of a table once and in order, whatever dies, with tombstones for deletes."""
+
+import json
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+
+from lakesink.operate.outbox.position import Outbox
+from lakesink.operate.outbox.produce import Produced, Producing
+from lakesink.read.begin import followed
+from lakesink.sinks.kafka.clients import Clients
+from lakesink.sinks.kafka.target import KafkaTarget
+from lakesink_catalog.commit.fence import Effects
+from lakesink_protocol.errors import LakesinkError
+from lakesink_protocol.events import CommitAnswered, CommitDue, Event, Listeners
+from servers.kafka import KafkaBroker
+from testkit.builders import TABLE, Lake, Stream
+from testkit.change_table import BY_PART, SCHEMA, ChangeStream, Reference
+from tests.interop.kafka_out.suite_sink import Reader
+
+pytestmark = pytest.mark.interop
+
+
+class Died(BaseException):
+    """The process ended here."""
+
+
+def fresh_topic(broker: KafkaBroker) -> str:
+    topic = f"t{uuid4().hex[:20]}"
+    broker.create_topic(topic, 1)
+    return topic
+
+
+def producing(broker: KafkaBroker, lake: Lake, topic: str, **options: Any) -> Producing:
+    """The outbox of a process that has just started."""
+    target = KafkaTarget(Clients.parse(broker.bootstrap, {}), f"outbox-{topic}", topic)
+    sink = followed(lake.table(), TABLE, "", "main")
+    return Producing(Outbox(f"outbox-{topic}", TABLE, sink), lake.table, target, options.pop("keys", None), **options)
+
+
+def produce(broker: KafkaBroker, lake: Lake, topic: str, **options: Any) -> list[Produced]:
+    return list(producing(broker, lake, topic, **options).all_there_is())
+
+
+def replayed(broker: KafkaBroker, topic: str) -> dict[bytes | None, Any]:
+    """The newest value of each key, as a compacted topic or a table of a reader has it."""
+    found: dict[bytes | None, Any] = {}
+    for key, value in Reader(broker.bootstrap).records(topic):
+        found.pop(key, None)
+        if value is not None:
+            found[key] = json.loads(value)
+    return found
+
+
+def as_json(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: f"{value:.2f}" if isinstance(value, Decimal) else value for name, value in row.items()}
+
+
+def by_key(rows: list[dict[str, Any]]) -> dict[bytes | None, Any]:
+    return {json.dumps({"id": row["id"]}, separators=(",", ":")).encode(): as_json(row) for row in rows}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_topic_follows_a_table_of_changes_batch_by_batch(broker: KafkaBroker, tmp_path: Path, seed: int) -> None:
+    topic = fresh_topic(broker)
+    lake = Lake.make(tmp_path, schema=SCHEMA, spec=BY_PART if seed else UNPARTITIONED_PARTITION_SPEC)
+    stream, reference, most = ChangeStream(lake, seed=seed), Reference(), 12
+    tombstones = 0
+    for number in range(most):
+        stream.run(number)
+        reference.apply(stream.changes(number))
+        if number % 3 == seed:
+            tombstones += sum(batch.tombstones or 0 for batch in produce(broker, lake, topic))
+            assert replayed(broker, topic) == by_key(reference.table)
+    tombstones += sum(batch.tombstones or 0 for batch in produce(broker, lake, topic))
+    assert replayed(broker, topic) == by_key(reference.table)
+    assert tombstones > 0, "the history has deletes"
+    assert produce(broker, lake, topic) == [], "there is nothing new"
+
+
+@pytest.mark.parametrize("dies_at", [CommitDue, CommitAnswered])
+def test_a_process_that_dies_in_a_commit_is_gone_on_with(
+    broker: KafkaBroker, tmp_path: Path, dies_at: type[Event]
+) -> None:
+    topic = fresh_topic(broker)
+    lake = Lake.make(tmp_path)
+    stream = Stream(lake)
+    for number in range(3):
+        stream.run(number)
+
+    def die(event: Event) -> None:
+        if isinstance(event, dies_at) and event.batch_id == 1:  # type: ignore[attr-defined] # both have it
+            raise Died
+
+    effects = replace(Effects(), emit=Listeners(log=lambda _: None, failpoints=die))
+    with pytest.raises(Died):
+        produce(broker, lake, topic, effects=effects)
+    produce(broker, lake, topic)
+    values = [json.loads(value or b"") for _, value in Reader(broker.bootstrap).records(topic)]
+    rows = sorted(lake.table().scan().to_arrow().to_pylist(), key=lambda row: tuple(row.values()))
+    assert sorted(values, key=lambda row: tuple(row.values())) == rows
+    batches = [row[next(iter(row))] for row in values]
+    assert batches == sorted(batches), "in the order of the batches"
+
+
+def test_two_outboxes_of_one_name_produce_each_batch_once(broker: KafkaBroker, tmp_path: Path) -> None:
+    topic = fresh_topic(broker)
+    lake = Lake.make(tmp_path)
+    stream = Stream(lake)
+    for number in range(4):
+        stream.run(number)
+    first, second = (producing(broker, lake, topic).all_there_is() for _ in range(2))
+    found = [next(first), next(second), next(second), *first, *second]
+    committed = [batch.batch_id for batch in found if batch.rows is not None]
+    assert sorted(committed) == [0, 1, 2, 3]
+    assert len(Reader(broker.bootstrap).records(topic)) == 12
+
+
+def test_a_table_without_a_key_has_records_without_one_and_key_columns_can_be_named(
+    broker: KafkaBroker, tmp_path: Path
+) -> None:
+    lake = Lake.make(tmp_path)
+    Stream(lake).run(0)
+    no_key, named_key = fresh_topic(broker), fresh_topic(broker)
+    names = lake.table().schema().column_names
+    produce(broker, lake, no_key)
+    produce(broker, lake, named_key, keys=(names[1],))
+    reader = Reader(broker.bootstrap)
+    assert {key for key, _ in reader.records(no_key)} == {None}
+    for key, value in reader.records(named_key):
+        assert json.loads(key or b"") == {names[1]: json.loads(value or b"")[names[1]]}
+
+
+def test_an_outbox_of_another_topic_or_table_is_refused(broker: KafkaBroker, tmp_path: Path) -> None:
+    lake = Lake.make(tmp_path)
+    Stream(lake).run(0)
+    one, other = fresh_topic(broker), fresh_topic(broker)
+    produce(broker, lake, one)
+    moved = producing(broker, lake, one)
+    moved.target.topic = other
+    with pytest.raises(LakesinkError) as refused:
+        list(moved.all_there_is())
+    assert refused.value.code == "LAKESINK_OUTBOX_REFUSED"
+    assert Reader(broker.bootstrap).records(other) == []
