@@ -49,7 +49,7 @@ def position_lost(past: Past, sink: SinkBatches, position: Position, why: Why) -
         data=DataState.UNCHANGED,
         action=(
             "Take the reading query back: roll its table back to a batch that ended before, and `lakesink rewind` its"
-            + " checkpoint to that batch; lakesink log shows its offsets.",
+            " checkpoint to that batch; lakesink log shows its offsets.",
             "Compare what was read with the table, and start a new checkpoint with the option starting-batch.",
         ),
     )
