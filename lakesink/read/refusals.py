@@ -8,6 +8,10 @@ from lakesink.words import counted
 from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import CatalogError, SettingsError
 
+_BACK = (
+    "Take the reading query back: roll its table back to a batch that ended before, and `lakesink rewind` its checkpoint"
+    " to that batch; lakesink log shows its offsets."
+)
 _AGAIN = "To go on without what is missing, start a new checkpoint with the option starting-batch={batch}."
 
 
@@ -48,8 +52,7 @@ def position_lost(past: Past, sink: SinkBatches, position: Position, why: Why) -
         f"Batch {position.batch_id} of sink {position.sink!r} in {past.table} was read; it {what}.",
         data=DataState.UNCHANGED,
         action=(
-            "Take the reading query back: roll its table back to a batch that ended before, and `lakesink rewind` its"
-            " checkpoint to that batch; lakesink log shows its offsets.",
+            _BACK,
             "Compare what was read with the table, and start a new checkpoint with the option starting-batch.",
         ),
     )
