@@ -9,8 +9,8 @@ from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import CatalogError, SettingsError
 
 _BACK = (
-    "Take the reading query back: roll its table back to a batch that ended before, and `lakesink rewind` its checkpoint"
-    " to that batch; lakesink log shows its offsets."
+    "Take the reading query back: roll its table back to a batch that ended before, and `lakesink rewind` its"
+    " checkpoint to that batch; lakesink log shows its offsets."
 )
 _AGAIN = "To go on without what is missing, start a new checkpoint with the option starting-batch={batch}."
 
