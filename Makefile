@@ -49,7 +49,7 @@ quick: check ## Style, types, contracts, and the tests that fail first, in about
 	$(PYTHON_IN_VENV) -m pytest -n 2 --dist worksteal $(QUICK) $(ARGS)
 
 interop: $(CLASSES) ## Beside Trino, Spark SQL, DuckDB, Flink and real servers, which it fetches (SHORT=1: a slice); needs Maven, Java 25, Go, cargo and gcc too.
-	$(PYTHON_IN_VENV) -m servers.fetch
+	$(PYTHON_IN_VENV) -m servers.fetch $(if $(SHORT),--short)
 	$(PYTHON_IN_VENV) -m pytest -m "interop$(UNLESS_SHORT)" tests/interop -n 2 --no-loadscope-reorder $(ARGS)
 
 matrix: $(INSTALLED) ## The main tests on every version of PySpark that lakesink is for, or on VERSIONS="4.2 4.3".

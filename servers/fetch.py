@@ -1,6 +1,6 @@
 """Everything that the tests beside other engines need and that does not come with lakesink: fetched before they start.
 
-``python -m servers.fetch [NAME...]``. What is here already is only checked.
+``python -m servers.fetch [--short] [NAME...]``. What is here already is only checked.
 """
 
 import sys
@@ -26,13 +26,17 @@ FETCHERS: Mapping[str, Callable[[], Any]] = {
     **({"pravega-client": pravega.installed} if pravega.has_client() else {}),
 }
 
+NIGHTLY = frozenset(("pravega", "pravega-client"))
+"""Needed by tests that only ``make nightly`` and ``make interop`` run, and left out with ``--short``."""
 
-def main(names: Sequence[str]) -> None:
+
+def main(arguments: Sequence[str]) -> None:
     """Fetch all, or some."""
+    short, names = "--short" in arguments, [one for one in arguments if one != "--short"]
     unknown = sorted(set(names) - FETCHERS.keys())
     if unknown:
         sys.exit(f"Nothing is called {', '.join(unknown)}; there are {', '.join(FETCHERS)}.")
-    for name in names or FETCHERS:
+    for name in names or [one for one in FETCHERS if not (short and one in NIGHTLY)]:
         started = time.monotonic()
         try:
             FETCHERS[name]()

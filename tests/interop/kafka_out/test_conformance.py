@@ -11,7 +11,7 @@ from servers.kafka import KafkaBroker
 from tests.interop.kafka_out.suite_sink import KafkaPlace, Reader, rows_of
 from tests.testing.shipped import FAILPOINTS
 
-pytestmark = [pytest.mark.interop, pytest.mark.filterwarnings("ignore:.*set most_steps")]
+pytestmark = [pytest.mark.interop, pytest.mark.nightly, pytest.mark.filterwarnings("ignore:.*set most_steps")]
 
 MOST_STEPS = 8
 """Each step is the whole commit of two drivers, with several round trips to a broker."""

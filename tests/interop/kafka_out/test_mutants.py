@@ -28,7 +28,7 @@ from servers.kafka import KafkaBroker
 from tests.interop.kafka_out import test_outbox, test_topics
 from tests.interop.kafka_out.suite_sink import KafkaPlace
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.nightly]
 Bug = Callable[[], Any]
 Scenario = Callable[[KafkaBroker, KafkaPlace], None]
 

@@ -24,7 +24,7 @@ from lakesink_protocol.votes import Votes
 from servers.kafka import KafkaBroker
 from tests.interop.kafka_out.suite_sink import KafkaPlace, Reader, Record, rows_of
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.nightly]
 SECONDS = 30
 
 

@@ -13,7 +13,7 @@ from pravega_sink import PravegaSink
 
 from tests.interop.pravega.place import Place
 
-pytestmark = [pytest.mark.interop, pytest.mark.filterwarnings("ignore:.*set most_steps")]
+pytestmark = [pytest.mark.interop, pytest.mark.nightly, pytest.mark.filterwarnings("ignore:.*set most_steps")]
 
 MODULES = ("pravega_sink", "pravega_ledger", "pravega_transaction")
 

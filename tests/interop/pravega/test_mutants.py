@@ -34,7 +34,7 @@ from tests.interop.pravega.mutants import (
 from tests.interop.pravega.place import Place
 from tests.interop.pravega.test_conformance import MODULES
 
-pytestmark = [pytest.mark.interop, pytest.mark.filterwarnings("ignore:.*set most_steps")]
+pytestmark = [pytest.mark.interop, pytest.mark.nightly, pytest.mark.filterwarnings("ignore:.*set most_steps")]
 
 
 class Suite(SinkConformance):

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("pravega_client", reason="python -m servers.fetch pravega-client; Python 3.11 on Linux only")
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.nightly]
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "transactional_sinks" / "pravega"
 SHOWN = (

@@ -34,7 +34,7 @@ from pravega_transaction import is_durable, write_transaction
 from tests.interop.pravega.place import SCOPE, Place
 from tests.interop.pravega.scaling import split
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.nightly]
 
 SHORTEST_LEASE = timedelta(seconds=10)
 """The server grants no shorter one."""
