@@ -236,7 +236,11 @@ class KeyedEngine(Engine):
         if removed:
             entries += [one.entry for one in at.files if one.path not in removed]
         else:
-            kept = manifests_under(table.io, under)
+            try:
+                kept = manifests_under(table.io, under)
+            except FileNotFoundError:
+                self._did(f"{operation.value} in vain", "expiry has deleted what it reads")
+                return
         last = getattr(table.metadata, "last_sequence_number", 0) + 1  # version 1 has none
         manifests = [*write_manifests(table, entries, snapshot_id), *kept]
         list_path = write_list(table, manifests, snapshot_id=snapshot_id, parent_id=at.head, sequence_number=last)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
+from lakesink_protocol.errors import Reason
 from lakesink_protocol.row_changes import ChangeCounts, counts_in
 from proof.changes import Changing, Fold, RowChange
 from proof.oracle import Broken, Key, Promise, Rows
@@ -59,14 +60,31 @@ class KeyedTruth(Truth):
         """It is under the head, or has changed nothing."""
         return super().may_be_skipped(state, asked) or name_of(asked) in self.idle
 
+    def _explained(self, reason: Reason, state: State, asked: Asked) -> bool:
+        """It explains a refusal as it is, or as if the newest batch, which has changed nothing, were under the head."""
+        entry = state.entry
+        if entry is not None and entry.asked is not None and name_of(entry.asked) in self.idle:
+            as_if = replace(state, path=(*state.path, entry))
+            if super()._explained(reason, as_if, asked):
+                return True
+        return super()._explained(reason, state, asked)
+
+    def _begins(self, first: Asked) -> bool:
+        """Only batches that have changed nothing are missing before it."""
+        return any(
+            super(KeyedTruth, self)._begins(one) and (one is first or self._follows(one, first))
+            for one in (first, *self.idle.values())
+        )
+
     def _follows(self, before: Asked, after: Asked) -> bool:
         """Only batches that have changed nothing are missing between these two."""
-        end, numbers = before.end, {asked.batch.batch_id: asked for asked in self.idle.values()}
-        if before.batch.query_id == after.batch.query_id:
-            for number in range(before.batch.batch_id + 1, after.batch.batch_id):
-                idle = numbers.get(number)
-                end = idle.end if idle is not None and idle.start == end else end
-        return super()._follows(replace(before, end=end), after)
+        reached, unseen = [before], dict(self.idle)
+        for one in reached:
+            if super()._follows(one, after):
+                return True
+            next_ones = [name for name, idle in unseen.items() if super(KeyedTruth, self)._follows(one, idle)]
+            reached += map(unseen.pop, next_ones)
+        return False
 
     def _read(self, snapshot: Snapshot, metadata: TableMetadata) -> Landed:
         landed = super()._read(snapshot, metadata)

@@ -158,6 +158,9 @@ class Operator:
             checkpoint.cut(goal)
         else:
             word = offered(refused)["commit"]
+            if begins_there and _batch_of(word) > 0:  # its own first batches were rolled back too
+                checkpoint.cut(-1)
+                return {}
             if begins_there or _batch_of(word) > goal:
                 return {"accept": word}
             # Expiry hides its snapshot, and the checkpoint is behind the table: its rows are there.

@@ -204,7 +204,7 @@ class Truth:
             return self.branch != "main" and head_of(seen.metadata, self.branch) is None
         if reason in (Reason.LEDGER_LOST, Reason.UNKNOWN_HISTORY) and seen.location in self.without_ledger:
             return True
-        return _EXPLAINED[reason](self.states[seen.location], asked)
+        return self._explained(reason, self.states[seen.location], asked)
 
     def expected_of(self, path: Sequence[Landed]) -> Rows:
         """All rows that these snapshots added."""
@@ -246,12 +246,20 @@ class Truth:
             for before, after in pairwise(batches)
             if not self._follows(before, after)
         ]
-        if batches and any(batches[0].start):
+        if batches and not self._begins(batches[0]):
             broken.append(Broken(Promise.BATCHES_ARE_CONTIGUOUS, f"the first batch starts at {batches[0].start}"))
         broken += rows_once(self.rows(state.version.metadata, self.branch), self.expected_of(state.path))
         if self.branch != "main":
             broken += self._judge_main(state.version.metadata)
         return broken + self._judge_files(state.version.metadata)
+
+    def _explained(self, reason: Reason, state: State, asked: Asked) -> bool:
+        """The history of a state explains a refusal."""
+        return _EXPLAINED[reason](state, asked)
+
+    def _begins(self, first: Asked) -> bool:
+        """No batch is missing before this one."""
+        return not any(first.start)
 
     def _follows(self, before: Asked, after: Asked) -> bool:
         """No batch is missing between these two."""

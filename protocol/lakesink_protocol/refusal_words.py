@@ -184,6 +184,15 @@ WORDS: Sequence[Words] = (
     ),
     Words(
         Reason.ROLLED_BACK,
+        "The table was rolled back behind batch {last} of sink {sink}; the newest in it is of another checkpoint.",
+        "If this checkpoint began where that batch ends, at {newest_end}, then its first batches were rolled back too:"
+        " stop the stream, run `lakesink rewind <checkpoint> --to-batch -1`, and start it again.\n"
+        "Otherwise start with the checkpoint of that batch, after `lakesink rewind <that checkpoint> --to-batch"
+        " {newest_id}`.",
+        when=lambda s: s.newest_mark is not None and s.newest_mark.query_id != s.batch.query_id,
+    ),
+    Words(
+        Reason.ROLLED_BACK,
         "The table was rolled back behind batch {last} of sink {sink}; the newest batch in it is {newest}:"
         " rewind the checkpoint to it.",
         "Stop the stream, run `lakesink rewind <checkpoint> --to-batch {newest_id}` (it deletes from commits/ and"

@@ -131,8 +131,21 @@ def test_the_command_stops_in_time_and_leaves_a_line_for_each_seed(
     assert not any(line["broken"] for line in lines)
 
 
-@pytest.mark.parametrize("seed", [3000382, 3001486, 3001560])
+@pytest.mark.parametrize("seed", [3000382, 3001486, 3001560, 4006677, 4007030, 4024836, 4035652])
 def test_a_batch_that_changed_no_row_may_be_missing_where_expiry_hides_its_rollback(seed: int) -> None:
+    assert simulate(seed, draw_changes).broken == ()
+
+
+@pytest.mark.parametrize("seed", [4000921, 4007754])
+def test_an_operator_begins_behind_the_table_where_expiry_hides_the_batch_that_is_refused(seed: int) -> None:
     report = simulate(seed, draw_changes)
     assert report.broken == ()
-    assert report.outcomes["skipped, though rolled back: it had changed no row"] > 0
+    assert report.outcomes["began anew behind the table"] > 0
+
+
+def test_an_operator_rewinds_a_new_checkpoint_whose_first_batches_were_rolled_back_too() -> None:
+    assert simulate(4019864, draw_changes).broken == ()
+
+
+def test_another_engine_fails_if_expiry_deletes_what_it_reads() -> None:
+    assert simulate(4049584, draw_changes).done["append in vain"] > 0

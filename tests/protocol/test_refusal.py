@@ -75,6 +75,15 @@ def test_a_rollback_is_answered_with_the_newest_batch_left_and_what_to_delete() 
     assert "commits/ and offsets/ every file above 2" in error.action
 
 
+def test_a_rollback_behind_the_first_batch_of_a_checkpoint_does_not_keep_that_batch() -> None:
+    """The newest batch in the table has a number in this checkpoint too, but is another batch."""
+    error = refusal(Reason.ROLLED_BACK, CASES["rolled back, new checkpoint's second batch"].situation)
+    assert error.what.endswith("the newest in it is of another checkpoint.")
+    assert "at [3], then its first batches were rolled back too" in error.action
+    assert "rewind <checkpoint> --to-batch -1" in error.action
+    assert "rewind <that checkpoint> --to-batch 2" in error.action
+
+
 def test_a_new_checkpoint_is_answered_with_where_the_sink_ended() -> None:
     error = refusal(Reason.NEW_CHECKPOINT, CASES["new checkpoint from the beginning"].situation)
     assert "restore the old one" in error.what
