@@ -38,6 +38,7 @@ _DUCKDB = """
 import json, sys, time, duckdb
 asked = json.load(sys.stdin)
 connection = duckdb.connect(config={"extension_directory": asked["extensions"], "threads": 2})
+connection.execute("SET enable_progress_bar = false")  # it is drawn on standard output
 connection.execute("LOAD iceberg")
 for query in asked["queries"]:
     started = time.monotonic()
