@@ -128,6 +128,20 @@ KINDS = {
             }
             | _SPARK,
         ),
+        SinkKind(
+            "kafka",
+            "two-phase commit: Kafka",
+            "`KafkaSink`: staged rows, one transaction of a Kafka producer with its ledger record",
+            "lakesink/sinks/kafka/sink.py",
+            Guarantee.EXACTLY_ONCE,
+            _VOTED
+            | {
+                "after-prepared": "the batch is prepared; nothing is sent",
+                "before-call": "in the transaction: all records are sent, none is committed",
+                "after-call": "the transaction is committed; its answer is not looked at",
+            }
+            | _SPARK,
+        ),
     )
 }
 

@@ -85,14 +85,15 @@ def _played(plan: Plan, spark: SparkSession, root: Path) -> list[CellResult]:
         _fill(root / source.name / "source", plan.batches)
     wiring = WIRINGS[plan.sink]
     readers = [Reader(wiring.view, root / source.name, plan.batches, wiring.look_seconds) for source in plan.sources]
-    with ExitStack() as reading:
+    with wiring.server(root), ExitStack() as reading:
         for reader in readers:
             reading.enter_context(reader.reading())
         for batch, point in enumerate(plan.points):
             _kill(plan, root, point, batch)
         stopped = run_streams(spark, plan.sink, root, plan.sources)
-    seconds = round(time.monotonic() - started, 1)
-    return [_judged(plan, *of_source, seconds) for of_source in zip(plan.sources, readers, stopped, strict=True)]
+        reading.close()
+        seconds = round(time.monotonic() - started, 1)
+        return [_judged(plan, *of_source, seconds) for of_source in zip(plan.sources, readers, stopped, strict=True)]
 
 
 def _fill(folder: Path, batches: Sequence[Rows]) -> None:

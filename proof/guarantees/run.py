@@ -16,6 +16,7 @@ from proof.drivers import session
 from proof.guarantees.cells import KINDS, Blow, CellResult, Source
 from proof.guarantees.play import KillMissed, Plan, play
 from proof.provenance import commit
+from servers.missing import Missing
 
 Progress = Callable[[str], None]
 
@@ -94,6 +95,8 @@ def run(progress: Progress, plans: Sequence[Plan]) -> Guarantees:
                 return play(plan, spark, folder)
             except KillMissed as missed:
                 return str(missed)
+            except Missing as missing:
+                return f"{plan.sink}: {missing}"
 
         try:
             with ThreadPoolExecutor(max_workers=min(2, os.cpu_count() or 1)) as pool:

@@ -3,7 +3,7 @@
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import load_table
 from lakesink_protocol.errors import CatalogError
 from proof.guarantees.cells import Row
+from proof.guarantees.topics import address_of, broker_of, committed_rows, topic_of
 from proof.oracle import facts_of
 from proof.processes.evidence import local
 
@@ -50,11 +51,13 @@ class Wiring:
         writer: Puts it together over a stream; given the rows and the folder.
         view: Reads the target.
         look_seconds: Pause of a reader between two looks.
+        server: Runs what the target needs, for all cells of the sink, given their folder.
     """
 
     writer: Callable[[DataFrame, Path], DataStreamWriter]
     view: Callable[[Path], View]
     look_seconds: float = 0.01
+    server: Callable[[Path], AbstractContextManager[object]] = nullcontext
 
 
 def _plain(make: Callable[[Path], Callable[[DataFrame, int], None]]) -> Callable[[DataFrame, Path], DataStreamWriter]:
@@ -106,6 +109,13 @@ def _lakesink(rows: DataFrame, folder: Path) -> DataStreamWriter:
     )
 
 
+def _kafka(rows: DataFrame, folder: Path) -> DataStreamWriter:
+    sink = lakesink.KafkaSink(
+        address_of(folder), sink_id=f"of-{folder.name.lower()}", staging=folder / "staging", topic=topic_of(folder)
+    )
+    return lakesink.stream_to(rows.selectExpr("to_json(struct(*)) AS value"), sink, checkpoint=checkpoint(folder))
+
+
 def _store(folder: Path) -> Store:
     return Store(folder / "store.db")
 
@@ -147,6 +157,10 @@ def _committed(folder: Path) -> View:
         return _seen(connection.execute("SELECT device, reading FROM read_parquet(?)", [paths]).fetchall())
 
 
+def _produced(folder: Path) -> View:
+    return _seen(committed_rows(folder))
+
+
 def _seen(rows: Iterable[Row]) -> View:
     found = Counter(rows)
     newest: dict[int, int] = {}
@@ -162,4 +176,5 @@ WIRINGS = {
     "write-ahead-log": Wiring(_write_ahead_log, _inserted),
     "folders": Wiring(_folders, _listed),
     "lakesink": Wiring(_lakesink, _committed, look_seconds=0.1),
+    "kafka": Wiring(_kafka, _produced, look_seconds=0.2, server=broker_of),
 }
