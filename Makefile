@@ -58,7 +58,7 @@ matrix: $(INSTALLED) ## The main tests on every version of PySpark that lakesink
 prove: $(INSTALLED) ## Try for 40 minutes, or HOURS=n, to make it lose a row or count one twice; needs Maven, and gcc for spin.
 	$(PYTHON_IN_VENV) -m proof $(if $(HOURS),--minutes $(shell awk 'BEGIN { print 60 * $(HOURS) }')) $(ARGS)
 
-guarantees: $(INSTALLED) ## What seven kinds of sink make of a SIGKILL at every bad moment, counted: 5 minutes; needs Maven.
+guarantees: $(INSTALLED) ## What eight kinds of sink make of a SIGKILL at every bad moment, counted: 5 to 8 minutes; needs Maven.
 	$(PYTHON_IN_VENV) -m proof.guarantees $(ARGS)
 
 soak: $(CLASSES) ## The long tests: random kills, memory, whole suites (SHORT=1: a slice). Two at a time.

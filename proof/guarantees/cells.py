@@ -142,6 +142,20 @@ KINDS = {
             }
             | _SPARK,
         ),
+        SinkKind(
+            "pravega",
+            "two-phase commit: Pravega",
+            "two phases: a durable transaction, elected by one ledger entry, committed by its id",
+            "examples/transactional_sinks/pravega/pravega_sink.py",
+            Guarantee.EXACTLY_ONCE,
+            {
+                "example.pravega-durable": "the transaction has all events; no record names it",
+                "after-prepared": "the batch is prepared; no reader sees it",
+                "example.pravega-elected": "in the commit: the ledger names the transaction",
+                "example.pravega-committed": "in the commit: it is committed; the sink does not know that yet",
+            }
+            | _SPARK,
+        ),
     )
 }
 

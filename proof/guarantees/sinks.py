@@ -22,6 +22,7 @@ from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import load_table
 from lakesink_protocol.errors import CatalogError
 from proof.guarantees.cells import Row
+from proof.guarantees.pravega_streams import events_in_pravega, events_into_pravega, pravega_of
 from proof.guarantees.topics import address_of, broker_of, committed_rows, topic_of
 from proof.oracle import facts_of
 from proof.processes.evidence import local
@@ -116,6 +117,10 @@ def _kafka(rows: DataFrame, folder: Path) -> DataStreamWriter:
     return lakesink.stream_to(rows.selectExpr("to_json(struct(*)) AS value"), sink, checkpoint=checkpoint(folder))
 
 
+def _pravega(rows: DataFrame, folder: Path) -> DataStreamWriter:
+    return events_into_pravega(rows, folder, checkpoint(folder))
+
+
 def _store(folder: Path) -> Store:
     return Store(folder / "store.db")
 
@@ -161,6 +166,10 @@ def _produced(folder: Path) -> View:
     return _seen(committed_rows(folder))
 
 
+def _streamed(folder: Path) -> View:
+    return _seen(events_in_pravega(folder))
+
+
 def _seen(rows: Iterable[Row]) -> View:
     found = Counter(rows)
     newest: dict[int, int] = {}
@@ -177,4 +186,5 @@ WIRINGS = {
     "folders": Wiring(_folders, _listed),
     "lakesink": Wiring(_lakesink, _committed, look_seconds=0.1),
     "kafka": Wiring(_kafka, _produced, look_seconds=0.2, server=broker_of),
+    "pravega": Wiring(_pravega, _streamed, look_seconds=0.2, server=pravega_of),
 }

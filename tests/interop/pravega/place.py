@@ -1,7 +1,6 @@
 """A stream of Pravega, read as bytes from its segments, and the sink that writes into it."""
 
 import json
-import struct
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,15 +8,14 @@ from typing import Any
 
 import pravega_client
 import pyarrow as pa
-from pravega_controller import Controller, SegmentPlace, messages
-from pravega_segments import Connection, connected, text
+from pravega_controller import Controller, SegmentPlace
 from pravega_sink import PravegaSink
 from pravega_staging import EVENTS
 
+from testkit.pravega_events import events_of, segments_of
+
 SCOPE = "tests"
 PATIENCE_SECONDS = 60
-READ, SEGMENT_READ = 9, 10
-_EVENT = struct.Struct(">ii")
 
 
 def rows_as_json(rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -59,46 +57,15 @@ class Place:
 
     def by_segment(self) -> list[list[bytes]]:
         """The events of each segment that the stream ever had."""
-        return [_events(_bytes_of(segment)) for segment in self._segments()]
+        return [events_of(segment) for segment in self._segments()]
 
     def _segments(self) -> list[SegmentPlace]:
         control = self.control
         found: dict[int, SegmentPlace] = {}
-        info = messages.StreamInfo(scope=SCOPE, stream=self.stream)
         for epoch in range(self.epochs):
-            request = messages.GetEpochSegmentsRequest(streamInfo=info, epoch=epoch)
-            ranges = control._ask("getEpochSegments", request).segmentRanges  # noqa: SLF001 - a reader's own question
-            found |= {segment.segmentId.segmentId: control.place(segment.segmentId) for segment in ranges}
+            found |= segments_of(control, epoch)
         return list(found.values())
 
     def rows(self) -> list[tuple[int, int]]:
         """(batch, position) of the suite's rows."""
         return [(row["batch"], row["position"]) for row in map(json.loads, self.events())]
-
-
-def _bytes_of(segment: SegmentPlace) -> bytes:
-    with connected(segment, PATIENCE_SECONDS) as connection:
-        end = connection.length() or 0
-        found = b""
-        while len(found) < end:
-            found += _read(connection, len(found), end - len(found))
-    return found
-
-
-def _read(connection: Connection, offset: int, most: int) -> bytes:
-    name = text(connection.place.name)
-    connection.send(READ, name, struct.pack(">qi", offset, most), text(""), struct.pack(">q", 1))
-    kind, fields = connection.receive()
-    assert kind == SEGMENT_READ, fields
-    start = len(name) + 8 + 2
-    size = int.from_bytes(fields[start : start + 4])
-    return fields[start + 4 : start + 4 + size]
-
-
-def _events(data: bytes) -> list[bytes]:
-    events = []
-    while data:
-        _, size = _EVENT.unpack_from(data)
-        events.append(data[_EVENT.size : _EVENT.size + size])
-        data = data[_EVENT.size + size :]
-    return events
