@@ -127,10 +127,11 @@ class Chance:
 
 @dataclass(frozen=True, slots=True)
 class Lake:
-    """One table in a catalog of its own."""
+    """One table, by default in a catalog of its own."""
 
     folder: Path
     catalog: FaultyCatalog
+    name: str = TABLE
 
     @classmethod
     def make(
@@ -157,10 +158,10 @@ class Lake:
         properties: Mapping[str, str] | None = None,
     ) -> None:
         wanted = {"format-version": "2"} | dict(properties or {})
-        self.catalog.create_table(TABLE, schema, partition_spec=spec, properties=wanted)
+        self.catalog.create_table(self.name, schema, partition_spec=spec, properties=wanted)
 
     def table(self) -> Table:
-        return self.catalog.load_table(TABLE)
+        return self.catalog.load_table(self.name)
 
     def head(self, branch: str = MAIN_BRANCH) -> Snapshot:
         head = self.table().snapshot_by_name(branch)
@@ -200,7 +201,7 @@ class Stream:
         """The sink of a driver that has just started."""
         needed = {"sink_id": self.sink_id, "checkpoint": "/nowhere"} if self.kind is SinkKind.STREAM else {}
         return IcebergSink(
-            table=TABLE,
+            table=self.lake.name,
             key=self.key,
             open_catalog=lambda: self.catalog or self.lake.catalog,
             settings=Settings.parse({**needed, **self.options, **options, "branch": self.branch}, kind=self.kind),
@@ -217,8 +218,9 @@ class Stream:
 
     @staticmethod
     def tells(batch: Batch) -> int:
-        """The number in the rows of a batch: the last offset that it reads, or its version."""
-        return int(json.loads(batch.offsets)[0]) - 1 if batch.offsets else batch.batch_id
+        """The number in its rows: the last offset that it reads; its id, if it reads none that is a number."""
+        end = json.loads(batch.offsets)[0] if batch.offsets else None
+        return end - 1 if isinstance(end, int) else batch.batch_id
 
     def run(self, batch: Batch | int, rows: int = 3, **options: Any) -> Outcome:
         """Run one batch with a driver that has just started."""

@@ -21,7 +21,7 @@ from pyiceberg.table.update import (
 from sqlalchemy import text
 
 from lakesink_protocol.identity import MAIN_BRANCH
-from testkit.builders import ROWS, TABLE, Lake, parquet_files
+from testkit.builders import ROWS, Lake, parquet_files
 
 FOREIGN_BATCH = -1
 
@@ -145,5 +145,5 @@ def sweep(lake: Lake) -> set[Path]:
 def replace_table(lake: Lake, *keep_properties: str) -> None:
     """Drop the table, and recreate it under its name and at its location."""
     kept = {name: value for name, value in lake.table().properties.items() if name in keep_properties}
-    lake.catalog.drop_table(TABLE)
+    lake.catalog.drop_table(lake.name)
     lake.create(properties=kept)

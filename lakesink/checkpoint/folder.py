@@ -101,6 +101,28 @@ class FsspecFiles:
 
 
 @dataclass(frozen=True, slots=True)
+class BatchInput:
+    """What a batch reads, as the checkpoint shows it.
+
+    Attributes:
+        batch: With the fingerprint of all of it.
+        start: Offsets at its beginning as a ledger stores them; None if its sources do not store them.
+        end: Offsets at its end.
+        source_log: Its lines in the logs of its file sources.
+    """
+
+    batch: Batch
+    start: list[Any] | dict[str, Any] | None
+    end: list[Any] | dict[str, Any]
+    source_log: Sequence[str]
+
+    @property
+    def paths(self) -> list[str]:
+        """URIs of its input files, each once."""
+        return source_log_paths(self.source_log)
+
+
+@dataclass(frozen=True, slots=True)
 class Checkpoint:
     """The checkpoint of one query.
 
@@ -150,8 +172,8 @@ class Checkpoint:
 
     def batch_to_run(self, query_id: str, batch_id: int, end: Offsets, previous: Offsets | None = None) -> Batch:
         """Like `batch`, with the missing input files: Spark skips them silently."""
-        batch, lines = self._batch(query_id, batch_id, end, previous)
-        paths = source_log_paths(lines)
+        found = self._input(query_id, batch_id, end, previous)
+        batch, paths = found.batch, found.paths
         if not paths:
             return batch
         with ThreadPoolExecutor(CHECKS_AT_ONCE) as pool:
@@ -160,16 +182,21 @@ class Checkpoint:
 
     def batch(self, query_id: str, batch_id: int, end: Offsets, previous: Offsets | None = None) -> Batch:
         """The batch `batch_id` with its fingerprint; reads the previous end offsets if `previous` is None."""
-        return self._batch(query_id, batch_id, end, previous)[0]
+        return self._input(query_id, batch_id, end, previous).batch
 
-    def _batch(self, query_id: str, batch_id: int, end: Offsets, previous: Offsets | None) -> tuple[Batch, list[str]]:
+    def input_of(self, batch_id: int) -> BatchInput:
+        """What a batch read; raises QueryError if Spark does not keep it any more."""
+        return self._input(self.query_id(), batch_id, self.offsets(batch_id), None)
+
+    def _input(self, query_id: str, batch_id: int, end: Offsets, previous: Offsets | None) -> BatchInput:
         if batch_id > 0 and previous is None:
             previous = self.offsets(batch_id - 1)
         if previous is not None:
             self._check_sources(batch_id, previous, end)
         start = self._initial(end) if previous is None else previous.by_source
         lines = [line for source in self._file_sources(end, previous) for line in self._read_log(*source)]
-        return stream_batch(batch_id, query_id, start=start, end=end.by_source, source_log=lines), lines
+        batch = stream_batch(batch_id, query_id, start=start, end=end.by_source, source_log=lines)
+        return BatchInput(batch, start, end.by_source, lines)
 
     def _check_sources(self, batch_id: int, previous: Offsets, end: Offsets) -> None:
         """Check the sources against the previous batch: named ones may come and go, positional ones never decrease."""

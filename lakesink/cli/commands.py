@@ -14,7 +14,9 @@ import click
 from lakesink.cli.output import Report, reported
 from lakesink.settings.parse import duration
 
-_ONLY_READS = frozenset({"as-of", "audit", "dead-letters", "diff", "engines", "explain", "log", "quality", "status"})
+_ONLY_READS = frozenset(
+    {"as-of", "audit", "dead-letters", "diff", "engines", "explain", "lineage", "log", "quality", "status"}
+)
 
 
 def _command(name: str, summary: str, text: str, *arguments: click.Parameter) -> click.Command:
@@ -239,6 +241,23 @@ COMMANDS = (
         "Write a configuration and a first stream that runs as it is.",
         "Write a commented configuration and a first stream, which runs as it is, into DIR. Nothing is overwritten.",
         click.Argument(["folder"], metavar="[DIR]", default=".", type=click.Path(path_type=Path)),
+    ),
+    _command(
+        "lineage",
+        "Source offsets behind a batch, through all tables.",
+        "Show what a batch of TABLE was made of: the batches of other tables that its query read, and the offsets of"
+        " Kafka and other sources behind these.",
+        _TABLE,
+        _option("--batch", type=click.IntRange(0), required=True, metavar="N", help="The batch."),
+        _option("--sink", metavar="ID", help="Sink of the batch; needed if several sinks write to the branch."),
+        _branch("Branch of the batch."),
+        _option(
+            "--checkpoint",
+            multiple=True,
+            metavar="DIR",
+            help="Checkpoint of a query on the way: it has input files, beginnings, and long offsets. Repeatable.",
+        ),
+        _CATALOG,
     ),
     _command(
         "log",

@@ -4,7 +4,7 @@ Expiry takes snapshots out of the metadata. Earlier metadata files, of which a t
 have them: what they committed, and who their parents were. Neither ever changes.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from pyiceberg.serializers import FromInputFile
@@ -34,10 +34,28 @@ def past_of(table: Table, name: str, sink: SinkBatches, position: Position | Non
     """
     known = _Known(table)
     stop = None if position is None or position.is_before_all else position
-    head = _head(table.metadata, sink.branch)
-    steps = list(known.ancestry(head, stop))
+    head = head_of(table, sink.branch)
+
+    def is_last(step: Step) -> bool:
+        return stop is not None and _is_passed(step, stop)
+
+    steps = list(known.ancestry(head, is_last))
     while not _is_enough(steps, stop, known) and known.read_earlier():
-        steps = list(known.ancestry(head, stop))
+        steps = list(known.ancestry(head, is_last))
+    return _past(table, name, steps, known)
+
+
+def past_under(table: Table, name: str, snapshot_id: int | None, is_last: Callable[[Step], bool]) -> Past:
+    """A snapshot and its ancestors, back to the first that `is_last`; all that are known if none is."""
+    known = _Known(table)
+    steps = list(known.ancestry(snapshot_id, is_last))
+    while not _has_ended(steps, is_last, known) and known.read_earlier():
+        steps = list(known.ancestry(snapshot_id, is_last))
+    return _past(table, name, steps, known)
+
+
+def _past(table: Table, name: str, steps: list[Step], known: "_Known") -> Past:
+    """The steps, newest first, as a past."""
     complete = not steps or _is_first(steps[-1], known)
     parent_id = steps[-1].parent_id if steps else None
     return Past(name, str(table.metadata.table_uuid), steps[::-1], parent_id, complete)
@@ -46,8 +64,8 @@ def past_of(table: Table, name: str, sink: SinkBatches, position: Position | Non
 def newest_batch(table: Table, name: str, sink: SinkBatches, snapshot_id: int | None = None) -> Position | None:
     """The position behind the newest batch that the metadata shows under a snapshot, by default the head."""
     steps: list[Step] = []
-    head = _head(table.metadata, sink.branch) if snapshot_id is None else snapshot_id
-    for step in _Known(table).ancestry(head, None):
+    head = head_of(table, sink.branch) if snapshot_id is None else snapshot_id
+    for step in _Known(table).ancestry(head, lambda _: False):
         steps.append(step)
         if sum(sink.have(one.mark) for one in steps) == _OWN_AND_BEFORE:
             break
@@ -56,8 +74,9 @@ def newest_batch(table: Table, name: str, sink: SinkBatches, snapshot_id: int | 
     return None if newest is None else past.position_of(newest)
 
 
-def _head(metadata: TableMetadata, branch: str) -> int | None:
-    ref = metadata.refs.get(branch)
+def head_of(table: Table, branch: str) -> int | None:
+    """The newest snapshot of a branch; None if there is none."""
+    ref = table.metadata.refs.get(branch)
     return ref.snapshot_id if ref is not None and ref.snapshot_ref_type is SnapshotRefType.BRANCH else None
 
 
@@ -66,6 +85,10 @@ def _is_enough(steps: list[Step], stop: Position | None, known: "_Known") -> boo
     if not steps or _is_first(steps[-1], known):
         return True
     return stop is not None and (_is_passed(steps[-1], stop) or steps[-1].parent_id == stop.snapshot_id)
+
+
+def _has_ended(steps: list[Step], is_last: Callable[[Step], bool], known: "_Known") -> bool:
+    return bool(steps) and (is_last(steps[-1]) or _is_first(steps[-1], known))
 
 
 def _is_passed(step: Step, stop: Position) -> bool:
@@ -98,14 +121,14 @@ class _Known:
         self._take(self.table.metadata)
         self._retained = frozenset(self._snapshots)
 
-    def ancestry(self, head: int | None, stop: Position | None) -> Iterator[Step]:
-        """The steps from a head to the position, or to the first that is unknown."""
+    def ancestry(self, head: int | None, is_last: Callable[[Step], bool]) -> Iterator[Step]:
+        """The steps from a head to the last one that is wanted, or to the first that is unknown."""
         passed: set[int] = set()
         while head is not None and head in self._snapshots and head not in passed:
             passed.add(head)
             step = self._step(self._snapshots[head])
             yield step
-            head = None if stop is not None and _is_passed(step, stop) else step.parent_id
+            head = None if is_last(step) else step.parent_id
 
     def read_earlier(self) -> bool:
         """Read the next older metadata file; False if there is none, or if it was deleted."""
