@@ -1,14 +1,17 @@
 """The command ``outbox``: each committed batch of a table, in one Kafka transaction and once."""
 
-import time
-from collections.abc import Callable, Iterable
-from contextlib import suppress
-from dataclasses import asdict, dataclass
+import signal
+import threading
+from collections import deque
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lakesink.cli.output import OK, Report, progress
-from lakesink.words import as_arguments, counted, number
+import click
+
+from lakesink.cli.output import OK, Report
+from lakesink.words import as_arguments, counted, moment, number
 from lakesink_protocol.errors import SettingsError
 from lakesink_protocol.identity import NAME_PATTERN
 
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
     from lakesink.operate.outbox.produce import Produced, Producing
 
 _COLUMNS = ("batch>", "snapshot>", "rows>", "tombstones>")
+MOST_SHOWN = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,23 +51,52 @@ def outbox(  # noqa: PLR0913 - the options of the command
     once: bool,
     every: float,
 ) -> Report:
-    """Produce batches until interrupted, or those that there are now."""
+    """Produce batches until interrupted, or those that there are now; each is a line on standard error."""
     asked = Asked(table, catalog, topic, bootstrap_servers, config, key, sink, branch, name)
-    producing = _opened(asked)
-    found: list[Produced] = []
-    with progress() as show, suppress(KeyboardInterrupt):
-        while True:
-            _take(producing.all_there_is(), found, show)
-            if once:
+    producing, done, stopped = _opened(asked), Done(), _stopped_by_signals()
+    while not stopped.is_set():
+        for batch in producing.all_there_is():
+            done.add(batch)
+            click.echo(f"{moment(datetime.now(UTC))} {_in_short(batch)}", err=True)
+            if stopped.is_set():
                 break
-            time.sleep(every)
-    return _report(asked, producing, found)
+        if once:
+            break
+        stopped.wait(every)
+    return _report(asked, producing, done)
 
 
-def _take(batches: "Iterable[Produced]", found: "list[Produced]", show: Callable[[str], None]) -> None:
-    for batch in batches:
-        found.append(batch)
-        show(f"batch {batch.batch_id}: {'committed before' if batch.rows is None else counted(batch.rows, 'row')}")
+def _stopped_by_signals() -> threading.Event:
+    """Set by Ctrl-C or SIGTERM: the batch that is being produced is finished. The second signal ends the process."""
+    stopped = threading.Event()
+
+    def stop(which: int, _: object) -> None:
+        stopped.set()
+        signal.signal(which, signal.SIG_DFL)
+
+    for one in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(one, stop)
+    return stopped
+
+
+@dataclass(slots=True)
+class Done:
+    """What the command has produced: how much, and the newest batches."""
+
+    batches: int = 0
+    newest: "deque[Produced]" = field(default_factory=lambda: deque(maxlen=MOST_SHOWN))
+
+    def add(self, batch: "Produced") -> None:
+        """Count a batch, and keep it while it is one of the newest."""
+        self.batches += 1
+        self.newest.append(batch)
+
+
+def _in_short(batch: "Produced") -> str:
+    if batch.rows is None:
+        return f"batch {batch.batch_id}: another process has committed it"
+    deleted = f", {counted(batch.tombstones, 'tombstone')}" if batch.tombstones else ""
+    return f"batch {batch.batch_id}: {counted(batch.rows, 'row')}{deleted}"
 
 
 def _opened(asked: Asked) -> "Producing":
@@ -116,7 +149,7 @@ def _properties(config: Path | None) -> dict[str, str]:
     return {found.strip(): value.strip() for found, _, value in pairs}
 
 
-def _report(asked: Asked, producing: "Producing", found: "list[Produced]") -> Report:
+def _report(asked: Asked, producing: "Producing", done: Done) -> Report:
     sink = producing.outbox.sink.sink
     return Report(
         document={
@@ -124,11 +157,12 @@ def _report(asked: Asked, producing: "Producing", found: "list[Produced]") -> Re
             "topic": asked.topic,
             "outbox": producing.outbox.name,
             "sink": sink,
-            "batches": [asdict(batch) for batch in found],
+            "produced": done.batches,
+            "batches": [asdict(batch) for batch in done.newest],
         },
-        title=f"{asked.table} into topic {asked.topic}: {counted(len(found), 'batch')} of sink {sink}",
+        title=f"{asked.table} into topic {asked.topic}: {counted(done.batches, 'batch')} of sink {sink}",
         columns=_COLUMNS,
-        rows=[_row(batch) for batch in found],
+        rows=[_row(batch) for batch in done.newest],
         hints=[*_hints_on_others(producing.others), *_next(asked, producing.outbox.name)],
         exit_code=OK,
     )

@@ -41,7 +41,7 @@ class RemoteSearch:
     catalog_name: str | None
     cache: KeyCache
     mapping: tuple[tuple[str, int], ...] = ()
-    limits: ScanLimits = ScanLimits(keys_bytes=8 * 2**20)  # noqa: RUF009 - frozen; a worker has less than a driver
+    limits: ScanLimits = ScanLimits(1, keys_bytes=8 * 2**20)  # noqa: RUF009 - frozen; a task has one core of an executor
 
     def __call__(self, group: Group) -> bytes:
         """The found rows as an Arrow IPC stream; a file is its place in the group."""

@@ -1,6 +1,7 @@
 """Facts about topics, and the creation of the ledger topic."""
 
 import time
+from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from lakesink.sinks.kafka.failures import ledger_unusable, topic_missing
 PATIENCE_SECONDS = 30
 _PAUSE_SECONDS = 0.1
 _OF_THE_BROKER = -1
+_PASSING = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
+"""A topic that was created just now, or whose broker has changed, has no leader for a moment."""
 R = TypeVar("R")
 
 
@@ -71,12 +74,12 @@ class Topics:
         """The end of a topic's first partition, behind records of open transactions."""
         place = TopicPartition(topic, 0)
         uncommitted = IsolationLevel.READ_UNCOMMITTED
-        answer = self.admin.list_offsets({place: OffsetSpec.latest()}, isolation_level=uncommitted)[place]
-        return int(_result(answer).offset)
+        wanted = {place: OffsetSpec.latest()}
+        return int(_patient(lambda: self.admin.list_offsets(wanted, isolation_level=uncommitted)[place]).offset)
 
     def _described(self, name: str) -> Any | None:
         try:
-            return _result(self.admin.describe_topics(TopicCollection([name]))[name])
+            return _patient(lambda: self.admin.describe_topics(TopicCollection([name]))[name])
         except KafkaException as error:
             if _code(error) == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 return None
@@ -85,14 +88,7 @@ class Topics:
     def _config(self, name: str) -> Any:
         """The configuration of a topic; a broker does not know that of a topic which was created just now."""
         resource = ConfigResource(ResourceType.TOPIC, name)
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while True:
-            try:
-                return _result(self.admin.describe_configs([resource])[resource])
-            except KafkaException as error:
-                if _code(error) != KafkaError.UNKNOWN_TOPIC_OR_PART or time.monotonic() > deadline:
-                    raise
-            time.sleep(_PAUSE_SECONDS)
+        return _patient(lambda: self.admin.describe_configs([resource])[resource], KafkaError.UNKNOWN_TOPIC_OR_PART)
 
     def _create_ledger(self, name: str) -> None:
         topic = NewTopic(name, 1, _OF_THE_BROKER, config={"cleanup.policy": "compact"})
@@ -111,6 +107,18 @@ def _id_of(described: Any) -> str:
     topic_id = described.topic_id
     empty = topic_id is None or not (topic_id.get_most_significant_bits() or topic_id.get_least_significant_bits())
     return "" if empty else str(topic_id)
+
+
+def _patient(ask: "Callable[[], Future[R]]", *passing: int) -> R:
+    """The answer to a question, asked again while its error is one that passes by itself."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            return _result(ask())
+        except KafkaException as error:
+            if _code(error) not in {*_PASSING, *passing} or time.monotonic() > deadline:
+                raise
+        time.sleep(_PAUSE_SECONDS)
 
 
 def _result(answer: "Future[R]") -> R:
