@@ -75,12 +75,14 @@ def main() -> int:
         print("2. 200 more. The next driver is killed when silver's batch is prepared.")
         print(f"   It ended with {driver(broker, AT_SILVER)}.")
         show()
+        print(f"3. The next driver finishes that batch, and ends with {driver(broker)}.")
+        show()
         send(broker, DINNER)
-        print(f"3. 100 more. The next driver continues; it ends with {driver(broker)}.")
+        print(f"4. 100 more. The next driver ends with {driver(broker)}.")
         show()
     whole = is_whole()
-    print("4. What the newest batch of gold was made of:")
-    lineage = [str(Path(sys.executable).with_name("lakesink")), "lineage", "gold.orders", "--batch", "2"]
+    print("5. What batch 1 of gold was made of, whose driver was killed:")
+    lineage = [str(Path(sys.executable).with_name("lakesink")), "lineage", "gold.orders", "--batch", "1"]
     return subprocess.run(lineage, check=False).returncode or int(not whole)  # noqa: S603 - of this very Python
 
 

@@ -82,14 +82,14 @@ def _batch_before(table: Table, name: str, step: Step) -> Mark | None:
 def _input_of(name: str, mark: Mark, before: Mark | None, checkpoint: Checkpoint | None) -> RunInput:
     kept = None if checkpoint is None else _in_checkpoint(checkpoint, mark)
     if kept is not None:
-        return RunInput(kept.start, kept.end, Known.PROVEN, tuple(kept.paths), _start_missing(mark, kept.start))
+        return RunInput(kept.start, kept.end, Known.PROVEN, tuple(kept.paths), _start_missing(name, mark, kept.start))
     end = offsets_in(mark)
     if end is None:
         return RunInput(None, None, Known.UNKNOWN, why=f"{_this(name, mark)} says nothing of its offsets. {_GIVE}")
     starts = [offsets_in(before)] if before is not None else [None, zeros(end)] if mark.batch_id == 0 else []
     for start in starts:
         if is_whole_input(mark, start, end):
-            return RunInput(start, end, Known.PROVEN, why=_start_missing(mark, start))
+            return RunInput(start, end, Known.PROVEN, why=_start_missing(name, mark, start))
     return _unproven(name, mark, starts[0] if starts else None, end)
 
 
@@ -116,12 +116,12 @@ def _in_checkpoint(checkpoint: Checkpoint, mark: Mark) -> BatchInput | None:
     return found if found.batch.fingerprint == mark.fingerprint else None
 
 
-def _start_missing(mark: Mark, start: Offsets | None) -> str:
+def _start_missing(name: str, mark: Mark, start: Offsets | None) -> str:
     if start is not None:
         return ""
     return (
-        f"Where query {mark.query_id} began is not recorded by its source: batch 0 read at most everything up to these"
-        " offsets."
+        f"Where {mark.key.name} in {name} began is not recorded by its source: batch 0 read at most everything up to"
+        " its end."
     )
 
 

@@ -83,7 +83,7 @@ def test_a_reader_does_not_record_where_it_began_and_the_answer_says_so() -> Non
     document = told(GOLD, 0, exit_code=1)
     assert behind(document) == [(GOLD, 0, 0), (SILVER, 0, 0), (BRONZE, 0, 1)]
     assert kafka(document) == [("orders", 0, 0, 199), ("orders", 1, 0, 19)]
-    assert any("Where query query-of-gold began is not recorded" in one for one in document["not_known"])
+    assert any("Where gold in demo.gold began is not recorded" in one for one in document["not_known"])
 
 
 @pytest.mark.usefixtures("chain")
