@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
-from lakesink.checkpoint.offsets import log_offset
+from lakesink.checkpoint.offsets import is_kafka_offset, is_reader_offset, log_offset
 from lakesink.read.position import Position, parse_offset
 from lakesink_protocol.errors import QueryError
 from lakesink_protocol.identity import digest, stream_batch
@@ -17,7 +17,6 @@ from lakesink_protocol.ledger import MAX_MARK_OFFSETS_BYTES, Mark
 
 Offsets = list[Any] | dict[str, Any]
 """Of each source, in order or by name, as a ledger stores them; None for a source without an offset yet."""
-_READER = "lakesink"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +93,7 @@ def is_whole_input(mark: Mark, start: Offsets | None, end: Offsets) -> bool:
 def zeros(end: Offsets) -> Offsets | None:
     """Offsets 0 for every partition, where many first batches begin; None unless every source is Kafka."""
     values = list(end.values()) if isinstance(end, dict) else end
-    if not values or not all(_is_kafka(value) for value in values):
+    if not values or not all(is_kafka_offset(value) for value in values):
         return None
     begun = [{topic: dict.fromkeys(parts, 0) for topic, parts in value.items()} for value in values]
     return dict(zip(end, begun, strict=True)) if isinstance(end, dict) else begun
@@ -154,10 +153,10 @@ def _ranges(before: Any, after: Any, paths: Sequence[str]) -> Iterator[SourceRan
     number = log_offset(after)
     if number is not None:
         yield FilesRange(log_offset(before), number, tuple(paths))
-    elif isinstance(after, dict) and _READER in after:
+    elif is_reader_offset(after):
         yield _batches(before, after)
-    elif _is_kafka(after):
-        yield from _of_kafka(before if _is_kafka(before) else {}, after)
+    elif is_kafka_offset(after):
+        yield from _of_kafka(before if is_kafka_offset(before) else {}, after)
     else:
         yield OtherRange(before, after)
 
@@ -175,13 +174,3 @@ def _of_kafka(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[K
             start = before.get(topic, {}).get(partition)
             if start != end:
                 yield KafkaRange(topic, int(partition), start, end)
-
-
-def _is_kafka(value: Any) -> bool:
-    return isinstance(value, dict) and bool(value) and all(map(_are_partitions, value.values()))
-
-
-def _are_partitions(value: Any) -> bool:
-    return isinstance(value, dict) and all(
-        name.isascii() and name.isdecimal() and type(offset) is int and offset >= 0 for name, offset in value.items()
-    )

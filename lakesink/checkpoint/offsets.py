@@ -20,6 +20,8 @@ NO_OFFSET = "-"
 NAMES_SOURCES = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
 """True in an offset log's metadata (since Spark 4.2) if the query names each of its sources."""
 TAIL_BYTES = 256 * 1024
+READER = "lakesink"
+"""The version in an offset of ``format("lakesink")``."""
 
 ReadRange = Callable[[int, int], bytes]
 """Reads a byte range of a file: offset and length -> exactly these bytes."""
@@ -110,6 +112,31 @@ def log_offset(value: Any) -> int | None:
     return None
 
 
+def is_kafka_offset(value: Any) -> bool:
+    """True for a document of topics, partitions and offsets, as Kafka's source has it."""
+    return isinstance(value, dict) and bool(value) and all(map(_are_partitions, value.values()))
+
+
+def is_reader_offset(value: Any) -> bool:
+    """True for an offset of ``format("lakesink")``, of any version."""
+    return isinstance(value, dict) and READER in value
+
+
+def name_their_data(offsets: str) -> bool:
+    """True if a ledger's offsets say which data is before them, whatever happens to the checkpoint.
+
+    Those of Kafka and of lakesink do. A file source's offset is a number in its own log: after the checkpoint was
+    restored, the same number can stand for other files.
+    """
+    try:
+        found = json.loads(offsets)
+    except (ValueError, RecursionError):
+        return False
+    values = list(found.values()) if isinstance(found, dict) else found if isinstance(found, list) else []
+    known = [value for value in values if value is not None]
+    return bool(known) and all(is_kafka_offset(value) or is_reader_offset(value) for value in known)
+
+
 def source_log_lines(text: str, after: int, upto: int) -> list[str]:
     """Lines of a file-source log for log offsets above `after` and up to `upto`, in the log's order."""
     _, lines = _content(text, (LOG_VERSION,))
@@ -192,6 +219,13 @@ def _offset(line: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text
+
+
+def _are_partitions(value: Any) -> bool:
+    return isinstance(value, dict) and all(
+        name.isascii() and name.isdecimal() and str(int(name)) == name and type(offset) is int and offset >= 0
+        for name, offset in value.items()
+    )
 
 
 def _entry_offset(line: str) -> int:

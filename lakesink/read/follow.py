@@ -10,8 +10,20 @@ from pyiceberg.table import Table
 
 from lakesink.read.past import newest_batch, past_of
 from lakesink.read.position import Position
-from lakesink.read.refusals import batches_rolled_back, position_lost, rows_taken_away, table_replaced
-from lakesink.read.steps import Behind, Follows, Found, Lost, Past, SinkBatches, Step, Unread, place_of, unread
+from lakesink.read.refusals import batches_rolled_back, position_lost, rows_taken_away, sink_changed, table_replaced
+from lakesink.read.steps import (
+    Behind,
+    Follows,
+    Found,
+    Lost,
+    Past,
+    SinkBatches,
+    Step,
+    Unread,
+    owner_of_changelog,
+    place_of,
+    unread,
+)
 from lakesink_catalog.read.view import view_table
 from lakesink_protocol.identity import SinkKey
 
@@ -25,7 +37,7 @@ def unread_batches(
         CatalogError: The table is another one, the position cannot be told, or the next snapshot took rows away.
     """
     past = past_of(table, name, sink, position)
-    _check_table(past, position)
+    _check_followed(past, sink, position)
     place = place_of(past, sink, position)
     match place:
         case Found(index=index):
@@ -53,7 +65,7 @@ def batches_between(
         return Past(name, start.table_uuid, ()), ()
     past = past_of(table, name, sink, start)
     for position in (start, end):
-        _check_table(past, position)
+        _check_followed(past, sink, position)
     first, last = place_of(past, sink, start), place_of(past, sink, end)
     for position, place in ((start, first), (end, last)):
         if isinstance(place, Lost):
@@ -63,7 +75,7 @@ def batches_between(
     found = unread(past, sink, first.index)
     batches = [step for step in past.steps[first.index : last.index] if sink.have(step.mark)]
     if len(batches) > len(found.batches) and found.stopped_by is not None:
-        raise rows_taken_away(past, sink, found.stopped_by)
+        raise rows_taken_away(past, sink, found.stopped_by, found.batches)
     return past, batches
 
 
@@ -89,6 +101,10 @@ def newest_position(table: Table, name: str, sink: SinkBatches) -> Position:
     return Position(name, str(table.metadata.table_uuid), sink.branch, sink.sink, *batch)
 
 
-def _check_table(past: Past, position: Position) -> None:
+def _check_followed(past: Past, sink: SinkBatches, position: Position) -> None:
+    """Check that a position is of this table, branch and sink."""
     if past.table_uuid != position.table_uuid:
         raise table_replaced(past, position)
+    own = sink.sink in (position.sink, owner_of_changelog(position.sink))
+    if not own or sink.branch != position.branch:
+        raise sink_changed(past, sink, position)

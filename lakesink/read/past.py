@@ -84,7 +84,9 @@ def _is_enough(steps: list[Step], stop: Position | None, known: "_Known") -> boo
     """True if nothing is missing between the head and the position, or the branch's beginning."""
     if not steps or _is_first(steps[-1], known):
         return True
-    return stop is not None and (_is_passed(steps[-1], stop) or steps[-1].parent_id == stop.snapshot_id)
+    if stop is None:
+        return False
+    return _is_passed(steps[-1], stop) or (stop.is_read and steps[-1].parent_id == stop.snapshot_id)
 
 
 def _has_ended(steps: list[Step], is_last: Callable[[Step], bool], known: "_Known") -> bool:

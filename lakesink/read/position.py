@@ -44,7 +44,8 @@ class Position:
         query_id: Id of the query that wrote the batch; empty for a changelog, whose application names its query.
         batch_id: The batch; `BEFORE_ALL` before the first one.
         fingerprint: Of the batch.
-        end: Digest of the source's offsets at the end of the batch; empty if other batches may end there too.
+        end: Digest of the source's offsets at the end of the batch; empty if other batches may end there too, or if the
+            offsets do not name their data.
         snapshot_id: In which the batch was seen.
         sequence_number: Of that snapshot.
         is_read: True after the batch, False before it.

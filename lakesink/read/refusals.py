@@ -12,6 +12,7 @@ _BACK = (
     "Take the reading query back: roll its table back to a batch that ended before, and `lakesink rewind` its"
     " checkpoint to that batch; lakesink log shows its offsets."
 )
+READ_ROLLED_BACK = "LAKESINK_READ_ROLLED_BACK"
 _AGAIN = "To go on without what is missing, start a new checkpoint with the option starting-batch={batch}."
 
 
@@ -76,8 +77,31 @@ def batches_rolled_back(past: Past, start: Position, end: Position) -> CatalogEr
     )
 
 
-def rows_taken_away(past: Past, sink: SinkBatches, step: Step) -> CatalogError:
-    """The error for a snapshot behind the position that removed or replaced rows."""
+def begins_behind_plan(table: str, start: Position, end: Position) -> CatalogError:
+    """The error for a first micro-batch that was planned and not completed, and whose beginning has moved since.
+
+    Spark stores where a micro-batch ends. The options say where the first one began, and `latest` is a later batch now.
+    """
+    return CatalogError(
+        "READ_ROLLED_BACK",
+        f"The first micro-batch was planned up to {_named(end)} of {table}, and the options now begin at"
+        f" {_named(start)}.",
+        data=DataState.UNCHANGED,
+        action=(
+            (
+                "The last run ended before its first micro-batch was complete. Start the query with this checkpoint and"
+                f" the option starting-batch={max(end.batch_id, 0)}, or an earlier batch that it shall begin with; later"
+                " starts ignore the option."
+            ),
+            "Or delete the checkpoint, if nothing of it was used: the query then begins at what is latest.",
+        ),
+    )
+
+
+def rows_taken_away(past: Past, sink: SinkBatches, step: Step, before: Sequence[Step] = ()) -> CatalogError:
+    """The error for a snapshot behind the position that removed or replaced rows; `before` it, batches are unread."""
+    if before:
+        return _stopped_before(past, step, before)
     if sink.have(step.mark):
         return CatalogError(
             "READ_CHANGES",
@@ -95,6 +119,26 @@ def rows_taken_away(past: Past, sink: SinkBatches, step: Step) -> CatalogError:
     )
 
 
+def _stopped_before(past: Past, step: Step, before: Sequence[Step]) -> CatalogError:
+    """Spark 4.1 plans up to the newest batch when a query starts, and a plan is read whole or not at all."""
+    numbers = (
+        f"batch {before[0].batch_id}" if len(before) == 1 else f"batches {before[0].batch_id} to {before[-1].batch_id}"
+    )
+    return CatalogError(
+        "READ_CHANGES" if step.mark is not None else "READ_ROWS_REMOVED",
+        f"Snapshot {step.snapshot_id} of {past.table} removed or replaced rows, and {numbers} before it were not read.",
+        data="Nothing of this micro-batch was read.",
+        action=(
+            "Read it with Spark 4.2 or newer and this checkpoint: it first reads the batches before that snapshot.",
+            (
+                "With Spark 4.1, take the planned batch out of the checkpoint with `lakesink rewind`, copy the rows of"
+                f" {numbers} from their snapshots by a query of your own (lakesink as-of), and then start a new checkpoint"
+                " with the option starting-batch at the first batch after that snapshot."
+            ),
+        ),
+    )
+
+
 def table_replaced(past: Past, position: Position) -> CatalogError:
     """The error for a name that belongs to another table now."""
     return CatalogError(
@@ -102,6 +146,17 @@ def table_replaced(past: Past, position: Position) -> CatalogError:
         f"{past.table} now has UUID {past.table_uuid}; the query has read from {position.table_uuid}.",
         data=DataState.UNCHANGED,
         action="If the table was dropped by mistake, restore it. To read the new table, start a new checkpoint.",
+    )
+
+
+def sink_changed(past: Past, sink: SinkBatches, position: Position) -> SettingsError:
+    """The error for a checkpoint that has read the batches of another sink or branch."""
+    return SettingsError(
+        "OPTION_INVALID",
+        f"The query reads sink {sink.sink!r} on branch {sink.branch} of {past.table}; its checkpoint has read"
+        f" {position.sink!r} on {position.branch}.",
+        data=DataState.UNCHANGED,
+        action="Set sink-id and branch back. To read other batches, start a new checkpoint.",
     )
 
 

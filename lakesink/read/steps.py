@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from lakesink.checkpoint.offsets import name_their_data
 from lakesink.read.position import Position
 from lakesink_protocol.identity import SinkKind
 from lakesink_protocol.ledger import Mark
@@ -92,9 +93,12 @@ class Step:
         return found == wanted
 
     def ends_at(self, position: Position) -> bool:
-        """True if it committed a batch of the same query that ends at the same offsets: nothing before it is unread."""
+        """True if it committed a batch of the same query that ends at the same offsets: nothing before it is unread.
+
+        Offsets that do not name their data do not prove that: see `name_their_data`.
+        """
         mark = self.mark
-        if mark is None or not position.end or mark.end != position.end:
+        if mark is None or not position.end or mark.end != position.end or not name_their_data(mark.offsets):
             return False
         return (mark.key.name, mark.key.branch, mark.query_id) == (position.sink, position.branch, position.query_id)
 
@@ -122,6 +126,7 @@ class Past:
         """The position behind a batch."""
         assert step.mark is not None
         mark = step.mark
+        has_end = mark.end != self._end_before(step) and name_their_data(mark.offsets)
         return Position(
             self.table,
             self.table_uuid,
@@ -130,7 +135,7 @@ class Past:
             mark.query_id,
             mark.batch_id,
             mark.fingerprint,
-            mark.end if mark.end != self._end_before(step) else "",
+            mark.end if has_end else "",
             step.snapshot_id,
             step.sequence_number,
         )

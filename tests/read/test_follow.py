@@ -1,16 +1,18 @@
 """A consumer gets every batch of a sink once, whatever upkeep and operators do to the table in between."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from lakesink.read.begin import AtBatch, beginning
 from lakesink.read.follow import newest_position
 from lakesink.read.position import Position, parse_offset
 from lakesink.read.steps import SinkBatches
-from lakesink_protocol.errors import CatalogError, QueryError
-from lakesink_protocol.identity import SinkKind
+from lakesink_protocol.errors import CatalogError, QueryError, SettingsError
+from lakesink_protocol.identity import Batch, SinkKind, stream_batch
 from testkit.builders import TABLE, Lake, Stream, expected
 from testkit.maintenance import (
     append_foreign,
@@ -241,17 +243,59 @@ def test_a_batch_that_comes_back_with_other_rows_is_refused(lake: Lake, stream: 
     assert consumer.rows == expected(0, 1)
 
 
+def of_kafka(stream: Stream, batch_id: int, start: int, end: int) -> Batch:
+    """A batch that reads one partition of a topic."""
+    ends = [[{"orders": {"0": offset}}] for offset in (start, end)]
+    return stream_batch(batch_id, stream.query, start=ends[0], end=ends[1])
+
+
+def of_files(stream: Stream, batch_id: int, *paths: str) -> Batch:
+    """A batch that reads files, one entry of the source's log."""
+    ends = [[{"logOffset": number}] for number in (batch_id - 1, batch_id)]
+    return stream_batch(batch_id, stream.query, start=ends[0] if batch_id else None, end=ends[1], source_log=paths)
+
+
 def test_input_that_comes_back_in_other_batches_is_not_read_again(
     lake: Lake, stream: Stream, consumer: Consumer
 ) -> None:
-    write(stream, 0, 1, 2)
+    for number in range(3):
+        stream.run(of_kafka(stream, number, number, number + 1))
     assert consumer.poll() == [0, 1, 2]
     roll_back(lake, stream.snapshot_of(0))
-    stream.run(stream.batch(1, end=3))
+    stream.run(of_kafka(stream, 1, 1, 3), rows=6)
     assert consumer.poll() == []
-    stream.run(stream.batch(2, start=3))
+    stream.run(of_kafka(stream, 2, 3, 4))
     assert consumer.poll() == [2]
-    assert consumer.rows == expected(0, 1, 2, 3)
+    assert consumer.rows == expected(0, 1, 2) + expected(2), "of offsets 0, 1, 2 and 3"
+
+
+@pytest.mark.parametrize("replayed", [[("b", "c")], [("b",), ("c",)]], ids=["more files", "fewer files"])
+def test_a_file_log_that_went_back_with_its_checkpoint_proves_nothing(
+    lake: Lake, stream: Stream, consumer: Consumer, replayed: list[tuple[str, ...]]
+) -> None:
+    stream.run(of_files(stream, 0, "a"))
+    stream.run(of_files(stream, 1, *(["b"] if len(replayed) == 1 else ["b", "c"])))
+    assert consumer.poll() == [0, 1]
+    roll_back(lake, stream.snapshot_of(0))
+    for number, files in enumerate(replayed, 1):
+        stream.run(of_files(stream, number, *files))
+    with pytest.raises(CatalogError) as refused:
+        consumer.poll()
+    assert refused.value.code == "LAKESINK_READ_BATCH_CHANGED"
+
+
+def test_an_offset_of_an_earlier_lakesink_does_not_prove_it_either(
+    lake: Lake, stream: Stream, consumer: Consumer
+) -> None:
+    stream.run(of_files(stream, 0, "a"))
+    stream.run(last := of_files(stream, 1, "b"))
+    consumer.poll()
+    assert consumer.position is not None
+    consumer.position = replace(consumer.position, end=last.end)
+    roll_back(lake, stream.snapshot_of(0))
+    stream.run(of_files(stream, 1, "b", "c"))
+    with pytest.raises(CatalogError, match="READ_BATCH_CHANGED"):
+        consumer.poll()
 
 
 def test_a_batch_without_input_is_no_proof_that_its_rows_were_read(
@@ -398,3 +442,40 @@ def test_an_empty_table_after_a_rollback_to_nothing_waits(lake: Lake, stream: St
 
     edit_metadata(lake, without_head)
     assert consumer.poll() == []
+
+
+def test_a_checkpoint_of_another_sink_or_branch_is_refused(lake: Lake, stream: Stream, consumer: Consumer) -> None:
+    write(stream, 0)
+    consumer.poll()
+    Stream(lake, "other").run(0)
+    branch_off(lake, "audit")
+    for changed in (SinkBatches("other", "main"), SinkBatches("events", "audit")):
+        moved = Consumer(lake, changed, consumer.position)
+        with pytest.raises(SettingsError, match=r"OPTION_INVALID.*its checkpoint has read 'events' on main"):
+            moved.poll()
+
+
+def test_a_plan_over_rows_that_were_taken_away_names_the_batches_that_are_unread(
+    lake: Lake, stream: Stream, consumer: Consumer
+) -> None:
+    write(stream, 0)
+    consumer.poll()
+    write(stream, 1)
+    rewrite(lake)
+    write(stream, 2)
+    assert consumer.position is not None
+    newest = newest_position(lake.table(), TABLE, EVENTS)
+    with pytest.raises(CatalogError, match=r"READ_ROWS_REMOVED.* and batch 1 before it were not read"):
+        consumer.read(consumer.position, newest)
+    assert consumer.poll() == [1]
+
+
+@EXPIRIES
+def test_a_beginning_in_front_of_a_batch_whose_snapshot_has_expired_is_found(
+    lake: Lake, stream: Stream, expires: Callable[[Lake], None]
+) -> None:
+    write(stream, 0, 1, 2)
+    expires(lake)
+    for batch in range(3):
+        position = beginning(lake.table(), TABLE, EVENTS, AtBatch(batch))
+        assert Consumer(lake, position=position).poll() == list(range(batch, 3))
