@@ -90,8 +90,8 @@ def begins_behind_plan(table: str, start: Position, end: Position) -> CatalogErr
         action=(
             (
                 "The last run ended before its first micro-batch was complete. Start the query with this checkpoint and"
-                f" the option starting-batch={max(end.batch_id, 0)}, or an earlier batch that it shall begin with; later"
-                " starts ignore the option."
+                f" the option starting-batch={max(end.batch_id, 0)}, or an earlier batch that it shall begin with;"
+                " later starts ignore the option."
             ),
             "Or delete the checkpoint, if nothing of it was used: the query then begins at what is latest.",
         ),
@@ -132,8 +132,8 @@ def _stopped_before(past: Past, step: Step, before: Sequence[Step]) -> CatalogEr
             "Read it with Spark 4.2 or newer and this checkpoint: it first reads the batches before that snapshot.",
             (
                 "With Spark 4.1, take the planned batch out of the checkpoint with `lakesink rewind`, copy the rows of"
-                f" {numbers} from their snapshots by a query of your own (lakesink as-of), and then start a new checkpoint"
-                " with the option starting-batch at the first batch after that snapshot."
+                f" {numbers} from their snapshots by a query of your own (lakesink as-of), and then start a new"
+                " checkpoint with the option starting-batch at the first batch after that snapshot."
             ),
         ),
     )
