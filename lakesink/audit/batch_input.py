@@ -7,8 +7,19 @@ from itertools import pairwise
 
 from pyiceberg.table import Table
 
-from lakesink.audit.source_ranges import Offsets, has_files, is_whole_input, offsets_in, zeros
+from lakesink.audit.source_ranges import (
+    Offsets,
+    SourceRange,
+    has_files,
+    is_whole_input,
+    joined,
+    not_told,
+    offsets_in,
+    read_between,
+    zeros,
+)
 from lakesink.checkpoint.folder import BatchInput, Checkpoint
+from lakesink.checkpoint.offsets import source_log_paths
 from lakesink.read.past import past_under
 from lakesink.read.steps import Step
 from lakesink_protocol.errors import LakesinkError
@@ -19,6 +30,7 @@ class Known(Enum):
     """How sure it is what a batch read, the surest first; the value is for people."""
 
     PROVEN = "fingerprint"
+    SAME_BATCH = "batch id"
     OFFSETS = "offsets of the batch before"
     END_ONLY = "its end only"
     UNKNOWN = "not known"
@@ -29,17 +41,25 @@ class RunInput:
     """What batches read that follow each other.
 
     Attributes:
-        start: Offsets at the beginning of the first; None if they are unknown.
-        end: Offsets at the end of the last; None if nothing is known.
-        paths: Input files, as far as a checkpoint lists them.
-        why: What is missing, and what would help; empty if nothing is.
+        ranges: Of each source, in the order of the batches; ranges that meet are one.
+        known: Of the batch of which least is known.
+        why: What is missing, and what would help.
     """
+
+    ranges: Sequence[SourceRange]
+    known: Known
+    why: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _OfBatch:
+    """What one batch read: offsets, as far as they are known, and files by source."""
 
     start: Offsets | None
     end: Offsets | None
     known: Known
-    paths: tuple[str, ...] = ()
-    why: str = ""
+    paths: Mapping[str, Sequence[str]]
+    why: Sequence[str]
 
 
 def input_of(table: Table, name: str, run: Sequence[Step], checkpoints: Mapping[str, Checkpoint]) -> RunInput:
@@ -55,10 +75,10 @@ def input_of(table: Table, name: str, run: Sequence[Step], checkpoints: Mapping[
     checkpoint = checkpoints.get(marks[0].query_id)
     before = _batch_before(table, name, run[0])
     found = [_input_of(name, mark, previous, checkpoint) for previous, mark in pairwise([before, *marks]) if mark]
+    ranges = [one for of in found if of.end is not None for one in read_between(of.start, of.end, of.paths)]
     order = list(Known)
-    weakest = max(found, key=lambda one: order.index(one.known))
-    paths = tuple(dict.fromkeys(path for one in found for path in one.paths))
-    return RunInput(found[0].start, found[-1].end, weakest.known, paths, weakest.why)
+    known = max((one.known for one in found), key=order.index)
+    return RunInput(joined(ranges), known, [why for one in found for why in one.why])
 
 
 def _batch_before(table: Table, name: str, step: Step) -> Mark | None:
@@ -79,32 +99,40 @@ def _batch_before(table: Table, name: str, step: Step) -> Mark | None:
     return oldest.mark if is_before(oldest) else None
 
 
-def _input_of(name: str, mark: Mark, before: Mark | None, checkpoint: Checkpoint | None) -> RunInput:
+def _input_of(name: str, mark: Mark, before: Mark | None, checkpoint: Checkpoint | None) -> _OfBatch:
     kept = None if checkpoint is None else _in_checkpoint(checkpoint, mark)
     if kept is not None:
-        return RunInput(kept.start, kept.end, Known.PROVEN, tuple(kept.paths), _start_missing(name, mark, kept.start))
+        paths = {source: source_log_paths(lines) for source, lines in kept.source_logs.items()}
+        return _OfBatch(kept.start, kept.end, Known.PROVEN, paths, _left_open(name, mark, kept.start, kept.end))
     end = offsets_in(mark)
     if end is None:
-        return RunInput(None, None, Known.UNKNOWN, why=f"{_this(name, mark)} says nothing of its offsets. {_GIVE}")
+        return _OfBatch(None, None, Known.UNKNOWN, {}, [f"{_this(name, mark)} says nothing of its offsets. {_GIVE}"])
     starts = [offsets_in(before)] if before is not None else [None, zeros(end)] if mark.batch_id == 0 else []
     for start in starts:
         if is_whole_input(mark, start, end):
-            return RunInput(start, end, Known.PROVEN, why=_start_missing(name, mark, start))
+            return _OfBatch(start, end, Known.PROVEN, {}, _left_open(name, mark, start, end))
     return _unproven(name, mark, starts[0] if starts else None, end)
 
 
-def _unproven(name: str, mark: Mark, start: Offsets | None, end: Offsets) -> RunInput:
+def _unproven(name: str, mark: Mark, start: Offsets | None, end: Offsets) -> _OfBatch:
+    """A batch whose fingerprint is not that of its offsets alone."""
+    begun = start is not None or mark.batch_id == 0
+    if begun and has_files(end):
+        open_ends = _left_open(name, mark, start, end)
+        why = f"The files of {_this(name, mark, small=True)} are in the query's checkpoint only. {_GIVE}"
+        return _OfBatch(start, end, Known.END_ONLY if open_ends else Known.OFFSETS, {}, [why, *open_ends])
     if start is None:
         why = f"Where {_this(name, mark, small=True)} began is not in the table. {_GIVE}"
-        return RunInput(None, end, Known.END_ONLY, why=why)
-    if has_files(end):
-        why = f"The files of {_this(name, mark, small=True)} are in the query's checkpoint only. {_GIVE}"
-        return RunInput(start, end, Known.OFFSETS, why=why)
-    why = (
-        f"{_this(name, mark)} did not begin where the batch before it ended, by its fingerprint: an operator accepted"
-        f" it, or a summary was changed. {_GIVE}"
-    )
-    return RunInput(None, end, Known.END_ONLY, why=why)
+    else:
+        why = (
+            f"{_this(name, mark)} did not begin where the batch before it ended, by its fingerprint: an operator"
+            f" accepted it, or a summary was changed. {_GIVE}"
+        )
+    return _OfBatch(None, end, Known.END_ONLY, {}, [why])
+
+
+def _left_open(name: str, mark: Mark, start: Offsets | None, end: Offsets) -> list[str]:
+    return [f"{_this(name, mark)}: {reason}." for reason in not_told(start, end)]
 
 
 def _in_checkpoint(checkpoint: Checkpoint, mark: Mark) -> BatchInput | None:
@@ -114,15 +142,6 @@ def _in_checkpoint(checkpoint: Checkpoint, mark: Mark) -> BatchInput | None:
     except LakesinkError:
         return None
     return found if found.batch.fingerprint == mark.fingerprint else None
-
-
-def _start_missing(name: str, mark: Mark, start: Offsets | None) -> str:
-    if start is not None:
-        return ""
-    return (
-        f"Where {mark.key.name} in {name} began is not recorded by its source: batch 0 read at most everything up to"
-        " its end."
-    )
 
 
 def _this(name: str, mark: Mark, *, small: bool = False) -> str:

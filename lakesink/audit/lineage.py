@@ -15,10 +15,11 @@ from lakesink.audit.as_of import Question, choose, look_back
 from lakesink.audit.batch_input import Known, RunInput, input_of
 from lakesink.audit.resolve_snapshot import Chosen
 from lakesink.audit.side_owner import owner_of
-from lakesink.audit.source_ranges import BatchesRange, FirstRange, KafkaRange, read_between
+from lakesink.audit.source_ranges import BatchesRange, FirstRange, KafkaRange
 from lakesink.checkpoint.folder import Checkpoint
 from lakesink.read.follow import batches_between
 from lakesink.read.past import head_of, past_under
+from lakesink.read.position import Position
 from lakesink.read.steps import Follows, Past, SinkBatches, Step, owner_of_changelog
 from lakesink_catalog.tables.tables import load_to_read
 from lakesink_protocol.errors import CatalogError, LakesinkError
@@ -48,7 +49,7 @@ class Hop:
     Attributes:
         snapshots: Of the batches, oldest first.
         times_ms: When the first and the last were committed, milliseconds since 1970.
-        why: What is not known, and what would help; empty if nothing is missing.
+        why: What is not known, and what would help.
         note: What else to know of the snapshot that was chosen; empty for most.
     """
 
@@ -63,7 +64,7 @@ class Hop:
     times_ms: tuple[int, int]
     known: Known
     sources: tuple[FirstRange | Upstream, ...] = ()
-    why: str = ""
+    why: tuple[str, ...] = ()
     note: str = ""
 
     def hops(self) -> Iterator["Hop"]:
@@ -82,8 +83,8 @@ class Hop:
         """What is not known of it and of all behind it, each once."""
         found: list[str] = []
         for hop in self.hops():
-            found += [hop.why, *(one.why for one in hop.sources if isinstance(one, Upstream))]
-        return list(dict.fromkeys(filter(None, found)))
+            found += [*hop.why, *(one.why for one in hop.sources if isinstance(one, Upstream) and one.why)]
+        return list(dict.fromkeys(found))
 
 
 @dataclass(slots=True)
@@ -97,6 +98,7 @@ class Lineage:
     catalog: Catalog
     checkpoints: Mapping[str, Checkpoint] = field(default_factory=dict)
     _tables: dict[str, Table] = field(default_factory=dict)
+    _followed: dict[tuple[Position | None, Position], Upstream] = field(default_factory=dict)
 
     def of(self, name: str, batch_id: int, sink: str | None, branch: str) -> Hop:
         """The batch, and everything behind it.
@@ -130,7 +132,7 @@ class Lineage:
             times_ms=(first.timestamp_ms, last.timestamp_ms),
             known=found.known,
             sources=sources,
-            why=found.why,
+            why=tuple(found.why),
             note=note,
         )
 
@@ -140,12 +142,13 @@ class Lineage:
         mark = run[0].mark
         assert mark is not None, "the caller chose batches"
         if not mark.adds_rows:
-            return RunInput(None, None, Known.PROVEN), ()
+            return RunInput((), Known.PROVEN), ()
         if mark.key.kind is SinkKind.TXN:
             return self._of_application(name, mark.key, run, depth)
         found = input_of(table, name, run, self.checkpoints)
-        ranges = [] if found.end is None else read_between(found.start, found.end, found.paths)
-        return found, tuple(self._upstream(one, depth + 1) if isinstance(one, BatchesRange) else one for one in ranges)
+        return found, tuple(
+            self._upstream(one, depth + 1) if isinstance(one, BatchesRange) else one for one in found.ranges
+        )
 
     def _of_application(
         self, name: str, key: SinkKey, run: Sequence[Step], depth: int
@@ -154,16 +157,23 @@ class Lineage:
         owner = owner_of(self.catalog, key)
         if owner is None:
             why = f"{key.name} in {name} is no stream of this catalog: its batches do not say what they read."
-            return RunInput(None, None, Known.UNKNOWN, why=why), ()
+            return RunInput((), Known.UNKNOWN, (why,)), ()
         behind, stream, query_id = owner
         wanted = {step.batch_id for step in run}
 
         def read() -> Iterable[Step]:
             return _batches_of(self._load(behind), behind, stream, query_id, wanted)
 
-        return RunInput(None, None, Known.PROVEN), (self._behind(behind, read, depth + 1),)
+        return RunInput((), Known.SAME_BATCH), (self._behind(behind, read, depth + 1),)
 
     def _upstream(self, read: BatchesRange, depth: int) -> Upstream:
+        """The batches of a table that were read; each range is followed once."""
+        place = read.start, read.end
+        if place not in self._followed:
+            self._followed[place] = self._follow(read, depth)
+        return self._followed[place]
+
+    def _follow(self, read: BatchesRange, depth: int) -> Upstream:
         end, name = read.end, read.end.table
         if end.is_before_all:
             return Upstream(name)
@@ -227,7 +237,15 @@ def _batches_of(table: Table, name: str, key: SinkKey, query_id: str, wanted: se
         return is_of_it(step) and step.batch_id <= min(wanted)
 
     steps = past_under(table, name, head_of(table, key.branch), is_oldest).steps
-    return [step for step in steps if is_of_it(step) and step.batch_id in wanted]
+    found = [step for step in steps if is_of_it(step) and step.batch_id in wanted]
+    missing = sorted(wanted - {step.batch_id for step in found})
+    if missing:
+        raise CatalogError(
+            "BATCH_EXPIRED",
+            f"Batch {missing[0]} of {key.name} is not in {name}, or not any more.",
+            action=f"lakesink log {name} shows what is retained.",
+        )
+    return found
 
 
 def _runs(steps: Iterable[Step]) -> Iterator[list[Step]]:

@@ -6,7 +6,7 @@ Offsets are other people's input: they come from snapshot summaries, and their f
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Any
 
 from lakesink.checkpoint.offsets import is_kafka_offset, is_reader_offset, log_offset
@@ -36,13 +36,19 @@ class KafkaRange:
     @property
     def offsets(self) -> int | None:
         """How many offsets it has: records, and the markers of transactions between them."""
-        return None if self.start is None or self.start > self.end else self.end - self.start
+        return None if self.start is None else self.end - self.start
 
 
 @dataclass(frozen=True, slots=True)
 class BatchesRange:
-    """Batches of a table that ``format("lakesink")`` read: those behind `start`, up to and including `end`."""
+    """Batches of a table that ``format("lakesink")`` read: those behind `start`, up to and including `end`.
 
+    Attributes:
+        source: Key of the source in the query, its position or its name; the same below.
+        start: None if it is unknown.
+    """
+
+    source: str
     start: Position | None
     end: Position
 
@@ -52,10 +58,11 @@ class FilesRange:
     """Files of a folder, by their numbers in the log of Spark's file source.
 
     Attributes:
-        start: The newest number before; None if it is unknown.
+        start: The newest number before; None if there is none, or if it is unknown.
         paths: Their URIs; empty if only the checkpoint has them.
     """
 
+    source: str
     start: int | None
     end: int
     paths: tuple[str, ...] = ()
@@ -65,6 +72,7 @@ class FilesRange:
 class OtherRange:
     """Two offsets of a source of another kind, as it wrote them; `start` is None if it is unknown."""
 
+    source: str
     start: Any
     end: Any
 
@@ -92,7 +100,7 @@ def is_whole_input(mark: Mark, start: Offsets | None, end: Offsets) -> bool:
 
 def zeros(end: Offsets) -> Offsets | None:
     """Offsets 0 for every partition, where many first batches begin; None unless every source is Kafka."""
-    values = list(end.values()) if isinstance(end, dict) else end
+    values = _values(end)
     if not values or not all(is_kafka_offset(value) for value in values):
         return None
     begun = [{topic: dict.fromkeys(parts, 0) for topic, parts in value.items()} for value in values]
@@ -101,17 +109,46 @@ def zeros(end: Offsets) -> Offsets | None:
 
 def has_files(end: Offsets) -> bool:
     """True if a source reads files, which a fingerprint covers and a summary does not list."""
-    values = list(end.values()) if isinstance(end, dict) else end
-    return any(log_offset(value) is not None for value in values)
+    return any(log_offset(value) is not None for value in _values(end))
 
 
-def read_between(start: Offsets | None, end: Offsets, paths: Sequence[str] = ()) -> list[SourceRange]:
-    """What each source gave, without sources that gave nothing."""
+def read_between(start: Offsets | None, end: Offsets, paths: Mapping[str, Sequence[str]]) -> list[SourceRange]:
+    """What each source gave to one batch, without sources that gave nothing; `paths` are files by source."""
+    return [
+        found
+        for source, before, after in _by_source(start, end)
+        if after is not None and before != after
+        for found in _ranges(source, before, after, paths.get(source, ()))
+    ]
+
+
+def not_told(start: Offsets | None, end: Offsets) -> list[str]:
+    """What the offsets of one batch leave open, each as a part of a sentence."""
+    return [
+        reason
+        for _, before, after in _by_source(start, end)
+        if after is not None and before != after
+        for reason in _not_told(before, after)
+    ]
+
+
+def joined(ranges: Iterable[SourceRange]) -> list[SourceRange]:
+    """The ranges of batches that follow each other: of each source, those that meet are one."""
     found: list[SourceRange] = []
-    for before, after in _by_source(start, end):
-        if after is not None and before != after:
-            found += _ranges(before, after, paths)
-    return found
+    kafka: list[KafkaRange] = []
+    last: dict[str, int] = {}
+    for one in ranges:
+        if isinstance(one, KafkaRange):
+            kafka.append(one)
+            continue
+        place = last.get(one.source)
+        whole = None if place is None else _meet(found[place], one)
+        if place is not None and whole is not None:
+            found[place] = whole
+        else:
+            last[one.source] = len(found)
+            found.append(one)
+    return [*found, *merged(kafka)]
 
 
 def merged(ranges: Iterable[KafkaRange]) -> list[KafkaRange]:
@@ -133,42 +170,86 @@ def _joined(ranges: Iterable[KafkaRange]) -> Iterator[KafkaRange]:
         yield last
 
 
-def _by_source(start: Offsets | None, end: Offsets) -> Iterator[tuple[Any, Any]]:
-    """Offsets before and after, source by source. A single source has no name, and may get one later."""
+def _meet(one: SourceRange, other: SourceRange) -> SourceRange | None:
+    """Both as one range, if the second begins where the first ends."""
+    match one, other:
+        case FilesRange(), FilesRange() if other.start == one.end:
+            return replace(one, end=other.end, paths=tuple(dict.fromkeys((*one.paths, *other.paths))))
+        case BatchesRange(), BatchesRange() if other.start is not None and other.start.is_at(one.end):
+            return replace(one, end=other.end)
+        case OtherRange(), OtherRange() if other.start is not None and other.start == one.end:
+            return replace(one, end=other.end)
+    return None
+
+
+def _by_source(start: Offsets | None, end: Offsets) -> Iterator[tuple[str, Any, Any]]:
+    """Key, offset before and after of each source. A single source has no name, and may get one later."""
     if start is not None and len(start) == len(end) == 1:
-        yield from zip(_values(start), _values(end), strict=True)
+        key = next(iter(end)) if isinstance(end, dict) else "0"
+        yield key, _values(start)[0], _values(end)[0]
     elif isinstance(end, dict):
         before = start if isinstance(start, dict) else {}
-        yield from ((before.get(name), value) for name, value in end.items())
+        yield from ((name, before.get(name), value) for name, value in end.items())
     else:
         firsts = start if isinstance(start, list) else []
-        yield from ((firsts[place] if place < len(firsts) else None, value) for place, value in enumerate(end))
+        for place, value in enumerate(end):
+            yield str(place), firsts[place] if place < len(firsts) else None, value
 
 
 def _values(offsets: Offsets) -> list[Any]:
     return list(offsets.values()) if isinstance(offsets, dict) else offsets
 
 
-def _ranges(before: Any, after: Any, paths: Sequence[str]) -> Iterator[SourceRange]:
+def _ranges(source: str, before: Any, after: Any, paths: Sequence[str]) -> Iterator[SourceRange]:
     number = log_offset(after)
     if number is not None:
-        yield FilesRange(log_offset(before), number, tuple(paths))
+        yield FilesRange(source, log_offset(before), number, tuple(paths))
     elif is_reader_offset(after):
-        yield _batches(before, after)
+        end, start = _position(after), _position(before)
+        if isinstance(end, Position):
+            yield BatchesRange(source, start if isinstance(start, Position) else None, end)
     elif is_kafka_offset(after):
         yield from _of_kafka(before if is_kafka_offset(before) else {}, after)
     else:
-        yield OtherRange(before, after)
+        yield OtherRange(source, before, after)
 
 
-def _batches(before: Any, after: Any) -> BatchesRange | OtherRange:
+def _not_told(before: Any, after: Any) -> Iterator[str]:
+    """Files begin at nothing, so only other sources can have begun somewhere else."""
+    if is_reader_offset(after):
+        for offset in (after, before):
+            found = _position(offset)
+            if isinstance(found, str):
+                yield f"an offset of format('lakesink') cannot be read: {found}"
+    if before is None and log_offset(after) is None:
+        yield "where it began is not recorded by its source, so it read at most everything up to its end"
+    elif is_kafka_offset(before) and is_kafka_offset(after):
+        went_back = (place for place in _places(before, after) if place.start is not None and place.start > place.end)
+        for one in islice(went_back, 1):
+            yield (
+                f"the offsets of {one.topic}, partition {one.partition} went back from {one.start} to {one.end}: the"
+                " topic was created again, or records were lost"
+            )
+
+
+def _position(offset: Any) -> Position | str | None:
+    """The position in an offset; why it cannot be read; None if there is none."""
+    if offset is None:
+        return None
     try:
-        return BatchesRange(parse_offset(before) if isinstance(before, dict) else None, parse_offset(after))
-    except QueryError:
-        return OtherRange(before, after)
+        return parse_offset(offset) if isinstance(offset, dict) else "it is no offset of this format"
+    except QueryError as error:
+        return error.what.partition("cannot be read: ")[2] or error.what
 
 
 def _of_kafka(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[KafkaRange]:
+    """What was read of each partition. Of one whose offsets went back, only the end is known."""
+    for one in _places(before, after):
+        yield replace(one, start=None) if one.start is not None and one.start > one.end else one
+
+
+def _places(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[KafkaRange]:
+    """Each partition whose offset changed."""
     for topic, partitions in after.items():
         for partition, end in partitions.items():
             start = before.get(topic, {}).get(partition)

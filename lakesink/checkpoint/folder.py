@@ -5,7 +5,7 @@ all schemes and credentials of Spark; `FsspecFiles` works elsewhere. Nothing her
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -108,18 +108,18 @@ class BatchInput:
         batch: With the fingerprint of all of it.
         start: Offsets at its beginning as a ledger stores them; None if its sources do not store them.
         end: Offsets at its end.
-        source_log: Its lines in the logs of its file sources.
+        source_logs: Its lines in the log of each file source, by the source's key in the offset log.
     """
 
     batch: Batch
     start: list[Any] | dict[str, Any] | None
     end: list[Any] | dict[str, Any]
-    source_log: Sequence[str]
+    source_logs: Mapping[str, Sequence[str]]
 
     @property
     def paths(self) -> list[str]:
         """URIs of its input files, each once."""
-        return source_log_paths(self.source_log)
+        return source_log_paths(line for lines in self.source_logs.values() for line in lines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,9 +194,13 @@ class Checkpoint:
         if previous is not None:
             self._check_sources(batch_id, previous, end)
         start = self._initial(end) if previous is None else previous.by_source
-        lines = [line for source in self._file_sources(end, previous) for line in self._read_log(*source)]
+        logs = {
+            source: self._read_log(folder, after, upto)
+            for source, folder, after, upto in self._file_sources(end, previous)
+        }
+        lines = [line for log in logs.values() for line in log]
         batch = stream_batch(batch_id, query_id, start=start, end=end.by_source, source_log=lines)
-        return BatchInput(batch, start, end.by_source, lines)
+        return BatchInput(batch, start, end.by_source, logs)
 
     def _check_sources(self, batch_id: int, previous: Offsets, end: Offsets) -> None:
         """Check the sources against the previous batch: named ones may come and go, positional ones never decrease."""
@@ -223,8 +227,8 @@ class Checkpoint:
         content = None if folder is None else self.files.read(f"sources/{folder}/0")
         return None if content is None else parse_initial_offset(content)
 
-    def _file_sources(self, end: Offsets, previous: Offsets | None) -> Iterator[tuple[str, int, int]]:
-        """Folder and log offset range of each file source with new files; each folder once."""
+    def _file_sources(self, end: Offsets, previous: Offsets | None) -> Iterator[tuple[str, str, int, int]]:
+        """Key, folder and log offset range of each file source with new files; each folder once."""
         seen: set[str] = set()
         for source in end.sources():
             upto = log_offset(end.ends[source])
@@ -237,7 +241,7 @@ class Checkpoint:
                 raise unreadable("sources/ has not exactly one folder, and its offsets do not name their source")
             if folder not in seen:
                 seen.add(folder)
-                yield folder, after, upto
+                yield source, folder, after, upto
 
     def _folder(self, keys: Keys, source: str) -> str | None:
         """Name of a source's folder below ``sources``; None if it is ambiguous."""

@@ -7,7 +7,7 @@ from lakesink.audit.checkpoint import opened
 from lakesink.audit.lineage import Hop, Lineage, Upstream
 from lakesink.audit.source_ranges import FilesRange, FirstRange, KafkaRange, OtherRange, merged
 from lakesink.cli.output import NOT_WELL, OK, Report
-from lakesink.cli.rows import cells
+from lakesink.cli.rows import cells, documents_of
 from lakesink.words import as_arguments, counted, moment, number
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.read.history import time_of
@@ -23,7 +23,9 @@ def lineage(
     known = {one.query_id(): one for one in map(opened, checkpoint)}
     loaded = connect(catalog, create=False)
     hop = Lineage(loaded, known).of(table, batch, sink, branch)
-    troubles, lines = hop.troubles(), list(_lines(hop, 0))
+    unused = known.keys() - {one.query_id for one in hop.hops()}
+    troubles = [*hop.troubles(), *(f"No batch is of query {one}, whose checkpoint was given." for one in unused)]
+    lines = list(_lines(hop, 0))
     return Report(
         document={
             "table": table,
@@ -89,7 +91,7 @@ def _source_line(source: FirstRange, depth: int) -> list[str]:
 def _ends(start: int | None, end: int, after: int) -> tuple[str, str, str]:
     """First, last and number; `start` is the first one, or `after` 1 the one before it."""
     first = None if start is None else start + after
-    amount = None if first is None or start is None or start > end else end - start
+    amount = None if start is None else end - start
     return number(first), number(end - 1 + after), number(amount)
 
 
@@ -114,7 +116,7 @@ def _document(hop: Hop) -> dict[str, Any]:
         "committed_at": [time_of(at_ms) for at_ms in hop.times_ms],
         "known_by": hop.known.name.lower(),
         "sources": [_source(one) for one in hop.sources],
-        "not_known": hop.why,
+        "not_known": list(hop.why),
         "note": hop.note,
     }
 
@@ -128,7 +130,7 @@ def _source(source: FirstRange | Upstream) -> dict[str, Any]:
         case FilesRange(start=start, end=end, paths=paths):
             return {"kind": "files", "after_log": start, "to_log": end, "files": list(paths)}
         case OtherRange(start=start, end=end):
-            return {"kind": "other", "start": start, "end": end}
+            return {"kind": "other", **documents_of([{"start": start, "end": end}])[0]}
 
 
 def _range(one: KafkaRange) -> dict[str, Any]:
@@ -145,5 +147,6 @@ def _hints(hop: Hop, catalog: str | None, troubles: Sequence[str], *, hidden: in
     more = [f"Not shown: {counted(hidden, 'line')}; --output json has all."] if hidden > 0 else []
     notes = [hop.note] if hop.note else []
     arguments = as_arguments(hop.table, catalog)
-    step = f"Next: lakesink as-of {arguments} --batch {hop.last} --sink {hop.sink} --read shows the table as of it."
+    of = f"--batch {hop.last} --sink {hop.sink}" + ("" if hop.branch == "main" else f" --branch {hop.branch}")
+    step = f"Next: lakesink as-of {arguments} {of} --read shows the table as of it."
     return [*notes, *troubles, *more, step]

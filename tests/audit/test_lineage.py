@@ -1,6 +1,7 @@
 """`lakesink lineage`: the offsets behind a batch, through tables that were read into each other."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from click.testing import CliRunner, Result
 
 from lakesink.audit.source_ranges import KafkaRange, merged
 from lakesink.cli.main import main
+from lakesink.writer.letters import letters_key
 from lakesink_protocol.identity import SinkKind, stream_batch
 from testkit.builders import Stream
 from testkit.maintenance import edit_metadata, expire, expire_like_java, roll_back
@@ -83,7 +85,7 @@ def test_a_reader_does_not_record_where_it_began_and_the_answer_says_so() -> Non
     document = told(GOLD, 0, exit_code=1)
     assert behind(document) == [(GOLD, 0, 0), (SILVER, 0, 0), (BRONZE, 0, 1)]
     assert kafka(document) == [("orders", 0, 0, 199), ("orders", 1, 0, 19)]
-    assert any("Where gold in demo.gold began is not recorded" in one for one in document["not_known"])
+    assert any("Batch 0 of gold in demo.gold: where it began is not recorded" in one for one in document["not_known"])
 
 
 @pytest.mark.usefixtures("chain")
@@ -115,6 +117,60 @@ def test_two_sources_of_one_query(chain: Chain) -> None:
     both.run(chain.position(chain.silver), offsets(8, 5, "rates"))
     document = told("demo.both", 1)
     assert kafka(document) == [("orders", 0, 600, 699), ("orders", 1, 60, 69), ("rates", 0, 5, 7)]
+
+
+def test_what_only_a_batch_in_the_middle_read_is_named_too(chain: Chain) -> None:
+    chain.bronze.run({"orders": {"0": 700, "1": 60}, "old": {"0": 50}})
+    chain.bronze.run({"orders": {"0": 800, "1": 60}, "old": {"0": 90}})
+    chain.bronze.run({"orders": {"0": 900, "1": 60}})
+    chain.silver.run(chain.position(chain.bronze))
+    document = told(SILVER, 3)
+    assert kafka(document) == [("old", 0, None, 89), ("orders", 0, 600, 899)]
+
+
+def test_a_topic_that_was_created_again_is_not_one_stretch(chain: Chain) -> None:
+    chain.bronze.run(offsets(3, 60))
+    chain.bronze.run(offsets(650, 60))
+    chain.silver.run(chain.position(chain.bronze))
+    document = told(SILVER, 3, exit_code=1)
+    assert [one[2:] for one in kafka(document) if one[1] == 0] == [(None, 649)]
+    assert "the offsets of orders, partition 0 went back from 600 to 3" in document["not_known"][0]
+
+
+def test_a_source_that_came_later_may_have_begun_anywhere(chain: Chain) -> None:
+    late = chain.hand(chain.lake, "demo.late")
+    late.first = [offsets(0, 0), None]
+    late.run(offsets(10, 1), None)
+    late.run(offsets(20, 2), offsets(500, 7, "rates"))
+    document = told("demo.late", 1, exit_code=1)
+    assert ("rates", 0, None, 499) in kafka(document)
+    assert "where it began is not recorded by its source" in document["not_known"][0]
+
+
+@pytest.mark.parametrize("offset", [{"lakesink": 7, "table": BRONZE}, {"lakesink": 1, "table": BRONZE, "batch": "x"}])
+def test_an_offset_of_a_table_that_cannot_be_read_is_not_left_out_silently(chain: Chain, offset: Any) -> None:
+    start = chain.silver.ends[-1]
+    chain.silver.run(offset)
+    document = told(SILVER, 3, exit_code=1)
+    assert "an offset of format('lakesink') cannot be read" in document["not_known"][0]
+    assert start != [offset]
+
+
+@pytest.mark.usefixtures("chain")
+def test_a_checkpoint_of_no_query_on_the_way_is_named(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "metadata").write_text('{"id": "another-query"}')
+    document = told(BRONZE, 1, "--checkpoint", tmp_path / "other", exit_code=1)
+    assert document["not_known"] == ["No batch is of query another-query, whose checkpoint was given."]
+
+
+def test_tables_that_are_read_twice_are_followed_once(chain: Chain) -> None:
+    below = chain.gold
+    for number in range(12):
+        read = chain.position(below)
+        below = chain.hand(chain.lake, f"demo.tower{number}")
+        below.run(read, read)
+    assert kafka(told("demo.tower11", 0, exit_code=1)) == [("orders", 0, 0, 599), ("orders", 1, 0, 59)]
 
 
 # What happened to the tables since
@@ -177,6 +233,36 @@ def test_a_batch_that_an_operator_skipped_has_no_source(chain: Chain) -> None:
     new.stream.overrule(new.batch(0, [offsets(50, 5)]), "skip")
     document = told(BRONZE, 0, "--sink", "bronze")
     assert document["batch"]["query_id"] in {"second-query", "query-of-bronze"}
+
+
+# Tables beside a table
+
+
+def dead_letters(chain: Chain) -> Stream:
+    """The application that writes the dead letters of bronze."""
+    bronze = chain.bronze.stream
+    key = letters_key(bronze.key, bronze.query, str(bronze.lake.table().metadata.table_uuid))
+    lake = replace(bronze.lake, name="demo.letters")
+    lake.create()
+    return Stream(lake, key.name, kind=SinkKind.TXN)
+
+
+def test_dead_letters_have_the_offsets_of_the_batch_that_put_them_aside(chain: Chain) -> None:
+    dead_letters(chain).run(4)
+    document = told("demo.letters", 4)
+    assert behind(document) == [("demo.letters", 4, 4), (BRONZE, 4, 4)]
+    assert kafka(document) == [("orders", 0, 400, 499), ("orders", 1, 40, 49)]
+    assert document["batch"]["known_by"] == "same_batch"
+
+
+def test_dead_letters_of_a_batch_that_was_rolled_back_are_not_complete(chain: Chain) -> None:
+    dead_letters(chain).run(4)
+    roll_back(chain.bronze.stream.lake, chain.bronze.stream.snapshot_of(3))
+    document = told("demo.letters", 4, exit_code=1)
+    assert (
+        f"The batches of {BRONZE} cannot be told: [LAKESINK_BATCH_EXPIRED] Batch 4 of bronze"
+        in document["not_known"][0]
+    )
 
 
 # What a summary does not tell
