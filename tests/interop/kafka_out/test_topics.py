@@ -252,6 +252,17 @@ def test_keys_values_and_headers_arrive_as_they_are(place: KafkaPlace) -> None:
     ]
 
 
+def test_a_header_or_topic_with_nul_is_refused_with_nothing_sent(place: KafkaPlace) -> None:
+    headers = [[{"key": "a", "value": b"1"}], [{"key": "a\0b", "value": b"2"}]]
+    rows = pa.record_batch({"value": ["x", "y"], "headers": pa.array(headers, HEADERS)})
+    named = pa.record_batch({"value": ["x", "y"], "topic": [place.name, f"{place.name}\0b"]})
+    for sink, refused in ((plain(place), rows), (plain(place, topic=None), named)):
+        error = refusal(lambda sink=sink, refused=refused: produce(sink, refused))  # type: ignore[misc]
+        assert error.code == "LAKESINK_KAFKA_ROW_REFUSED"
+        assert "NUL" in error.what
+    assert Reader(place.bootstrap).records(place.name) == []
+
+
 def test_staged_files_go_with_a_later_batch_and_only_those_that_a_record_names(place: KafkaPlace) -> None:
     parts = place.staging / place.name / "parts"
     stream = suite_stream(place)
