@@ -49,6 +49,20 @@ def test_a_wrong_option_is_named(tmp_path: Path, option: str, value: Any) -> Non
     assert option in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("partitioner", "random"),
+        ("partitioner", "murmur2_random"),
+        ("default.topic.config", {"partitioner": "random"}),
+        ("test.mock.num.brokers", 1),
+    ],
+)
+def test_a_property_that_moves_records_to_another_place_is_refused(tmp_path: Path, name: str, value: Any) -> None:
+    with pytest.raises(SettingsError, match=f"the sink itself sets {name}, on which exactly-once depends"):
+        sink(tmp_path, config={name: value})
+
+
 def test_nothing_shows_a_secret_of_the_client(tmp_path: Path) -> None:
     config = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username": "me"}
     made = sink(tmp_path, config={**config, "sasl.password": SECRET})

@@ -23,9 +23,14 @@ _OWN = frozenset(
         "bootstrap.servers", "metadata.broker.list", "transactional.id", "enable.idempotence", "acks",
         "request.required.acks", "isolation.level", "enable.auto.commit", "group.id", "enable.partition.eof",
         "auto.offset.reset", "delivery.report.only.error", "on_delivery", "error_cb", "logger", "log_cb",
+        "partitioner", "default.topic.config", "test.mock.num.brokers",
     }
 )  # fmt: skip
-"""Properties on which the guarantee depends: a user cannot set them."""
+"""Properties on which the guarantee depends: a user cannot set them.
+
+Others that could reorder or repeat records (`max.in.flight`, `retries`, `queuing.strategy`) are refused by the client,
+beside `enable.idempotence`. Those that only let a record fail (time-outs) end its transaction.
+"""
 _FOR_PRODUCERS = {
     "enable.idempotence": True,
     "partitioner": "murmur2_random",  # the partition that Java's producers, and Spark's sink, choose for a key
