@@ -176,6 +176,8 @@ def test_a_cluster_that_is_not_there_is_refused_in_time(tmp_path: Path) -> None:
     sink = KafkaSink("127.0.0.1:1", sink_id="x", staging=tmp_path, topic="x", config={"socket.timeout.ms": 1000})
     error = refusal(lambda: produce(sink, pa.record_batch({"value": ["x"]})))
     assert error.code == "LAKESINK_KAFKA_UNREACHABLE"
+    assert "committed nothing of the batch" in error.data
+    assert "table" not in str(error)
 
 
 def test_a_transaction_longer_than_the_broker_allows_is_refused_before_a_row_is_read(place: KafkaPlace) -> None:
