@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 
 from lakesink.sinks.kafka.client_words import without_values
@@ -60,6 +60,15 @@ class Quiet:
         """Drop a line."""
 
 
+@dataclass(frozen=True, slots=True)
+class Undelivered:
+    """A record that the client or the cluster did not take; `size_bytes` is that of its key and value."""
+
+    error: KafkaError
+    topic: str
+    size_bytes: int
+
+
 @dataclass(slots=True)
 class Troubles:
     """The last error that a client's background threads reported: a time-out alone does not say why."""
@@ -112,12 +121,13 @@ class Clients:
         """A consumer of committed records."""
         return Consumer(self._properties(_FOR_CONSUMERS))
 
-    def producer(self, transactional_id: str, failures: list[KafkaError], most_bytes: int) -> Producer:
-        """A producer of transactions; `failures` gets the error of each record that cannot be delivered."""
+    def producer(self, transactional_id: str, failures: list[Undelivered], most_bytes: int) -> Producer:
+        """A producer of transactions; `failures` gets each record that cannot be delivered."""
 
-        def on_delivery(error: KafkaError | None, _: Any) -> None:
+        def on_delivery(error: KafkaError | None, message: Message) -> None:
             if error is not None:
-                failures.append(error)
+                size = len(message.key() or b"") + len(message.value() or b"")
+                failures.append(Undelivered(error, message.topic() or "", size))
 
         own = {"transactional.id": transactional_id, "on_delivery": on_delivery}
         return Producer(self._properties({**_FOR_PRODUCERS, **own}) | {MESSAGE_BYTES: most_bytes})
