@@ -2,8 +2,8 @@
 
 Numbers, strings, booleans, NULL, lists and structs have their JSON form, and every line has every key. Decimals are
 strings, because readers parse JSON numbers as binary fractions. NaN and the infinities are strings too, because JSON
-does not have them. Dates and times are ISO 8601, instants in UTC. Binary is base64. A map with string keys is an
-object; another one is a list of objects with ``key`` and ``value``.
+does not have them. Dates and times are ISO 8601, instants in UTC; years beyond 32767 are refused. Binary is base64. A
+map with string keys is an object; another one is a list of objects with ``key`` and ``value``.
 """
 
 import json
@@ -22,7 +22,7 @@ class LineEncoder:
 
     def __init__(self, schema: pa.Schema) -> None:
         self._names = schema.names
-        self._in_utc = [_mapped(field.type, _in_utc) for field in schema]
+        self._without_zone = [_mapped(field.type, _without_zone) for field in schema]
         self._as_text = [_mapped(field.type, _as_text) for field in schema]
         self._converts = [_convert(field.type) for field in schema]
 
@@ -33,7 +33,7 @@ class LineEncoder:
         return "".join([_LINE.encode(row) + "\n" for row in rows]).encode()
 
     def _values(self, column: pa.Array, place: int) -> list[Any]:
-        for wanted in (self._in_utc[place], self._as_text[place]):
+        for wanted in (self._without_zone[place], self._as_text[place]):
             column = column if column.type.equals(wanted) else column.cast(wanted)
         convert = self._converts[place]
         values: list[Any] = column.to_pylist()
@@ -43,12 +43,17 @@ class LineEncoder:
 _LINE = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
-def _in_utc(kind: pa.DataType) -> pa.DataType:
-    return pa.timestamp(kind.unit, "UTC") if pa.types.is_timestamp(kind) and kind.tz else kind
+def _without_zone(kind: pa.DataType) -> pa.DataType:
+    """Arrow's text of an instant wraps the year at 16 bits; without a zone, Arrow says that it is out of range."""
+    return pa.timestamp(kind.unit) if _is_instant(kind) else kind
 
 
 def _as_text(kind: pa.DataType) -> pa.DataType:
     return pa.string() if pa.types.is_temporal(kind) else kind
+
+
+def _is_instant(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(kind) and kind.tz)
 
 
 def _mapped(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
@@ -115,9 +120,14 @@ def _moment(value: str) -> str:
     return value.replace(" ", "T", 1)
 
 
+def _instant(value: str) -> str:
+    return f"{_moment(value)}Z"
+
+
 _LEAVES: tuple[tuple[Callable[[pa.DataType], bool], Convert], ...] = (
     (pa.types.is_floating, _number),
     (pa.types.is_decimal, lambda value: format(value, "f")),
+    (_is_instant, _instant),
     (pa.types.is_temporal, _moment),
     (pa.types.is_binary, lambda value: b64encode(value).decode()),
     (pa.types.is_large_binary, lambda value: b64encode(value).decode()),

@@ -19,6 +19,7 @@ class DataState(Enum):
 
     UNCHANGED = "Nothing was written."
     NOT_IN = "Nothing of this batch is in the table; no snapshot references files that it may have left."
+    NOT_SENT = "This run committed nothing of the batch. The restart reads the ledger topic before it sends records."
     UNKNOWN = (
         "The batch may be in the table or not. Nothing was deleted; the restart checks the table before it writes."
     )

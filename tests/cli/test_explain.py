@@ -57,3 +57,10 @@ def test_an_error_that_says_nothing_of_the_data_says_what_the_catalogue_has() ->
     assert error.data == explanations()["LAKESINK_TEXT_INVALID"].data.value
     assert WriteError("TEXT_INVALID", "It.", action="Do.", data="All of it is in.").data == "All of it is in."
     assert WriteError("OF_ANOTHER_SINK", "It.", action="Do.").data == DataState.UNKNOWN.value
+
+
+def test_errors_of_kafka_speak_of_the_topic_and_not_of_a_table() -> None:
+    for code, page in explanations().items():
+        if code.startswith(("LAKESINK_KAFKA_", "LAKESINK_STAGING_")):
+            assert page.data in (DataState.NOT_SENT, DataState.UNCHANGED), code
+            assert "table" not in page.data.value

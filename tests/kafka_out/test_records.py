@@ -18,6 +18,10 @@ STEM = "orders-7"
 NUL = "ü\u0000€𝄞"
 
 
+def header(key: str) -> dict[str, Any]:
+    return {"key": key, "value": b"1"}
+
+
 def written(
     folder: Path, rows: dict[str, Any] | pa.RecordBatch, *, topic: str = "orders", most_bytes: int = 10_000
 ) -> tuple[KafkaReceipt, list[dict[str, Any]]]:
@@ -48,7 +52,7 @@ def test_texts_and_bytes_become_bytes_as_they_are(tmp_path: Path) -> None:
 
 
 def test_headers_keep_their_order_and_repetitions(tmp_path: Path) -> None:
-    headers = [[{"key": "a", "value": b"1"}, {"key": "a", "value": None}, {"key": NUL, "value": b""}], [], None]
+    headers = [[{"key": "a", "value": b"1"}, {"key": "a", "value": None}, {"key": "ü€𝄞", "value": b"\0"}], [], None]
     _, found = written(tmp_path, {"value": ["x", "y", "z"], "headers": pa.array(headers, HEADERS)})
     assert [row["headers"] for row in found] == headers
 
@@ -108,6 +112,15 @@ def test_a_row_may_be_as_large_as_the_bound_and_no_larger(tmp_path: Path) -> Non
             "KAFKA_ROW_REFUSED",
             "without a key",
         ),
+        (
+            {"value": ["x", "x"], "headers": pa.array([None, [{"key": "k", "value": b""}, header("k\0l")]], HEADERS)},
+            "orders",
+            "KAFKA_ROW_REFUSED",
+            "a header whose key contains the character NUL",
+        ),
+        ({"value": ["x"], "headers": pa.array([[header("\0")]], HEADERS)}, "orders", "KAFKA_ROW_REFUSED", "NUL"),
+        ({"value": ["x"], "headers": pa.array([[header(NUL)]], HEADERS)}, "orders", "KAFKA_ROW_REFUSED", "NUL"),
+        ({"value": ["x", "x"], "topic": ["a", "a\0b"]}, "", "KAFKA_ROW_REFUSED", "a topic whose name contains"),
     ],
 )
 def test_rows_that_no_record_can_have_are_refused_before_anything_is_sent(

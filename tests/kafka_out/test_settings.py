@@ -49,6 +49,96 @@ def test_a_wrong_option_is_named(tmp_path: Path, option: str, value: Any) -> Non
     assert option in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("partitioner", "random"),
+        ("partitioner", "murmur2_random"),
+        ("default.topic.config", {"partitioner": "random"}),
+        ("test.mock.num.brokers", 1),
+    ],
+)
+def test_a_property_that_moves_records_to_another_place_is_refused(tmp_path: Path, name: str, value: Any) -> None:
+    with pytest.raises(SettingsError, match=f"the sink itself sets {name}, on which exactly-once depends"):
+        sink(tmp_path, config={name: value})
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        ({"retries": 0}, "`retries` must be set >= 1 when `enable.idempotence` is true"),
+        ({"max.in.flight": 100}, "`max.in.flight` must be set <= 5 when `enable.idempotence` is true"),
+        ({"queuing.strategy": "lifo"}, "`queuing.strategy` must be set to `fifo` when `enable.idempotence` is true"),
+        ({"message.timeout.ms": 300_001}, "`message.timeout.ms` must be set <= `transaction.timeout.ms`"),
+        ({"delivery.timeout.ms": "300001"}, "`message.timeout.ms` must be set <= `transaction.timeout.ms`"),
+        ({"linger.ms": 300_001}, "`message.timeout.ms` must be greater than `linger.ms`"),
+        ({"session.timeout.ms": 400_000}, "`max.poll.interval.ms`must be >= `session.timeout.ms`"),
+    ],
+)
+def test_what_only_a_producer_or_a_consumer_refuses_is_told_in_full_before_the_start(
+    tmp_path: Path, config: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(SettingsError) as caught:
+        sink(tmp_path, config=config)
+    assert caught.value.code == "LAKESINK_OPTION_INVALID"
+    assert caught.value.what == f"The option config: {says}."
+
+
+@pytest.mark.parametrize("name", ["message.max.bytes", "transaction.timeout.ms"])
+@pytest.mark.parametrize("value", ["0x100000", "0100000", " 100000", "+100000", "1e6", 1e6, "", None, True, [], "x"])
+def test_a_number_that_is_not_decimal_is_refused_by_name(tmp_path: Path, name: str, value: Any) -> None:
+    with pytest.raises(SettingsError, match=f"config: {name} must be a whole number, in decimal digits") as caught:
+        sink(tmp_path, config={name: value})
+    assert caught.value.code == "LAKESINK_OPTION_INVALID"
+
+
+def test_decimal_numbers_are_taken_as_text_or_number(tmp_path: Path) -> None:
+    made = sink(tmp_path, config={"message.max.bytes": "2000000", "transaction.timeout.ms": 60_000})
+    clients = made.settings.clients
+    assert (clients.max_message_bytes, clients.transaction_timeout_ms) == (2_000_000, 60_000)
+
+
+BAIT = "Hunter2-S3cr3t!"
+
+
+@pytest.mark.parametrize("bait", [BAIT, f'{BAIT}"x', f'"{BAIT}', "20240701", f"{BAIT}\n{BAIT}", BAIT * 100])
+@pytest.mark.parametrize(
+    ("name", "config"),
+    [
+        ("security.protocol", {}),
+        ("compression.type", {}),
+        ("linger.ms", {}),
+        ("retries", {}),
+        ("message.max.bytes", {}),
+        ("debug", {}),
+        ("sasl.mechanism", {"security.protocol": "SASL_PLAINTEXT"}),
+        ("plugin.library.paths", {}),
+        ("topic.blacklist", {}),
+        ("ssl.key.pem", {"security.protocol": "ssl"}),
+        ("ssl.ca.location", {"security.protocol": "ssl"}),
+        ("partitioner", {}),
+    ],
+)
+def test_no_error_shows_a_value_of_config(tmp_path: Path, name: str, config: dict[str, str], bait: str) -> None:
+    try:
+        sink(tmp_path, config={**config, name: bait})
+    except SettingsError as error:
+        told = f"{error}{error.__cause__}{error.__context__}"
+        assert bait not in told
+        assert BAIT not in told
+        assert "Hunter2" not in told
+
+
+def test_an_error_names_the_property_whose_value_it_hides(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError) as caught:
+        sink(tmp_path, config={"security.protocol": BAIT})
+    assert caught.value.what == 'The option config: Invalid value for configuration property "security.protocol".'
+    with pytest.raises(SettingsError) as caught:
+        sink(tmp_path, config={"compression.level": 12345})
+    says = 'Configuration property "compression.level": its value is outside allowed range -1..12'
+    assert caught.value.what == f"The option config: {says}."
+
+
 def test_nothing_shows_a_secret_of_the_client(tmp_path: Path) -> None:
     config = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username": "me"}
     made = sink(tmp_path, config={**config, "sasl.password": SECRET})

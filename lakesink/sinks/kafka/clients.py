@@ -1,12 +1,14 @@
 """Clients of a Kafka cluster from the user's properties. They never leave the driver, and nothing prints them."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 
+from lakesink.sinks.kafka.client_words import without_values
 from lakesink_protocol.errors import SettingsError
 from lakesink_protocol.redact import describe
 
@@ -18,14 +20,21 @@ TRANSACTION_TIMEOUT = "transaction.timeout.ms"
 MESSAGE_BYTES = "message.max.bytes"
 
 _DEFAULTS = {TRANSACTION_TIMEOUT: TRANSACTION_TIMEOUT_MS, MESSAGE_BYTES: MAX_MESSAGE_BYTES}
+_WHOLE = re.compile(r"[1-9][0-9]{0,9}")
+"""The client also takes hexadecimal and octal numbers."""
 _OWN = frozenset(
     {
         "bootstrap.servers", "metadata.broker.list", "transactional.id", "enable.idempotence", "acks",
         "request.required.acks", "isolation.level", "enable.auto.commit", "group.id", "enable.partition.eof",
         "auto.offset.reset", "delivery.report.only.error", "on_delivery", "error_cb", "logger", "log_cb",
+        "partitioner", "default.topic.config", "test.mock.num.brokers",
     }
 )  # fmt: skip
-"""Properties on which the guarantee depends: a user cannot set them."""
+"""Properties on which the guarantee depends: a user cannot set them.
+
+Others that could reorder or repeat records (`max.in.flight`, `retries`, `queuing.strategy`) are refused by the client,
+beside `enable.idempotence`. Those that only let a record fail (time-outs) end its transaction.
+"""
 _FOR_PRODUCERS = {
     "enable.idempotence": True,
     "partitioner": "murmur2_random",  # the partition that Java's producers, and Spark's sink, choose for a key
@@ -49,6 +58,15 @@ class Quiet:
 
     def log(self, *_: Any) -> None:
         """Drop a line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Undelivered:
+    """A record that the client or the cluster did not take; `size_bytes` is that of its key and value."""
+
+    error: KafkaError
+    topic: str
+    size_bytes: int
 
 
 @dataclass(slots=True)
@@ -80,13 +98,10 @@ class Clients:
         if own:
             raise kafka_option_invalid("config", f"the sink itself sets {own[0]}, on which exactly-once depends")
         clients = cls(bootstrap_servers.strip(), _DEFAULTS | given)
-        try:
-            clients.admin()  # the client library checks names and values of properties, and connects later
-        except (KafkaException, TypeError, ValueError) as error:
-            why = describe(error, clients.config).rstrip(".")
-        else:
-            return clients
-        raise kafka_option_invalid("config", why)  # without its cause, which may show a value
+        trouble = clients._trouble()
+        if trouble:
+            raise kafka_option_invalid("config", trouble)
+        return clients
 
     @property
     def transaction_timeout_ms(self) -> int:
@@ -106,12 +121,13 @@ class Clients:
         """A consumer of committed records."""
         return Consumer(self._properties(_FOR_CONSUMERS))
 
-    def producer(self, transactional_id: str, failures: list[KafkaError], most_bytes: int) -> Producer:
-        """A producer of transactions; `failures` gets the error of each record that cannot be delivered."""
+    def producer(self, transactional_id: str, failures: list[Undelivered], most_bytes: int) -> Producer:
+        """A producer of transactions; `failures` gets each record that cannot be delivered."""
 
-        def on_delivery(error: KafkaError | None, _: Any) -> None:
+        def on_delivery(error: KafkaError | None, message: Message) -> None:
             if error is not None:
-                failures.append(error)
+                size = len(message.key() or b"") + len(message.value() or b"")
+                failures.append(Undelivered(error, message.topic() or "", size))
 
         own = {"transactional.id": transactional_id, "on_delivery": on_delivery}
         return Producer(self._properties({**_FOR_PRODUCERS, **own}) | {MESSAGE_BYTES: most_bytes})
@@ -121,6 +137,24 @@ class Clients:
         text = describe(error, self.config)
         last = describe(RuntimeError(self.troubles.last), self.config).partition(": ")[2]
         return f"{last} ({text})" if last and is_time_out(error) else text
+
+    def _trouble(self) -> str:
+        """Why no clients can have these properties; empty if they can.
+
+        The client library checks names and values when a client is made, and connects later. Each kind of client has
+        rules of its own.
+        """
+        for name in _DEFAULTS:
+            if not _WHOLE.fullmatch(str(self.config[name])):
+                return f"{name} must be a whole number, in decimal digits"
+        try:
+            self.admin()
+            self.producer("lakesink", [], self.max_message_bytes)
+            self.consumer()
+        except (KafkaException, TypeError, ValueError) as error:
+            found = kafka_error(error)
+            return without_values(str(error) if found is None else found.str(), self.config)
+        return ""
 
     def _properties(self, own: Mapping[str, Any]) -> dict[str, Any]:
         try_first = {"bootstrap.servers": self.bootstrap_servers, "error_cb": self.troubles, "logger": Quiet()}

@@ -5,7 +5,14 @@ from contextlib import contextmanager
 
 from confluent_kafka import KafkaError, KafkaException
 
-from lakesink.sinks.kafka.clients import TRANSACTION_TIMEOUT, Clients, is_time_out, kafka_error
+from lakesink.sinks.kafka.clients import (
+    MESSAGE_BYTES,
+    TRANSACTION_TIMEOUT,
+    Clients,
+    Undelivered,
+    is_time_out,
+    kafka_error,
+)
 from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import BatchRefused, CatalogError, LakesinkError, Reason
 from lakesink_protocol.redact import redact, safe_cause, shown
@@ -83,9 +90,9 @@ _MISSING = frozenset(
 class NotDelivered(Exception):
     """The cluster did not take a record of an open transaction, which cannot be committed any more."""
 
-    def __init__(self, error: KafkaError) -> None:
-        self.error = error
-        super().__init__(error.str())
+    def __init__(self, record: Undelivered) -> None:
+        self.record = record
+        super().__init__(record.error.str())
 
 
 def refused(reason: Reason, situation: Situation, *, overruled: str = "") -> BatchRefused:
@@ -95,7 +102,7 @@ def refused(reason: Reason, situation: Situation, *, overruled: str = "") -> Bat
 
 def final_error(error: Exception, clients: Clients) -> LakesinkError | None:
     """The error to raise if trying again cannot help; None if it can."""
-    found = error.error if isinstance(error, NotDelivered) else kafka_error(error)
+    found = error.record.error if isinstance(error, NotDelivered) else kafka_error(error)
     if found is None:
         return None
     told = f"{clients.describe(error)[:LONGEST].rstrip('.')}."
@@ -115,12 +122,20 @@ def final_error(error: Exception, clients: Clients) -> LakesinkError | None:
     if found.code() in _MISSING:
         return CatalogError("KAFKA_TOPIC_MISSING", f"A topic is missing: {told}", action="Create the topic.")
     if found.code() in _NEVER_DELIVERED:
-        return CatalogError(
-            "KAFKA_RECORD_REFUSED",
-            f"The cluster refuses a record: {told}",
-            action="Compare max.message.bytes and the other settings of the topic with the rows.",
-        )
+        record = error.record if isinstance(error, NotDelivered) else None
+        return _record_refused(record, told, clients.max_message_bytes)
     return None
+
+
+def _record_refused(record: Undelivered | None, told: str, most_bytes: int) -> CatalogError:
+    size = "" if record is None else f" of {record.size_bytes} bytes for topic {shown(record.topic, 40)!r}"
+    topic = "the topic" if record is None else f"topic {shown(record.topic, 249)!r}"
+    return CatalogError(
+        "KAFKA_RECORD_REFUSED",
+        f"A record{size} is refused: {told}",
+        action=f"Compare the rows with {MESSAGE_BYTES} in config, which is {most_bytes}, and with max.message.bytes and"
+        f" the other settings of {topic}.",
+    )
 
 
 @contextmanager

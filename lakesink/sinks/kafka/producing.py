@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 
+from lakesink.sinks.kafka.clients import Undelivered, kafka_error
 from lakesink.sinks.kafka.commit_record import CommitRecord
-from lakesink.sinks.kafka.failures import final_error
+from lakesink.sinks.kafka.failures import NotDelivered, final_error
 from lakesink.sinks.kafka.ledger import ledger_topic
 from lakesink.sinks.kafka.target import ABORT_SECONDS, COMMIT_SECONDS, KafkaTarget, Session
 from lakesink_protocol.errors import LakesinkError
@@ -71,8 +72,19 @@ class Records:
                 self.session.producer.produce(topic, **record)
             except BufferError:
                 self.session.poll(WAIT_SECONDS)
+            except KafkaException as error:
+                _raise_with_size(error, topic, record)
+                raise
             else:
                 return
+
+
+def _raise_with_size(error: KafkaException, topic: str, record: Mapping[str, Any]) -> None:
+    """Raise NotDelivered if the record is too large for the producer."""
+    found = kafka_error(error)
+    if found is not None and found.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+        size = len(record.get("key") or b"") + len(record["value"] or b"")
+        raise NotDelivered(Undelivered(found, topic, size)) from error
 
 
 def _records(rows: pa.RecordBatch, topic: str) -> Iterator[tuple[str, dict[str, Any]]]:

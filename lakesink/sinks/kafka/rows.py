@@ -79,6 +79,8 @@ class _Records:
     def _check(self, records: pa.RecordBatch) -> None:
         if _has_header_without_key(records):
             raise _row_refused("A row has a header without a key", self.batch_id)
+        if _has_header_with_nul(records):
+            raise _row_refused("A row has a header whose key contains the character NUL", self.batch_id)
         sizes = record_sizes(records)
         largest = pc.max(sizes).as_py()
         if largest > self.most_bytes:
@@ -89,6 +91,8 @@ class _Records:
         topics = _column(records, "topic", pa.string())
         if not self.topic and topics.null_count:
             raise _row_refused("A row has no topic", self.batch_id)
+        if _has_nul(topics):
+            raise _row_refused("A row has a topic whose name contains the character NUL", self.batch_id)
         for topic, needs in self._needs_of(topics, sizes, partitions):
             if not 0 < len(topic) <= LONGEST_TOPIC:
                 raise _row_refused("A row has a topic whose name is empty or too long", self.batch_id)
@@ -147,6 +151,15 @@ def _has_header_without_key(records: pa.RecordBatch) -> bool:
         return False
     headers = records.column("headers").flatten()
     return bool(headers.null_count or headers.field("key").null_count)
+
+
+def _has_header_with_nul(records: pa.RecordBatch) -> bool:
+    return "headers" in records.schema.names and _has_nul(records.column("headers").flatten().field("key"))
+
+
+def _has_nul(texts: pa.Array) -> bool:
+    """The client takes these texts as strings of C: it would send such a text only up to its first NUL."""
+    return bool(pc.any(pc.match_substring(texts, "\0")).as_py())
 
 
 def _is_type_of(name: str, kind: pa.DataType) -> bool:

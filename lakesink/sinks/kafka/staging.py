@@ -19,7 +19,6 @@ from lakesink.sinks.kafka.prepared import parse_prepared
 from lakesink.sinks.records import PreparedDirectory
 from lakesink.sinks.storage import open_storage
 from lakesink_catalog.commit.record import parse_record
-from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import CatalogError, LakesinkError
 from lakesink_protocol.redact import describe, redact
 
@@ -108,7 +107,6 @@ def staging_failures(root: str) -> Iterator[None]:
         raise CatalogError(
             "STAGING_FAILED",
             f"The staging folder cannot be used: {describe(error)[:120]}",
-            data=DataState.NOT_IN,
             action="Check that driver and executors can read and write it, and its free space, then start again. The"
             f" folder is {redact(root)!r}.",
         ) from error

@@ -12,7 +12,7 @@ from functools import cached_property
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from lakesink.sinks.kafka.clients import Clients
+from lakesink.sinks.kafka.clients import Clients, Undelivered
 from lakesink.sinks.kafka.commit_record import CommitRecord, LedgerState
 from lakesink.sinks.kafka.failures import NotDelivered
 from lakesink.sinks.kafka.ledger import LedgerTopic, ledger_topic
@@ -37,7 +37,7 @@ class Session:
     """A producer that fenced every older one of its sink, and the records that it could not deliver."""
 
     producer: Producer
-    failures: list[KafkaError] = field(default_factory=list)
+    failures: list[Undelivered] = field(default_factory=list)
 
     def poll(self, seconds: float = 0) -> None:
         """Serve the producer's answers; raises if a record was not delivered, or if the producer was fenced."""
@@ -128,7 +128,7 @@ class KafkaTarget:
         """End what an older driver left open, so that none can commit any more, and read the ledger after that."""
         self._session = None
         self._look_at_topic()
-        failures: list[KafkaError] = []
+        failures: list[Undelivered] = []
         producer = self.clients.producer(f"lakesink-{self.sink_id}", failures, self.most_bytes)
         producer.init_transactions(INIT_SECONDS)
         for _ in range(READ_TRIES):

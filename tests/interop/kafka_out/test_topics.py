@@ -6,14 +6,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaException, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
 from lakesink.sinks.kafka.rows import HEADERS
 from lakesink.sinks.kafka.sink import KafkaSink
+from lakesink.testing.points import Died
 from lakesink.testing.stream import Stream
 from lakesink_protocol.coordinator import run_batch
 from lakesink_protocol.errors import BatchRefused, CatalogError, LakesinkError, Reason, WriteError
@@ -176,6 +178,8 @@ def test_a_cluster_that_is_not_there_is_refused_in_time(tmp_path: Path) -> None:
     sink = KafkaSink("127.0.0.1:1", sink_id="x", staging=tmp_path, topic="x", config={"socket.timeout.ms": 1000})
     error = refusal(lambda: produce(sink, pa.record_batch({"value": ["x"]})))
     assert error.code == "LAKESINK_KAFKA_UNREACHABLE"
+    assert "committed nothing of the batch" in error.data
+    assert "table" not in str(error)
 
 
 def test_a_transaction_longer_than_the_broker_allows_is_refused_before_a_row_is_read(place: KafkaPlace) -> None:
@@ -195,6 +199,40 @@ def test_a_row_that_is_larger_than_the_topic_accepts_is_refused_with_nothing_sen
     filled = ["x" * 1800] * 50
     assert isinstance(produce(sink, pa.record_batch({"value": filled})), Committed), "batches of records fit too"
     assert len(Reader(place.bootstrap).records(f"{place.name}-small")) == 50
+
+
+def test_a_prepared_row_that_the_producer_no_longer_takes_is_refused_with_its_size_and_both_limits(
+    place: KafkaPlace,
+) -> None:
+    rows, sink = pa.record_batch({"key": ["k"], "value": ["x" * 5000]}), plain(place)
+    with patch.object(sink, "commit", side_effect=Died()), pytest.raises(Died):
+        produce(sink, rows)
+    error = refusal(lambda: produce(plain(place, config={"message.max.bytes": 2000}), rows))
+    assert error.code == "LAKESINK_KAFKA_RECORD_REFUSED"
+    assert f"A record of 5001 bytes for topic '{place.name[:40]}' is refused: " in error.what
+    assert "message.max.bytes in config, which is 2000" in error.action
+    assert f"max.message.bytes and the other settings of topic '{place.name}'" in error.action
+    produce(plain(place), rows)
+    assert Reader(place.bootstrap).records(place.name) == [(b"k", b"x" * 5000)]
+
+
+def test_a_row_that_the_broker_refuses_is_refused_with_its_size(place: KafkaPlace) -> None:
+    sink, client = plain(place), admin(place)
+    resource = ConfigResource(ResourceType.TOPIC, place.name)
+    lower = ConfigEntry("max.message.bytes", "2000", incremental_operation=AlterConfigOpType.SET)
+    resource.add_incremental_config(lower)
+    sound = sink.commit
+
+    def commit(*arguments: Any) -> Any:
+        client.incremental_alter_configs([resource])[resource].result(SECONDS)
+        return sound(*arguments)
+
+    with patch.object(sink, "commit", commit):
+        error = refusal(lambda: produce(sink, pa.record_batch({"value": ["x" * 5000]})))
+    assert error.code == "LAKESINK_KAFKA_RECORD_REFUSED"
+    assert "A record of 5000 bytes" in error.what
+    assert "committed nothing of the batch" in error.data
+    assert Reader(place.bootstrap).records(place.name) == []
 
 
 def test_rows_can_name_their_topics_and_partitions(place: KafkaPlace) -> None:
@@ -250,6 +288,17 @@ def test_keys_values_and_headers_arrive_as_they_are(place: KafkaPlace) -> None:
         [("ü", b"")],
         None,
     ]
+
+
+def test_a_header_or_topic_with_nul_is_refused_with_nothing_sent(place: KafkaPlace) -> None:
+    headers = [[{"key": "a", "value": b"1"}], [{"key": "a\0b", "value": b"2"}]]
+    rows = pa.record_batch({"value": ["x", "y"], "headers": pa.array(headers, HEADERS)})
+    named = pa.record_batch({"value": ["x", "y"], "topic": [place.name, f"{place.name}\0b"]})
+    for sink, refused in ((plain(place), rows), (plain(place, topic=None), named)):
+        error = refusal(lambda sink=sink, refused=refused: produce(sink, refused))  # type: ignore[misc]
+        assert error.code == "LAKESINK_KAFKA_ROW_REFUSED"
+        assert "NUL" in error.what
+    assert Reader(place.bootstrap).records(place.name) == []
 
 
 def test_staged_files_go_with_a_later_batch_and_only_those_that_a_record_names(place: KafkaPlace) -> None:
