@@ -12,6 +12,7 @@ from pyiceberg.table import Table
 
 from lakesink.operate.outbox.batch_records import BatchRecords
 from lakesink.operate.outbox.position import Outbox, position_in, record_of
+from lakesink.operate.outbox.standing import check_standing
 from lakesink.read.batch_files import files_of
 from lakesink.read.begin import Begin, beginning
 from lakesink.read.follow import unread_batches
@@ -69,7 +70,9 @@ class Producing:
         with kafka_failures(self.target.clients):
             state = self.target.read()
         position = position_in(state, self.outbox) or self._beginning(table)
-        return unread_batches(table, self.outbox.table, self.outbox.sink, position, changes=True)
+        past, found = unread_batches(table, self.outbox.table, self.outbox.sink, position, changes=True)
+        check_standing(past, found, position, self.outbox)
+        return past, found
 
     def _beginning(self, table: Table) -> Position:
         return beginning(table, self.outbox.table, self.outbox.sink, Begin.EARLIEST)
