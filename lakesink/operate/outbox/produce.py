@@ -11,21 +11,25 @@ from datetime import UTC, datetime
 from pyiceberg.table import Table
 
 from lakesink.operate.outbox.batch_records import BatchRecords
-from lakesink.operate.outbox.position import Outbox, position_in, record_of
+from lakesink.operate.outbox.keys import check_same_key, check_unique, key_names
+from lakesink.operate.outbox.position import Outbox, Progress, progress_in, record_of
 from lakesink.operate.outbox.standing import check_standing
 from lakesink.read.batch_files import files_of
 from lakesink.read.begin import Begin, beginning
 from lakesink.read.follow import unread_batches
 from lakesink.read.position import Position
 from lakesink.read.steps import Past, Step, Unread
+from lakesink.sinks.kafka.commit_record import CommitRecord, LedgerState
 from lakesink.sinks.kafka.failures import kafka_failures
 from lakesink.sinks.kafka.producing import commit_rows
 from lakesink.sinks.kafka.target import KafkaTarget
 from lakesink_catalog.commit.fence import Effects
 from lakesink_catalog.manifests.live_reading import LiveMemory
+from lakesink_catalog.read.view import view_table
 from lakesink_protocol.errors import CommitUnresolved, LakesinkError
 from lakesink_protocol.events import CommitUnknown
 from lakesink_protocol.fence import Fenced, Unseen, fenced
+from lakesink_protocol.identity import SinkKey
 from lakesink_protocol.retry import RetryPolicy
 
 RETRY = RetryPolicy(num_retries=8, total_timeout_ms=600_000)
@@ -69,7 +73,8 @@ class Producing:
     def _unread(self, table: Table) -> tuple[Past, Unread]:
         with kafka_failures(self.target.clients):
             state = self.target.read()
-        position = position_in(state, self.outbox) or self._beginning(table)
+        known = progress_in(state, self.outbox)
+        position = self._beginning(table) if known is None else known.position
         past, found = unread_batches(table, self.outbox.table, self.outbox.sink, position, changes=True)
         check_standing(past, found, position, self.outbox)
         return past, found
@@ -78,14 +83,21 @@ class Producing:
         return beginning(table, self.outbox.table, self.outbox.sink, Begin.EARLIEST)
 
     def _committed(self, table: Table, past: Past, step: Step) -> Produced:
-        keys = tuple(sorted(table.schema().identifier_field_names())) if self.keys is None else self.keys
         [batch] = files_of(table, past, [step])
+        keys = key_names(batch.schema_json, table.schema().model_dump_json(), self.keys)
+        if batch.deletes:
+            check_unique(keys, batch.schema_json, self._key_ids(table), self.outbox, step.batch_id)
         records = BatchRecords(table, past, batch, keys, self._memory)
         attempts: Fenced[Produced] = _OneBatch(self, past, step, records, uuid.uuid4().hex)
         found = fenced(attempts, RETRY, self.effects)
         if isinstance(found, Unseen):
             raise _unresolved(self.outbox, step, found)
         return found
+
+    def _key_ids(self, table: Table) -> tuple[int, ...]:
+        """The columns by which the stream replaces rows; empty if its newest batch only appended."""
+        entry = view_table(table, SinkKey(self.outbox.sink.sink, self.outbox.sink.branch)).entry
+        return () if entry is None else entry.keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,19 +114,18 @@ class _OneBatch:
         """See `Fenced.attempt`."""
         session = self.of.target.take_session(number)
         state = self.of.target.state
-        position = position_in(state, self.of.outbox)
-        if position is not None and self._is_behind(position):
+        known = progress_in(state, self.of.outbox)
+        if known is not None and self._is_behind(known.position):
             return self._produced(known=state.record is not None and state.record.commit_id == self.commit_id)
-        behind, now = self.past.position_of(self.step), datetime.fromtimestamp(self.of.effects.now_ms() / 1000, UTC)
-        rows = self.step.added_rows
-        record = record_of(state, self.of.outbox, self.step, behind, rows=rows, commit_id=self.commit_id, now=now)
+        check_same_key(self.records.keys, known, self.step.batch_id)
+        record = self._record(state, Progress(self.past.position_of(self.step), tuple(self.records.keys)))
         commit_rows(self.of.target, session, self.records.read(), record, self.of.effects.emit)
         return self._produced(known=True)
 
     def look(self, number: int) -> Produced | None:  # noqa: ARG002 - see `Fenced.look`
         """See `Fenced.look`."""
-        position = position_in(self.of.target.fence(), self.of.outbox)
-        return self._produced(known=False) if position is not None and self._is_behind(position) else None
+        known = progress_in(self.of.target.fence(), self.of.outbox)
+        return self._produced(known=False) if known is not None and self._is_behind(known.position) else None
 
     def unsure(self, number: int, error: Exception) -> str:
         """See `Fenced.unsure`."""
@@ -123,6 +134,11 @@ class _OneBatch:
         trouble = self.of.target.clients.describe(error)
         self.of.effects.emit(CommitUnknown(self.step.batch_id, number, trouble))
         return trouble
+
+    def _record(self, state: LedgerState, progress: Progress) -> CommitRecord:
+        now = datetime.fromtimestamp(self.of.effects.now_ms() / 1000, UTC)
+        outbox, step = self.of.outbox, self.step
+        return record_of(state, outbox, step, progress, rows=step.added_rows, commit_id=self.commit_id, now=now)
 
     def _is_behind(self, position: Position) -> bool:
         """True if the position is behind this batch: snapshots have growing sequence numbers."""

@@ -31,8 +31,9 @@ class RowRecords:
             if key not in schema.names:
                 raise SettingsError(
                     "OUTBOX_KEY",
-                    f"The table has no column {shown(key, 60)!r} for the key.",
-                    action=f"Correct --key. {did_you_mean(key, schema.names)}",
+                    f"The batch has no column {shown(key, 60)!r} for the key.",
+                    data=DataState.UNCHANGED,
+                    action=f"Correct --key: a batch is produced as it was written. {did_you_mean(key, schema.names)}",
                 )
         return cls(schema, keys)
 

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import pyarrow as pa
 import pytest
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 
 from lakesink.operate.outbox.position import Outbox
 from lakesink.operate.outbox.produce import Produced, Producing
 from lakesink.read.begin import followed
+from lakesink.sinks.iceberg.sink import IcebergSink
 from lakesink.sinks.kafka.clients import Clients
 from lakesink.sinks.kafka.target import KafkaTarget
 from lakesink_catalog.commit.fence import Effects
@@ -20,7 +22,7 @@ from lakesink_protocol.errors import LakesinkError
 from lakesink_protocol.events import CommitAnswered, CommitDue, Event, Listeners
 from servers.kafka import KafkaBroker
 from testkit.builders import TABLE, Lake, Stream
-from testkit.change_table import BY_PART, SCHEMA, ChangeStream, Reference
+from testkit.change_table import BY_PART, ROWS, SCHEMA, Change, ChangeStream, Reference, upsert_lake
 from tests.interop.kafka_out.suite_sink import Reader
 
 pytestmark = pytest.mark.interop
@@ -147,3 +149,64 @@ def test_an_outbox_of_another_topic_or_table_is_refused(broker: KafkaBroker, tmp
         list(moved.all_there_is())
     assert refused.value.code == "LAKESINK_OUTBOX_REFUSED"
     assert Reader(broker.bootstrap).records(other) == []
+
+
+def change(key: int, version: int, value: str = "x", *, deletes: bool = False) -> Change:
+    return Change(key, version, "a", value, Decimal("1.00"), deletes=deletes)
+
+
+class OfRenamed(ChangeStream):
+    """The same stream, when its query has followed the new name of the key."""
+
+    def sink(self, **options: Any) -> IcebergSink:
+        sink = ChangeStream.sink(self, **options)
+        rows = ROWS.set(0, pa.field("ident", pa.int64()))
+        return IcebergSink(sink.table, sink.key, sink.open_catalog, sink.settings, rows, effects=sink.effects)
+
+
+def refusal(broker: KafkaBroker, lake: Lake, topic: str, **options: Any) -> LakesinkError:
+    """The error of an outbox that must not go on; nothing reaches the topic."""
+    before = Reader(broker.bootstrap).records(topic)
+    with pytest.raises(LakesinkError) as refused:
+        produce(broker, lake, topic, **options)
+    assert Reader(broker.bootstrap).records(topic) == before
+    return refused.value
+
+
+def test_a_key_column_that_was_renamed_keeps_its_name_in_older_batches_and_is_refused_in_newer_ones(
+    broker: KafkaBroker, tmp_path: Path
+) -> None:
+    topic, lake = fresh_topic(broker), upsert_lake(tmp_path)
+    stream = ChangeStream(lake)
+    stream.run_changes(0, [[change(1, 1), change(2, 1)]])
+    produce(broker, lake, topic)
+    stream.run_changes(1, [[change(1, 2, deletes=True)]])
+    with lake.table().update_schema() as update:
+        update.rename_column("id", "ident")
+    produce(broker, lake, topic)
+    assert list(replayed(broker, topic)) == [b'{"id":2}']
+    OfRenamed(lake, options={"keys": ["ident"]}).run_changes(2, [[]])
+    refused = refusal(broker, lake, topic)
+    assert refused.code == "LAKESINK_OUTBOX_KEY"
+    assert "(ident)" in refused.what
+    assert "(id)" in refused.what
+
+
+def test_another_key_at_a_restart_is_refused(broker: KafkaBroker, tmp_path: Path) -> None:
+    topic, lake = fresh_topic(broker), upsert_lake(tmp_path)
+    stream = ChangeStream(lake)
+    stream.run_changes(0, [[change(1, 1), change(2, 1)]])
+    produce(broker, lake, topic, keys=("id", "id"))
+    stream.run_changes(1, [[change(1, 2, deletes=True)]])
+    assert refusal(broker, lake, topic, keys=("id", "version")).code == "LAKESINK_OUTBOX_KEY"
+    produce(broker, lake, topic)
+    assert list(replayed(broker, topic)) == [b'{"id":2}']
+
+
+def test_a_key_of_several_rows_is_refused_when_a_row_is_deleted(broker: KafkaBroker, tmp_path: Path) -> None:
+    topic, lake = fresh_topic(broker), upsert_lake(tmp_path)
+    stream = ChangeStream(lake)
+    stream.run_changes(0, [[change(1, 1), change(2, 1)]])
+    produce(broker, lake, topic, keys=("part",))
+    stream.run_changes(1, [[change(1, 2, deletes=True)]])
+    assert refusal(broker, lake, topic, keys=("part",)).code == "LAKESINK_OUTBOX_KEY"
