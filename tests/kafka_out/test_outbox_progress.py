@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 
-from lakesink.operate.outbox.position import LONGEST_KEY_BYTES, Outbox, Progress, progress_in, record_of
+from lakesink.operate.outbox.position import (
+    LONGEST_KEY_BYTES,
+    Outbox,
+    Progress,
+    check_same_ledger,
+    progress_in,
+    record_of,
+)
 from lakesink.read.position import LARGEST, Position
 from lakesink.read.steps import SinkBatches, Step
 from lakesink.sinks.kafka.commit_record import LedgerState, parse_commit_record
@@ -58,3 +65,15 @@ def test_a_record_with_other_fields_is_refused(changed: dict[str, Any]) -> None:
 def test_the_record_of_a_stream_is_refused(offsets: str) -> None:
     with pytest.raises(CatalogError, match="OUTBOX_REFUSED"):
         progress_in(stored(Progress(POSITION), offsets=offsets), OUTBOX)
+
+
+def test_a_ledger_that_lost_its_record_since_the_last_look_is_refused() -> None:
+    first = stored(Progress(POSITION))
+    assert first.record is not None
+    second = replace(first, record=replace(first.record, number=1))
+    empty, damaged = replace(first, record=None), replace(first, damage="it is damaged")
+    for before, now in ((None, empty), (empty, first), (first, first), (first, second), (first, damaged)):
+        check_same_ledger(before, now, OUTBOX)
+    for before, now in ((first, empty), (second, first), (empty, replace(empty, target_id="b" * 32))):
+        with pytest.raises(CatalogError, match="OUTBOX_REFUSED"):
+            check_same_ledger(before, now, OUTBOX)

@@ -75,6 +75,20 @@ def progress_in(state: LedgerState, outbox: Outbox) -> Progress | None:
     return progress
 
 
+def check_same_ledger(before: LedgerState | None, now: LedgerState, outbox: Outbox) -> None:
+    """Refuse a ledger topic that was deleted, or lost records, since this process read it last.
+
+    Raises:
+        CatalogError: OUTBOX_REFUSED. A process that starts later cannot know it.
+    """
+    if before is None or now.damage:
+        return
+    if before.target_id != now.target_id:
+        raise _refused(outbox, "is another one than before, or of another topic: one of them was created again")
+    if before.record is not None and (now.record is None or now.record.number < before.record.number):
+        raise _refused(outbox, f"no longer has the record of batch {before.record.batch.batch_id}")
+
+
 def _parsed(document: Mapping[str, Any]) -> Progress:
     """Raises ValueError or QueryError for a document that is not one of `Progress.to_offsets`."""
     keys, began = document.get(_KEYS), document.get(_BEGAN)

@@ -12,7 +12,7 @@ from pyiceberg.table import Table
 
 from lakesink.operate.outbox.batch_records import BatchRecords
 from lakesink.operate.outbox.keys import check_same_key, check_unique, key_names
-from lakesink.operate.outbox.position import Outbox, Progress, progress_in, record_of
+from lakesink.operate.outbox.position import Outbox, Progress, check_same_ledger, progress_in, record_of
 from lakesink.operate.outbox.standing import check_standing
 from lakesink.read.batch_files import files_of
 from lakesink.read.begin import Begin, beginning
@@ -61,6 +61,7 @@ class Producing:
     effects: Effects = field(default_factory=Effects)
     others: int = 0
     _memory: LiveMemory = field(default_factory=LiveMemory)
+    _seen: LedgerState | None = None
 
     def all_there_is(self) -> Iterator[Produced]:
         """Produce every batch that the table has now; yields each when it is committed."""
@@ -70,10 +71,16 @@ class Producing:
         for step in unread.batches:
             yield self._committed(table, past, step)
 
+    def progress_in(self, state: LedgerState) -> Progress | None:
+        """The progress in the ledger topic, which must be the one that this process has read before."""
+        check_same_ledger(self._seen, state, self.outbox)
+        self._seen = state
+        return progress_in(state, self.outbox)
+
     def _unread(self, table: Table) -> tuple[Past, Unread]:
         with kafka_failures(self.target.clients):
             state = self.target.read()
-        known = progress_in(state, self.outbox)
+        known = self.progress_in(state)
         position = self._beginning(table) if known is None else known.position
         past, found = unread_batches(table, self.outbox.table, self.outbox.sink, position, changes=True)
         check_standing(past, found, position, self.outbox)
@@ -114,17 +121,18 @@ class _OneBatch:
         """See `Fenced.attempt`."""
         session = self.of.target.take_session(number)
         state = self.of.target.state
-        known = progress_in(state, self.of.outbox)
+        known = self.of.progress_in(state)
         if known is not None and self._is_behind(known.position):
             return self._produced(known=state.record is not None and state.record.commit_id == self.commit_id)
         check_same_key(self.records.keys, known, self.step.batch_id)
         record = self._record(state, Progress(self.past.position_of(self.step), tuple(self.records.keys)))
         commit_rows(self.of.target, session, self.records.read(), record, self.of.effects.emit)
+        self.of.progress_in(self.of.target.state)
         return self._produced(known=True)
 
     def look(self, number: int) -> Produced | None:  # noqa: ARG002 - see `Fenced.look`
         """See `Fenced.look`."""
-        known = progress_in(self.of.target.fence(), self.of.outbox)
+        known = self.of.progress_in(self.of.target.fence())
         return self._produced(known=False) if known is not None and self._is_behind(known.position) else None
 
     def unsure(self, number: int, error: Exception) -> str:

@@ -1,6 +1,7 @@
 """The outbox produces each committed batch of a table once and in order, whatever dies, with tombstones for deletes."""
 
 import json
+import time
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -9,6 +10,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 import pytest
+from confluent_kafka.admin import AdminClient
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 
 from lakesink.operate.outbox.position import Outbox
@@ -210,3 +212,25 @@ def test_a_key_of_several_rows_is_refused_when_a_row_is_deleted(broker: KafkaBro
     produce(broker, lake, topic, keys=("part",))
     stream.run_changes(1, [[change(1, 2, deletes=True)]])
     assert refusal(broker, lake, topic, keys=("part",)).code == "LAKESINK_OUTBOX_KEY"
+
+
+def delete_topic(broker: KafkaBroker, topic: str) -> None:
+    client = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+    client.delete_topics([topic])[topic].result(60)
+    while topic in client.list_topics(timeout=60).topics:
+        time.sleep(0.05)
+
+
+def test_a_ledger_topic_that_is_deleted_under_an_outbox_ends_it(broker: KafkaBroker, tmp_path: Path) -> None:
+    topic, lake = fresh_topic(broker), Lake.make(tmp_path)
+    stream = Stream(lake)
+    stream.run(0)
+    service = producing(broker, lake, topic)
+    assert len(list(service.all_there_is())) == 1
+    assert list(service.all_there_is()) == []
+    delete_topic(broker, f"lakesink-ledger-outbox-{topic}")
+    stream.run(1)
+    for _ in range(2):
+        with pytest.raises(LakesinkError, match="OUTBOX_REFUSED"):
+            list(service.all_there_is())
+    assert len(Reader(broker.bootstrap).records(topic)) == 3
