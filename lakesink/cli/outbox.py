@@ -35,6 +35,7 @@ class Asked:
     sink: str | None
     branch: str
     name: str | None
+    starting_batch: int | None
 
 
 def outbox(  # noqa: PLR0913 - the options of the command
@@ -48,11 +49,12 @@ def outbox(  # noqa: PLR0913 - the options of the command
     sink: str | None,
     branch: str,
     name: str | None,
+    starting_batch: int | None,
     once: bool,
     every: float,
 ) -> Report:
     """Produce batches until interrupted, or those that there are now; each is a line on standard error."""
-    asked = Asked(table, catalog, topic, bootstrap_servers, config, key, sink, branch, name)
+    asked = Asked(table, catalog, topic, bootstrap_servers, config, key, sink, branch, name, starting_batch)
     producing, done, stopped = _opened(asked), Done(), _stopped_by_signals()
     while not stopped.is_set():
         for batch in producing.all_there_is():
@@ -120,6 +122,7 @@ def _opened(asked: Asked) -> "Producing":
         lambda: load_to_read(opened, asked.table),
         KafkaTarget(Clients.parse(asked.bootstrap_servers, _properties(asked.config)), name, asked.topic),
         asked.key or None,
+        asked.starting_batch,
     )
 
 

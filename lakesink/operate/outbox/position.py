@@ -75,6 +75,26 @@ def progress_in(state: LedgerState, outbox: Outbox) -> Progress | None:
     return progress
 
 
+def check_beginning(progress: Progress, starting_batch: int | None, outbox: Outbox) -> None:
+    """Refuse an outbox that has begun with another batch than the one that the user names; None names none.
+
+    The same command can be started again after a crash.
+    """
+    if starting_batch in (None, progress.starting_batch):
+        return
+    began = "the first batch" if progress.starting_batch is None else f"batch {progress.starting_batch}"
+    raise CatalogError(
+        "OUTBOX_REFUSED",
+        f"Outbox {outbox.name!r} began with {began}, and not with batch {starting_batch}; it is behind batch"
+        f" {progress.position.batch_id}.",
+        data=DataState.UNCHANGED,
+        action=(
+            "To go on behind that batch, leave --starting-batch out.",
+            f"To begin with batch {starting_batch}, give a new --id; batches in the topic then may come again.",
+        ),
+    )
+
+
 def check_same_ledger(before: LedgerState | None, now: LedgerState, outbox: Outbox) -> None:
     """Refuse a ledger topic that was deleted, or lost records, since this process read it last.
 

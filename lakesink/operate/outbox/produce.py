@@ -5,6 +5,7 @@ An outcome that is not known is never assumed: the next attempt fences, and read
 
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -12,10 +13,18 @@ from pyiceberg.table import Table
 
 from lakesink.operate.outbox.batch_records import BatchRecords
 from lakesink.operate.outbox.keys import check_same_key, check_unique, key_names
-from lakesink.operate.outbox.position import Outbox, Progress, check_same_ledger, progress_in, record_of
+from lakesink.operate.outbox.position import (
+    Outbox,
+    Progress,
+    check_beginning,
+    check_same_ledger,
+    progress_in,
+    record_of,
+)
 from lakesink.operate.outbox.standing import check_standing
+from lakesink.operate.outbox.words import Words
 from lakesink.read.batch_files import files_of
-from lakesink.read.begin import Begin, beginning
+from lakesink.read.begin import AtBatch, Begin, beginning
 from lakesink.read.follow import unread_batches
 from lakesink.read.position import Position
 from lakesink.read.steps import Past, Step, Unread
@@ -51,6 +60,7 @@ class Producing:
 
     Attributes:
         keys: Columns of the key; None for the identifier fields of the table.
+        starting_batch: The first batch that is produced while the ledger topic has none; None for that of the table.
         others: Snapshots with rows of other writers that were passed, as seen in the last look.
     """
 
@@ -58,6 +68,7 @@ class Producing:
     load: Callable[[], Table]
     target: KafkaTarget
     keys: tuple[str, ...] | None
+    starting_batch: int | None = None
     effects: Effects = field(default_factory=Effects)
     others: int = 0
     _memory: LiveMemory = field(default_factory=LiveMemory)
@@ -69,25 +80,43 @@ class Producing:
         past, unread = self._unread(table)
         self.others = len(unread.others)
         for step in unread.batches:
-            yield self._committed(table, past, step)
+            with self._words(step.batch_id):
+                found = self._committed(table, past, step)
+            yield found
 
     def progress_in(self, state: LedgerState) -> Progress | None:
         """The progress in the ledger topic, which must be the one that this process has read before."""
         check_same_ledger(self._seen, state, self.outbox)
         self._seen = state
-        return progress_in(state, self.outbox)
+        progress = progress_in(state, self.outbox)
+        if progress is not None:
+            check_beginning(progress, self.starting_batch, self.outbox)
+        return progress
 
     def _unread(self, table: Table) -> tuple[Past, Unread]:
-        with kafka_failures(self.target.clients):
+        with self._words(), kafka_failures(self.target.clients):
             state = self.target.read()
         known = self.progress_in(state)
-        position = self._beginning(table) if known is None else known.position
-        past, found = unread_batches(table, self.outbox.table, self.outbox.sink, position, changes=True)
+        with self._words():
+            position = self._beginning(table) if known is None else known.position
+            past, found = unread_batches(table, self.outbox.table, self.outbox.sink, position, changes=True)
         check_standing(past, found, position, self.outbox)
         return past, found
 
     def _beginning(self, table: Table) -> Position:
-        return beginning(table, self.outbox.table, self.outbox.sink, Begin.EARLIEST)
+        begin = Begin.EARLIEST if self.starting_batch is None else AtBatch(self.starting_batch)
+        return beginning(table, self.outbox.table, self.outbox.sink, begin)
+
+    @contextmanager
+    def _words(self, batch_id: int | None = None) -> Iterator[None]:
+        """Errors inside the block in the words of an outbox."""
+        try:
+            yield
+        except LakesinkError as error:
+            found = Words(self.outbox, batch_id).of(error)
+            if found is error:
+                raise
+            raise found from error.__cause__
 
     def _committed(self, table: Table, past: Past, step: Step) -> Produced:
         [batch] = files_of(table, past, [step])
@@ -125,7 +154,8 @@ class _OneBatch:
         if known is not None and self._is_behind(known.position):
             return self._produced(known=state.record is not None and state.record.commit_id == self.commit_id)
         check_same_key(self.records.keys, known, self.step.batch_id)
-        record = self._record(state, Progress(self.past.position_of(self.step), tuple(self.records.keys)))
+        began = self.of.starting_batch if known is None else known.starting_batch
+        record = self._record(state, Progress(self.past.position_of(self.step), tuple(self.records.keys), began))
         commit_rows(self.of.target, session, self.records.read(), record, self.of.effects.emit)
         self.of.progress_in(self.of.target.state)
         return self._produced(known=True)

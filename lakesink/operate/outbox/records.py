@@ -68,6 +68,6 @@ def _lines(rows: pa.RecordBatch, schema: pa.Schema) -> pa.Array:
             "LOSSY_VALUE",
             f"A value cannot be written as JSON: {describe(error)[:120]}",
             data=DataState.UNCHANGED,
-            action="Correct the row in the table. No record of its batch was sent.",
+            action="No record of its batch was committed; go on without the batch.",
         ) from error
     return pa.array(lines, pa.binary())

@@ -42,9 +42,10 @@ def fresh_topic(broker: KafkaBroker) -> str:
 
 def producing(broker: KafkaBroker, lake: Lake, topic: str, **options: Any) -> Producing:
     """The outbox of a process that has just started."""
-    target = KafkaTarget(Clients.parse(broker.bootstrap, {}), f"outbox-{topic}", topic)
+    name = options.pop("name", f"outbox-{topic}")
+    target = KafkaTarget(Clients.parse(broker.bootstrap, {}), name, topic)
     sink = followed(lake.table(), TABLE, "", "main")
-    return Producing(Outbox(f"outbox-{topic}", TABLE, sink), lake.table, target, options.pop("keys", None), **options)
+    return Producing(Outbox(name, TABLE, sink), lake.table, target, options.pop("keys", None), **options)
 
 
 def produce(broker: KafkaBroker, lake: Lake, topic: str, **options: Any) -> list[Produced]:
@@ -234,3 +235,66 @@ def test_a_ledger_topic_that_is_deleted_under_an_outbox_ends_it(broker: KafkaBro
         with pytest.raises(LakesinkError, match="OUTBOX_REFUSED"):
             list(service.all_there_is())
     assert len(Reader(broker.bootstrap).records(topic)) == 3
+
+
+def test_an_outbox_begins_with_the_batch_that_is_named_and_only_a_new_one_does(
+    broker: KafkaBroker, tmp_path: Path
+) -> None:
+    topic, lake = fresh_topic(broker), Lake.make(tmp_path)
+    stream = Stream(lake)
+    for number in range(4):
+        stream.run(number)
+    unknown = refusal(broker, lake, topic, starting_batch=7)
+    assert (unknown.code, "--starting-batch is 7" in unknown.what) == ("LAKESINK_OPTION_INVALID", True)
+    assert [batch.batch_id for batch in produce(broker, lake, topic, starting_batch=2)] == [2, 3]
+    stream.run(4)
+    assert [batch.batch_id for batch in produce(broker, lake, topic, starting_batch=2)] == [4]
+    stream.run(5)
+    other = refusal(broker, lake, topic, starting_batch=3)
+    assert (other.code, "began with batch 2" in other.what) == ("LAKESINK_OUTBOX_REFUSED", True)
+    assert [batch.batch_id for batch in produce(broker, lake, topic)] == [5]
+    assert refusal(broker, lake, topic, starting_batch=3).code == "LAKESINK_OUTBOX_REFUSED", "it is still known"
+
+
+def test_an_outbox_that_began_with_the_first_batch_does_not_begin_with_another(
+    broker: KafkaBroker, tmp_path: Path
+) -> None:
+    topic, lake = fresh_topic(broker), Lake.make(tmp_path)
+    stream = Stream(lake)
+    stream.run(0)
+    produce(broker, lake, topic)
+    stream.run(1)
+    refused = refusal(broker, lake, topic, starting_batch=1)
+    assert "began with the first batch" in refused.what
+
+
+def test_a_batch_that_no_topic_takes_is_passed_by_another_outbox(broker: KafkaBroker, tmp_path: Path) -> None:
+    topic, lake = fresh_topic(broker), upsert_lake(tmp_path)
+    stream = ChangeStream(lake)
+    stream.run_changes(0, [[change(1, 1)]])
+    stream.run_changes(1, [[change(1, 2, "y" * 1_500_000)]])
+    stream.run_changes(2, [[change(1, 3, "small")]])
+    with pytest.raises(LakesinkError) as refused:
+        produce(broker, lake, topic)
+    assert refused.value.code == "LAKESINK_KAFKA_RECORD_REFUSED"
+    assert "--starting-batch 2" in refused.value.action
+    assert "The topic has the batches up to" in refused.value.data
+    produce(broker, lake, topic, name=f"again-{topic}", starting_batch=2)
+    assert [row["value"] for row in replayed(broker, topic).values()] == ["small"]
+
+
+def test_a_table_whose_first_snapshots_have_expired_is_produced_from_a_later_batch(
+    broker: KafkaBroker, tmp_path: Path
+) -> None:
+    topic = fresh_topic(broker)
+    lake = Lake.make(tmp_path, properties={"write.metadata.previous-versions-max": "1"})
+    stream = Stream(lake)
+    for number in range(4):
+        stream.run(number)
+    old = [snapshot.snapshot_id for _, snapshot in stream.own_snapshots()[:2]]
+    lake.table().maintenance.expire_snapshots().by_ids(old).commit()
+    stream.run(4)
+    stream.run(5)
+    refused = refusal(broker, lake, topic)
+    assert (refused.code, "--starting-batch" in refused.action) == ("LAKESINK_READ_BATCH_GONE", True)
+    assert [batch.batch_id for batch in produce(broker, lake, topic, starting_batch=2)] == [2, 3, 4, 5]
