@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from lakesink.operate.outbox.position import Outbox
 from lakesink.operate.outbox.words import TOPIC, Words
 from lakesink.read import refusals
 from lakesink.read.past import past_of
@@ -16,7 +15,6 @@ from lakesink_protocol.errors import CommitUnresolved, LakesinkError
 from testkit.builders import TABLE, Lake, Stream
 
 SINK = SinkBatches("events", "main")
-OUTBOX = Outbox("orders-out", TABLE, SINK)
 POSITION = Position(TABLE, "uuid", "main", "events", "query", 3)
 
 
@@ -34,22 +32,22 @@ def errors_of_reading(folder: Path) -> list[LakesinkError]:
 def test_no_error_of_reading_speaks_of_a_checkpoint(tmp_path: Path) -> None:
     *errors, of_its_own_batch = errors_of_reading(tmp_path)
     for error in errors:
-        text = str(Words(OUTBOX).of(error))
+        text = str(Words("orders-out").of(error))
         assert error.code in text
         for word in ("checkpoint", "the query has read", "option starting-batch", "sink-id", "latest"):
             assert word not in text, text
-    assert Words(OUTBOX).of(of_its_own_batch) is of_its_own_batch, "an outbox shows batches that deleted rows"
+    assert Words("orders-out").of(of_its_own_batch) is of_its_own_batch, "an outbox shows batches that deleted rows"
 
 
 def test_an_error_of_kafka_says_what_the_topic_has() -> None:
     clients = Clients.parse("broker:9092", {})
     with pytest.raises(LakesinkError) as caught, kafka_failures(clients):
         raise TimeoutError("nobody answered")
-    said = Words(OUTBOX).of(caught.value)
+    said = Words("orders-out").of(caught.value)
     assert (said.code, said.data) == ("LAKESINK_KAFKA_UNREACHABLE", TOPIC)
     assert "this machine reaches broker:9092" in said.action
 
 
 def test_an_unknown_outcome_keeps_its_words() -> None:
     error = CommitUnresolved("COMMIT_UNRESOLVED", "It is unknown.", data="Perhaps.", action="Start again.")
-    assert Words(OUTBOX).of(error) is error
+    assert Words("orders-out").of(error) is error

@@ -33,12 +33,14 @@ from lakesink.sinks.kafka.failures import kafka_failures
 from lakesink.sinks.kafka.producing import commit_rows
 from lakesink.sinks.kafka.target import KafkaTarget
 from lakesink_catalog.commit.fence import Effects
+from lakesink_catalog.connect.errors import catalog_error
 from lakesink_catalog.manifests.live_reading import LiveMemory
 from lakesink_catalog.read.view import view_table
 from lakesink_protocol.errors import CommitUnresolved, LakesinkError
 from lakesink_protocol.events import CommitUnknown
 from lakesink_protocol.fence import Fenced, Unseen, fenced
 from lakesink_protocol.identity import SinkKey
+from lakesink_protocol.redact import safe_cause
 from lakesink_protocol.retry import RetryPolicy
 
 RETRY = RetryPolicy(num_retries=8, total_timeout_ms=600_000)
@@ -62,6 +64,8 @@ class Producing:
         keys: Columns of the key; None for the identifier fields of the table.
         starting_batch: The first batch that is produced while the ledger topic has none; None for that of the table.
         others: Snapshots with rows of other writers that were passed, as seen in the last look.
+        stopped_by: The snapshot of another writer that ended the last look: what is behind it cannot be produced.
+        left: Batches of the last look that are not produced yet.
     """
 
     outbox: Outbox
@@ -71,6 +75,8 @@ class Producing:
     starting_batch: int | None = None
     effects: Effects = field(default_factory=Effects)
     others: int = 0
+    stopped_by: Step | None = None
+    left: int = 0
     _memory: LiveMemory = field(default_factory=LiveMemory)
     _seen: LedgerState | None = None
 
@@ -78,10 +84,11 @@ class Producing:
         """Produce every batch that the table has now; yields each when it is committed."""
         table = self.load()
         past, unread = self._unread(table)
-        self.others = len(unread.others)
+        self.others, self.stopped_by, self.left = len(unread.others), unread.stopped_by, len(unread.batches)
         for step in unread.batches:
-            with self._words(step.batch_id):
+            with self._words(table, step.batch_id):
                 found = self._committed(table, past, step)
+            self.left -= 1
             yield found
 
     def progress_in(self, state: LedgerState) -> Progress | None:
@@ -94,10 +101,10 @@ class Producing:
         return progress
 
     def _unread(self, table: Table) -> tuple[Past, Unread]:
-        with self._words(), kafka_failures(self.target.clients):
+        with self._words(table), kafka_failures(self.target.clients):
             state = self.target.read()
         known = self.progress_in(state)
-        with self._words():
+        with self._words(table):
             position = self._beginning(table) if known is None else known.position
             past, found = unread_batches(table, self.outbox.table, self.outbox.sink, position, changes=True)
         check_standing(past, found, position, self.outbox)
@@ -108,15 +115,18 @@ class Producing:
         return beginning(table, self.outbox.table, self.outbox.sink, begin)
 
     @contextmanager
-    def _words(self, batch_id: int | None = None) -> Iterator[None]:
-        """Errors inside the block in the words of an outbox."""
+    def _words(self, table: Table, batch_id: int | None = None) -> Iterator[None]:
+        """Errors inside the block in the words of an outbox, and those of the table's storage by their codes."""
         try:
             yield
         except LakesinkError as error:
-            found = Words(self.outbox, batch_id).of(error)
+            found = Words(self.outbox.name, batch_id).of(error)
             if found is error:
                 raise
             raise found from error.__cause__
+        except OSError as error:
+            known = table.io.properties
+            raise catalog_error(error, "The table", known) from safe_cause(error, known)
 
     def _committed(self, table: Table, past: Past, step: Step) -> Produced:
         [batch] = files_of(table, past, [step])

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-from lakesink.operate.outbox.position import Outbox
 from lakesink_protocol.catalogue import PREFIX
 from lakesink_protocol.errors import BatchRefused, CommitUnresolved, LakesinkError, PartialBatch
 
@@ -54,9 +53,9 @@ _WORDS = {"The option starting-batch": "The option --starting-batch", "the query
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """Says errors of one outbox; `batch_id` is the batch that could not be produced, if it is known."""
+    """Says errors of the outbox of this name; `batch_id` is the batch that could not be produced, if it is known."""
 
-    outbox: Outbox
+    name: str
     batch_id: int | None = None
 
     def of(self, error: LakesinkError) -> LakesinkError:
@@ -66,7 +65,7 @@ class Words:
         if isinstance(error, _FINAL) or not (of_kafka or code in _ACTIONS):
             return error
         following = "N" if self.batch_id is None else str(self.batch_id + 1)
-        ways = [way.format(name=self.outbox.name, next=following) for way in _ACTIONS.get(code, ())]
+        ways = [way.format(name=self.name, next=following) for way in _ACTIONS.get(code, ())]
         what = error.what
         for theirs, ours in _WORDS.items():
             what = what.replace(theirs, ours)
