@@ -287,6 +287,12 @@ COMMANDS = (
         _option("--sink", metavar="ID", help="Sink whose batches are produced; needed if the branch has several."),
         _branch("Branch of the batches."),
         _option("--id", "name", metavar="ID", help="Permanent name of the outbox.  [default: outbox-TABLE-TOPIC]"),
+        _option(
+            "--starting-batch",
+            type=click.IntRange(0),
+            metavar="N",
+            help="First batch of a new outbox.  [default: the first one of the table]",
+        ),
         _option("--once", is_flag=True, help="Produce the batches that there are now, and end."),
         _option("--every", type=click.FloatRange(0.1), default=1.0, help="Seconds between two looks at the table."),
         _CATALOG,

@@ -1,5 +1,6 @@
 """The command ``outbox``: each committed batch of a table, in one Kafka transaction and once."""
 
+import re
 import signal
 import threading
 from collections import deque
@@ -10,15 +11,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lakesink.cli.output import OK, Report
-from lakesink.words import as_arguments, counted, moment, number
-from lakesink_protocol.errors import SettingsError
+from lakesink.cli.output import NOT_WELL, OK, Report, invalid
+from lakesink.operate.outbox.passing import Pauses, may_pass
+from lakesink.words import as_arguments, counted, moment, number, printable
+from lakesink_protocol.errors import LakesinkError, SettingsError
 from lakesink_protocol.identity import NAME_PATTERN
+from lakesink_protocol.redact import redact
 
 if TYPE_CHECKING:
     from lakesink.operate.outbox.produce import Produced, Producing
 
 _COLUMNS = ("batch>", "snapshot>", "rows>", "tombstones>")
+_TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 MOST_SHOWN = 1_000
 
 
@@ -35,6 +39,7 @@ class Asked:
     sink: str | None
     branch: str
     name: str | None
+    starting_batch: int | None
 
 
 def outbox(  # noqa: PLR0913 - the options of the command
@@ -48,22 +53,53 @@ def outbox(  # noqa: PLR0913 - the options of the command
     sink: str | None,
     branch: str,
     name: str | None,
+    starting_batch: int | None,
     once: bool,
     every: float,
 ) -> Report:
     """Produce batches until interrupted, or those that there are now; each is a line on standard error."""
-    asked = Asked(table, catalog, topic, bootstrap_servers, config, key, sink, branch, name)
-    producing, done, stopped = _opened(asked), Done(), _stopped_by_signals()
-    while not stopped.is_set():
-        for batch in producing.all_there_is():
-            done.add(batch)
-            click.echo(f"{moment(datetime.now(UTC))} {_in_short(batch)}", err=True)
-            if stopped.is_set():
-                break
-        if once:
-            break
-        stopped.wait(every)
-    return _report(asked, producing, done)
+    asked = Asked(table, catalog, topic, bootstrap_servers, config, key, sink, branch, name, starting_batch)
+    done, stopped = Done(), _stopped_by_signals()
+    if once:
+        producing = _opened(asked)
+        _look(producing, done, stopped)
+    else:
+        producing = _run(asked, every, done, stopped)
+    return _report(asked, producing, done, once=once)
+
+
+def _run(asked: Asked, every: float, done: "Done", stopped: threading.Event) -> "Producing":
+    """Look at the table until stopped. Errors that may pass are waited for, however long."""
+    producing, pauses = None, Pauses()
+    while True:
+        wait = every
+        try:
+            producing = producing or _opened(asked)
+            _look(producing, done, stopped, pauses)
+        except LakesinkError as error:
+            if not may_pass(error) or (stopped.is_set() and producing is None):
+                raise
+            wait = pauses.after_error()
+            _say(f"[{error.code}] {redact(error.what).rstrip('.')}. Trying again in {wait:g} s.")
+        if stopped.wait(wait) and producing is not None:
+            return producing
+
+
+def _look(producing: "Producing", done: "Done", stopped: threading.Event, pauses: Pauses | None = None) -> None:
+    """Produce the batches that there are now, or those before it is stopped."""
+    for batch in producing.all_there_is():
+        done.add(batch)
+        _say(_in_short(batch))
+        if pauses is not None:
+            pauses.after_success()
+        if stopped.is_set():
+            return
+    if pauses is not None:
+        pauses.after_success()
+
+
+def _say(text: str) -> None:
+    click.echo(f"{moment(datetime.now(UTC))} {printable(text)}", err=True)
 
 
 def _stopped_by_signals() -> threading.Event:
@@ -109,18 +145,33 @@ def _opened(asked: Asked) -> "Producing":
             raise
         raise _client_missing() from None
     from lakesink.operate.outbox.position import Outbox
+    from lakesink.operate.outbox.words import Words
     from lakesink.read.begin import followed
     from lakesink_catalog.connect.catalog import connect
     from lakesink_catalog.tables.tables import load_to_read
 
+    _check_topic(asked.topic)
     name, opened = _named(asked), connect(asked.catalog, create=False)
-    batches = followed(load_to_read(opened, asked.table), asked.table, asked.sink or "", asked.branch)
+    table = load_to_read(opened, asked.table)
+    try:
+        batches = followed(table, asked.table, asked.sink or "", asked.branch)
+    except LakesinkError as error:
+        raise Words(name).of(error) from None
     return Producing(
         Outbox(name, asked.table, batches),
         lambda: load_to_read(opened, asked.table),
         KafkaTarget(Clients.parse(asked.bootstrap_servers, _properties(asked.config)), name, asked.topic),
         asked.key or None,
+        asked.starting_batch,
     )
+
+
+def _check_topic(topic: str) -> None:
+    if not _TOPIC_NAME.fullmatch(topic) or topic in {".", ".."}:
+        raise invalid(
+            "The option --topic: this cannot be the name of a topic.",
+            "Correct --topic: a name has at most 249 letters, digits, '.', '_' and '-'.",
+        )
 
 
 def _named(asked: Asked) -> str:
@@ -149,8 +200,8 @@ def _properties(config: Path | None) -> dict[str, str]:
     return {found.strip(): value.strip() for found, _, value in pairs}
 
 
-def _report(asked: Asked, producing: "Producing", done: Done) -> Report:
-    sink = producing.outbox.sink.sink
+def _report(asked: Asked, producing: "Producing", done: Done, *, once: bool) -> Report:
+    sink, left, stopped_by = producing.outbox.sink.sink, producing.left, producing.stopped_by
     return Report(
         document={
             "table": asked.table,
@@ -158,13 +209,15 @@ def _report(asked: Asked, producing: "Producing", done: Done) -> Report:
             "outbox": producing.outbox.name,
             "sink": sink,
             "produced": done.batches,
+            "left": left,
+            "stopped_by": None if stopped_by is None else stopped_by.snapshot_id,
             "batches": [asdict(batch) for batch in done.newest],
         },
         title=f"{asked.table} into topic {asked.topic}: {counted(done.batches, 'batch')} of sink {sink}",
         columns=_COLUMNS,
         rows=[_row(batch) for batch in done.newest],
-        hints=[*_hints_on_others(producing.others), *_next(asked, producing.outbox.name)],
-        exit_code=OK,
+        hints=[*_not_produced(asked, producing), *_next(asked, producing.outbox.name)],
+        exit_code=NOT_WELL if once and (left or stopped_by) else OK,
     )
 
 
@@ -173,8 +226,18 @@ def _row(batch: "Produced") -> list[str]:
     return [number(batch.batch_id), str(batch.snapshot_id), *counts]
 
 
-def _hints_on_others(others: int) -> list[str]:
-    return [f"Not produced: rows of {counted(others, 'snapshot')} of other writers."] if others else []
+def _not_produced(asked: Asked, producing: "Producing") -> list[str]:
+    hints = []
+    if producing.others:
+        hints.append(f"Not produced: rows of {counted(producing.others, 'snapshot')} of other writers.")
+    if producing.left:
+        hints.append(f"Interrupted: {counted(producing.left, 'batch')} of the last look are left. Start it again.")
+    if producing.stopped_by is not None:
+        hints.append(
+            f"Not produced: what is behind snapshot {producing.stopped_by.snapshot_id}, in which another writer removed"
+            f" or replaced rows of {asked.table}; see lakesink explain READ_ROWS_REMOVED."
+        )
+    return hints
 
 
 def _next(asked: Asked, name: str) -> list[str]:

@@ -13,8 +13,6 @@ from lakesink.read.rows import RowsFile, RowsPart
 from lakesink.read.steps import Past
 from lakesink.writer.filesystem import shareable_properties
 from lakesink_catalog.manifests.live_reading import LiveMemory
-from lakesink_protocol.catalogue import DataState
-from lakesink_protocol.errors import SettingsError
 
 _NOWHERE = pa.array([], pa.int64())
 
@@ -23,7 +21,8 @@ _NOWHERE = pa.array([], pa.int64())
 class BatchRecords:
     """Reads the records of one batch, and counts them as they are read.
 
-    A batch that replaced or deleted rows has a tombstone for each key that had a row before it and has none after it.
+    A batch that replaced or deleted rows has a tombstone for each key that had a row before it and has none after it:
+    a key has at most one row, see `lakesink.operate.outbox.keys.check_unique`.
     """
 
     table: Table
@@ -39,8 +38,6 @@ class BatchRecords:
         """The records, again from the first one each time."""
         self.rows, self.tombstones, self._written = 0, 0, set()
         records = RowRecords.of_schema(self.batch.schema_json, self.keys)
-        if self.batch.deletes and not self.keys:
-            raise _key_missing(self.past.table, self.batch.batch.batch_id)
         gone = taken_away(self.table, self.past, self.batch, self._part(), self.memory)
         for file in self.batch.data:
             source = RowsFile(file.path, file.record_count, file.file_size_bytes, self.batch.batch.batch_id)
@@ -64,12 +61,3 @@ class BatchRecords:
     def _part(self) -> RowsPart:
         io = shareable_properties(self.table.io.properties)
         return RowsPart((), self.batch.schema_json, io, self.table.catalog.name)
-
-
-def _key_missing(table: str, batch_id: int) -> SettingsError:
-    return SettingsError(
-        "OUTBOX_KEY",
-        f"Batch {batch_id} of {table} replaced or deleted rows, and nothing says what the key of a row is.",
-        data=DataState.UNCHANGED,
-        action="Name the columns of the key with --key, or set the identifier fields of the table.",
-    )

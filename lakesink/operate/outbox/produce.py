@@ -5,26 +5,42 @@ An outcome that is not known is never assumed: the next attempt fences, and read
 
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from pyiceberg.table import Table
 
 from lakesink.operate.outbox.batch_records import BatchRecords
-from lakesink.operate.outbox.position import Outbox, position_in, record_of
+from lakesink.operate.outbox.keys import check_same_key, check_unique, key_names
+from lakesink.operate.outbox.position import (
+    Outbox,
+    Progress,
+    check_beginning,
+    check_same_ledger,
+    progress_in,
+    record_of,
+)
+from lakesink.operate.outbox.standing import check_standing
+from lakesink.operate.outbox.words import Words
 from lakesink.read.batch_files import files_of
-from lakesink.read.begin import Begin, beginning
+from lakesink.read.begin import AtBatch, Begin, beginning
 from lakesink.read.follow import unread_batches
 from lakesink.read.position import Position
 from lakesink.read.steps import Past, Step, Unread
+from lakesink.sinks.kafka.commit_record import CommitRecord, LedgerState
 from lakesink.sinks.kafka.failures import kafka_failures
 from lakesink.sinks.kafka.producing import commit_rows
 from lakesink.sinks.kafka.target import KafkaTarget
 from lakesink_catalog.commit.fence import Effects
+from lakesink_catalog.connect.errors import catalog_error
 from lakesink_catalog.manifests.live_reading import LiveMemory
+from lakesink_catalog.read.view import view_table
 from lakesink_protocol.errors import CommitUnresolved, LakesinkError
 from lakesink_protocol.events import CommitUnknown
 from lakesink_protocol.fence import Fenced, Unseen, fenced
+from lakesink_protocol.identity import SinkKey
+from lakesink_protocol.redact import safe_cause
 from lakesink_protocol.retry import RetryPolicy
 
 RETRY = RetryPolicy(num_retries=8, total_timeout_ms=600_000)
@@ -46,43 +62,88 @@ class Producing:
 
     Attributes:
         keys: Columns of the key; None for the identifier fields of the table.
+        starting_batch: The first batch that is produced while the ledger topic has none; None for that of the table.
         others: Snapshots with rows of other writers that were passed, as seen in the last look.
+        stopped_by: The snapshot of another writer that ended the last look: what is behind it cannot be produced.
+        left: Batches of the last look that are not produced yet.
     """
 
     outbox: Outbox
     load: Callable[[], Table]
     target: KafkaTarget
     keys: tuple[str, ...] | None
+    starting_batch: int | None = None
     effects: Effects = field(default_factory=Effects)
     others: int = 0
+    stopped_by: Step | None = None
+    left: int = 0
     _memory: LiveMemory = field(default_factory=LiveMemory)
+    _seen: LedgerState | None = None
 
     def all_there_is(self) -> Iterator[Produced]:
         """Produce every batch that the table has now; yields each when it is committed."""
         table = self.load()
         past, unread = self._unread(table)
-        self.others = len(unread.others)
+        self.others, self.stopped_by, self.left = len(unread.others), unread.stopped_by, len(unread.batches)
         for step in unread.batches:
-            yield self._committed(table, past, step)
+            with self._words(table, step.batch_id):
+                found = self._committed(table, past, step)
+            self.left -= 1
+            yield found
+
+    def progress_in(self, state: LedgerState) -> Progress | None:
+        """The progress in the ledger topic, which must be the one that this process has read before."""
+        check_same_ledger(self._seen, state, self.outbox)
+        self._seen = state
+        progress = progress_in(state, self.outbox)
+        if progress is not None:
+            check_beginning(progress, self.starting_batch, self.outbox)
+        return progress
 
     def _unread(self, table: Table) -> tuple[Past, Unread]:
-        with kafka_failures(self.target.clients):
+        with self._words(table), kafka_failures(self.target.clients):
             state = self.target.read()
-        position = position_in(state, self.outbox) or self._beginning(table)
-        return unread_batches(table, self.outbox.table, self.outbox.sink, position, changes=True)
+        known = self.progress_in(state)
+        with self._words(table):
+            position = self._beginning(table) if known is None else known.position
+            past, found = unread_batches(table, self.outbox.table, self.outbox.sink, position, changes=True)
+        check_standing(past, found, position, self.outbox)
+        return past, found
 
     def _beginning(self, table: Table) -> Position:
-        return beginning(table, self.outbox.table, self.outbox.sink, Begin.EARLIEST)
+        begin = Begin.EARLIEST if self.starting_batch is None else AtBatch(self.starting_batch)
+        return beginning(table, self.outbox.table, self.outbox.sink, begin)
+
+    @contextmanager
+    def _words(self, table: Table, batch_id: int | None = None) -> Iterator[None]:
+        """Errors inside the block in the words of an outbox, and those of the table's storage by their codes."""
+        try:
+            yield
+        except LakesinkError as error:
+            found = Words(self.outbox.name, batch_id).of(error)
+            if found is error:
+                raise
+            raise found from error.__cause__
+        except OSError as error:
+            known = table.io.properties
+            raise catalog_error(error, "The table", known) from safe_cause(error, known)
 
     def _committed(self, table: Table, past: Past, step: Step) -> Produced:
-        keys = tuple(sorted(table.schema().identifier_field_names())) if self.keys is None else self.keys
         [batch] = files_of(table, past, [step])
+        keys = key_names(batch.schema_json, table.schema().model_dump_json(), self.keys)
+        if batch.deletes:
+            check_unique(keys, batch.schema_json, self._key_ids(table), self.outbox, step.batch_id)
         records = BatchRecords(table, past, batch, keys, self._memory)
         attempts: Fenced[Produced] = _OneBatch(self, past, step, records, uuid.uuid4().hex)
         found = fenced(attempts, RETRY, self.effects)
         if isinstance(found, Unseen):
             raise _unresolved(self.outbox, step, found)
         return found
+
+    def _key_ids(self, table: Table) -> tuple[int, ...]:
+        """The columns by which the stream replaces rows; empty if its newest batch only appended."""
+        entry = view_table(table, SinkKey(self.outbox.sink.sink, self.outbox.sink.branch)).entry
+        return () if entry is None else entry.keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,19 +160,20 @@ class _OneBatch:
         """See `Fenced.attempt`."""
         session = self.of.target.take_session(number)
         state = self.of.target.state
-        position = position_in(state, self.of.outbox)
-        if position is not None and self._is_behind(position):
+        known = self.of.progress_in(state)
+        if known is not None and self._is_behind(known.position):
             return self._produced(known=state.record is not None and state.record.commit_id == self.commit_id)
-        behind, now = self.past.position_of(self.step), datetime.fromtimestamp(self.of.effects.now_ms() / 1000, UTC)
-        rows = self.step.added_rows
-        record = record_of(state, self.of.outbox, self.step, behind, rows=rows, commit_id=self.commit_id, now=now)
+        check_same_key(self.records.keys, known, self.step.batch_id)
+        began = self.of.starting_batch if known is None else known.starting_batch
+        record = self._record(state, Progress(self.past.position_of(self.step), tuple(self.records.keys), began))
         commit_rows(self.of.target, session, self.records.read(), record, self.of.effects.emit)
+        self.of.progress_in(self.of.target.state)
         return self._produced(known=True)
 
     def look(self, number: int) -> Produced | None:  # noqa: ARG002 - see `Fenced.look`
         """See `Fenced.look`."""
-        position = position_in(self.of.target.fence(), self.of.outbox)
-        return self._produced(known=False) if position is not None and self._is_behind(position) else None
+        known = self.of.progress_in(self.of.target.fence())
+        return self._produced(known=False) if known is not None and self._is_behind(known.position) else None
 
     def unsure(self, number: int, error: Exception) -> str:
         """See `Fenced.unsure`."""
@@ -120,6 +182,11 @@ class _OneBatch:
         trouble = self.of.target.clients.describe(error)
         self.of.effects.emit(CommitUnknown(self.step.batch_id, number, trouble))
         return trouble
+
+    def _record(self, state: LedgerState, progress: Progress) -> CommitRecord:
+        now = datetime.fromtimestamp(self.of.effects.now_ms() / 1000, UTC)
+        outbox, step = self.of.outbox, self.step
+        return record_of(state, outbox, step, progress, rows=step.added_rows, commit_id=self.commit_id, now=now)
 
     def _is_behind(self, position: Position) -> bool:
         """True if the position is behind this batch: snapshots have growing sequence numbers."""

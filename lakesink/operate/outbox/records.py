@@ -31,8 +31,9 @@ class RowRecords:
             if key not in schema.names:
                 raise SettingsError(
                     "OUTBOX_KEY",
-                    f"The table has no column {shown(key, 60)!r} for the key.",
-                    action=f"Correct --key. {did_you_mean(key, schema.names)}",
+                    f"The batch has no column {shown(key, 60)!r} for the key.",
+                    data=DataState.UNCHANGED,
+                    action=f"Correct --key: a batch is produced as it was written. {did_you_mean(key, schema.names)}",
                 )
         return cls(schema, keys)
 
@@ -67,6 +68,6 @@ def _lines(rows: pa.RecordBatch, schema: pa.Schema) -> pa.Array:
             "LOSSY_VALUE",
             f"A value cannot be written as JSON: {describe(error)[:120]}",
             data=DataState.UNCHANGED,
-            action="Correct the row in the table. No record of its batch was sent.",
+            action="No record of its batch was committed; go on without the batch.",
         ) from error
     return pa.array(lines, pa.binary())

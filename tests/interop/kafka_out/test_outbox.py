@@ -1,18 +1,22 @@
 """The outbox produces each committed batch of a table once and in order, whatever dies, with tombstones for deletes."""
 
 import json
+import time
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import pyarrow as pa
 import pytest
+from confluent_kafka.admin import AdminClient
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 
 from lakesink.operate.outbox.position import Outbox
 from lakesink.operate.outbox.produce import Produced, Producing
 from lakesink.read.begin import followed
+from lakesink.sinks.iceberg.sink import IcebergSink
 from lakesink.sinks.kafka.clients import Clients
 from lakesink.sinks.kafka.target import KafkaTarget
 from lakesink_catalog.commit.fence import Effects
@@ -20,7 +24,7 @@ from lakesink_protocol.errors import LakesinkError
 from lakesink_protocol.events import CommitAnswered, CommitDue, Event, Listeners
 from servers.kafka import KafkaBroker
 from testkit.builders import TABLE, Lake, Stream
-from testkit.change_table import BY_PART, SCHEMA, ChangeStream, Reference
+from testkit.change_table import BY_PART, ROWS, SCHEMA, Change, ChangeStream, Reference, upsert_lake
 from tests.interop.kafka_out.suite_sink import Reader
 
 pytestmark = pytest.mark.interop
@@ -38,9 +42,10 @@ def fresh_topic(broker: KafkaBroker) -> str:
 
 def producing(broker: KafkaBroker, lake: Lake, topic: str, **options: Any) -> Producing:
     """The outbox of a process that has just started."""
-    target = KafkaTarget(Clients.parse(broker.bootstrap, {}), f"outbox-{topic}", topic)
+    name = options.pop("name", f"outbox-{topic}")
+    target = KafkaTarget(Clients.parse(broker.bootstrap, {}), name, topic)
     sink = followed(lake.table(), TABLE, "", "main")
-    return Producing(Outbox(f"outbox-{topic}", TABLE, sink), lake.table, target, options.pop("keys", None), **options)
+    return Producing(Outbox(name, TABLE, sink), lake.table, target, options.pop("keys", None), **options)
 
 
 def produce(broker: KafkaBroker, lake: Lake, topic: str, **options: Any) -> list[Produced]:
@@ -147,3 +152,149 @@ def test_an_outbox_of_another_topic_or_table_is_refused(broker: KafkaBroker, tmp
         list(moved.all_there_is())
     assert refused.value.code == "LAKESINK_OUTBOX_REFUSED"
     assert Reader(broker.bootstrap).records(other) == []
+
+
+def change(key: int, version: int, value: str = "x", *, deletes: bool = False) -> Change:
+    return Change(key, version, "a", value, Decimal("1.00"), deletes=deletes)
+
+
+class OfRenamed(ChangeStream):
+    """The same stream, when its query has followed the new name of the key."""
+
+    def sink(self, **options: Any) -> IcebergSink:
+        sink = ChangeStream.sink(self, **options)
+        rows = ROWS.set(0, pa.field("ident", pa.int64()))
+        return IcebergSink(sink.table, sink.key, sink.open_catalog, sink.settings, rows, effects=sink.effects)
+
+
+def refusal(broker: KafkaBroker, lake: Lake, topic: str, **options: Any) -> LakesinkError:
+    """The error of an outbox that must not go on; nothing reaches the topic."""
+    before = Reader(broker.bootstrap).records(topic)
+    with pytest.raises(LakesinkError) as refused:
+        produce(broker, lake, topic, **options)
+    assert Reader(broker.bootstrap).records(topic) == before
+    return refused.value
+
+
+def test_a_key_column_that_was_renamed_keeps_its_name_in_older_batches_and_is_refused_in_newer_ones(
+    broker: KafkaBroker, tmp_path: Path
+) -> None:
+    topic, lake = fresh_topic(broker), upsert_lake(tmp_path)
+    stream = ChangeStream(lake)
+    stream.run_changes(0, [[change(1, 1), change(2, 1)]])
+    produce(broker, lake, topic)
+    stream.run_changes(1, [[change(1, 2, deletes=True)]])
+    with lake.table().update_schema() as update:
+        update.rename_column("id", "ident")
+    produce(broker, lake, topic)
+    assert list(replayed(broker, topic)) == [b'{"id":2}']
+    OfRenamed(lake, options={"keys": ["ident"]}).run_changes(2, [[]])
+    refused = refusal(broker, lake, topic)
+    assert refused.code == "LAKESINK_OUTBOX_KEY"
+    assert "(ident)" in refused.what
+    assert "(id)" in refused.what
+
+
+def test_another_key_at_a_restart_is_refused(broker: KafkaBroker, tmp_path: Path) -> None:
+    topic, lake = fresh_topic(broker), upsert_lake(tmp_path)
+    stream = ChangeStream(lake)
+    stream.run_changes(0, [[change(1, 1), change(2, 1)]])
+    produce(broker, lake, topic, keys=("id", "id"))
+    stream.run_changes(1, [[change(1, 2, deletes=True)]])
+    assert refusal(broker, lake, topic, keys=("id", "version")).code == "LAKESINK_OUTBOX_KEY"
+    produce(broker, lake, topic)
+    assert list(replayed(broker, topic)) == [b'{"id":2}']
+
+
+def test_a_key_of_several_rows_is_refused_when_a_row_is_deleted(broker: KafkaBroker, tmp_path: Path) -> None:
+    topic, lake = fresh_topic(broker), upsert_lake(tmp_path)
+    stream = ChangeStream(lake)
+    stream.run_changes(0, [[change(1, 1), change(2, 1)]])
+    produce(broker, lake, topic, keys=("part",))
+    stream.run_changes(1, [[change(1, 2, deletes=True)]])
+    assert refusal(broker, lake, topic, keys=("part",)).code == "LAKESINK_OUTBOX_KEY"
+
+
+def delete_topic(broker: KafkaBroker, topic: str) -> None:
+    client = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+    client.delete_topics([topic])[topic].result(60)
+    while topic in client.list_topics(timeout=60).topics:
+        time.sleep(0.05)
+
+
+def test_a_ledger_topic_that_is_deleted_under_an_outbox_ends_it(broker: KafkaBroker, tmp_path: Path) -> None:
+    topic, lake = fresh_topic(broker), Lake.make(tmp_path)
+    stream = Stream(lake)
+    stream.run(0)
+    service = producing(broker, lake, topic)
+    assert len(list(service.all_there_is())) == 1
+    assert list(service.all_there_is()) == []
+    delete_topic(broker, f"lakesink-ledger-outbox-{topic}")
+    stream.run(1)
+    for _ in range(2):
+        with pytest.raises(LakesinkError, match="OUTBOX_REFUSED"):
+            list(service.all_there_is())
+    assert len(Reader(broker.bootstrap).records(topic)) == 3
+
+
+def test_an_outbox_begins_with_the_batch_that_is_named_and_only_a_new_one_does(
+    broker: KafkaBroker, tmp_path: Path
+) -> None:
+    topic, lake = fresh_topic(broker), Lake.make(tmp_path)
+    stream = Stream(lake)
+    for number in range(4):
+        stream.run(number)
+    unknown = refusal(broker, lake, topic, starting_batch=7)
+    assert (unknown.code, "--starting-batch is 7" in unknown.what) == ("LAKESINK_OPTION_INVALID", True)
+    assert [batch.batch_id for batch in produce(broker, lake, topic, starting_batch=2)] == [2, 3]
+    stream.run(4)
+    assert [batch.batch_id for batch in produce(broker, lake, topic, starting_batch=2)] == [4]
+    stream.run(5)
+    other = refusal(broker, lake, topic, starting_batch=3)
+    assert (other.code, "began with batch 2" in other.what) == ("LAKESINK_OUTBOX_REFUSED", True)
+    assert [batch.batch_id for batch in produce(broker, lake, topic)] == [5]
+    assert refusal(broker, lake, topic, starting_batch=3).code == "LAKESINK_OUTBOX_REFUSED", "it is still known"
+
+
+def test_an_outbox_that_began_with_the_first_batch_does_not_begin_with_another(
+    broker: KafkaBroker, tmp_path: Path
+) -> None:
+    topic, lake = fresh_topic(broker), Lake.make(tmp_path)
+    stream = Stream(lake)
+    stream.run(0)
+    produce(broker, lake, topic)
+    stream.run(1)
+    refused = refusal(broker, lake, topic, starting_batch=1)
+    assert "began with the first batch" in refused.what
+
+
+def test_a_batch_that_no_topic_takes_is_passed_by_another_outbox(broker: KafkaBroker, tmp_path: Path) -> None:
+    topic, lake = fresh_topic(broker), upsert_lake(tmp_path)
+    stream = ChangeStream(lake)
+    stream.run_changes(0, [[change(1, 1)]])
+    stream.run_changes(1, [[change(1, 2, "y" * 1_500_000)]])
+    stream.run_changes(2, [[change(1, 3, "small")]])
+    with pytest.raises(LakesinkError) as refused:
+        produce(broker, lake, topic)
+    assert refused.value.code == "LAKESINK_KAFKA_RECORD_REFUSED"
+    assert "--starting-batch 2" in refused.value.action
+    assert "The topic has the batches up to" in refused.value.data
+    produce(broker, lake, topic, name=f"again-{topic}", starting_batch=2)
+    assert [row["value"] for row in replayed(broker, topic).values()] == ["small"]
+
+
+def test_a_table_whose_first_snapshots_have_expired_is_produced_from_a_later_batch(
+    broker: KafkaBroker, tmp_path: Path
+) -> None:
+    topic = fresh_topic(broker)
+    lake = Lake.make(tmp_path, properties={"write.metadata.previous-versions-max": "1"})
+    stream = Stream(lake)
+    for number in range(4):
+        stream.run(number)
+    old = [snapshot.snapshot_id for _, snapshot in stream.own_snapshots()[:2]]
+    lake.table().maintenance.expire_snapshots().by_ids(old).commit()
+    stream.run(4)
+    stream.run(5)
+    refused = refusal(broker, lake, topic)
+    assert (refused.code, "--starting-batch" in refused.action) == ("LAKESINK_READ_BATCH_GONE", True)
+    assert [batch.batch_id for batch in produce(broker, lake, topic, starting_batch=2)] == [2, 3, 4, 5]

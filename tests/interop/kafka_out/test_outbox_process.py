@@ -117,3 +117,80 @@ def test_a_broker_that_is_away_for_a_while_is_waited_for(broker: KafkaBroker, se
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE_SECONDS) == 0
     assert service.batches() == [0] * 3 + [1] * 3
+
+
+def test_a_broker_that_is_away_for_long_is_waited_for_and_each_attempt_is_a_line(
+    broker: KafkaBroker, service: Service, tmp_path: Path
+) -> None:
+    impatient = tmp_path / "client.properties"
+    impatient.write_text("socket.timeout.ms=1000\n")
+    stream = Stream(service.lake)
+    stream.run(0)
+    with service.running("--config", str(impatient)) as process:
+        service.wait_for(process, "batch 0: 3 rows")
+        broker.kill()
+        try:
+            stream.run(1)
+            service.wait_for(process, "Trying again in 2 s")
+        finally:
+            broker.start()
+        service.wait_for(process, "batch 1: 3 rows")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE_SECONDS) == 0
+    assert service.batches() == [0] * 3 + [1] * 3
+
+
+def test_a_catalog_that_is_not_there_yet_is_waited_for(service: Service) -> None:
+    Stream(service.lake).run(0)
+    catalog = service.lake.folder / "catalog.db"
+    elsewhere = catalog.rename(catalog.with_suffix(".away"))
+    catalog.mkdir()
+    with service.running() as process:
+        service.wait_for(process, "Trying again in 1 s")
+        catalog.rmdir()
+        elsewhere.rename(catalog)
+        service.wait_for(process, "batch 0: 3 rows")
+    assert service.batches() == [0] * 3
+
+
+def test_without_patience_an_error_ends_the_command(service: Service, broker: KafkaBroker, tmp_path: Path) -> None:
+    impatient = tmp_path / "client.properties"
+    impatient.write_text("socket.timeout.ms=1000\n")
+    Stream(service.lake).run(0)
+    broker.kill()
+    try:
+        with service.running("--once", "--config", str(impatient)) as process:
+            assert process.wait(PATIENCE_SECONDS) == 2
+    finally:
+        broker.start()
+    shown = service.log.read_text()
+    assert "[LAKESINK_KAFKA_UNREACHABLE]" in shown
+    assert "Data: The table is unchanged. The topic has the batches up to" in shown
+
+
+def test_batches_behind_rows_that_another_writer_replaced_are_reported_and_not_well(service: Service) -> None:
+    stream = Stream(service.lake)
+    stream.run(0)
+    table = service.lake.table()
+    table.overwrite(table.scan().to_arrow())
+    stream.run(1)
+    with service.running("--once") as process:
+        assert process.wait(PATIENCE_SECONDS) == 1
+    assert "Not produced: what is behind snapshot" in service.log.read_text()
+    with service.running("--once") as process:
+        assert process.wait(PATIENCE_SECONDS) == 2
+    shown = service.log.read_text()
+    assert "[LAKESINK_READ_ROWS_REMOVED]" in shown
+    assert "a new --id and --starting-batch" in shown
+
+
+def test_an_interrupted_command_says_how_many_batches_are_left(service: Service) -> None:
+    stream = Stream(service.lake)
+    for number in range(8):
+        stream.run(number, rows=20_000)
+    with service.running("--once") as process:
+        service.wait_for(process, "batch 0: ")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE_SECONDS) == 1
+    produced = service.log.read_text().count(": 20,000 rows")
+    assert f"Interrupted: {8 - produced} batch" in service.log.read_text()

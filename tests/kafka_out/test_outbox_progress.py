@@ -1,0 +1,79 @@
+"""The ledger topic of an outbox says where it is, and is refused if it says anything else."""
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from lakesink.operate.outbox.position import (
+    LONGEST_KEY_BYTES,
+    Outbox,
+    Progress,
+    check_same_ledger,
+    progress_in,
+    record_of,
+)
+from lakesink.read.position import LARGEST, Position
+from lakesink.read.steps import SinkBatches, Step
+from lakesink.sinks.kafka.commit_record import LedgerState, parse_commit_record
+from lakesink_protocol.errors import CatalogError
+from lakesink_protocol.identity import SinkKey, stream_batch
+from lakesink_protocol.ledger import next_mark
+
+OUTBOX = Outbox("orders-out", "shop.orders", SinkBatches("orders", "main"))
+HERE = "a" * 32
+POSITION = Position("shop.orders", "f" * 36, "main", "orders", "q" * 36, LARGEST, "f" * 32, "e" * 32, LARGEST, LARGEST)
+BATCH = stream_batch(3, "q" * 36, start=[3], end=[4])
+MARK = next_mark(SinkKey("orders"), BATCH, outcome="committed", accepted="", ledger_batch_id=3)
+STEP = Step(77, None, 4, 0, "append", 0, "", 1, 2, 0, MARK)
+
+
+def stored(progress: Progress, **changes: Any) -> LedgerState:
+    """What a process reads that starts after the commit."""
+    now = datetime(2026, 11, 25, tzinfo=UTC)
+    record = record_of(LedgerState(None, HERE), OUTBOX, STEP, progress, rows=2, commit_id="c" * 32, now=now)
+    record = parse_commit_record(record.to_bytes(), OUTBOX.name)
+    return LedgerState(replace(record, batch=replace(record.batch, **changes)), HERE)
+
+
+@pytest.mark.parametrize("keys", [None, (), ("id",), ("x" * (LONGEST_KEY_BYTES - 4),), ("ü€𝄞", '"\\')])
+@pytest.mark.parametrize("starting_batch", [None, 0, LARGEST])
+def test_progress_comes_back_as_it_was_written(keys: tuple[str, ...] | None, starting_batch: int | None) -> None:
+    progress = Progress(POSITION, keys, starting_batch)
+    assert progress_in(stored(progress), OUTBOX) == progress
+    assert progress_in(LedgerState(None, HERE), OUTBOX) is None
+
+
+def test_a_record_without_the_key_is_one_of_an_older_lakesink() -> None:
+    offsets = json.dumps(POSITION.to_offset())
+    assert progress_in(stored(Progress(POSITION, ("id",)), offsets=offsets), OUTBOX) == Progress(POSITION)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"keys": "id"}, {"keys": [1]}, {"starting": "1"}, {"starting": True}, {"lakesink": 2}, {"more": 1}],
+)
+def test_a_record_with_other_fields_is_refused(changed: dict[str, Any]) -> None:
+    state = stored(Progress(POSITION), offsets=json.dumps(POSITION.to_offset() | changed))
+    with pytest.raises(CatalogError, match="OUTBOX_REFUSED"):
+        progress_in(state, OUTBOX)
+
+
+@pytest.mark.parametrize("offsets", ["", "[4]", "4", "null", '{"events":{"0":4}}'])
+def test_the_record_of_a_stream_is_refused(offsets: str) -> None:
+    with pytest.raises(CatalogError, match="OUTBOX_REFUSED"):
+        progress_in(stored(Progress(POSITION), offsets=offsets), OUTBOX)
+
+
+def test_a_ledger_that_lost_its_record_since_the_last_look_is_refused() -> None:
+    first = stored(Progress(POSITION))
+    assert first.record is not None
+    second = replace(first, record=replace(first.record, number=1))
+    empty, damaged = replace(first, record=None), replace(first, damage="it is damaged")
+    for before, now in ((None, empty), (empty, first), (first, first), (first, second), (first, damaged)):
+        check_same_ledger(before, now, OUTBOX)
+    for before, now in ((first, empty), (second, first), (empty, replace(empty, target_id="b" * 32))):
+        with pytest.raises(CatalogError, match="OUTBOX_REFUSED"):
+            check_same_ledger(before, now, OUTBOX)

@@ -1,0 +1,53 @@
+"""An outbox has no checkpoint and no driver, and its errors say what its topic has."""
+
+from pathlib import Path
+
+import pytest
+
+from lakesink.operate.outbox.words import TOPIC, Words
+from lakesink.read import refusals
+from lakesink.read.past import past_of
+from lakesink.read.position import Position
+from lakesink.read.steps import SinkBatches, Why
+from lakesink.sinks.kafka.clients import Clients
+from lakesink.sinks.kafka.failures import kafka_failures
+from lakesink_protocol.errors import CommitUnresolved, LakesinkError
+from testkit.builders import TABLE, Lake, Stream
+
+SINK = SinkBatches("events", "main")
+POSITION = Position(TABLE, "uuid", "main", "events", "query", 3)
+
+
+def errors_of_reading(folder: Path) -> list[LakesinkError]:
+    stream = Stream(Lake.make(folder))
+    stream.run(0)
+    past = past_of(stream.lake.table(), TABLE, SINK, None)
+    [step] = past.steps
+    lost = [refusals.position_lost(past, SINK, POSITION, why) for why in Why]
+    gone, removed = refusals.batch_gone(TABLE, step, 0), refusals.rows_taken_away(past, SINK, step)
+    other = refusals.table_replaced(past, POSITION), refusals.sink_ambiguous(TABLE, "main", ["a", "b"])
+    return [*lost, gone, *other, refusals.batch_unknown(past, SINK, 7, [step]), removed]
+
+
+def test_no_error_of_reading_speaks_of_a_checkpoint(tmp_path: Path) -> None:
+    *errors, of_its_own_batch = errors_of_reading(tmp_path)
+    for error in errors:
+        text = str(Words("orders-out").of(error))
+        assert error.code in text
+        for word in ("checkpoint", "the query has read", "option starting-batch", "sink-id", "latest"):
+            assert word not in text, text
+    assert Words("orders-out").of(of_its_own_batch) is of_its_own_batch, "an outbox shows batches that deleted rows"
+
+
+def test_an_error_of_kafka_says_what_the_topic_has() -> None:
+    clients = Clients.parse("broker:9092", {})
+    with pytest.raises(LakesinkError) as caught, kafka_failures(clients):
+        raise TimeoutError("nobody answered")
+    said = Words("orders-out").of(caught.value)
+    assert (said.code, said.data) == ("LAKESINK_KAFKA_UNREACHABLE", TOPIC)
+    assert "this machine reaches broker:9092" in said.action
+
+
+def test_an_unknown_outcome_keeps_its_words() -> None:
+    error = CommitUnresolved("COMMIT_UNRESOLVED", "It is unknown.", data="Perhaps.", action="Start again.")
+    assert Words("orders-out").of(error) is error
