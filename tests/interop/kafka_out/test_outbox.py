@@ -298,3 +298,24 @@ def test_a_table_whose_first_snapshots_have_expired_is_produced_from_a_later_bat
     refused = refusal(broker, lake, topic)
     assert (refused.code, "--starting-batch" in refused.action) == ("LAKESINK_READ_BATCH_GONE", True)
     assert [batch.batch_id for batch in produce(broker, lake, topic, starting_batch=2)] == [2, 3, 4, 5]
+
+
+def test_a_rollback_behind_the_position_stops_an_outbox_until_its_batch_is_there_again(
+    broker: KafkaBroker, tmp_path: Path
+) -> None:
+    topic, lake = fresh_topic(broker), Lake.make(tmp_path)
+    stream = Stream(lake)
+    for number in range(3):
+        stream.run(number)
+    produce(broker, lake, topic)
+    lake.table().manage_snapshots().set_current_snapshot(snapshot_id=stream.snapshot_of(0)).commit()
+    assert refusal(broker, lake, topic).code == "LAKESINK_READ_ROLLED_BACK"
+    stream.run(1)
+    assert refusal(broker, lake, topic).code == "LAKESINK_READ_ROLLED_BACK"
+    stream.run(2)
+    stream.run(3)
+    assert [batch.batch_id for batch in produce(broker, lake, topic)] == [3]
+    lake.table().manage_snapshots().set_current_snapshot(snapshot_id=stream.snapshot_of(1)).commit()
+    stream.run(stream.batch(2, start=2, end=4))
+    stream.run(stream.batch(3, start=4, end=5))
+    assert refusal(broker, lake, topic).code == "LAKESINK_READ_BATCH_CHANGED"
