@@ -16,7 +16,7 @@ from lakesink.operate.outbox.position import (
     record_of,
 )
 from lakesink.read.position import LARGEST, Position
-from lakesink.read.steps import SinkBatches, Step
+from lakesink.read.steps import CHANGELOG_PART, Follows, SinkBatches, Step
 from lakesink.sinks.kafka.commit_record import LedgerState, parse_commit_record
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.identity import SinkKey, stream_batch
@@ -77,3 +77,12 @@ def test_a_ledger_that_lost_its_record_since_the_last_look_is_refused() -> None:
     for before, now in ((first, empty), (second, first), (empty, replace(empty, target_id="b" * 32))):
         with pytest.raises(CatalogError, match="OUTBOX_REFUSED"):
             check_same_ledger(before, now, OUTBOX)
+
+
+def test_an_outbox_of_a_changelog_goes_on_behind_its_own_position() -> None:
+    of_changelog = replace(OUTBOX, sink=SinkBatches("orders", "main", Follows.CHANGELOG))
+    progress = Progress(replace(POSITION, sink=f"orders{CHANGELOG_PART}x"))
+    assert progress_in(stored(progress), of_changelog) == progress
+    for other, position in ((OUTBOX, progress.position), (of_changelog, POSITION)):
+        with pytest.raises(CatalogError, match="OUTBOX_REFUSED"):
+            progress_in(stored(Progress(position)), other)

@@ -11,7 +11,7 @@ from typing import Any
 
 from lakesink import __version__
 from lakesink.read.position import Position, parse_offset
-from lakesink.read.steps import SinkBatches, Step
+from lakesink.read.steps import Follows, SinkBatches, Step, owner_of_changelog
 from lakesink.sinks.kafka.commit_record import CommitRecord, LedgerState
 from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import CatalogError, QueryError
@@ -70,7 +70,9 @@ def progress_in(state: LedgerState, outbox: Outbox) -> Progress | None:
     except (ValueError, TypeError, AttributeError, QueryError):
         raise _refused(outbox, "is of a stream or of another lakesink, and not of an outbox") from None
     position = progress.position
-    if (position.sink, position.branch) != (outbox.sink.sink, outbox.sink.branch):
+    of_changelog = outbox.sink.follows is Follows.CHANGELOG
+    sink = owner_of_changelog(position.sink) if of_changelog else position.sink
+    if (sink, position.branch) != (outbox.sink.sink, outbox.sink.branch):
         raise _refused(outbox, f"follows sink {shown(position.sink, 60)!r} in branch {shown(position.branch, 60)!r}")
     return progress
 
