@@ -14,8 +14,10 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import FixedType, NestedField
 
 from lakesink.checks.doctor.finding import Finding, Part, Standing
+from lakesink.checks.doctor.readers import check_readers
 from lakesink.checks.doctor.storage import check_storage
 from lakesink.checks.doctor.table import check_table
+from lakesink.read.hold import Hold, set_hold
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table, load_table
 from testkit.batches import Writer
@@ -150,6 +152,25 @@ def test_a_sink_that_would_be_refused_fails_with_its_code(catalog: Catalog) -> N
     assert finding.standing is Standing.FAILED
     assert "would be refused: LedgerLost" in finding.found
     assert "LAKESINK_LEDGER_LOST" in finding.fix
+
+
+@pytest.mark.parametrize(("days", "standing"), [(0, Standing.OK), (8, Standing.WARNING)])
+def test_a_reader_that_has_not_moved_its_branch_for_days_warns(catalog: Catalog, days: int, standing: Standing) -> None:
+    events(catalog)
+    writer = Writer(catalog)
+    writer.commit(0)
+    table = writer.load()
+    head = table.current_snapshot()
+    assert head is not None
+    assert set_hold(table, "silver", Hold(head.snapshot_id, 3)) == ""
+    later = head.model_copy(update={"snapshot_id": 7, "timestamp_ms": head.timestamp_ms + days * 86_400_000})
+    metadata = writer.load().metadata
+    metadata = metadata.model_copy(update={"snapshots": [*metadata.snapshots, later], "current_snapshot_id": 7})
+    table = Table(table.name(), metadata, table.metadata_location, table.io, table.catalog)
+    [finding] = check_readers("demo.events", table)
+    assert finding.standing is standing
+    assert finding.found == f"silver keeps 3 snapshots from expiry, {f'{days} d' if days else '0 s'} behind the table"
+    assert ("DROP BRANCH `lakesink-reader-silver`" in finding.fix) is bool(days)
 
 
 def test_a_sink_without_its_tag_warns(catalog: Catalog) -> None:

@@ -9,6 +9,7 @@ from pyiceberg.table import Table
 from lakesink.audit.finding import key_of, sink_label
 from lakesink.checks.doctor.changes import check_changes
 from lakesink.checks.doctor.finding import Finding, Part, Standing, attempt, attempt_all
+from lakesink.checks.doctor.readers import check_readers
 from lakesink.settings.options import OPTIONS
 from lakesink.settings.policy import POLICY, policy_in_words
 from lakesink.settings.table_settings import Effective, Origin
@@ -31,6 +32,7 @@ def check_table(identifier: str, table: Table) -> Iterator[Finding]:
     yield attempt(Part.TABLE, "settings", lambda: _settings(table))
     yield from attempt_all(Part.TABLE, "properties", lambda: _property_limit(table))
     yield from attempt_all(Part.TABLE, "sinks", lambda: _sinks(identifier, table))
+    yield from attempt_all(Part.TABLE, "readers", lambda: check_readers(identifier, table))
 
 
 def _loads(identifier: str, table: Table) -> Finding:

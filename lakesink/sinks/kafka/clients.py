@@ -14,6 +14,8 @@ from lakesink_protocol.redact import describe
 
 TRANSACTION_TIMEOUT_MS = 300_000
 MAX_MESSAGE_BYTES = 1_000_000
+_LEAST_MESSAGE_BYTES = 1_000
+"""The client accepts no less; a topic may, and then tasks refuse what is larger."""
 _FETCH_WAIT_MS = 20
 _BUFFERED_KBYTES = 256 * 1024
 TRANSACTION_TIMEOUT = "transaction.timeout.ms"
@@ -130,7 +132,9 @@ class Clients:
                 failures.append(Undelivered(error, message.topic() or "", size))
 
         own = {"transactional.id": transactional_id, "on_delivery": on_delivery}
-        return Producer(self._properties({**_FOR_PRODUCERS, **own}) | {MESSAGE_BYTES: most_bytes})
+        return Producer(
+            self._properties({**_FOR_PRODUCERS, **own}) | {MESSAGE_BYTES: max(most_bytes, _LEAST_MESSAGE_BYTES)}
+        )
 
     def describe(self, error: BaseException) -> str:
         """One line about an error, with what the client's threads said last, without secrets."""
