@@ -132,9 +132,10 @@ class Clients:
                 failures.append(Undelivered(error, message.topic() or "", size))
 
         own = {"transactional.id": transactional_id, "on_delivery": on_delivery}
-        return Producer(
-            self._properties({**_FOR_PRODUCERS, **own}) | {MESSAGE_BYTES: max(most_bytes, _LEAST_MESSAGE_BYTES)}
-        )
+        limits: dict[str, Any] = {MESSAGE_BYTES: max(most_bytes, _LEAST_MESSAGE_BYTES)}
+        if most_bytes < _LEAST_MESSAGE_BYTES:
+            limits["batch.size"] = most_bytes  # else small records go together, and the broker refuses them
+        return Producer(self._properties({**_FOR_PRODUCERS, **own}) | limits)
 
     def describe(self, error: BaseException) -> str:
         """One line about an error, with what the client's threads said last, without secrets."""

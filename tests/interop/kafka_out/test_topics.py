@@ -201,6 +201,14 @@ def test_a_row_that_is_larger_than_the_topic_accepts_is_refused_with_nothing_sen
     assert len(Reader(place.bootstrap).records(f"{place.name}-small")) == 50
 
 
+@pytest.mark.parametrize("size", [20, 450])
+def test_a_topic_that_takes_less_than_the_client_asks_for_gets_its_records(place: KafkaPlace, size: int) -> None:
+    create(place, f"{place.name}-small", max_message_bytes="600")
+    sink = plain(place, topic=f"{place.name}-small")
+    assert isinstance(produce(sink, pa.record_batch({"value": ["x" * size] * 50})), Committed)
+    assert Reader(place.bootstrap).records(f"{place.name}-small") == [(None, b"x" * size)] * 50
+
+
 def test_a_prepared_row_that_the_producer_no_longer_takes_is_refused_with_its_size_and_both_limits(
     place: KafkaPlace,
 ) -> None:
