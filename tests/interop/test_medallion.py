@@ -9,7 +9,7 @@ import pytest
 
 from testkit.harness import PATIENCE_SECONDS
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.nightly]
 EXAMPLE = Path(__file__).parents[2] / "examples" / "medallion"
 _ONE = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
 _TIME = re.compile(f"{_ONE}(?: to {_ONE})?")
