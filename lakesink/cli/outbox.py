@@ -189,7 +189,11 @@ def _named(asked: Asked) -> str:
 
 def _properties(config: Path | None) -> dict[str, str]:
     """The client's properties in a file, one name=value a line, as Kafka's own tools read them."""
-    lines = [] if config is None else [line.strip() for line in config.read_text().splitlines()]
+    try:
+        text = "" if config is None else config.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise invalid("The option --config: the file is not text in UTF-8.", "Write it in UTF-8.") from None
+    lines = [line.strip() for line in text.splitlines()]
     pairs = [line.partition("=") for line in lines if line and not line.startswith("#")]
     if not all(equals for _, equals, _ in pairs):
         raise SettingsError(

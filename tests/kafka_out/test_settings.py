@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import lakesink
+from lakesink.cli.outbox import _properties
 from lakesink.sinks.directory.parts import PartsPlan, PartsWriter
 from lakesink.sinks.kafka.rows import RecordsWriter
 from lakesink_protocol.errors import SettingsError
@@ -157,3 +158,12 @@ def test_the_writer_that_travels_to_executors_has_no_client() -> None:
     writer = RecordsWriter(PartsWriter(PartsPlan("f", "s", 1, "parquet", "lz4", 1)), "orders", 1)
     assert b"confluent" not in pickle.dumps(writer)
     assert b"127.0.0.1" not in pickle.dumps(writer)
+
+
+def test_a_config_file_may_begin_with_a_byte_order_mark_and_must_be_utf_8(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_bytes(b"\xef\xbb\xbfclient.id = shop\n# a comment\n")
+    assert _properties(file) == {"client.id": "shop"}
+    file.write_bytes("client.id=Münster".encode("latin-1"))
+    with pytest.raises(SettingsError, match=r"OPTION_INVALID.*--config: the file is not text in UTF-8"):
+        _properties(file)

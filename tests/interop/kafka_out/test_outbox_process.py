@@ -119,6 +119,7 @@ def test_a_broker_that_is_away_for_a_while_is_waited_for(broker: KafkaBroker, se
     assert service.batches() == [0] * 3 + [1] * 3
 
 
+@pytest.mark.nightly
 def test_a_broker_that_is_away_for_long_is_waited_for_and_each_attempt_is_a_line(
     broker: KafkaBroker, service: Service, tmp_path: Path
 ) -> None:
