@@ -148,10 +148,12 @@ class BatchesReader(datasource.DataSourceStreamReader):
         return rows_reader, ()
 
     def initialOffset(self) -> dict[str, Any]:
-        """Where a query without a checkpoint begins."""
+        """Where a query without a checkpoint begins; Spark 4.1 has asked for the newest offset before."""
         with presentable():
             begin = _beginning(self.settings)
-            self.known = self.begins = beginning(self.table(), self.settings.table, self.loaded.sink, begin)
+            if begin is not Begin.LATEST or self.known is None:
+                self.known = beginning(self.table(), self.settings.table, self.loaded.sink, begin)
+            self.begins = self.known
             return self.known.to_offset()
 
     def latestOffset(self) -> dict[str, Any]:

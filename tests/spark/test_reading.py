@@ -13,11 +13,13 @@ from pyspark.sql import DataFrame
 import lakesink
 from lakesink.checkpoint.sources import Replay
 from lakesink.cli.main import main
+from lakesink.read.begin import followed
 from lakesink.spark.data_source import LakesinkDataSource
 from lakesink.spark.query import sources_of
-from lakesink.spark.source_readers import ADMITS
+from lakesink.spark.source_readers import ADMITS, BatchesReader, Loaded, read_settings
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import load_table
+from testkit.builders import Lake, Stream
 from tests.spark.adapters import embedded_catalog
 from tests.spark.streams import failure, file_stream, forget_commits, run, write_files
 
@@ -29,6 +31,11 @@ BRONZE, SILVER = "demo.bronze", "demo.silver"
 def source(tmp_path: Path) -> Path:
     write_files(tmp_path / "in", 3)
     return tmp_path / "in"
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake.make(tmp_path)
 
 
 @pytest.fixture(autouse=True)
@@ -308,6 +315,20 @@ def test_a_first_micro_batch_whose_beginning_has_moved_says_how_to_go_on(spark: 
     for _ in range(1 if ADMITS else 2):
         run(collected(2))
     assert Counter(found) == Counter(range(20, 40))
+
+
+def test_a_batch_that_comes_between_spark_s_first_two_questions_is_read_by_a_query_that_begins_at_the_latest(
+    lake: Lake,
+) -> None:
+    stream = Stream(lake)
+    stream.run(0)
+    catalog = {"catalog.type": "sql", "catalog.uri": f"sqlite:///{lake.folder}/catalog.db"}
+    options = catalog | {"catalog": "test", "table": lake.name, "starting-batch": "latest"}
+    reader = BatchesReader(read_settings(options), Loaded(followed(lake.table(), lake.name, "", "main"), "{}"))
+    newest = reader.latestOffset()
+    stream.run(1)
+    assert reader.initialOffset() == newest
+    assert reader.latestOffset()["batch"] == 1
 
 
 def roll_back(name: str) -> None:
