@@ -216,6 +216,11 @@ class Stream:
         start = batch_id if start is None else start
         return stream_batch(batch_id, self.query, start=[start], end=[start + 1 if end is None else end])
 
+    def of_kafka(self, batch_id: int, start: int, end: int) -> Batch:
+        """A batch that reads one partition of a topic."""
+        ends = [[{"orders": {"0": offset}}] for offset in (start, end)]
+        return stream_batch(batch_id, self.query, start=ends[0], end=ends[1])
+
     @staticmethod
     def tells(batch: Batch) -> int:
         """The number in its rows: the last offset that it reads; its id, if it reads none that is a number."""

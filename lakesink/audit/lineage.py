@@ -200,7 +200,7 @@ class Lineage:
 
 
 def _asked(table: Table, name: str, question: Question) -> tuple[Step, str]:
-    """The batch that somebody asks for, and what to know of it; also an expired one that earlier metadata has."""
+    """The batch that is asked for, with a note on it. An expired one is found in earlier metadata."""
     try:
         chosen = choose(look_back(table, name, question.branch), question)
     except CatalogError as error:

@@ -123,7 +123,7 @@ def is_reader_offset(value: Any) -> bool:
 
 
 def name_their_data(offsets: str) -> bool:
-    """True if a ledger's offsets say which data is before them, whatever happens to the checkpoint.
+    """True if a ledger's offsets identify the data before them, even after the checkpoint was restored.
 
     Those of Kafka and of lakesink do. A file source's offset is a number in its own log: after the checkpoint was
     restored, the same number can stand for other files.

@@ -12,7 +12,6 @@ from lakesink.read.follow import unread_batches
 from lakesink.read.past import newest_batch
 from lakesink.read.position import Position
 from lakesink_protocol.errors import CatalogError
-from lakesink_protocol.identity import Batch, stream_batch
 from testkit.builders import TABLE, Lake, Stream
 
 
@@ -64,20 +63,14 @@ def test_a_table_that_was_rolled_back_behind_the_position_is_refused_until_the_b
     assert left(stream, position) == [4]
 
 
-def of_kafka(stream: Stream, batch_id: int, start: int, end: int) -> Batch:
-    """A batch that reads one partition of a topic."""
-    ends = [[{"orders": {"0": offset}}] for offset in (start, end)]
-    return stream_batch(batch_id, stream.query, start=ends[0], end=ends[1])
-
-
 def test_other_batches_that_end_at_the_same_offsets_are_refused(tmp_path: Path) -> None:
     stream = Stream(Lake.make(tmp_path))
     for number in range(4):
-        stream.run(of_kafka(stream, number, number, number + 1))
+        stream.run(stream.of_kafka(number, number, number + 1))
     position = newest(stream)
     roll_back(stream, 1)
-    stream.run(of_kafka(stream, 2, 2, 4))
-    stream.run(of_kafka(stream, 3, 4, 5))
+    stream.run(stream.of_kafka(2, 2, 4))
+    stream.run(stream.of_kafka(3, 4, 5))
     assert refusal(stream, position) == "LAKESINK_READ_BATCH_CHANGED"
 
 

@@ -243,12 +243,6 @@ def test_a_batch_that_comes_back_with_other_rows_is_refused(lake: Lake, stream: 
     assert consumer.rows == expected(0, 1)
 
 
-def of_kafka(stream: Stream, batch_id: int, start: int, end: int) -> Batch:
-    """A batch that reads one partition of a topic."""
-    ends = [[{"orders": {"0": offset}}] for offset in (start, end)]
-    return stream_batch(batch_id, stream.query, start=ends[0], end=ends[1])
-
-
 def of_files(stream: Stream, batch_id: int, *paths: str) -> Batch:
     """A batch that reads files, one entry of the source's log."""
     ends = [[{"logOffset": number}] for number in (batch_id - 1, batch_id)]
@@ -259,12 +253,12 @@ def test_input_that_comes_back_in_other_batches_is_not_read_again(
     lake: Lake, stream: Stream, consumer: Consumer
 ) -> None:
     for number in range(3):
-        stream.run(of_kafka(stream, number, number, number + 1))
+        stream.run(stream.of_kafka(number, number, number + 1))
     assert consumer.poll() == [0, 1, 2]
     roll_back(lake, stream.snapshot_of(0))
-    stream.run(of_kafka(stream, 1, 1, 3), rows=6)
+    stream.run(stream.of_kafka(1, 1, 3), rows=6)
     assert consumer.poll() == []
-    stream.run(of_kafka(stream, 2, 3, 4))
+    stream.run(stream.of_kafka(2, 3, 4))
     assert consumer.poll() == [2]
     assert consumer.rows == expected(0, 1, 2) + expected(2), "of offsets 0, 1, 2 and 3"
 
