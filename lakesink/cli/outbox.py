@@ -62,7 +62,7 @@ def outbox(  # noqa: PLR0913 - the options of the command
     done, stopped = Done(), _stopped_by_signals()
     if once:
         producing = _opened(asked)
-        _look(producing, done, stopped)
+        _look(producing, done, stopped, Pauses())
     else:
         producing = _run(asked, every, done, stopped)
     return _report(asked, producing, done, once=once)
@@ -85,17 +85,15 @@ def _run(asked: Asked, every: float, done: "Done", stopped: threading.Event) -> 
             return producing
 
 
-def _look(producing: "Producing", done: "Done", stopped: threading.Event, pauses: Pauses | None = None) -> None:
+def _look(producing: "Producing", done: "Done", stopped: threading.Event, pauses: Pauses) -> None:
     """Produce the batches that there are now, or those before it is stopped."""
     for batch in producing.all_there_is():
         done.add(batch)
         _say(_in_short(batch))
-        if pauses is not None:
-            pauses.after_success()
+        pauses.after_success()
         if stopped.is_set():
             return
-    if pauses is not None:
-        pauses.after_success()
+    pauses.after_success()
 
 
 def _say(text: str) -> None:
