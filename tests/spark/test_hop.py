@@ -5,8 +5,10 @@ import pytest
 from lakesink.spark.rows.arrow_limits import (
     BATCH_BYTES,
     HEADROOM,
+    LEAST_MESSAGE_RECORDS,
     MAX_BYTES,
     MAX_RECORDS,
+    MESSAGE_BYTES,
     MOST_RECORDS,
     MOST_UNBOUNDED_RECORDS,
     NO_BYTE_CHECK,
@@ -15,6 +17,7 @@ from lakesink.spark.rows.arrow_limits import (
     bounded_row_bytes,
     limit_settings,
     records_per_batch,
+    records_per_message,
 )
 
 
@@ -63,6 +66,23 @@ def test_records_a_batch_follow_the_width_of_the_rows(row_bytes: int | None, wid
 @pytest.mark.parametrize("widest", [1, 500, 5_000, 50_000, 1_000_000])
 def test_rows_that_suddenly_widen_sixteenfold_still_fit(widest: int) -> None:
     assert records_per_batch(None, widest) * widest * HEADROOM <= max(BATCH_BYTES, widest * HEADROOM)
+
+
+@pytest.mark.parametrize(
+    ("records", "columns", "row_bytes", "expected"),
+    [
+        (8192, 13, 150, MESSAGE_BYTES // 150),
+        (8192, 13, 0, 8192),
+        (20, 13, 150, 20),
+        (8192, 1, 1_000_000, LEAST_MESSAGE_RECORDS),
+        (8192, 100, 800, 8192),
+    ],
+    ids=["narrow", "not measured", "as few as are safe", "one wide row was measured", "many columns"],
+)
+def test_a_message_from_a_plan_stays_small_for_the_heap(
+    records: int, columns: int, row_bytes: int, expected: int
+) -> None:
+    assert records_per_message(records, columns, row_bytes) == expected
 
 
 @pytest.mark.parametrize(
@@ -135,4 +155,7 @@ def test_only_the_number_of_rows_is_bounded_for_a_plan_and_only_meanwhile() -> N
     limits = ArrowBatchLimits(conf, TEXT)
     with limits.limit_records():
         assert conf.values == {MAX_RECORDS: str(UNMEASURED_RECORDS)}
+    limits.record_width(100)
+    with limits.limit_records():
+        assert conf.values == {MAX_RECORDS: str(MESSAGE_BYTES // 100)}
     assert conf.values == {}

@@ -29,6 +29,16 @@ MOST_UNBOUNDED_RECORDS = 8192
 UNMEASURED_RECORDS = 1024
 """For rows of unbounded width before any measurement: rows of 64 KiB fit `BATCH_BYTES`, and the heap may be small."""
 
+MESSAGE_BYTES = 240 * 1024
+"""Size of an Arrow batch from a plan. Spark makes it in arrays on the JVM's heap, which double as they grow. An array
+above half a region of G1 (0.5 MiB in a heap below 4 GiB) gets regions of its own, and G1 marks the heap for them."""
+
+LEAST_MESSAGE_RECORDS = 512
+"""Below this, messages cost more than the heap does; and the widest batch may have been one wide row."""
+
+LEAST_CHUNK_BYTES = 8 * 1024
+"""Bytes of a column in a message. With less, each column costs more time in each message than the heap does."""
+
 HEADROOM = 16
 """Rows may be this many times wider than the widest measured batch before a batch exceeds `BATCH_BYTES`."""
 
@@ -54,6 +64,13 @@ def records_per_batch(row_bytes: int | None, widest_row_bytes: int) -> int:
     return max(1, min(BATCH_BYTES // (widest_row_bytes * HEADROOM), MOST_UNBOUNDED_RECORDS))
 
 
+def records_per_message(records: int, columns: int, row_bytes: int) -> int:
+    """Rows of an Arrow batch from a plan, at most `records`; `row_bytes` is 0 as long as it is not known."""
+    if row_bytes == 0 or columns * LEAST_CHUNK_BYTES > MESSAGE_BYTES:
+        return records
+    return min(records, max(LEAST_MESSAGE_RECORDS, MESSAGE_BYTES // row_bytes))
+
+
 def limit_settings(user_bytes: str | None, user_records: str | None, records: int) -> dict[str, str]:
     """The settings to change in the session; a value that the user has set never changes."""
     if user_bytes is not None:
@@ -74,6 +91,7 @@ class ArrowBatchLimits:
         self._conf = conf
         self._with_functions = with_functions
         self._row_bytes = bounded_row_bytes(schema)
+        self._columns = len(schema["fields"])
         self._user = {key: conf.get(key, None) for key in (MAX_BYTES, MAX_RECORDS)}
         self._set: dict[str, str] = {}
         self.widest_row_bytes = 0
@@ -96,7 +114,8 @@ class ArrowBatchLimits:
     def limit_records(self) -> Iterator[None]:
         """Limit the number of rows while Spark reads the setting: it is the only limit of Arrow batches from a plan."""
         before = self._set.get(MAX_RECORDS, self._user[MAX_RECORDS])
-        self._put(MAX_RECORDS, self._wanted().get(MAX_RECORDS, before))
+        own = self._wanted().get(MAX_RECORDS)
+        self._put(MAX_RECORDS, before if own is None else str(self._per_message(int(own))))
         try:
             yield
         finally:
@@ -111,6 +130,9 @@ class ArrowBatchLimits:
         for key in self._set:
             self._put(key, self._user[key])
         self._set = {}
+
+    def _per_message(self, records: int) -> int:
+        return records_per_message(records, self._columns, self.widest_row_bytes or self._row_bytes or 0)
 
     def _wanted(self) -> dict[str, str]:
         records = records_per_batch(self._row_bytes, self.widest_row_bytes)

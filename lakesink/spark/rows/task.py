@@ -20,6 +20,8 @@ from lakesink.writer.libraries import check_library
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.two_phase import TaskWriter
 
+JOINED_ROWS, JOINED_BYTES = 8192, 4 * 1024 * 1024
+"""Most rows and bytes of Arrow batches that are joined."""
 _REPORT_HEAD = struct.Struct(">iqqdi")
 
 
@@ -77,8 +79,8 @@ class WriteTask:
         writer: TaskWriter = pickle.loads(self.writer)
         context = TaskContext.get()
         assert context is not None
-        rows = MeasuredBatches(self.transport.decoded(batches))
-        receipt = writer.write(context.partitionId(), iter(rows))
+        rows = MeasuredBatches(batches)
+        receipt = writer.write(context.partitionId(), self.transport.decoded(joined(rows)))
         measured = (rows.widest_row_bytes, rows.arrow_bytes, time.monotonic() - started)
         return TaskReport(context.partitionId(), __version__, *measured, receipt).encoded()
 
@@ -104,6 +106,25 @@ class RawBytes(FramedSerializer):
     def loads(self, obj: bytes) -> bytes:
         """The same bytes."""
         return obj
+
+
+def joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in larger batches, because each batch costs time for each column; only small batches are copied."""
+    held: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        more = batch.get_total_buffer_size()
+        if held and (rows + batch.num_rows > JOINED_ROWS or size + more > JOINED_BYTES):
+            yield _one(held)
+            held, rows, size = [], 0, 0
+        held.append(batch)
+        rows, size = rows + batch.num_rows, size + more
+    if held:
+        yield _one(held)
+
+
+def _one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
 @dataclass(slots=True)
