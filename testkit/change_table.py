@@ -184,9 +184,10 @@ def batches_of(changes: Sequence[Change]) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pylist([one.arriving for one in changes[start : start + 7]], schema=CHANGES)
 
 
-def upsert_lake(folder: Path, *, partitioned: bool = False) -> Lake:
+def upsert_lake(folder: Path, *, partitioned: bool = False, properties: Mapping[str, str] | None = None) -> Lake:
     """A table with a key."""
-    return Lake.make(folder, schema=SCHEMA, spec=BY_PART if partitioned else UNPARTITIONED_PARTITION_SPEC)
+    spec = BY_PART if partitioned else UNPARTITIONED_PARTITION_SPEC
+    return Lake.make(folder, schema=SCHEMA, spec=spec, properties=properties)
 
 
 def rows_of(lake: Lake, snapshot_id: int | None = None) -> list[dict[str, Any]]:

@@ -148,7 +148,7 @@ def sums(entries: Iterable[Entry]) -> dict[int, Counts]:
     found: dict[int, list[int]] = defaultdict(_none)
     for entry in entries:
         _count(entry, found[entry.added_by])
-    return {snapshot_id: Counts(*counts) for snapshot_id, counts in found.items()}
+    return {snapshot_id: Counts(*found.pop(snapshot_id)) for snapshot_id in list(found)}  # never both forms of all
 
 
 def held(entries: Iterable[Entry]) -> Counts:

@@ -1,6 +1,7 @@
 """What an audit needs of every retained snapshot: a summary is read once, and only these facts of it are kept. Pure."""
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
@@ -111,4 +112,10 @@ def _facts(snapshot: Snapshot, marks: Mapping[int, Mark]) -> SnapshotFacts:
 
 
 def _stated(summary: Summary | None, names: tuple[str, ...]) -> Counts:
-    return Counts(*(stated(summary, name) for name in names))
+    return _shared(*(stated(summary, name) for name in names))
+
+
+@lru_cache(maxsize=1024)
+def _shared(*counts: int | None) -> Counts:
+    """One object for all snapshots with the same counts: most of a history remove nothing."""
+    return Counts(*counts)

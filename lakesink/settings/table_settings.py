@@ -6,7 +6,7 @@ property can name code to import.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
 from typing import Any
@@ -73,6 +73,11 @@ def _one_of(names: Sequence[str], what: str, value: object) -> str:
     return word
 
 
+MIN_COUNT_TO_MERGE = "commit.manifest.min-count-to-merge"
+MERGED_OF_CHANGES = 20
+"""Default of that property for streams that change rows by key. Engines plan each manifest of a read, and a stream that
+deletes rows of most files leaves little time to compact them."""
+
 _count = partial(whole_number, lowest=0, highest=1_000_000)
 _milliseconds = partial(whole_number, lowest=0, highest=7 * 86_400_000)  # a larger value would mean "never"
 
@@ -94,7 +99,7 @@ PROPERTIES = (
     TableProperty("commit.retry.max-wait-ms", _milliseconds, 10_000),
     TableProperty("commit.retry.total-timeout-ms", _milliseconds, 1_800_000),
     TableProperty("commit.manifest-merge.enabled", switch, default=True),
-    TableProperty("commit.manifest.min-count-to-merge", _count, 100),
+    TableProperty(MIN_COUNT_TO_MERGE, _count, 100),
     TableProperty("commit.manifest.target-size-bytes", size_bytes, 8 * 1024**2),
 )
 
@@ -158,9 +163,15 @@ class Effective:
         """When manifests are merged."""
         return MergePolicy(
             enabled=self._value("commit.manifest-merge.enabled"),
-            min_count=self._value("commit.manifest.min-count-to-merge"),
+            min_count=self._value(MIN_COUNT_TO_MERGE),
             target_size_bytes=self._value("commit.manifest.target-size-bytes"),
         )
+
+    @property
+    def merge_of_changes(self) -> MergePolicy:
+        """The same for a stream that changes rows by key, see `MERGED_OF_CHANGES`."""
+        chosen = self.values[MIN_COUNT_TO_MERGE].origin is not Origin.DEFAULT
+        return self.merge if chosen else replace(self.merge, min_count=MERGED_OF_CHANGES)
 
     def metrics_modes(self, schema: Schema) -> dict[int, str]:
         """See `metrics_modes`."""
