@@ -7,7 +7,7 @@ import json
 import pickle
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.schema import Schema
-from pyiceberg.types import LongType, NestedField
+from pyiceberg.types import LongType, NestedField, PrimitiveType, StringType
 
 from lakesink.locate.data_file import DataFile
 from lakesink.locate.key_cache import KeyCache
@@ -31,7 +31,13 @@ from tests.locate.builders import write_keys
 from tests.locate.store import Store
 from tests.writer.builders import plan_for, write
 
-SCHEMA = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "version", LongType(), required=True))
+KEYS: Mapping[str, tuple[PrimitiveType, ...]] = {
+    "numbers": (LongType(),),
+    "texts": (StringType(),),
+    "both": (LongType(), StringType()),
+}
+"""The key columns by their kind; a text has 36 characters."""
+TEXT_LENGTH = 36
 ROWS, FILES, CHANGES, TASKS = 2_000_000, 20, 1_000_000, 2
 _NAME = "demo.large"
 _SPREAD = 1_234_577
@@ -43,8 +49,8 @@ class LargeBatch:
     """The changes of a batch after its tasks."""
 
     keys_files: tuple[KeysFile, ...]
-    key_ids: tuple[int, ...] = (1,)
-    sequence_ids: tuple[int, ...] = (2,)
+    key_ids: tuple[int, ...]
+    sequence_ids: tuple[int, ...]
     superseded: int = 0
 
 
@@ -57,17 +63,23 @@ class Used:
     located: int
 
 
-def make(folder: Path) -> None:
+def schema_of(kind: str) -> Schema:
+    """Key columns, and a version."""
+    keys = [NestedField(place, f"key{place}", each, required=True) for place, each in enumerate(KEYS[kind], 1)]
+    return Schema(*keys, NestedField(len(keys) + 1, "version", LongType(), required=True))
+
+
+def make(folder: Path, kind: str) -> None:
     """A table, of which a first batch has changed many rows, and a second batch."""
     with _catalog(folder) as catalog:
         catalog.create_namespace("demo")
-        store = Store(catalog.create_table(_NAME, SCHEMA, properties={"format-version": "2"}), folder)
-        plan = plan_for(SCHEMA, f"{store.table.location()}/data")
-        files = (_rows(number) for number in range(FILES))
+        store = Store(catalog.create_table(_NAME, schema_of(kind), properties={"format-version": "2"}), folder)
+        plan = plan_for(store.table.schema(), f"{store.table.location()}/data")
+        files = (_rows(number, kind) for number in range(FILES))
         store.publish([file for rows in files for file in write(plan, rows.to_batches()).files])
-        first = _batch(folder, first=0)
+        first = _batch(folder, kind, first=0)
         store.publish(_locator(first, folder)(store.table, store.head).deletes)
-        (folder / "batch").write_bytes(pickle.dumps(_batch(folder, first=CHANGES // 2).keys_files))
+        (folder / "batch").write_bytes(pickle.dumps(_batch(folder, kind, first=CHANGES // 2)))
 
 
 def driver(folder: Path) -> Used:
@@ -120,33 +132,48 @@ def _catalog(folder: Path) -> Iterator[SqlCatalog]:
 
 
 def _second(folder: Path) -> LargeBatch:
-    return LargeBatch(pickle.loads((folder / "batch").read_bytes()))  # noqa: S301 - its own
+    batch: LargeBatch = pickle.loads((folder / "batch").read_bytes())  # noqa: S301 - its own
+    return batch
 
 
 def _locator(batch: LargeBatch, folder: Path) -> Locator:
     return Locator(batch, lambda _: [], "s-0", settings=LocateSettings(folder=str(folder / "cache")))
 
 
-def _rows(file: int) -> pa.Table:
+def _rows(file: int, kind: str) -> pa.Table:
     ids = pa.arange(file * ROWS // FILES, (file + 1) * ROWS // FILES)
-    return pa.table([ids, pa.repeat(pa.scalar(1, pa.int64()), len(ids))], schema=SCHEMA.as_arrow())
+    schema = schema_of(kind).as_arrow()
+    return pa.table([*_keys(ids, kind), pa.repeat(pa.scalar(1, pa.int64()), len(ids))], schema.names).cast(schema)
 
 
-def _batch(folder: Path, first: int) -> LargeBatch:
+def _batch(folder: Path, kind: str, first: int) -> LargeBatch:
     """Changes of so many keys all over the table; every tenth is a delete, and no key comes twice."""
     every = pc.multiply(pa.arange(first, first + CHANGES), _SPREAD)
     ids = pc.subtract(every, pc.multiply(pc.divide(every, ROWS), ROWS))
     parts = [ids[task * CHANGES // TASKS : (task + 1) * CHANGES // TASKS] for task in range(TASKS)]
-    return LargeBatch(tuple(write_keys(folder, _changes(part), task) for task, part in enumerate(parts)))
+    files = tuple(write_keys(folder, _changes(part, kind), task) for task, part in enumerate(parts))
+    return LargeBatch(files, *_ids(kind))
 
 
-def _changes(ids: pa.Array) -> pa.Table:
+def _changes(ids: pa.Array, kind: str) -> pa.Table:
     count, number = len(ids), pa.arange(0, len(ids))
     tenth = pc.equal(number, pc.multiply(pc.divide(number, 10), 10))
     operations = pc.if_else(tenth, int(Operation.DELETE), int(Operation.UPSERT)).cast(pa.int8())
-    columns = key_columns(SCHEMA.model_dump_json(), (1,), (2,))
+    columns = key_columns(schema_of(kind).model_dump_json(), *_ids(kind))
     sequences, places = pa.repeat(pa.scalar(2, pa.int64()), count), pa.repeat(pa.scalar(0, pa.int64()), count)
-    return pa.table([ids, sequences, operations, places, number], schema=changes_schema(columns))
+    schema = changes_schema(columns)
+    return pa.table([*_keys(ids, kind), sequences, operations, places, number], schema.names).cast(schema)
+
+
+def _ids(kind: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Field ids of the keys, and of the version."""
+    keys = len(KEYS[kind])
+    return tuple(range(1, keys + 1)), (keys + 1,)
+
+
+def _keys(ids: pa.Array, kind: str) -> list[pa.Array]:
+    texts = pc.utf8_lpad(ids.cast(pa.string()), TEXT_LENGTH, padding="k")
+    return [ids if isinstance(each, LongType) else texts for each in KEYS[kind]]
 
 
 if __name__ == "__main__":

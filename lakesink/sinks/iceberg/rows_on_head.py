@@ -129,17 +129,18 @@ class FoundRows:
 
 
 @dataclass(frozen=True, slots=True)
-class RowsOnHead:
-    """The live rows of the batch's keys on one head, and the delete files that apply to their data files."""
+class FilesOnHead:
+    """The data files on one head that have rows of the batch's keys, and the delete files that apply to them."""
 
-    rows: pa.Table
     files: Mapping[int, LiveFile]
     deletes: Mapping[str, LiveFile]
     deleted: Deleted
 
     @classmethod
-    def of(cls, found: FoundRows, live: LiveFiles, search: Search, written: WrittenDeletes) -> "RowsOnHead":
-        """Leave out rows of removed data files, and deleted rows."""
+    def of(
+        cls, found: FoundRows, live: LiveFiles, search: Search, written: WrittenDeletes
+    ) -> tuple[pa.Table, "FilesOnHead"]:
+        """Leave out rows of removed data files, and deleted rows; returns the other rows too, which may be many."""
         files = {found.files[file.path]: file for file in live.data if file.path in found.files}
         there = found.rows
         if len(files) < len(found.files):
@@ -154,7 +155,7 @@ class RowsOnHead:
         by_number = {found.files[path]: arrays for path, arrays in deleted.positions.items()}
         rows = not_deleted(there, by_number)
         pa.default_memory_pool().release_unused()  # the order of the rows
-        return cls(rows, files, deletes, deleted)
+        return rows, cls(files, deletes, deleted)
 
     @property
     def ages(self) -> pa.Array:
