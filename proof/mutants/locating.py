@@ -11,7 +11,7 @@ from pyiceberg.table.snapshots import Operation
 from lakesink.locate import newest
 from lakesink.locate.resolve import Resolution
 from lakesink.sinks.iceberg.locator import Locator
-from lakesink.sinks.iceberg.rows_on_head import BatchKeys, RowsOnHead
+from lakesink.sinks.iceberg.rows_on_head import BatchKeys, FilesOnHead
 from lakesink.sinks.iceberg.sink import IcebergSink, IcebergTransaction
 from lakesink.writer.deletes import DeletedRows
 from lakesink_catalog.commit import request
@@ -53,10 +53,10 @@ def positions_of_an_older_head(patches: Patches) -> None:
 def older_positions_not_merged(patches: Patches) -> None:
     """Rows that an earlier batch has deleted are back."""
 
-    def deleted_rows(self: RowsOnHead, removed: pa.Table) -> list[DeletedRows]:
+    def deleted_rows(self: FilesOnHead, removed: pa.Table) -> list[DeletedRows]:
         return real(replace(self, deleted=replace(self.deleted, merged={})), removed)  # type: ignore[no-any-return]
 
-    real = patches.put(RowsOnHead, "deleted_rows", deleted_rows)
+    real = patches.put(FilesOnHead, "deleted_rows", deleted_rows)
 
 
 @mutant(
@@ -67,7 +67,7 @@ def older_positions_not_merged(patches: Patches) -> None:
 )
 def replaced_delete_file_left_live(patches: Patches) -> None:
     """They grow with each batch."""
-    patches.put(RowsOnHead, "replaced", lambda _self, _removed: ())
+    patches.put(FilesOnHead, "replaced", lambda _self, _removed: ())
 
 
 @mutant(
