@@ -156,7 +156,11 @@ class HeldChanges:
                 f"{keys} ({names}) came more than once in a batch, and nothing orders the changes.{where}",
                 action=(
                     "Name a column that orders the changes of a key: sequence_by='updated_at'.",
-                    "Keep one row of each key in the query, for example with dropDuplicates, also of equal rows.",
+                    (
+                        "Or see that each batch has one row of a key, also of equal rows. dropDuplicates does not do"
+                        " that in a stream: it drops the changes of later batches too. Files that are read again come"
+                        " as one batch."
+                    ),
                 ),
             )
         return WriteError(

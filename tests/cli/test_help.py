@@ -54,3 +54,11 @@ def test_a_command_has_a_function_with_the_parameters_that_are_declared(command:
     function = getattr(import_module(f"lakesink.cli.{name}"), name)
     declared = {parameter.name for parameter in command.params} - {"output"}
     assert set(inspect.signature(function).parameters) == declared
+
+
+def test_python_runs_the_commands_where_no_script_is_on_the_path() -> None:
+    told = subprocess.run(
+        [sys.executable, "-m", "lakesink", "explain", "NO_SUCH_CODE"], capture_output=True, text=True, check=False
+    )
+    assert told.returncode == 2
+    assert "NO_SUCH_CODE" in told.stderr
