@@ -15,7 +15,7 @@ import lakesink
 from lakesink.spark.rows.arrow_limits import MAX_BYTES, MAX_RECORDS, ArrowBatchLimits
 from lakesink.spark.rows.batch_rows import FrameRows
 from lakesink.spark.rows.job import RowsJob
-from lakesink.spark.rows.task import JOINED_BYTES, JOINED_ROWS, MeasuredBatches, joined
+from lakesink.spark.rows.task import JOINED_BYTES, JOINED_ROWS, MEASURED_ROWS, MeasuredBatches, joined
 from lakesink.spark.rows.transport import encode_for_transport
 from lakesink_protocol.errors import LakesinkError, WriteError
 from tests.spark.directory_sink import LinesWriter
@@ -112,11 +112,23 @@ def test_the_byte_check_is_off_unless_the_user_set_it(spark: Any) -> None:
     assert spark.conf.get(MAX_RECORDS, None) is None
 
 
-def test_rows_are_measured_as_the_widest_mean_of_a_batch() -> None:
-    batches = [pa.record_batch({"n": pa.array([1] * size, pa.int64())}) for size in (4, 0, 2)]
-    rows = MeasuredBatches([*batches, pa.record_batch({"n": pa.array(["x" * 100])})])
-    assert [batch.num_rows for batch in rows] == [4, 0, 2, 1]
-    assert rows.widest_row_bytes == 108
+def measured(*rows_of_bytes: tuple[int, int]) -> int:
+    """The widest row of batches with so many rows of so many bytes, and 4 for an offset."""
+    batches = [pa.record_batch({"t": pa.array(["x" * width] * rows, pa.string())}) for rows, width in rows_of_bytes]
+    measured = MeasuredBatches(batches)
+    assert [batch.num_rows for batch in measured] == [rows for rows, _ in rows_of_bytes]
+    return measured.widest_row_bytes
+
+
+def test_rows_are_measured_as_the_widest_mean_of_many() -> None:
+    assert measured((4, 96), (0, 0), (4, 296)) == pytest.approx(200, abs=4)
+    assert measured((MEASURED_ROWS, 96), (10, 996), (10, 996)) == pytest.approx(1000, abs=4)  # those at the end
+    assert measured() == 0
+
+
+def test_one_wide_row_among_small_messages_makes_no_later_message_small() -> None:
+    messages = [(512, 96)] * 100
+    assert measured(*messages, (1, 1_000_000), *messages) < 100 + 1_000_000 // MEASURED_ROWS + 4
 
 
 def test_small_batches_are_joined_and_large_ones_pass_uncopied() -> None:

@@ -22,6 +22,7 @@ from lakesink_protocol.two_phase import TaskWriter
 
 JOINED_ROWS, JOINED_BYTES = 8192, 4 * 1024 * 1024
 """Most rows and bytes of Arrow batches that are joined."""
+MEASURED_ROWS = 8192
 _REPORT_HEAD = struct.Struct(">iqqdi")
 
 
@@ -129,19 +130,30 @@ def _one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 @dataclass(slots=True)
 class MeasuredBatches:
-    """A task's Arrow batches on their way to the writer, with the largest mean row and all bytes so far."""
+    """A task's Arrow batches on their way to the writer, with all bytes so far, and the largest mean row.
+
+    A mean is of `MEASURED_ROWS` or more: in a small message, one wide row would make all later messages smaller still.
+    """
 
     batches: Iterable[pa.RecordBatch]
     widest_row_bytes: int = 0
     arrow_bytes: int = 0
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
+        rows = size = 0
         for batch in self.batches:
-            if batch.num_rows:
-                size = batch.get_total_buffer_size()
-                self.arrow_bytes += size
-                self.widest_row_bytes = max(self.widest_row_bytes, -(-size // batch.num_rows))
+            more = batch.get_total_buffer_size() if batch.num_rows else 0
+            self.arrow_bytes += more
+            rows, size = rows + batch.num_rows, size + more
+            if rows >= MEASURED_ROWS:
+                self._record(rows, size)
+                rows = size = 0
             yield batch
+        if rows:
+            self._record(rows, size)
+
+    def _record(self, rows: int, size: int) -> None:
+        self.widest_row_bytes = max(self.widest_row_bytes, -(-size // rows))
 
 
 def check_versions(driver: str) -> None:
