@@ -15,6 +15,7 @@ from lakesink.spark.rows.arrow_limits import (
     UNMEASURED_RECORDS,
     ArrowBatchLimits,
     bounded_row_bytes,
+    leaf_columns,
     limit_settings,
     records_per_batch,
     records_per_message,
@@ -66,6 +67,12 @@ def test_records_a_batch_follow_the_width_of_the_rows(row_bytes: int | None, wid
 @pytest.mark.parametrize("widest", [1, 500, 5_000, 50_000, 1_000_000])
 def test_rows_that_suddenly_widen_sixteenfold_still_fit(widest: int) -> None:
     assert records_per_batch(None, widest) * widest * HEADROOM <= max(BATCH_BYTES, widest * HEADROOM)
+
+
+def test_the_columns_of_a_batch_are_those_with_values() -> None:
+    lists = {"type": "array", "elementType": _schema("long", "string"), "containsNull": True}
+    maps = {"type": "map", "keyType": "string", "valueType": lists, "valueContainsNull": True}
+    assert [leaf_columns(_schema(*kinds)) for kinds in (("long", "string"), (lists,), (maps, "long"))] == [2, 2, 4]
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,18 @@ def bounded_row_bytes(schema: Mapping[str, Any]) -> int | None:
     return None if None in widths else sum(width for width in widths if width is not None)
 
 
+def leaf_columns(kind: Any) -> int:
+    """The arrays of values in a batch of this schema (Spark's JSON), or of a column of this type."""
+    match kind:
+        case {"type": "struct", "fields": fields}:
+            return sum(leaf_columns(field["type"]) for field in fields)
+        case {"type": "array", "elementType": element}:
+            return leaf_columns(element)
+        case {"type": "map", "keyType": key, "valueType": value}:
+            return leaf_columns(key) + leaf_columns(value)
+    return 1
+
+
 def records_per_batch(row_bytes: int | None, widest_row_bytes: int) -> int:
     """Rows of an Arrow batch without a byte check: by the schema's bound of a row, else by the widest measured row."""
     if row_bytes is not None:
@@ -91,7 +103,7 @@ class ArrowBatchLimits:
         self._conf = conf
         self._with_functions = with_functions
         self._row_bytes = bounded_row_bytes(schema)
-        self._columns = len(schema["fields"])
+        self._columns = leaf_columns(schema)
         self._user = {key: conf.get(key, None) for key in (MAX_BYTES, MAX_RECORDS)}
         self._set: dict[str, str] = {}
         self.widest_row_bytes = 0
