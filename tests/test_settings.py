@@ -17,7 +17,7 @@ from lakesink.settings.option_types import Deletes, LocateIn, Options, OutputMod
 from lakesink.settings.options import OPTIONS, options_table_markdown
 from lakesink.settings.parse import duration, size_bytes, switch, whole_number
 from lakesink.settings.settings import Settings
-from lakesink.settings.table_settings import MERGED_OF_CHANGES, MIN_COUNT_TO_MERGE, PROPERTIES, Effective, Origin
+from lakesink.settings.table_settings import DEFAULTS_OF_CHANGES, MIN_COUNT_TO_MERGE, PROPERTIES, Effective, Origin
 from lakesink_catalog.manifests.merging import MergePolicy
 from lakesink_catalog.tables.arrow_schema import iceberg_schema
 from lakesink_protocol.accept import Accept
@@ -438,9 +438,11 @@ def test_every_property_reaches_what_is_built_from_it() -> None:
 
 
 def test_a_stream_of_changes_merges_manifests_sooner_unless_the_table_says_otherwise() -> None:
-    assert parse().effective({}).merge_of_changes == MergePolicy(min_count=MERGED_OF_CHANGES)
-    own = parse().effective({MIN_COUNT_TO_MERGE: "100", "commit.manifest-merge.enabled": "false"})
-    assert own.merge_of_changes == own.merge == MergePolicy(enabled=False, min_count=100)
+    changes = parse(mode="upsert", keys=["id"])
+    assert changes.effective({}).merge == MergePolicy(min_count=DEFAULTS_OF_CHANGES[MIN_COUNT_TO_MERGE])
+    properties = {MIN_COUNT_TO_MERGE: "100", "commit.manifest-merge.enabled": "false"}
+    own = changes.effective(properties).merge
+    assert own == parse().effective(properties).merge == MergePolicy(enabled=False, min_count=100)
 
 
 def test_defaults_of_the_parts_and_of_the_table_agree() -> None:

@@ -20,6 +20,7 @@ from lakesink.decode.news_rows import FindsNews, NewsRows
 from lakesink.decode.places import PLACES, Places
 from lakesink.decode.rescue import Rescue
 from lakesink.decode.unknown_keys import UnknownKeys
+from lakesink.writer.batches import joined
 from lakesink.writer.letters import Fault
 from lakesink.writer.plan import DEBEZIUM_JSON, JSON, NewsPlan, OnMalformed, WritePlan
 from lakesink.writer.refusals import decoder_missing, schema_mismatch, shown
@@ -49,6 +50,7 @@ MOST_EXPLAINED = 1_000
 """Malformed documents whose misfit a task looks for, if they are put aside."""
 PutAside = Callable[[pa.RecordBatch, Mapping[int, Fault]], None]
 GATHERED_BYTES = 16 * 1024 * 1024
+"""Documents are decoded together up to this size: even a small batch costs milliseconds."""
 
 
 class DocumentReader(Protocol):
@@ -121,7 +123,7 @@ class Decoder:
 
     def decoded(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The table's rows, one for each row of the batches and in their order, unless a document fails the batch."""
-        for batch in merged_batches(batches):
+        for batch in joined(batches, GATHERED_BYTES):
             rows = self._decode(batch)
             if not self.refuses:
                 yield rows
@@ -252,20 +254,6 @@ def _both(one: pa.BooleanArray | None, other: pa.BooleanArray | None) -> pa.Bool
 
 def _but(mask: pa.BooleanArray | None, left: pa.BooleanArray) -> pa.BooleanArray | None:
     return None if mask is None else pc.and_not(mask, left)
-
-
-def merged_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Fewer and larger batches: even a small batch costs milliseconds."""
-    waiting: list[pa.RecordBatch] = []
-    waiting_bytes = 0
-    for batch in batches:
-        waiting.append(batch)
-        waiting_bytes += batch.nbytes
-        if waiting_bytes >= GATHERED_BYTES:
-            yield pa.concat_batches(waiting)
-            waiting, waiting_bytes = [], 0
-    if waiting:
-        yield pa.concat_batches(waiting)
 
 
 def own_columns(schema: Struct, rescue_column: str = "") -> Struct:

@@ -13,7 +13,7 @@ from lakesink.settings.change_rules import check_changes
 from lakesink.settings.expectations import Expectation
 from lakesink.settings.option_types import Deletes, LocateIn, OnLate, OutputMode, SchemaEvolution
 from lakesink.settings.options import BY_NAME, OPTIONS, option_invalid, read_option
-from lakesink.settings.table_settings import Effective, unsupported_level
+from lakesink.settings.table_settings import DEFAULTS_OF_CHANGES, Effective, unsupported_level
 from lakesink.writer.plan import AVRO, DEBEZIUM_AVRO, OnMalformed
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_protocol.accept import Accept
@@ -124,7 +124,8 @@ class Settings:
             SettingsError: A table property that lakesink uses is malformed.
         """
         overriding = {option.table_property: getattr(self, option.name) for option in OPTIONS if option.table_property}
-        effective = Effective.of(overriding, table_properties)
+        defaults = DEFAULTS_OF_CHANGES if self.has_changes else None
+        effective = Effective.of(overriding, table_properties, defaults)
         ignored = [name for name in effective.ignored() if name not in self._reported]
         if ignored:
             self._reported.update(ignored)

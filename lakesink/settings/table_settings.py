@@ -6,7 +6,7 @@ property can name code to import.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from typing import Any
@@ -74,8 +74,8 @@ def _one_of(names: Sequence[str], what: str, value: object) -> str:
 
 
 MIN_COUNT_TO_MERGE = "commit.manifest.min-count-to-merge"
-MERGED_OF_CHANGES = 20
-"""Default of that property for streams that change rows by key. Engines plan each manifest of a read, and a stream that
+DEFAULTS_OF_CHANGES: Mapping[str, Any] = {MIN_COUNT_TO_MERGE: 20}
+"""Other defaults for streams that change rows by key. Engines plan each manifest of a read, and a stream that
 deletes rows of most files leaves little time to compact them."""
 
 _count = partial(whole_number, lowest=0, highest=1_000_000)
@@ -112,9 +112,18 @@ class Effective:
     table_properties: Mapping[str, str]
 
     @classmethod
-    def of(cls, options: Mapping[str, Any], table_properties: Mapping[str, str]) -> "Effective":
-        """Apply the precedence; `options` has values by the table property that they override, None if not given."""
-        values = {known.name: _chosen(known, options.get(known.name), table_properties) for known in PROPERTIES}
+    def of(
+        cls, options: Mapping[str, Any], table_properties: Mapping[str, str], defaults: Mapping[str, Any] | None = None
+    ) -> "Effective":
+        """Apply the precedence; `options` has values by the table property that they override, None if not given.
+
+        `defaults` are other ones than those of `PROPERTIES`.
+        """
+        others = defaults or {}
+        values = {
+            known.name: _chosen(known, options.get(known.name), table_properties, others.get(known.name, known.default))
+            for known in PROPERTIES
+        }
         return cls(_agreed(values), table_properties)
 
     @property
@@ -167,12 +176,6 @@ class Effective:
             target_size_bytes=self._value("commit.manifest.target-size-bytes"),
         )
 
-    @property
-    def merge_of_changes(self) -> MergePolicy:
-        """The same for a stream that changes rows by key, see `MERGED_OF_CHANGES`."""
-        chosen = self.values[MIN_COUNT_TO_MERGE].origin is not Origin.DEFAULT
-        return self.merge if chosen else replace(self.merge, min_count=MERGED_OF_CHANGES)
-
     def metrics_modes(self, schema: Schema) -> dict[int, str]:
         """See `metrics_modes`."""
         return metrics_modes(self.table_properties, schema)
@@ -198,12 +201,12 @@ def unsupported_level(codec_name: str, level: int) -> str:
     return "" if lowest <= level <= highest else f"the codec {codec_name} has levels {lowest} to {highest}"
 
 
-def _chosen(known: TableProperty, option: Any, table_properties: Mapping[str, str]) -> Value:
+def _chosen(known: TableProperty, option: Any, table_properties: Mapping[str, str], default: Any) -> Value:
     if option is not None:
         return Value(option, Origin.OPTION)
     text = table_properties.get(known.name)
     if text is None:
-        return Value(known.default, Origin.DEFAULT)
+        return Value(default, Origin.DEFAULT)
     try:
         return Value(known.read(text), Origin.TABLE)
     except ValueError as error:

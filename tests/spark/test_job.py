@@ -15,8 +15,9 @@ import lakesink
 from lakesink.spark.rows.arrow_limits import MAX_BYTES, MAX_RECORDS, ArrowBatchLimits
 from lakesink.spark.rows.batch_rows import FrameRows
 from lakesink.spark.rows.job import RowsJob
-from lakesink.spark.rows.task import JOINED_BYTES, JOINED_ROWS, MEASURED_ROWS, MeasuredBatches, joined
+from lakesink.spark.rows.task import JOINED_BYTES, JOINED_ROWS, MEASURED_ROWS, MeasuredBatches
 from lakesink.spark.rows.transport import encode_for_transport
+from lakesink.writer.batches import joined
 from lakesink_protocol.errors import LakesinkError, WriteError
 from tests.spark.directory_sink import LinesWriter
 
@@ -135,13 +136,13 @@ def test_small_batches_are_joined_and_large_ones_pass_uncopied() -> None:
     small = [pa.record_batch({"n": pa.array([at] * 3000, pa.int64())}) for at in range(4)]
     large = pa.record_batch({"n": pa.array(range(JOINED_ROWS + 1), pa.int64())})
     empty = small[0].slice(0, 0)
-    found = list(joined([*small, empty, large, empty, small[0]]))
+    found = list(joined([*small, empty, large, empty, small[0]], JOINED_BYTES, JOINED_ROWS))
     assert [batch.num_rows for batch in found] == [6000, 6000, JOINED_ROWS + 1, 3000]
     assert found[2] is large
     assert pa.Table.from_batches(found).equals(pa.Table.from_batches([*small, large, small[0]]))
     wide = pa.record_batch({"t": pa.array(["x" * (JOINED_BYTES - 100)])})
-    assert [batch.num_rows for batch in joined([wide, wide])] == [1, 1]
-    assert list(joined([])) == []
+    assert [batch.num_rows for batch in joined([wide, wide], JOINED_BYTES)] == [1, 1]
+    assert list(joined([], JOINED_BYTES)) == []
 
 
 @pytest.mark.usefixtures("conf")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lakesink.settings.table_settings import MERGED_OF_CHANGES, MIN_COUNT_TO_MERGE
+from lakesink.settings.table_settings import DEFAULTS_OF_CHANGES, MIN_COUNT_TO_MERGE
 from testkit.builders import Lake
 from testkit.change_table import ChangeStream, Reference, rows_of, upsert_lake
 
@@ -37,4 +37,4 @@ def test_data_manifests_of_a_changed_table_are_merged_soon(
 ) -> None:
     lake = upsert_lake(tmp_path, properties=properties)
     most = most_data_manifests(lake)
-    assert (most <= MERGED_OF_CHANGES + 2) == few
+    assert (most <= DEFAULTS_OF_CHANGES[MIN_COUNT_TO_MERGE] + 2) == few

@@ -17,17 +17,18 @@ from lakesink.decode.debezium.events_reader import reader_of
 from lakesink.decode.debezium.refusals import MOST_PLACES, key_missing, operation_unknown, truncated
 from lakesink.decode.debezium.sorting import SortedEvents, sort_events
 from lakesink.decode.documents import (
+    GATHERED_BYTES,
     KAFKA_COLUMNS,
     MOST_EXPLAINED,
     VALUE,
     PutAside,
-    merged_batches,
     misfit_of,
     own_columns,
 )
 from lakesink.decode.json_scalars import Parsed
 from lakesink.decode.places import Places
 from lakesink.decode.unknown_keys import UnknownKeys
+from lakesink.writer.batches import joined
 from lakesink.writer.changed_rows import ChangedRows, positions_in
 from lakesink.writer.letters import Fault
 from lakesink.writer.nested import all_null
@@ -91,7 +92,7 @@ class DebeziumDecoder:
 
     def changes(self, batches: Iterator[pa.RecordBatch]) -> Iterator[ChangedRows]:
         """The changes in these batches, in their order, unless a document fails the batch."""
-        for batch in merged_batches(batches):
+        for batch in joined(batches, GATHERED_BYTES):
             changes = self._changes(batch)
             if not self.refuses:
                 yield changes

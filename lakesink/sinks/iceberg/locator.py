@@ -17,13 +17,13 @@ from lakesink.locate.resolve import Resolution, resolve
 from lakesink.locate.scan import FILE, found_schema
 from lakesink.sinks.iceberg.rows_on_head import (
     BatchKeys,
-    FilesOnHead,
     FoundRows,
     LocateMemory,
     LocateSettings,
     PreparedKeys,
     candidates,
     columns_of,
+    live_rows_and_files,
     read_batch,
 )
 from lakesink.writer.deletes import DeletedRows, write_deletes
@@ -81,13 +81,13 @@ class Locator:
         rows = self._found = self._found or FoundRows(found_schema(batch.columns).empty_table())
         rows.search(batch, table, candidates(table, live, batch), self.settings)
         self.memory.forget_footers(live)
-        live_rows, on_head = FilesOnHead.of(rows, live, batch.search, self.memory.written)
+        live_rows, on_head = live_rows_and_files(rows, live, batch.search, self.memory.written)
         resolution = resolve(batch.newest.changes, live_rows, on_head.ages, batch.columns)
         del live_rows  # as many as the batch has changes
         pa.default_memory_pool().release_unused()  # those, and what was compared
         own = self._masked(table, batch, resolution)
         deleted = [*on_head.deleted_rows(resolution.removed), *own]
-        pa.default_memory_pool().release_unused()  # sorted and compared rows
+        pa.default_memory_pool().release_unused()  # sorted positions
         superseded = self.changes.superseded + batch.newest.superseded
         return Located(
             head,

@@ -136,27 +136,6 @@ class FilesOnHead:
     deletes: Mapping[str, LiveFile]
     deleted: Deleted
 
-    @classmethod
-    def of(
-        cls, found: FoundRows, live: LiveFiles, search: Search, written: WrittenDeletes
-    ) -> tuple[pa.Table, "FilesOnHead"]:
-        """Leave out rows of removed data files, and deleted rows; returns the other rows too, which may be many."""
-        files = {found.files[file.path]: file for file in live.data if file.path in found.files}
-        there = found.rows
-        if len(files) < len(found.files):
-            there = there.filter(pc.is_in(there[FILE], pa.array(files, pa.int32())))
-        touched = [files[number] for number in pc.unique(there[FILE]).to_pylist()]
-        deletes = {one.path: one for one in live.deletes}
-        old = applicable(_old(touched), _old(live.deletes))
-        for delete in old:
-            deletes[delete.path].check_parquet()
-        deleted = read_deleted(old, search.source.open_input, written)
-        pa.default_memory_pool().release_unused()  # the delete files' content
-        by_number = {found.files[path]: arrays for path, arrays in deleted.positions.items()}
-        rows = not_deleted(there, by_number)
-        pa.default_memory_pool().release_unused()  # the order of the rows
-        return rows, cls(files, deletes, deleted)
-
     @property
     def ages(self) -> pa.Array:
         """The data sequence number of each file, by its number; NULL for a file of another head."""
@@ -176,6 +155,27 @@ class FilesOnHead:
         """The delete files whose positions are in the new ones."""
         losing = (self.files[number].path for number in pc.unique(removed[FILE]).to_pylist())
         return tuple(self.deletes[path] for file in losing for path in self.deleted.replaced.get(file, []))
+
+
+def live_rows_and_files(
+    found: FoundRows, live: LiveFiles, search: Search, written: WrittenDeletes
+) -> tuple[pa.Table, FilesOnHead]:
+    """Leave out rows of removed data files, and deleted rows. The rows are apart, because they are needed less long."""
+    files = {found.files[file.path]: file for file in live.data if file.path in found.files}
+    there = found.rows
+    if len(files) < len(found.files):
+        there = there.filter(pc.is_in(there[FILE], pa.array(files, pa.int32())))
+    touched = [files[number] for number in pc.unique(there[FILE]).to_pylist()]
+    deletes = {one.path: one for one in live.deletes}
+    old = applicable(_old(touched), _old(live.deletes))
+    for delete in old:
+        deletes[delete.path].check_parquet()
+    deleted = read_deleted(old, search.source.open_input, written)
+    pa.default_memory_pool().release_unused()  # the delete files' content
+    by_number = {found.files[path]: arrays for path, arrays in deleted.positions.items()}
+    rows = not_deleted(there, by_number)
+    pa.default_memory_pool().release_unused()  # the order of the rows
+    return rows, FilesOnHead(files, deletes, deleted)
 
 
 def columns_of(table: Table, changes: PreparedKeys) -> KeyColumns:

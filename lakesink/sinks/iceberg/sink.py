@@ -424,7 +424,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
                 sorted({**self.settings.snapshot_properties, **policy_of(self.settings)}.items())
             ),
             retry=effective.retry,
-            merge=effective.merge_of_changes if self.settings.has_changes else effective.merge,
+            merge=effective.merge,
             prepared_max_age_ms=_milliseconds(self.settings.prepared_max_age),
         )
         self.clock = self.clock or ClockWatch(_milliseconds(self.settings.max_clock_ahead))

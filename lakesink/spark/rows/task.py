@@ -16,6 +16,7 @@ from pyspark.serializers import FramedSerializer
 from lakesink import __version__
 from lakesink.spark.rows.transport import Transport
 from lakesink.spark.rows.worker_reuse import make_reuse_cheap
+from lakesink.writer.batches import joined
 from lakesink.writer.libraries import check_library
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.two_phase import TaskWriter
@@ -81,7 +82,7 @@ class WriteTask:
         context = TaskContext.get()
         assert context is not None
         rows = MeasuredBatches(batches)
-        receipt = writer.write(context.partitionId(), self.transport.decoded(joined(rows)))
+        receipt = writer.write(context.partitionId(), self.transport.decoded(joined(rows, JOINED_BYTES, JOINED_ROWS)))
         measured = (rows.widest_row_bytes, rows.arrow_bytes, time.monotonic() - started)
         return TaskReport(context.partitionId(), __version__, *measured, receipt).encoded()
 
@@ -107,25 +108,6 @@ class RawBytes(FramedSerializer):
     def loads(self, obj: bytes) -> bytes:
         """The same bytes."""
         return obj
-
-
-def joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in larger batches, because each batch costs time for each column; only small batches are copied."""
-    held: list[pa.RecordBatch] = []
-    rows = size = 0
-    for batch in batches:
-        more = batch.get_total_buffer_size()
-        if held and (rows + batch.num_rows > JOINED_ROWS or size + more > JOINED_BYTES):
-            yield _one(held)
-            held, rows, size = [], 0, 0
-        held.append(batch)
-        rows, size = rows + batch.num_rows, size + more
-    if held:
-        yield _one(held)
-
-
-def _one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
 @dataclass(slots=True)
