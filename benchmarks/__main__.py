@@ -17,6 +17,7 @@ from benchmarks import (
     driver_memory,
     far_storage,
     from_kafka,
+    growth,
     history,
     into_kafka,
     latency,
@@ -40,7 +41,7 @@ from proof.provenance import machine
 
 Say = Callable[[str], None]
 
-_ONLY_BY_NAME = ("W4/memory", "W10", "W11", "W12", "W13", "W14", "W15", "W16", "W17")
+_ONLY_BY_NAME = ("W4/memory", "W10", "W11", "W12", "W13", "W14", "W15", "W16", "W17", "W18")
 """Workloads that take a quarter of an hour each."""
 
 
@@ -81,6 +82,7 @@ def others(scale: float, kills: int) -> dict[str, Callable[[Path, Say], Result]]
         "W15": partial(many_rows.measure, scale=scale),
         "W16": partial(reading.measure, scale=scale),
         "W17": partial(into_kafka.measure, scale=scale),
+        "W18": partial(growth.measure, scale=scale),
         "waterfall": waterfall.measure,
     }
 

@@ -65,8 +65,10 @@ def measure(folder: Path, say: Callable[[str], None], scale: float = 1.0) -> Res
     say(f"W14: {BATCHES} batches are in the table")
     spark.sql(_COMPACT)
     table = catalog.load_table(TABLE)
-    places = {LOADED: 0, CHANGED: BATCHES, COMPACTED: BATCHES + 1}
-    states = {state: table.metadata.snapshots[place].snapshot_id for state, place in places.items()}
+    states = {
+        state: table.metadata.snapshots[place].snapshot_id
+        for state, place in ((LOADED, 0), (CHANGED, -2), (COMPACTED, -1))
+    }
     newest, loaded = _answer(_NEWEST, [*files.paths, *changes]), _answer("read_parquet({files})", files.paths)
     wanted = {LOADED: loaded, CHANGED: newest, COMPACTED: newest}
     found = {}

@@ -35,7 +35,7 @@ from lakesink_protocol.coordinator import Write, run_batch
 from lakesink_protocol.errors import BatchRefused
 from lakesink_protocol.events import Listeners
 from lakesink_protocol.identity import MAIN_BRANCH, Batch, SinkKey, SinkKind, stream_batch, transaction_batch
-from lakesink_protocol.ledger import FORGOTTEN, RESTORED, Mark, mark_of
+from lakesink_protocol.ledger import COMPACTED, FORGOTTEN, RESTORED, Mark, mark_of
 from lakesink_protocol.outcome import Outcome
 from lakesink_protocol.two_phase import TaskWriter
 from lakesink_protocol.votes import Votes
@@ -82,7 +82,8 @@ class FaultyCatalog(SqlCatalog):
 
         added = [update.snapshot for update in updates if isinstance(update, AddSnapshotUpdate)]
         summaries = [snapshot.summary for snapshot in added if snapshot.summary]
-        if not any(mark_of(said) or said.get(FORGOTTEN) or said.get(RESTORED) for said in summaries):
+        own = (FORGOTTEN, RESTORED, COMPACTED)
+        if not any(mark_of(said) or any(said.get(name) for name in own) for said in summaries):
             return apply()
         self.sent.append((requirements, updates))
         return self.faults.pop(0)(apply) if self.faults else apply()

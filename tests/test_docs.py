@@ -32,6 +32,7 @@ NO_CODES = {
     *("PYICEBERG_HOME", "PYICEBERG_DEFAULT_CATALOG"),
     *("HOME", "FAILPOINTS", "TRACE", "REGISTRY_USER", "REGISTRY_PASSWORD", "REGISTRY_TOKEN", "VERBOSE"),  # LAKESINK_...
     "TIMESTAMP_NTZ",  # Spark's type
+    "DELTA_BINARY_PACKED",  # an encoding of Parquet
     *("KEY_ID", "URL_STYLE", "USE_SSL"),  # DuckDB's words
     *("EMBEDDED_NAME", "HOME_VARIABLE", "MAIN_BRANCH"),  # constants that a module passes on
 }

@@ -31,12 +31,14 @@ class Failpoint:
     Attributes:
         replay: The outcome of the batch if its process dies here and the query is started again.
         needs_changes: True if only batches reach it whose rows replace or delete others by key.
+        needs_small_files: True if only some of those batches reach it: those after which small files are compacted.
     """
 
     process: str
     meaning: str
     replay: str
     needs_changes: bool = False
+    needs_small_files: bool = False
 
 
 FAILPOINTS = {
@@ -52,6 +54,13 @@ FAILPOINTS = {
     ),
     "before-call": Failpoint("driver", "the commit is about to be sent; reached by every attempt", "recovered"),
     "after-call": Failpoint("driver", "the commit has landed; its answer is not checked yet", "already committed"),
+    "before-compaction": Failpoint(
+        "driver",
+        "the batch has landed, and small files are rewritten; their compaction is about to be sent",
+        "already committed",
+        needs_changes=True,
+        needs_small_files=True,
+    ),
     "after-commit": Failpoint(
         "driver", "the sink is done; Spark has not logged the batch as complete", "already committed"
     ),
@@ -69,6 +78,7 @@ NAMES: Mapping[type[events.BatchEvent], str] = {
     events.ChangesLocated: "after-locate",
     events.CommitDue: "before-call",
     events.CommitAnswered: "after-call",
+    events.CompactionDue: "before-compaction",
     events.BatchLanded: "after-commit",
 }
 """The event that reaches each place."""

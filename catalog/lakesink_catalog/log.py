@@ -97,6 +97,17 @@ LINES: Mapping[type[events.Event], str] = {
     events.TagTaken: "lakesink.tag.taken tag=%(tag)s: another tag or branch has this name, so the batch gets no tag",
     events.ManifestsUnmerged: "lakesink.manifests.unmerged count=%(count)d error=%(error)s",
     events.ChangesLocatedAgain: "lakesink.changes.located-again batch=%(batch_id)d head=%(head)s",
+    events.FilesCompacted: (
+        "lakesink.files.compacted batch=%(batch_id)d snapshot=%(snapshot_id)d files=%(files)d into=%(into)d"
+        " rows=%(rows)d"
+    ),
+    events.CompactionLost: (
+        "lakesink.compaction.lost batch=%(batch_id)d: another writer was quicker; a later batch tries again"
+    ),
+    events.CompactionFailed: (
+        "lakesink.compaction.failed batch=%(batch_id)d %(trouble)s: the batch is in the table, and a later one tries"
+        " to compact its small files again"
+    ),
     events.ManifestSetAside: "lakesink.manifests.carried-over path=%(path)s reason=%(reason)s",
     events.ClockBehind: "lakesink.clock.behind seconds=%(seconds)d",
     events.ClockAhead: "lakesink.clock.ahead seconds=%(seconds)d: until then, Java writers refuse the table",
@@ -126,6 +137,8 @@ LEVELS: Mapping[type[events.Event], int] = {
             events.SchemaEvolved,
             events.BatchAborted,
             events.ChangesLocatedAgain,
+            events.FilesCompacted,
+            events.CompactionLost,
             events.ManifestSetAside,
             events.MetadataKept,
         ),

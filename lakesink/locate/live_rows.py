@@ -77,8 +77,7 @@ def _not_deleted(rows: pa.Table, positions: Mapping[int, Sequence[pa.Array]]) ->
         places = order.slice(start, count["counts"])
         start += count["counts"]
         if arrays := positions.get(count["values"]):
-            gone = pc.is_in(column.take(places), value_set=pa.concat_arrays(arrays))
-            deleted.append(places.filter(gone))
+            deleted.append(places.filter(_among(column.take(places), pa.concat_arrays(arrays))))
     found = pa.concat_arrays(deleted) if deleted else pa.nulls(0, order.type)
     if not len(found):
         return rows
@@ -98,9 +97,18 @@ def positions_by_file(rows: pa.Table) -> dict[int, pa.Array]:
 
 
 def merged(arrays: Sequence[pa.Array]) -> pa.Array:
-    """Distinct positions of all arrays, in ascending order."""
-    every = pc.unique(pa.chunked_array(arrays, pa.int64()))
-    return every.take(pc.sort_indices(every))
+    """Distinct positions of all arrays, in ascending order. To sort them is several times as fast as to hash them."""
+    every = pa.chunked_array(arrays, pa.int64()).combine_chunks()
+    if not len(every):
+        return every
+    ordered = every.take(pc.sort_indices(every))
+    is_first = pa.concat_arrays([pa.array([True]), pc.not_equal(ordered[1:], ordered[:-1])])
+    return ordered.filter(is_first)
+
+
+def _among(few: pa.Array, many: pa.Array) -> pa.BooleanArray:
+    """Which of a few positions are among many. The hash tables are of the few: a file can have many deleted rows."""
+    return pc.is_in(few, value_set=many.filter(pc.is_in(many, value_set=few)))
 
 
 def _applies(delete: OldFile, file: OldFile) -> bool:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _OF_CHANGES = (
     *("keys", "sequence_by", "apply_as_deletes", "except_column_list", "deletes"),
-    *("on_late", "changelog_table", "locate_in"),
+    *("on_late", "changelog_table", "locate_in", "compact_small_files"),
 )
 _NOT_WITH_CHANGES = ("dead_letter_table", "max_dead_letters", "max_dead_letter_ratio", "rescue_column")
 _EVENTS = "or decode='debezium-json' or 'debezium-avro'"

@@ -72,6 +72,7 @@ class Options(TypedDict, total=False):
     changelog_table: str | None
     output_mode: Literal["append", "update"] | str | None
     locate_in: Literal["auto", "driver", "executors"] | str | None
+    compact_small_files: bool | str | None
     expect: Mapping[str, str | Sequence[str]] | None
     snapshot_properties: Mapping[str, str | int] | None
     max_new_columns: int | str | None

@@ -57,6 +57,7 @@ class Settings:
     changelog_table: str | None = None
     output_mode: OutputMode = OutputMode.APPEND
     locate_in: LocateIn = LocateIn.AUTO
+    compact_small_files: bool = True
     expect: Mapping[str, Expectation] = field(default_factory=dict)
     snapshot_properties: Mapping[str, str] = field(default_factory=dict)
     accept: Accept | None = None

@@ -9,10 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
-from pyarrow.fs import FileSystem
 
 from lakesink.writer.dictionaries import dictionary_columns
-from lakesink.writer.filesystem import PathOf, open_filesystem
+from lakesink.writer.filesystem import NewFiles
 from lakesink.writer.locations import new_location
 from lakesink.writer.parquet import FileFormat, OpenFile
 from lakesink.writer.partitions import Partition, Source
@@ -27,16 +26,18 @@ FULL = 0.9
 
 @dataclass(slots=True)
 class DataFiles:
-    """All files of one task; ends with `close` or `abandon`. Storage is opened with the first file.
+    """All files of one task; ends with `close` or `abandon`.
 
-    `closed` gets the description of each file as soon as it is closed; none is kept here.
+    Attributes:
+        closed: Gets the description of each file as soon as it is closed; none is kept here.
+        storage: That of the plan if None; it is opened with the first file.
     """
 
     file_format: FileFormat
     sources: Sequence[Source]
     task: int
     closed: Callable[[ContentFile], None]
-    _storage: tuple[FileSystem, PathOf] | None = None
+    storage: NewFiles | None = None
     _open: OrderedDict[Partition, OpenFile] = field(default_factory=OrderedDict)
     _arrow_bytes: int = 0
     _file_bytes: int = 0
@@ -87,10 +88,10 @@ class DataFiles:
             return self._open[partition]
         while len(self._open) >= max(1, self.plan.open_files):
             self.finish(next(iter(self._open)))
-        if self._storage is None:
-            self._storage = open_filesystem(self.plan.data_location, self.plan.file_io, self.plan.catalog_name)
+        if self.storage is None:
+            self.storage = NewFiles.at(self.plan.data_location, self.plan.file_io, self.plan.catalog_name)
         location = new_location(self.plan, self.sources, self.task, partition)
-        self._open[partition] = OpenFile(*self._storage, location, partition, self.file_format)
+        self._open[partition] = OpenFile(self.storage, location, partition, self.file_format)
         return self._open[partition]
 
     def _next_rows(self, file: OpenFile, available: int, bytes_per_row: float) -> int:

@@ -7,6 +7,8 @@ defaults of the fsspec implementation.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -93,6 +95,27 @@ def open_filesystem(location: str, file_io: Mapping[str, str], catalog_name: str
     if scheme in _S3_SCHEMES:
         return _s3(location, file_io, catalog_name), _without_scheme
     return open_by_fsspec(location, file_io)
+
+
+@dataclass(frozen=True, slots=True)
+class NewFiles:
+    """Creates files, by their locations, and removes those that were never closed."""
+
+    create: Callable[[str], Any]
+    remove: Callable[[str], None]
+
+    @classmethod
+    def at(cls, location: str, file_io: Mapping[str, str], catalog_name: str | None) -> "NewFiles":
+        """In the file system of a location, see `open_filesystem`."""
+        filesystem, path_of = open_filesystem(location, file_io, catalog_name)
+
+        def create(location: str) -> Any:
+            path = path_of(location)
+            if isinstance(filesystem, LocalFileSystem):
+                filesystem.create_dir(str(PurePosixPath(path).parent), recursive=True)
+            return filesystem.open_output_stream(path, compression=None)
+
+        return cls(create, lambda location: filesystem.delete_file(path_of(location)))
 
 
 def scheme_of(location: str) -> str:

@@ -1,16 +1,14 @@
 """Writes one Parquet file and describes it for the receipt. A file is either closed, or abandoned without a footer."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from pathlib import PurePosixPath
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyarrow.fs import FileSystem, LocalFileSystem
 
-from lakesink.writer.filesystem import PathOf
+from lakesink.writer.filesystem import NewFiles
 from lakesink.writer.partitions import Partition
 from lakesink.writer.plan import ParquetOptions, WritePlan
 from lakesink.writer.refusals import footer_disagrees, storage_failures
@@ -40,20 +38,15 @@ class FileFormat:
 class OpenFile:
     """A Parquet file that is being written, at a unique location. Not thread-safe; ends with `close` or `abandon`."""
 
-    def __init__(
-        self, filesystem: FileSystem, path_of: PathOf, location: str, partition: Partition, file_format: FileFormat
-    ) -> None:
+    def __init__(self, files: NewFiles, location: str, partition: Partition, file_format: FileFormat) -> None:
         self.location = location
         self.partition = partition
-        self._filesystem = filesystem
-        self._path = path_of(location)
+        self._files = files
         self._format = file_format
         self._rows = 0
         self._counted = {column.leaf.field_id: FloatCounts() for column in file_format.columns if column.is_counted}
         with storage_failures(location):
-            if isinstance(filesystem, LocalFileSystem):
-                filesystem.create_dir(str(PurePosixPath(self._path).parent), recursive=True)
-            self._sink = filesystem.open_output_stream(self._path, compression=None)
+            self._sink = files.create(location)
         self._writer: Any = None
         try:
             with storage_failures(location):  # the first bytes are written here
@@ -109,13 +102,17 @@ class OpenFile:
         if self._writer is not None:
             self._writer.is_open = False
         with suppress(Exception):  # a failed removal leaves an unreferenced file
-            self._filesystem.delete_file(self._path)
+            self._files.remove(self.location)
 
 
 def parquet_writer(
-    sink: Any, schema: pa.Schema, options: ParquetOptions, dictionaries: Sequence[str] | None = None
+    sink: Any,
+    schema: pa.Schema,
+    options: ParquetOptions,
+    dictionaries: Sequence[str] | None = None,
+    encodings: Mapping[str, str] | None = None,
 ) -> pq.ParquetWriter:
-    """Arrow's writer of one Parquet file into an open stream.
+    """Arrow's writer of one Parquet file into an open stream; `encodings` are for columns without a dictionary.
 
     Floating-point columns get no statistics in the footer: these ignore NaN and the sign of zero, and readers would
     skip row groups that match a predicate.
@@ -131,6 +128,7 @@ def parquet_writer(
         use_dictionary=True if dictionaries is None else list(dictionaries),
         data_page_size=options.page_size_bytes,
         dictionary_pagesize_limit=options.dictionary_size_bytes,
+        column_encoding=None if encodings is None else dict(encodings),
         store_decimal_as_integer=True,
         store_schema=False,
         write_statistics=_with_statistics(schema),

@@ -4,7 +4,7 @@ Each mutant is one mistake that sinks have made in the field, put into the produ
 by nothing else. Each has to be caught by the simulator, and by a scenario of real processes that is clean without it.
 """
 
-from proof.mutants import deciding, following, locating, merging, recovering, sending, writing
+from proof.mutants import compacting, deciding, following, locating, merging, recovering, sending, writing
 from proof.mutants.mutant import Mutant
 
 MUTANTS: tuple[Mutant, ...] = (
@@ -15,6 +15,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *writing.MUTANTS,
     *following.MUTANTS,
     *locating.MUTANTS,
+    *compacting.MUTANTS,
 )
 
 

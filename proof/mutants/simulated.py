@@ -9,6 +9,8 @@ from proof.simulator.scenario import Scenario, draw
 from proof.simulator.simulate import simulate
 
 CHANCE_IN_FOCUS = 0.5
+FEW_FILES = 2
+"""So many small files are compacted."""
 Drawn = Callable[[Random], Scenario]
 
 
@@ -58,6 +60,7 @@ def focused(focus: Focus) -> Drawn:
             branch=branch,
             evolves=False,
             content=replace(focus.content, salt=scenario.content.salt),
+            enough_files=FEW_FILES,
         )
 
     return drawn

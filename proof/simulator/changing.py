@@ -39,4 +39,11 @@ def draw_changes(random: Random) -> Scenario:
         salt=own.randrange(2**16),
     )
     end = tuple(last * own.choice([1, 1, 2]) for last in scenario.end)
-    return replace(scenario, actions=tuple(actions), end=end, evolves=False, content=Content(changing=changing))
+    return replace(
+        scenario,
+        actions=tuple(actions),
+        end=end,
+        evolves=False,
+        content=Content(changing=changing),
+        enough_files=own.choice([2, 2, 3, 6]),
+    )

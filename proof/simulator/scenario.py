@@ -86,6 +86,7 @@ class Scenario:
         branch: Branch that the stream writes.
         evolves: True if each driver brings some of `NEW_COLUMNS`.
         content: What the rows are.
+        enough_files: So many small files of a table with a key are compacted.
     """
 
     chances: dict[str, float]
@@ -95,6 +96,7 @@ class Scenario:
     branch: str = "main"
     evolves: bool = False
     content: Content = PLAIN
+    enough_files: int = 10
 
 
 def draw(random: Random) -> Scenario:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lakesink.compact import choose
 from lakesink.locate.data_file import DataFile
 from lakesink.locate.newest import CHANGE
 from lakesink.locate.refusals import file_unreadable, reading
@@ -28,6 +29,17 @@ def searching_in_memory() -> Iterator[None]:
         yield
     finally:
         Search.find = with_duckdb  # type: ignore[method-assign]
+
+
+@contextmanager
+def compacting_from(files: int) -> Iterator[None]:
+    """Inside, so many small files are enough for a compaction: a simulated table never has many."""
+    enough = choose.ENOUGH_FILES
+    choose.ENOUGH_FILES = files
+    try:
+        yield
+    finally:
+        choose.ENOUGH_FILES = enough
 
 
 def _find(self: Search, files: Sequence[DataFile], changes: pa.Table) -> pa.Table:

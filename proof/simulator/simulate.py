@@ -21,7 +21,7 @@ from proof.simulator.keyed_truth import KeyedTruth
 from proof.simulator.operator import Operator
 from proof.simulator.pace import remember
 from proof.simulator.scenario import Scenario, draw
-from proof.simulator.searching import searching_in_memory
+from proof.simulator.searching import compacting_from, searching_in_memory
 from proof.simulator.spark import SimulatedCheckpoint, Source, keys
 from proof.simulator.store import SimulatedIO, SimulatedStore
 from proof.simulator.truth import Truth, name_of
@@ -94,7 +94,7 @@ def simulate(seed: int, drawn: Callable[[Random], Scenario] = draw) -> Report:
     world = World(seed)
     scenario = drawn(world.random)
     try:
-        with searching_in_memory():
+        with searching_in_memory(), compacting_from(scenario.enough_files):
             return Play.of(world, scenario).report()
     except Exception as error:
         raise AssertionError(f"the simulator itself fails on seed {seed}") from error

@@ -424,6 +424,33 @@ class ChangesLocatedAgain(BatchEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class CompactionDue(BatchEvent):
+    """The live rows of small files are rewritten after this batch; their compaction is about to be committed."""
+
+
+@dataclass(frozen=True, slots=True)
+class FilesCompacted(BatchEvent):
+    """The rows of so many small `files` are `into` so many new ones, in a snapshot of its own."""
+
+    snapshot_id: int
+    files: int
+    into: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionLost(BatchEvent):
+    """Another writer has changed the table meanwhile, so the small files stay; a later batch tries again."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionFailed(BatchEvent):
+    """Small files could not be compacted after this batch; they stay, or the answer was lost. Either is right."""
+
+    trouble: str
+
+
+@dataclass(frozen=True, slots=True)
 class ManifestSetAside(Event):
     """A manifest cannot be read exactly, so it is never merged."""
 

@@ -14,10 +14,11 @@ from pyiceberg.types import LongType, NestedField
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from lakesink_catalog.listeners import LISTENERS
-from lakesink_catalog.manifests.deletes import FEW_ENTRIES, MOST_ENTRIES, OWN, DeleteChange, to_rewrite
+from lakesink_catalog.manifests.deletes import FEW_ENTRIES, DeleteChange, to_rewrite
 from lakesink_catalog.manifests.encode import entry_encoder
 from lakesink_catalog.manifests.entries import DELETES
 from lakesink_catalog.manifests.partitions import Kind, promoted
+from lakesink_catalog.manifests.rewriting import MOST_ENTRIES, OWN_DELETES
 from lakesink_catalog.manifests.write import avro_layout, header_metadata, write_batch_manifests
 from lakesink_protocol.change import Content, ContentFile
 from testkit.builders import Lake, Stream
@@ -36,23 +37,23 @@ def manifest(
 
 
 def own(number: int, entries: int, **facts: Any) -> ManifestFile:
-    return manifest(f"{number}{OWN}", entries, **facts)
+    return manifest(f"{number}{OWN_DELETES}", entries, **facts)
 
 
 def rewritten(manifests: list[ManifestFile], touched: set[str], adds: dict[int, int]) -> list[str]:
-    return [one.manifest_path.removesuffix(OWN) for one in to_rewrite(manifests, touched, adds)]
+    return [one.manifest_path.removesuffix(OWN_DELETES) for one in to_rewrite(manifests, touched, adds)]
 
 
 def test_touched_manifests_are_written_again_whoever_wrote_them() -> None:
     manifests = [manifest("foreign", 9), own(1, 20_000, spec=1), manifest("data", 1, content=ManifestContent.DATA)]
-    assert rewritten(manifests, {"foreign", f"1{OWN}"}, {}) == ["foreign", "1"]
+    assert rewritten(manifests, {"foreign", f"1{OWN_DELETES}"}, {}) == ["foreign", "1"]
 
 
 def test_small_ones_of_the_same_spec_are_merged() -> None:
     manifests = [own(1, FEW_ENTRIES), own(2, 3), own(3, 3, spec=1), manifest("foreign", 1), own(4, FEW_ENTRIES + 5)]
     assert rewritten(manifests, set(), {0: 1}) == ["2", "1"]
-    assert rewritten(manifests, {f"2{OWN}"}, {0: 1}) == ["2", "1"]
-    assert rewritten(manifests, {f"2{OWN}"}, {0: 2}) == ["2", "1", "4"]
+    assert rewritten(manifests, {f"2{OWN_DELETES}"}, {0: 1}) == ["2", "1"]
+    assert rewritten(manifests, {f"2{OWN_DELETES}"}, {0: 2}) == ["2", "1", "4"]
     assert rewritten(manifests, set(), {}) == []
 
 
@@ -68,7 +69,7 @@ def test_batches_that_touch_nothing_leave_few_manifests_and_rewrite_each_entry_s
     for number in range(batches):
         gone = to_rewrite([manifest(name, entries) for name, entries in sizes.items()], set(), {0: per_batch})
         merged = sum(sizes.pop(one.manifest_path) for one in gone)
-        sizes[f"{number}{OWN}"], moved = per_batch + merged, moved + merged
+        sizes[f"{number}{OWN_DELETES}"], moved = per_batch + merged, moved + merged
     total = per_batch * batches
     assert sum(sizes.values()) == total
     assert len(sizes) <= 12 + 2 * total // MOST_ENTRIES

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from pyiceberg.types import LongType
 
-from lakesink_catalog.manifests.deletes import OWN
 from lakesink_catalog.manifests.live import LiveFile
 from lakesink_catalog.manifests.live_reading import LiveMemory, live_files
+from lakesink_catalog.manifests.rewriting import OWN_DELETES
 from lakesink_protocol import events
 from testkit.maintenance import expire, expire_like_java
 from tests.catalog.keyed import Keyed, delete_foreign, deletes_file, keyed_lake, said, shown
@@ -133,4 +133,4 @@ def test_own_manifests_are_known_by_their_names(tmp_path: Path) -> None:
     keyed = begun(tmp_path)
     keyed.run({}, {0})
     [listed] = [one for one in raw_list(keyed.lake.head()) if one["content"]]
-    assert listed["manifest_path"].endswith(OWN)
+    assert listed["manifest_path"].endswith(OWN_DELETES)

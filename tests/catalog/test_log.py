@@ -24,6 +24,7 @@ SILENT = {
     events.RecordStored,
     events.BatchRecorded,
     events.ChangesLocated,
+    events.CompactionDue,
     events.CommitDue,
     events.CommitAnswered,
     events.CommitShown,
@@ -230,6 +231,24 @@ CASES: list[tuple[events.Event, str, str]] = [
         "lakesink.tag.taken tag=lakesink-3: another tag or branch has this name, so the batch gets no tag",
     ),
     (events.ManifestsUnmerged(9, "OSError"), "WARNING", "lakesink.manifests.unmerged count=9 error=OSError"),
+    (
+        events.FilesCompacted(3, 7, 12, 1, 340),
+        "INFO",
+        "lakesink.files.compacted batch=3 snapshot=7 files=12 into=1 rows=340",
+    ),
+    (
+        events.CompactionLost(3),
+        "INFO",
+        "lakesink.compaction.lost batch=3: another writer was quicker; a later batch tries again",
+    ),
+    (
+        events.CompactionFailed(3, "OSError: no space"),
+        "WARNING",
+        (
+            "lakesink.compaction.failed batch=3 OSError: no space: the batch is in the table, and a later one tries to"
+            " compact its small files again"
+        ),
+    ),
     (events.ChangesLocatedAgain(3, 7), "INFO", "lakesink.changes.located-again batch=3 head=7"),
     (
         events.ManifestSetAside("m.avro", "a codec"),

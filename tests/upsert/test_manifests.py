@@ -13,7 +13,8 @@ BATCHES = 45
 
 def most_data_manifests(lake: Lake) -> int:
     """Of all snapshots, while batches of changes come."""
-    stream, reference, most = ChangeStream(lake, seed=3), Reference(), 0
+    stream = ChangeStream(lake, seed=3, options={"compact_small_files": False})  # a compaction merges manifests too
+    reference, most = Reference(), 0
     for number in range(BATCHES):
         stream.run(number)
         reference.apply(stream.changes(number))

@@ -1,4 +1,4 @@
-"""Snapshot summary of a batch with Iceberg's own property names, and the counts of its rows. Pure."""
+"""Snapshot summaries with Iceberg's property names: of a batch, with the counts of its rows, or a compaction. Pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -6,12 +6,13 @@ from typing import Any
 from lakesink_catalog.commit.located import Located
 from lakesink_catalog.commit.prepared import PreparedBatch
 from lakesink_catalog.manifests.live import LiveFile
+from lakesink_protocol.change import ContentFile
 from lakesink_protocol.ledger import LARGEST_NUMBER, stated
 from lakesink_protocol.row_changes import CHANGELOG_TABLE, MODE
 
 _TOTALS = {
-    "total-data-files": ("added-data-files", ""),
-    "total-records": ("added-records", ""),
+    "total-data-files": ("added-data-files", "deleted-data-files"),
+    "total-records": ("added-records", "deleted-records"),
     "total-files-size": ("added-files-size", "removed-files-size"),
     "total-delete-files": ("added-delete-files", "removed-delete-files"),
     "total-position-deletes": ("added-position-deletes", "removed-position-deletes"),
@@ -50,6 +51,23 @@ def batch_summary(
     return _summary(parent, changed, count) | prepared.quality.to_summary() | of_changes
 
 
+def compaction_summary(
+    parent: Any, added: Sequence[ContentFile], removed: Sequence[LiveFile], deletes: Sequence[LiveFile]
+) -> dict[str, str]:
+    """Counts of a snapshot that has the live rows of some data files in others, without their delete files."""
+    partitions = {(file.spec_id, file.partition) for file in added}
+    partitions |= {(file.spec_id, file.partition) for file in (*removed, *deletes)}
+    changed = _without_deletes(deletes) | {
+        "added-data-files": len(added),
+        "added-records": sum(file.record_count for file in added),
+        "added-files-size": sum(file.file_size_bytes for file in added),
+        "deleted-data-files": len(removed),
+        "deleted-records": sum(file.record_count for file in removed),
+        "removed-files-size": sum(file.file_size_bytes for file in (*removed, *deletes)),
+    }
+    return _summary(parent, changed, len(partitions))
+
+
 def _with_deletes(added: Mapping[str, int], located: Located, removed: Sequence[LiveFile]) -> dict[str, int]:
     new = located.deletes
     return {
@@ -58,6 +76,12 @@ def _with_deletes(added: Mapping[str, int], located: Located, removed: Sequence[
         "added-delete-files": len(new),
         "added-position-delete-files": len(new),
         "added-position-deletes": sum(file.record_count for file in new),
+        **_without_deletes(removed),
+    }
+
+
+def _without_deletes(removed: Sequence[LiveFile]) -> dict[str, int]:
+    return {
         "removed-files-size": sum(file.file_size_bytes for file in removed),
         "removed-delete-files": len(removed),
         "removed-position-delete-files": len(removed),

@@ -80,7 +80,7 @@ class Locator:
         live = live_files(table, head, self.memory.live, bounds_of=self.changes.key_ids, at_once=self.at_once)
         rows = self._found = self._found or FoundRows(found_schema(batch.columns).empty_table())
         rows.search(batch, table, candidates(table, live, batch), self.settings)
-        self.memory.forget_footers(live)
+        self.memory.see(live)
         live_rows, on_head = live_rows_and_files(rows, live, batch.search, self.memory.written)
         resolution = resolve(batch.newest.changes, live_rows, on_head.ages, batch.columns)
         del live_rows  # as many as the batch has changes

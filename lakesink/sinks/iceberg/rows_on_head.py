@@ -85,15 +85,24 @@ class LocateSettings:
 
 @dataclass(slots=True)
 class LocateMemory:
-    """What a sink remembers of its table from batch to batch. Manifests, data files and delete files never change."""
+    """What a sink remembers of its table from batch to batch. Manifests, data files and delete files never change.
+
+    Attributes:
+        files: The data files of the newest head that was searched.
+        unsuitable: Paths of small files that are not compacted: they have other columns than the table has now.
+    """
 
     live: LiveMemory = field(default_factory=LiveMemory)
     written: WrittenDeletes = field(default_factory=WrittenDeletes)
     footers: dict[str, Footer] = field(default_factory=dict)
+    files: tuple[LiveFile, ...] = ()
+    unsuitable: set[str] = field(default_factory=set)
 
-    def forget_footers(self, live: LiveFiles) -> None:
-        """Forget those of data files that are no longer live."""
+    def see(self, live: LiveFiles) -> None:
+        """Remember the data files of a head, and forget what is known of all others."""
+        self.files = live.data
         paths = {file.path for file in live.data}
+        self.unsuitable &= paths
         for path in self.footers.keys() - paths:
             del self.footers[path]
 
@@ -167,7 +176,7 @@ def live_rows_and_files(
         there = there.filter(pc.is_in(there[FILE], pa.array(files, pa.int32())))
     touched = [files[number] for number in pc.unique(there[FILE]).to_pylist()]
     deletes = {one.path: one for one in live.deletes}
-    old = applicable(_old(touched), _old(live.deletes))
+    old = applicable(old_files(touched), old_files(live.deletes))
     for delete in old:
         deletes[delete.path].check_parquet()
     deleted = read_deleted(old, search.source.open_input, written)
@@ -280,7 +289,8 @@ def _of_newest(found: pa.Table, changes: pa.Table) -> pa.Table:
     return known.filter(pa.chunked_array(counts, pa.bool_()))
 
 
-def _old(files: Sequence[LiveFile]) -> list[OldFile]:
+def old_files(files: Sequence[LiveFile]) -> list[OldFile]:
+    """What deletes need to know of files."""
     return [
         OldFile(
             file.path,

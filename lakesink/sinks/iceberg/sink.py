@@ -15,6 +15,7 @@ from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.batch_warnings import BatchWarnings
 from lakesink.sinks.iceberg.change_task import ChangeTaskWriter, LoggingTaskWriter
 from lakesink.sinks.iceberg.changes import ChangesByKey, RunInExecutors, prepared_changes
+from lakesink.sinks.iceberg.compaction import SmallFiles
 from lakesink.sinks.iceberg.document_evolution import follow_documents, left_rows, not_followed, possible
 from lakesink.sinks.iceberg.evolution import BatchWrite, plan_write
 from lakesink.sinks.iceberg.expectations import marks_invalid
@@ -46,7 +47,7 @@ from lakesink_catalog.trace import Trace
 from lakesink_protocol import events
 from lakesink_protocol.errors import CatalogError, Reason, WriteError
 from lakesink_protocol.identity import Batch, SinkKey, SinkKind
-from lakesink_protocol.outcome import AlreadyCommitted, Outcome
+from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
 from lakesink_protocol.quality import Quality
 from lakesink_protocol.receipt import ReceiptInvalid
 from lakesink_protocol.refusal import refusal
@@ -325,11 +326,17 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             self.effects.emit(events.CommitEnded(transaction.batch.batch_id, error))
             raise
         self.effects.emit(events.CommitEnded(transaction.batch.batch_id, outcome))
+        if isinstance(outcome, Committed):
+            self._compact((transaction.followed or transaction.write).plan)
         return outcome
 
     def abort(self, transaction: IcebergTransaction) -> None:
         """Only log: written files stay unreferenced, and the data path deletes nothing."""
         self.effects.emit(events.BatchAborted(transaction.batch.batch_id, "table", self.table))
+
+    def _compact(self, plan: WritePlan) -> None:
+        if plan.changes is not None and self.settings.compact_small_files:
+            SmallFiles(self._load, self.key, plan, self.changes.memory, self.merges, self.effects).compact()
 
     def _check_again(self, transaction: IcebergTransaction, prepared: PreparedBatch) -> None:
         """Refuse the batch before a side table has its rows: they would stay there.

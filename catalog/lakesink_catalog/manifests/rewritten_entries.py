@@ -1,4 +1,4 @@
-"""Entries of a delete manifest for another one of the same layout: carried over, or ended by a snapshot. Pure."""
+"""Entries of a manifest for another one of the same layout: carried over, or ended by a snapshot. Pure."""
 
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
@@ -11,8 +11,8 @@ from lakesink_catalog.manifests.entries import DELETED, EXISTING, Inherited, New
 class NewEntry(NamedTuple):
     """An entry of the manifest to write.
 
-    `rows` is its number of positions. `sequence_number` is its data sequence number; None for the one that the commit
-    will have.
+    `rows` is its number of rows or positions. `sequence_number` is its data sequence number; None for the one that the
+    commit will have.
     """
 
     status: int
@@ -24,9 +24,9 @@ class NewEntry(NamedTuple):
 
 
 def rewritten_entries(
-    data: bytes, header: Header, inherited: Inherited, replaced: Collection[str], snapshot_id: int
+    data: bytes, header: Header, inherited: Inherited, removed: Collection[str], snapshot_id: int
 ) -> Iterator[NewEntry]:
-    """The live entries of a manifest: those of `replaced` paths become DELETED by the snapshot, the others EXISTING.
+    """The live entries of a manifest: those of `removed` paths become DELETED by the snapshot, the others EXISTING.
 
     Sequence numbers are written out, because in another manifest the entries would inherit other ones. Entries that an
     earlier snapshot deleted are left out.
@@ -41,7 +41,7 @@ def rewritten_entries(
                 path = layout.path(block, cut)
             except IndexError:
                 raise Malformed("an entry is cut") from None
-            ends = path in replaced
+            ends = path in removed
             around = block[at : cut.begin], block[cut.end : cut.after], ends
             at = cut.after
             if around not in heads:

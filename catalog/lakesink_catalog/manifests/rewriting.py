@@ -1,0 +1,209 @@
+"""Writes manifests again: files that a snapshot adds, and an end to others.
+
+The entries of removed files become DELETED, the others stay as they are. Entries of one spec and one layout go into one
+manifest. A manifest that cannot be read exactly stays as it is, and with it the files that it lists.
+"""
+
+import json
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import groupby
+from operator import attrgetter
+
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import ManifestContent, ManifestFile
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+
+from lakesink_catalog.manifests.avro import Header, read_header
+from lakesink_catalog.manifests.avro_values import Malformed
+from lakesink_catalog.manifests.copying import AtOnce, check_counts, check_size, contents
+from lakesink_catalog.manifests.encode import entry_encoder
+from lakesink_catalog.manifests.entries import (
+    ADDED,
+    DATA,
+    DELETED,
+    DELETES,
+    EXISTING,
+    Inherited,
+    layout_digest,
+    partition_kinds,
+)
+from lakesink_catalog.manifests.live import LiveFile
+from lakesink_catalog.manifests.partitions import Kind, field_summaries, kinds_of, promoted, schema_for, summaries
+from lakesink_catalog.manifests.rewritten_entries import NewEntry, rewritten_entries
+from lakesink_catalog.manifests.write import (
+    UNASSIGNED_SEQUENCE,
+    avro_layout,
+    codec_of,
+    header_metadata,
+    new_metadata_file,
+    write_entries,
+)
+from lakesink_protocol.catalogue import DataState
+from lakesink_protocol.change import ContentFile
+from lakesink_protocol.errors import CatalogError
+from lakesink_protocol.events import Listener, ManifestSetAside
+
+MOST_ENTRIES = 10_000
+"""Of one manifest: to rewrite so many takes about a tenth of a second."""
+OWN_DELETES = "-deletes.avro"
+"""How the name of a delete manifest ends that lakesink wrote."""
+_CONTENTS = {ManifestContent.DATA: DATA, ManifestContent.DELETES: DELETES}
+_ENDINGS = {ManifestContent.DATA: "-files.avro", ManifestContent.DELETES: OWN_DELETES}
+_STATUSES = (EXISTING, ADDED, DELETED)
+_spec_id = attrgetter("spec_id")
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """Manifests that a snapshot writes, the paths of those that they replace, and the files whose entries ended."""
+
+    written: tuple[ManifestFile, ...]
+    gone: frozenset[str]
+    removed: tuple[LiveFile, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """A manifest of the parent, to be written again."""
+
+    manifest: ManifestFile
+    header: Header
+    digest: str
+    entries: tuple[NewEntry, ...]
+
+
+@dataclass(slots=True)
+class _Group:
+    """Entries that fit into one file: of one spec and one layout. `metadata` is for its header."""
+
+    spec_id: int
+    metadata: Mapping[str, bytes]
+    kinds: Sequence[Kind]
+    entries: list[NewEntry] = field(default_factory=list)
+    paths: set[str] = field(default_factory=set)
+
+    def take(self, opened: _Opened) -> None:
+        """Add the entries of a manifest that is written again."""
+        self.entries += opened.entries
+        self.paths.add(opened.manifest.manifest_path)
+
+    @property
+    def changes(self) -> bool:
+        """False if it is one manifest as it was: it was opened to be merged, and nothing has its layout."""
+        return len(self.paths) != 1 or any(entry.status != EXISTING for entry in self.entries)
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    """What a snapshot changes in the files of one content.
+
+    Attributes:
+        removed: Files whose entries end, as they are live in the parent.
+    """
+
+    content: ManifestContent
+    added: Sequence[ContentFile]
+    removed: Sequence[LiveFile]
+    snapshot_id: int
+
+    def write(
+        self, table: Table, manifests: Sequence[ManifestFile], emit: Listener, at_once: AtOnce = map
+    ) -> Rewritten:
+        """Write these manifests again, with the added files. They are right only in a snapshot on that parent."""
+        opened = list(at_once(partial(self._open, table.io, emit), manifests)) if manifests else []
+        groups = [group for group in self._groups(table, opened) if group.changes]
+        written = [manifest for group in groups for manifest in self._write(table, group)]
+        gone = frozenset[str]().union(*(group.paths for group in groups))
+        ended = {entry.path for group in groups for entry in group.entries if entry.status == DELETED}
+        removed = tuple(file for file in self.removed if file.manifest_path in gone)
+        assert {file.path for file in removed} == ended, "found in the parent"
+        return Rewritten(tuple(written), gone, removed)
+
+    def _open(self, io: FileIO, emit: Listener, manifest: ManifestFile) -> _Opened | None:
+        """A manifest with its new entries; None if it must stay as it is."""
+        try:
+            data = contents(io, manifest)
+            check_size(manifest, len(data))
+            header = read_header(data)
+            digest = layout_digest(header, _CONTENTS[self.content])
+            inherited = Inherited(manifest.added_snapshot_id, manifest.sequence_number)
+            removed = {file.path for file in self.removed if file.manifest_path == manifest.manifest_path}
+            entries = tuple(rewritten_entries(data, header, inherited, removed, self.snapshot_id))
+            check_counts(manifest, len(entries), sum(entry.rows for entry in entries))
+        except Malformed as error:
+            emit(ManifestSetAside(manifest.manifest_path, str(error)))
+            return None
+        return _Opened(manifest, header, digest, entries)
+
+    def _groups(self, table: Table, opened: Iterable[_Opened | None]) -> list[_Group]:
+        groups: dict[tuple[int, str], _Group] = {}
+        for spec_id, files in groupby(sorted(self.added, key=_spec_id), key=_spec_id):
+            group = self._new_group(table, table.specs()[spec_id], files)
+            groups[spec_id, layout_digest(Header(group.metadata, b"", 0), _CONTENTS[self.content])] = group
+        for one in opened:
+            if one is not None:
+                key = one.manifest.partition_spec_id, one.digest
+                groups.setdefault(key, _as_it_is(one)).take(one)
+        return list(groups.values())
+
+    def _new_group(self, table: Table, spec: PartitionSpec, files: Iterable[ContentFile]) -> _Group:
+        schema, content = _schema_of(table, spec), _CONTENTS[self.content]
+        kinds = kinds_of(spec, schema)
+        encode = entry_encoder(avro_layout(spec, schema, content), self.snapshot_id)
+        group = _Group(spec.spec_id, header_metadata(spec, schema, content), kinds)
+        for file in files:
+            partition = promoted(kinds, file.partition)
+            encoded = encode(replace(file, partition=partition))
+            group.entries.append(NewEntry(ADDED, file.path, encoded, file.record_count, partition, None))
+        return group
+
+    def _write(self, table: Table, group: _Group) -> Iterator[ManifestFile]:
+        for start in range(0, len(group.entries), MOST_ENTRIES):
+            yield self._write_one(table, group, group.entries[start : start + MOST_ENTRIES])
+
+    def _write_one(self, table: Table, group: _Group, entries: Sequence[NewEntry]) -> ManifestFile:
+        output = new_metadata_file(table, f"{self.snapshot_id}-{uuid.uuid4()}{_ENDINGS[self.content]}")
+        length = write_entries(output, group.metadata, [entry.encoded for entry in entries], codec_of(table))
+        files = Counter(entry.status for entry in entries)
+        rows = {status: sum(entry.rows for entry in entries if entry.status == status) for status in _STATUSES}
+        known = [entry.sequence_number for entry in entries if entry.status == EXISTING]
+        return ManifestFile.from_args(
+            manifest_path=output.location,
+            manifest_length=length,
+            partition_spec_id=group.spec_id,
+            content=self.content,
+            sequence_number=UNASSIGNED_SEQUENCE,
+            min_sequence_number=min((number for number in known if number is not None), default=UNASSIGNED_SEQUENCE),
+            added_snapshot_id=self.snapshot_id,
+            added_files_count=files[ADDED],
+            existing_files_count=files[EXISTING],
+            deleted_files_count=files[DELETED],
+            added_rows_count=rows[ADDED],
+            existing_rows_count=rows[EXISTING],
+            deleted_rows_count=rows[DELETED],
+            partitions=field_summaries(summaries(group.kinds, {entry.partition for entry in entries})),
+            key_metadata=None,
+        )
+
+
+def _as_it_is(one: _Opened) -> _Group:
+    metadata = {**one.header.metadata, "avro.schema": json.dumps(one.header.schema).encode()}
+    return _Group(one.manifest.partition_spec_id, metadata, partition_kinds(one.header.schema))
+
+
+def _schema_of(table: Table, spec: PartitionSpec) -> Schema:
+    found = schema_for(spec, table.metadata)
+    if found is not None:
+        return found
+    raise CatalogError(
+        "SCHEMA_UNSUPPORTED",
+        f"No schema of the table has all columns of its partition spec {spec.spec_id}.",
+        data=DataState.NOT_IN,
+        action="Rewrite the files of that spec (Spark SQL: CALL system.rewrite_data_files), then start again.",
+    )

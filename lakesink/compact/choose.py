@@ -1,0 +1,52 @@
+"""Which small files of a table are compacted together. Pure."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
+
+from lakesink.writer.partitions import Partition
+from lakesink_catalog.manifests.live import PARQUET, LiveFile
+
+SMALL_BYTES = 4 * 2**20
+"""Larger files stay as they are: they have enough rows for what each file costs."""
+ENOUGH_FILES = 10
+"""Of one partition and tier. More than the base of the tiers, so that together they are of a higher one."""
+MOST_BYTES = ENOUGH_FILES * SMALL_BYTES
+"""That one compaction reads: it is a pause of the stream, of at most about half a second."""
+MOST_FILES = 200
+_TIER_BITS = 3
+
+Group = tuple[LiveFile, ...]
+
+
+def choose(files: Sequence[LiveFile], spec_id: int, unsuitable: Collection[str] = ()) -> list[Group]:
+    """Groups of small files, each of one partition of this spec, and of about one size: within a factor of eight.
+
+    The largest groups come first, as far as one compaction may read. `unsuitable` has paths of files to leave out.
+    """
+    tiers: dict[tuple[Partition, int], list[LiveFile]] = defaultdict(list)
+    for file in files:
+        small = file.file_size_bytes <= SMALL_BYTES and file.file_format == PARQUET
+        if small and file.spec_id == spec_id and file.path not in unsuitable:
+            tiers[file.partition, tier(file.file_size_bytes)].append(file)
+    full = [members for members in tiers.values() if len(members) >= ENOUGH_FILES]
+    return list(_within_limits(sorted(full, key=len, reverse=True)))
+
+
+def tier(size_bytes: int) -> int:
+    """Sizes of one tier differ by less than a factor of eight."""
+    return max(size_bytes - 1, 0).bit_length() // _TIER_BITS
+
+
+def _within_limits(groups: Sequence[Sequence[LiveFile]]) -> Iterator[Group]:
+    left_bytes, left_files = MOST_BYTES, MOST_FILES
+    for members in groups:
+        group = []
+        for file in sorted(members, key=lambda one: one.sequence_number):
+            left_bytes, left_files = left_bytes - file.file_size_bytes, left_files - 1
+            if left_bytes < 0 or left_files < 0:
+                break
+            group.append(file)
+        if len(group) >= ENOUGH_FILES:
+            yield tuple(group)
+        if left_bytes < 0 or left_files < 0:
+            return

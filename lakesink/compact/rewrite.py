@@ -1,0 +1,144 @@
+"""Writes the live rows of small data files into new ones: the same values in the same order, without the deleted rows.
+
+A file whose columns are not exactly those that the plan writes is left alone, so no value is ever converted.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from lakesink.locate.footers import open_parquet
+from lakesink.locate.live_rows import merged
+from lakesink.locate.refusals import file_unreadable, reading
+from lakesink.writer.files import DataFiles
+from lakesink.writer.filesystem import NewFiles, many_at_once
+from lakesink.writer.parquet import FileFormat
+from lakesink.writer.partitions import Partition, partition_sources
+from lakesink.writer.plan import WritePlan
+from lakesink.writer.refusals import rows_differ
+from lakesink.writer.scalars import FALSE
+from lakesink.writer.schema import FIELD_ID_KEY, arrow_schema, leaves, parse_schema
+from lakesink.writer.statistics import columns
+from lakesink_protocol.change import ContentFile
+
+TASK = 99_999
+"""The task in the names of compacted files: tasks have other numbers in all but the largest jobs."""
+_ROWS_AT_ONCE = 65_536
+_ROW_GROUP_BYTES = 32 * 2**20
+"""Of Arrow memory: a compaction runs in the driver."""
+
+
+@dataclass(frozen=True, slots=True)
+class SmallFile:
+    """A small data file: its size and rows as its manifest states them, and the positions that delete files delete."""
+
+    path: str
+    size_bytes: int
+    rows: int
+    deleted: tuple[pa.Array, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A small file whose content is in memory."""
+
+    file: SmallFile
+    parquet: pq.ParquetFile
+
+
+def open_all(files: Sequence[SmallFile], open_input: Callable[[str], Any]) -> list[Opened]:
+    """Read small files of one storage as a whole; raises WriteError for one that is not what its manifest states."""
+    return list(many_at_once(partial(_opened, open_input=open_input), files, files[0].path))
+
+
+def has_columns_of(opened: Opened, plan: WritePlan) -> bool:
+    """True if the file has exactly the columns that the plan writes: ids, names, types and order."""
+    wanted = arrow_schema(parse_schema(plan.schema_json))
+    return _described(opened.parquet.schema_arrow) == _described(wanted)
+
+
+def rewrite(files: Sequence[Opened], partition: Partition, plan: WritePlan, storage: NewFiles) -> list[ContentFile]:
+    """Write the live rows of files of one partition, which have the plan's columns; returns the new files, or none.
+
+    After a failure, a file that was never closed is removed.
+    """
+    schema, written = parse_schema(plan.schema_json), list[ContentFile]()
+    form = FileFormat(plan, arrow_schema(schema, annotated=True), columns(leaves(schema), plan.metrics_modes))
+    new = DataFiles(form, partition_sources(schema, plan.partition_fields), TASK, written.append, storage)
+    rows = 0
+    try:
+        for table in _row_groups(files, min(_ROW_GROUP_BYTES, plan.parquet.row_group_size_bytes)):
+            rows += table.num_rows
+            new.write(partition, table)
+        new.close()
+    except BaseException:  # any end must remove an open file; it is raised again
+        new.abandon()
+        raise
+    found = sum(file.record_count for file in written)
+    live = sum(one.file.rows - len(merged(one.file.deleted)) for one in files)
+    if not found == rows == live:
+        raise rows_differ(live, found)
+    return written
+
+
+def _opened(file: SmallFile, open_input: Callable[[str], Any]) -> Opened:
+    with reading(file.path, file_unreadable), open_input(file.path) as source:
+        data = source.read()
+    if len(data) != file.size_bytes:
+        raise file_unreadable(file.path, f"it has {len(data)} bytes, and its manifest has {file.size_bytes}")
+    return Opened(file, open_parquet(file.path, pa.BufferReader(data), file.rows))
+
+
+def _described(fields: Iterable[pa.Field]) -> list[Any]:
+    """What makes columns the same. Arrow compares the name inside a map too, which is not in the table's schema."""
+    return [
+        (field.name, field.nullable, (field.metadata or {}).get(FIELD_ID_KEY.encode()), _type(field.type))
+        for field in fields
+    ]
+
+
+def _type(kind: pa.DataType) -> Any:
+    if pa.types.is_map(kind):
+        return "map", _described([kind.key_field, kind.item_field])
+    if pa.types.is_list(kind):
+        return "list", _described([kind.value_field])
+    return ("struct", _described(kind.fields)) if pa.types.is_struct(kind) else kind
+
+
+def _row_groups(files: Sequence[Opened], most_bytes: int) -> Iterator[pa.Table]:
+    """The live rows of all files in their order, in tables of about so many bytes."""
+    held, held_bytes = list[pa.RecordBatch](), 0
+    for one in files:
+        for batch in _live(one):
+            held.append(batch)
+            held_bytes += batch.nbytes
+            if held_bytes >= most_bytes:
+                yield pa.Table.from_batches(held)
+                held, held_bytes = [], 0
+    if held:
+        yield pa.Table.from_batches(held)
+
+
+def _live(one: Opened) -> Iterator[pa.RecordBatch]:
+    """The rows of a file that are not deleted."""
+    stays, at = _stays(one.file), 0
+    with reading(one.file.path, file_unreadable):
+        for batch in one.parquet.iter_batches(_ROWS_AT_ONCE, use_threads=False):
+            live = batch if stays is None else batch.filter(stays.slice(at, batch.num_rows))
+            at += batch.num_rows
+            if live.num_rows:
+                yield live.replace_schema_metadata(None)
+
+
+def _stays(file: SmallFile) -> pa.Array | None:
+    """For each row whether it is live; None if all are."""
+    gone = merged(file.deleted)
+    if not len(gone):
+        return None
+    stays = pc.scatter(pa.repeat(FALSE, len(gone)), gone, max_index=file.rows - 1)
+    return pc.fill_null(stays, fill_value=True)

@@ -1,0 +1,116 @@
+"""Compacts small files of a table after a batch of changes has landed.
+
+A compaction is a snapshot of its own, which changes no row. The batch does not depend on it: if it fails, or if another
+writer was quicker, the table stays as it is, and a later batch tries again.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from pyiceberg.table import Table
+
+from lakesink.compact.choose import Group, choose
+from lakesink.compact.rewrite import Opened, SmallFile, has_columns_of, open_all, rewrite
+from lakesink.locate.deleted_rows import Deleted, read_deleted
+from lakesink.locate.live_rows import applicable
+from lakesink.sinks.iceberg.rows_on_head import LocateMemory, old_files
+from lakesink.writer.filesystem import NewFiles
+from lakesink.writer.plan import WritePlan
+from lakesink_catalog.commit.compaction import Compacted, CompactionCommit
+from lakesink_catalog.commit.fence import Effects
+from lakesink_catalog.manifests.live import LiveFile, LiveFiles
+from lakesink_catalog.manifests.live_reading import live_files
+from lakesink_catalog.manifests.merging import MergeMemory
+from lakesink_protocol import events
+from lakesink_protocol.change import ContentFile
+from lakesink_protocol.identity import SinkKey
+from lakesink_protocol.redact import describe
+
+
+@dataclass(frozen=True, slots=True)
+class SmallFiles:
+    """The small files of one sink's branch, after one of its batches.
+
+    Attributes:
+        plan: That of the batch: files are written as it says.
+    """
+
+    load: Callable[[], Table]
+    key: SinkKey
+    plan: WritePlan
+    memory: LocateMemory
+    merges: MergeMemory
+    effects: Effects
+
+    def compact(self) -> None:
+        """Compact those that are due, as far as one compaction may; an error is only told, since the batch is in."""
+        if not self._due(self.memory.files):
+            return
+        try:
+            self._compact(self.load())
+        except Exception as error:  # noqa: BLE001 - the table is right with small files too
+            known = self.plan.file_io
+            self.effects.emit(events.CompactionFailed(self.plan.batch_id, describe(error, known)))
+
+    def _compact(self, table: Table) -> None:
+        head, batch_id, emit = table.metadata.refs.get(self.key.branch), self.plan.batch_id, self.effects.emit
+        if head is None or not self._writes(table):
+            return
+        keys = self.plan.changes.keys if self.plan.changes else ()
+        live = live_files(table, head.snapshot_id, self.memory.live, bounds_of=keys, at_once=self.effects.at_once)
+        compacted = self._rewritten(table, head.snapshot_id, live)
+        if not compacted.removed:
+            return
+        emit(events.CompactionDue(batch_id))
+        snapshot_id = CompactionCommit(self.load, self.key, self.effects).run(table, compacted)
+        if snapshot_id is None:
+            emit(events.CompactionLost(batch_id))
+            return
+        self.merges.snapshot_id = snapshot_id  # nobody else has committed since the batch
+        rows = sum(file.record_count for file in compacted.added)
+        emit(events.FilesCompacted(batch_id, snapshot_id, len(compacted.removed), len(compacted.added), rows))
+
+    def _due(self, files: tuple[LiveFile, ...]) -> list[Group]:
+        return choose(files, self.plan.spec_id, self.memory.unsuitable)
+
+    def _writes(self, table: Table) -> bool:
+        """True if the plan is one for the table as it is now."""
+        return (self.plan.schema_id, self.plan.spec_id) == (table.schema().schema_id, table.spec().spec_id)
+
+    def _rewritten(self, table: Table, head: int, live: LiveFiles) -> Compacted:
+        """The compaction on this head; it has no files if none can be compacted."""
+        added, removed, replaced = list[ContentFile](), list[LiveFile](), set[str]()
+        for group in self._due(live.data):
+            deleted = _deleted(table, group, live)
+            suitable = {one.file.path: one for one in self._suitable(table, group, deleted)}
+            files = [file for file in group if file.path in suitable]
+            if len(files) < 2:  # the next compaction chooses without those that are not suitable
+                continue
+            storage = NewFiles(partial(_create, table), table.io.delete)
+            added += rewrite(list(suitable.values()), files[0].partition, self.plan, storage)
+            removed += files
+            replaced |= {path for file in files for path in deleted.replaced.get(file.path, ())}
+        deletes = tuple(file for file in live.deletes if file.path in replaced)
+        return Compacted(head, tuple(added), tuple(removed), deletes)
+
+    def _suitable(self, table: Table, group: Group, deleted: Deleted) -> Iterator[Opened]:
+        """The files of a group, in their order, that have exactly the columns that the table has now."""
+        small = [
+            SmallFile(file.path, file.file_size_bytes, file.record_count, tuple(deleted.positions.get(file.path, ())))
+            for file in group
+        ]
+        for opened in open_all(small, lambda location: table.io.new_input(location).open()):
+            if has_columns_of(opened, self.plan):
+                yield opened
+            else:
+                self.memory.unsuitable.add(opened.file.path)
+
+
+def _deleted(table: Table, group: Group, live: LiveFiles) -> Deleted:
+    old = applicable(old_files(group), old_files(live.deletes))
+    return read_deleted(old, lambda location: table.io.new_input(location).open())
+
+
+def _create(table: Table, location: str) -> object:
+    return table.io.new_output(location).create()

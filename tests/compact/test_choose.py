@@ -1,0 +1,89 @@
+"""Small files of one partition and about one size are compacted together, within limits."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from lakesink.compact.choose import ENOUGH_FILES, MOST_BYTES, MOST_FILES, SMALL_BYTES, choose, tier
+from lakesink_catalog.manifests.live import LiveFile
+from lakesink_protocol.change import Content
+
+SPEC = 3
+FILE = LiveFile("file", Content.DATA, SPEC, (), 100, 5_000, 1, {}, {}, "", "manifest")
+
+
+def files(count: int, name: str = "file", **others: Any) -> list[LiveFile]:
+    """Files with growing sequence numbers."""
+    return [replace(FILE, path=f"{name}-{at}", sequence_number=at + 1, **others) for at in range(count)]
+
+
+def test_ten_small_files_become_one_and_nine_stay() -> None:
+    assert choose(files(ENOUGH_FILES - 1), SPEC) == []
+    assert choose(files(ENOUGH_FILES), SPEC) == [tuple(files(ENOUGH_FILES))]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"file_size_bytes": SMALL_BYTES + 1},
+        {"file_format": "ORC"},
+        {"spec_id": SPEC + 1},
+        {"partition": (b"a",)},
+        {"file_size_bytes": 5_000 * 8},
+    ],
+    ids=["large", "no Parquet", "of another spec", "of another partition", "of another tier"],
+)
+def test_a_file_that_is_otherwise_does_not_count(other: dict[str, Any]) -> None:
+    one_short = files(ENOUGH_FILES - 1)
+    assert choose([*one_short, replace(FILE, path="other", **other)], SPEC) == []
+    assert choose([*one_short, replace(FILE, path="other", sequence_number=99)], SPEC)
+
+
+def test_a_file_that_cannot_be_rewritten_does_not_count() -> None:
+    assert choose(files(ENOUGH_FILES), SPEC, {"file-3"}) == []
+    [group] = choose(files(ENOUGH_FILES + 1), SPEC, {"file-3"})
+    assert "file-3" not in {file.path for file in group}
+
+
+def test_the_partition_with_the_most_files_comes_first() -> None:
+    few, many = files(10, "few", partition=(b"a",)), files(12, "many", partition=(b"b",))
+    assert choose([*few, *many], SPEC) == [tuple(many), tuple(few)]
+
+
+def test_older_files_are_rewritten_first_so_rows_stay_in_their_order() -> None:
+    [group] = choose(files(ENOUGH_FILES)[::-1], SPEC)
+    assert [file.sequence_number for file in group] == list(range(1, ENOUGH_FILES + 1))
+
+
+def test_one_compaction_reads_no_more_than_its_limits() -> None:
+    [group] = choose(files(1_000), SPEC)
+    assert len(group) == MOST_FILES
+    largest = choose(files(100, file_size_bytes=SMALL_BYTES), SPEC)
+    assert sum(file.file_size_bytes for group in largest for file in group) == MOST_BYTES
+    of_many = [file for part in range(50) for file in files(10, f"of-{part}", partition=(bytes([part]),))]
+    groups = choose(of_many, SPEC)
+    assert sum(map(len, groups)) == MOST_FILES
+    assert {len(group) for group in groups} == {ENOUGH_FILES}
+
+
+def test_a_compacted_file_is_of_a_higher_tier() -> None:
+    for size in (1, 100, 4_097, 30_000, 32_768, 32_769, SMALL_BYTES):
+        assert tier(ENOUGH_FILES * size) > tier(size)
+        assert tier(8 * size) == tier(size) + 1
+
+
+@pytest.mark.parametrize("batches", [100, 1_000])
+def test_few_files_are_left_after_many_batches(batches: int) -> None:
+    """Each compacted file is as large as those that it replaces."""
+    live: list[LiveFile] = []
+    rewritten = 0
+    for number in range(batches):
+        live += files(1, f"batch-{number}", file_size_bytes=12_000)
+        for group in choose(live, SPEC):
+            size = sum(file.file_size_bytes for file in group)
+            rewritten += len(group)
+            live = [file for file in live if file not in group]
+            live.append(replace(FILE, path=f"compacted-{number}", file_size_bytes=size))
+    assert len(live) < 4 * ENOUGH_FILES
+    assert rewritten <= 1.2 * batches

@@ -1,0 +1,132 @@
+"""Rewritten rows are the same bit for bit, whatever their types, and deleted ones are not among them."""
+
+import random
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from pyiceberg.schema import Schema
+from pyiceberg.types import IntegerType, LongType, NestedField, StringType, TimestampType
+
+from lakesink.compact.rewrite import Opened, SmallFile, has_columns_of, open_all, rewrite
+from lakesink.writer.filesystem import NewFiles
+from lakesink.writer.plan import ParquetOptions, WritePlan
+from lakesink_protocol.change import ContentFile
+from lakesink_protocol.errors import WriteError
+from tests.writer.builders import exactly, in_batches, local, new_table, plan_for, rows_by_duckdb, rows_of, write
+from tests.writer.random_tables import Case, cases
+
+EXAMPLES = settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+NUMBERS = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "text", StringType()))
+
+
+def small(file: ContentFile, deleted: Sequence[int] = ()) -> SmallFile:
+    positions = (pa.array(deleted, pa.int64()),) if deleted else ()
+    return SmallFile(file.path, file.file_size_bytes, file.record_count, positions)
+
+
+def opened(files: Sequence[SmallFile]) -> list[Opened]:
+    return open_all(files, lambda path: Path(local(path)).open("rb"))
+
+
+def rewritten(files: Sequence[SmallFile], plan: WritePlan, partition: Any = ()) -> list[ContentFile]:
+    return rewrite(opened(files), partition, plan, NewFiles.at(plan.data_location, {}, None))
+
+
+def of_numbers(folder: Path, *parts: Sequence[int], **options: Any) -> tuple[WritePlan, list[ContentFile]]:
+    """A file for each part."""
+    plan = plan_for(NUMBERS, folder, **options)
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("text", pa.string())])
+    rows = [[{"id": number, "text": f"row {number}"} for number in part] for part in parts]
+    return plan, [write(plan, [pa.RecordBatch.from_pylist(part, schema=schema)]).files[0] for part in rows]
+
+
+@EXAMPLES
+@given(case=cases())
+def test_live_rows_of_all_types_stay_as_they_are(case: Case) -> None:
+    with tempfile.TemporaryDirectory() as folder, new_table(Path(folder), case.schema, case.spec) as table:
+        plan = plan_for(table.schema(), f"{table.location()}/data", table.spec(), open_files=1)
+        found = write(plan, in_batches(case.sent, 5)).files
+        chance = random.Random(len(found))
+        for partition in sorted({file.partition for file in found}, key=repr):
+            files = [file for file in found if file.partition == partition]
+            gone = [[at for at in range(file.record_count) if chance.random() < 0.3] for file in files]
+            assert all(has_columns_of(one, plan) for one in opened([small(file) for file in files]))
+            new = rewritten([small(*one) for one in zip(files, gone, strict=True)], plan, partition)
+            live = [
+                exactly(row)
+                for file, deleted in zip(files, gone, strict=True)
+                for at, row in enumerate(rows_of([file]))
+                if at not in deleted
+            ]
+            assert [exactly(row) for row in rows_of(new)] == live
+            assert [exactly(row) for row in rows_by_duckdb(new)] == live if new else not live
+            assert {file.partition for file in new} <= {partition}
+
+
+def test_what_is_stated_of_a_new_file_is_what_the_writer_would_state(tmp_path: Path) -> None:
+    plan, files = of_numbers(tmp_path, range(5), range(100, 105), range(50, 55))
+    [new] = rewritten([small(files[0], [0, 1]), small(files[1]), small(files[2], range(5))], plan)
+    _, [same] = of_numbers(tmp_path, [2, 3, 4, 100, 101, 102, 103, 104])
+    stated = (
+        "record_count",
+        "value_counts",
+        "null_value_counts",
+        "lower_bounds",
+        "upper_bounds",
+        "partition",
+        "spec_id",
+    )
+    assert [getattr(new, name) for name in stated] == [getattr(same, name) for name in stated]
+    assert new.path != same.path
+
+
+def test_files_without_a_live_row_leave_no_file(tmp_path: Path) -> None:
+    plan, files = of_numbers(tmp_path, range(3), range(3, 6))
+    assert rewritten([small(file, range(3)) for file in files], plan) == []
+
+
+def test_rows_of_long_files_stay_in_their_order_across_row_groups(tmp_path: Path) -> None:
+    plan, files = of_numbers(tmp_path, range(200_000), parquet=ParquetOptions(row_group_size_bytes=500_000))
+    [new] = rewritten([small(files[0], range(0, 200_000, 3)), small(files[0], [5])], plan)
+    expected = [at for at in range(200_000) if at % 3] + [at for at in range(200_000) if at != 5]
+    assert pq.ParquetFile(local(new.path)).read()["id"].to_pylist() == expected
+    assert pq.read_metadata(local(new.path)).num_row_groups > 3
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "renamed", StringType())),
+        Schema(NestedField(1, "id", LongType(), required=True), NestedField(3, "text", StringType())),
+        Schema(NestedField(1, "id", IntegerType(), required=True), NestedField(2, "text", StringType())),
+        Schema(NestedField(1, "id", LongType()), NestedField(2, "text", StringType())),
+        Schema(*NUMBERS.fields, NestedField(3, "at", TimestampType())),
+        Schema(*NUMBERS.fields[::-1]),
+    ],
+    ids=["name", "id", "type", "optional", "one more", "order"],
+)
+def test_a_file_with_other_columns_is_not_rewritten(tmp_path: Path, other: Schema) -> None:
+    _, files = of_numbers(tmp_path, range(3))
+    [one] = opened([small(files[0])])
+    assert not has_columns_of(one, plan_for(other, tmp_path))
+
+
+def test_a_file_of_another_size_or_number_of_rows_is_refused(tmp_path: Path) -> None:
+    _, [file] = of_numbers(tmp_path, range(3))
+    for stated in (SmallFile(file.path, file.file_size_bytes + 1, 3), SmallFile(file.path, file.file_size_bytes, 4)):
+        with pytest.raises(WriteError, match="manifest has"):
+            opened([stated])
+
+
+def test_a_position_behind_the_last_row_is_an_error_and_leaves_no_file(tmp_path: Path) -> None:
+    plan, [file] = of_numbers(tmp_path, range(3))
+    before = set(tmp_path.rglob("*.parquet"))
+    with pytest.raises((WriteError, pa.ArrowException)):
+        rewritten([small(file, [7])], plan)
+    assert set(tmp_path.rglob("*.parquet")) == before

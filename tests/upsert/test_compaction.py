@@ -1,0 +1,250 @@
+"""Small files of batches of changes are compacted by the stream: the same rows, in fewer files, whatever happens."""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Operation, Snapshot
+from pyiceberg.types import StringType
+
+from lakesink.compact.choose import ENOUGH_FILES
+from lakesink.sinks.iceberg.compaction import SmallFiles
+from lakesink_protocol import events
+from lakesink_protocol.ledger import COMPACTED
+from lakesink_protocol.outcome import AlreadyCommitted, Committed
+from testkit.builders import Lake, contents
+from testkit.change_table import Change, ChangeStream, Reference, rows_of, upsert_lake
+
+
+class Killed(BaseException):
+    """SIGKILL: nothing of the driver goes on."""
+
+
+def compactions(lake: Lake) -> list[Snapshot]:
+    """Of the stream, oldest first."""
+    found = lake.table().metadata.snapshots
+    return [one for one in found if one.summary and COMPACTED in one.summary.additional_properties]
+
+
+def run_checked(stream: ChangeStream, reference: Reference, batches: range) -> None:
+    """Run batches; the table equals the reference after each."""
+    for number in batches:
+        outcome = stream.run(number)
+        assert isinstance(outcome, Committed)
+        assert outcome.changes == reference.apply(stream.changes(number))
+        assert rows_of(stream.lake) == reference.table
+
+
+def data_files(table: Table) -> int:
+    return len(list(table.scan().plan_files()))
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[events.Event]:
+    """What compactions say."""
+    found: list[events.Event] = []
+    real = SmallFiles.compact
+
+    def compact(self: SmallFiles) -> None:
+        self.effects.emit.also(found.append)
+        object.__setattr__(self.effects, "emit", self.effects.emit.also(found.append))
+        real(self)
+
+    monkeypatch.setattr(SmallFiles, "compact", compact)
+    return found
+
+
+@pytest.mark.parametrize("partitioned", [False, True])
+def test_a_table_keeps_few_files_and_the_rows_of_each_batch(tmp_path: Path, *, partitioned: bool) -> None:
+    lake, reference = upsert_lake(tmp_path, partitioned=partitioned), Reference()
+    stream = ChangeStream(lake, seed=1)
+    before: dict[int, list[dict[str, Any]]] = {}
+    for number in range(60):
+        run_checked(stream, reference, range(number, number + 1))
+        before[stream.snapshot_of(number)] = reference.table
+    assert len(compactions(lake)) >= 5
+    assert data_files(lake.table()) < 3 * ENOUGH_FILES
+    assert {snapshot_id: rows_of(lake, snapshot_id) for snapshot_id in before} == before  # time travel
+
+
+def test_a_compaction_changes_no_row_and_says_so(tmp_path: Path) -> None:
+    lake, reference = upsert_lake(tmp_path), Reference()
+    stream = ChangeStream(lake, seed=2)
+    run_checked(stream, reference, range(30))
+    for snapshot in compactions(lake):
+        assert snapshot.summary is not None
+        said, parent = snapshot.summary, lake.table().snapshot_by_id(snapshot.parent_snapshot_id or 0)
+        assert parent is not None
+        assert parent.summary is not None
+        assert said.operation is Operation.REPLACE
+        assert said[COMPACTED] == "lakesink.ledger.stream.events"
+        assert live(said) == live(parent.summary)
+        assert rows_of(lake, snapshot.snapshot_id) == rows_of(lake, parent.snapshot_id)
+        assert int(said["total-data-files"] or 0) == len(
+            list(lake.table().scan(snapshot_id=snapshot.snapshot_id).plan_files())
+        )
+
+
+def live(summary: Any) -> int:
+    return int(summary["total-records"]) - int(summary["total-position-deletes"])
+
+
+def test_no_file_that_a_snapshot_references_is_changed_or_removed(tmp_path: Path) -> None:
+    lake = upsert_lake(tmp_path)
+    stream = ChangeStream(lake, seed=3)
+    for number in range(12):
+        stream.run(number)
+    there = {path: digest for path, digest in contents(lake).items() if path.suffix in (".parquet", ".avro")}
+    for number in range(12, 40):
+        stream.run(number)
+    now = contents(lake)
+    assert {path: now[path] for path in there} == there
+
+
+def test_without_the_option_no_file_is_compacted(tmp_path: Path) -> None:
+    lake, reference = upsert_lake(tmp_path), Reference()
+    stream = ChangeStream(lake, seed=4, options={"compact_small_files": False})
+    run_checked(stream, reference, range(15))
+    assert compactions(lake) == []
+
+
+@pytest.mark.parametrize(
+    ("fault", "lost"),
+    [(CommitFailedException("the branch has moved"), True), (TimeoutError("no answer"), False)],
+    ids=["lost race", "no answer"],
+)
+@pytest.mark.parametrize("lands", [False, True])
+def test_a_commit_that_fails_or_is_not_answered_leaves_the_batch_and_the_rows(
+    tmp_path: Path,
+    told: list[events.Event],
+    fault: Exception,
+    *,
+    lost: bool,
+    lands: bool,
+) -> None:
+    lake, reference = upsert_lake(tmp_path), Reference()
+    stream = ChangeStream(lake, seed=5)
+    number = 0
+    while not any(isinstance(event, events.CompactionLost | events.CompactionFailed) for event in told):
+
+        def is_hit(apply: Callable[[], Any]) -> Any:
+            if lands:
+                apply()
+            raise fault
+
+        lake.catalog.faults = [lambda apply: apply(), is_hit]
+        run_checked(stream, reference, range(number, number + 1))
+        number += 1
+    assert any(isinstance(event, events.CompactionLost) for event in told) == lost
+    lake.catalog.faults = []
+    run_checked(stream, reference, range(number, number + 20))
+    assert len(compactions(lake)) > lands
+
+
+@pytest.mark.parametrize("lands", [False, True])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_driver_that_dies_in_the_commit_of_a_compaction_repeats_no_batch(
+    tmp_path: Path, seed: int, *, lands: bool
+) -> None:
+    lake, reference = upsert_lake(tmp_path, partitioned=seed == 1), Reference()
+    stream, deaths = ChangeStream(lake, seed=10 + seed), 0
+
+    def dies(apply: Callable[[], Any]) -> Any:
+        if lands:
+            apply()
+        raise Killed
+
+    for number in range(40):
+        lake.catalog.faults = [lambda apply: apply(), dies]
+        try:
+            stream.run(number)
+        except Killed:
+            deaths += 1
+            assert isinstance(stream.run(number), AlreadyCommitted)
+        lake.catalog.faults = []
+        reference.apply(stream.changes(number))
+        assert rows_of(lake) == reference.table
+    assert deaths >= 3
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_other_writers_between_the_batches_and_within_a_compaction_lose_nothing(
+    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They insert rows, delete some, and compact too; some come between the rewrite and its commit."""
+    lake, reference = upsert_lake(tmp_path, partitioned=seed == 2), Reference()
+    stream, chance = ChangeStream(lake, seed=20 + seed), random.Random(seed)
+    real, meanwhile = SmallFiles._rewritten, 0  # noqa: SLF001
+
+    def disturbed(self: SmallFiles, table: Table, *rest: Any) -> Any:
+        nonlocal meanwhile
+        found = real(self, table, *rest)
+        if found.removed and chance.random() < 0.5:
+            meanwhile += 1
+            disturb(lake, reference, chance)
+        return found
+
+    monkeypatch.setattr(SmallFiles, "_rewritten", disturbed)
+    for number in range(60):
+        stream.run(number)
+        reference.apply(stream.changes(number)) if not meanwhile else apply_first(stream, reference, lake, number)
+        meanwhile = 0
+        assert rows_of(lake) == reference.table
+        if chance.random() < 0.1:
+            disturb(lake, reference, chance)
+            assert rows_of(lake) == reference.table
+    assert compactions(lake)
+
+
+def disturb(lake: Lake, reference: Reference, chance: random.Random) -> None:
+    """Another writer deletes rows by a predicate, or writes all rows anew."""
+    table = lake.table()
+    if chance.random() < 0.5:
+        table.delete(f"id < {chance.randrange(10)}")
+    else:
+        table.overwrite(table.scan().to_arrow())
+    reference.rows = {row["id"]: reference.rows.get(row["id"], change_of(row)) for row in rows_of(lake)}
+
+
+def change_of(row: dict[str, Any]) -> Change:
+    return Change(row["id"], row["version"], row["part"], row["value"], row["amount"])
+
+
+def apply_first(stream: ChangeStream, reference: Reference, lake: Lake, number: int) -> None:
+    """The batch landed before the other writer came, who saw its rows."""
+    reference.apply(stream.changes(number))
+    there = {row["id"] for row in rows_of(lake)}
+    reference.rows = {key: change for key, change in reference.rows.items() if key in there}
+
+
+def test_files_from_before_a_change_of_the_columns_stay_as_they_are(tmp_path: Path) -> None:
+    lake, reference = upsert_lake(tmp_path), Reference()
+    stream = ChangeStream(lake, seed=7, options={"compact_small_files": False})
+    run_checked(stream, reference, range(12))
+    with lake.table().update_schema() as update:
+        update.add_column("note", StringType())
+    stream.options["compact_small_files"] = True
+    for number in range(12, 40):
+        stream.run(number)
+        reference.apply(stream.changes(number))
+        assert [{**row, "note": None} for row in reference.table] == rows_of(lake)
+    assert compactions(lake)
+
+
+def test_a_file_that_is_gone_is_told_and_the_stream_goes_on(tmp_path: Path, told: list[events.Event]) -> None:
+    lake = upsert_lake(tmp_path)
+    stream = ChangeStream(lake, seed=8, options={"compact_small_files": False})
+    for number in range(12):
+        stream.run_changes(number, [[Change(number, 1, "a", "v", 1)]])  # type: ignore[arg-type]
+    gone = next(iter(lake.table().scan().plan_files())).file.file_path
+    Path(gone.removeprefix("file://")).unlink()
+    stream.options["compact_small_files"] = True
+    outcome = stream.run_changes(12, [[Change(100, 1, "a", "v", 1)]])  # type: ignore[arg-type]
+    assert isinstance(outcome, Committed)
+    [failed] = [event for event in told if isinstance(event, events.CompactionFailed)]
+    assert "cannot be searched" in failed.trouble or "No such file" in failed.trouble
+    assert compactions(lake) == []
