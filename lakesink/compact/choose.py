@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 
 from lakesink.writer.partitions import Partition
 from lakesink_catalog.manifests.live import PARQUET, LiveFile
@@ -13,19 +14,23 @@ ENOUGH_FILES = 10
 MOST_BYTES = ENOUGH_FILES * SMALL_BYTES
 """That one compaction reads: it is a pause of the stream, of at most about half a second."""
 MOST_FILES = 200
+MOST_RESTS = 64
+"""Batches; a compaction that cannot succeed then costs little."""
 _TIER_BITS = 3
 
 Group = tuple[LiveFile, ...]
 
 
-def choose(files: Sequence[LiveFile], spec_id: int, unsuitable: Collection[str] = ()) -> list[Group]:
+def choose(files: Sequence[LiveFile], spec_id: int, target_bytes: int, unsuitable: Collection[str] = ()) -> list[Group]:
     """Groups of small files, each of one partition of this spec, and of about one size: within a factor of eight.
 
-    The largest groups come first, as far as one compaction may read. `unsuitable` has paths of files to leave out.
+    The largest groups come first, as far as one compaction may read. So many files as are enough fit into a file of the
+    target size: a group never becomes as many files again. `unsuitable` has paths of files to leave out.
     """
+    most_bytes = min(SMALL_BYTES, target_bytes // ENOUGH_FILES)
     tiers: dict[tuple[Partition, int], list[LiveFile]] = defaultdict(list)
     for file in files:
-        small = file.file_size_bytes <= SMALL_BYTES and file.file_format == PARQUET
+        small = file.file_size_bytes <= most_bytes and file.file_format == PARQUET
         if small and file.spec_id == spec_id and file.path not in unsuitable:
             tiers[file.partition, tier(file.file_size_bytes)].append(file)
     full = [members for members in tiers.values() if len(members) >= ENOUGH_FILES]
@@ -50,3 +55,23 @@ def _within_limits(groups: Sequence[Sequence[LiveFile]]) -> Iterator[Group]:
             yield tuple(group)
         if left_bytes < 0 or left_files < 0:
             return
+
+
+@dataclass(slots=True)
+class Pace:
+    """How many batches compactions rest: none, or twice as many after each one that failed or lost a race."""
+
+    failures: int = 0
+    rests: int = 0
+
+    def is_due(self) -> bool:
+        """True if a compaction may be tried after this batch."""
+        if self.rests:
+            self.rests -= 1
+            return False
+        return True
+
+    def note(self, *, done: bool) -> None:
+        """How the try ended."""
+        self.failures = 0 if done else self.failures + 1
+        self.rests = 0 if done else min(2**self.failures, MOST_RESTS)

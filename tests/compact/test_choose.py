@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from lakesink.compact.choose import ENOUGH_FILES, MOST_BYTES, MOST_FILES, SMALL_BYTES, choose, tier
+from lakesink.compact.choose import ENOUGH_FILES, MOST_BYTES, MOST_FILES, MOST_RESTS, SMALL_BYTES, Pace, choose, tier
 from lakesink_catalog.manifests.live import LiveFile
 from lakesink_protocol.change import Content
 
-SPEC = 3
+SPEC, TARGET = 3, 512 * 2**20
 FILE = LiveFile("file", Content.DATA, SPEC, (), 100, 5_000, 1, {}, {}, "", "manifest")
 
 
@@ -19,8 +19,8 @@ def files(count: int, name: str = "file", **others: Any) -> list[LiveFile]:
 
 
 def test_ten_small_files_become_one_and_nine_stay() -> None:
-    assert choose(files(ENOUGH_FILES - 1), SPEC) == []
-    assert choose(files(ENOUGH_FILES), SPEC) == [tuple(files(ENOUGH_FILES))]
+    assert choose(files(ENOUGH_FILES - 1), SPEC, TARGET) == []
+    assert choose(files(ENOUGH_FILES), SPEC, TARGET) == [tuple(files(ENOUGH_FILES))]
 
 
 @pytest.mark.parametrize(
@@ -36,33 +36,33 @@ def test_ten_small_files_become_one_and_nine_stay() -> None:
 )
 def test_a_file_that_is_otherwise_does_not_count(other: dict[str, Any]) -> None:
     one_short = files(ENOUGH_FILES - 1)
-    assert choose([*one_short, replace(FILE, path="other", **other)], SPEC) == []
-    assert choose([*one_short, replace(FILE, path="other", sequence_number=99)], SPEC)
+    assert choose([*one_short, replace(FILE, path="other", **other)], SPEC, TARGET) == []
+    assert choose([*one_short, replace(FILE, path="other", sequence_number=99)], SPEC, TARGET)
 
 
 def test_a_file_that_cannot_be_rewritten_does_not_count() -> None:
-    assert choose(files(ENOUGH_FILES), SPEC, {"file-3"}) == []
-    [group] = choose(files(ENOUGH_FILES + 1), SPEC, {"file-3"})
+    assert choose(files(ENOUGH_FILES), SPEC, TARGET, {"file-3"}) == []
+    [group] = choose(files(ENOUGH_FILES + 1), SPEC, TARGET, {"file-3"})
     assert "file-3" not in {file.path for file in group}
 
 
 def test_the_partition_with_the_most_files_comes_first() -> None:
     few, many = files(10, "few", partition=(b"a",)), files(12, "many", partition=(b"b",))
-    assert choose([*few, *many], SPEC) == [tuple(many), tuple(few)]
+    assert choose([*few, *many], SPEC, TARGET) == [tuple(many), tuple(few)]
 
 
 def test_older_files_are_rewritten_first_so_rows_stay_in_their_order() -> None:
-    [group] = choose(files(ENOUGH_FILES)[::-1], SPEC)
+    [group] = choose(files(ENOUGH_FILES)[::-1], SPEC, TARGET)
     assert [file.sequence_number for file in group] == list(range(1, ENOUGH_FILES + 1))
 
 
 def test_one_compaction_reads_no_more_than_its_limits() -> None:
-    [group] = choose(files(1_000), SPEC)
+    [group] = choose(files(1_000), SPEC, TARGET)
     assert len(group) == MOST_FILES
-    largest = choose(files(100, file_size_bytes=SMALL_BYTES), SPEC)
+    largest = choose(files(100, file_size_bytes=SMALL_BYTES), SPEC, TARGET)
     assert sum(file.file_size_bytes for group in largest for file in group) == MOST_BYTES
     of_many = [file for part in range(50) for file in files(10, f"of-{part}", partition=(bytes([part]),))]
-    groups = choose(of_many, SPEC)
+    groups = choose(of_many, SPEC, TARGET)
     assert sum(map(len, groups)) == MOST_FILES
     assert {len(group) for group in groups} == {ENOUGH_FILES}
 
@@ -80,10 +80,30 @@ def test_few_files_are_left_after_many_batches(batches: int) -> None:
     rewritten = 0
     for number in range(batches):
         live += files(1, f"batch-{number}", file_size_bytes=12_000)
-        for group in choose(live, SPEC):
+        for group in choose(live, SPEC, TARGET):
             size = sum(file.file_size_bytes for file in group)
             rewritten += len(group)
             live = [file for file in live if file not in group]
             live.append(replace(FILE, path=f"compacted-{number}", file_size_bytes=size))
     assert len(live) < 4 * ENOUGH_FILES
     assert rewritten <= 1.2 * batches
+
+
+def test_files_that_would_fill_a_file_of_the_target_size_are_not_small() -> None:
+    """Else the same files would be written again after each batch."""
+    target = 100_000
+    assert choose(files(20, file_size_bytes=target // ENOUGH_FILES + 1), SPEC, target) == []
+    assert choose(files(20, file_size_bytes=target // ENOUGH_FILES), SPEC, target)
+
+
+def test_compactions_that_fail_rest_longer_and_longer_and_go_on_when_one_succeeds() -> None:
+    pace, tries = Pace(), []
+    for batch in range(300):
+        if pace.is_due():
+            tries.append(batch)
+            pace.note(done=False)
+    assert tries[:5] == [0, 3, 8, 17, 34]
+    assert tries[-1] - tries[-2] == MOST_RESTS + 1
+    pace.note(done=True)
+    assert pace.is_due()
+    assert pace.is_due()

@@ -7,6 +7,7 @@ writer was quicker, the table stays as it is, and a later batch tries again.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from pyiceberg.table import Table
 
@@ -45,34 +46,41 @@ class SmallFiles:
 
     def compact(self) -> None:
         """Compact those that are due, as far as one compaction may; an error is only told, since the batch is in."""
-        if not self._due(self.memory.files):
+        if not self._due(self.memory.files) or not self.memory.pace.is_due():
             return
+        known: dict[str, Any] = {}
         try:
-            self._compact(self.load())
+            table = self.load()
+            known = {**table.catalog.properties, **table.io.properties}
+            done = self._compact(table)
         except Exception as error:  # noqa: BLE001 - the table is right with small files too
-            known = self.plan.file_io
             self.effects.emit(events.CompactionFailed(self.plan.batch_id, describe(error, known)))
+            done = False
+        self.memory.pace.note(done=done)
 
-    def _compact(self, table: Table) -> None:
+    def _compact(self, table: Table) -> bool:
+        """Compact what is due on the head; False if another writer was quicker."""
         head, batch_id, emit = table.metadata.refs.get(self.key.branch), self.plan.batch_id, self.effects.emit
         if head is None or not self._writes(table):
-            return
+            return True
         keys = self.plan.changes.keys if self.plan.changes else ()
         live = live_files(table, head.snapshot_id, self.memory.live, bounds_of=keys, at_once=self.effects.at_once)
         compacted = self._rewritten(table, head.snapshot_id, live)
         if not compacted.removed:
-            return
+            return True
         emit(events.CompactionDue(batch_id))
         snapshot_id = CompactionCommit(self.load, self.key, self.effects).run(table, compacted)
         if snapshot_id is None:
             emit(events.CompactionLost(batch_id))
-            return
-        self.merges.snapshot_id = snapshot_id  # nobody else has committed since the batch
+            return False
+        if self.merges.snapshot_id == head.snapshot_id:  # nobody else has committed since the batch
+            self.merges.snapshot_id = snapshot_id
         rows = sum(file.record_count for file in compacted.added)
         emit(events.FilesCompacted(batch_id, snapshot_id, len(compacted.removed), len(compacted.added), rows))
+        return True
 
     def _due(self, files: tuple[LiveFile, ...]) -> list[Group]:
-        return choose(files, self.plan.spec_id, self.memory.unsuitable)
+        return choose(files, self.plan.spec_id, self.plan.target_file_size_bytes, self.memory.unsuitable)
 
     def _writes(self, table: Table) -> bool:
         """True if the plan is one for the table as it is now."""

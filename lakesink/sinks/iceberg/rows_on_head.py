@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.table import Table
 
+from lakesink.compact.choose import Pace
 from lakesink.locate.data_file import DataFile
 from lakesink.locate.deleted_rows import Deleted, WrittenDeletes, read_deleted
 from lakesink.locate.footers import Footer, Source, parse_name_mapping
@@ -90,6 +91,7 @@ class LocateMemory:
     Attributes:
         files: The data files of the newest head that was searched.
         unsuitable: Paths of small files that are not compacted: they have other columns than the table has now.
+        pace: Of compactions.
     """
 
     live: LiveMemory = field(default_factory=LiveMemory)
@@ -97,6 +99,7 @@ class LocateMemory:
     footers: dict[str, Footer] = field(default_factory=dict)
     files: tuple[LiveFile, ...] = ()
     unsuitable: set[str] = field(default_factory=set)
+    pace: Pace = field(default_factory=Pace)
 
     def see(self, live: LiveFiles) -> None:
         """Remember the data files of a head, and forget what is known of all others."""
