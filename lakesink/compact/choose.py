@@ -14,6 +14,7 @@ ENOUGH_FILES = 10
 MOST_BYTES = ENOUGH_FILES * SMALL_BYTES
 """That one compaction reads: it is a pause of the stream, of at most about half a second."""
 MOST_FILES = 200
+"""The same, or twice as many as the batch has added: else a batch of many partitions adds more than are compacted."""
 MOST_RESTS = 64
 """Batches; a compaction that cannot succeed then costs little."""
 _TIER_BITS = 3
@@ -21,7 +22,18 @@ _TIER_BITS = 3
 Group = tuple[LiveFile, ...]
 
 
-def choose(files: Sequence[LiveFile], spec_id: int, target_bytes: int, unsuitable: Collection[str] = ()) -> list[Group]:
+def are_enough(files: Sequence[object]) -> bool:
+    """True if so many files of one partition and tier are compacted."""
+    return len(files) >= ENOUGH_FILES
+
+
+def choose(
+    files: Sequence[LiveFile],
+    spec_id: int,
+    target_bytes: int,
+    unsuitable: Collection[str] = (),
+    most_files: int = MOST_FILES,
+) -> list[Group]:
     """Groups of small files, each of one partition of this spec, and of about one size: within a factor of eight.
 
     The largest groups come first, as far as one compaction may read. So many files as are enough fit into a file of the
@@ -33,8 +45,8 @@ def choose(files: Sequence[LiveFile], spec_id: int, target_bytes: int, unsuitabl
         small = file.file_size_bytes <= most_bytes and file.file_format == PARQUET
         if small and file.spec_id == spec_id and file.path not in unsuitable:
             tiers[file.partition, tier(file.file_size_bytes)].append(file)
-    full = [members for members in tiers.values() if len(members) >= ENOUGH_FILES]
-    return list(_within_limits(sorted(full, key=len, reverse=True)))
+    full = filter(are_enough, tiers.values())
+    return list(_within_limits(sorted(full, key=len, reverse=True), most_files))
 
 
 def tier(size_bytes: int) -> int:
@@ -42,8 +54,8 @@ def tier(size_bytes: int) -> int:
     return max(size_bytes - 1, 0).bit_length() // _TIER_BITS
 
 
-def _within_limits(groups: Sequence[Sequence[LiveFile]]) -> Iterator[Group]:
-    left_bytes, left_files = MOST_BYTES, MOST_FILES
+def _within_limits(groups: Sequence[Sequence[LiveFile]], most_files: int) -> Iterator[Group]:
+    left_bytes, left_files = MOST_BYTES, most_files
     for members in groups:
         group = []
         for file in sorted(members, key=lambda one: one.sequence_number):
@@ -51,7 +63,7 @@ def _within_limits(groups: Sequence[Sequence[LiveFile]]) -> Iterator[Group]:
             if left_bytes < 0 or left_files < 0:
                 break
             group.append(file)
-        if len(group) >= ENOUGH_FILES:
+        if are_enough(group):
             yield tuple(group)
         if left_bytes < 0 or left_files < 0:
             return

@@ -1,6 +1,6 @@
 """What a seed draws: which faults there are and how often, who else is at the table, and what its operator does."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from proof.content import PLAIN, Content
@@ -96,7 +96,7 @@ class Scenario:
     branch: str = "main"
     evolves: bool = False
     content: Content = PLAIN
-    enough_files: int = 10
+    enough_files: int = field(default=10, repr=False)  # draws begin with the text of a scenario
 
 
 def draw(random: Random) -> Scenario:

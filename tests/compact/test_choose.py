@@ -67,6 +67,11 @@ def test_one_compaction_reads_no_more_than_its_limits() -> None:
     assert {len(group) for group in groups} == {ENOUGH_FILES}
 
 
+def test_a_compaction_after_a_batch_of_many_files_reads_as_many_again() -> None:
+    of_many = [file for part in range(90) for file in files(10, f"of-{part}", partition=(bytes([part]),))]
+    assert sum(map(len, choose(of_many, SPEC, TARGET, most_files=700))) == 700
+
+
 def test_a_compacted_file_is_of_a_higher_tier() -> None:
     for size in (1, 100, 4_097, 30_000, 32_768, 32_769, SMALL_BYTES):
         assert tier(ENOUGH_FILES * size) > tier(size)

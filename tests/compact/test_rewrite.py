@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType, TimestampType
 
-from lakesink.compact.rewrite import Opened, SmallFile, has_columns_of, open_all, rewrite
+from lakesink.compact.rewrite import Opened, SmallFile, _live, has_columns_of, open_all, rewrite
 from lakesink.writer.filesystem import NewFiles
 from lakesink.writer.plan import ParquetOptions, WritePlan
 from lakesink_protocol.change import ContentFile
@@ -130,3 +130,16 @@ def test_a_position_behind_the_last_row_is_an_error_and_leaves_no_file(tmp_path:
     with pytest.raises((WriteError, pa.ArrowException)):
         rewritten([small(file, [7])], plan)
     assert set(tmp_path.rglob("*.parquet")) == before
+
+
+def test_wide_rows_are_rewritten_a_few_at_a_time(tmp_path: Path) -> None:
+    """A file that repeats one long value is small, and its rows are not."""
+    plan, wide = plan_for(NUMBERS, tmp_path), pa.repeat(pa.scalar("x" * 10_000), 20_000)
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("text", pa.string())])
+    rows = pa.table([pa.array(range(20_000), pa.int64()), wide], schema=schema)
+    [file] = write(plan, in_batches(rows, 1_000)).files
+    [one] = opened([small(file)])
+    assert file.file_size_bytes < 1_000_000
+    assert max(batch.nbytes for batch in _live(one)) < 8 * 2**20
+    [new] = rewritten([small(file, [0, 19_999])], plan)
+    assert [row["id"] for row in rows_of([new])] == list(range(1, 19_999))

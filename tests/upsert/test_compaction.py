@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -239,12 +240,48 @@ def test_a_file_that_is_gone_is_told_and_the_stream_goes_on(tmp_path: Path, told
     lake = upsert_lake(tmp_path)
     stream = ChangeStream(lake, seed=8, options={"compact_small_files": False})
     for number in range(12):
-        stream.run_changes(number, [[Change(number, 1, "a", "v", 1)]])  # type: ignore[arg-type]
+        stream.run_changes(number, [[Change(number, 1, "a", "v", Decimal(1))]])
     gone = next(iter(lake.table().scan().plan_files())).file.file_path
     Path(gone.removeprefix("file://")).unlink()
     stream.options["compact_small_files"] = True
-    outcome = stream.run_changes(12, [[Change(100, 1, "a", "v", 1)]])  # type: ignore[arg-type]
+    outcome = stream.run_changes(12, [[Change(100, 1, "a", "v", Decimal(1))]])
     assert isinstance(outcome, Committed)
     [failed] = [event for event in told if isinstance(event, events.CompactionFailed)]
     assert "cannot be searched" in failed.trouble or "No such file" in failed.trouble
     assert compactions(lake) == []
+
+
+def test_old_files_with_other_columns_do_not_make_each_new_driver_compact(tmp_path: Path) -> None:
+    lake = upsert_lake(tmp_path)
+    stream = ChangeStream(lake, seed=9, options={"compact_small_files": False})
+
+    def run(number: int) -> None:
+        stream.run_changes(number, [[Change(number, 1, "a", "v", Decimal(1))]])
+
+    for number in range(ENOUGH_FILES - 1):
+        run(number)
+    with lake.table().update_schema() as update:
+        update.add_column("note", StringType())
+    stream.options["compact_small_files"] = True
+    for number in range(ENOUGH_FILES - 1, 3 * ENOUGH_FILES):
+        run(number)
+    assert 1 <= len(compactions(lake)) <= 2  # of some twenty new files
+
+
+def test_a_missing_file_of_one_partition_does_not_keep_others_from_being_compacted(
+    tmp_path: Path, told: list[events.Event]
+) -> None:
+    lake = upsert_lake(tmp_path, partitioned=True)
+    stream = ChangeStream(lake, seed=8, options={"compact_small_files": False})
+    for number in range(12):
+        parts = [Change(2 * number + at, 1, part, "v", Decimal(1)) for at, part in enumerate("ab")]
+        stream.run_changes(number, [parts])
+    gone = next(task.file for task in lake.table().scan().plan_files() if task.file.partition[0] == "a")
+    Path(gone.file_path.removeprefix("file://")).unlink()
+    stream.options["compact_small_files"] = True
+    stream.run_changes(12, [[Change(100, 1, "b", "v", Decimal(1))]])
+    assert len(compactions(lake)) == 1
+    assert [type(event) for event in told if not isinstance(event, events.CompactionDue)] == [
+        events.CompactionFailed,
+        events.FilesCompacted,
+    ]

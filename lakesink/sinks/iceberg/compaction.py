@@ -11,7 +11,7 @@ from typing import Any
 
 from pyiceberg.table import Table
 
-from lakesink.compact.choose import Group, choose
+from lakesink.compact.choose import MOST_FILES, Group, are_enough, choose
 from lakesink.compact.rewrite import Opened, SmallFile, has_columns_of, open_all, rewrite
 from lakesink.locate.deleted_rows import Deleted, read_deleted
 from lakesink.locate.live_rows import applicable
@@ -25,6 +25,7 @@ from lakesink_catalog.manifests.live_reading import live_files
 from lakesink_catalog.manifests.merging import MergeMemory
 from lakesink_protocol import events
 from lakesink_protocol.change import ContentFile
+from lakesink_protocol.errors import WriteError
 from lakesink_protocol.identity import SinkKey
 from lakesink_protocol.redact import describe
 
@@ -35,11 +36,13 @@ class SmallFiles:
 
     Attributes:
         plan: That of the batch: files are written as it says.
+        added: Files that the batch has added.
     """
 
     load: Callable[[], Table]
     key: SinkKey
     plan: WritePlan
+    added: int
     memory: LocateMemory
     merges: MergeMemory
     effects: Effects
@@ -80,7 +83,8 @@ class SmallFiles:
         return True
 
     def _due(self, files: tuple[LiveFile, ...]) -> list[Group]:
-        return choose(files, self.plan.spec_id, self.plan.target_file_size_bytes, self.memory.unsuitable)
+        target, most_files = self.plan.target_file_size_bytes, max(MOST_FILES, 2 * self.added)
+        return choose(files, self.plan.spec_id, target, self.memory.unsuitable, most_files)
 
     def _writes(self, table: Table) -> bool:
         """True if the plan is one for the table as it is now."""
@@ -88,17 +92,25 @@ class SmallFiles:
 
     def _rewritten(self, table: Table, head: int, live: LiveFiles) -> Compacted:
         """The compaction on this head; it has no files if none can be compacted."""
-        added, removed, replaced = list[ContentFile](), list[LiveFile](), set[str]()
+        added, removed, replaced, failed = list[ContentFile](), list[LiveFile](), set[str](), list[WriteError]()
         for group in self._due(live.data):
-            deleted = _deleted(table, group, live)
-            suitable = {one.file.path: one for one in self._suitable(table, group, deleted)}
-            files = [file for file in group if file.path in suitable]
-            if len(files) < 2:  # the next compaction chooses without those that are not suitable
+            try:
+                deleted = _deleted(table, group, live)
+                suitable = {one.file.path: one for one in self._suitable(table, group, deleted)}
+                files = [file for file in group if file.path in suitable]
+                if not are_enough(files):
+                    continue
+                storage = NewFiles(partial(_create, table), table.io.delete)
+                added += rewrite(list(suitable.values()), files[0].partition, self.plan, storage)
+            except WriteError as error:  # other groups can be compacted
+                failed.append(error)
                 continue
-            storage = NewFiles(partial(_create, table), table.io.delete)
-            added += rewrite(list(suitable.values()), files[0].partition, self.plan, storage)
             removed += files
             replaced |= {path for file in files for path in deleted.replaced.get(file.path, ())}
+        for error in failed:
+            if not removed:
+                raise error
+            self.effects.emit(events.CompactionFailed(self.plan.batch_id, describe(error)))
         deletes = tuple(file for file in live.deletes if file.path in replaced)
         return Compacted(head, tuple(added), tuple(removed), deletes)
 

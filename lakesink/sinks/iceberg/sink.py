@@ -327,16 +327,16 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             raise
         self.effects.emit(events.CommitEnded(transaction.batch.batch_id, outcome))
         if isinstance(outcome, Committed):
-            self._compact((transaction.followed or transaction.write).plan)
+            self._compact((transaction.followed or transaction.write).plan, outcome.files)
         return outcome
 
     def abort(self, transaction: IcebergTransaction) -> None:
         """Only log: written files stay unreferenced, and the data path deletes nothing."""
         self.effects.emit(events.BatchAborted(transaction.batch.batch_id, "table", self.table))
 
-    def _compact(self, plan: WritePlan) -> None:
+    def _compact(self, plan: WritePlan, added: int) -> None:
         if plan.changes is not None and self.settings.compact_small_files:
-            SmallFiles(self._load, self.key, plan, self.changes.memory, self.merges, self.effects).compact()
+            SmallFiles(self._load, self.key, plan, added, self.changes.memory, self.merges, self.effects).compact()
 
     def _check_again(self, transaction: IcebergTransaction, prepared: PreparedBatch) -> None:
         """Refuse the batch before a side table has its rows: they would stay there.

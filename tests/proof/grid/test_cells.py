@@ -4,7 +4,6 @@ import itertools
 
 import pytest
 
-from lakesink_catalog.failpoints import FAILPOINTS
 from proof.grid.cells import (
     BATCHES,
     BLOWS_OF_DOCUMENTS,
@@ -12,6 +11,7 @@ from proof.grid.cells import (
     IN_CALL,
     NOWHERE,
     POINTS,
+    POINTS_OF_UPSERTS,
     Blow,
     Cell,
     Company,
@@ -55,7 +55,7 @@ def test_every_process_of_spark_is_killed_at_every_failpoint_and_batch() -> None
 def test_upserts_meet_each_blow_of_theirs_at_every_failpoint_and_batch_and_kills_in_the_call() -> None:
     found = {(cell.point, cell.fault, cell.position) for cell in CELLS if cell.upserts}
     in_call = itertools.product((IN_CALL,), (Blow.KILL,), Position)
-    assert found == {*itertools.product(FAILPOINTS, BLOWS_OF_UPSERTS, Position), *in_call}
+    assert found == {*itertools.product(POINTS_OF_UPSERTS, BLOWS_OF_UPSERTS, Position), *in_call}
 
 
 def test_documents_meet_each_blow_of_theirs_at_every_failpoint_and_batch() -> None:
