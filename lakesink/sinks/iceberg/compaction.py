@@ -107,10 +107,10 @@ class SmallFiles:
                 continue
             removed += files
             replaced |= {path for file in files for path in deleted.replaced.get(file.path, ())}
-        for error in failed:
-            if not removed:
-                raise error
-            self.effects.emit(events.CompactionFailed(self.plan.batch_id, describe(error)))
+        if failed and not removed:
+            raise failed[0]
+        for trouble in failed:
+            self.effects.emit(events.CompactionFailed(self.plan.batch_id, describe(trouble)))
         deletes = tuple(file for file in live.deletes if file.path in replaced)
         return Compacted(head, tuple(added), tuple(removed), deletes)
 
