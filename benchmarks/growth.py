@@ -1,4 +1,4 @@
-"""W18: what a batch of upserts takes after ten batches, and after a thousand, which nobody else compacts."""
+"""W18: how long a batch of upserts takes after ten batches and after a thousand, if only lakesink compacts."""
 
 import os
 import statistics

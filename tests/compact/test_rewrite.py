@@ -1,4 +1,4 @@
-"""Rewritten rows are the same bit for bit, whatever their types, and deleted ones are not among them."""
+"""A rewrite keeps the live rows of all types bit for bit, and leaves out deleted rows."""
 
 import random
 import tempfile

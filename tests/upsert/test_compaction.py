@@ -1,4 +1,4 @@
-"""Small files of batches of changes are compacted by the stream: the same rows, in fewer files, whatever happens."""
+"""A stream of changes compacts its small files. The rows stay the same, whatever happens."""
 
 import random
 from collections.abc import Callable

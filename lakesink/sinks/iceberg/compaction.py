@@ -4,7 +4,7 @@ A compaction is a snapshot of its own, which changes no row. The batch does not 
 writer was quicker, the table stays as it is, and a later batch tries again.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -14,8 +14,8 @@ from pyiceberg.table import Table
 from lakesink.compact.choose import MOST_FILES, Group, are_enough, choose
 from lakesink.compact.rewrite import Opened, SmallFile, has_columns_of, open_all, rewrite
 from lakesink.locate.deleted_rows import Deleted, read_deleted
-from lakesink.locate.live_rows import applicable
-from lakesink.sinks.iceberg.rows_on_head import LocateMemory, old_files
+from lakesink.locate.live_rows import OldFile, applicable
+from lakesink.sinks.iceberg.rows_on_head import LocateMemory, old_files, opener
 from lakesink.writer.filesystem import NewFiles
 from lakesink.writer.plan import WritePlan
 from lakesink_catalog.commit.compaction import Compacted, CompactionCommit
@@ -76,7 +76,7 @@ class SmallFiles:
         if snapshot_id is None:
             emit(events.CompactionLost(batch_id))
             return False
-        if self.merges.snapshot_id == head.snapshot_id:  # nobody else has committed since the batch
+        if self.merges.snapshot_id == head.snapshot_id:  # no other writer came between batch and compaction
             self.merges.snapshot_id = snapshot_id
         rows = sum(file.record_count for file in compacted.added)
         emit(events.FilesCompacted(batch_id, snapshot_id, len(compacted.removed), len(compacted.added), rows))
@@ -93,9 +93,10 @@ class SmallFiles:
     def _rewritten(self, table: Table, head: int, live: LiveFiles) -> Compacted:
         """The compaction on this head; it has no files if none can be compacted."""
         added, removed, replaced, failed = list[ContentFile](), list[LiveFile](), set[str](), list[WriteError]()
+        old_deletes = old_files(live.deletes)
         for group in self._due(live.data):
             try:
-                deleted = _deleted(table, group, live)
+                deleted = _deleted(table, group, old_deletes)
                 suitable = {one.file.path: one for one in self._suitable(table, group, deleted)}
                 files = [file for file in group if file.path in suitable]
                 if not are_enough(files):
@@ -120,16 +121,15 @@ class SmallFiles:
             SmallFile(file.path, file.file_size_bytes, file.record_count, tuple(deleted.positions.get(file.path, ())))
             for file in group
         ]
-        for opened in open_all(small, lambda location: table.io.new_input(location).open()):
+        for opened in open_all(small, opener(table)):
             if has_columns_of(opened, self.plan):
                 yield opened
             else:
                 self.memory.unsuitable.add(opened.file.path)
 
 
-def _deleted(table: Table, group: Group, live: LiveFiles) -> Deleted:
-    old = applicable(old_files(group), old_files(live.deletes))
-    return read_deleted(old, lambda location: table.io.new_input(location).open())
+def _deleted(table: Table, group: Group, deletes: Sequence[OldFile]) -> Deleted:
+    return read_deleted(applicable(old_files(group), deletes), opener(table))
 
 
 def _create(table: Table, location: str) -> object:

@@ -199,7 +199,7 @@ def read_batch(
     table: Table, changes: PreparedKeys, columns: KeyColumns, settings: LocateSettings, memory: LocateMemory
 ) -> BatchKeys:
     """Read the keys files, and choose the newest change of each key; raises WriteError."""
-    opened = _opener(table)
+    opened = opener(table)
     newest = newest_of_each_key(read_changes(changes.keys_files, columns, opened), columns)
     pa.default_memory_pool().release_unused()  # the files' content, and the sort
     mapping = parse_name_mapping(table.properties.get(NAME_MAPPING))
@@ -208,7 +208,8 @@ def read_batch(
     return BatchKeys(columns, newest, search, tuple(changes.keys_files))
 
 
-def _opener(table: Table) -> Callable[[str], Any]:
+def opener(table: Table) -> Callable[[str], Any]:
+    """Opens a location of the table for reading."""
     return lambda location: table.io.new_input(location).open()
 
 
