@@ -337,14 +337,14 @@ def test_a_process_forked_in_a_turn_does_not_keep_it(tmp_path: Path) -> None:
 
 
 def test_a_turn_that_comes_too_late_is_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    end = lock_folder(str(tmp_path))
+    end, others = lock_folder(str(tmp_path)), set(threading.enumerate())
     monkeypatch.setattr(sql_waits, "LOCK_SECONDS", 0.1)
     with pytest.raises(TimeoutError):
         lock_folder(str(tmp_path))
+    (waiter,) = set(threading.enumerate()) - others
     end()
-    deadline = time.monotonic() + LONG
-    while is_locked(str(tmp_path)) and time.monotonic() < deadline:
-        time.sleep(0.01)
+    waiter.join(LONG)  # it gets the lock now, and gives it back
+    assert not waiter.is_alive()
     assert not is_locked(str(tmp_path))
 
 
