@@ -190,7 +190,8 @@ def _participants(document: Mapping[str, Any]) -> Iterator[PreparedRecord]:
         return
     key, batch_id = _key_of(batch), batch.get("batch_id")
     for payload in participants.values():
-        prepared = parse_prepared(payload) if isinstance(payload, dict) else None
+        of_table = isinstance(payload, dict) and "prepared" not in payload  # a side table's files are beside that table
+        prepared = parse_prepared(payload) if of_table else None
         if prepared is not None and key is not None and isinstance(batch_id, int):
             yield PreparedRecord(key, batch_id, created_ms, tuple(prepared.files))
 

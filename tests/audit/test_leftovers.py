@@ -110,6 +110,21 @@ def test_a_prepared_batch_is_no_leftover(lake: Lake, stream: Stream, monkeypatch
     assert (torn.prepared, torn.pending_files) == ((), 1)
 
 
+def test_a_prepared_batch_is_found_beside_what_is_prepared_for_its_changelog(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    stream = ChangeStream(upsert_lake(tmp_path), options={"changelog_table": "demo.changelog"})
+    for batch_id in range(4):
+        stream.run(batch_id)
+    monkeypatch.setenv("LAKESINK_FAILPOINTS", "after-prepared@4=raise")
+    with pytest.raises(FailpointReached):
+        stream.run(4)
+    found = audit(stream.lake.table()).leftovers
+    deletes = list(tmp_path.rglob("events-4-*-deletes.parquet"))  # the restart locates again, and writes others
+    assert (found.prepared, found.files, found.pending_files) == (("events 4",), 0, len(deletes))
+    assert "lakesink.prepared.dropped" not in caplog.text
+
+
 @pytest.mark.parametrize("begin", ["file://", "file:", ""])
 def test_folders_are_found_however_the_table_spells_them(
     lake: Lake, stream: Stream, monkeypatch: pytest.MonkeyPatch, begin: str
