@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 import lakesink
 from benchmarks.fall import ADD_BATCH
-from benchmarks.large_table import COLUMNS, LargeFiles, RandomChanges
+from benchmarks.large_table import COLUMNS, SCHEMA, LargeFiles, RandomChanges
 from benchmarks.oracle import WrongRows
 from benchmarks.result import Goal, Result, quantile
 from benchmarks.session import CATALOG, catalog_properties, iceberg_conf, session
@@ -78,14 +78,16 @@ def _grown(spark: SparkSession, folder: Path, files: LargeFiles, changes: int) -
     source.mkdir(parents=True)
     catalog = connect(CATALOG, catalog_properties(folder))
     catalog.create_namespace_if_not_exists("bench")
-    files.table(catalog, table)
+    options: dict[str, Any] = {"catalog": CATALOG, "catalog_properties": catalog_properties(folder)}
+    catalog.create_table(table, SCHEMA, properties={"format-version": "2"})
+    for number, path in enumerate(files.paths):  # the stream compacts only files that it could have written itself
+        lakesink.append(spark.read.schema(COLUMNS).parquet(str(path)), table, txn=("load", number), **options)
     random = RandomChanges(place, files.rows, changes)
     paths = [random.write(number) for number in range(BATCHES)]
     for number, path in enumerate(paths):
         random.arrive(path, source)
         os.utime(source / path.name, (number, number))  # Spark takes files in the order of their times
     arriving = spark.readStream.schema(COLUMNS).option("maxFilesPerTrigger", 1).parquet(str(source))
-    options: dict[str, Any] = {"catalog": CATALOG, "catalog_properties": catalog_properties(folder)}
     stream = lakesink.stream(
         arriving, table, sink_id="bench", checkpoint=str(place / "checkpoint"), mode="upsert", keys=["id"], **options
     )

@@ -1,18 +1,19 @@
-"""Which small files of a table are compacted together. Pure."""
+"""Which files of a table are compacted: many small ones, and those of which most rows are deleted. Pure."""
 
-from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from lakesink.writer.partitions import Partition
-from lakesink_catalog.manifests.live import PARQUET, LiveFile
+from lakesink_catalog.manifests.live import PARQUET, LiveFile, LiveFiles
 
 SMALL_BYTES = 4 * 2**20
-"""Larger files stay as they are: they have enough rows for what each file costs."""
+"""Larger files have enough rows for what each file costs: they stay as they are while most of their rows are live."""
 ENOUGH_FILES = 10
 """Of one partition and tier. More than the base of the tiers, so that together they are of a higher one."""
 MOST_BYTES = ENOUGH_FILES * SMALL_BYTES
-"""That one compaction reads: it is a pause of the stream, of at most about half a second."""
+MOST_ROWS = 2_000_000
+"""That one compaction reads: it is a pause of the stream, of about a second at most."""
 MOST_FILES = 200
 """The same, or twice as many as the batch has added: else a batch of many partitions adds more than are compacted."""
 MOST_RESTS = 64
@@ -28,25 +29,38 @@ def are_enough(files: Sequence[object]) -> bool:
 
 
 def choose(
-    files: Sequence[LiveFile],
-    spec_id: int,
-    target_bytes: int,
-    unsuitable: Collection[str] = (),
-    most_files: int = MOST_FILES,
+    live: LiveFiles, spec_id: int, target_bytes: int, unsuitable: Collection[str] = (), most_files: int = MOST_FILES
 ) -> list[Group]:
-    """Groups of small files, each of one partition of this spec, and of about one size: within a factor of eight.
+    """Groups of files of this spec, each of one partition, as far as one compaction may read.
 
-    The largest groups come first, as far as one compaction may read. So many files as are enough fit into a file of the
-    target size: a group never becomes as many files again. `unsuitable` has paths of files to leave out.
+    First small files of about one size, within a factor of eight; the largest groups come first. So many files as are
+    enough fit into a file of the target size: a group never becomes as many files again. Then larger files of which
+    half of the rows are deleted: for each deleted row, at most one live row is written again. `unsuitable` has paths of
+    files to leave out.
     """
-    most_bytes = min(SMALL_BYTES, target_bytes // ENOUGH_FILES)
+    small_bytes, small_rows = min(SMALL_BYTES, target_bytes // ENOUGH_FILES), MOST_ROWS // ENOUGH_FILES
     tiers: dict[tuple[Partition, int], list[LiveFile]] = defaultdict(list)
-    for file in files:
-        small = file.file_size_bytes <= most_bytes and file.file_format == PARQUET
-        if small and file.spec_id == spec_id and file.path not in unsuitable:
+    dead: dict[Partition, list[LiveFile]] = defaultdict(list)
+    deleted = _deleted_rows(live.deletes)
+    for file in live.data:
+        if file.file_format != PARQUET or file.spec_id != spec_id or file.path in unsuitable:
+            continue
+        if file.file_size_bytes <= small_bytes and file.record_count <= small_rows:
             tiers[file.partition, tier(file.file_size_bytes)].append(file)
-    full = filter(are_enough, tiers.values())
-    return list(_within_limits(sorted(full, key=len, reverse=True), most_files))
+        elif 2 * deleted[file.path] >= file.record_count:
+            dead[file.partition].append(file)
+    full = sorted(filter(are_enough, tiers.values()), key=len, reverse=True)
+    return list(
+        _within_limits([*((ENOUGH_FILES, one) for one in full), *((1, one) for one in dead.values())], most_files)
+    )
+
+
+def _deleted_rows(deletes: Iterable[LiveFile]) -> Counter[str]:
+    """By data file, as far as the delete files name one each: those of lakesink do."""
+    found = Counter[str]()
+    for file in deletes:
+        found[file.referenced_data_file] += file.record_count
+    return found
 
 
 def tier(size_bytes: int) -> int:
@@ -54,19 +68,19 @@ def tier(size_bytes: int) -> int:
     return max(size_bytes - 1, 0).bit_length() // _TIER_BITS
 
 
-def _within_limits(groups: Sequence[Sequence[LiveFile]], most_files: int) -> Iterator[Group]:
-    left_bytes, left_files = MOST_BYTES, most_files
-    for members in groups:
+def _within_limits(groups: Iterable[tuple[int, Sequence[LiveFile]]], most_files: int) -> Iterator[Group]:
+    """The groups and how many files of each are enough, without the files that would be too much."""
+    left_bytes, left_rows, left_files = MOST_BYTES, MOST_ROWS, most_files
+    for enough, members in groups:
         group = []
         for file in sorted(members, key=lambda one: one.sequence_number):
-            left_bytes, left_files = left_bytes - file.file_size_bytes, left_files - 1
-            if left_bytes < 0 or left_files < 0:
-                break
-            group.append(file)
-        if are_enough(group):
+            if file.file_size_bytes <= left_bytes and file.record_count <= left_rows and left_files:
+                group.append(file)
+                left_bytes -= file.file_size_bytes
+                left_rows -= file.record_count
+                left_files -= 1
+        if len(group) >= enough:
             yield tuple(group)
-        if left_bytes < 0 or left_files < 0:
-            return
 
 
 @dataclass(slots=True)

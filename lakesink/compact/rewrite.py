@@ -4,22 +4,23 @@ A file whose columns are not exactly those that the plan writes is left alone, s
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyroaring import BitMap64
 
 from lakesink.locate.footers import open_parquet
-from lakesink.locate.live_rows import merged
 from lakesink.locate.refusals import file_unreadable, reading
 from lakesink.writer.files import DataFiles
 from lakesink.writer.filesystem import NewFiles, many_at_once
 from lakesink.writer.parquet import FileFormat
 from lakesink.writer.partitions import Partition, partition_sources
 from lakesink.writer.plan import WritePlan
+from lakesink.writer.positions import in_order
 from lakesink.writer.refusals import rows_differ
 from lakesink.writer.scalars import FALSE
 from lakesink.writer.schema import FIELD_ID_KEY, arrow_schema, leaves, parse_schema
@@ -41,7 +42,7 @@ class SmallFile:
     path: str
     size_bytes: int
     rows: int
-    deleted: tuple[pa.Array, ...] = ()
+    deleted: BitMap64 = field(default_factory=BitMap64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ def rewrite(files: Sequence[Opened], partition: Partition, plan: WritePlan, stor
         new.abandon()
         raise
     found = sum(file.record_count for file in written)
-    live = sum(one.file.rows - len(merged(one.file.deleted)) for one in files)
+    live = sum(one.file.rows - len(one.file.deleted) for one in files)
     if not found == rows == live:
         raise rows_differ(live, found)
     return written
@@ -145,8 +146,8 @@ def _rows_at_once(parquet: pq.ParquetFile) -> int:
 
 def _stays(file: SmallFile) -> pa.Array | None:
     """For each row whether it is live; None if all are."""
-    gone = merged(file.deleted)
-    if not len(gone):
+    if not file.deleted:
         return None
+    gone = in_order(file.deleted)
     stays = pc.scatter(pa.repeat(FALSE, len(gone)), gone, max_index=file.rows - 1)
     return pc.fill_null(stays, fill_value=True)

@@ -6,12 +6,18 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyroaring import BitMap64
 
 from lakesink.locate.scan import FILE, POSITION
 from lakesink.writer.partitions import Partition
+from lakesink.writer.positions import in_order, positions_of
 from lakesink.writer.scalars import FALSE
 
+LARGE_ROWS = 65_536
+"""Positions from which on a delete file may stay beside a newer one."""
+_LARGE_TIMES = 8
 _BLOCK_ROWS = 262_144
+_NONE = BitMap64()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +68,7 @@ def applicable(data: Sequence[OldFile], deletes: Collection[OldFile]) -> list[Ol
     return found
 
 
-def not_deleted(rows: pa.Table, positions: Mapping[int, Sequence[pa.Array]]) -> pa.Table:
+def not_deleted(rows: pa.Table, positions: Mapping[int, BitMap64]) -> pa.Table:
     """The rows without those at deleted positions, which are by the number of the data file."""
     if not positions or not rows.num_rows:
         return rows
@@ -70,14 +76,14 @@ def not_deleted(rows: pa.Table, positions: Mapping[int, Sequence[pa.Array]]) -> 
     return pa.concat_tables([_not_deleted(rows.slice(start, _BLOCK_ROWS), positions) for start in starts])
 
 
-def _not_deleted(rows: pa.Table, positions: Mapping[int, Sequence[pa.Array]]) -> pa.Table:
-    """Each data file is looked at alone: a join would need a hash table of all deleted positions."""
+def _not_deleted(rows: pa.Table, positions: Mapping[int, BitMap64]) -> pa.Table:
     column, order, start, deleted = rows[POSITION].combine_chunks(), pc.sort_indices(rows[FILE]), 0, []
     for count in pc.value_counts(rows[FILE].take(order)).to_pylist():
         places = order.slice(start, count["counts"])
         start += count["counts"]
-        if arrays := positions.get(count["values"]):
-            deleted.append(places.filter(_among(column.take(places), pa.concat_arrays(arrays))))
+        there = column.take(places)
+        if gone := positions_of(there) & positions.get(count["values"], _NONE):
+            deleted.append(places.filter(pc.is_in(there, value_set=in_order(gone))))
     found = pa.concat_arrays(deleted) if deleted else pa.nulls(0, order.type)
     if not len(found):
         return rows
@@ -85,30 +91,31 @@ def _not_deleted(rows: pa.Table, positions: Mapping[int, Sequence[pa.Array]]) ->
     return rows.filter(pc.fill_null(stays, fill_value=True))
 
 
-def positions_by_file(rows: pa.Table) -> dict[int, pa.Array]:
+def positions_by_file(rows: pa.Table) -> dict[int, BitMap64]:
     """The positions of rows by the number of their data file."""
     ordered = rows.select([FILE, POSITION]).sort_by(FILE).combine_chunks()
     counts = pc.value_counts(ordered[FILE])
     found, start = {}, 0
     for count in counts.to_pylist():
-        found[count["values"]] = ordered[POSITION].slice(start, count["counts"]).combine_chunks()
+        found[count["values"]] = positions_of(ordered[POSITION].slice(start, count["counts"]).combine_chunks())
         start += count["counts"]
     return found
 
 
-def merged(arrays: Sequence[pa.Array]) -> pa.Array:
-    """Distinct positions of all arrays, in ascending order. To sort them is several times as fast as to hash them."""
-    every = pa.chunked_array(arrays, pa.int64()).combine_chunks()
-    if not len(every):
-        return every
-    ordered = every.take(pc.sort_indices(every))
-    is_first = pa.concat_arrays([pa.array([True]), pc.not_equal(ordered[1:], ordered[:-1])])
-    return ordered.filter(is_first)
+def to_merge(new: int, older: Mapping[str, BitMap64]) -> list[str]:
+    """The older delete files of one data file, by path, that a new one with so many positions takes the place of.
 
-
-def _among(few: pa.Array, many: pa.Array) -> pa.BooleanArray:
-    """Which of a few positions are among many. The hash tables are of the few: a file can have many deleted rows."""
-    return pc.is_in(few, value_set=many.filter(pc.is_in(many, value_set=few)))
+    All would leave one file, but each batch would write all deleted positions again. So a large one stays until the
+    newer positions are an eighth of it: a position is written again a few times, as in a log-structured merge tree
+    (O'Neil and others, 1996), and a data file has few delete files.
+    """
+    rows, found = new, []
+    for path, positions in sorted(older.items(), key=lambda one: len(one[1])):
+        if len(positions) >= max(LARGE_ROWS, _LARGE_TIMES * rows):
+            break
+        rows += len(positions)
+        found.append(path)
+    return found
 
 
 def _applies(delete: OldFile, file: OldFile) -> bool:

@@ -128,8 +128,8 @@ OPTIONS_OF_CHANGES = (
         "true or false",
         switch,
         "`true`",
-        "After a batch, its driver rewrites small files of about one size as one file when there are ten of them, in a"
-        " snapshot that changes no row: readers and later batches would pay for each. Only with `upsert` and"
-        " `changes`.",
+        "After a batch, its driver rewrites small files of about one size as one file when there are ten of them, and"
+        " files of up to 40 MiB when half of their rows are deleted, in a snapshot that changes no row: readers and"
+        " later batches would pay for them. Only with `upsert` and `changes`.",
     ),
 )

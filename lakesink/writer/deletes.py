@@ -10,13 +10,14 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyroaring import BitMap64
 
 from lakesink.writer.filesystem import many_at_once
 from lakesink.writer.parquet import parquet_writer
 from lakesink.writer.partitions import Partition
 from lakesink.writer.plan import ParquetOptions
+from lakesink.writer.positions import in_order
 from lakesink.writer.refusals import footer_disagrees, storage_failures
 from lakesink.writer.schema import FIELD_ID_KEY, Primitive
 from lakesink.writer.single_value import encode_value
@@ -37,12 +38,12 @@ Create = Callable[[str], Any]
 
 @dataclass(frozen=True, slots=True)
 class DeletedRows:
-    """The rows of one data file that are deleted: distinct positions in ascending order, at least one."""
+    """The rows of one data file that are deleted: at least one."""
 
     data_file: str
     spec_id: int
     partition: Partition
-    positions: pa.Array
+    positions: BitMap64
 
 
 def write_deletes(
@@ -82,14 +83,14 @@ def _write(rows: DeletedRows, folder: str, stem: str, create: Create, options: P
 
 
 def _table(rows: DeletedRows) -> pa.Table:
-    indices = pa.repeat(pa.scalar(0, pa.int32()), len(rows.positions))
+    positions = in_order(rows.positions)
+    indices = pa.repeat(pa.scalar(0, pa.int32()), len(positions))
     paths = pa.DictionaryArray.from_arrays(indices, pa.array([rows.data_file], pa.string()))
-    return pa.table([paths, rows.positions], schema=deletes_schema())
+    return pa.table([paths, positions], schema=deletes_schema())
 
 
 def _described(rows: DeletedRows, location: str, size: int, footer: pq.FileMetaData) -> ContentFile:
     count = len(rows.positions)
-    ends = pc.min_max(rows.positions).as_py()
     path = rows.data_file.encode()
     groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
     return ContentFile(
@@ -106,8 +107,8 @@ def _described(rows: DeletedRows, location: str, size: int, footer: pq.FileMetaD
         null_value_counts={FILE_PATH: 0, POS: 0},
         nan_value_counts={},
         # Equal, complete bounds of the path tell readers that the file names one data file.
-        lower_bounds={FILE_PATH: path, POS: encode_value(_LONG, ends["min"])},
-        upper_bounds={FILE_PATH: path, POS: encode_value(_LONG, ends["max"])},
+        lower_bounds={FILE_PATH: path, POS: encode_value(_LONG, rows.positions.min())},
+        upper_bounds={FILE_PATH: path, POS: encode_value(_LONG, rows.positions.max())},
         split_offsets=split_offsets(footer),
         content=Content.POSITION_DELETES,
         referenced_data_file=rows.data_file,

@@ -24,7 +24,7 @@ _SOON = 2
 def deleted_rows_rewritten(patches: Patches) -> None:
     """They are live again."""
     patches.put(choose, "ENOUGH_FILES", _SOON)
-    patches.put(compaction, "_deleted", lambda *_: Deleted())
+    patches.put(compaction, "read_deleted", lambda *_: Deleted())
 
 
 @mutant(

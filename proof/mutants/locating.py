@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation
+from pyroaring import BitMap64
 
 from lakesink.locate import newest
 from lakesink.locate.resolve import Resolution
@@ -17,6 +18,7 @@ from lakesink.writer.deletes import DeletedRows
 from lakesink_catalog.commit import request
 from lakesink_catalog.commit.located import Located
 from lakesink_catalog.commit.prepared import PreparedBatch
+from lakesink_catalog.manifests.live import LiveFile
 from lakesink_protocol.row_changes import Mode
 from lakesink_protocol.two_phase import Payload
 from proof.changes import Changing
@@ -53,10 +55,11 @@ def positions_of_an_older_head(patches: Patches) -> None:
 def older_positions_not_merged(patches: Patches) -> None:
     """Rows that an earlier batch has deleted are back."""
 
-    def deleted_rows(self: FilesOnHead, removed: pa.Table) -> list[DeletedRows]:
-        return real(replace(self, deleted=replace(self.deleted, merged={})), removed)  # type: ignore[no-any-return]
+    def after(self: FilesOnHead, removed: pa.Table) -> tuple[list[DeletedRows], tuple[LiveFile, ...]]:
+        alone = {data_file: dict.fromkeys(paths, BitMap64()) for data_file, paths in self.deleted.alone.items()}
+        return real(replace(self, deleted=replace(self.deleted, alone=alone)), removed)  # type: ignore[no-any-return]
 
-    real = patches.put(FilesOnHead, "deleted_rows", deleted_rows)
+    real = patches.put(FilesOnHead, "after", after)
 
 
 @mutant(
@@ -67,7 +70,11 @@ def older_positions_not_merged(patches: Patches) -> None:
 )
 def replaced_delete_file_left_live(patches: Patches) -> None:
     """They grow with each batch."""
-    patches.put(FilesOnHead, "replaced", lambda _self, _removed: ())
+
+    def after(self: FilesOnHead, removed: pa.Table) -> tuple[list[DeletedRows], tuple[LiveFile, ...]]:
+        return real(self, removed)[0], ()
+
+    real = patches.put(FilesOnHead, "after", after)
 
 
 @mutant(

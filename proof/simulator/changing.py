@@ -3,6 +3,7 @@
 from dataclasses import replace
 from random import Random
 
+from lakesink.compact.choose import SMALL_BYTES
 from lakesink_protocol.row_changes import Mode
 from proof.changes import Changing
 from proof.content import Content
@@ -46,4 +47,5 @@ def draw_changes(random: Random) -> Scenario:
         evolves=False,
         content=Content(changing=changing),
         enough_files=own.choice([2, 2, 3, 6]),
+        small_bytes=own.choice([SMALL_BYTES, 0]),
     )

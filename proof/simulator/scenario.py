@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field, replace
 from random import Random
 
+from lakesink.compact.choose import ENOUGH_FILES, SMALL_BYTES
 from proof.content import PLAIN, Content
 
 FAULTS = {
@@ -87,6 +88,7 @@ class Scenario:
         evolves: True if each driver brings some of `NEW_COLUMNS`.
         content: What the rows are.
         enough_files: So many small files of a table with a key are compacted.
+        small_bytes: Larger files are compacted if most of their rows are deleted.
     """
 
     chances: dict[str, float]
@@ -96,7 +98,8 @@ class Scenario:
     branch: str = "main"
     evolves: bool = False
     content: Content = PLAIN
-    enough_files: int = field(default=10, repr=False)  # draws begin with the text of a scenario
+    enough_files: int = field(default=ENOUGH_FILES, repr=False)  # draws begin with the text of a scenario
+    small_bytes: int = field(default=SMALL_BYTES, repr=False)
 
 
 def draw(random: Random) -> Scenario:

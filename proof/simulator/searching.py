@@ -32,14 +32,14 @@ def searching_in_memory() -> Iterator[None]:
 
 
 @contextmanager
-def compacting_from(files: int) -> Iterator[None]:
-    """Inside, so many small files are enough for a compaction: a simulated table never has many."""
-    enough = choose.ENOUGH_FILES
-    choose.ENOUGH_FILES = files
+def compacting_from(files: int, small_bytes: int) -> Iterator[None]:
+    """Inside, so many files are enough for a compaction, and so many bytes are small: a simulated table is short."""
+    shipped = choose.ENOUGH_FILES, choose.SMALL_BYTES
+    choose.ENOUGH_FILES, choose.SMALL_BYTES = files, small_bytes
     try:
         yield
     finally:
-        choose.ENOUGH_FILES = enough
+        choose.ENOUGH_FILES, choose.SMALL_BYTES = shipped
 
 
 def _find(self: Search, files: Sequence[DataFile], changes: pa.Table) -> pa.Table:

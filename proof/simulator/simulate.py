@@ -94,7 +94,7 @@ def simulate(seed: int, drawn: Callable[[Random], Scenario] = draw) -> Report:
     world = World(seed)
     scenario = drawn(world.random)
     try:
-        with searching_in_memory(), compacting_from(scenario.enough_files):
+        with searching_in_memory(), compacting_from(scenario.enough_files, scenario.small_bytes):
             return Play.of(world, scenario).report()
     except Exception as error:
         raise AssertionError(f"the simulator itself fails on seed {seed}") from error

@@ -1,12 +1,24 @@
 """Small files of one partition and about one size are compacted together, within limits."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from lakesink.compact.choose import ENOUGH_FILES, MOST_BYTES, MOST_FILES, MOST_RESTS, SMALL_BYTES, Pace, choose, tier
-from lakesink_catalog.manifests.live import LiveFile
+from lakesink.compact.choose import (
+    ENOUGH_FILES,
+    MOST_BYTES,
+    MOST_FILES,
+    MOST_RESTS,
+    MOST_ROWS,
+    SMALL_BYTES,
+    Group,
+    Pace,
+    tier,
+)
+from lakesink.compact.choose import choose as choose_of
+from lakesink_catalog.manifests.live import LiveFile, LiveFiles
 from lakesink_protocol.change import Content
 
 SPEC, TARGET = 3, 512 * 2**20
@@ -18,6 +30,16 @@ def files(count: int, name: str = "file", **others: Any) -> list[LiveFile]:
     return [replace(FILE, path=f"{name}-{at}", sequence_number=at + 1, **others) for at in range(count)]
 
 
+def choose(data: Sequence[LiveFile], *limits: Any, deletes: Sequence[LiveFile] = (), **others: Any) -> list[Group]:
+    return choose_of(LiveFiles(tuple(data), tuple(deletes)), *limits, **others)
+
+
+def deletes_of(file: LiveFile, *rows: int) -> list[LiveFile]:
+    """Delete files of a data file, with so many positions each."""
+    of = replace(file, content=Content.POSITION_DELETES, referenced_data_file=file.path)
+    return [replace(of, path=f"{file.path}-{at}-deletes", record_count=count) for at, count in enumerate(rows)]
+
+
 def test_ten_small_files_become_one_and_nine_stay() -> None:
     assert choose(files(ENOUGH_FILES - 1), SPEC, TARGET) == []
     assert choose(files(ENOUGH_FILES), SPEC, TARGET) == [tuple(files(ENOUGH_FILES))]
@@ -27,12 +49,13 @@ def test_ten_small_files_become_one_and_nine_stay() -> None:
     "other",
     [
         {"file_size_bytes": SMALL_BYTES + 1},
+        {"record_count": MOST_ROWS // ENOUGH_FILES + 1},
         {"file_format": "ORC"},
         {"spec_id": SPEC + 1},
         {"partition": (b"a",)},
         {"file_size_bytes": 5_000 * 8},
     ],
-    ids=["large", "no Parquet", "of another spec", "of another partition", "of another tier"],
+    ids=["large", "of many rows", "no Parquet", "of another spec", "of another partition", "of another tier"],
 )
 def test_a_file_that_is_otherwise_does_not_count(other: dict[str, Any]) -> None:
     one_short = files(ENOUGH_FILES - 1)
@@ -112,3 +135,55 @@ def test_compactions_that_fail_rest_longer_and_longer_and_go_on_when_one_succeed
     pace.note(done=True)
     assert pace.is_due()
     assert pace.is_due()
+
+
+LARGE = replace(FILE, path="large", file_size_bytes=SMALL_BYTES + 1, record_count=1_000)
+
+
+@pytest.mark.parametrize(
+    ("rows", "chosen"),
+    [((), False), ((499,), False), ((500,), True), ((300, 199), False), ((300, 200), True), ((1_000,), True)],
+)
+def test_a_larger_file_is_rewritten_when_half_of_its_rows_are_deleted(rows: Sequence[int], chosen: bool) -> None:  # noqa: FBT001
+    assert choose([LARGE], SPEC, TARGET, deletes=deletes_of(LARGE, *rows)) == ([(LARGE,)] if chosen else [])
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"file_size_bytes": MOST_BYTES + 1},
+        {"record_count": MOST_ROWS + 1},
+        {"file_size_bytes": SMALL_BYTES},
+        {"file_format": "ORC"},
+        {"spec_id": SPEC + 1},
+        {"path": "unsuitable"},
+    ],
+    ids=["too large", "of too many rows", "small", "no Parquet", "of another spec", "unsuitable"],
+)
+def test_a_file_with_deleted_rows_that_is_otherwise_stays(other: dict[str, Any]) -> None:
+    file = replace(LARGE, **other)
+    assert choose([file], SPEC, TARGET, {"unsuitable"}, deletes=deletes_of(file, file.record_count)) == []
+
+
+def test_files_of_few_bytes_and_many_rows_are_rewritten_as_far_as_their_rows_allow() -> None:
+    many = files(5, file_size_bytes=1_000, record_count=MOST_ROWS // 2)
+    deletes = [delete for file in many for delete in deletes_of(file, file.record_count)]
+    assert choose(many, SPEC, TARGET, deletes=deletes) == [tuple(many[:2])]
+    assert choose([replace(many[0], record_count=MOST_ROWS + 1), *many[1:]], SPEC, TARGET, deletes=deletes) == [
+        tuple(many[1:3])
+    ]
+
+
+def test_files_with_deleted_rows_are_rewritten_together_by_partition_and_within_the_limits() -> None:
+    large = {"file_size_bytes": MOST_BYTES // 4, "record_count": 10}
+    first, second = files(3, "a", partition=(b"a",), **large), files(3, "b", partition=(b"b",), **large)
+    deletes = [delete for file in (*first, *second) for delete in deletes_of(file, 9)]
+    small = files(ENOUGH_FILES, file_size_bytes=1)
+    groups = choose([*first[::-1], *small, *second], SPEC, TARGET, deletes=deletes)
+    assert groups == [tuple(small), tuple(first)]
+    assert choose([*first, *second], SPEC, TARGET, deletes=deletes) == [tuple(first), (second[0],)]
+
+
+def test_delete_files_that_name_several_data_files_do_not_count() -> None:
+    several = [replace(delete, referenced_data_file="") for delete in deletes_of(LARGE, 1_000)]
+    assert choose([LARGE], SPEC, TARGET, deletes=several) == []

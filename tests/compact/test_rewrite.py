@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType, TimestampType
+from pyroaring import BitMap64
 
 from lakesink.compact.rewrite import Opened, SmallFile, _live, has_columns_of, open_all, rewrite
 from lakesink.writer.filesystem import NewFiles
@@ -26,8 +27,7 @@ NUMBERS = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2,
 
 
 def small(file: ContentFile, deleted: Sequence[int] = ()) -> SmallFile:
-    positions = (pa.array(deleted, pa.int64()),) if deleted else ()
-    return SmallFile(file.path, file.file_size_bytes, file.record_count, positions)
+    return SmallFile(file.path, file.file_size_bytes, file.record_count, BitMap64(deleted))
 
 
 def opened(files: Sequence[SmallFile]) -> list[Opened]:

@@ -7,10 +7,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyroaring import BitMap64
 
 from lakesink.locate import live_rows
-from lakesink.locate.deleted_rows import read_deleted
-from lakesink.locate.live_rows import OldDeletes, OldFile, applicable, not_deleted
+from lakesink.locate.deleted_rows import KnownDeletes, read_deleted
+from lakesink.locate.live_rows import OldDeletes, OldFile, applicable, not_deleted, to_merge
 from lakesink.locate.scan import FILE, POSITION
 from lakesink.writer.deletes import FILE_PATH, POS, DeletedRows, write_deletes
 from lakesink_protocol.change import Content
@@ -23,7 +24,7 @@ def create(location: str) -> Any:
 
 
 def rows(path: str, *positions: int) -> DeletedRows:
-    return DeletedRows(path, 3, (b"p", None), pa.array(positions, pa.int64()))
+    return DeletedRows(path, 3, (b"p", None), BitMap64(positions))
 
 
 @pytest.mark.parametrize("block", [1, 7, 1_000])
@@ -33,10 +34,10 @@ def test_rows_at_deleted_positions_are_left_out_in_blocks_of_any_size(
     monkeypatch.setattr(live_rows, "_BLOCK_ROWS", block)
     chance = random.Random(block)
     found = [(chance.randrange(5), chance.randrange(20)) for _ in range(60)]
-    deleted = {number: chance.sample(range(-2, 20), number * 4) for number in range(1, 6)}
+    deleted = {number: chance.sample(range(25), number * 4) for number in range(1, 6)}
     files, places = zip(*found, strict=True)
     rows = pa.table([pa.array(files, pa.int32()), pa.array(places, pa.int64())], [FILE, POSITION])
-    positions = {number: [pa.array(some, pa.int64()), pa.array([2**62])] for number, some in deleted.items()}
+    positions = {number: BitMap64([*some, 2**62]) for number, some in deleted.items()}
     left = not_deleted(rows, positions).to_pydict()
     expected = [(number, place) for number, place in found if place not in deleted.get(number, [])]
     assert list(zip(left[FILE], left[POSITION], strict=True)) == expected
@@ -69,7 +70,7 @@ def test_each_data_file_gets_a_file_and_none_are_written_without_rows(tmp_path: 
 
 
 def test_a_million_positions_take_little_space(tmp_path: Path) -> None:
-    deleted = DeletedRows("d" * 200, 0, (), pa.arange(0, 1_000_000))
+    deleted = DeletedRows("d" * 200, 0, (), BitMap64(range(1_000_000)))
     [file] = write_deletes([deleted], str(tmp_path), "s-0", create)
     assert pq.read_table(file.path)["pos"].combine_chunks().equals(pa.arange(0, 1_000_000))
     assert file.file_size_bytes < 4_000_000
@@ -124,18 +125,76 @@ def test_files_that_name_several_data_files_are_read_and_not_merged(tmp_path: Pa
             OldDeletes(own.path, 1, frozenset({"d1"}), only=True),
         ],
         opened,
+        KnownDeletes(),
     )
-    assert {name: [a.to_pylist() for a in arrays] for name, arrays in found.positions.items()} == {
-        "d1": [[1, 2], [7], [5]],
-        "d2": [[3]],
-    }
-    assert {name: [a.to_pylist() for a in arrays] for name, arrays in found.merged.items()} == {"d1": [[5]]}
-    assert dict(found.replaced) == {"d1": [own.path]}
+    assert found.positions == {"d1": BitMap64([1, 2, 5, 7]), "d2": BitMap64([3])}
+    assert found.alone == {"d1": {own.path: BitMap64([5])}}
+
+
+def test_positions_of_others_are_read_in_any_order_and_more_than_once(tmp_path: Path) -> None:
+    foreign = write_foreign(tmp_path / "f", {"d1": [5, 1, 2**40, 1], "d2": [3, 2]})
+    deletes = [OldDeletes(foreign, 6, frozenset(names), only=False) for names in ({"d1"}, {"d1", "d2"})]
+    for delete in deletes:
+        found = read_deleted([delete], opened, KnownDeletes()).positions
+        expected = {"d1": BitMap64([1, 5, 2**40]), "d2": BitMap64([2, 3])}
+        assert found == {name: expected[name] for name in delete.data_files}
+
+
+@pytest.mark.parametrize("wrong", [None, -1])
+def test_a_position_that_is_null_or_negative_is_refused(tmp_path: Path, wrong: int | None) -> None:
+    table = pa.table([["d1", "d1"], pa.array([wrong, 1], pa.int64())], ["file_path", "pos"])
+    pq.write_table(table, tmp_path / "f")
+    with pytest.raises(WriteError, match="a position is NULL or negative"):
+        read_deleted([OldDeletes(str(tmp_path / "f"), 2, frozenset({"d1"}), only=True)], opened, KnownDeletes())
+
+
+@pytest.mark.parametrize(
+    ("new", "older", "merged"),
+    [
+        (1, {}, ""),
+        (1, {"a": 65_535}, "a"),
+        (1, {"a": 65_536}, ""),
+        (8_192, {"a": 65_536}, ""),
+        (8_193, {"a": 65_536}, "a"),
+        (1, {"a": 65_536, "b": 65_535}, "ba"),
+        (100, {"a": 500_000, "b": 60_000}, "b"),
+        (2_501, {"a": 500_000, "b": 60_000}, "ba"),
+        (100, {"a": 4_000_000, "b": 401_000, "c": 50_000}, "c"),
+        (1_000, {"a": 4_000_000, "b": 401_000, "c": 50_000}, "cb"),
+        (60_000, {"a": 4_000_000, "b": 401_000, "c": 50_000}, "cba"),
+    ],
+)
+def test_a_new_delete_file_takes_the_place_of_all_that_are_not_much_larger(
+    new: int, older: dict[str, int], merged: str
+) -> None:
+    assert to_merge(new, {path: BitMap64(range(rows)) for path, rows in older.items()}) == list(merged)
+
+
+def test_a_position_is_written_again_a_few_times_and_a_data_file_has_few_delete_files() -> None:
+    files, written = dict[str, BitMap64](), 0
+    for number in range(4_000):
+        taken = to_merge(500, files)
+        rows = 500 + sum(len(files.pop(path)) for path in taken)
+        files[str(number)], written = BitMap64(range(rows)), written + rows
+        assert len(files) <= 3
+    assert written < 100 * 4_000 * 500
+
+
+def test_delete_files_are_remembered_while_there_is_room_and_the_older_ones_stay() -> None:
+    known, asked = KnownDeletes(most_positions=5), [OldDeletes(path, 2, frozenset({"d"}), only=True) for path in "abc"]
+    for path in "abc":
+        known.keep(path, "d", BitMap64([1, 2]))
+    assert [known.of(one) is not None for one in asked] == [True, True, False]
+    known.retain({"b", "c"})
+    known.keep("c", "d", BitMap64([3, 4]))
+    assert [known.of(one) for one in asked] == [None, ({"d": BitMap64([1, 2])}, True), ({"d": BitMap64([3, 4])}, True)]
+    assert known.of(OldDeletes("b", 3, frozenset({"d"}), only=True)) is None
+    assert known.of(OldDeletes("b", 2, frozenset({"e"}), only=True)) is None
 
 
 def test_a_delete_file_with_other_rows_than_its_manifest_states_is_refused(tmp_path: Path) -> None:
     foreign = write_foreign(tmp_path / "f", {"d1": [1, 2]})
     for path, count in ((foreign, 3), (str(tmp_path / "missing"), 1)):
         with pytest.raises(WriteError) as refused:
-            read_deleted([OldDeletes(path, count, frozenset({"d1"}), only=True)], opened)
+            read_deleted([OldDeletes(path, count, frozenset({"d1"}), only=True)], opened, KnownDeletes())
         assert refused.value.code == "LAKESINK_TABLE_FILE_UNREADABLE"

@@ -12,6 +12,7 @@ from random import Random
 import pytest
 from click.testing import CliRunner
 
+from lakesink.compact.choose import ENOUGH_FILES, SMALL_BYTES
 from lakesink_protocol.row_changes import ChangeCounts
 from proof.content import Content
 from proof.simulator import run as run_of_seeds
@@ -26,7 +27,7 @@ SEEDS = range(80)
 
 def without_compactions(random: Random) -> Scenario:
     """The worlds of seeds that were found before streams compacted small files."""
-    return replace(draw_changes(random), enough_files=10)
+    return replace(draw_changes(random), enough_files=ENOUGH_FILES, small_bytes=SMALL_BYTES)
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,7 @@
 """A stream of changes compacts its small files. The rows stay the same, whatever happens."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation, Snapshot
 from pyiceberg.types import StringType
 
+from lakesink.compact import choose
 from lakesink.compact.choose import ENOUGH_FILES
 from lakesink.sinks.iceberg.compaction import SmallFiles
 from lakesink_protocol import events
@@ -106,6 +107,28 @@ def test_no_file_that_a_snapshot_references_is_changed_or_removed(tmp_path: Path
     assert {path: now[path] for path in there} == there
 
 
+def test_a_larger_file_is_rewritten_when_half_of_its_rows_are_deleted_and_goes_when_all_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(choose, "SMALL_BYTES", 0)
+    lake = upsert_lake(tmp_path)
+    stream = ChangeStream(lake, seed=1)
+
+    def run(number: int, keys: Iterable[int]) -> list[int]:
+        """Rows of the data files, after a batch with these keys."""
+        stream.run_changes(number, [[Change(key, number, "a", "v", Decimal(number)) for key in keys]])
+        return sorted(task.file.record_count for task in lake.table().scan().plan_files())
+
+    assert run(0, range(100)) == [100]
+    assert run(1, range(49)) == [49, 100]
+    assert run(2, range(49, 50)) == [1, 49, 100]  # the next driver finds 50 of 100 rows deleted
+    assert run(3, range(200, 201)) == [1, 1, 49, 50]
+    assert run(4, range(49)) == [1, 1, 49, 49, 50]
+    assert run(5, range(201, 202)) == [1, 1, 1, 49, 50]
+    versions = {row["id"]: row["version"] for row in rows_of(lake)}
+    assert versions == dict.fromkeys(range(49), 4) | {49: 2, 200: 3, 201: 5} | dict.fromkeys(range(50, 100), 0)
+
+
 def test_without_the_option_no_file_is_compacted(tmp_path: Path) -> None:
     lake, reference = upsert_lake(tmp_path), Reference()
     stream = ChangeStream(lake, seed=4, options={"compact_small_files": False})
@@ -148,6 +171,7 @@ def test_a_commit_that_fails_or_is_not_answered_leaves_the_batch_and_the_rows(
 
 @pytest.mark.parametrize("lands", [False, True])
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.usefixtures("what_is_compacted")
 def test_a_driver_that_dies_in_the_commit_of_a_compaction_repeats_no_batch(
     tmp_path: Path, seed: int, *, lands: bool
 ) -> None:
@@ -172,7 +196,14 @@ def test_a_driver_that_dies_in_the_commit_of_a_compaction_repeats_no_batch(
     assert deaths >= 3
 
 
+@pytest.fixture(params=[choose.SMALL_BYTES, 0], ids=["small files", "files with deleted rows"])
+def what_is_compacted(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small files, or, as if all files were large, those of which half of the rows are deleted."""
+    monkeypatch.setattr(choose, "SMALL_BYTES", request.param)
+
+
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.usefixtures("what_is_compacted")
 def test_other_writers_between_the_batches_and_within_a_compaction_lose_nothing(
     tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

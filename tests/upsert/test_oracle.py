@@ -10,6 +10,7 @@ from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Summary
 from pyiceberg.table.update import SetSnapshotRefUpdate
 
+from lakesink.locate import live_rows
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
 from lakesink_protocol.row_changes import counts_in
 from testkit.builders import Lake
@@ -36,8 +37,16 @@ def summary_of(lake: Lake, snapshot_id: int) -> Summary:
     return snapshot.summary
 
 
+@pytest.fixture(params=[live_rows.LARGE_ROWS, 2])
+def delete_files_stay(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From a few positions on a delete file can stay beside a newer one of the same data file."""
+    monkeypatch.setattr(live_rows, "LARGE_ROWS", request.param)
+    monkeypatch.setattr(live_rows, "_LARGE_TIMES", 2 if request.param == 2 else 8)
+
+
 @pytest.mark.parametrize("partitioned", [False, True])
 @pytest.mark.parametrize("seed", range(4))
+@pytest.mark.usefixtures("delete_files_stay")
 def test_the_table_equals_the_batches_applied_to_a_dictionary(tmp_path: Path, seed: int, *, partitioned: bool) -> None:
     lake, reference = upsert_lake(tmp_path, partitioned=partitioned), Reference()
     stream = ChangeStream(lake, seed=seed)
@@ -54,6 +63,7 @@ def test_the_table_equals_the_batches_applied_to_a_dictionary(tmp_path: Path, se
 
 
 @pytest.mark.parametrize("seed", range(6))
+@pytest.mark.usefixtures("delete_files_stay")
 def test_deaths_lost_answers_and_compactions_change_no_row(tmp_path: Path, seed: int) -> None:
     lake, reference = upsert_lake(tmp_path, partitioned=seed % 2 == 0), Reference()
     stream, chance = ChangeStream(lake, seed=100 + seed), random.Random(seed)

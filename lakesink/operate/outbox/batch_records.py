@@ -6,15 +6,13 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from pyiceberg.table import Table
 
-from lakesink.operate.outbox.deleted import rows_at, taken_away
+from lakesink.operate.outbox.deleted import NOWHERE, rows_at, taken_away
 from lakesink.operate.outbox.records import RowRecords
 from lakesink.read.batch_files import BatchFiles
 from lakesink.read.rows import RowsFile, RowsPart
 from lakesink.read.steps import Past
 from lakesink.writer.filesystem import shareable_properties
 from lakesink_catalog.manifests.live_reading import LiveMemory
-
-_NOWHERE = pa.array([], pa.int64())
 
 
 @dataclass(slots=True)
@@ -41,7 +39,7 @@ class BatchRecords:
         gone = taken_away(self.table, self.past, self.batch, self._part(), self.memory)
         for file in self.batch.data:
             source = RowsFile(file.path, file.record_count, file.file_size_bytes, self.batch.batch.batch_id)
-            for rows in rows_at(source, gone.new.get(file.path, _NOWHERE), self._part(), inside=False):
+            for rows in rows_at(source, gone.new.get(file.path, NOWHERE), self._part(), inside=False):
                 yield self._of_rows(records.of(rows))
         for source, positions in gone.old:
             for rows in rows_at(source, positions, self._part(), inside=True):

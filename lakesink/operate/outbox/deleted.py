@@ -8,18 +8,21 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.table import Table
+from pyroaring import BitMap64
 
-from lakesink.locate.deleted_rows import read_deleted
+from lakesink.locate.deleted_rows import KnownDeletes, read_deleted
 from lakesink.locate.live_rows import OldDeletes
 from lakesink.read.batch_files import BatchFiles
 from lakesink.read.refusals import batch_gone
 from lakesink.read.rows import RowsFile, RowsPart
 from lakesink.read.steps import Past
 from lakesink.writer.filesystem import open_filesystem
+from lakesink.writer.positions import in_order
 from lakesink_catalog.manifests.live import LiveFile, LiveFiles
 from lakesink_catalog.manifests.live_reading import LiveMemory, live_files
 
-Positions = Mapping[str, pa.Array]
+NOWHERE = BitMap64()
+Positions = Mapping[str, BitMap64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +34,7 @@ class TakenAway:
         new: In the batch's own data files.
     """
 
-    old: Sequence[tuple[RowsFile, pa.Array]]
+    old: Sequence[tuple[RowsFile, BitMap64]]
     new: Positions
 
 
@@ -47,18 +50,18 @@ def taken_away(table: Table, past: Past, batch: BatchFiles, part: RowsPart, memo
     data = {file.path: file for file in (*before.data, *batch.data)}
     now = _positions(batch.deletes, data, part)
     earlier = _positions(before.deletes, now, part)
-    found = {path: _without(positions, earlier.get(path)) for path, positions in now.items()}
+    found = {path: positions - earlier.get(path, NOWHERE) for path, positions in now.items()}
     own = {file.path for file in batch.data}
-    old = [(_rows_file(data[path], batch), gone) for path, gone in found.items() if path not in own and len(gone)]
+    old = [(_rows_file(data[path], batch), gone) for path, gone in found.items() if path not in own and gone]
     return TakenAway(old, {path: gone for path, gone in found.items() if path in own})
 
 
-def rows_at(file: RowsFile, positions: pa.Array, part: RowsPart, *, inside: bool) -> Iterator[pa.RecordBatch]:
+def rows_at(file: RowsFile, positions: BitMap64, part: RowsPart, *, inside: bool) -> Iterator[pa.RecordBatch]:
     """The rows of a data file at these positions; without `inside`, all others."""
-    start = 0
+    start, wanted_places = 0, in_order(positions)
     for rows in _with_file(part, file).rows():
         places = pa.array(range(start, start + rows.num_rows), pa.int64())
-        wanted = pc.is_in(places, value_set=positions)
+        wanted = pc.is_in(places, value_set=wanted_places)
         yield rows.filter(wanted if inside else pc.invert(wanted))
         start += rows.num_rows
 
@@ -75,7 +78,7 @@ def _before(table: Table, past: Past, batch: BatchFiles, memory: LiveMemory) -> 
     return live_files(table, parent, memory)
 
 
-def _positions(deletes: Sequence[LiveFile], data: Mapping[str, Any], part: RowsPart) -> dict[str, pa.Array]:
+def _positions(deletes: Sequence[LiveFile], data: Mapping[str, Any], part: RowsPart) -> Positions:
     """The positions that delete files have, by those data files that are of interest."""
     paths = frozenset(data)
     wanted = [
@@ -83,19 +86,12 @@ def _positions(deletes: Sequence[LiveFile], data: Mapping[str, Any], part: RowsP
         for file in deletes
         if (named := paths & {file.referenced_data_file} if file.referenced_data_file else paths)
     ]
-    found = read_deleted(wanted, partial(_open, part))
-    return {path: pc.unique(pa.concat_arrays(arrays)) for path, arrays in found.positions.items()}
+    return read_deleted(wanted, partial(_open, part), KnownDeletes()).positions
 
 
 def _open(part: RowsPart, location: str) -> Any:
     filesystem, path_of = open_filesystem(location, part.file_io, part.catalog_name)
     return filesystem.open_input_file(path_of(location))
-
-
-def _without(positions: pa.Array, earlier: pa.Array | None) -> pa.Array:
-    if earlier is None:
-        return positions
-    return positions.filter(pc.invert(pc.is_in(positions, value_set=earlier)))
 
 
 def _rows_file(file: LiveFile, batch: BatchFiles) -> RowsFile:

@@ -4,17 +4,18 @@ A compaction is a snapshot of its own, which changes no row. The batch does not 
 writer was quicker, the table stays as it is, and a later batch tries again.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from pyiceberg.table import Table
+from pyroaring import BitMap64
 
 from lakesink.compact.choose import MOST_FILES, Group, are_enough, choose
 from lakesink.compact.rewrite import Opened, SmallFile, has_columns_of, open_all, rewrite
 from lakesink.locate.deleted_rows import Deleted, read_deleted
-from lakesink.locate.live_rows import OldFile, applicable
+from lakesink.locate.live_rows import applicable
 from lakesink.sinks.iceberg.rows_on_head import LocateMemory, old_files, opener
 from lakesink.writer.filesystem import NewFiles
 from lakesink.writer.plan import WritePlan
@@ -49,7 +50,7 @@ class SmallFiles:
 
     def compact(self) -> None:
         """Compact those that are due, as far as one compaction may; an error is only told, since the batch is in."""
-        if not self._due(self.memory.files) or not self.memory.pace.is_due():
+        if not self._due(self.memory.head) or not self.memory.pace.is_due():
             return
         known: dict[str, Any] = {}
         try:
@@ -82,9 +83,9 @@ class SmallFiles:
         emit(events.FilesCompacted(batch_id, snapshot_id, len(compacted.removed), len(compacted.added), rows))
         return True
 
-    def _due(self, files: tuple[LiveFile, ...]) -> list[Group]:
+    def _due(self, live: LiveFiles) -> list[Group]:
         target, most_files = self.plan.target_file_size_bytes, max(MOST_FILES, 2 * self.added)
-        return choose(files, self.plan.spec_id, target, self.memory.unsuitable, most_files)
+        return choose(live, self.plan.spec_id, target, self.memory.unsuitable, most_files)
 
     def _writes(self, table: Table) -> bool:
         """True if the plan is one for the table as it is now."""
@@ -94,12 +95,12 @@ class SmallFiles:
         """The compaction on this head; it has no files if none can be compacted."""
         added, removed, replaced, failed = list[ContentFile](), list[LiveFile](), set[str](), list[WriteError]()
         old_deletes = old_files(live.deletes)
-        for group in self._due(live.data):
+        for group in self._due(live):
             try:
-                deleted = _deleted(table, group, old_deletes)
+                deleted = read_deleted(applicable(old_files(group), old_deletes), opener(table), self.memory.deletes)
                 suitable = {one.file.path: one for one in self._suitable(table, group, deleted)}
                 files = [file for file in group if file.path in suitable]
-                if not are_enough(files):
+                if len(files) < len(group) and not are_enough(files):
                     continue
                 storage = NewFiles(partial(_create, table), table.io.delete)
                 added += rewrite(list(suitable.values()), files[0].partition, self.plan, storage)
@@ -107,7 +108,7 @@ class SmallFiles:
                 failed.append(error)
                 continue
             removed += files
-            replaced |= {path for file in files for path in deleted.replaced.get(file.path, ())}
+            replaced |= {path for file in files for path in deleted.alone.get(file.path, ())}
         if failed and not removed:
             raise failed[0]
         for trouble in failed:
@@ -118,7 +119,7 @@ class SmallFiles:
     def _suitable(self, table: Table, group: Group, deleted: Deleted) -> Iterator[Opened]:
         """The files of a group, in their order, that have exactly the columns that the table has now."""
         small = [
-            SmallFile(file.path, file.file_size_bytes, file.record_count, tuple(deleted.positions.get(file.path, ())))
+            SmallFile(file.path, file.file_size_bytes, file.record_count, deleted.positions.get(file.path, BitMap64()))
             for file in group
         ]
         for opened in open_all(small, opener(table)):
@@ -126,10 +127,6 @@ class SmallFiles:
                 yield opened
             else:
                 self.memory.unsuitable.add(opened.file.path)
-
-
-def _deleted(table: Table, group: Group, deletes: Sequence[OldFile]) -> Deleted:
-    return read_deleted(applicable(old_files(group), deletes), opener(table))
 
 
 def _create(table: Table, location: str) -> object:

@@ -10,7 +10,7 @@ from pyiceberg.table import Table
 
 from lakesink.locate.data_file import DataFile
 from lakesink.locate.keys_files import TASK
-from lakesink.locate.live_rows import merged, positions_by_file
+from lakesink.locate.live_rows import positions_by_file
 from lakesink.locate.newest import CHANGE, numbered, written
 from lakesink.locate.refusals import keys_file_damaged
 from lakesink.locate.resolve import Resolution, resolve
@@ -81,18 +81,19 @@ class Locator:
         rows = self._found = self._found or FoundRows(found_schema(batch.columns).empty_table())
         rows.search(batch, table, candidates(table, live, batch), self.settings)
         self.memory.see(live)
-        live_rows, on_head = live_rows_and_files(rows, live, batch.search, self.memory.written)
+        live_rows, on_head = live_rows_and_files(rows, live, batch.search, self.memory.deletes)
         resolution = resolve(batch.newest.changes, live_rows, on_head.ages, batch.columns)
         del live_rows  # as many as the batch has changes
         pa.default_memory_pool().release_unused()  # those, and what was compared
         own = self._masked(table, batch, resolution)
-        deleted = [*on_head.deleted_rows(resolution.removed), *own]
+        deleted, replaced = on_head.after(resolution.removed)
         pa.default_memory_pool().release_unused()  # sorted positions
+        self.memory.deletes.retain(on_head.deletes.keys() - {file.path for file in replaced})
         superseded = self.changes.superseded + batch.newest.superseded
         return Located(
             head,
-            deletes=self._write(table, deleted),
-            replaced=on_head.replaced(resolution.removed),
+            deletes=self._write(table, [*deleted, *own]),
+            replaced=replaced,
             counts=replace(resolution.counts, superseded=superseded),
             masked=sum(len(rows.positions) for rows in own),
         )
@@ -104,8 +105,8 @@ class Locator:
         if not deleted:
             return ()
         files = write_deletes(deleted, data_location(table), self.stem, create)
-        pairs = zip(files, deleted, strict=True)
-        self.memory.written.keep([(file.path, rows.data_file, rows.positions) for file, rows in pairs])
+        for file, rows in zip(files, deleted, strict=True):
+            self.memory.deletes.keep(file.path, rows.data_file, rows.positions)
         return tuple(files)
 
     def _batch_for(self, table: Table) -> BatchKeys:
@@ -131,6 +132,6 @@ class Locator:
             path = self.changes.keys_files[0].path
             raise keys_file_damaged(path, "the data files of a task do not have exactly one row of each key")
         return [
-            DeletedRows(files[place].path, files[place].spec_id, files[place].partition, merged([positions]))
+            DeletedRows(files[place].path, files[place].spec_id, files[place].partition, positions)
             for place, positions in positions_by_file(own).items()
         ]

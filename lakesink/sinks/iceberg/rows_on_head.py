@@ -4,6 +4,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, Protocol
@@ -11,15 +12,16 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.table import Table
+from pyroaring import BitMap64
 
 from lakesink.compact.choose import Pace
 from lakesink.locate.data_file import DataFile
-from lakesink.locate.deleted_rows import Deleted, WrittenDeletes, read_deleted
+from lakesink.locate.deleted_rows import Deleted, KnownDeletes, read_deleted
 from lakesink.locate.footers import Footer, Source, parse_name_mapping
 from lakesink.locate.key_cache import DEFAULT_BYTES, KeyCache
 from lakesink.locate.key_columns import KeyColumns, key_columns
 from lakesink.locate.keys_files import read_changes
-from lakesink.locate.live_rows import OldFile, applicable, merged, not_deleted, positions_by_file
+from lakesink.locate.live_rows import OldFile, applicable, not_deleted, positions_by_file, to_merge
 from lakesink.locate.newest import CHANGE, Newest, newest_of_each_key, places_of
 from lakesink.locate.prune import key_partitions, key_ranges
 from lakesink.locate.scan import FILE, ScanLimits
@@ -89,21 +91,21 @@ class LocateMemory:
     """What a sink remembers of its table from batch to batch. Manifests, data files and delete files never change.
 
     Attributes:
-        files: The data files of the newest head that was searched.
-        unsuitable: Paths of small files that are not compacted: they have other columns than the table has now.
+        head: The files of the newest head that was searched.
+        unsuitable: Paths of files that are not compacted: they have other columns than the table has now.
         pace: Of compactions.
     """
 
     live: LiveMemory = field(default_factory=LiveMemory)
-    written: WrittenDeletes = field(default_factory=WrittenDeletes)
+    deletes: KnownDeletes = field(default_factory=KnownDeletes)
     footers: dict[str, Footer] = field(default_factory=dict)
-    files: tuple[LiveFile, ...] = ()
+    head: LiveFiles = field(default_factory=partial(LiveFiles, (), ()))
     unsuitable: set[str] = field(default_factory=set)
     pace: Pace = field(default_factory=Pace)
 
     def see(self, live: LiveFiles) -> None:
-        """Remember the data files of a head, and forget what is known of all others."""
-        self.files = live.data
+        """Remember the files of a head, and forget what is known of all other data files."""
+        self.head = live
         paths = {file.path for file in live.data}
         self.unsuitable &= paths
         for path in self.footers.keys() - paths:
@@ -154,23 +156,20 @@ class FilesOnHead:
         count = max(self.files, default=-1) + 1
         return pa.array([self.files[n].sequence_number if n in self.files else None for n in range(count)], pa.int64())
 
-    def deleted_rows(self, removed: pa.Table) -> list[DeletedRows]:
-        """For each data file that loses rows: these, and those that the replaced delete files contain."""
-        found = []
+    def after(self, removed: pa.Table) -> tuple[list[DeletedRows], tuple[LiveFile, ...]]:
+        """For each data file that loses rows its new delete file, and the delete files whose place these take."""
+        found, replaced = list[DeletedRows](), list[LiveFile]()
         for number, positions in positions_by_file(removed).items():
-            file = self.files[number]
-            older = self.deleted.merged.get(file.path, [])
-            found.append(DeletedRows(file.path, file.spec_id, file.partition, merged([positions, *older])))
-        return found
-
-    def replaced(self, removed: pa.Table) -> tuple[LiveFile, ...]:
-        """The delete files whose positions are in the new ones."""
-        losing = (self.files[number].path for number in pc.unique(removed[FILE]).to_pylist())
-        return tuple(self.deletes[path] for file in losing for path in self.deleted.replaced.get(file, []))
+            file, older = self.files[number], self.deleted.alone.get(self.files[number].path, {})
+            paths = to_merge(len(positions), older)
+            every = BitMap64.union(positions, *(older[path] for path in paths))
+            found.append(DeletedRows(file.path, file.spec_id, file.partition, every))
+            replaced += [self.deletes[path] for path in paths]
+        return found, tuple(replaced)
 
 
 def live_rows_and_files(
-    found: FoundRows, live: LiveFiles, search: Search, written: WrittenDeletes
+    found: FoundRows, live: LiveFiles, search: Search, known: KnownDeletes
 ) -> tuple[pa.Table, FilesOnHead]:
     """Leave out rows of removed data files, and deleted rows. The rows are apart, because they are needed less long."""
     files = {found.files[file.path]: file for file in live.data if file.path in found.files}
@@ -182,9 +181,9 @@ def live_rows_and_files(
     old = applicable(old_files(touched), old_files(live.deletes))
     for delete in old:
         deletes[delete.path].check_parquet()
-    deleted = read_deleted(old, search.source.open_input, written)
+    deleted = read_deleted(old, search.source.open_input, known)
     pa.default_memory_pool().release_unused()  # the delete files' content
-    by_number = {found.files[path]: arrays for path, arrays in deleted.positions.items()}
+    by_number = {found.files[path]: positions for path, positions in deleted.positions.items()}
     rows = not_deleted(there, by_number)
     pa.default_memory_pool().release_unused()  # the order of the rows
     return rows, FilesOnHead(files, deletes, deleted)

@@ -1,0 +1,23 @@
+"""Positions of rows in a data file as roaring bitmaps, which Iceberg's deletion vectors are too. Pure.
+
+A file can have millions of deleted rows. As a bitmap they take an eighth of a byte each instead of eight bytes, and
+what a batch asks of them costs as much as the batch is large.
+"""
+
+from array import array
+
+import pyarrow as pa
+from pyroaring import BitMap64
+
+
+def positions_of(rows: pa.Array) -> BitMap64:
+    """The set of positions that an array of 64-bit numbers has. None is NULL or negative."""
+    numbers = array("Q")
+    if len(rows):
+        numbers.frombytes(memoryview(rows.buffers()[1])[8 * rows.offset : 8 * (rows.offset + len(rows))])
+    return BitMap64(numbers)
+
+
+def in_order(positions: BitMap64) -> pa.Array:
+    """The positions as an array of 64-bit numbers, in ascending order."""
+    return pa.Array.from_buffers(pa.int64(), len(positions), [None, pa.py_buffer(positions.to_array())])
