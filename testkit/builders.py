@@ -16,6 +16,7 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
@@ -184,7 +185,7 @@ class Stream:
     query: str = ""
     kind: SinkKind = SinkKind.STREAM
     options: dict[str, Any] = field(default_factory=dict)
-    catalog: FaultyCatalog | None = None
+    catalog: Catalog | None = None
     chance: Chance = field(default_factory=Chance)
     writes: int = 0
     listeners: Listeners = LISTENERS

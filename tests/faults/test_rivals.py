@@ -35,12 +35,12 @@ class Driver(threading.Thread):
 
     def __init__(self, lake: Lake, batch_id: int, *, meet: threading.Barrier | None = None) -> None:
         super().__init__(daemon=True)
-        self.stream = Stream(lake, catalog=Lake.connect(lake.folder))
+        catalog = Lake.connect(lake.folder)
+        self.stream = Stream(lake, catalog=catalog)
         self.batch_id, self.meet = batch_id, meet
         self.outcome: Outcome | BaseException | None = None
         self.arrived, self.released = threading.Event(), threading.Event()
-        assert self.stream.catalog is not None
-        self.stream.catalog.faults = [self._hold]
+        catalog.faults = [self._hold]
 
     def run(self) -> None:
         sink, batch = self.stream.sink(), self.stream.batch(self.batch_id)

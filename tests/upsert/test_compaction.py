@@ -1,7 +1,9 @@
 """A stream of changes compacts its small files. The rows stay the same, whatever happens."""
 
 import random
+from collections import Counter
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from pyiceberg.types import StringType
 from lakesink.compact import choose
 from lakesink.compact.choose import ENOUGH_FILES
 from lakesink.sinks.iceberg.compaction import SmallFiles
+from lakesink_catalog.connect.catalog import connect
 from lakesink_protocol import events
 from lakesink_protocol.ledger import COMPACTED
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
@@ -251,6 +254,26 @@ def apply_first(stream: ChangeStream, reference: Reference, lake: Lake, number: 
     reference.apply(stream.changes(number))
     there = {row["id"] for row in rows_of(lake)}
     reference.rows = {key: change for key, change in reference.rows.items() if key in there}
+
+
+def test_sinks_that_write_one_table_at_the_same_time_do_not_lose_their_compactions(
+    tmp_path: Path, told: list[events.Event]
+) -> None:
+    lake = upsert_lake(tmp_path)
+
+    def run(sink: int) -> None:
+        catalog = connect(lake.catalog.name, dict(lake.catalog.properties))  # with turns, as that of another process
+        stream = ChangeStream(lake, sink_id=f"sink-{sink}", query=f"query-{sink}", catalog=catalog)
+        for number in range(25):
+            stream.run_changes(number, [[Change(10 * sink + number % 3, number, "a", "v", Decimal(number))]])
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(run, range(4)))
+    counts = Counter(type(event) for event in told)
+    assert counts[events.FilesCompacted] >= 5
+    assert counts[events.CompactionLost] == 0
+    versions = {row["id"]: row["version"] for row in rows_of(lake)}
+    assert versions == {10 * sink + number % 3: number for sink in range(4) for number in (22, 23, 24)}
 
 
 def test_files_from_before_a_change_of_the_columns_stay_as_they_are(tmp_path: Path) -> None:

@@ -59,20 +59,20 @@ class CompactionCommit:
     def run(self, first: Table, compacted: Compacted) -> int | None:
         """The id of the new snapshot; None if the table has changed, or a manifest cannot be rewritten.
 
-        Any other error is raised: then the compaction may have landed or not, and either is right.
+        Any other error is raised: then the compaction may have landed or not, and either is right. The caller has the
+        turn at the table.
         """
-        with self.effects.turn(first, self.effects.emit):
-            table = self.load()
-            if not self._still_holds(first, table, compacted):
-                return None
-            snapshot_id = self.effects.new_snapshot_id()
-            request = self._request(table, compacted, snapshot_id)
-            if request is None:
-                return None
-            try:
-                after = table.catalog.commit_table(table, *request).metadata
-            except CommitFailedException:
-                return None
+        table = self.load()
+        if not self._still_holds(first, table, compacted):
+            return None
+        snapshot_id = self.effects.new_snapshot_id()
+        request = self._request(table, compacted, snapshot_id)
+        if request is None:
+            return None
+        try:
+            after = table.catalog.commit_table(table, *request).metadata
+        except CommitFailedException:
+            return None
         delete_old_metadata(table, after, self.effects.emit)
         return snapshot_id
 

@@ -56,7 +56,8 @@ class SmallFiles:
         try:
             table = self.load()
             known = {**table.catalog.properties, **table.io.properties}
-            done = self._compact(table)
+            with self.effects.turn(table, self.effects.emit):  # else rivals would be quicker again and again
+                done = self._compact(self.load())
         except Exception as error:  # noqa: BLE001 - the table is right with small files too
             self.effects.emit(events.CompactionFailed(self.plan.batch_id, describe(error, known)))
             done = False
