@@ -1,7 +1,7 @@
 """Which files of a table are compacted: many small ones, and those of which most rows are deleted. Pure."""
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from lakesink.writer.partitions import Partition
@@ -20,12 +20,13 @@ MOST_RESTS = 64
 """Batches; a compaction that cannot succeed then costs little."""
 _TIER_BITS = 3
 
-Group = tuple[LiveFile, ...]
 
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Files of one partition, the oldest first, of which so many are enough."""
 
-def are_enough(files: Sequence[object]) -> bool:
-    """True if so many files of one partition and tier are compacted."""
-    return len(files) >= ENOUGH_FILES
+    files: tuple[LiveFile, ...]
+    enough: int
 
 
 def choose(
@@ -36,23 +37,24 @@ def choose(
     First small files of about one size, within a factor of eight; the largest groups come first. So many files as are
     enough fit into a file of the target size: a group never becomes as many files again. Then larger files of which
     half of the rows are deleted: for each deleted row, at most one live row is written again. `unsuitable` has paths of
-    files to leave out.
+    files to leave out while they have live rows.
     """
     small_bytes, small_rows = min(SMALL_BYTES, target_bytes // ENOUGH_FILES), MOST_ROWS // ENOUGH_FILES
     tiers: dict[tuple[Partition, int], list[LiveFile]] = defaultdict(list)
     dead: dict[Partition, list[LiveFile]] = defaultdict(list)
     deleted = _deleted_rows(live.deletes)
     for file in live.data:
-        if file.file_format != PARQUET or file.spec_id != spec_id or file.path in unsuitable:
+        if file.file_format != PARQUET or file.spec_id != spec_id:
+            continue
+        if file.path in unsuitable and deleted[file.path] < file.record_count:
             continue
         if file.file_size_bytes <= small_bytes and file.record_count <= small_rows:
             tiers[file.partition, tier(file.file_size_bytes)].append(file)
         elif 2 * deleted[file.path] >= file.record_count:
             dead[file.partition].append(file)
-    full = sorted(filter(are_enough, tiers.values()), key=len, reverse=True)
-    return list(
-        _within_limits([*((ENOUGH_FILES, one) for one in full), *((1, one) for one in dead.values())], most_files)
-    )
+    full = [files for files in tiers.values() if len(files) >= ENOUGH_FILES]
+    groups = [Group(tuple(files), ENOUGH_FILES) for files in sorted(full, key=len, reverse=True)]
+    return list(_within_limits([*groups, *(Group(tuple(files), 1) for files in dead.values())], most_files))
 
 
 def _deleted_rows(deletes: Iterable[LiveFile]) -> Counter[str]:
@@ -68,19 +70,23 @@ def tier(size_bytes: int) -> int:
     return max(size_bytes - 1, 0).bit_length() // _TIER_BITS
 
 
-def _within_limits(groups: Iterable[tuple[int, Sequence[LiveFile]]], most_files: int) -> Iterator[Group]:
-    """The groups and how many files of each are enough, without the files that would be too much."""
+def _within_limits(groups: Iterable[Group], most_files: int) -> Iterator[Group]:
+    """The groups without the files that would be too much: the oldest, which are the likeliest to be unsuitable."""
     left_bytes, left_rows, left_files = MOST_BYTES, MOST_ROWS, most_files
-    for enough, members in groups:
-        group = []
-        for file in sorted(members, key=lambda one: one.sequence_number):
+    for group in groups:
+        chosen = []
+        for file in sorted(group.files, key=_age, reverse=True):
             if file.file_size_bytes <= left_bytes and file.record_count <= left_rows and left_files:
-                group.append(file)
+                chosen.append(file)
                 left_bytes -= file.file_size_bytes
                 left_rows -= file.record_count
                 left_files -= 1
-        if len(group) >= enough:
-            yield tuple(group)
+        if len(chosen) >= group.enough:
+            yield Group(tuple(chosen[::-1]), group.enough)
+
+
+def _age(file: LiveFile) -> int:
+    return file.sequence_number
 
 
 @dataclass(slots=True)

@@ -37,7 +37,7 @@ _ROW_GROUP_BYTES = 32 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class SmallFile:
-    """A small data file: its size and rows as its manifest states them, and the positions that delete files delete."""
+    """A small data file: its size and rows as its manifest states them, and which of these rows delete files delete."""
 
     path: str
     size_bytes: int
@@ -53,15 +53,22 @@ class Opened:
     parquet: pq.ParquetFile
 
 
-def open_all(files: Sequence[SmallFile], open_input: Callable[[str], Any]) -> list[Opened]:
-    """Read small files of one storage as a whole; raises WriteError for one that is not what its manifest states."""
-    return list(many_at_once(partial(_opened, open_input=open_input), files, files[0].path))
+def open_all(files: Sequence[SmallFile], open_input: Callable[[str], Any], plan: WritePlan) -> list[Opened]:
+    """Read files of one storage as a whole, but for those that have other columns than the plan writes.
+
+    Raises:
+        WriteError: A file is not what its manifest states.
+    """
+    if not files:
+        return []
+    read = many_at_once(partial(_opened, open_input=open_input, plan=plan), files, files[0].path)
+    return [opened for opened in read if opened is not None]
 
 
-def has_columns_of(opened: Opened, plan: WritePlan) -> bool:
+def has_columns_of(parquet: pq.ParquetFile, plan: WritePlan) -> bool:
     """True if the file has exactly the columns that the plan writes: ids, names, types and order."""
     wanted = arrow_schema(parse_schema(plan.schema_json))
-    return _described(opened.parquet.schema_arrow) == _described(wanted)
+    return _described(parquet.schema_arrow) == _described(wanted)
 
 
 def rewrite(files: Sequence[Opened], partition: Partition, plan: WritePlan, storage: NewFiles) -> list[ContentFile]:
@@ -88,7 +95,10 @@ def rewrite(files: Sequence[Opened], partition: Partition, plan: WritePlan, stor
     return written
 
 
-def _opened(file: SmallFile, open_input: Callable[[str], Any]) -> Opened:
+def _opened(file: SmallFile, open_input: Callable[[str], Any], plan: WritePlan) -> Opened | None:
+    with reading(file.path, file_unreadable), open_input(file.path) as source:
+        if not has_columns_of(open_parquet(file.path, source, file.rows), plan):
+            return None
     with reading(file.path, file_unreadable), open_input(file.path) as source:
         data = source.read()
     if len(data) != file.size_bytes:

@@ -21,3 +21,8 @@ def positions_of(rows: pa.Array) -> BitMap64:
 def in_order(positions: BitMap64) -> pa.Array:
     """The positions as an array of 64-bit numbers, in ascending order."""
     return pa.Array.from_buffers(pa.int64(), len(positions), [None, pa.py_buffer(positions.to_array())])
+
+
+def below(positions: BitMap64, rows: int) -> BitMap64:
+    """The positions that a file of so many rows has: a delete file of another writer can name others too."""
+    return positions & BitMap64(range(rows)) if positions and positions.max() >= rows else positions

@@ -8,6 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
@@ -16,6 +17,7 @@ from pyiceberg.types import StringType
 
 from lakesink.compact import choose
 from lakesink.compact.choose import ENOUGH_FILES
+from lakesink.locate import deleted_rows
 from lakesink.sinks.iceberg.compaction import SmallFiles
 from lakesink_catalog.connect.catalog import connect
 from lakesink_protocol import events
@@ -130,6 +132,51 @@ def test_a_larger_file_is_rewritten_when_half_of_its_rows_are_deleted_and_goes_w
     assert run(5, range(201, 202)) == [1, 1, 1, 49, 50]
     versions = {row["id"]: row["version"] for row in rows_of(lake)}
     assert versions == dict.fromkeys(range(49), 4) | {49: 2, 200: 3, 201: 5} | dict.fromkeys(range(50, 100), 0)
+
+
+def test_files_of_other_columns_keep_no_others_from_being_rewritten_and_go_when_they_are_dead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each batch has a driver that has just started."""
+    monkeypatch.setattr(choose, "SMALL_BYTES", 0)
+    lake = upsert_lake(tmp_path)
+    stream = ChangeStream(lake)
+
+    def run(number: int, keys: Iterable[int]) -> list[int]:
+        stream.run_changes(number, [[Change(key, number, "a", "v", Decimal(number)) for key in keys]])
+        return sorted(task.file.record_count for task in lake.table().scan().plan_files())
+
+    run(0, range(100, 120))
+    with lake.table().update_schema() as update:
+        update.add_column("note", StringType())
+    run(1, range(200, 230))
+    assert run(2, [*range(100, 112), *range(200, 216)]) == [20, 28, 30]
+    assert run(3, [300]) == [1, 14, 20, 28]  # the 30 rows with the present columns, of which 16 were deleted
+    assert run(4, range(112, 120)) == [1, 8, 14, 28]  # the file with other columns has no live row any more
+
+
+def test_positions_that_a_file_does_not_have_keep_no_file_from_being_rewritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another writer's delete file names them, and readers do not mind."""
+    monkeypatch.setattr(choose, "SMALL_BYTES", 0)
+    lake = upsert_lake(tmp_path)
+    stream = ChangeStream(lake)
+    real = deleted_rows._rows  # noqa: SLF001
+
+    def with_more(*given: Any) -> pa.Table:
+        rows = real(*given)
+        return pa.concat_tables([rows, rows.slice(0, 1).set_column(1, rows.schema.field(1), pa.array([50]))])
+
+    def run(number: int, keys: Iterable[int]) -> list[int]:
+        stream.run_changes(number, [[Change(key, number, "a", "v", Decimal(number)) for key in keys]])
+        return sorted(task.file.record_count for task in lake.table().scan().plan_files())
+
+    run(0, range(10))
+    run(1, range(6))
+    monkeypatch.setattr(deleted_rows, "_rows", with_more)
+    assert run(2, [20]) == [1, 4, 6]
+    assert [row["id"] for row in rows_of(lake)] == [*range(10), 20]
 
 
 def test_without_the_option_no_file_is_compacted(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ A compaction is a snapshot of its own, which changes no row. The batch does not 
 writer was quicker, the table stays as it is, and a later batch tries again.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,13 +12,14 @@ from typing import Any
 from pyiceberg.table import Table
 from pyroaring import BitMap64
 
-from lakesink.compact.choose import MOST_FILES, Group, are_enough, choose
-from lakesink.compact.rewrite import Opened, SmallFile, has_columns_of, open_all, rewrite
+from lakesink.compact.choose import MOST_FILES, Group, choose
+from lakesink.compact.rewrite import SmallFile, open_all, rewrite
 from lakesink.locate.deleted_rows import Deleted, read_deleted
 from lakesink.locate.live_rows import applicable
 from lakesink.sinks.iceberg.rows_on_head import LocateMemory, old_files, opener
 from lakesink.writer.filesystem import NewFiles
 from lakesink.writer.plan import WritePlan
+from lakesink.writer.positions import below
 from lakesink_catalog.commit.compaction import Compacted, CompactionCommit
 from lakesink_catalog.commit.fence import Effects
 from lakesink_catalog.manifests.live import LiveFile, LiveFiles
@@ -94,40 +95,48 @@ class SmallFiles:
 
     def _rewritten(self, table: Table, head: int, live: LiveFiles) -> Compacted:
         """The compaction on this head; it has no files if none can be compacted."""
-        added, removed, replaced, failed = list[ContentFile](), list[LiveFile](), set[str](), list[WriteError]()
-        old_deletes = old_files(live.deletes)
+        done, failed, old_deletes = list[Compacted](), list[WriteError](), old_files(live.deletes)
+        deletes = {file.path: file for file in live.deletes}
         for group in self._due(live):
             try:
-                deleted = read_deleted(applicable(old_files(group), old_deletes), opener(table), self.memory.deletes)
-                suitable = {one.file.path: one for one in self._suitable(table, group, deleted)}
-                files = [file for file in group if file.path in suitable]
-                if len(files) < len(group) and not are_enough(files):
-                    continue
-                storage = NewFiles(partial(_create, table), table.io.delete)
-                added += rewrite(list(suitable.values()), files[0].partition, self.plan, storage)
+                wanted = applicable(old_files(group.files), old_deletes)
+                deleted = read_deleted(wanted, opener(table), self.memory.deletes)
+                added, removed = self._rewritten_group(table, group, deleted)
             except WriteError as error:  # other groups can be compacted
                 failed.append(error)
                 continue
-            removed += files
-            replaced |= {path for file in files for path in deleted.alone.get(file.path, ())}
-        if failed and not removed:
+            replaced = (deletes[path] for file in removed for path in deleted.alone.get(file.path, ()))
+            done.append(Compacted(head, tuple(added), tuple(removed), tuple(replaced)))
+        if failed and not any(one.removed for one in done):
             raise failed[0]
         for trouble in failed:
             self.effects.emit(events.CompactionFailed(self.plan.batch_id, describe(trouble)))
-        deletes = tuple(file for file in live.deletes if file.path in replaced)
-        return Compacted(head, tuple(added), tuple(removed), deletes)
+        return Compacted(
+            head,
+            tuple(file for one in done for file in one.added),
+            tuple(file for one in done for file in one.removed),
+            tuple(file for one in done for file in one.deletes),
+        )
 
-    def _suitable(self, table: Table, group: Group, deleted: Deleted) -> Iterator[Opened]:
-        """The files of a group, in their order, that have exactly the columns that the table has now."""
-        small = [
-            SmallFile(file.path, file.file_size_bytes, file.record_count, deleted.positions.get(file.path, BitMap64()))
-            for file in group
-        ]
-        for opened in open_all(small, opener(table)):
-            if has_columns_of(opened, self.plan):
-                yield opened
-            else:
-                self.memory.unsuitable.add(opened.file.path)
+    def _rewritten_group(
+        self, table: Table, group: Group, deleted: Deleted
+    ) -> tuple[Sequence[ContentFile], Sequence[LiveFile]]:
+        """The new files and those whose place they take, which have the plan's columns, or no live row."""
+        small = [_small_file(file, deleted) for file in group.files]
+        with_rows = [file for file in small if len(file.deleted) < file.rows]
+        opened = open_all(with_rows, opener(table), self.plan)
+        unsuitable = {file.path for file in with_rows} - {one.file.path for one in opened}
+        self.memory.unsuitable |= unsuitable
+        removed = [file for file in group.files if file.path not in unsuitable]
+        if len(removed) < group.enough:
+            return (), ()
+        storage = NewFiles(partial(_create, table), table.io.delete)
+        return rewrite(opened, removed[0].partition, self.plan, storage), removed
+
+
+def _small_file(file: LiveFile, deleted: Deleted) -> SmallFile:
+    positions = deleted.positions.get(file.path, BitMap64())
+    return SmallFile(file.path, file.file_size_bytes, file.record_count, below(positions, file.record_count))
 
 
 def _create(table: Table, location: str) -> object:
