@@ -82,7 +82,7 @@ def _within_limits(groups: Iterable[Group], most_files: int) -> Iterator[Group]:
                 left_rows -= file.record_count
                 left_files -= 1
         if len(chosen) >= group.enough:
-            yield Group(tuple(chosen[::-1]), group.enough)
+            yield Group(tuple(sorted(chosen, key=_age)), group.enough)
 
 
 def _age(file: LiveFile) -> int:
