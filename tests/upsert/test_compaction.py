@@ -220,7 +220,7 @@ def test_a_commit_that_fails_or_is_not_answered_leaves_the_batch_and_the_rows(
 
 
 @pytest.mark.parametrize("lands", [False, True])
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.usefixtures("what_is_compacted")
 def test_a_driver_that_dies_in_the_commit_of_a_compaction_repeats_no_batch(
     tmp_path: Path, seed: int, *, lands: bool
