@@ -54,21 +54,18 @@ class Opened:
 
 
 def open_all(files: Sequence[SmallFile], open_input: Callable[[str], Any], plan: WritePlan) -> list[Opened]:
-    """Read files of one storage as a whole, but for those that have other columns than the plan writes.
+    """Read files of one storage as a whole, but for those that do not have exactly the columns that the plan writes.
+
+    Columns are the same by ids, names, types and order.
 
     Raises:
         WriteError: A file is not what its manifest states.
     """
     if not files:
         return []
-    read = many_at_once(partial(_opened, open_input=open_input, plan=plan), files, files[0].path)
+    wanted = _described(arrow_schema(parse_schema(plan.schema_json)))
+    read = many_at_once(partial(_opened, open_input=open_input, wanted=wanted), files, files[0].path)
     return [opened for opened in read if opened is not None]
-
-
-def has_columns_of(parquet: pq.ParquetFile, plan: WritePlan) -> bool:
-    """True if the file has exactly the columns that the plan writes: ids, names, types and order."""
-    wanted = arrow_schema(parse_schema(plan.schema_json))
-    return _described(parquet.schema_arrow) == _described(wanted)
 
 
 def rewrite(files: Sequence[Opened], partition: Partition, plan: WritePlan, storage: NewFiles) -> list[ContentFile]:
@@ -95,9 +92,9 @@ def rewrite(files: Sequence[Opened], partition: Partition, plan: WritePlan, stor
     return written
 
 
-def _opened(file: SmallFile, open_input: Callable[[str], Any], plan: WritePlan) -> Opened | None:
+def _opened(file: SmallFile, open_input: Callable[[str], Any], wanted: list[Any]) -> Opened | None:
     with reading(file.path, file_unreadable), open_input(file.path) as source:
-        if not has_columns_of(open_parquet(file.path, source, file.rows), plan):
+        if _described(open_parquet(file.path, source, file.rows).schema_arrow) != wanted:
             return None
     with reading(file.path, file_unreadable), open_input(file.path) as source:
         data = source.read()

@@ -1,10 +1,11 @@
-"""A stream of changes compacts its small files. The rows stay the same, whatever happens."""
+"""A stream of changes compacts its files, and the rows of the table stay the same."""
 
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +113,12 @@ def test_no_file_that_a_snapshot_references_is_changed_or_removed(tmp_path: Path
     assert {path: now[path] for path in there} == there
 
 
+def rows_of_files_after(stream: ChangeStream, number: int, keys: Iterable[int]) -> list[int]:
+    """Run a batch with these keys; returns the number of rows of each data file."""
+    stream.run_changes(number, [[Change(key, number, "a", "v", Decimal(number)) for key in keys]])
+    return sorted(task.file.record_count for task in stream.lake.table().scan().plan_files())
+
+
 def test_a_larger_file_is_rewritten_when_half_of_its_rows_are_deleted_and_goes_when_all_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -119,10 +126,7 @@ def test_a_larger_file_is_rewritten_when_half_of_its_rows_are_deleted_and_goes_w
     lake = upsert_lake(tmp_path)
     stream = ChangeStream(lake, seed=1)
 
-    def run(number: int, keys: Iterable[int]) -> list[int]:
-        """Rows of the data files, after a batch with these keys."""
-        stream.run_changes(number, [[Change(key, number, "a", "v", Decimal(number)) for key in keys]])
-        return sorted(task.file.record_count for task in lake.table().scan().plan_files())
+    run = partial(rows_of_files_after, stream)
 
     assert run(0, range(100)) == [100]
     assert run(1, range(49)) == [49, 100]
@@ -142,9 +146,7 @@ def test_files_of_other_columns_keep_no_others_from_being_rewritten_and_go_when_
     lake = upsert_lake(tmp_path)
     stream = ChangeStream(lake)
 
-    def run(number: int, keys: Iterable[int]) -> list[int]:
-        stream.run_changes(number, [[Change(key, number, "a", "v", Decimal(number)) for key in keys]])
-        return sorted(task.file.record_count for task in lake.table().scan().plan_files())
+    run = partial(rows_of_files_after, stream)
 
     run(0, range(100, 120))
     with lake.table().update_schema() as update:
@@ -168,9 +170,7 @@ def test_positions_that_a_file_does_not_have_keep_no_file_from_being_rewritten(
         rows = real(*given)
         return pa.concat_tables([rows, rows.slice(0, 1).set_column(1, rows.schema.field(1), pa.array([50]))])
 
-    def run(number: int, keys: Iterable[int]) -> list[int]:
-        stream.run_changes(number, [[Change(key, number, "a", "v", Decimal(number)) for key in keys]])
-        return sorted(task.file.record_count for task in lake.table().scan().plan_files())
+    run = partial(rows_of_files_after, stream)
 
     run(0, range(10))
     run(1, range(6))
