@@ -53,8 +53,9 @@ def choose(
         elif 2 * deleted[file.path] >= file.record_count:
             dead[file.partition].append(file)
     full = [files for files in tiers.values() if len(files) >= ENOUGH_FILES]
-    groups = [Group(tuple(files), ENOUGH_FILES) for files in sorted(full, key=len, reverse=True)]
-    return list(_within_limits([*groups, *(Group(tuple(files), 1) for files in dead.values())], most_files))
+    groups = [(files, ENOUGH_FILES) for files in sorted(full, key=len, reverse=True)]
+    groups += [(files, 1) for files in dead.values()]
+    return list(_within_limits(groups, most_files))
 
 
 def _deleted_rows(deletes: Iterable[LiveFile]) -> Counter[str]:
@@ -70,19 +71,19 @@ def tier(size_bytes: int) -> int:
     return max(size_bytes - 1, 0).bit_length() // _TIER_BITS
 
 
-def _within_limits(groups: Iterable[Group], most_files: int) -> Iterator[Group]:
+def _within_limits(groups: Iterable[tuple[list[LiveFile], int]], most_files: int) -> Iterator[Group]:
     """The groups without the files that would be too much: the oldest, which are the likeliest to be unsuitable."""
     left_bytes, left_rows, left_files = MOST_BYTES, MOST_ROWS, most_files
-    for group in groups:
+    for files, enough in groups:
         chosen = []
-        for file in sorted(group.files, key=_age, reverse=True):
+        for file in sorted(files, key=_age, reverse=True):
             if file.file_size_bytes <= left_bytes and file.record_count <= left_rows and left_files:
                 chosen.append(file)
                 left_bytes -= file.file_size_bytes
                 left_rows -= file.record_count
                 left_files -= 1
-        if len(chosen) >= group.enough:
-            yield Group(tuple(sorted(chosen, key=_age)), group.enough)
+        if len(chosen) >= enough:
+            yield Group(tuple(sorted(chosen, key=_age)), enough)
 
 
 def _age(file: LiveFile) -> int:

@@ -1,4 +1,4 @@
-"""Writes the live rows of small data files into new ones: the same values in the same order, without the deleted rows.
+"""Writes the live rows of data files into new ones: the same values in the same order, without the deleted rows.
 
 A file whose columns are not exactly those that the plan writes is left alone, so no value is ever converted.
 """
@@ -36,8 +36,8 @@ _ROW_GROUP_BYTES = 32 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
-class SmallFile:
-    """A small data file: its size and rows as its manifest states them, and which of these rows delete files delete."""
+class ChosenFile:
+    """A data file: its size and rows as its manifest states them, and which of these rows delete files delete."""
 
     path: str
     size_bytes: int
@@ -47,13 +47,13 @@ class SmallFile:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A small file whose content is in memory."""
+    """A chosen file whose content is in memory."""
 
-    file: SmallFile
+    file: ChosenFile
     parquet: pq.ParquetFile
 
 
-def open_all(files: Sequence[SmallFile], open_input: Callable[[str], Any], plan: WritePlan) -> list[Opened]:
+def open_all(files: Sequence[ChosenFile], open_input: Callable[[str], Any], plan: WritePlan) -> list[Opened]:
     """Read files of one storage as a whole, but for those that do not have exactly the columns that the plan writes.
 
     Columns are the same by ids, names, types and order.
@@ -92,7 +92,7 @@ def rewrite(files: Sequence[Opened], partition: Partition, plan: WritePlan, stor
     return written
 
 
-def _opened(file: SmallFile, open_input: Callable[[str], Any], wanted: list[Any]) -> Opened | None:
+def _opened(file: ChosenFile, open_input: Callable[[str], Any], wanted: list[Any]) -> Opened | None:
     with reading(file.path, file_unreadable), open_input(file.path) as source:
         if _described(open_parquet(file.path, source, file.rows).schema_arrow) != wanted:
             return None
@@ -151,7 +151,7 @@ def _rows_at_once(parquet: pq.ParquetFile) -> int:
     return int(min(max(_AT_ONCE_BYTES / max(width, 1), 1), _MOST_ROWS))
 
 
-def _stays(file: SmallFile) -> pa.Array | None:
+def _stays(file: ChosenFile) -> pa.Array | None:
     """For each row whether it is live; None if all are."""
     if not file.deleted:
         return None

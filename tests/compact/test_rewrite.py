@@ -14,7 +14,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType, TimestampType
 from pyroaring import BitMap64
 
-from lakesink.compact.rewrite import Opened, SmallFile, _live, open_all, rewrite
+from lakesink.compact.rewrite import ChosenFile, Opened, _live, open_all, rewrite
 from lakesink.writer.filesystem import NewFiles
 from lakesink.writer.plan import ParquetOptions, WritePlan
 from lakesink_protocol.change import ContentFile
@@ -26,15 +26,15 @@ EXAMPLES = settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow
 NUMBERS = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "text", StringType()))
 
 
-def small(file: ContentFile, deleted: Sequence[int] = ()) -> SmallFile:
-    return SmallFile(file.path, file.file_size_bytes, file.record_count, BitMap64(deleted))
+def small(file: ContentFile, deleted: Sequence[int] = ()) -> ChosenFile:
+    return ChosenFile(file.path, file.file_size_bytes, file.record_count, BitMap64(deleted))
 
 
-def opened(files: Sequence[SmallFile], plan: WritePlan) -> list[Opened]:
+def opened(files: Sequence[ChosenFile], plan: WritePlan) -> list[Opened]:
     return open_all(files, lambda path: Path(local(path)).open("rb"), plan)
 
 
-def rewritten(files: Sequence[SmallFile], plan: WritePlan, partition: Any = ()) -> list[ContentFile]:
+def rewritten(files: Sequence[ChosenFile], plan: WritePlan, partition: Any = ()) -> list[ContentFile]:
     return rewrite(opened(files, plan), partition, plan, NewFiles.at(plan.data_location, {}, None))
 
 
@@ -119,7 +119,7 @@ def test_a_file_with_other_columns_is_not_rewritten(tmp_path: Path, other: Schem
 
 def test_a_file_of_another_size_or_number_of_rows_is_refused(tmp_path: Path) -> None:
     plan, [file] = of_numbers(tmp_path, range(3))
-    for stated in (SmallFile(file.path, file.file_size_bytes + 1, 3), SmallFile(file.path, file.file_size_bytes, 4)):
+    for stated in (ChosenFile(file.path, file.file_size_bytes + 1, 3), ChosenFile(file.path, file.file_size_bytes, 4)):
         with pytest.raises(WriteError, match="manifest has"):
             opened([stated], plan)
 

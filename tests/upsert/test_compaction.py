@@ -19,7 +19,7 @@ from pyiceberg.types import StringType
 from lakesink.compact import choose
 from lakesink.compact.choose import ENOUGH_FILES
 from lakesink.locate import deleted_rows
-from lakesink.sinks.iceberg.compaction import SmallFiles
+from lakesink.sinks.iceberg.compaction import Compaction
 from lakesink_catalog.connect.catalog import connect
 from lakesink_protocol import events
 from lakesink_protocol.ledger import COMPACTED
@@ -55,14 +55,14 @@ def data_files(table: Table) -> int:
 def told(monkeypatch: pytest.MonkeyPatch) -> list[events.Event]:
     """What compactions say."""
     found: list[events.Event] = []
-    real = SmallFiles.compact
+    real = Compaction.compact
 
-    def compact(self: SmallFiles) -> None:
+    def compact(self: Compaction) -> None:
         self.effects.emit.also(found.append)
         object.__setattr__(self.effects, "emit", self.effects.emit.also(found.append))
         real(self)
 
-    monkeypatch.setattr(SmallFiles, "compact", compact)
+    monkeypatch.setattr(Compaction, "compact", compact)
     return found
 
 
@@ -155,6 +155,27 @@ def test_files_of_other_columns_keep_no_others_from_being_rewritten_and_go_when_
     assert run(2, [*range(100, 112), *range(200, 216)]) == [20, 28, 30]
     assert run(3, [300]) == [1, 14, 20, 28]  # the 30 rows with the present columns, of which 16 were deleted
     assert run(4, range(112, 120)) == [1, 8, 14, 28]  # the file with other columns has no live row any more
+
+
+def test_a_driver_that_could_not_rewrite_a_file_does_so_when_the_table_has_its_columns_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(choose, "SMALL_BYTES", 0)
+    lake = upsert_lake(tmp_path)
+    stream = ChangeStream(lake)
+    sink = stream.sink()
+    monkeypatch.setattr(ChangeStream, "sink", lambda _: sink)
+
+    run = partial(rows_of_files_after, stream)
+
+    run(0, range(100, 120))
+    with lake.table().update_schema() as update:
+        update.add_column("note", StringType())
+    run(1, range(100, 112))
+    assert run(2, [200]) == [1, 12, 20]
+    with lake.table().update_schema() as update:
+        update.delete_column("note")
+    assert run(3, [300]) == [1, 1, 8, 12]
 
 
 def test_positions_that_a_file_does_not_have_keep_no_file_from_being_rewritten(
@@ -260,9 +281,9 @@ def test_other_writers_between_the_batches_and_within_a_compaction_lose_nothing(
     """They insert rows, delete some, and compact too; some come between the rewrite and its commit."""
     lake, reference = upsert_lake(tmp_path, partitioned=seed == 2), Reference()
     stream, chance = ChangeStream(lake, seed=20 + seed), random.Random(seed)
-    real, meanwhile = SmallFiles._rewritten, 0  # noqa: SLF001
+    real, meanwhile = Compaction._rewritten, 0  # noqa: SLF001
 
-    def disturbed(self: SmallFiles, table: Table, *rest: Any) -> Any:
+    def disturbed(self: Compaction, table: Table, *rest: Any) -> Any:
         nonlocal meanwhile
         found = real(self, table, *rest)
         if found.removed and chance.random() < 0.5:
@@ -270,7 +291,7 @@ def test_other_writers_between_the_batches_and_within_a_compaction_lose_nothing(
             disturb(lake, reference, chance)
         return found
 
-    monkeypatch.setattr(SmallFiles, "_rewritten", disturbed)
+    monkeypatch.setattr(Compaction, "_rewritten", disturbed)
     for number in range(60):
         stream.run(number)
         reference.apply(stream.changes(number)) if not meanwhile else apply_first(stream, reference, lake, number)

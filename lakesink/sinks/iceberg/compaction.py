@@ -1,4 +1,4 @@
-"""Compacts small files of a table after a batch of changes has landed.
+"""Compacts files of a table after a batch of changes has landed.
 
 A compaction is a snapshot of its own, which changes no row. The batch does not depend on it: if it fails, or if another
 writer was quicker, the table stays as it is, and a later batch tries again.
@@ -13,7 +13,7 @@ from pyiceberg.table import Table
 from pyroaring import BitMap64
 
 from lakesink.compact.choose import MOST_FILES, Group, choose
-from lakesink.compact.rewrite import SmallFile, open_all, rewrite
+from lakesink.compact.rewrite import ChosenFile, open_all, rewrite
 from lakesink.locate.deleted_rows import Deleted, read_deleted
 from lakesink.locate.live_rows import applicable
 from lakesink.sinks.iceberg.rows_on_head import LocateMemory, old_files, opener
@@ -33,8 +33,8 @@ from lakesink_protocol.redact import describe
 
 
 @dataclass(frozen=True, slots=True)
-class SmallFiles:
-    """The small files of one sink's branch, after one of its batches.
+class Compaction:
+    """The compaction of one sink's branch after one of its batches.
 
     Attributes:
         plan: That of the batch: files are written as it says.
@@ -50,7 +50,7 @@ class SmallFiles:
     effects: Effects
 
     def compact(self) -> None:
-        """Compact those that are due, as far as one compaction may; an error is only told, since the batch is in."""
+        """Compact the files that are due, as far as one compaction may; an error is only told: the batch is in."""
         if not self._due(self.memory.head) or not self.memory.pace.is_due():
             return
         known: dict[str, Any] = {}
@@ -59,7 +59,7 @@ class SmallFiles:
             known = {**table.catalog.properties, **table.io.properties}
             with self.effects.turn(table, self.effects.emit):  # else rivals would be quicker again and again
                 done = self._compact(self.load())
-        except Exception as error:  # noqa: BLE001 - the table is right with small files too
+        except Exception as error:  # noqa: BLE001 - the table is right without it
             self.effects.emit(events.CompactionFailed(self.plan.batch_id, describe(error, known)))
             done = False
         self.memory.pace.note(done=done)
@@ -87,7 +87,8 @@ class SmallFiles:
 
     def _due(self, live: LiveFiles) -> list[Group]:
         target, most_files = self.plan.target_file_size_bytes, max(MOST_FILES, 2 * self.added)
-        return choose(live, self.plan.spec_id, target, self.memory.unsuitable, most_files)
+        unsuitable = {path for path, schema in self.memory.unsuitable.items() if schema == self.plan.schema_id}
+        return choose(live, self.plan.spec_id, target, unsuitable, most_files)
 
     def _writes(self, table: Table) -> bool:
         """True if the plan is one for the table as it is now."""
@@ -122,11 +123,11 @@ class SmallFiles:
         self, table: Table, group: Group, deleted: Deleted
     ) -> tuple[Sequence[ContentFile], Sequence[LiveFile]]:
         """The new files and those whose place they take, which have the plan's columns, or no live row."""
-        small = [_small_file(file, deleted) for file in group.files]
-        with_rows = [file for file in small if len(file.deleted) < file.rows]
+        chosen = [_chosen_file(file, deleted) for file in group.files]
+        with_rows = [file for file in chosen if len(file.deleted) < file.rows]
         opened = open_all(with_rows, opener(table), self.plan)
         unsuitable = {file.path for file in with_rows} - {one.file.path for one in opened}
-        self.memory.unsuitable |= unsuitable
+        self.memory.unsuitable |= dict.fromkeys(unsuitable, self.plan.schema_id)
         removed = [file for file in group.files if file.path not in unsuitable]
         if len(removed) < group.enough:
             return (), ()
@@ -134,9 +135,9 @@ class SmallFiles:
         return rewrite(opened, removed[0].partition, self.plan, storage), removed
 
 
-def _small_file(file: LiveFile, deleted: Deleted) -> SmallFile:
+def _chosen_file(file: LiveFile, deleted: Deleted) -> ChosenFile:
     positions = deleted.positions.get(file.path, BitMap64())
-    return SmallFile(file.path, file.file_size_bytes, file.record_count, below(positions, file.record_count))
+    return ChosenFile(file.path, file.file_size_bytes, file.record_count, below(positions, file.record_count))
 
 
 def _create(table: Table, location: str) -> object:

@@ -92,7 +92,7 @@ class LocateMemory:
 
     Attributes:
         head: The files of the newest head that was searched.
-        unsuitable: Paths of files that are not compacted: they have other columns than the table has now.
+        unsuitable: Files that are not compacted: by path, the schema whose columns they do not have.
         pace: Of compactions.
     """
 
@@ -100,14 +100,14 @@ class LocateMemory:
     deletes: KnownDeletes = field(default_factory=KnownDeletes)
     footers: dict[str, Footer] = field(default_factory=dict)
     head: LiveFiles = field(default_factory=partial(LiveFiles, (), ()))
-    unsuitable: set[str] = field(default_factory=set)
+    unsuitable: dict[str, int] = field(default_factory=dict)
     pace: Pace = field(default_factory=Pace)
 
     def see(self, live: LiveFiles) -> None:
         """Remember the files of a head, and forget what is known of all other data files."""
         self.head = live
         paths = {file.path for file in live.data}
-        self.unsuitable &= paths
+        self.unsuitable = {path: schema_id for path, schema_id in self.unsuitable.items() if path in paths}
         for path in self.footers.keys() - paths:
             del self.footers[path]
 

@@ -15,7 +15,7 @@ from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.batch_warnings import BatchWarnings
 from lakesink.sinks.iceberg.change_task import ChangeTaskWriter, LoggingTaskWriter
 from lakesink.sinks.iceberg.changes import ChangesByKey, RunInExecutors, prepared_changes
-from lakesink.sinks.iceberg.compaction import SmallFiles
+from lakesink.sinks.iceberg.compaction import Compaction
 from lakesink.sinks.iceberg.document_evolution import follow_documents, left_rows, not_followed, possible
 from lakesink.sinks.iceberg.evolution import BatchWrite, plan_write
 from lakesink.sinks.iceberg.expectations import marks_invalid
@@ -336,7 +336,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
 
     def _compact(self, plan: WritePlan, added: int) -> None:
         if plan.changes is not None and self.settings.compact_small_files:
-            SmallFiles(self._load, self.key, plan, added, self.changes.memory, self.merges, self.effects).compact()
+            Compaction(self._load, self.key, plan, added, self.changes.memory, self.merges, self.effects).compact()
 
     def _check_again(self, transaction: IcebergTransaction, prepared: PreparedBatch) -> None:
         """Refuse the batch before a side table has its rows: they would stay there.
