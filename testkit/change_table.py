@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DecimalType, LongType, NestedField, StringType
 
@@ -17,6 +18,7 @@ from lakesink.sinks.iceberg.sink import IcebergSink
 from lakesink.writer.changed_rows import DELETE_MARK
 from lakesink_protocol.coordinator import Write, run_batch
 from lakesink_protocol.identity import Batch
+from lakesink_protocol.ledger import COMPACTED
 from lakesink_protocol.outcome import Outcome
 from lakesink_protocol.row_changes import ChangeCounts
 from lakesink_protocol.two_phase import TaskWriter, receipts_of
@@ -194,3 +196,17 @@ def rows_of(lake: Lake, snapshot_id: int | None = None) -> list[dict[str, Any]]:
     """The table's rows in the order of their keys, as PyIceberg reads them; a key that is there twice occurs twice."""
     rows: list[dict[str, Any]] = lake.table().scan(snapshot_id=snapshot_id).to_arrow().to_pylist()
     return sorted(rows, key=lambda row: (row["id"], row["version"]))
+
+
+def compactions(lake: Lake) -> list[Snapshot]:
+    """Of the stream, oldest first."""
+    found = lake.table().metadata.snapshots
+    return [one for one in found if one.summary and COMPACTED in one.summary.additional_properties]
+
+
+def write_all_anew(lake: Lake) -> None:
+    """Another engine writes all live rows into new files, in another order."""
+    table = lake.table()
+    rows = table.scan().to_arrow()
+    if rows.num_rows:
+        table.overwrite(rows.take(pa.array(random.Random(rows.num_rows).sample(range(rows.num_rows), rows.num_rows))))

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
-from pyiceberg.table.snapshots import Operation, Snapshot
+from pyiceberg.table.snapshots import Operation
 from pyiceberg.types import StringType
 
 from lakesink.compact import choose
@@ -25,17 +25,11 @@ from lakesink_protocol import events
 from lakesink_protocol.ledger import COMPACTED
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
 from testkit.builders import Lake, contents
-from testkit.change_table import Change, ChangeStream, Reference, rows_of, upsert_lake
+from testkit.change_table import Change, ChangeStream, Reference, compactions, rows_of, upsert_lake
 
 
 class Killed(BaseException):
     """SIGKILL: nothing of the driver goes on."""
-
-
-def compactions(lake: Lake) -> list[Snapshot]:
-    """Of the stream, oldest first."""
-    found = lake.table().metadata.snapshots
-    return [one for one in found if one.summary and COMPACTED in one.summary.additional_properties]
 
 
 def run_checked(stream: ChangeStream, reference: Reference, batches: range) -> None:

@@ -4,7 +4,6 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Summary
@@ -14,19 +13,11 @@ from lakesink.locate import live_rows
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
 from lakesink_protocol.row_changes import counts_in
 from testkit.builders import Lake
-from testkit.change_table import ChangeStream, Reference, rows_of, upsert_lake
+from testkit.change_table import ChangeStream, Reference, rows_of, upsert_lake, write_all_anew
 
 
 class Killed(BaseException):
     """SIGKILL: nothing of the driver goes on."""
-
-
-def compact(lake: Lake) -> None:
-    """Another engine writes all live rows into new files, in another order."""
-    table = lake.table()
-    rows = table.scan().to_arrow()
-    if rows.num_rows:
-        table.overwrite(rows.take(pa.array(random.Random(rows.num_rows).sample(range(rows.num_rows), rows.num_rows))))
 
 
 def summary_of(lake: Lake, snapshot_id: int) -> Summary:
@@ -80,7 +71,7 @@ def test_deaths_lost_answers_and_compactions_change_no_row(tmp_path: Path, seed:
         raise TimeoutError
 
     def is_compacted_first(apply: Callable[[], object]) -> object:
-        compact(lake)
+        write_all_anew(lake)
         return apply()
 
     for number in range(12):
@@ -96,7 +87,7 @@ def test_deaths_lost_answers_and_compactions_change_no_row(tmp_path: Path, seed:
         reference.apply(stream.changes(number))
         assert rows_of(lake) == reference.table
         if chance.random() < 0.3:
-            compact(lake)
+            write_all_anew(lake)
             assert rows_of(lake) == reference.table
 
 
@@ -157,7 +148,7 @@ def test_what_a_driver_remembers_of_the_table_stays_right(tmp_path: Path, *, par
     sink = stream.sink()
     for number in range(16):
         if chance.random() < 0.3:
-            compact(lake)
+            write_all_anew(lake)
         if chance.random() < 0.2:
             lake.table().delete(f"id < {chance.randrange(20)}")
             reference.rows = {row["id"]: reference.rows[row["id"]] for row in rows_of(lake)}
