@@ -13,6 +13,8 @@ from lakesink.locate.refusals import file_unreadable
 from lakesink.writer.schema import FIELD_ID_KEY
 from lakesink_protocol.redact import describe
 
+_NAME_MAPPING = "schema.name-mapping.default"
+
 
 @dataclass(frozen=True, slots=True)
 class Footer:
@@ -58,8 +60,9 @@ def open_parquet(path: str, source: Any, rows: int) -> pq.ParquetFile:
     return file
 
 
-def parse_name_mapping(text: str | None) -> dict[str, int]:
-    """Field ids by the names of top-level columns, from the property ``schema.name-mapping.default``."""
+def name_mapping(properties: Mapping[str, str]) -> dict[str, int]:
+    """Field ids by the names of top-level columns, from the table's property ``schema.name-mapping.default``."""
+    text = properties.get(_NAME_MAPPING)
     if not text:
         return {}
     entries = json.loads(text)

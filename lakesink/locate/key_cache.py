@@ -1,7 +1,8 @@
 """Key and sequence columns of data files that are not on the local disk, or lack ids or columns: copied once, and kept.
 
-Data files never change, so a copy is never out of date. Several processes share the folder: a copy appears by a rename,
-and a scan holds its copies by hard links, which outlive the removal of a copy by another process.
+A data file never changes while it is a table's, so a copy is never out of date: its name says from when on the path was
+that of the table's file. Several processes share the folder: a copy appears by a rename, and a scan holds its copies by
+hard links, which outlive the removal of a copy by another process.
 """
 
 import hashlib
@@ -22,7 +23,8 @@ import pyarrow.parquet as pq
 from lakesink.locate.data_file import DataFile
 from lakesink.locate.footers import Source, footer_of, open_parquet
 from lakesink.locate.key_columns import KeyColumn, KeyColumns
-from lakesink.locate.refusals import cache_unsafe, file_unreadable, reading
+from lakesink.locate.local_disk import on_local_disk, private_folder, writing_to
+from lakesink.locate.refusals import file_unreadable, reading
 from lakesink.writer.filesystem import many_at_once
 from lakesink.writer.single_value import decoded_array
 from lakesink_protocol.redact import describe
@@ -30,7 +32,6 @@ from lakesink_protocol.redact import describe
 DEFAULT_BYTES = 2**30
 _HELD, _PARTIAL, _SUFFIX = "held-", "partial-", ".parquet"
 _ABANDONED_SECONDS = 24 * 60 * 60
-_PRIVATE = 0o700
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,35 +44,39 @@ class KeyCache:
     @contextmanager
     def held(self, files: Sequence[DataFile], columns: KeyColumns, source: Source) -> Iterator[list[str]]:
         """Local copies of the key columns of these files, in their order; they exist inside the block."""
-        root = self._private_folder()
-        held = Path(tempfile.mkdtemp(prefix=_HELD, dir=root))
+        with on_local_disk(self.folder):
+            root = private_folder(self.folder)
+            held = Path(tempfile.mkdtemp(prefix=_HELD, dir=root))
         try:
             hold = partial(self._hold, held=held, columns=columns, source=source)
-            yield list(many_at_once(hold, files, files[0].path))
+            with on_local_disk(self.folder):
+                copies = list(many_at_once(hold, files, files[0].path))
+            yield copies
         finally:
             shutil.rmtree(held, ignore_errors=True)
-            self._evict(root)
+            with suppress(OSError):
+                self._evict(root)
 
-    def _private_folder(self) -> Path:
-        root = Path(self.folder)
-        root.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
-        if root.stat().st_uid != os.getuid():
-            raise cache_unsafe(self.folder)
-        root.chmod(_PRIVATE)
-        return root
+    def forget(self, files: Sequence[DataFile], columns: KeyColumns) -> bool:
+        """Remove the copies of these files; returns False if there was none."""
+        kept = [Path(self.folder) / _name(file, columns) for file in files]
+        found = [copy for copy in kept if copy.exists()]
+        for copy in found:
+            copy.unlink(missing_ok=True)
+        return bool(found)
 
     def _hold(self, file: DataFile, held: Path, columns: KeyColumns, source: Source) -> str:
         kept = Path(self.folder) / _name(file, columns)
         link = held / kept.name
         if not (_linked(kept, link) and _is_whole(link, file.rows)):
             link.unlink(missing_ok=True)
-            copied = held / f"{_PARTIAL}{kept.name}"
-            with copied.open("xb") as sink, reading(file.path, file_unreadable), source.open_input(file.path) as opened:
-                _copy_columns(open_parquet(file.path, opened, file.rows), file, columns, source.mapping, sink)
-                sink.flush()
-                os.fsync(sink.fileno())  # a power failure must not leave a footer without its pages
-            os.link(copied, link)
-            copied.replace(kept)
+            with link.open("xb") as sink, reading(file.path, file_unreadable), source.open_input(file.path) as opened:
+                parquet = open_parquet(file.path, opened, file.rows)
+                with writing_to(self.folder):
+                    _copy_columns(parquet, file, columns, source.mapping, sink)
+                    sink.flush()
+                    os.fsync(sink.fileno())  # a power failure must not leave a footer without its pages
+            _keep(link, kept)
         os.utime(link)  # the copy is the same file: used now
         return str(link)
 
@@ -94,14 +99,26 @@ class KeyCache:
 
 def _name(file: DataFile, columns: KeyColumns) -> str:
     constants = [f"{field_id}={value.hex()}" for field_id, value in file.constants]
-    described = "\0".join([file.path, *(f"{column.field_id} {column.kind.name}" for column in columns.all), *constants])
-    return hashlib.sha256(described.encode()).hexdigest() + _SUFFIX
+    described = [
+        file.path,
+        file.since,
+        *(f"{column.field_id} {column.kind.name}" for column in columns.all),
+        *constants,
+    ]
+    return hashlib.sha256("\0".join(described).encode()).hexdigest() + _SUFFIX
 
 
-def _linked(kept: Path, link: Path) -> bool:
+def _keep(copy: Path, kept: Path) -> None:
+    """Keep a copy for later scans; on a disk without hard links, each scan copies anew."""
+    again = copy.with_name(f"{_PARTIAL}{copy.name}")
+    if _linked(copy, again):
+        again.replace(kept)
+
+
+def _linked(copy: Path, link: Path) -> bool:
     try:
-        os.link(kept, link)
-    except FileNotFoundError:
+        os.link(copy, link)
+    except OSError:
         return False
     return True
 

@@ -102,20 +102,22 @@ def positions_by_file(rows: pa.Table) -> dict[int, BitMap64]:
     return found
 
 
-def to_merge(new: int, older: Mapping[str, BitMap64]) -> list[str]:
-    """The older delete files of one data file, by path, that a new one with so many positions takes the place of.
+def merged(new: BitMap64, older: Mapping[str, BitMap64]) -> tuple[list[str], BitMap64]:
+    """The older delete files of one data file, by path, whose place a new one takes, and the positions that it has.
 
-    All would leave one file, but each batch would write all deleted positions again. So a large one stays until the
-    newer positions are an eighth of it: a position is written again a few times, as in a log-structured merge tree
-    (O'Neil and others, 1996), and a data file has few delete files.
+    If it took the place of all, one file would be left, but each batch would write all deleted positions again. So a
+    large one stays until the newer positions are an eighth of it: a position is written again a few times, as in a
+    log-structured merge tree (O'Neil and others, 1996), and a data file has few delete files. One that shares positions
+    with others stays too: a snapshot counts positions by file, and would state more live rows than before.
     """
-    rows, found = new, []
+    found, every = list[str](), new
     for path, positions in sorted(older.items(), key=lambda one: len(one[1])):
-        if len(positions) >= max(LARGE_ROWS, _LARGE_TIMES * rows):
+        if len(positions) >= max(LARGE_ROWS, _LARGE_TIMES * len(every)):
             break
-        rows += len(positions)
-        found.append(path)
-    return found
+        if every.isdisjoint(positions):
+            every = every | positions
+            found.append(path)
+    return found, every
 
 
 def _applies(delete: OldFile, file: OldFile) -> bool:

@@ -90,5 +90,15 @@ def cache_unsafe(folder: str) -> WriteError:
     )
 
 
+def local_disk_failed(folder: str, why: str) -> WriteError:
+    """A local folder, for copies of key columns or for what does not fit into memory, cannot be used."""
+    return WriteError(
+        "LOCAL_DISK_FAILED",
+        f"The local folder in which keys are searched cannot be used: {why[:DESCRIBED]}",
+        action="Free or repair the disk, or set TMPDIR to another folder; then start the query again. The folder is"
+        f" {folder!r}, and nothing in it is needed later.",
+    )
+
+
 def _s(count: int) -> str:
     return "" if count == 1 else "s"

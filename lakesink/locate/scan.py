@@ -17,13 +17,13 @@ from typing import Any
 import pyarrow as pa
 
 from lakesink.locate.key_columns import KeyColumn, KeyColumns
+from lakesink.locate.local_disk import on_local_disk, private_folder
 from lakesink.locate.newest import CHANGE
-from lakesink.locate.refusals import cache_unsafe, duckdb_missing, file_unreadable
+from lakesink.locate.refusals import duckdb_missing, file_unreadable
 from lakesink.writer.libraries import check_library
 from lakesink_protocol.redact import describe
 
 FILE, POSITION = "file", "pos"
-_PRIVATE = 0o700
 _GLOB = str.maketrans({"*": "[*]", "?": "[?]", "[": "[[]"})
 _SETTINGS = {
     "autoinstall_known_extensions": "false",
@@ -135,9 +135,6 @@ def _opened(limits: ScanLimits) -> tuple[Any, type[Exception]]:
 
 def _spill_folder() -> str:
     """A folder of one database, which DuckDB makes if it needs it, in one that only this user can read."""
-    root = Path(tempfile.gettempdir()) / f"lakesink-scan-{os.getuid()}"
-    root.mkdir(mode=_PRIVATE, exist_ok=True)
-    if root.stat().st_uid != os.getuid():
-        raise cache_unsafe(str(root))
-    root.chmod(_PRIVATE)
-    return str(root / uuid.uuid4().hex)
+    folder = str(Path(tempfile.gettempdir()) / f"lakesink-scan-{os.getuid()}")
+    with on_local_disk(folder):
+        return str(private_folder(folder) / uuid.uuid4().hex)

@@ -15,6 +15,7 @@ from lakesink.locate.key_columns import KeyColumns
 from lakesink.locate.refusals import file_unreadable, reading
 from lakesink.locate.scan import FILE, ScanLimits, find_rows, found_schema
 from lakesink.writer.filesystem import local_path, many_at_once, scheme_of
+from lakesink_protocol.errors import WriteError
 
 
 @dataclass(slots=True)
@@ -22,21 +23,27 @@ class Search:
     """Searches data files for keys.
 
     Attributes:
-        footers: Of local data files, by path.
+        footers: Of local data files.
     """
 
     columns: KeyColumns
     source: Source
     cache: KeyCache
     limits: ScanLimits = field(default_factory=ScanLimits)
-    footers: dict[str, Footer] = field(default_factory=dict)
+    footers: dict[DataFile, Footer] = field(default_factory=dict)
 
     def find(self, files: Sequence[DataFile], changes: pa.Table) -> pa.Table:
         """The rows of the changes' keys, see `find_rows`; a file is its place in the list."""
         if not files or not changes.num_rows:
             return found_schema(self.columns).empty_table()
-        with self._searchable(files) as (places, paths):
-            found = find_rows(paths, changes, self.columns, self.limits)
+        for is_last in (False, True):
+            with self._searchable(files) as (places, paths):
+                try:
+                    found = find_rows(paths, changes, self.columns, self.limits)
+                    break
+                except WriteError:
+                    if is_last or not self.cache.forget(files, self.columns):  # a copy that is damaged is made anew
+                        raise
         index = found.schema.get_field_index(FILE)
         files_of = pc.take(pa.array(places, pa.int32()), found[FILE])
         return found.set_column(index, found.schema.field(FILE), files_of)
@@ -61,11 +68,11 @@ class Search:
             yield [*in_place, *copied], [*local, *copies]
 
     def _footers(self, files: Sequence[DataFile]) -> list[Footer]:
-        unknown = [file for file in files if file.path not in self.footers]
+        unknown = [file for file in files if file not in self.footers]
         if unknown:
             read = many_at_once(partial(_read_footer, source=self.source), unknown, unknown[0].path)
-            self.footers.update(zip((file.path for file in unknown), read, strict=True))
-        return [self.footers[file.path] for file in files]
+            self.footers.update(zip(unknown, read, strict=True))
+        return [self.footers[file] for file in files]
 
 
 def _has_constants(footer: Footer, file: DataFile) -> bool:

@@ -1,15 +1,16 @@
 """Reads the rows of data files, in executors. Imports PyArrow only."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakesink.read.values import apply, columns_of, readable_schema
+from lakesink.read.values import apply, columns_of, converter, has_ids, readable_schema
 from lakesink.writer.filesystem import open_filesystem, scheme_of
-from lakesink.writer.schema import Struct, parse_schema
+from lakesink.writer.schema import Field, Primitive, Struct, parse_schema
+from lakesink.writer.single_value import decoded_array
 from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.redact import describe, redact
@@ -24,12 +25,19 @@ _LONGEST_REASON = 200
 
 @dataclass(frozen=True, slots=True)
 class RowsFile:
-    """A data file to read; `batch_id` is for messages."""
+    """A data file to read.
+
+    Attributes:
+        batch_id: For messages.
+        constants: Values of columns that its partition tells, by field id, in single-value form. A file that another
+            program wrote need not have these columns.
+    """
 
     path: str
     rows: int
     size_bytes: int
     batch_id: int
+    constants: tuple[tuple[int, bytes], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +48,14 @@ class RowsPart:
         schema_json: The columns to read, in Iceberg's JSON form.
         file_io: Properties of the file system, without secrets.
         catalog_name: The catalog whose secrets an executor finds in its own configuration.
+        names: Field ids by the names of top-level columns, for files of other programs that have no field ids.
     """
 
     files: Sequence[RowsFile]
     schema_json: str
     file_io: Mapping[str, str]
     catalog_name: str | None
+    names: Mapping[str, int] = field(default_factory=dict)
 
     def rows(self) -> Iterator[pa.RecordBatch]:
         """The rows of all files, in blocks."""
@@ -72,7 +82,7 @@ def _rows(file: RowsFile, wanted: Struct, part: RowsPart) -> Iterator[pa.RecordB
     try:
         filesystem, path_of = open_filesystem(file.path, part.file_io, part.catalog_name)
         with filesystem.open_input_file(path_of(file.path)) as source:
-            yield from _of_parquet(source, file, wanted)
+            yield from _of_parquet(source, file, wanted, part.names)
     except FileNotFoundError as error:
         raise _gone(file) from error
     except pa.ArrowException as error:
@@ -85,17 +95,18 @@ def _rows(file: RowsFile, wanted: Struct, part: RowsPart) -> Iterator[pa.RecordB
         raise WriteError(trouble.code, f"A file {trouble.what}: {describe(error)}", action=where) from error
 
 
-def _of_parquet(source: Any, file: RowsFile, wanted: Struct) -> Iterator[pa.RecordBatch]:
+def _of_parquet(source: Any, file: RowsFile, wanted: Struct, names: Mapping[str, int]) -> Iterator[pa.RecordBatch]:
     parquet = pq.ParquetFile(source, pre_buffer=scheme_of(file.path) != "file", arrow_extensions_enabled=False)
     if parquet.metadata.num_rows != file.rows:
         raise _unreadable(file, f"its footer has {parquet.metadata.num_rows} rows, and its manifest has {file.rows}")
-    columns, schema = columns_of(parquet.schema_arrow, wanted), readable_schema(wanted)
-    if all(place is None for place, _, _ in columns) and not _has_ids(parquet.schema_arrow):
+    columns, schema = columns_of(parquet.schema_arrow, wanted, names), readable_schema(wanted)
+    if all(place is None for place, _, _ in columns) and not has_ids(parquet.schema_arrow):
         raise _unreadable(file, "it has no field ids")
+    told = [_told(file, one) for one in wanted.fields]
     for batch in parquet.iter_batches(batch_size=_rows_at_once(parquet.metadata)):
         arrays = [
-            pa.nulls(batch.num_rows, kind) if place is None else apply(convert, batch.column(place))
-            for place, convert, kind in columns
+            _repeated(constant, kind, batch.num_rows) if place is None else apply(convert, batch.column(place))
+            for (place, convert, kind), constant in zip(columns, told, strict=True)
         ]
         yield pa.RecordBatch.from_arrays(
             [_named(*one) for one in zip(arrays, schema.types, strict=True)], schema=schema
@@ -107,8 +118,17 @@ def _named(values: pa.Array, kind: pa.DataType) -> pa.Array:
     return values if values.type == kind else values.view(kind) if pa.types.is_nested(kind) else values.cast(kind)
 
 
-def _has_ids(schema: pa.Schema) -> bool:
-    return any(field.metadata for field in schema)
+def _told(file: RowsFile, column: Field) -> pa.Scalar | None:
+    """The value of a column as the file's partition tells it; None if it does not."""
+    told = dict(file.constants).get(column.field_id)
+    if told is None or not isinstance(column.type, Primitive):
+        return None
+    value = decoded_array(column.type, told)
+    return apply(converter(value.type, column.type), value)[0]
+
+
+def _repeated(value: pa.Scalar | None, kind: pa.DataType, rows: int) -> pa.Array:
+    return pa.nulls(rows, kind) if value is None else pa.repeat(value, rows)
 
 
 def _rows_at_once(metadata: Any) -> int:

@@ -79,15 +79,25 @@ def converter(found: pa.DataType, wanted: Type) -> Convert | None:
             return _map(found, key, value)
 
 
-def columns_of(found: pa.Schema, wanted: Struct) -> list[tuple[int | None, Convert | None, pa.DataType]]:
-    """Of each wanted column its place in the file (None if it is not there), its conversion and its type."""
-    places = _places(found)
+def columns_of(
+    found: pa.Schema, wanted: Struct, names: Mapping[str, int]
+) -> list[tuple[int | None, Convert | None, pa.DataType]]:
+    """Of each wanted column its place in the file (None if it is not there), its conversion and its type.
+
+    `names` has the field ids of columns in files without field ids.
+    """
+    places = _places(found) or {names[name]: place for place, name in enumerate(found.names) if name in names}
     columns = []
     for field in wanted.fields:
         place = places.get(field.field_id)
         convert = None if place is None else converter(found.field(place).type, field.type)
         columns.append((place, convert, readable_type(field.type)))
     return columns
+
+
+def has_ids(found: pa.Schema) -> bool:
+    """False if another program wrote the file before it became a table's."""
+    return bool(_places(found))
 
 
 def _by_id(schema: Type, path: tuple[str, ...] = ()) -> Iterator[tuple[int, tuple[str, Type]]]:
@@ -113,7 +123,7 @@ def _places(fields: pa.Schema | pa.StructType) -> Mapping[int, int]:
 
 def _id_of(field: pa.Field) -> int | None:
     text = (field.metadata or {}).get(FIELD_ID_KEY.encode())
-    return None if text is None else int(text)
+    return None if text is None or int(text) < 0 else int(text)
 
 
 def _struct(found: pa.StructType, wanted: Struct) -> Convert | None:

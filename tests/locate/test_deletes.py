@@ -11,7 +11,7 @@ from pyroaring import BitMap64
 
 from lakesink.locate import live_rows
 from lakesink.locate.deleted_rows import KnownDeletes, read_deleted
-from lakesink.locate.live_rows import OldDeletes, OldFile, applicable, not_deleted, to_merge
+from lakesink.locate.live_rows import OldDeletes, OldFile, applicable, merged, not_deleted
 from lakesink.locate.scan import FILE, POSITION
 from lakesink.writer.deletes import FILE_PATH, POS, DeletedRows, write_deletes
 from lakesink_protocol.change import Content
@@ -149,7 +149,7 @@ def test_a_position_that_is_null_or_negative_is_refused(tmp_path: Path, wrong: i
 
 
 @pytest.mark.parametrize(
-    ("new", "older", "merged"),
+    ("new", "older", "taken"),
     [
         (1, {}, ""),
         (1, {"a": 65_535}, "a"),
@@ -165,17 +165,26 @@ def test_a_position_that_is_null_or_negative_is_refused(tmp_path: Path, wrong: i
     ],
 )
 def test_a_new_delete_file_takes_the_place_of_all_that_are_not_much_larger(
-    new: int, older: dict[str, int], merged: str
+    new: int, older: dict[str, int], taken: str
 ) -> None:
-    assert to_merge(new, {path: BitMap64(range(rows)) for path, rows in older.items()}) == list(merged)
+    first = {path: 10_000_000 * number for number, path in enumerate("abc", start=1)}
+    files = {path: BitMap64(range(first[path], first[path] + rows)) for path, rows in older.items()}
+    paths, positions = merged(BitMap64(range(new)), files)
+    assert paths == list(taken)
+    assert positions == BitMap64.union(BitMap64(range(new)), *(files[path] for path in taken))
+
+
+def test_delete_files_that_share_positions_are_not_both_merged() -> None:
+    older = {"a": BitMap64([1, 2]), "b": BitMap64([2, 3, 4]), "c": BitMap64([5, 6, 7, 8])}
+    assert merged(BitMap64([9]), older) == (["a", "c"], BitMap64([1, 2, 5, 6, 7, 8, 9]))
 
 
 def test_a_position_is_written_again_a_few_times_and_a_data_file_has_few_delete_files() -> None:
     files, written = dict[str, BitMap64](), 0
     for number in range(4_000):
-        taken = to_merge(500, files)
-        rows = 500 + sum(len(files.pop(path)) for path in taken)
-        files[str(number)], written = BitMap64(range(rows)), written + rows
+        taken, positions = merged(BitMap64(range(500 * number, 500 * number + 500)), files)
+        files = {path: there for path, there in files.items() if path not in taken} | {str(number): positions}
+        written += len(positions)
         assert len(files) <= 3
     assert written < 100 * 4_000 * 500
 

@@ -1,19 +1,27 @@
 """Key columns of files that are not on the local disk are copied once, and a copy that is torn is never used."""
 
+import errno
 import os
+import shutil
+import tempfile
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.types import LongType, StringType
 
+from lakesink.locate import key_cache
 from lakesink.locate.data_file import DataFile
 from lakesink.locate.footers import Source
 from lakesink.locate.key_cache import KeyCache
 from lakesink.locate.newest import CHANGE
+from lakesink.locate.scan import ScanLimits, find_rows
 from lakesink.locate.search import Search
 from lakesink_protocol.errors import WriteError
 from tests.locate.builders import columns_of, write_rows
@@ -145,3 +153,76 @@ def test_the_folder_is_private_and_leftovers_of_ended_processes_go(bucket: Bucke
 def test_a_file_without_a_key_column_has_no_rows_of_the_keys(bucket: Bucket, tmp_path: Path) -> None:
     write_rows(bucket.folder / "a", {("other", 9): pa.array([1, 2])})
     assert not search(bucket, tmp_path).find([DataFile("bucket://a", 2)], wanted(1)).num_rows
+
+
+def test_a_path_that_is_used_again_is_copied_again(bucket: Bucket, tmp_path: Path) -> None:
+    for since, first in (("a table, 1", 0), ("a table, 2", 50), ("another table, 2", 90)):
+        file = replace(bucket.put("a", first), since=since)
+        assert positions(search(bucket, tmp_path).find([file], wanted(95))) == [(0, 95 - first, "95")]
+
+
+def test_copies_that_cannot_be_searched_are_made_anew(bucket: Bucket, tmp_path: Path) -> None:
+    files = [bucket.put("a"), bucket.put("b", 1_000)]
+    search(bucket, tmp_path).find(files, wanted(1))
+    for copy in copies(tmp_path):
+        damaged, footer = bytearray(copy.read_bytes()), pq.read_metadata(copy)
+        for group in range(footer.num_row_groups):
+            page = footer.row_group(group).column(0).data_page_offset
+            damaged[page : page + 8] = bytes(8)
+        copy.write_bytes(damaged)
+    assert positions(search(bucket, tmp_path).find(files, wanted(57, 1_099))) == [(0, 57, "57"), (1, 99, "1099")]
+    assert len(copies(tmp_path)) == 2
+
+
+def test_a_disk_without_hard_links_keeps_no_copy(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def link(*_: Any) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", link)
+    for _ in range(2):
+        assert positions(search(bucket, tmp_path).find([bucket.put("a")], wanted(57))) == [(0, 57, "57")]
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+def file_in_its_place(cache: Path, _: pytest.MonkeyPatch) -> None:
+    cache.write_text("")
+
+
+def removed_while_it_copies(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = key_cache._copy_columns  # noqa: SLF001
+
+    def copy(*given: Any) -> None:
+        real(*given)
+        shutil.rmtree(cache)
+
+    monkeypatch.setattr(key_cache, "_copy_columns", copy)
+
+
+def full_disk(_: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def copy(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(key_cache, "_copy_columns", copy)
+
+
+@pytest.mark.parametrize("trouble", [file_in_its_place, removed_while_it_copies, full_disk])
+def test_trouble_of_the_local_disk_is_told_as_such(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trouble: Callable[[Path, pytest.MonkeyPatch], None]
+) -> None:
+    trouble(tmp_path / "cache", monkeypatch)
+    with pytest.raises(WriteError) as refused:
+        search(bucket, tmp_path).find([bucket.put("a")], wanted(57))
+    assert refused.value.code == "LAKESINK_LOCAL_DISK_FAILED"
+    assert str(tmp_path / "cache") in str(refused.value)
+    assert "Nothing" in str(refused.value)
+
+
+def test_what_a_scan_spills_has_a_folder_though_that_of_the_session_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_rows(tmp_path / "a", {("id", 1): pa.array([7]), ("at", 2): pa.array(["x"])})
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    found = find_rows([str(path)], wanted(7), COLUMNS, ScanLimits(kept_rows=0))
+    assert found.num_rows == 1

@@ -13,6 +13,12 @@ from pyiceberg.types import IcebergType, StringType
 
 from lakesink.audit.key_proof import KeyProof, KeyQuestion
 from lakesink.audit.keys import prove_keys
+from lakesink.operate.outbox.batch_records import BatchRecords
+from lakesink.read.batch_files import files_of
+from lakesink.read.begin import Begin, beginning
+from lakesink.read.follow import unread_batches
+from lakesink.read.steps import SinkBatches
+from lakesink_catalog.manifests.live_reading import LiveMemory
 from lakesink_protocol.outcome import Committed
 from lakesink_protocol.row_changes import ChangeCounts
 from testkit.builders import Lake
@@ -85,3 +91,30 @@ def test_a_key_column_that_neither_file_nor_partition_has_is_null(tmp_path: Path
     add_file(lake, {"id": pa.array([1, 2]), "version": pa.array([7, 7])}, None, has_ids=True)
     proof = proof_of(lake, "id", "part")
     assert (proof.rows, proof.keys, proof.nulls) == (2, 0, 2)
+
+
+@pytest.mark.parametrize("has_ids", [True, False])
+@pytest.mark.parametrize(("kind", "arrow", "value"), TYPES, ids=[str(one[0]) for one in TYPES])
+def test_the_outbox_tells_the_key_of_a_deleted_row_that_another_program_wrote(
+    tmp_path: Path, kind: IcebergType, arrow: pa.DataType, value: Any, *, has_ids: bool
+) -> None:
+    lake = lake_of(tmp_path, kind, ID, PART)
+    add_file(lake, {"id": pa.array([1, 2]), "version": pa.array([7, 7])}, value, has_ids=has_ids)
+    [part], stream = stored(kind, arrow, value), stream_of(lake, arrow)
+    rows = [{"id": number, "part": part, "version": 9} for number in (1, 2)]
+    stream.change(0, rows[:1], rows[1:])
+    [updated, deleted] = records_of_last_batch(lake)
+    stream.change(1, rows[1:])
+    [inserted] = records_of_last_batch(lake)
+    assert (updated["key"], deleted["key"]) == (inserted["key"].replace(b'"id":2', b'"id":1'), inserted["key"])
+    assert deleted["value"] is None
+    assert None not in (updated["value"], inserted["value"])
+
+
+def records_of_last_batch(lake: Lake) -> list[dict[str, Any]]:
+    table, sink = lake.table(), SinkBatches("events", "main")
+    start = beginning(table, lake.name, sink, Begin.EARLIEST)
+    past, unread = unread_batches(table, lake.name, sink, start, changes=True)
+    [batch] = files_of(table, past, unread.batches[-1:])
+    batches = BatchRecords(table, past, batch, ["id", "part"], LiveMemory()).read()
+    return [record for records in batches for record in records.to_pylist()]

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -9,11 +10,13 @@ from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Summary
 from pyiceberg.table.update import SetSnapshotRefUpdate
 
+from lakesink.audit.audit import audit
 from lakesink.locate import live_rows
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
-from lakesink_protocol.row_changes import counts_in
+from lakesink_protocol.row_changes import ChangeCounts, counts_in
 from testkit.builders import Lake
-from testkit.change_table import ChangeStream, Reference, rows_of, upsert_lake, write_all_anew
+from testkit.change_table import Change, ChangeStream, Reference, rows_of, upsert_lake, write_all_anew
+from tests.audit.deletes import delete_by_position
 
 
 class Killed(BaseException):
@@ -156,3 +159,21 @@ def test_what_a_driver_remembers_of_the_table_stays_right(tmp_path: Path, *, par
         assert isinstance(outcome, Committed)
         assert outcome.changes == reference.apply(stream.changes(number))
         assert rows_of(lake) == reference.table
+
+
+@pytest.mark.parametrize("others", [[[0, 0]], [[0], [0, 1]], [[0, 1], [1, 2], [2, 0]], [[0, 10]]], ids=str)
+def test_positions_that_others_delete_twice_or_that_no_row_has_leave_the_counts_right(
+    tmp_path: Path, others: list[list[int]]
+) -> None:
+    lake = upsert_lake(tmp_path)
+    stream = ChangeStream(lake)
+    stream.run_changes(0, [[Change(key, 0, "a", "v", Decimal(1)) for key in range(10)]])
+    [task] = lake.table().scan().plan_files()
+    for positions in others:
+        delete_by_position(lake, task.file.file_path, positions, bounds=True)
+    for number, key in enumerate(range(5, 9), start=1):
+        outcome = stream.run_changes(number, [[Change(key, number, "a", "v", Decimal(1))]])
+        assert isinstance(outcome, Committed)
+        assert outcome.changes == ChangeCounts(upserts=1, updated=1)
+    assert [row["id"] for row in rows_of(lake)] == sorted(set(range(10)) - {one for some in others for one in some})
+    assert audit(lake.table()).findings == ()

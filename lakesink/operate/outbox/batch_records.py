@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from pyiceberg.table import Table
 
+from lakesink.locate.footers import name_mapping
 from lakesink.operate.outbox.deleted import NOWHERE, rows_at, taken_away
 from lakesink.operate.outbox.records import RowRecords
 from lakesink.read.batch_files import BatchFiles
@@ -58,4 +59,5 @@ class BatchRecords:
 
     def _part(self) -> RowsPart:
         io = shareable_properties(self.table.io.properties)
-        return RowsPart((), self.batch.schema_json, io, self.table.catalog.name)
+        names = name_mapping(self.table.properties)
+        return RowsPart((), self.batch.schema_json, io, self.table.catalog.name, names)

@@ -1,7 +1,7 @@
 """The rows that one batch of changes took away, from its delete files and those that were there before."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from pyiceberg.table import Table
 from pyroaring import BitMap64
 
+from lakesink.locate.data_file import constants_of
 from lakesink.locate.deleted_rows import KnownDeletes, read_deleted
 from lakesink.locate.live_rows import OldDeletes
 from lakesink.read.batch_files import BatchFiles
@@ -52,7 +53,7 @@ def taken_away(table: Table, past: Past, batch: BatchFiles, part: RowsPart, memo
     earlier = _positions(before.deletes, now, part)
     found = {path: positions - earlier.get(path, NOWHERE) for path, positions in now.items()}
     own = {file.path for file in batch.data}
-    old = [(_rows_file(data[path], batch), gone) for path, gone in found.items() if path not in own and gone]
+    old = [(_rows_file(table, data[path], batch), gone) for path, gone in found.items() if path not in own and gone]
     return TakenAway(old, {path: gone for path, gone in found.items() if path in own})
 
 
@@ -67,7 +68,7 @@ def rows_at(file: RowsFile, positions: BitMap64, part: RowsPart, *, inside: bool
 
 
 def _with_file(part: RowsPart, file: RowsFile) -> RowsPart:
-    return RowsPart((file,), part.schema_json, part.file_io, part.catalog_name)
+    return replace(part, files=(file,))
 
 
 def _before(table: Table, past: Past, batch: BatchFiles, memory: LiveMemory) -> LiveFiles:
@@ -94,5 +95,8 @@ def _open(part: RowsPart, location: str) -> Any:
     return filesystem.open_input_file(path_of(location))
 
 
-def _rows_file(file: LiveFile, batch: BatchFiles) -> RowsFile:
-    return RowsFile(file.path, file.record_count, file.file_size_bytes, batch.batch.batch_id)
+def _rows_file(table: Table, file: LiveFile, batch: BatchFiles) -> RowsFile:
+    """The file may be one of another program."""
+    fields = table.specs()[file.spec_id].fields
+    told = constants_of(file.partition, fields, {one.source_id for one in fields})
+    return RowsFile(file.path, file.record_count, file.file_size_bytes, batch.batch.batch_id, told)

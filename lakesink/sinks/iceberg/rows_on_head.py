@@ -2,7 +2,7 @@
 
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
@@ -12,16 +12,15 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.table import Table
-from pyroaring import BitMap64
 
 from lakesink.compact.choose import Pace
-from lakesink.locate.data_file import DataFile
+from lakesink.locate.data_file import DataFile, constants_of
 from lakesink.locate.deleted_rows import Deleted, KnownDeletes, read_deleted
-from lakesink.locate.footers import Footer, Source, parse_name_mapping
+from lakesink.locate.footers import Footer, Source, name_mapping
 from lakesink.locate.key_cache import DEFAULT_BYTES, KeyCache
 from lakesink.locate.key_columns import KeyColumns, key_columns
 from lakesink.locate.keys_files import read_changes
-from lakesink.locate.live_rows import OldFile, applicable, not_deleted, positions_by_file, to_merge
+from lakesink.locate.live_rows import OldFile, applicable, merged, not_deleted, positions_by_file
 from lakesink.locate.newest import CHANGE, Newest, newest_of_each_key, places_of
 from lakesink.locate.prune import key_partitions, key_ranges
 from lakesink.locate.scan import FILE, ScanLimits
@@ -34,7 +33,6 @@ from lakesink_catalog.manifests.live import LiveFile, LiveFiles
 from lakesink_catalog.manifests.live_reading import LiveMemory
 from lakesink_protocol.row_changes import KeysFile
 
-NAME_MAPPING = "schema.name-mapping.default"
 WORKERS_FROM_BYTES = 256 * 2**20
 _SEARCHED_ROWS, _SEARCHED_FILES = 50_000_000, 1_000
 
@@ -98,7 +96,7 @@ class LocateMemory:
 
     live: LiveMemory = field(default_factory=LiveMemory)
     deletes: KnownDeletes = field(default_factory=KnownDeletes)
-    footers: dict[str, Footer] = field(default_factory=dict)
+    footers: dict[DataFile, Footer] = field(default_factory=dict)
     head: LiveFiles = field(default_factory=partial(LiveFiles, (), ()))
     unsuitable: dict[str, int] = field(default_factory=dict)
     pace: Pace = field(default_factory=Pace)
@@ -108,8 +106,8 @@ class LocateMemory:
         self.head = live
         paths = {file.path for file in live.data}
         self.unsuitable = {path: schema_id for path, schema_id in self.unsuitable.items() if path in paths}
-        for path in self.footers.keys() - paths:
-            del self.footers[path]
+        for file in [file for file in self.footers if file.path not in paths]:
+            del self.footers[file]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,19 +125,19 @@ class FoundRows:
     """All rows of the batch's keys in the data files that were searched on some head. A data file never changes."""
 
     rows: pa.Table
-    files: dict[str, int] = field(default_factory=dict)
+    files: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def search(self, batch: BatchKeys, table: Table, files: Sequence[LiveFile], settings: LocateSettings) -> None:
         """Search the files that were not searched before."""
-        unknown = _data_files(table, [file for file in files if file.path not in self.files], batch.columns)
+        unknown = [file for file in files if _identity(file) not in self.files]
         if not unknown:
             return
         start, found = len(self.files), [self.rows]
-        for part in _search(batch, table, unknown, settings):
+        for part in _search(batch, table, _data_files(table, unknown, batch.columns), settings):
             numbers = pc.add(part[FILE], pa.scalar(start, pa.int32()))
             found.append(part.set_column(0, part.schema.field(FILE), numbers))
         self.rows = pa.concat_tables(found)
-        self.files.update((file.path, start + place) for place, file in enumerate(unknown))
+        self.files.update((_identity(file), start + place) for place, file in enumerate(unknown))
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +159,8 @@ class FilesOnHead:
         found, replaced = list[DeletedRows](), list[LiveFile]()
         for number, positions in positions_by_file(removed).items():
             file, older = self.files[number], self.deleted.alone.get(self.files[number].path, {})
-            paths = to_merge(len(positions), older)
-            every = BitMap64.union(positions, *(older[path] for path in paths))
+            exact = {path: there for path, there in older.items() if len(there) == self.deletes[path].record_count}
+            paths, every = merged(positions, exact)
             found.append(DeletedRows(file.path, file.spec_id, file.partition, every))
             replaced += [self.deletes[path] for path in paths]
         return found, tuple(replaced)
@@ -172,7 +170,7 @@ def live_rows_and_files(
     found: FoundRows, live: LiveFiles, search: Search, known: KnownDeletes
 ) -> tuple[pa.Table, FilesOnHead]:
     """Leave out rows of removed data files, and deleted rows. The rows are apart, because they are needed less long."""
-    files = {found.files[file.path]: file for file in live.data if file.path in found.files}
+    files = {found.files[_identity(file)]: file for file in live.data if _identity(file) in found.files}
     there = found.rows
     if len(files) < len(found.files):
         there = there.filter(pc.is_in(there[FILE], pa.array(files, pa.int32())))
@@ -183,10 +181,16 @@ def live_rows_and_files(
         deletes[delete.path].check_parquet()
     deleted = read_deleted(old, search.source.open_input, known)
     pa.default_memory_pool().release_unused()  # the delete files' content
-    by_number = {found.files[path]: positions for path, positions in deleted.positions.items()}
+    positions = deleted.positions
+    by_number = {number: positions[file.path] for number, file in files.items() if file.path in positions}
     rows = not_deleted(there, by_number)
     pa.default_memory_pool().release_unused()  # the order of the rows
     return rows, FilesOnHead(files, deletes, deleted)
+
+
+def _identity(file: LiveFile) -> tuple[str, int]:
+    """A path can be used again after the table has lost the file."""
+    return file.path, file.sequence_number
 
 
 def columns_of(table: Table, changes: PreparedKeys) -> KeyColumns:
@@ -201,9 +205,8 @@ def read_batch(
     opened = opener(table)
     newest = newest_of_each_key(read_changes(changes.keys_files, columns, opened), columns)
     pa.default_memory_pool().release_unused()  # the files' content, and the sort
-    mapping = parse_name_mapping(table.properties.get(NAME_MAPPING))
     cache = KeyCache(settings.folder, settings.folder_bytes)
-    search = Search(columns, Source(opened, mapping), cache, settings.limits, memory.footers)
+    search = Search(columns, Source(opened, name_mapping(table.properties)), cache, settings.limits, memory.footers)
     return BatchKeys(columns, newest, search, tuple(changes.keys_files))
 
 
@@ -239,23 +242,17 @@ def _fields(table: Table, spec_id: int) -> list[PartitionField]:
 
 def _data_files(table: Table, files: Sequence[LiveFile], columns: KeyColumns) -> list[DataFile]:
     """The files, each with the values of key and sequence columns that its partition tells."""
-    ids = {column.field_id for column in columns.all}
-    told = {
-        spec_id: [
-            (place, part.source_id)
-            for place, part in enumerate(_fields(table, spec_id))
-            if part.transform == "identity" and part.source_id in ids
-        ]
-        for spec_id in {file.spec_id for file in files}
-    }
-
-    def constants(file: LiveFile) -> Iterator[tuple[int, bytes]]:
-        for place, field_id in told[file.spec_id]:
-            value = file.partition[place]
-            if value is not None:
-                yield field_id, value
-
-    return [DataFile(file.path, file.record_count, tuple(constants(file))) for file in files]
+    ids, uuid = {column.field_id for column in columns.all}, table.metadata.table_uuid
+    fields = {spec_id: table.specs()[spec_id].fields for spec_id in {file.spec_id for file in files}}
+    return [
+        DataFile(
+            file.path,
+            file.record_count,
+            constants_of(file.partition, fields[file.spec_id], ids),
+            f"{uuid} {file.sequence_number}",
+        )
+        for file in files
+    ]
 
 
 def _search(batch: BatchKeys, table: Table, files: Sequence[DataFile], settings: LocateSettings) -> list[pa.Table]:
