@@ -13,6 +13,7 @@ from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
     AssertRefSnapshotId,
+    AssertTableUUID,
     RemoveSnapshotsUpdate,
 )
 from pyiceberg.table.update.schema import UpdateSchema
@@ -42,6 +43,11 @@ class Place:
 
     table: Table
     branch: str
+
+
+def on_the_same_head(table: Table, branch: str, head: int | None) -> tuple[AssertTableUUID, AssertRefSnapshotId]:
+    """What engines require of the table at their commit."""
+    return AssertTableUUID(uuid=table.metadata.table_uuid), AssertRefSnapshotId(ref=branch, snapshot_id=head)
 
 
 @dataclass(eq=False)
@@ -206,7 +212,7 @@ class Engine:
         self.truth.foreign[snapshot_id] = rows
         updates = (AddSnapshotUpdate(snapshot=snapshot), branch_at(table, branch, snapshot_id))
         try:
-            self.server.apply((AssertRefSnapshotId(ref=branch, snapshot_id=head),), updates)
+            self.server.apply(on_the_same_head(table, branch, head), updates)
         except (CommitFailedException, ValueError):
             self.appended -= sum(rows.values())
             self._did(f"{operation.value} in vain", "somebody was quicker")

@@ -20,7 +20,7 @@ from pyiceberg.manifest import (
 )
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
-from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId
+from pyiceberg.table.update import AddSnapshotUpdate
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 
@@ -31,7 +31,7 @@ from lakesink_protocol.change import Content, ContentFile
 from proof.changes import RowChange, sequence_of_others
 from proof.content import ZONE
 from proof.simulator.contents import head_of
-from proof.simulator.engines import FOREIGN_PARTITION, Engine
+from proof.simulator.engines import FOREIGN_PARTITION, Engine, on_the_same_head
 from proof.simulator.keyed_contents import Entry, KeyedContents, LiveRow, Stated
 from proof.simulator.keyed_files import Partitioning, data_file, delete_file
 
@@ -256,7 +256,7 @@ class KeyedEngine(Engine):
         self.deeds[snapshot_id] = deed
         updates = (AddSnapshotUpdate(snapshot=snapshot), branch_at(table, at.branch, snapshot_id))
         try:
-            self.server.apply((AssertRefSnapshotId(ref=at.branch, snapshot_id=at.head),), updates)
+            self.server.apply(on_the_same_head(table, at.branch, at.head), updates)
         except (CommitFailedException, ValueError):
             self._did(f"{operation.value} in vain", "somebody was quicker")
         else:
