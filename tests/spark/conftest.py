@@ -1,10 +1,12 @@
 """What tests of streams look at."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pyspark
 import pytest
 
+from lakesink.spark.rows.arrow_limits import MAX_BYTES, MAX_RECORDS
 from lakesink.spark.rows.batch_rows import FrameRows, PlanRows
 
 NAMES_SOURCES = (4, 2)
@@ -12,6 +14,16 @@ collect_ignore = (
     ["test_source_evolution.py"] if tuple(map(int, pyspark.__version__.split(".")[:2])) < NAMES_SOURCES else []
 )
 """Tests of what older versions of Spark do not have; `make matrix` runs them on those that do."""
+
+
+@pytest.fixture(autouse=True)
+def limits_of_arrow_batches_end_with_the_test(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A job that a test runs by itself sets them in the session, which all tests of a process share."""
+    yield
+    if "spark" in request.fixturenames:
+        conf = request.getfixturevalue("spark").conf
+        for key in (MAX_BYTES, MAX_RECORDS):
+            conf.unset(key)
 
 
 @pytest.fixture

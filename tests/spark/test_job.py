@@ -48,13 +48,6 @@ def _told(rows: Any, tell: str) -> list[Any]:
     return [json.loads(receipt) for receipt in _job(rows).write({"it": Telling(tell)}).receipts("it")]
 
 
-@pytest.fixture
-def conf(spark: Any) -> Iterator[Any]:
-    yield spark.conf
-    for key in (MAX_BYTES, MAX_RECORDS):
-        spark.conf.unset(key)
-
-
 def test_a_writer_whose_class_only_the_driver_knows_travels_whole(spark: Any) -> None:
     """As from a notebook: no executor could import it."""
 
@@ -66,7 +59,6 @@ def test_a_writer_whose_class_only_the_driver_knows_travels_whole(spark: Any) ->
     assert _job(rows).write({"it": Local()}).receipts("it") == [b"0/50", b"1/50"]
 
 
-@pytest.mark.usefixtures("conf")
 @pytest.mark.parametrize(
     ("query", "tasks"),
     [
@@ -83,7 +75,6 @@ def test_every_planned_task_votes_once(spark: Any, query: str, tasks: int) -> No
     assert sum(rows for _, rows in told) == spark.sql(query).count()
 
 
-@pytest.mark.usefixtures("conf")
 @pytest.mark.parametrize("names", [["a", "b"], ["a.b", "c`d"], ["a", "A"], ["a", "a"], ["Straße", "列"]])
 def test_columns_of_any_name_reach_the_writer_under_it(spark: Any, names: list[str]) -> None:
     rows = spark.range(3).selectExpr("id", "id as other").toDF(*names)
@@ -95,7 +86,6 @@ def test_two_writers_of_one_batch_are_refused_with_their_number(spark: Any) -> N
         _job(spark.range(1)).write({"a": Telling("rows"), "b": Telling("rows")})
 
 
-@pytest.mark.usefixtures("conf")
 def test_wide_rows_travel_in_small_batches_once_their_width_is_known(spark: Any) -> None:
     rows = spark.range(0, 300, 1, 1).selectExpr("repeat('x', 200000) as text")
     job = _job(rows)
@@ -103,7 +93,6 @@ def test_wide_rows_travel_in_small_batches_once_their_width_is_known(spark: Any)
     assert (first, second) == (300, 64 * 1024 * 1024 // (16 * 200_004))
 
 
-@pytest.mark.usefixtures("conf")
 def test_the_byte_check_is_off_unless_the_user_set_it(spark: Any) -> None:
     rows = spark.range(0, 10_000, 1, 1).selectExpr("id", "id as b", "id as c", "id as d")
     assert _told(rows, "largest") == [10_000]
@@ -145,7 +134,6 @@ def test_small_batches_are_joined_and_large_ones_pass_uncopied() -> None:
     assert list(joined([], JOINED_BYTES)) == []
 
 
-@pytest.mark.usefixtures("conf")
 def test_an_error_of_a_task_reaches_the_driver_as_it_was_raised(spark: Any, tmp_path: Path) -> None:
     with pytest.raises(WriteError) as caught:
         _job(spark.range(10)).write({"it": LinesWriter(str(tmp_path), fail_on=7)})
@@ -160,7 +148,6 @@ def test_an_error_of_a_task_reaches_the_driver_as_it_was_raised(spark: Any, tmp_
     assert error.__suppress_context__
 
 
-@pytest.mark.usefixtures("conf")
 def test_a_failure_of_the_users_own_query_is_told_in_one_line(spark: Any) -> None:
     spark.udf.register("fails", lambda _: 1 // 0)
     for query, reason in [
@@ -229,7 +216,6 @@ def executor_python(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str
             return str(tmp_path / "no-such-python"), "no-such-python"
 
 
-@pytest.mark.usefixtures("conf")
 def test_an_unfit_python_on_an_executor_is_one_clear_error(
     spark: Any, executor_python: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
