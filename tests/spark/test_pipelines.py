@@ -17,6 +17,7 @@ def outcomes(pipeline: Pipeline, sink_id: str) -> list[tuple[int, str]]:
     return [(batch, outcome) for batch, outcome, _ in own_snapshots(pipeline.load(), sink_id)]
 
 
+@pytest.mark.nightly
 def test_two_sinks_of_a_pipeline_write_one_table_and_a_replay_adds_nothing(tmp_path: Path, site: Path) -> None:
     pipeline = Pipeline(tmp_path, site, sinks=TWO, flows=TWO)
     pipeline.add_files("eu", 0, 2)

@@ -248,7 +248,7 @@ def test_a_driver_that_dies_in_the_commit_of_a_compaction_repeats_no_batch(
             apply()
         raise Killed
 
-    for number in range(40):
+    for number in range(28):
         lake.catalog.faults = [lambda apply: apply(), dies]
         try:
             stream.run(number)
