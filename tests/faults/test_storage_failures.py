@@ -9,8 +9,9 @@ from pyiceberg.io.pyarrow import PyArrowFile
 
 from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import CatalogError
-from lakesink_protocol.outcome import Committed
+from lakesink_protocol.outcome import AlreadyCommitted, Committed
 from testkit.builders import Lake, Stream, counted, expected
+from tests.faults.test_replays import BATCHES, expiry, happens, others, rewritten
 
 FULL = OSError(28, "No space left on device")
 
@@ -73,3 +74,24 @@ def test_prepared_files_that_cannot_be_looked_at_are_neither_dropped_nor_committ
     assert isinstance(outcome, Committed)
     assert outcome.recovered
     assert stream.writes == 1
+
+
+@pytest.mark.parametrize("files", ["snap-", ".metadata.json"])
+def test_older_files_that_a_decision_needs_and_cannot_read_are_one_clear_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: str
+) -> None:
+    lake = Lake.make(tmp_path)
+    stream = Stream(lake)
+    for batch_id in range(BATCHES):
+        stream.run(batch_id)
+    foreign = happens(lake, stream, (rewritten, expiry, others))
+    newest = lake.table().metadata_location
+    with monkeypatch.context() as broken:
+        broken.setattr(
+            PyArrowFile, "open", when(lambda path: files in path and not newest.endswith(path), PyArrowFile.open)
+        )
+        with pytest.raises(CatalogError, match="LAKESINK_WAREHOUSE_UNWRITABLE") as failed:
+            stream.run(BATCHES - 1)
+    assert failed.value.data == DataState.NOT_IN.value
+    assert isinstance(stream.run(BATCHES - 1), AlreadyCommitted)
+    assert counted(lake) == expected(*range(BATCHES)) + foreign

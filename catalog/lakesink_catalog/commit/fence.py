@@ -126,11 +126,12 @@ class FencedCommit:
         return decision
 
     def decide_on(self, table: Table, batch: Batch) -> Decision:
-        """Decide on the batch with a table that was just loaded."""
+        """Decide on the batch with a table that was just loaded; older files are read if expiry has hidden a batch."""
         if self.options.ledger_tag:
             check_tag_name(table, self.key)
         situation = Situation(view_table(table, self.key), self.key, batch, self.start_uuid)
-        return Decision(table, situation, decide(situation, self.options.accept), self.effects.now_ms())
+        verdict = translate_storage_errors(table.io.properties, partial(decide, situation, self.options.accept))
+        return Decision(table, situation, verdict, self.effects.now_ms())
 
     def prepare(
         self,
