@@ -40,7 +40,7 @@ SPECULATION = {
 }
 
 
-@pytest.mark.parametrize("adapter", ["stream", "format", "files"])
+@pytest.mark.parametrize("adapter", ["stream", pytest.param("format", marks=pytest.mark.nightly), "files"])
 def test_an_executor_killed_in_the_middle_of_a_batch(
     ground: Ground, pythons: Pythons, root: Path, adapter: str
 ) -> None:

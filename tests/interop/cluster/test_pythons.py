@@ -34,6 +34,7 @@ def test_lakesink_is_another_one(ground: Ground, pythons: Pythons, root: Path) -
     assert __version__ in said
 
 
+@pytest.mark.nightly
 def test_lakesink_is_missing_for_the_format(ground: Ground, pythons: Pythons, root: Path) -> None:
     """The query fails before lakesink could say anything: Spark itself names the module."""
     only = {"spark.executorEnv.PYTHONPATH": sysconfig.get_path("purelib")}
@@ -42,6 +43,7 @@ def test_lakesink_is_missing_for_the_format(ground: Ground, pythons: Pythons, ro
     goes_on(replace(stream, conf={**stream.conf, "spark.executorEnv.PYTHONPATH": with_lakesink(pythons.released)}))
 
 
+@pytest.mark.nightly
 def test_lakesink_is_another_one_for_the_format(ground: Ground, pythons: Pythons, root: Path) -> None:
     """Driver and workers know their Pythons by one name; what the workers find is of another version."""
     other = {"spark.executorEnv.PYTHONPATH": with_lakesink(pythons.another)}

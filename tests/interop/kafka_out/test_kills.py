@@ -10,6 +10,7 @@ from testkit.harness import PATIENCE_SECONDS, wait_for
 from tests.interop.kafka_out.streams import TopicStream
 
 pytestmark = pytest.mark.interop
+LONG = pytest.mark.nightly
 KILLED = -9
 POINTS = (
     "batch-start",
@@ -40,7 +41,7 @@ def test_a_driver_that_is_killed_at_every_point_loses_and_doubles_no_row(broker:
     assert sorted(map(int, left)) == [*before_tidying, len(POINTS)], "the newest, and what a death kept from removal"
 
 
-@pytest.mark.parametrize("point", ["after-prepared", "before-call"])
+@pytest.mark.parametrize("point", [pytest.param("after-prepared", marks=LONG), "before-call"])
 def test_a_broker_that_is_killed_in_a_commit_loses_and_doubles_no_row(tmp_path: Path, point: str) -> None:
     (tmp_path / "kafka").mkdir()
     with kafka_broker(tmp_path / "kafka") as broker:
@@ -56,7 +57,9 @@ def test_a_broker_that_is_killed_in_a_commit_loses_and_doubles_no_row(tmp_path: 
         stream.assert_each_row_once(3)
 
 
-@pytest.mark.parametrize("point", ["after-prepared", "before-call", "after-call"])
+@pytest.mark.parametrize(
+    "point", [pytest.param("after-prepared", marks=LONG), "before-call", pytest.param("after-call", marks=LONG)]
+)
 def test_a_zombie_commits_nothing_after_another_driver_went_on(broker: KafkaBroker, tmp_path: Path, point: str) -> None:
     stream = stream_into(broker, tmp_path, f"zombie-{point}")
     stream.add_files(0, 3)
