@@ -107,6 +107,13 @@ def test_no_file_that_a_snapshot_references_is_changed_or_removed(tmp_path: Path
     assert {path: now[path] for path in there} == there
 
 
+@pytest.fixture
+def of_large_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ChangeStream:
+    """A stream into a table whose files all count as large."""
+    monkeypatch.setattr(choose, "SMALL_BYTES", 0)
+    return ChangeStream(upsert_lake(tmp_path))
+
+
 def rows_of_files_after(stream: ChangeStream, number: int, keys: Iterable[int]) -> list[int]:
     """Run a batch with these keys; returns the number of rows of each data file."""
     stream.run_changes(number, [[Change(key, number, "a", "v", Decimal(number)) for key in keys]])
@@ -114,11 +121,9 @@ def rows_of_files_after(stream: ChangeStream, number: int, keys: Iterable[int]) 
 
 
 def test_a_larger_file_is_rewritten_when_half_of_its_rows_are_deleted_and_goes_when_all_are(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    of_large_files: ChangeStream,
 ) -> None:
-    monkeypatch.setattr(choose, "SMALL_BYTES", 0)
-    lake = upsert_lake(tmp_path)
-    stream = ChangeStream(lake, seed=1)
+    stream, lake = of_large_files, of_large_files.lake
 
     run = partial(rows_of_files_after, stream)
 
@@ -133,12 +138,10 @@ def test_a_larger_file_is_rewritten_when_half_of_its_rows_are_deleted_and_goes_w
 
 
 def test_files_of_other_columns_keep_no_others_from_being_rewritten_and_go_when_they_are_dead(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    of_large_files: ChangeStream,
 ) -> None:
     """Each batch has a driver that has just started."""
-    monkeypatch.setattr(choose, "SMALL_BYTES", 0)
-    lake = upsert_lake(tmp_path)
-    stream = ChangeStream(lake)
+    stream, lake = of_large_files, of_large_files.lake
 
     run = partial(rows_of_files_after, stream)
 
@@ -152,11 +155,9 @@ def test_files_of_other_columns_keep_no_others_from_being_rewritten_and_go_when_
 
 
 def test_a_driver_that_could_not_rewrite_a_file_does_so_when_the_table_has_its_columns_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    of_large_files: ChangeStream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(choose, "SMALL_BYTES", 0)
-    lake = upsert_lake(tmp_path)
-    stream = ChangeStream(lake)
+    stream, lake = of_large_files, of_large_files.lake
     sink = stream.sink()
     monkeypatch.setattr(ChangeStream, "sink", lambda _: sink)
 
@@ -173,12 +174,10 @@ def test_a_driver_that_could_not_rewrite_a_file_does_so_when_the_table_has_its_c
 
 
 def test_positions_that_a_file_does_not_have_keep_no_file_from_being_rewritten(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    of_large_files: ChangeStream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another writer's delete file names them, and readers do not mind."""
-    monkeypatch.setattr(choose, "SMALL_BYTES", 0)
-    lake = upsert_lake(tmp_path)
-    stream = ChangeStream(lake)
+    stream, lake = of_large_files, of_large_files.lake
     real = deleted_rows._rows  # noqa: SLF001
 
     def with_more(*given: Any) -> pa.Table:

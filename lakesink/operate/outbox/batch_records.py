@@ -36,14 +36,14 @@ class BatchRecords:
     def read(self) -> Iterator[pa.RecordBatch]:
         """The records, again from the first one each time."""
         self.rows, self.tombstones, self._written = 0, 0, set()
-        records = RowRecords.of_schema(self.batch.schema_json, self.keys)
-        gone = taken_away(self.table, self.past, self.batch, self._part(), self.memory)
+        records, part = RowRecords.of_schema(self.batch.schema_json, self.keys), self._part()
+        gone = taken_away(self.table, self.past, self.batch, part, self.memory)
         for file in self.batch.data:
             source = RowsFile(file.path, file.record_count, file.file_size_bytes, self.batch.batch.batch_id)
-            for rows in rows_at(source, gone.new.get(file.path, NOWHERE), self._part(), inside=False):
+            for rows in rows_at(source, gone.new.get(file.path, NOWHERE), part, inside=False):
                 yield self._of_rows(records.of(rows))
         for source, positions in gone.old:
-            for rows in rows_at(source, positions, self._part(), inside=True):
+            for rows in rows_at(source, positions, part, inside=True):
                 yield self._of_deleted(records, records.keys_of(rows))
 
     def _of_rows(self, found: pa.RecordBatch) -> pa.RecordBatch:

@@ -170,7 +170,8 @@ def live_rows_and_files(
     found: FoundRows, live: LiveFiles, search: Search, known: KnownDeletes
 ) -> tuple[pa.Table, FilesOnHead]:
     """Leave out rows of removed data files, and deleted rows. The rows are apart, because they are needed less long."""
-    files = {found.files[_identity(file)]: file for file in live.data if _identity(file) in found.files}
+    numbered = ((found.files.get(_identity(file)), file) for file in live.data)
+    files = {number: file for number, file in numbered if number is not None}
     there = found.rows
     if len(files) < len(found.files):
         there = there.filter(pc.is_in(there[FILE], pa.array(files, pa.int32())))
