@@ -41,7 +41,7 @@ class Source:
 
 def footer_of(schema: pa.Schema, mapping: Mapping[str, int]) -> Footer:
     """From a file's schema; columns of a file without field ids get them from the name mapping."""
-    found = ((_field_id(field), place) for place, field in enumerate(schema))
+    found = ((field_id_of(field), place) for place, field in enumerate(schema))
     ids = {field_id: place for field_id, place in found if field_id is not None}
     if ids:
         return Footer(ids, has_ids=True)
@@ -69,6 +69,7 @@ def name_mapping(properties: Mapping[str, str]) -> dict[str, int]:
     return {name: entry["field-id"] for entry in entries if "field-id" in entry for name in entry["names"]}
 
 
-def _field_id(field: pa.Field) -> int | None:
+def field_id_of(field: pa.Field) -> int | None:
+    """The field id of a column; None if it has none."""
     text = (field.metadata or {}).get(FIELD_ID_KEY.encode())
     return int(text) if text is not None and int(text) >= 0 else None

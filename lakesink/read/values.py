@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 
 import pyarrow as pa
 
-from lakesink.writer.schema import FIELD_ID_KEY, Field, ListOf, MapOf, Primitive, Struct, Type
+from lakesink.locate.footers import field_id_of, footer_of
+from lakesink.writer.schema import Field, ListOf, MapOf, Primitive, Struct, Type
 
 Convert = Callable[[pa.Array], pa.Array]
 _WIDER = {"int": "long", "float": "double"}
@@ -86,7 +87,7 @@ def columns_of(
 
     `names` has the field ids of columns in files without field ids.
     """
-    places = _places(found) or {names[name]: place for place, name in enumerate(found.names) if name in names}
+    places = footer_of(found, names).columns
     columns = []
     for field in wanted.fields:
         place = places.get(field.field_id)
@@ -97,7 +98,7 @@ def columns_of(
 
 def has_ids(found: pa.Schema) -> bool:
     """False if another program wrote the file before it became a table's."""
-    return bool(_places(found))
+    return footer_of(found, {}).has_ids
 
 
 def _by_id(schema: Type, path: tuple[str, ...] = ()) -> Iterator[tuple[int, tuple[str, Type]]]:
@@ -116,14 +117,9 @@ def _holds(reader: Type, written: Type) -> bool:
     return reader.name == written.name or _WIDER.get(written.name) == reader.name
 
 
-def _places(fields: pa.Schema | pa.StructType) -> Mapping[int, int]:
-    found = ((_id_of(fields.field(place)), place) for place in range(len(fields)))
+def _places(fields: pa.StructType) -> Mapping[int, int]:
+    found = ((field_id_of(fields.field(place)), place) for place in range(len(fields)))
     return {number: place for number, place in found if number is not None}
-
-
-def _id_of(field: pa.Field) -> int | None:
-    text = (field.metadata or {}).get(FIELD_ID_KEY.encode())
-    return None if text is None or int(text) < 0 else int(text)
 
 
 def _struct(found: pa.StructType, wanted: Struct) -> Convert | None:
