@@ -13,11 +13,12 @@ from lakesink.spark.rows.arrow_limits import MAX_BYTES
 from lakesink.spark.rows.task_count import (
     FULL_TASK_BYTES,
     LEAST_TASK_BYTES,
-    MOST_PARTITIONS,
+    MOST_OPEN_READERS,
     InputSize,
     TaskCount,
     Unit,
     input_size,
+    most_partitions,
 )
 from tests.spark.directory_sink import DirectorySink
 from tests.spark.streams import (
@@ -53,11 +54,24 @@ def test_small_partitions_are_joined_and_large_ones_are_not() -> None:
     assert count.tasks(InputSize(Unit.ROWS, 0), 32) == 1
 
 
-def test_there_are_never_more_tasks_than_partitions_and_never_too_many_partitions_in_a_task() -> None:
+def test_there_are_never_more_tasks_than_partitions() -> None:
     count = measured(1, rows=1)
     assert count.tasks(InputSize(Unit.ROWS, 10**12), 3) == 3
-    assert count.tasks(InputSize(Unit.ROWS, 1), 10 * MOST_PARTITIONS) == 10
+    assert count.tasks(InputSize(Unit.ROWS, 1), 1000) == 1
     assert count.tasks(InputSize(Unit.ROWS, 1), 0) == 0
+
+
+@pytest.mark.parametrize("version", ["4.1.0", "4.1.1", "4.1.1-vendor-0", "4.1", "unknown"])
+def test_a_spark_that_keeps_readers_open_joins_no_more_partitions_than_it_caches_consumers(version: str) -> None:
+    count = TaskCount(8, most_partitions=most_partitions(version))
+    assert count.tasks(InputSize(Unit.ROWS, 1), 10 * MOST_OPEN_READERS) == 10
+    assert count.tasks(InputSize(Unit.ROWS, 1), MOST_OPEN_READERS) == 1
+    assert count.tasks(InputSize(Unit.ROWS, 1), 0) == 0
+
+
+@pytest.mark.parametrize("version", ["4.1.2", "4.1.4", "4.2.0", "4.10.0", "5.0.0-preview1"])
+def test_a_spark_that_closes_each_reader_joins_any_number_of_partitions(version: str) -> None:
+    assert most_partitions(version) is None
 
 
 def test_a_query_that_computes_long_for_few_bytes_keeps_its_tasks() -> None:

@@ -7,6 +7,7 @@ the batch is read, times what earlier batches of the run came to. If it is wrong
 files. This module decides from numbers only.
 """
 
+import re
 from collections import defaultdict, deque
 from dataclasses import dataclass, field
 from enum import Enum
@@ -21,8 +22,11 @@ FULL_TASK_BYTES = 64 * 1024 * 1024
 TASK_SECONDS = 1.0
 """A task that took so long is worth its cost, however few bytes it had: the query may compute much for each row."""
 
-MOST_PARTITIONS = 64
-"""Partitions joined in one task. Their readers stay open until it ends: Spark itself caches 64 consumers of Kafka."""
+MOST_OPEN_READERS = 64
+"""Partitions joined in one task where their readers stay open until it ends: Spark caches 64 consumers of Kafka."""
+
+READERS_CLOSE_SINCE = (4, 1, 2)
+"""The first Spark in which the reader of a partition is closed before the next one of the same task opens."""
 
 REMEMBERED_BATCHES = 8
 
@@ -50,6 +54,13 @@ def input_size(rows: int | None, file_bytes: int | None) -> InputSize:
     return InputSize(Unit.BATCH, 1) if file_bytes is None else InputSize(Unit.INPUT_BYTES, file_bytes)
 
 
+def most_partitions(spark_version: str) -> int | None:
+    """Partitions that may be joined in one task; None for any number."""
+    numbers = re.match(r"(\d+)\.(\d+)\.(\d+)", spark_version)
+    closes = numbers is not None and tuple(map(int, numbers.groups())) >= READERS_CLOSE_SINCE
+    return None if closes else MOST_OPEN_READERS
+
+
 @dataclass(slots=True)
 class TaskCount:
     """Learns from the batches of one run how many tasks the next one is worth.
@@ -57,10 +68,12 @@ class TaskCount:
     Attributes:
         cores: Tasks that run at once.
         runs_functions: True if the query runs functions of the user, whose time is unknown until it was measured.
+        most_partitions: In one task; None for any number.
     """
 
     cores: int
     runs_functions: bool = False
+    most_partitions: int | None = None
     _measured: dict[Unit, deque[tuple[float, float]]] = field(
         default_factory=lambda: defaultdict(lambda: deque(maxlen=REMEMBERED_BATCHES))
     )
@@ -78,8 +91,8 @@ class TaskCount:
         arrow_bytes = size.count * max((one for one, _ in measured), default=size.unit.value or 0)
         # The middle one: a worker's first task also imports what it needs, and a batch may be filtered to nothing.
         seconds = size.count * (median_low(one for _, one in measured) if measured else 0)
-        worth = max(self._by_bytes(arrow_bytes), int(seconds / TASK_SECONDS), -(-partitions // MOST_PARTITIONS), 1)
-        return min(partitions, worth)
+        least = 1 if self.most_partitions is None else -(-partitions // self.most_partitions)
+        return min(partitions, max(self._by_bytes(arrow_bytes), int(seconds / TASK_SECONDS), least, 1))
 
     def _by_bytes(self, arrow_bytes: float) -> int:
         return max(int(arrow_bytes / FULL_TASK_BYTES), min(self.cores, int(arrow_bytes / LEAST_TASK_BYTES)))
