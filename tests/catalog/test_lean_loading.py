@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import ValidationError as MetadataError
+from pyiceberg.io import FileIO
+from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
@@ -354,4 +356,67 @@ def test_catalogs_that_read_by_their_storage_get_the_rest(tmp_path: Path) -> Non
     assert not metadata.snapshots
     table = loading.complete(Table(("demo", "events"), metadata, f"file://{file}", io, catalog))
     assert [one.snapshot_id for one in table.metadata.snapshots] == [FIRST, FIRST + 1]
-    assert table.io.new_input(f"file://{file}").open().read() == file.read_bytes()
+    with table.io.new_input(f"file://{file}").open() as stream:
+        assert stream.read() == file.read_bytes()
+    assert "inner" not in vars(io), "PyIceberg's storage takes 50 MiB, and nothing has needed it"
+
+
+@pytest.mark.parametrize("name", ["a file", "missing", "a folder"])
+def test_a_local_file_is_read_as_pyiceberg_reads_it(tmp_path: Path, name: str) -> None:
+    (tmp_path / "a folder").mkdir()
+    (tmp_path / "a file").write_bytes(b"some bytes")
+    location = f"file://{tmp_path}/{name}"
+
+    def seen(io: FileIO) -> list[Any]:
+        def contents() -> bytes:
+            with io.new_input(location).open() as stream:
+                return stream.read()
+
+        file = io.new_input(location)
+        return [_result_or_error(what) for what in (contents, lambda: len(file), file.exists)] + [file.location]
+
+    assert seen(LeanIO({}, PyArrowFileIO)) == seen(PyArrowFileIO())
+
+
+def _result_or_error(ask: Callable[[], Any]) -> Any:
+    try:
+        return ask()
+    except (OSError, TypeError):
+        return OSError
+
+
+@pytest.mark.parametrize(
+    "between",
+    ["", ",", ",,", ", ,", ',{"snapshot-id": 1},', ',"', "]", '],"other":[', ",1,", ', {"snapshot-id"'],
+)
+def test_items_that_begin_alike_are_one_list_only_with_commas_between_them(between: str) -> None:
+    entry = '{"snapshot-id": 7, "timestamp-ms": 8}'
+    text = f'{{"snapshot-log": [{entry}, {entry}{between}{entry}, {entry}]}}'
+    try:
+        expected = [(one["snapshot-id"], one["timestamp-ms"]) for one in json.loads(text)["snapshot-log"]]
+    except (ValueError, KeyError, TypeError):
+        expected = None
+    for size in (1, 50, len(text)):
+        pieces = (text[at : at + size] for at in range(0, len(text), size))
+        if expected is None:
+            with pytest.raises(NotLean):
+                set_apart(pieces)
+        else:
+            assert set_apart(pieces).snapshot_log == expected
+
+
+def test_a_list_that_cannot_be_read_at_once_is_not_tried_for_each_item() -> None:
+    item = json.dumps({"snapshot-id": 7, "timestamp-ms": 8})
+    after = ", ".join(['{"snapshot-id": 1}'] * 500)
+    text = f'{{"snapshot-log": [{", ".join([item] * 3000)}], "other": [{after}]}}'
+    decoded = []
+
+    class Counting(json.JSONDecoder):
+        def raw_decode(self, s: str, idx: int = 0) -> tuple[Any, int]:
+            decoded.append(len(s) - idx if s.startswith("[") else 0)
+            return super().raw_decode(s, idx)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(json, "JSONDecoder", Counting)
+        assert len(set_apart(iter([text])).snapshot_log or ()) == 3000
+    assert sum(decoded) < 3 * len(text)

@@ -6,6 +6,7 @@ not is loaded as usual. Text that is not read exactly like PyIceberg would read 
 """
 
 import codecs
+import os
 import re
 import zlib
 from collections.abc import Callable, Iterator
@@ -108,7 +109,7 @@ def local_path(location: str, properties: Properties) -> str | None:
 
 
 class LeanIO(FileIO):
-    """Reads metadata files without their snapshots within `lean_loading`; otherwise the storage itself, loaded late."""
+    """Reads metadata files without their snapshots within `lean_loading`, and local files; else the storage itself."""
 
     def __init__(self, properties: Properties, load: Callable[[], FileIO]) -> None:
         super().__init__(properties)
@@ -123,7 +124,8 @@ class LeanIO(FileIO):
         """Get the file, of a table's metadata the rest."""
         loading = _LOADING.get()
         if loading is None:
-            return self.inner.new_input(location)
+            path = local_path(location, self.properties)
+            return self.inner.new_input(location) if path is None else _LocalFile(location, Path(path))
         loading.was_tried, loading.apart = True, self._read(location)
         return self.inner.new_input(location) if loading.apart is None else _Rest(loading.apart.rest.encode())
 
@@ -146,6 +148,22 @@ class LeanIO(FileIO):
     def _opened(self, location: str) -> InputStream:
         path = local_path(location, self.properties)
         return Path(path).open("rb") if path else self.inner.new_input(location).open()
+
+
+class _LocalFile(InputFile):
+    def __init__(self, location: str, path: Path) -> None:
+        super().__init__(location)
+        self._path = path
+
+    def __len__(self) -> int:
+        with self.open() as stream:  # a folder has a size as well, but cannot be opened
+            return stream.seek(0, os.SEEK_END)
+
+    def exists(self) -> bool:
+        return self._path.exists()
+
+    def open(self, seekable: bool = True) -> InputStream:  # noqa: ARG002, FBT001, FBT002 - PyIceberg's signature
+        return self._path.open("rb")
 
 
 class _Rest(InputFile):

@@ -16,6 +16,8 @@ from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 
 _SPACES = " \t\n\r"
 _SPACE = re.compile(f"[{_SPACES}]*")
+_BEGINNING = 12
+"""Characters by which the next item of a list is found: its bracket and most of its first key."""
 _BETWEEN = "\0"
 _UNUSUAL = re.compile(r"\\u(?:[dD][89a-fA-F]|0000)")
 """Half a character, which PyIceberg refuses, or `_BETWEEN`; JSON has no other form for the latter."""
@@ -132,7 +134,7 @@ def _metadata(text: "_Text", rest: list[str], found: dict[str, list[Any]]) -> No
         if key in found or key == "snapshot_log":
             raise NotLean("a key in two spellings or twice")
         if key in kinds:
-            found[key] = [kinds[key](*one) for one in _items(text)]
+            found[key] = list(map(kinds[key], _items(text)))
             rest.append("[]")
         else:
             rest.append(text.value()[1])
@@ -157,19 +159,32 @@ def _keys(text: "_Text", rest: list[str]) -> Iterator[str]:
     rest.append("}")
 
 
-def _items(text: "_Text") -> Iterator[tuple[Any, str]]:
+def _items(text: "_Text") -> Iterator[Any]:
+    """The items of a list. Neighbours mostly begin alike, so one call decodes all that have arrived."""
     text.expect("[")
     if text.takes("]"):
         return
-    yield text.value()
-    while not text.takes("]"):
-        text.expect(",")
-        yield text.value()
+    while True:
+        value, raw = text.value()
+        _check_characters(raw)
+        yield value
+        values, raw = text.values_before_last(raw[:_BEGINNING])
+        _check_characters(raw)
+        yield from values
+        if not values:
+            if text.takes("]"):
+                return
+            text.expect(",")
 
 
-def _snapshot(value: Any, raw: str) -> LeanSnapshot:
-    if type(value) is not dict or ("\\u" in raw and _UNUSUAL.search(raw)):
-        raise NotLean("a snapshot is no object, or has unusual characters")
+def _check_characters(raw: str) -> None:
+    if "\\u" in raw and _UNUSUAL.search(raw):
+        raise NotLean("unusual characters")
+
+
+def _snapshot(value: Any) -> LeanSnapshot:
+    if type(value) is not dict:
+        raise NotLean("a snapshot is no object")
     summary = value.pop("summary", None)
     _check_form(tuple(value), tuple(map(type, value.values())))
     location = value["manifest-list"]
@@ -217,7 +232,7 @@ def _shared(keys: tuple[str, ...]) -> tuple[str, ...]:
     return keys
 
 
-def _log_entry(value: Any, _: str) -> LeanLogEntry:
+def _log_entry(value: Any) -> LeanLogEntry:
     if type(value) is not dict or value.keys() != _LOG_KEYS or {type(number) for number in value.values()} != {int}:
         raise NotLean("an entry of the log with other fields")
     return LeanLogEntry(value["snapshot-id"], value["timestamp-ms"])
@@ -234,6 +249,7 @@ class _Text:
         self._pieces = pieces
         self._buffer = ""
         self._at = 0
+        self._tried_to = 0
         self._decode = json.JSONDecoder(parse_constant=_refuse).raw_decode
 
     def is_at_end(self) -> bool:
@@ -269,6 +285,30 @@ class _Text:
                 self._at = end
                 return value, raw
 
+    def values_before_last(self, beginning: str) -> tuple[list[Any], str]:
+        """Pass the values after a comma, with the comma behind them, if they are followed by one that begins like this.
+
+        Returns the values, and their text. Looks only at what has arrived, and once: returns none if that is not JSON,
+        or goes beyond the end of the list.
+        """
+        end = self._buffer.rfind(beginning, self._at) if self._at >= self._tried_to else -1
+        if end < 0:
+            return [], ""
+        self._tried_to = end
+        raw = self._buffer[self._at : end].strip(_SPACES)
+        if len(raw) < len(",,") or raw[0] != "," or raw[-1] != ",":
+            return [], ""
+        listed = f"[{raw[1:-1]}]"
+        try:
+            values, length = self._decode(listed)
+        except ValueError:  # the values are decoded one by one, and that tells what is wrong
+            return [], ""
+        if length < len(listed):
+            return [], ""
+        if values:
+            self._at = end
+        return values, raw
+
     def _next(self) -> str:
         char = self._buffer[self._at : self._at + 1]
         if char and char not in _SPACES:
@@ -287,5 +327,5 @@ class _Text:
             found.append(piece)
             size += len(piece)
         if size:
-            self._buffer, self._at = "".join(found), 0
+            self._buffer, self._at, self._tried_to = "".join(found), 0, 0
         return size > 0
