@@ -14,7 +14,7 @@ from lakesink import __version__
 from lakesink.cli.commands import COMMANDS
 from lakesink_protocol.suggest import did_you_mean
 
-_OBJECTS_BETWEEN_COLLECTIONS = 50_000
+_OBJECTS_BETWEEN_COLLECTIONS = 250_000
 
 
 class _Commands(click.Group):
