@@ -26,7 +26,7 @@ from lakesink.spark.rows.batch_rows import FrameRows, PlanRows, arriving_schema
 from lakesink.spark.rows.job import RowsJob
 from lakesink.spark.rows.on_driver import most_rows
 from lakesink.spark.rows.schema import arrow_schema
-from lakesink.spark.rows.task_count import BatchTasks, TaskCount, input_size, most_partitions
+from lakesink.spark.rows.task_count import BatchTasks, TaskCount, closes_readers, input_size
 from lakesink.spark.rows.transport import Transport
 from lakesink.spark.spark_errors import (
     JAVA_ERRORS,
@@ -189,7 +189,7 @@ class BatchFunction:
             tuple(source.name for source in self.sources),
             self.only_drops_rows,
             TaskCount(
-                self.session.sparkContext.defaultParallelism, self.runs_python, most_partitions(self.session.version)
+                self.session.sparkContext.defaultParallelism, self.runs_python, closes_readers(self.session.version)
             ),
             self.by_key,
         )

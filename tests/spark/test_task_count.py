@@ -13,12 +13,12 @@ from lakesink.spark.rows.arrow_limits import MAX_BYTES
 from lakesink.spark.rows.task_count import (
     FULL_TASK_BYTES,
     LEAST_TASK_BYTES,
-    MOST_OPEN_READERS,
+    MOST_PARTITIONS,
     InputSize,
     TaskCount,
     Unit,
+    closes_readers,
     input_size,
-    most_partitions,
 )
 from tests.spark.directory_sink import DirectorySink
 from tests.spark.streams import (
@@ -61,17 +61,30 @@ def test_there_are_never_more_tasks_than_partitions() -> None:
     assert count.tasks(InputSize(Unit.ROWS, 1), 0) == 0
 
 
-@pytest.mark.parametrize("version", ["4.1.0", "4.1.1", "4.1.1-vendor-0", "4.1", "unknown"])
-def test_a_spark_that_keeps_readers_open_joins_no_more_partitions_than_it_caches_consumers(version: str) -> None:
-    count = TaskCount(8, most_partitions=most_partitions(version))
-    assert count.tasks(InputSize(Unit.ROWS, 1), 10 * MOST_OPEN_READERS) == 10
-    assert count.tasks(InputSize(Unit.ROWS, 1), MOST_OPEN_READERS) == 1
+def test_until_a_batch_was_measured_not_too_many_partitions_are_joined() -> None:
+    batch, partitions = InputSize(Unit.ROWS, 1), 10 * MOST_PARTITIONS
+    count = TaskCount(8)
+    assert count.tasks(batch, partitions) == 10
+    count.record(batch, 100, 0.5)
+    assert count.tasks(batch, partitions) == 1
+
+
+def test_where_readers_stay_open_not_too_many_are_joined() -> None:
+    count = TaskCount(8, closes_readers=False)
+    count.record(InputSize(Unit.ROWS, 1), 100, 0.5)
+    assert count.tasks(InputSize(Unit.ROWS, 1), 10 * MOST_PARTITIONS) == 10
+    assert count.tasks(InputSize(Unit.ROWS, 1), MOST_PARTITIONS) == 1
     assert count.tasks(InputSize(Unit.ROWS, 1), 0) == 0
 
 
+@pytest.mark.parametrize("version", ["4.1.0", "4.1.1", "4.1.1-vendor-0", "4.1", "unknown"])
+def test_an_early_spark_keeps_readers_open(version: str) -> None:
+    assert not closes_readers(version)
+
+
 @pytest.mark.parametrize("version", ["4.1.2", "4.1.4", "4.2.0", "4.10.0", "5.0.0-preview1"])
-def test_a_spark_that_closes_each_reader_joins_any_number_of_partitions(version: str) -> None:
-    assert most_partitions(version) is None
+def test_a_later_spark_closes_each_reader(version: str) -> None:
+    assert closes_readers(version)
 
 
 def test_a_query_that_computes_long_for_few_bytes_keeps_its_tasks() -> None:

@@ -22,8 +22,11 @@ FULL_TASK_BYTES = 64 * 1024 * 1024
 TASK_SECONDS = 1.0
 """A task that took so long is worth its cost, however few bytes it had: the query may compute much for each row."""
 
-MOST_OPEN_READERS = 64
-"""Partitions joined in one task where their readers stay open until it ends: Spark caches 64 consumers of Kafka."""
+MOST_PARTITIONS = 64
+"""Joined in one task before a batch was measured, because each may take long to open, or if readers stay open.
+
+Spark itself caches 64 consumers of Kafka.
+"""
 
 READERS_CLOSE_SINCE = (4, 1, 2)
 """The first Spark in which the reader of a partition is closed before the next one of the same task opens."""
@@ -54,11 +57,10 @@ def input_size(rows: int | None, file_bytes: int | None) -> InputSize:
     return InputSize(Unit.BATCH, 1) if file_bytes is None else InputSize(Unit.INPUT_BYTES, file_bytes)
 
 
-def most_partitions(spark_version: str) -> int | None:
-    """Partitions that may be joined in one task; None for any number."""
+def closes_readers(spark_version: str) -> bool:
+    """True if a task has one reader open at a time, however many partitions it joins."""
     numbers = re.match(r"(\d+)\.(\d+)\.(\d+)", spark_version)
-    closes = numbers is not None and tuple(map(int, numbers.groups())) >= READERS_CLOSE_SINCE
-    return None if closes else MOST_OPEN_READERS
+    return numbers is not None and tuple(map(int, numbers.groups())) >= READERS_CLOSE_SINCE
 
 
 @dataclass(slots=True)
@@ -68,12 +70,12 @@ class TaskCount:
     Attributes:
         cores: Tasks that run at once.
         runs_functions: True if the query runs functions of the user, whose time is unknown until it was measured.
-        most_partitions: In one task; None for any number.
+        closes_readers: See the function of this name.
     """
 
     cores: int
     runs_functions: bool = False
-    most_partitions: int | None = None
+    closes_readers: bool = True
     _measured: dict[Unit, deque[tuple[float, float]]] = field(
         default_factory=lambda: defaultdict(lambda: deque(maxlen=REMEMBERED_BATCHES))
     )
@@ -91,7 +93,7 @@ class TaskCount:
         arrow_bytes = size.count * max((one for one, _ in measured), default=size.unit.value or 0)
         # The middle one: a worker's first task also imports what it needs, and a batch may be filtered to nothing.
         seconds = size.count * (median_low(one for _, one in measured) if measured else 0)
-        least = 1 if self.most_partitions is None else -(-partitions // self.most_partitions)
+        least = 1 if measured and self.closes_readers else -(-partitions // MOST_PARTITIONS)
         return min(partitions, max(self._by_bytes(arrow_bytes), int(seconds / TASK_SECONDS), least, 1))
 
     def _by_bytes(self, arrow_bytes: float) -> int:
