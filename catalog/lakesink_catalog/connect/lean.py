@@ -124,8 +124,7 @@ class LeanIO(FileIO):
         """Get the file, of a table's metadata the rest."""
         loading = _LOADING.get()
         if loading is None:
-            path = local_path(location, self.properties)
-            return self.inner.new_input(location) if path is None else _LocalFile(location, Path(path))
+            return self._file(location)
         loading.was_tried, loading.apart = True, self._read(location)
         return self.inner.new_input(location) if loading.apart is None else _Rest(loading.apart.rest.encode())
 
@@ -139,15 +138,15 @@ class LeanIO(FileIO):
 
     def _read(self, location: str) -> SetApart | None:
         try:
-            with self._opened(location) as stream:
+            with self._file(location).open() as stream:
                 text = Compressor.get_compressor(location).stream_decompressor(stream)
                 return _set_apart(iter(partial(text.read, PIECE_BYTES), b""))
         except (OSError, EOFError, zlib.error):  # PyIceberg, which reads the file again, tells what is wrong with it
             return None
 
-    def _opened(self, location: str) -> InputStream:
+    def _file(self, location: str) -> InputFile:
         path = local_path(location, self.properties)
-        return Path(path).open("rb") if path else self.inner.new_input(location).open()
+        return self.inner.new_input(location) if path is None else _LocalFile(location, Path(path))
 
 
 class _LocalFile(InputFile):

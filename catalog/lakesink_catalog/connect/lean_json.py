@@ -303,10 +303,9 @@ class _Text:
             values, length = self._decode(listed)
         except ValueError:  # the values are decoded one by one, and that tells what is wrong
             return [], ""
-        if length < len(listed):
+        if not values or length < len(listed):
             return [], ""
-        if values:
-            self._at = end
+        self._at = end
         return values, raw
 
     def _next(self) -> str:

@@ -7,11 +7,12 @@ the batch is read, times what earlier batches of the run came to. If it is wrong
 files. This module decides from numbers only.
 """
 
-import re
 from collections import defaultdict, deque
 from dataclasses import dataclass, field
 from enum import Enum
 from statistics import median_low
+
+from lakesink.writer.libraries import version_numbers
 
 LEAST_TASK_BYTES = 16 * 1024 * 1024
 """A task that has less is worth less than what it costs, even while other cores are idle."""
@@ -28,7 +29,7 @@ MOST_PARTITIONS = 64
 Spark itself caches 64 consumers of Kafka.
 """
 
-READERS_CLOSE_SINCE = (4, 1, 2)
+READERS_CLOSE_SINCE = "4.1.2"
 """The first Spark in which the reader of a partition is closed before the next one of the same task opens."""
 
 REMEMBERED_BATCHES = 8
@@ -59,8 +60,7 @@ def input_size(rows: int | None, file_bytes: int | None) -> InputSize:
 
 def closes_readers(spark_version: str) -> bool:
     """True if a task has one reader open at a time, however many partitions it joins."""
-    numbers = re.match(r"(\d+)\.(\d+)\.(\d+)", spark_version)
-    return numbers is not None and tuple(map(int, numbers.groups())) >= READERS_CLOSE_SINCE
+    return version_numbers(spark_version) >= version_numbers(READERS_CLOSE_SINCE)
 
 
 @dataclass(slots=True)
