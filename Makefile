@@ -17,15 +17,20 @@ ARGS ?=
 SHORT ?=
 UNLESS_SHORT = $(if $(SHORT), and not nightly)
 
-QUICK_STREAMS = tests/spark/test_iceberg_streams.py
-QUICK = tests/protocol tests/test_house.py tests/test_settings.py tests/catalog/test_commit.py tests/catalog/test_manifests.py \
-	tests/catalog/test_prepared.py tests/catalog/test_tables.py tests/writer/test_columns.py tests/writer/test_task.py \
-	$(QUICK_STREAMS)::test_a_stream_of_files_becomes_a_table_one_snapshot_a_batch \
-	$(QUICK_STREAMS)::test_a_replayed_batch_adds_neither_snapshot_nor_file \
-	$(QUICK_STREAMS)::test_two_queries_of_one_driver_write_two_tables
+# Tests by what they need; `make help` says what each target runs, scripts/steps.toml what it may cost.
+LONG := soak or nightly or interop or site
+PYTEST = $(PYTHON_IN_VENV) -m pytest -n 2 --dist worksteal --durations 10 --durations-min 5
+# SLICE=2/4 takes the second of four slices of `make interop` and `make soak`.
+SLICE ?=
+SLICED = $(if $(SLICE),--slice $(SLICE))
+# PAGES=changed leaves out of `make drivers` pages and examples that did not change in the last day.
+PAGES ?=
+# The files whose tests see most mistakes in a second.
+QUICK := tests/protocol tests/locate tests/compact tests/faults tests/catalog/test_commit.py tests/catalog/test_manifests.py \
+	tests/catalog/test_prepared.py tests/writer/test_partitions.py tests/test_house.py
 
 .DEFAULT_GOAL := help
-.PHONY: help demo kafka-demo playground dist test coverage quick interop matrix prove guarantees soak nightly bench bench-commit bench-crowd bench-audit bench-scale lint format types imports examples site site-check check install lock machine clean
+.PHONY: help demo kafka-demo playground dist test coverage quick spark drivers mutants interop matrix prove guarantees soak nightly bench bench-commit bench-crowd bench-audit bench-scale lint format types imports site site-check check install lock machine clean
 
 help: ## Say what there is to make.
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "make %-14s %s\n", $$1, $$2 }'
@@ -39,18 +44,24 @@ kafka-demo: $(INSTALLED) ## Kafka, event-time windows, exactly once: driver and 
 playground: $(INSTALLED) ## Kafka, S3, a REST catalog, PostgreSQL, Trino and Spark, and a prompt that breaks them; needs Maven, Java 25 and Go.
 	@$(PYTHON_IN_VENV) -m examples.playground
 
-test: $(CLASSES) ## All tests but the long ones and those beside other engines, two at a time.
-	$(PYTHON_IN_VENV) -m pytest -m "not soak and not nightly and not interop and not site" -n 2 --dist worksteal $(ARGS)
+test: $(CLASSES) ## All tests that need no Spark, and with Spark one of each kind.
+	$(PYTEST) -m "not ($(LONG)) and not (driver or page) and (sample or not spark)" $(ARGS)
 
-coverage: $(CLASSES) ## The same tests, and which lines of the product no test runs, in child processes either.
-	$(PYTHON_IN_VENV) -m pytest -m "not soak and not nightly and not interop and not site" -n 2 --dist worksteal --cov --cov-report=term:skip-covered $(ARGS)
+coverage: $(CLASSES) ## Tests, and which lines of the product none of them runs, in child processes either.
+	$(PYTEST) -m "not ($(LONG) or page)" --cov --cov-report=term:skip-covered $(ARGS)
 
-quick: check ## Style, types, contracts, and the tests that fail first, in about a minute.
-	$(PYTHON_IN_VENV) -m pytest -n 2 --dist worksteal $(QUICK) $(ARGS)
+quick: check ## Style, types, contracts, and the tests that see most mistakes in a second.
+	$(PYTEST) -m "not ($(LONG)) and not spark" $(QUICK) $(ARGS)
 
-interop: $(CLASSES) ## Beside Trino, Spark SQL, DuckDB, Flink and real servers, which it fetches (SHORT=1: a slice); needs Maven, Java 25, Go, cargo and gcc too.
+spark: $(CLASSES) ## The other tests in a session of Spark.
+	$(PYTEST) -m "spark and not sample and not ($(LONG))" $(ARGS)
+
+drivers: $(CLASSES) ## Real drivers, killed at bad moments; pages and examples (PAGES=changed: only those that changed).
+	$(PYTEST) -m "(driver or page) and not ($(LONG))" $(if $(filter changed,$(PAGES)),--changed-pages) $(ARGS)
+
+interop: $(CLASSES) ## Beside Trino, Spark SQL, DuckDB, Flink and real servers, which it fetches (SHORT=1 and SLICE=1/4: a part); needs Maven, Java 25, Go, cargo and gcc too.
 	$(PYTHON_IN_VENV) -m servers.fetch $(if $(SHORT),--short)
-	$(PYTHON_IN_VENV) -m pytest -m "interop$(UNLESS_SHORT)" tests/interop -n 2 --no-loadscope-reorder $(ARGS)
+	$(PYTHON_IN_VENV) -m pytest -m "interop$(UNLESS_SHORT)" tests/interop -n 2 --no-loadscope-reorder $(SLICED) $(ARGS)
 
 matrix: $(INSTALLED) ## The main tests on every version of PySpark that lakesink is for, or on VERSIONS="4.2 4.3".
 	$(PYTHON_IN_VENV) -m servers.matrix $(VERSIONS)
@@ -61,11 +72,11 @@ prove: $(INSTALLED) ## Try for 40 minutes, or HOURS=n, to make it lose a row or 
 guarantees: $(INSTALLED) ## What eight kinds of sink make of a SIGKILL at every bad moment, counted: 5 to 8 minutes; needs Maven.
 	$(PYTHON_IN_VENV) -m proof.guarantees $(ARGS)
 
-soak: $(CLASSES) ## The long tests: random kills, memory, whole suites (SHORT=1: a slice). Two at a time.
-	$(PYTHON_IN_VENV) -m pytest -m "$(if $(SHORT),soak and not nightly,(soak or nightly) and not interop)" -n 2 --dist worksteal $(ARGS)
+soak: $(CLASSES) ## The long tests: random kills, memory, whole suites (SHORT=1 and SLICE=1/4: a part).
+	$(PYTEST) -m "$(if $(SHORT),soak and not nightly,(soak or nightly) and not interop)" $(SLICED) $(ARGS)
 
-nightly: ## Everything whole, long kills and all engines included: about four hours on two cores.
-	@bash scripts/nightly.sh
+nightly: ## Everything whole, step by step: hours. A run goes on where one of the same files ended.
+	@python3 scripts/steps.py nightly
 
 bench: $(INSTALLED) ## Speed beside Iceberg's Spark sink and others, in turn in one run; needs Maven. ARGS="--only W1" is shorter.
 	$(PYTHON_IN_VENV) -m benchmarks $(ARGS)
@@ -107,9 +118,6 @@ types: $(INSTALLED) ## Types, strict.
 
 imports: $(INSTALLED) ## Which room may import which.
 	$(BIN)/lint-imports
-
-examples: $(INSTALLED) ## Run every example in a folder of its own.
-	$(PYTHON_IN_VENV) -m pytest tests/demo/test_examples.py $(ARGS)
 
 install: $(INSTALLED) ## Create .venv from the lock.
 

@@ -1,8 +1,10 @@
 """Builders that every room of the tests shares: one Spark session for each who runs tests, and empty folders."""
 
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +14,7 @@ from hypothesis import HealthCheck, settings
 from testkit import jvm
 from testkit.installed import installed
 
-SLOW_ROOMS = {
-    "readers": 1,
-    "test_docs.py": 2,
-    "website": 2,
-    "demo": 3,
-    "deploy": 3,
-    "processes": 4,
-    "upgrade": 4,
-    "spark": 5,
-    "soak": 6,
-}
-"""Many short tests follow the drivers, which take up to a minute each, so that no worker waits long for the other."""
+ROOT = Path(__file__).parents[1]
 
 # The same examples in every run of one version: a new one is found by LAKESINK_EXAMPLES=random, not by chance in CI.
 settings.register_profile(
@@ -40,9 +31,73 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("filterwarnings", "ignore:unclosed <socket:ResourceWarning")  # PySpark's, at every collect
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Fast tests first: a mistake shows in seconds, and only what passes them pays for drivers of its own."""
-    items.sort(key=lambda item: max((rank for part, rank in SLOW_ROOMS.items() if part in item.path.parts), default=0))
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--slice", metavar="K/N", help="tests of the Kth of N slices, in the rooms that have slices")
+    parser.addoption("--changed-pages", action="store_true", help="of pages and examples those that changed lately")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
+    """Mark tests by what they need before marks select, and take a slice of what they leave."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker("spark")
+    if config.getoption("changed_pages"):
+        changed = changed_lately()
+        keep(config, items, [item for item in items if all(shows(mark, changed) for mark in item.iter_markers("page"))])
+    items.sort(key=needs)
+    yield
+    if wanted := config.getoption("slice"):
+        number, count = map(int, wanted.split("/"))
+        groups = list(dict.fromkeys(map(group, items)))[number - 1 :: count]
+        keep(config, items, [item for item in items if group(item) in groups])
+
+
+def keep(config: pytest.Config, items: list[pytest.Item], kept: list[pytest.Item]) -> None:
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = kept
+
+
+def group(item: pytest.Item) -> str:
+    """What a slice has whole: a group by its mark, a folder or file beside other engines, else a file."""
+    if mark := item.get_closest_marker("xdist_group"):
+        return str(mark.args[0])
+    parts = item.path.relative_to(ROOT / "tests").parts
+    return "/".join(parts[:2] if parts[0] == "interop" else parts)
+
+
+def needs(item: pytest.Item) -> int:
+    """Fast tests first: a mistake shows in seconds, and many short ones follow drivers, which take a minute each."""
+    return 2 if item.get_closest_marker("spark") else 1 if starts_drivers(item) else 0
+
+
+def starts_drivers(item: pytest.Item) -> bool:
+    return any(item.get_closest_marker(name) for name in ("driver", "page"))
+
+
+def shows(page: pytest.Mark, changed: list[str]) -> bool:
+    """Whether a page, an example, or what it shows is among the changed files."""
+    return any(path.startswith(page.args) for path in changed)
+
+
+def changed_lately() -> list[str]:
+    """Files that the commits of the last day before this one changed, and what is not committed."""
+    at = datetime.fromisoformat(git("log", "-1", "--format=%cI"))
+    since = (at - timedelta(days=1)).isoformat()
+    committed = git("log", f"--since={since}", "--name-only", "--format=")
+    return [*committed.splitlines(), *git("diff", "--name-only", "HEAD").splitlines()]
+
+
+def git(*arguments: str) -> str:
+    return subprocess.run(["git", *arguments], check=True, capture_output=True, text=True, cwd=ROOT).stdout.strip()
+
+
+@pytest.fixture(autouse=True)
+def _no_java(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test that is not marked as one with Spark or a driver cannot start a JVM, in no process of its own either."""
+    marks = ("spark", "driver", "page", "soak", "nightly", "interop", "site")
+    if not any(request.node.get_closest_marker(mark) for mark in marks):
+        monkeypatch.setenv("JAVA_HOME", "/no/java/without/a/mark")
 
 
 @pytest.fixture(scope="session")

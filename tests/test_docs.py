@@ -108,6 +108,7 @@ def codes_in(tree: ast.Module) -> set[str]:
     return raised | (like_codes - NO_CODES)
 
 
+@pytest.mark.driver
 def test_the_readme_runs_as_it_is_printed(tmp_path: Path) -> None:
     """In a virtual environment that is active, as it says: executors find their Python on the path."""
     readme = document("README.md")
@@ -128,6 +129,7 @@ def test_the_readme_runs_as_it_is_printed(tmp_path: Path) -> None:
                 assert (done.returncode, done.stdout) == (0, shown), done.stderr[-3000:]
 
 
+@pytest.mark.page("docs/use/decoding.md", "lakesink/decode")
 def test_the_page_on_decoding_runs_as_it_is_printed(tmp_path: Path) -> None:
     (tmp_path / "orders").mkdir()
     (tmp_path / "orders" / "first.txt").write_text('{"id": 1, "at": "2024-02-29T12:00:00Z"}\n{"id": 2, "name": "b"}\n')

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -71,6 +72,12 @@ SHOWN_OF_STORIES = {
 }
 
 
+def shown(example: Path | str) -> Any:
+    """A parameter of a test that runs if this example changed."""
+    path = EXAMPLES / example
+    return pytest.param(example, id=path.name, marks=pytest.mark.page(str(path.relative_to(EXAMPLES.parent))))
+
+
 def run(command: list[str], folder: Path, **variables: str) -> list[str]:
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("LAKESINK_", "PYICEBERG_"))}
     done = subprocess.run(
@@ -85,12 +92,13 @@ def run(command: list[str], folder: Path, **variables: str) -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.page("examples/files_to_table.py")
 def test_an_example_runs_and_runs_again(tmp_path: Path) -> None:
     command = [sys.executable, str(EXAMPLES / "files_to_table.py")]
     assert tuple(run(command, tmp_path)[-1] for _ in range(2)) == LAST_LINES["files_to_table.py"]
 
 
-@pytest.mark.parametrize("example", sorted(LAST_LINES.keys() - {"files_to_table.py"}))
+@pytest.mark.parametrize("example", [shown(name) for name in sorted(LAST_LINES.keys() - {"files_to_table.py"})])
 def test_an_example_runs_twice_in_one_process(tmp_path: Path, example: str) -> None:
     """A second process would start Spark anew, and the example above does."""
     lines = run([sys.executable, "-c", TWICE, str(EXAMPLES / example)], tmp_path)
@@ -104,6 +112,7 @@ def test_each_example_runs_and_runs_again(tmp_path: Path, example: str) -> None:
     assert tuple(run(command, tmp_path)[-1] for _ in range(2)) == LAST_LINES[example]
 
 
+@pytest.mark.page("examples/custom_sink")
 def test_the_custom_sink_is_killed_and_replayed_and_every_order_is_there_once(tmp_path: Path) -> None:
     told = run([sys.executable, str(CUSTOM_SINK / "run.py")], tmp_path)
     shown = "\n".join(told)
@@ -114,7 +123,7 @@ def test_the_custom_sink_is_killed_and_replayed_and_every_order_is_there_once(tm
     assert told[-2].startswith("Next: ")
 
 
-@pytest.mark.parametrize("example", SHOWN_OF_STORIES, ids=lambda example: example.name)
+@pytest.mark.parametrize("example", [shown(folder) for folder in SHOWN_OF_STORIES])
 def test_a_story_of_a_killed_driver_ends_as_its_readme_says(tmp_path: Path, example: Path) -> None:
     told = run([sys.executable, str(example / "run.py")], tmp_path)
     page = (example / "README.md").read_text().splitlines()
@@ -124,13 +133,14 @@ def test_a_story_of_a_killed_driver_ends_as_its_readme_says(tmp_path: Path, exam
 
 
 @pytest.mark.parametrize(
-    "example", [pytest.param(CUSTOM_SINK, marks=pytest.mark.nightly), GUARANTEES], ids=lambda example: example.name
+    "example", [pytest.param(CUSTOM_SINK, id=CUSTOM_SINK.name, marks=pytest.mark.nightly), shown(GUARANTEES)]
 )
 def test_the_sinks_of_the_examples_pass_the_suite(tmp_path: Path, example: Path) -> None:
     options = ["-p", "no:cacheprovider", "--basetemp", str(tmp_path / "pytest")]
     run([sys.executable, "-m", "pytest", str(example), *options], tmp_path)
 
 
+@pytest.mark.page("examples/kafka_windows")
 def test_windows_over_files_equal_a_batch_computation_though_the_driver_was_killed(tmp_path: Path) -> None:
     story = [sys.executable, "-m", "examples.kafka_windows", "--files", "--days", "4", "--driver-kills", "1"]
     told = json.loads(
@@ -143,6 +153,7 @@ def test_windows_over_files_equal_a_batch_computation_though_the_driver_was_kill
     assert all(check["expected"] == check["found"] for check in told["checks"])
 
 
+@pytest.mark.page("examples/pipeline")
 def test_the_pipeline_runs_as_its_readme_says(tmp_path: Path, site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = (PIPELINE / "README.md").read_text()
     project = Path(shutil.copytree(PIPELINE, tmp_path / "pipeline"))
@@ -159,6 +170,7 @@ def test_the_pipeline_runs_as_its_readme_says(tmp_path: Path, site: Path, monkey
     assert Counter(table.scan().to_arrow()["order_id"].to_pylist()) == Counter(range(200, 600))
 
 
+@pytest.mark.page("docs/reference/failpoints.md", "catalog/lakesink_catalog/failpoints.py")
 def test_the_drill_of_the_documents_runs_as_it_is_printed(tmp_path: Path) -> None:
     drill = DRILL.read_text().partition("<!-- drill -->\n```sh\n")[2].partition("```")[0]
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"

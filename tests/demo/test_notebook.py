@@ -15,6 +15,7 @@ def _nothing_configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("PYICEBERG_HOME", str(tmp_path))
 
 
+@pytest.mark.page("examples/notebook")
 def test_the_notebook_runs_and_shows_what_is_stored_in_it(tmp_path: Path) -> None:
     stored = nbformat.read(NOTEBOOK, as_version=4)
     now = shown(executed(tmp_path))

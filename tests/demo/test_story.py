@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 DEMO = (str(Path(sys.executable).with_name("lakesink")), "demo")
+WHOLE = pytest.mark.nightly
+"""CI runs the demo once, with its own rows; see scripts/demo.sh."""
 FEW = ("--rows", "3500")
 
 
@@ -28,6 +30,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return ending
 
 
+@WHOLE
 def test_a_driver_killed_twice_writes_every_flight_once(told: dict[str, Any]) -> None:
     assert told["proved"] is True
     assert (told["rows"], told["batches"]) == (3500, 4)
@@ -36,6 +39,7 @@ def test_a_driver_killed_twice_writes_every_flight_once(told: dict[str, Any]) ->
     assert all(check["expected"] == check["found"] for check in told["checks"])
 
 
+@WHOLE
 def test_the_killed_drivers_leave_their_log_in_the_folder(told: dict[str, Any]) -> None:
     log = (Path(told["folder"]) / "drivers.log").read_text()
 
@@ -44,6 +48,7 @@ def test_the_killed_drivers_leave_their_log_in_the_folder(told: dict[str, Any]) 
     assert log.count("lakesink.batch.committed") == told["batches"] - 2  # one is recovered, one's line died unsaid
 
 
+@WHOLE
 @pytest.mark.parametrize("position", range(4), ids=["log", "status", "duckdb", "duckdb-as-of"])
 def test_what_to_try_next_works_as_printed(told: dict[str, Any], position: int) -> None:
     step = told["next"][position]
@@ -64,6 +69,7 @@ def test_what_to_try_next_works_as_printed(told: dict[str, Any], position: int) 
     assert "flights" in done.stdout
 
 
+@WHOLE
 def test_without_kills_one_driver_tells_it_all_in_text(tmp_path: Path) -> None:
     done = subprocess.run(
         [*DEMO, "--rows", "1000", "--no-kill", "--dir", "here"],
@@ -89,6 +95,7 @@ def interruptible() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
+@WHOLE
 @pytest.mark.usefixtures("interruptible")
 def test_an_interrupted_demo_leaves_no_process_behind(tmp_path: Path) -> None:
     demo = subprocess.Popen(

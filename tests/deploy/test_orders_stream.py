@@ -66,6 +66,7 @@ def batches() -> list[tuple[int, int, str]]:
     return [(batch.batch_id, batch.rows, batch.outcome) for batch in lakesink.history("shop.orders")]
 
 
+@pytest.mark.page("examples/deploy")
 @pytest.mark.usefixtures("home")
 def test_every_way_to_stop_ends_well_and_every_row_is_there_once(tmp_path: Path) -> None:
     arrive(tmp_path, 0)
@@ -92,6 +93,7 @@ def test_every_way_to_stop_ends_well_and_every_row_is_there_once(tmp_path: Path)
     assert batches()[2:] == [(2, ROWS, "committed")]
 
 
+@pytest.mark.page("examples/deploy")
 @pytest.mark.usefixtures("home")
 def test_an_error_of_the_stream_ends_with_an_exit_code_that_restarts_it(tmp_path: Path) -> None:
     arrive(tmp_path, 0)

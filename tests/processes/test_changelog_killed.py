@@ -12,6 +12,8 @@ from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import load_table
 from testkit.harness import Stream, kill_all, wait_for
 
+pytestmark = pytest.mark.driver
+
 LONG = pytest.mark.nightly
 KEYS, ROWS = 12, 20
 KILLS = (

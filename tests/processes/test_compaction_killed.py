@@ -11,6 +11,8 @@ from lakesink_protocol.ledger import COMPACTED
 from testkit.harness import kill_all, wait_for
 from tests.processes.test_changelog_killed import OPTIONS, Changes, expected
 
+pytestmark = pytest.mark.driver
+
 BATCHES = 14
 PLAIN = {name: value for name, value in OPTIONS.items() if name != "changelog_table"}
 

@@ -12,6 +12,8 @@ from testkit.harness import Stream, expected, wait_for
 from testkit.installed import OWN_PORT
 from testkit.pipeline import Pipeline
 
+pytestmark = pytest.mark.driver
+
 FILES = 3
 LONG = pytest.mark.nightly
 

@@ -14,6 +14,8 @@ from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table, load_table
 from testkit.harness import Stream, kill_all, wait_for
 
+pytestmark = pytest.mark.driver
+
 LONG = pytest.mark.nightly
 ROWS = 20
 KILLS = (

@@ -13,6 +13,8 @@ import pytest
 import lakesink
 from testkit.harness import Stream, expected, kill_all, signal_all, wait_for
 
+pytestmark = pytest.mark.driver
+
 
 @dataclass(frozen=True)
 class FileStream(Stream):

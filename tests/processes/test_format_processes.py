@@ -6,6 +6,8 @@ import pytest
 
 from testkit.harness import Stream, expected
 
+pytestmark = pytest.mark.driver
+
 FILES = 3
 
 

@@ -3,9 +3,12 @@
 from pathlib import Path
 
 import duckdb
+import pytest
 
 from testkit.harness import Stream, live_files
 from tests.processes.jvm_killed import BATCHES, ROWS
+
+pytestmark = pytest.mark.driver
 
 PROGRAM = Path(__file__).with_name("jvm_killed.py")
 

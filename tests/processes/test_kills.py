@@ -24,6 +24,8 @@ from testkit.harness import (
     wait_for,
 )
 
+pytestmark = pytest.mark.driver
+
 LONG = pytest.mark.nightly
 """Several drivers to start, some each with a planner and a committer: minutes."""
 

@@ -73,7 +73,7 @@ class TestMustRedo(Suite):
 class TestSoundSinks(Suite):
     """The whole suite on each sound way to commit."""
 
-    @pytest.fixture(params=SOUND, ids=lambda sink: sink.__name__)
+    @pytest.fixture(params=[pytest.param(sink, marks=pytest.mark.xdist_group(sink.__name__)) for sink in SOUND])
     def target(self, request: pytest.FixtureRequest, tmp_path: Path) -> Place:
         return Place.make(tmp_path, request.param)
 

@@ -17,6 +17,7 @@ from tests.upgrade.driver import ENVIRONMENT, SOURCE, TABLE
 from tests.upgrade.write import DEATHS, HERE, drive
 
 WRITTEN = {path.name.removesuffix(".tar.xz"): path for path in HERE.glob("*.tar.xz")}
+OLDEST, *LATER = sorted(WRITTEN)
 
 
 def test_every_version_before_this_one_has_left_something() -> None:
@@ -25,7 +26,8 @@ def test_every_version_before_this_one_has_left_something() -> None:
     assert {record for _, record in left} >= set(range(1, RECORD_VERSION))
 
 
-@pytest.mark.parametrize("version", sorted(WRITTEN))
+@pytest.mark.driver
+@pytest.mark.parametrize("version", [OLDEST, *(pytest.param(version, marks=pytest.mark.nightly) for version in LATER)])
 def test_what_an_older_version_wrote_is_gone_on_with(
     version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -67,6 +67,7 @@ COMMITTED = r"committed  +10 rows +1 file +\d+ B  [\d,]+ ms"
 ENDED = r"query ended  3 batches in [\d.]+ s: 3 committed \(30 rows, 3 files, [\d.]+ \w+\)"
 
 
+@pytest.mark.driver
 def test_a_stream_says_where_it_writes_and_shows_a_line_for_each_batch(parts: dict[str, list[str]]) -> None:
     matches(
         parts["first"],
@@ -78,6 +79,7 @@ def test_a_stream_says_where_it_writes_and_shows_a_line_for_each_batch(parts: di
     )
 
 
+@pytest.mark.driver
 def test_a_later_run_says_where_it_goes_on_and_what_it_found(parts: dict[str, list[str]]) -> None:
     matches(
         parts["recovered"],
@@ -93,12 +95,14 @@ def test_a_later_run_says_where_it_goes_on_and_what_it_found(parts: dict[str, li
     )
 
 
+@pytest.mark.driver
 def test_a_refusal_has_its_code(parts: dict[str, list[str]]) -> None:
     [_, refusal, end] = parts["refused"]
     assert refusal.startswith("demo.events  batch 0     refused  [LAKESINK_NEW_CHECKPOINT] Batch 0 is from a new ")
     assert end.startswith("demo.events  query ended  0 batches in 0.0 s")
 
 
+@pytest.mark.driver
 def test_appends_directories_and_own_sinks_have_lines_too(parts: dict[str, list[str]]) -> None:
     matches(parts["appended"], r"demo\.loads  version 42    committed  +5 rows +\d files? .*")
     header, *batches, end = parts["files"]
@@ -108,10 +112,12 @@ def test_appends_directories_and_own_sinks_have_lines_too(parts: dict[str, list[
     assert [line.split()[:3] for line in parts["own sink"][1:4]] == [["lines", "batch", str(n)] for n in range(3)]
 
 
+@pytest.mark.driver
 def test_an_option_turns_the_lines_off(parts: dict[str, list[str]]) -> None:
     assert parts["silent"] == []
 
 
+@pytest.mark.driver
 def test_no_batch_is_shown_twice_where_logging_writes_to_the_same_terminal(parts: dict[str, list[str]]) -> None:
     shown = [line for line in parts["warnings logged"] if "batch" in line and "query" not in line]
     second = [line for line in shown if re.search(r"batch[ =]2 ", line)]  # the failpoint, the failure, the recovery
@@ -121,6 +127,7 @@ def test_no_batch_is_shown_twice_where_logging_writes_to_the_same_terminal(parts
     assert len([line for line in parts["all logged"] if "batch.committed" in line]) == 3
 
 
+@pytest.mark.driver
 def test_no_line_is_glued_to_the_progress_bar(written: str, parts: dict[str, list[str]]) -> None:
     """The bar is drawn all the time, by another process."""
     assert written.count("[Stage ") > 20
@@ -129,6 +136,7 @@ def test_no_line_is_glued_to_the_progress_bar(written: str, parts: dict[str, lis
     assert [line for line in ours if "\r\x1b[2K" not in line and "log: " not in line] == []
 
 
+@pytest.mark.driver
 def test_colours_repeat_what_words_say(written: str) -> None:
     for word, colour in {
         "committed": 32,
@@ -320,6 +328,7 @@ print(type(done).__name__, [one.rows for one in lakesink.history("demo.events")]
 """
 
 
+@pytest.mark.driver
 def test_a_reader_that_has_gone_stops_neither_the_stream_nor_the_program(tmp_path: Path) -> None:
     """As in ``python job.py 2>&1 | head``, or where a collector of logs has died."""
     ours, theirs = os.pipe()

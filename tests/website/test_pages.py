@@ -31,7 +31,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
     return Folders(tmp_path_factory.mktemp("pages"))
 
 
-@pytest.mark.parametrize("page", RUN)
+@pytest.mark.parametrize("page", [pytest.param(page, marks=pytest.mark.page(f"docs/{page}")) for page in RUN])
 def test_a_page_shows_what_its_commands_print(page: str, folders: Folders) -> None:
     run_page(DOCS / page, folders.begin(page))
     folders.keep(page)
