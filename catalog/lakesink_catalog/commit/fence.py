@@ -22,6 +22,7 @@ from pyiceberg.table.metadata import TableMetadata
 
 from lakesink_catalog.commit.clock import ClockWatch, modified_ms
 from lakesink_catalog.commit.evolution import ChangeImpossible, brings_columns_of, evolve
+from lakesink_catalog.commit.first_snapshot import check_has_head
 from lakesink_catalog.commit.keys import key_holds
 from lakesink_catalog.commit.located import Locate, Located, Locating
 from lakesink_catalog.commit.old_metadata import delete_old_metadata
@@ -217,6 +218,7 @@ class FencedCommit:
     ) -> Request:
         """Build the request for the table of this decision, and compare the driver's clock with the storage's."""
         assert isinstance(decision.verdict, Commit)
+        check_has_head(decision.table, self.key.branch)
         change = PlannedCommit(decision.situation, decision.verdict, batch, prepared, self.options, located)
         now_ms, monotonic_ms = self.clocks()
         request = build_request(decision.table, change, merger, now_ms, self.effects.emit)

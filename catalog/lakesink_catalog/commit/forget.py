@@ -19,6 +19,7 @@ from pyiceberg.table.update import (
 
 from lakesink_catalog.commit.empty_commit import EmptyCommit, unresolved
 from lakesink_catalog.commit.fence import Effects
+from lakesink_catalog.commit.first_snapshot import check_has_head
 from lakesink_catalog.commit.request import branch_at
 from lakesink_catalog.read.history import sinks
 from lakesink_catalog.read.view import view_refs
@@ -89,6 +90,7 @@ class Forgetting:
             raise _unknown(table, self.key)
         if table.metadata.format_version != SUPPORTED_FORMAT_VERSION:
             raise _unsupported(table, self.key)
+        check_has_head(table, self._branch(table))
 
     def _is_known(self, table: Table) -> bool:
         return self.key.ledger_property in table.properties or bool(self._tags(table))

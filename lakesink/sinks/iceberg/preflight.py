@@ -25,6 +25,7 @@ from lakesink.sinks.iceberg.side_table import SideTable, side_plan
 from lakesink.writer.expectations import Expected
 from lakesink.writer.letters import LETTERS
 from lakesink.writer.plan import ChangesPlan, WritePlan
+from lakesink_catalog.commit.first_snapshot import check_has_head
 from lakesink_catalog.connect.catalog import FoundCatalog
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_catalog.tables.arrow_schema import iceberg_schema, with_identifier_fields
@@ -61,6 +62,7 @@ def check_start(
         _check_changelog(found, table, key, settings, created.model_dump_json(), changes)
         return
     _check_version_and_branch(existing, table, key)
+    check_has_head(existing, key.branch)
     check_partitions(existing, settings.partition_by)
     if settings.has_changes:
         check_no_equality_deletes(existing, key.branch)
@@ -106,6 +108,7 @@ def _check_side_table(
         if error.code not in (CATALOG_MISSING, TABLE_MISSING):
             raise
         return None
+    check_has_head(existing, MAIN_BRANCH)
     return side_plan(kind, existing, _PROBE, key, replace(Settings(), schema_evolution=kind.schema_evolution), columns)
 
 

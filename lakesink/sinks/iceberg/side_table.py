@@ -22,6 +22,7 @@ from lakesink.sinks.iceberg.evolution import plan_write
 from lakesink.writer.plan import WritePlan
 from lakesink.writer.side_rows import digest_sum
 from lakesink_catalog.commit.current import is_current
+from lakesink_catalog.commit.first_snapshot import check_has_head
 from lakesink_catalog.read.view import view_table
 from lakesink_catalog.tables.tables import TABLE_MISSING, create_table, load_table
 from lakesink_protocol.errors import BatchRefused, CatalogError, CommitUnresolved, Reason, WriteError
@@ -257,6 +258,7 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
 
     def _known(self, table: Table) -> Table:
         """The table. If it has another UUID than before, forget the writers of the old one, as a restart does."""
+        check_has_head(table, MAIN_BRANCH)
         uuid = str(table.metadata.table_uuid)
         if uuid != self._uuid:
             self._tables.clear()

@@ -35,6 +35,7 @@ from lakesink.writer.side_rows import SidePlan
 from lakesink_catalog.commit.clock import ClockWatch
 from lakesink_catalog.commit.evolution import ChangeImpossible
 from lakesink_catalog.commit.fence import Decision, Effects, FencedCommit
+from lakesink_catalog.commit.first_snapshot import check_has_head
 from lakesink_catalog.commit.keys import check_key
 from lakesink_catalog.commit.located import Locate
 from lakesink_catalog.commit.premises import Path
@@ -198,6 +199,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             emit(events.EntryUnverifiable(entry.batch_id if entry else -1, self.table, self.key.name))
         if isinstance(verdict, Skip):
             return AlreadyCommitted(verdict.snapshot_id)
+        check_has_head(table, self.key.branch)
         write = plan_write(
             table,
             batch,
