@@ -17,7 +17,7 @@ from lakesink_protocol.errors import (
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
 from lakesink_protocol.two_phase import Durability, TaskWriter
 from lakesink_protocol.votes import Votes
-from tests.shelves import BATCH, Log, Step, World
+from tests.shelves import BATCH, Log, Shelf, Step, World
 
 REFUSED = BatchRefused(Reason.GAP, "batches are missing", data="Nothing.", action="Look.")
 UNRESOLVED = CommitUnresolved("COMMIT_UNRESOLVED", "no answer", data="Unknown.", action="Start again.")
@@ -108,6 +108,22 @@ def test_half_a_record_is_none_and_everything_is_written_again(world: World, hal
     outcomes = world.run()
     assert "write a+b" in world.story
     assert not any(isinstance(outcome, Committed) and outcome.recovered for outcome in outcomes.values())
+
+
+def test_one_that_only_an_unusable_record_names_may_have_the_batch_and_is_asked_again(world: World) -> None:
+    """The tasks of an earlier run wrote for it; those of this run have no rows for it."""
+    named = Shelf("c", world.story, world.log, fails={"commit": [UNRESOLVED]})
+
+    def write_for_it_too(writers: Mapping[str, TaskWriter]) -> Votes:
+        return Votes.in_order({name: [b"0 rows"] for name in (*writers, "c")})
+
+    with pytest.raises(CommitUnresolved):
+        run_batch(BATCH, (world.a, world.b), write_for_it_too, lambda _: named)
+    world.a.usable = False
+    world.story.clear()
+    outcomes = run_batch(BATCH, (world.a, world.b), world.write, lambda _: named)
+    assert outcomes.keys() == {"a", "b", "c"}
+    assert world.story[world.story.index("write a+b") + 1 :][:2] == ["c.begin", "c.pre_commit"]
 
 
 def test_one_that_must_be_redone_and_has_landed_does_not_keep_the_others_from_recovering(world: World) -> None:
