@@ -118,6 +118,29 @@ def test_a_commit_without_an_answer_is_found_with_its_counts(keyed: Keyed) -> No
     keyed.took({1: (0, 10), 8: (0, 80)}, {2, 9})
 
 
+def test_no_error_is_final_on_the_head_where_a_request_may_still_land(keyed: Keyed) -> None:
+    """Where rows are located before the turn, the attempt that meets the error has already seen the same head."""
+    prepared, locator = keyed.prepare({1: (0, 10)})
+    catalog = keyed.lake.catalog
+    catalog.faults = [catalog.arrives_late]
+    missing = CatalogError("TABLE_MISSING", "The table is missing.", action="Look for it.")
+    missed = list[bool]()
+
+    @contextmanager
+    def turn() -> Iterator[None]:
+        if catalog.late and not missed:
+            missed.append(True)
+            catalog.load_faults = [missing]
+        yield
+
+    outcome = replace(keyed.fence, turn=turn).commit(keyed.batch, prepared, locator)
+    assert isinstance(outcome, Committed)
+    assert (outcome.attempts, len(locator.heads)) == (3, 1)
+    with pytest.raises(CommitFailedException):
+        catalog.late.pop()()
+    keyed.took({1: (0, 10)})
+
+
 def test_a_batch_whose_key_the_table_dropped_must_be_written_again(keyed: Keyed) -> None:
     prepared, locator = keyed.prepare({1: (0, 10)})
     with keyed.lake.table().update_schema() as schema:

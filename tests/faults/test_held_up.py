@@ -42,8 +42,11 @@ def hold_up(stream: Stream, hours: int, meanwhile: Callable[[], object]) -> Outc
     return sink.commit(begun, prepared)
 
 
-def test_files_that_a_cleaner_took_meanwhile_are_not_committed_and_the_batch_is_written_again(stream: Stream) -> None:
-    assert hold_up(stream, 30, lambda: sweep(stream.lake)) is None
+@pytest.mark.parametrize("hours", [30, -30], ids=["stopped", "the clock went back"])
+def test_files_that_a_cleaner_took_meanwhile_are_not_committed_and_the_batch_is_written_again(
+    stream: Stream, hours: int
+) -> None:
+    assert hold_up(stream, hours, lambda: sweep(stream.lake)) is None
     assert counted(stream.lake) == expected(0)
     assert isinstance(stream.run(1), Committed)
     assert counted(stream.lake) == expected(0, 1)
