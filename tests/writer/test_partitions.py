@@ -154,10 +154,40 @@ def test_floats_are_told_apart_by_their_bits_except_that_every_nan_is_one(
     }
 
 
+FIELDS: list[tuple[IcebergType, pa.DataType, list[Any]]] = [
+    (LongType(), pa.int64(), [*range(6), None]),
+    (StringType(), pa.string(), ["", "a", "b", "null", None]),
+    (DoubleType(), pa.float64(), [0.0, -0.0, math.nan, 1.5, None]),
+    (FloatType(), pa.float32(), [0.0, -0.0, math.nan, None]),
+    (DecimalType(9, 2), pa.decimal128(9, 2), [Decimal("0.00"), Decimal("-0.01"), None]),
+    (DateType(), pa.date32(), [0, -1]),
+    (LongType(), pa.int64(), [None]),
+]
+
+
+@settings(max_examples=100)
+@given(data=st.data())
+def test_rows_are_in_one_group_exactly_if_they_agree_in_every_partition_field(data: st.DataObject) -> None:
+    """The reference is a dictionary by the values; fields have unequal numbers of values, in any order."""
+    fields = data.draw(st.lists(st.sampled_from(FIELDS), min_size=1, max_size=4))
+    rows = data.draw(st.lists(st.tuples(*(st.sampled_from(values) for _, _, values in fields)), min_size=1))
+    schema = Schema(*(NestedField(at, f"c{at}", kind) for at, (kind, _, _) in enumerate(fields, 1)))
+    columns = {f"c{at}": pa.array([row[at - 1] for row in rows], arrow) for at, (_, arrow, _) in enumerate(fields, 1)}
+    table = pa.table({**columns, "row": pa.array(range(len(rows)))})
+    spec = spec_of(*["identity"] * len(fields), source_ids=range(1, len(fields) + 1))
+    grouping = group(table, sources_of(schema, spec))
+    expected: dict[Any, list[int]] = {}
+    for number, row in enumerate(rows):
+        expected.setdefault(tuple(map(repr, row)), []).append(number)
+    found = {partition: part["row"].to_pylist() for partition, part in grouping.split(grouping.groups)}
+    assert len(found) == len(grouping.groups)
+    assert sorted(found.values()) == sorted(expected.values())
+
+
 def test_several_fields_make_one_partition_for_each_combination_and_rows_keep_their_order(tmp_path: Path) -> None:
     schema = Schema(NestedField(1, "a", LongType()), NestedField(2, "b", StringType()), NestedField(3, "n", LongType()))
     spec = spec_of("truncate[10]", "identity", "void", source_ids=(1, 2, 3))
-    rows: list[Row] = [{"a": n % 37, "b": "xyz"[n % 3] if n % 4 else None, "n": n} for n in range(500)]
+    rows: list[Row] = [{"a": n % 47, "b": "tuvxyz"[n % 6] if n % 7 else None, "n": n} for n in range(500)]
     receipt = write(plan_for(schema, tmp_path, spec), [pa.RecordBatch.from_pylist(rows)])
     found = {file.partition: rows_of([file]) for file in receipt.files}
     assert len(found) == len(receipt.files)
