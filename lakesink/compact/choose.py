@@ -16,6 +16,8 @@ MOST_ROWS = 2_000_000
 """That one compaction reads: it is a pause of the stream, of about a second at most."""
 MOST_FILES = 200
 """The same, or twice as many as the batch has added: else a batch of many partitions adds more than are compacted."""
+OF_VERSION_1 = 0
+"""Sequence number of files from before a table was upgraded: their manifests are not written again."""
 MOST_RESTS = 64
 """Batches; a compaction that cannot succeed then costs little."""
 _TIER_BITS = 3
@@ -44,7 +46,7 @@ def choose(
     dead: dict[Partition, list[LiveFile]] = defaultdict(list)
     deleted = _deleted_rows(live.deletes)
     for file in live.data:
-        if file.file_format != PARQUET or file.spec_id != spec_id:
+        if file.file_format != PARQUET or file.spec_id != spec_id or file.sequence_number == OF_VERSION_1:
             continue
         if file.path in unsuitable and deleted[file.path] < file.record_count:
             continue

@@ -26,6 +26,9 @@ from lakesink_catalog.manifests.avro import blocks, check_end, container, parsed
 from lakesink_catalog.manifests.avro_skips import Skip, skipper
 from lakesink_catalog.manifests.avro_values import Malformed, Read, encode_bytes, encode_long, reader
 from lakesink_catalog.manifests.write import UNASSIGNED_SEQUENCE, codec_of, new_metadata_file
+from lakesink_protocol.catalogue import DataState
+from lakesink_protocol.errors import CatalogError
+from lakesink_protocol.redact import redact
 
 FORMAT_VERSION = 2
 KNOWN_ENTRIES = 4096
@@ -53,8 +56,25 @@ def read_list(io: FileIO, location: str) -> Sequence[ManifestFile]:
         data = stream.read()
     header = read_header(data)
     if not _is_ours(header.avro_schema):
-        return list(read_manifest_list(file))
+        return list(map(_of_known_content, read_manifest_list(file)))
     return [decoded_entry(entry) for count, block in blocks(data, header) for entry in _cut(block, count)]
+
+
+def unreadable(path: str, why: object) -> CatalogError:
+    """The error for a manifest that is not what a commit needs."""
+    return CatalogError(
+        "MANIFEST_UNREADABLE",
+        f"A manifest of the table cannot be read exactly: {why}.",
+        data=DataState.NOT_IN,
+        action="Write the manifests again (Spark SQL: CALL system.rewrite_manifests(...)), then start again. The"
+        f" manifest: {redact(path)}",
+    )
+
+
+def _of_known_content(manifest: ManifestFile) -> ManifestFile:
+    """PyIceberg gives a manifest of a list of version 1, which states no content, a plain number as its content."""
+    manifest[3] = ManifestContent(manifest.content)
+    return manifest
 
 
 def write_list(
@@ -162,7 +182,7 @@ def _encoded(manifest: ManifestFile, *, snapshot_id: int, sequence_number: int) 
         manifest.deleted_rows_count,
     )
     if None in counts or manifest.added_snapshot_id is None:
-        raise ValueError("a manifest without its counts or its snapshot")
+        raise unreadable(manifest.manifest_path, "its list does not state its files and its snapshot")
     found = [
         manifest.manifest_length,
         manifest.partition_spec_id,

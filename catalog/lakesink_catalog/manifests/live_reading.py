@@ -14,14 +14,13 @@ from pyiceberg.table import Table
 
 from lakesink_catalog.manifests.avro_values import Malformed
 from lakesink_catalog.manifests.copying import AtOnce, check_counts, check_size, contents
-from lakesink_catalog.manifests.lists import manifests_under
+from lakesink_catalog.manifests.lists import manifests_under, unreadable
 from lakesink_catalog.manifests.live import LiveFile, LiveFiles
 from lakesink_catalog.manifests.live_entries import EqualityDeletes, LiveEntries, Origin, live_entries
 from lakesink_catalog.manifests.partitions import Kind, kinds_of, promoted, schema_for
 from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.change import Content
 from lakesink_protocol.errors import CatalogError
-from lakesink_protocol.redact import redact
 
 MOST_REMEMBERED = 50_000
 """Files that a sink remembers between batches, at about one kilobyte each."""
@@ -115,7 +114,7 @@ def _read(
     except EqualityDeletes:
         raise equality_deletes() from None
     except Malformed as error:
-        raise _unreadable(path, error) from error
+        raise unreadable(path, error) from error
     return found
 
 
@@ -155,14 +154,4 @@ def equality_deletes() -> CatalogError:
         action="Stop the other writer of equality deletes (Flink's upsert mode, some connectors), and apply those that"
         " are there: Spark SQL: CALL system.rewrite_data_files(table => '...', options =>"
         " map('rewrite-all', 'true', 'remove-dangling-deletes', 'true')).",
-    )
-
-
-def _unreadable(path: str, error: Malformed) -> CatalogError:
-    return CatalogError(
-        "MANIFEST_UNREADABLE",
-        f"A manifest of the table cannot be read exactly: {error}.",
-        data=DataState.NOT_IN,
-        action="Upserts and deletes must know every live file. Write the manifests again (Spark SQL: CALL"
-        f" system.rewrite_manifests(...)), then start again. The manifest: {redact(path)}",
     )
