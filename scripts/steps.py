@@ -110,7 +110,7 @@ def run_within(step: Step) -> float | None:
     before, started = _children_cpu(), time.monotonic()
     limited = ["timeout", "--kill-after=60", f"{step.minutes}m", *shlex.split(step.command)]
     process = subprocess.Popen(limited)
-    code = _code_of(process.pid)
+    code = process.returncode = _code_of(process.pid)
     cpu, minutes = _children_cpu() - before, (time.monotonic() - started) / 60
     spent = f"{cpu:,.0f} of {step.cpu:,} CPU seconds, {minutes:.1f} of {step.minutes} minutes"
     if code:

@@ -1,0 +1,88 @@
+"""Steps of a landing keep their budgets, their slices take turns, and none of them is forgotten."""
+
+import importlib.util
+import subprocess
+import sys
+import tomllib
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SCRIPTS = Path(__file__).parents[1] / "scripts"
+SLICED = {"name": "long", "command": "make long SLICE={slice}", "slices": 4, "cpu": 1, "minutes": 1}
+LANDING_MINUTES, CORES = 40, 2
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> Any:
+    spec = importlib.util.spec_from_file_location("steps", SCRIPTS / "steps.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "steps", module)  # dataclasses look for it there
+    spec.loader.exec_module(module)
+    answers = {"rev-parse": "0000000a", "log": datetime(2026, 11, 26, tzinfo=UTC).isoformat()}
+    monkeypatch.setattr(module, "git", lambda *arguments: answers[arguments[0]])
+    return module
+
+
+def passed(**days_ago: int) -> dict[str, dict[str, str]]:
+    """A record of slices `s1` to `s4`."""
+    at = datetime(2026, 11, 26, tzinfo=UTC)
+    return {
+        f"landing: long {one[1]}/4": {"at": (at - timedelta(days=days)).isoformat()} for one, days in days_ago.items()
+    }
+
+
+def test_the_budgets_of_a_landing_are_those_of_forty_minutes_on_two_cores() -> None:
+    tables = tomllib.loads((SCRIPTS / "steps.toml").read_text())["landing"]
+    assert sum(table["cpu"] for table in tables) <= LANDING_MINUTES * 60 * CORES
+
+
+def test_the_commit_tells_whose_turn_it_is(steps: Any) -> None:
+    [step] = steps.steps_of(SLICED, passed(s1=1, s2=2, s3=3, s4=4), everything=False)
+    assert (step.name, step.command) == ("long 3/4", "make long SLICE=3/4")
+
+
+def test_a_slice_that_is_overdue_goes_first(steps: Any) -> None:
+    [step] = steps.steps_of(SLICED, passed(s1=1, s2=6, s3=3, s4=4), everything=False)
+    assert step.name == "long 2/4"
+
+
+def test_a_night_runs_every_slice(steps: Any) -> None:
+    names = [step.name for step in steps.steps_of(SLICED, {}, everything=True)]
+    assert names == [f"long {number}/4" for number in range(1, 5)]
+
+
+def test_a_landing_ends_before_it_starts_if_a_slice_is_too_old(steps: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    steps.check_ages([SLICED], passed(s1=1, s2=7, s3=3, s4=4))
+    assert capsys.readouterr().out == "The oldest slice is long 2/4: it passed 7 days before this commit.\n"
+    with pytest.raises(SystemExit, match="make nightly"):
+        steps.check_ages([SLICED], passed(s1=1, s2=8, s3=3, s4=4))
+    with pytest.raises(SystemExit, match="make nightly"):
+        steps.check_ages([SLICED], passed(s1=1, s2=2, s3=3))
+
+
+@pytest.mark.parametrize(
+    ("program", "cpu", "told"),
+    [
+        ("pass", 60, "of 60 CPU seconds"),
+        ("raise SystemExit(3)", 60, "FAILED with exit code 3"),
+        ("import time\nwhile time.process_time() < 0.2: pass", 0, "OVER ITS BUDGET"),
+    ],
+)
+def test_a_step_fails_by_its_exit_code_or_above_its_budget(tmp_path: Path, program: str, cpu: int, told: str) -> None:
+    """In a process of its own, for it adopts the orphans of every process below it."""
+    (tmp_path / "step.py").write_text(program)
+    step = f"steps.run_within(steps.Step('a step', {f'{sys.executable} {tmp_path}/step.py'!r}, {cpu}, 1))"
+    done = subprocess.run(
+        [sys.executable, "-c", f"import steps, sys; sys.exit({step} is None)"],
+        cwd=SCRIPTS,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert told in done.stdout, done.stderr
+    assert done.returncode == (program != "pass")
