@@ -140,7 +140,10 @@ def test_a_list_of_version_1_without_counts_is_refused_at_once_by_name(tmp_path:
     lake = upgraded(tmp_path)
     place = Path(urlsplit(lake.head().manifest_list).path)
     found = fastavro.reader(io.BytesIO(place.read_bytes()))
-    entries, out = [{**entry, "added_files_count": None} for entry in found], io.BytesIO()
+    entries: list[Any] = list(found)
+    for entry in entries:
+        entry["added_files_count"] = None
+    out = io.BytesIO()
     fastavro.writer(out, found.writer_schema, entries, metadata={"format-version": "1"})
     place.write_bytes(out.getvalue())
     stream = ChangeStream(lake)
