@@ -69,6 +69,9 @@ matrix: $(INSTALLED) ## The main tests on every version of PySpark that lakesink
 prove: $(INSTALLED) ## Try for 40 minutes, or HOURS=n, to make it lose a row or count one twice; needs Maven, and gcc for spin.
 	$(PYTHON_IN_VENV) -m proof $(if $(HOURS),--minutes $(shell awk 'BEGIN { print 60 * $(HOURS) }')) $(ARGS)
 
+mutants: $(INSTALLED) ## One-line bugs, drawn from the commit: which does no fast test kill? ARGS="--count 300 --only locate" takes others.
+	$(PYTHON_IN_VENV) -m proof.one_line_bugs $(ARGS)
+
 guarantees: $(INSTALLED) ## What eight kinds of sink make of a SIGKILL at every bad moment, counted: 5 to 8 minutes; needs Maven.
 	$(PYTHON_IN_VENV) -m proof.guarantees $(ARGS)
 

@@ -1,0 +1,193 @@
+"""Which fast tests run which line, and how long each takes: measured once, and kept in `build`.
+
+The figures are for lines of a source as it was. If the source has changed, an unchanged line keeps its tests, and a new
+line has those of the line before it. So a later commit measures only the test files that changed.
+"""
+
+import hashlib
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from difflib import SequenceMatcher
+from pathlib import Path
+from typing import Any
+
+import coverage
+import pytest
+
+from proof.one_line_bugs.draw import Bug
+from proof.one_line_bugs.fast_tests import FOLDERS, ROOT, function_of, run_pytest
+from proof.one_line_bugs.forks import Job, in_forks
+
+KEPT = ROOT / "build" / "one-line-bugs" / "covering.json"
+LONGEST_SECONDS = 3600
+Lines = dict[int, frozenset[str]]
+
+
+@dataclass(slots=True)
+class Covering:
+    """Which tests run which line.
+
+    Attributes:
+        costs: Processor seconds of each test that passes.
+        digests: Of the measured test files.
+        sources: The sources that were measured.
+        lines: Tests by file and line.
+    """
+
+    costs: dict[str, float] = field(default_factory=dict)
+    digests: dict[str, str] = field(default_factory=dict)
+    sources: dict[str, str] = field(default_factory=dict)
+    lines: dict[str, Lines] = field(default_factory=dict)
+
+    def tests_of(self, bug: Bug) -> frozenset[str]:
+        """The tests that run the statement; at the level of a module or class, those that run any line of the file."""
+        lines = self.lines.get(bug.file, {})
+        first, last = bug.lines
+        found = [tests for line, tests in lines.items() if bug.at_import or first <= line <= last]
+        return frozenset[str]().union(*found) & self.costs.keys()
+
+    def carry_over(self, sources: Mapping[str, str]) -> None:
+        """Bring the lines up to date with the sources."""
+        for file, source in sources.items():
+            if (old := self.sources.get(file)) != source:
+                self.lines[file] = _carried(self.lines.get(file, {}), (old or "").splitlines(), source.splitlines())
+        self.sources = dict(sources)
+
+    def forget(self, test_files: set[str]) -> None:
+        """Leave out the tests of these files."""
+        self.digests = {file: digest for file, digest in self.digests.items() if file not in test_files}
+        self.costs = {test: cost for test, cost in self.costs.items() if test.partition("::")[0] in self.digests}
+
+    def add(self, measured: Mapping[str, Any]) -> None:
+        """Add the figures of one run."""
+        self.costs |= measured["costs"]
+        for file, lines in measured["lines"].items():
+            own = self.lines.setdefault(file, {})
+            for line, tests in lines.items():
+                own[int(line)] = own.get(int(line), frozenset()) | frozenset(tests)
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON-able form, with a number for each test."""
+        names = sorted(self.costs)
+        number = {name: at for at, name in enumerate(names)}
+        lines = {
+            file: {line: [number[test] for test in tests if test in number] for line, tests in own.items()}
+            for file, own in self.lines.items()
+        }
+        costs = [self.costs[name] for name in names]
+        return {"tests": names, "costs": costs, "digests": self.digests, "sources": self.sources, "lines": lines}
+
+
+def covering(sources: Mapping[str, str], scratch: Path, at_once: int, say: Callable[[str], None]) -> Covering:
+    """Measure what is new, and keep it."""
+    known = _kept()
+    known.carry_over(sources)
+    digests = {file: _digest(ROOT / file) for file in sorted(_test_files())}
+    new = {file for file, digest in digests.items() if known.digests.get(file) != digest}
+    known.forget(new | (known.digests.keys() - digests.keys()))
+    folders = {str(Path(file).parent) for file in new}
+    jobs = {folder: _job(folder, new, sources, scratch) for folder in sorted(folders)}
+    for ended in in_forks(jobs, at_once):
+        say(f"measured {ended.name}: {ended.cpu:.0f} CPU s")
+        figures = _figures(scratch, ended.name)
+        if not figures.exists():
+            sys.exit(f"The tests of {ended.name} ended with {ended.code}: see {jobs[ended.name].output}")
+        known.add(json.loads(figures.read_text()))
+        known.digests |= {file: digests[file] for file in new if str(Path(file).parent) == ended.name}
+        KEPT.parent.mkdir(parents=True, exist_ok=True)
+        KEPT.write_text(json.dumps(known.to_json()))
+    return known
+
+
+def _kept() -> Covering:
+    if not KEPT.exists():
+        return Covering()
+    kept = json.loads(KEPT.read_text())
+    names = kept["tests"]
+    lines = {
+        file: {int(line): frozenset(names[test] for test in tests) for line, tests in own.items()}
+        for file, own in kept["lines"].items()
+    }
+    return Covering(dict(zip(names, kept["costs"], strict=True)), kept["digests"], kept["sources"], lines)
+
+
+def _carried(lines: Lines, old: list[str], new: list[str]) -> Lines:
+    found: Lines = {}
+    for there, here, size in SequenceMatcher(None, old, new, autojunk=False).get_matching_blocks():
+        before = found.get(max(found, default=0), frozenset[str]())
+        found |= dict.fromkeys(range(max(found, default=0) + 1, here + 1), before)
+        found |= {here + at: lines.get(there + at, frozenset()) for at in range(1, size + 1)}
+    return {line: tests for line, tests in found.items() if tests}
+
+
+def _test_files() -> Iterator[str]:
+    for folder in FOLDERS:
+        for path in (ROOT / "tests" / folder).rglob("test_*.py"):
+            yield str(path.relative_to(ROOT))
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+
+
+def _figures(scratch: Path, folder: str) -> Path:
+    return scratch / f"{folder.replace('/', '-')}.json"
+
+
+def _job(folder: str, files: set[str], sources: Mapping[str, str], scratch: Path) -> Job:
+    own = sorted(file for file in files if str(Path(file).parent) == folder)
+    figures = _figures(scratch, folder)
+
+    def run() -> int:
+        measure = Measure(
+            coverage.Coverage(data_file=None, config_file=False, include=[str(ROOT / one) for one in sources])
+        )
+        measure.coverage.start()
+        code = run_pytest(ROOT, own, figures.with_suffix(""), [measure])
+        measure.coverage.stop()
+        if code in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED):
+            figures.write_text(json.dumps(measure.figures()))
+        return code
+
+    return Job(run, figures.with_suffix(".txt"), LONGEST_SECONDS)
+
+
+@dataclass(slots=True)
+class Measure:
+    """Measures each test: its processor time, and its lines."""
+
+    coverage: coverage.Coverage
+    costs: dict[str, float] = field(default_factory=dict)
+    failed: set[str] = field(default_factory=set)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        test, begun = function_of(item.nodeid), time.process_time()
+        self.coverage.switch_context(test)
+        try:
+            return (yield)
+        finally:
+            self.coverage.switch_context("")
+            self.costs[test] = self.costs.get(test, 0) + time.process_time() - begun
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self.failed.add(function_of(report.nodeid))
+
+    def figures(self) -> dict[str, Any]:
+        """Of the tests that passed."""
+        data = self.coverage.get_data()
+        lines = {
+            str(Path(file).relative_to(ROOT)): {
+                line: [test for test in tests if test and test not in self.failed]
+                for line, tests in data.contexts_by_lineno(file).items()
+            }
+            for file in data.measured_files()
+        }
+        return {
+            "costs": {test: round(cost, 4) for test, cost in self.costs.items() if test not in self.failed},
+            "lines": lines,
+        }

@@ -1,0 +1,125 @@
+"""The fast tests in this process: those that need neither Spark nor a driver.
+
+The quick ones come first, and of two tests the one that took less time.
+"""
+
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+from proof.one_line_bugs.forks import limit_cpu
+
+ROOT = Path(__file__).parents[2]
+SLOW_MARKS = frozenset({"spark", "driver", "nightly", "soak", "interop", "site"})
+SLOW_FIXTURES = frozenset({"spark", "site"})
+FOLDERS = (
+    "audit",
+    "catalog",
+    "certify",
+    "cli",
+    "compact",
+    "decode",
+    "doctor",
+    "engines",
+    "faults",
+    "files",
+    "kafka_out",
+    "locate",
+    "protocol",
+    "read",
+    "testing",
+    "upsert",
+    "writer",
+)
+QUICK = (
+    "tests/protocol/",
+    "tests/catalog/test_commit.py",
+    "tests/catalog/test_manifests.py",
+    "tests/catalog/test_prepared.py",
+    "tests/locate/",
+    "tests/compact/",
+    "tests/faults/",
+    "tests/writer/test_partitions.py",
+)
+"""Where tests of the tier "quick" are; all others are of the tier "tests"."""
+
+LEAST_SECONDS, TIMES = 10, 10
+"""A test has ten times its usual processor time, and never less than ten seconds."""
+
+
+def tier(test: str) -> str:
+    """The tier of a test."""
+    return "quick" if test.startswith(QUICK) else "tests"
+
+
+def function_of(node: str) -> str:
+    """The test function of a case: its name without parameters."""
+    return node.partition("[")[0]
+
+
+def run_pytest(root: Path, files: Iterable[str], scratch: Path, plugins: Sequence[object], *options: str) -> int:
+    """Pytest on these files, without a trace in the working tree."""
+    os.chdir(root)
+    off = ("-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:cov")
+    own = ("--basetemp", str(scratch / "tmp"), "--tb=short", "--no-header", "-W", "ignore")
+    return int(pytest.main([*off, *own, *options, *files], [*plugins, Fast()]))
+
+
+class Fast:
+    """Leaves out slow tests, and does not look for the smallest example of a failure."""
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_configure(self) -> None:
+        phases = (hypothesis.Phase.explicit, hypothesis.Phase.generate)
+        hypothesis.settings.register_profile("first failure", hypothesis.settings.default, phases=phases)
+        hypothesis.settings.load_profile("first failure")
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        items[:] = [item for item in items if not _is_slow(item)]
+
+
+def _is_slow(item: pytest.Item) -> bool:
+    marks = {mark.name for mark in item.iter_markers()}
+    return bool(marks & SLOW_MARKS or SLOW_FIXTURES & set(getattr(item, "fixturenames", ())))
+
+
+@dataclass(slots=True)
+class InOrder:
+    """Runs some tests, the nearest first, for a while, and writes the name of each before it runs."""
+
+    costs: Mapping[str, float]
+    seconds: float
+    begun: Path
+    failed: set[str] = field(default_factory=set)
+    _last: str = ""
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        items[:] = [item for item in items if function_of(item.nodeid) in self.costs]
+        items.sort(key=lambda item: nearness(function_of(item.nodeid), self.costs))
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> None:
+        if (test := function_of(item.nodeid)) == self._last:
+            return
+        if time.process_time() > self.seconds:
+            pytest.exit("the time is over", returncode=0)
+        limit_cpu(max(LEAST_SECONDS, TIMES * self.costs[test]))
+        self._last = test
+        with self.begun.open("a") as file:
+            file.write(f"{test}\n")
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self.failed.add(function_of(report.nodeid))
+
+
+def nearness(test: str, costs: Mapping[str, float]) -> tuple[bool, float, str]:
+    """The key to sort tests by."""
+    return tier(test) != "quick", costs[test], test
