@@ -18,7 +18,7 @@ import coverage
 import pytest
 
 from proof.one_line_bugs.draw import Bug
-from proof.one_line_bugs.fast_tests import FOLDERS, ROOT, function_of, run_pytest
+from proof.one_line_bugs.fast_tests import FOLDERS, ROOT, function_of, run_pytest, tier
 from proof.one_line_bugs.forks import Job, in_forks
 
 KEPT = ROOT / "build" / "one-line-bugs" / "covering.json"
@@ -42,12 +42,22 @@ class Covering:
     sources: dict[str, str] = field(default_factory=dict)
     lines: dict[str, Lines] = field(default_factory=dict)
 
-    def tests_of(self, bug: Bug) -> frozenset[str]:
-        """The tests that run the statement; at the level of a module or class, those that run any line of the file."""
+    def tests_of(self, bug: Bug) -> dict[str, float]:
+        """The tests that run the statement, the nearest first, with their costs.
+
+        A statement that only an import runs can change any test: the tests that run other lines of the file come first.
+        """
         lines = self.lines.get(bug.file, {})
         first, last = bug.lines
         found = [tests for line, tests in lines.items() if bug.at_import or first <= line <= last]
-        return frozenset[str]().union(*found) & self.costs.keys()
+        near = frozenset[str]().union(*found) & self.costs.keys()
+        tests = self.costs.keys() if bug.at_import else near
+        return {
+            test: self.costs[test] for test in sorted(tests, key=lambda test: (test not in near, *self._order(test)))
+        }
+
+    def _order(self, test: str) -> tuple[bool, float, str]:
+        return tier(test) != "quick", self.costs[test], test
 
     def carry_over(self, sources: Mapping[str, str]) -> None:
         """Bring the lines up to date with the sources."""
@@ -95,7 +105,10 @@ def covering(sources: Mapping[str, str], scratch: Path, at_once: int, say: Calla
         figures = _figures(scratch, ended.name)
         if not figures.exists():
             sys.exit(f"The tests of {ended.name} ended with {ended.code}: see {jobs[ended.name].output}")
-        known.add(json.loads(figures.read_text()))
+        measured = json.loads(figures.read_text())
+        for test in measured["failed"]:
+            say(f"kills no bug, because it fails without one: {test}")
+        known.add(measured)
         known.digests |= {file: digests[file] for file in new if str(Path(file).parent) == ended.name}
         KEPT.parent.mkdir(parents=True, exist_ok=True)
         KEPT.write_text(json.dumps(known.to_json()))
@@ -141,6 +154,8 @@ def _job(folder: str, files: set[str], sources: Mapping[str, str], scratch: Path
     own = sorted(file for file in files if str(Path(file).parent) == folder)
     figures = _figures(scratch, folder)
 
+    figures.with_suffix("").mkdir()
+
     def run() -> int:
         measure = Measure(
             coverage.Coverage(data_file=None, config_file=False, include=[str(ROOT / one) for one in sources])
@@ -178,16 +193,13 @@ class Measure:
             self.failed.add(function_of(report.nodeid))
 
     def figures(self) -> dict[str, Any]:
-        """Of the tests that passed."""
+        """The tests that passed, the lines of all tests, and the tests that failed."""
         data = self.coverage.get_data()
         lines = {
             str(Path(file).relative_to(ROOT)): {
-                line: [test for test in tests if test and test not in self.failed]
-                for line, tests in data.contexts_by_lineno(file).items()
+                line: [test for test in tests if test] for line, tests in data.contexts_by_lineno(file).items()
             }
             for file in data.measured_files()
         }
-        return {
-            "costs": {test: round(cost, 4) for test, cost in self.costs.items() if test not in self.failed},
-            "lines": lines,
-        }
+        costs = {test: round(cost, 4) for test, cost in self.costs.items() if test not in self.failed}
+        return {"costs": costs, "lines": lines, "failed": sorted(self.failed)}

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass
 from itertools import zip_longest
+from os.path import commonprefix
 from pathlib import PurePath
 from typing import Any
 
@@ -44,6 +45,12 @@ NOT_RUN_OR_WORDS = ("annotation", "returns", "decorator_list", "bases", "keyword
 
 FUNCTIONS_OF_WORDS = ("__repr__", "__str__")
 CALLS_OF_WORDS = ("emit", "assert_never", "cast")
+STATEMENTS = (ast.stmt, ast.match_case, ast.ExceptHandler, ast.Lambda)
+"""Nodes that a bug is shown in. Rules of the verdict are lambdas."""
+
+SHOWN = 60
+"""Characters on both sides of a change that show where it is."""
+
 NOT_IMPLEMENTED = ("abstractmethod", "overload")
 
 
@@ -55,7 +62,7 @@ class Bug:
         file: The file, from the root of the repository.
         function: The function, with its classes; empty at the level of the module.
         kind: The kind of the change, see `proof.one_line_bugs.replace`.
-        before: The statement, or the head of a compound statement, on one line.
+        before: The changed part of the statement, or of the head of a compound statement, on one line.
         after: The same with the bug.
         same: How many equal changes of this function come before it.
         lines: First and last line of the statement or the head.
@@ -129,8 +136,9 @@ def _found(file: str, tree: ast.Module) -> Iterator[tuple[Bug, Place, ast.AST]]:
             place.put(node)
             after = _head(node if statement is place.node else statement)
             place.put(place.node)
-            key = function, kind, before, after
-            yield Bug(file, function, kind, before, after, seen[key], _lines(statement), at_import), place, node
+            shown = _near(before, after)
+            key = function, kind, *shown
+            yield Bug(file, function, kind, *shown, seen[key], _lines(statement), at_import), place, node
             seen[key] += 1
 
 
@@ -144,7 +152,7 @@ def _places(
             continue
         named = isinstance(child, ast.FunctionDef | ast.ClassDef)
         inner = f"{function}.{child.name}".lstrip(".") if named else function
-        own = child if isinstance(child, ast.stmt | ast.match_case | ast.ExceptHandler) else statement
+        own = child if isinstance(child, STATEMENTS) else statement
         imported = at_import and not (isinstance(node, ast.FunctionDef | ast.Lambda) and place.field == "body")
         yield place, inner, own, imported
         yield from _places(child, inner, own, at_import=imported)
@@ -184,6 +192,20 @@ def _head(statement: ast.AST) -> str:
     if isinstance(head, ast.Try):
         return "try:"
     return " ".join(line.strip() for line in ast.unparse(head).splitlines()).removesuffix(" pass").strip()
+
+
+def _near(before: str, after: str) -> tuple[str, str]:
+    """Both without what is far from the change."""
+    start = _same(before, after)
+    end = _same(before[start:][::-1], after[start:][::-1])
+    first, last = max(0, start - SHOWN), max(0, end - SHOWN)
+    marks = "…" if first else "", "…" if last else ""
+    was, now = (f"{marks[0]}{text[first : len(text) - last]}{marks[1]}" for text in (before, after))
+    return was, now
+
+
+def _same(one: str, other: str) -> int:
+    return len(commonprefix((one, other)))  # noqa: RUF071 - of characters
 
 
 def _lines(statement: Any) -> tuple[int, int]:

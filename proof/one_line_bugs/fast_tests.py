@@ -1,7 +1,4 @@
-"""The fast tests in this process: those that need neither Spark nor a driver.
-
-The quick ones come first, and of two tests the one that took less time.
-"""
+"""The fast tests in this process: those that need neither Spark nor a driver."""
 
 import os
 import time
@@ -91,7 +88,7 @@ def _is_slow(item: pytest.Item) -> bool:
 
 @dataclass(slots=True)
 class InOrder:
-    """Runs some tests, the nearest first, for a while, and writes the name of each before it runs."""
+    """Runs some tests in their order for a while, and writes the name of each before it runs."""
 
     costs: Mapping[str, float]
     seconds: float
@@ -102,7 +99,8 @@ class InOrder:
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         items[:] = [item for item in items if function_of(item.nodeid) in self.costs]
-        items.sort(key=lambda item: nearness(function_of(item.nodeid), self.costs))
+        order = {test: at for at, test in enumerate(self.costs)}
+        items.sort(key=lambda item: order[function_of(item.nodeid)])
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> None:
@@ -118,8 +116,3 @@ class InOrder:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
             self.failed.add(function_of(report.nodeid))
-
-
-def nearness(test: str, costs: Mapping[str, float]) -> tuple[bool, float, str]:
-    """The key to sort tests by."""
-    return tier(test) != "quick", costs[test], test

@@ -79,19 +79,23 @@ def load_libraries() -> None:
 def in_forks(jobs: Mapping[str, Job], at_once: int) -> Iterator[Ended]:
     """Run the jobs, as many at once, and tell each end."""
     waiting, running = list(jobs.items()), dict[int, tuple[str, float]]()
-    while waiting or running:
-        while waiting and len(running) < at_once:
-            name, job = waiting.pop(0)
-            running[_start(job)] = name, time.monotonic()
-        for pid, (name, begun) in list(running.items()):
-            ended, status, used = os.wait4(pid, os.WNOHANG)
-            wall = time.monotonic() - begun
-            if ended:
-                del running[pid]
-                yield Ended(name, os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime, wall)
-            if ended or wall > jobs[name].seconds:
-                _kill(pid)
-        time.sleep(POLL_SECONDS)
+    try:
+        while waiting or running:
+            while waiting and len(running) < at_once:
+                name, job = waiting.pop(0)
+                running[_start(job)] = name, time.monotonic()
+            for pid, (name, begun) in list(running.items()):
+                ended, status, used = os.wait4(pid, os.WNOHANG)
+                wall = time.monotonic() - begun
+                if ended or wall > jobs[name].seconds:
+                    _kill(pid)
+                if ended:
+                    del running[pid]
+                    yield Ended(name, os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime, wall)
+            time.sleep(POLL_SECONDS)
+    finally:
+        for pid in running:  # each is a session of its own, which no Ctrl-C of the terminal reaches
+            _kill(pid)
 
 
 def limit_cpu(more: float) -> None:

@@ -73,7 +73,7 @@ class Runner:
     def run(self, bugs: Iterable[Bug]) -> Iterator[Result]:
         """Run the tests of each bug."""
         named = {f"bug-{number}": bug for number, bug in enumerate(bugs)}
-        costs = {name: self._costs(self.covering.tests_of(bug)) for name, bug in named.items()}
+        costs = {name: self.covering.tests_of(bug) for name, bug in named.items()}
         jobs = {name: self._with_bug(name, bug, costs[name]) for name, bug in named.items() if costs[name]}
         yield from (Result(bug) for name, bug in named.items() if not costs[name])
         for ended in in_forks(jobs, self.at_once):
@@ -81,7 +81,7 @@ class Runner:
 
     def failing(self, tests: Iterable[str]) -> list[str]:
         """Those of the tests that fail without a bug."""
-        costs = self._costs(tests)
+        costs = {test: self.covering.costs[test] for test in tests}
         folder = self.scratch / "sound"
         folder.mkdir()
         failed = folder / "failed"
@@ -94,9 +94,6 @@ class Runner:
 
         list(in_forks({"sound": Job(job, folder / "output", _wall(sum(costs.values())))} if costs else {}, 1))
         return json.loads(failed.read_text()) if failed.exists() else sorted(costs)
-
-    def _costs(self, tests: Iterable[str]) -> dict[str, float]:
-        return {test: self.covering.costs[test] for test in tests}
 
     def _with_bug(self, name: str, bug: Bug, costs: Mapping[str, float]) -> Job:
         folder = self.scratch / name
