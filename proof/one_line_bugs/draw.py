@@ -150,8 +150,9 @@ def _places(
         child = place.node
         if place.field in NOT_RUN_OR_WORDS or _has_no_bugs(child):
             continue
-        named = isinstance(child, ast.FunctionDef | ast.ClassDef)
-        inner = f"{function}.{child.name}".lstrip(".") if named else function
+        inner = function
+        if isinstance(child, ast.FunctionDef | ast.ClassDef):
+            inner = f"{function}.{child.name}".lstrip(".")
         own = child if isinstance(child, STATEMENTS) else statement
         imported = at_import and not (isinstance(node, ast.FunctionDef | ast.Lambda) and place.field == "body")
         yield place, inner, own, imported

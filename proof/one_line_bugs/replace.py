@@ -50,20 +50,18 @@ class Place:
 
 def in_replacements(place: Place, *, at_module: bool) -> Iterator[Replacement]:
     """The nodes that can be there instead, each with its kind."""
-    if isinstance(place.node, ast.stmt):
-        yield from _statements(place.node)
+    node, parent = place.node, place.parent
+    if isinstance(node, ast.stmt):
+        yield from _statements(node)
         return
-    if place.field in CONDITIONS and not isinstance(place.node, ast.Compare | ast.Constant | ast.UnaryOp):
-        yield "negated", ast.UnaryOp(ast.Not(), place.node)
-    if isinstance(place.parent, ast.Slice) and not isinstance(place.node, ast.Constant | ast.UnaryOp):
-        yield "slice", ast.BinOp(place.node, ast.Add(), ast.Constant(1))
-    if (
-        isinstance(place.node, ast.Constant)
-        and isinstance(place.parent, ast.BinOp)
-        and isinstance(place.parent.op, SIZES)
-    ):
-        return
-    yield from _expressions(place.node, at_module=at_module)
+    if isinstance(node, ast.expr) and not isinstance(node, ast.Constant | ast.UnaryOp):
+        if place.field in CONDITIONS and not isinstance(node, ast.Compare):
+            yield "negated", ast.UnaryOp(ast.Not(), node)
+        if isinstance(parent, ast.Slice):
+            yield "slice", ast.BinOp(node, ast.Add(), ast.Constant(1))
+    is_size = isinstance(node, ast.Constant) and isinstance(parent, ast.BinOp) and isinstance(parent.op, SIZES)
+    if not is_size:
+        yield from _expressions(node, at_module=at_module)
 
 
 def _statements(node: ast.stmt) -> Iterator[Replacement]:
