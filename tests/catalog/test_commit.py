@@ -228,10 +228,11 @@ def test_an_attempt_writes_a_manifest_list_and_nothing_else(lake: Lake, fence: F
         (RetryPolicy(num_retries=3, min_wait_ms=100, max_wait_ms=10_000), 4, [75, 150, 300]),
         (RetryPolicy(num_retries=5, min_wait_ms=100, max_wait_ms=250), 6, [75, 150, 187.5, 187.5, 187.5]),
         (RetryPolicy(num_retries=99, min_wait_ms=1000, max_wait_ms=1000, total_timeout_ms=2000), 3, [750, 750]),
+        (RetryPolicy(num_retries=99, min_wait_ms=1000, max_wait_ms=1000, total_timeout_ms=1500), 3, [750, 750]),
         (RetryPolicy(num_retries=9, min_wait_ms=2**53, max_wait_ms=2**53, total_timeout_ms=2000), 1, []),
         (RetryPolicy(num_retries=3, min_wait_ms=0), 4, [0, 0, 0]),
     ],
-    ids=["none", "doubling", "capped", "timed out", "at once", "without waiting"],
+    ids=["none", "doubling", "capped", "timed out", "at the time-out", "at once", "without waiting"],
 )
 def test_attempts_are_bounded_in_number_and_time(
     lake: Lake, policy: RetryPolicy, attempts: int, waits: list[float]

@@ -49,6 +49,7 @@ MARK = st.builds(
     accepted=st.sampled_from(["", "Gap:4:commit"]),
     ledger_batch_id=NUMBER,
     offsets=st.text(max_size=50),
+    missing_inputs=NUMBER,
 )
 
 

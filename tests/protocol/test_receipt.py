@@ -14,7 +14,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakesink_protocol.change import ContentFile
-from lakesink_protocol.quality import RESCUED, Quality, first_names, first_reasons, quality_from, rescued_in, together
+from lakesink_protocol.quality import (
+    RESCUED,
+    UNKNOWN_KEYS,
+    UNKNOWN_NAMES,
+    Quality,
+    first_names,
+    first_reasons,
+    quality_from,
+    rescued_in,
+    together,
+)
 from lakesink_protocol.receipt import (
     MOST_MISFITS,
     Misfit,
@@ -25,7 +35,7 @@ from lakesink_protocol.receipt import (
     decode,
     encode,
 )
-from lakesink_protocol.row_changes import KeysFile
+from lakesink_protocol.row_changes import ChangeCounts, KeysFile
 
 COUNT = st.integers(0, 2**63 - 1)
 FIELD = st.integers(1, 2**31 - 1)
@@ -485,6 +495,15 @@ def test_reasons_of_rescued_rows_do_not_depend_on_the_split_into_tasks(parts: li
     assert sum(found.values()) == sum(whole.values())
     assert len(found) <= 21
     assert rescued_in(Quality(rescued=found).to_summary().get(RESCUED, "")) == found
+
+
+def test_a_summary_names_the_unknown_keys() -> None:
+    summary = Quality(unknown_keys=3, unknown_names=("new", "più")).to_summary()
+    assert (summary[UNKNOWN_KEYS], json.loads(summary[UNKNOWN_NAMES])) == ("3", ["new", "più"])
+
+
+def test_no_changes_are_counts_of_zero() -> None:
+    assert set(ChangeCounts().to_summary().values()) == {"0"}
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"a": 1}', '{"a: no column": "1"}', "[" * 100_000])
