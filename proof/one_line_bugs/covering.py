@@ -8,7 +8,7 @@ import hashlib
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from pathlib import Path
@@ -23,6 +23,7 @@ from proof.one_line_bugs.forks import Job, in_forks
 
 KEPT = ROOT / "build" / "one-line-bugs" / "covering.json"
 LONGEST_SECONDS = 3600
+FILES_AT_ONCE = 8
 Lines = dict[int, frozenset[str]]
 
 
@@ -70,6 +71,8 @@ class Covering:
         """Leave out the tests of these files."""
         self.digests = {file: digest for file, digest in self.digests.items() if file not in test_files}
         self.costs = {test: cost for test, cost in self.costs.items() if test.partition("::")[0] in self.digests}
+        known = self.costs.keys()
+        self.lines = {file: {line: own & known for line, own in lines.items()} for file, lines in self.lines.items()}
 
     def add(self, measured: Mapping[str, Any]) -> None:
         """Add the figures of one run."""
@@ -98,18 +101,20 @@ def covering(sources: Mapping[str, str], scratch: Path, at_once: int, say: Calla
     digests = {file: _digest(ROOT / file) for file in sorted(_test_files())}
     new = {file for file, digest in digests.items() if known.digests.get(file) != digest}
     known.forget(new | (known.digests.keys() - digests.keys()))
-    folders = {str(Path(file).parent) for file in new}
-    jobs = {folder: _job(folder, new, sources, scratch) for folder in sorted(folders)}
+    ordered = sorted(new)
+    parts = {f"part-{at}": ordered[at : at + FILES_AT_ONCE] for at in range(0, len(ordered), FILES_AT_ONCE)}
+    jobs = {name: _job(files, sources, scratch / name) for name, files in parts.items()}
     for ended in in_forks(jobs, at_once):
-        say(f"measured {ended.name}: {ended.cpu:.0f} CPU s")
-        figures = _figures(scratch, ended.name)
+        figures = _figures(scratch / ended.name)
         if not figures.exists():
-            sys.exit(f"The tests of {ended.name} ended with {ended.code}: see {jobs[ended.name].output}")
+            sys.exit(f"No tests could be measured:\n{jobs[ended.name].output.read_text()}")
         measured = json.loads(figures.read_text())
+        files = parts[ended.name]
+        say(f"measured {', '.join(files)}: {ended.cpu:.0f} CPU s")
         for test in measured["failed"]:
             say(f"kills no bug, because it fails without one: {test}")
         known.add(measured)
-        known.digests |= {file: digests[file] for file in new if str(Path(file).parent) == ended.name}
+        known.digests |= {file: digests[file] for file in files}
         KEPT.parent.mkdir(parents=True, exist_ok=True)
         KEPT.write_text(json.dumps(known.to_json()))
     return known
@@ -146,31 +151,27 @@ def _digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
 
 
-def _figures(scratch: Path, folder: str) -> Path:
-    return scratch / f"{folder.replace('/', '-')}.json"
+def _figures(folder: Path) -> Path:
+    return folder / "figures.json"
 
 
-def _job(folder: str, files: set[str], sources: Mapping[str, str], scratch: Path) -> Job:
-    own = sorted(file for file in files if str(Path(file).parent) == folder)
-    figures = _figures(scratch, folder)
-
-    figures.with_suffix("").mkdir()
+def _job(files: Sequence[str], sources: Iterable[str], folder: Path) -> Job:
+    folder.mkdir()
+    product = [str(ROOT / file) for file in sources]
 
     def run() -> int:
-        measure = Measure(
-            coverage.Coverage(data_file=None, config_file=False, include=[str(ROOT / one) for one in sources])
-        )
+        measure = Measure(coverage.Coverage(data_file=None, config_file=False, include=product))
         measure.coverage.start()
-        code = run_pytest(ROOT, own, figures.with_suffix(""), [measure])
+        code = run_pytest(ROOT, files, folder, [measure])
         measure.coverage.stop()
         if code in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED):
-            figures.write_text(json.dumps(measure.figures()))
+            _figures(folder).write_text(json.dumps(measure.figures()))
         return code
 
-    return Job(run, figures.with_suffix(".txt"), LONGEST_SECONDS)
+    return Job(run, folder / "output", LONGEST_SECONDS)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)  # pytest keeps plugins in sets
 class Measure:
     """Measures each test: its processor time, and its lines."""
 

@@ -86,7 +86,7 @@ def _is_slow(item: pytest.Item) -> bool:
     return bool(marks & SLOW_MARKS or SLOW_FIXTURES & set(getattr(item, "fixturenames", ())))
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)  # pytest keeps plugins in sets
 class InOrder:
     """Runs some tests in their order for a while, and writes the name of each before it runs."""
 

@@ -17,6 +17,7 @@ from proof.one_line_bugs.put_in import put_in
 LEAST_WALL_SECONDS = 60
 OUT_OF_TIME = (-signal.SIGXCPU, -signal.SIGKILL)
 IMPORT = "import"
+NO_ANSWER = (CRASHED, pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.NO_TESTS_COLLECTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +117,7 @@ def _files(costs: Mapping[str, float]) -> list[str]:
 
 def _result(ended: Ended, bug: Bug, folder: Path, covering: int) -> Result:
     begun = (folder / "begun").read_text().splitlines() if (folder / "begun").exists() else []
-    if ended.code in (CRASHED, pytest.ExitCode.NO_TESTS_COLLECTED):
+    if ended.code in NO_ANSWER:
         raise RuntimeError(f"{bug.id} could not be tried:\n{(folder / 'output').read_text()}")
     killer = "" if ended.code == pytest.ExitCode.OK else begun[-1] if begun else IMPORT
     return Result(
