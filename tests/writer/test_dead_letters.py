@@ -166,3 +166,7 @@ def test_an_error_that_is_not_about_a_value_fails_the_task(tmp_path: Path) -> No
 def test_bytes_that_are_not_two_receipts_are_rejected(tmp_path: Path, bad: bytes) -> None:
     with pytest.raises(WriteError, match="RECEIPT_REJECTED"):
         writer_for(tmp_path).receipts(bad)
+
+
+def test_the_digest_of_a_payload_is_the_same_in_every_version() -> None:
+    assert payload_digest("a", None) == payload_digest(None, b"a") == 0xCA978112CA1BBDCAFAC231B39A23DC4D
