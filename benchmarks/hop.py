@@ -21,15 +21,12 @@ from benchmarks.session import session
 from benchmarks.usage import measured
 from lakesink.spark.probe_tasks import CountingWriter
 from lakesink.spark.query import QUERY_ID, RunningQuery
-from lakesink.spark.rows.arrow_limits import MAX_BYTES, NO_BYTE_CHECK, ArrowBatchLimits
-from lakesink.spark.rows.batch_rows import PlanRows, arriving_schema
+from lakesink.spark.rows.arrow_limits import MAX_BYTES, NO_BYTE_CHECK
+from lakesink.spark.rows.batch_rows import PlanRows, arriving_schema, arrow_converter
 from lakesink.spark.rows.transport import Transport, as_whole_numbers, short_decimals
 from lakesink.spark.rows.worker_reuse import make_reuse_cheap
 
 SPARK_BYTES = str(64 * 1024 * 1024)
-ROW_BYTES = 128
-"""Of the rows here, as a batch before would have measured them."""
-
 
 Cases = dict[str, Callable[[], object]]
 
@@ -77,9 +74,7 @@ def by_plan(batch: DataFrame, batch_id: int) -> None:
     session = SparkSession.active()
     plan = RunningQuery(session, session.sparkContext.getLocalProperty(QUERY_ID)).plan(batch_id)
     assert plan is not None, "this PySpark does not tell it"
-    limits = ArrowBatchLimits(batch.sparkSession.conf, batch.schema.jsonValue())
-    limits.record_width(ROW_BYTES)
-    PlanRows(batch, Transport(), plan, arriving_schema(batch), limits).reports(CountingWriter())
+    PlanRows(batch, Transport(), plan, arriving_schema(batch), arrow_converter(batch)).reports(CountingWriter())
 
 
 def streamed(spark: SparkSession, source: Path, schema: StructType, function: Callable[[DataFrame, int], None]) -> None:

@@ -22,7 +22,7 @@ from lakesink.spark.hadoop import HadoopFiles
 from lakesink.spark.query import QUERY_ID, RUN_ID, RunningQuery
 from lakesink.spark.report import Reporter, facts_of, report_end, store_facts
 from lakesink.spark.rows.arrow_limits import ArrowBatchLimits
-from lakesink.spark.rows.batch_rows import FrameRows, PlanRows, arriving_schema
+from lakesink.spark.rows.batch_rows import FrameRows, PlanRows, arriving_schema, arrow_converter
 from lakesink.spark.rows.job import RowsJob
 from lakesink.spark.rows.on_driver import most_rows
 from lakesink.spark.rows.schema import arrow_schema
@@ -54,7 +54,7 @@ class StreamRun:
     """One run of one query, from its start to its end.
 
     Attributes:
-        can_use_plan: True if tasks of a plan would run the same Python as the session's tasks.
+        to_arrow: See `PlanRows`; None if the rows must come from the DataFrame.
         sources: Names of the sources.
         only_drops_rows: True if no row of a source can become more than one row.
         count: Learns how many tasks a batch is worth.
@@ -70,7 +70,7 @@ class StreamRun:
     limits: ArrowBatchLimits
     transport: Transport
     schema: pa.Schema
-    can_use_plan: bool
+    to_arrow: Any | None
     sources: tuple[str, ...]
     only_drops_rows: bool
     count: TaskCount
@@ -106,8 +106,8 @@ class StreamRun:
     def _job(self, rows: DataFrame, batch_id: int, start: Mapping[str, Any] | None, end: Mapping[str, Any]) -> RowsJob:
         source_rows = most_rows(self.sources, start, end)
         tasks = BatchTasks(self.count, input_size(source_rows, self.query.input_bytes(batch_id)))
-        plan = self.query.plan(batch_id) if self.can_use_plan else None
-        found = None if plan is None else PlanRows(rows, self.transport, plan, self.schema, self.limits, tasks.of)
+        plan = None if self.to_arrow is None else self.query.plan(batch_id)
+        found = None if plan is None else PlanRows(rows, self.transport, plan, self.schema, self.to_arrow, tasks.of)
         frame = FrameRows(rows, self.transport, tasks.of)
         bound = source_rows if self.only_drops_rows else None
         return RowsJob(frame, self.limits, self.is_stop, found, bound, tasks, self.by_key)
@@ -176,7 +176,7 @@ class BatchFunction:
         sink = self.make_sink(arrow_schema(self.schema), rows.sparkSession)
         conf = rows.sparkSession.conf
         limits = ArrowBatchLimits(conf, rows.schema.jsonValue(), with_functions=self.runs_python)
-        can_use_plan = conf.get(_PYTHON, None) in {None, self.session.sparkContext.pythonExec}
+        same_python = conf.get(_PYTHON, None) in {None, self.session.sparkContext.pythonExec}
         return StreamRun(
             run_id,
             query,
@@ -185,7 +185,7 @@ class BatchFunction:
             limits,
             self.transport,
             arriving_schema(rows),
-            can_use_plan,
+            arrow_converter(rows) if same_python else None,  # an RDD does not know a Python of the session
             tuple(source.name for source in self.sources),
             self.only_drops_rows,
             TaskCount(

@@ -13,8 +13,9 @@ from py4j.protocol import Py4JJavaError
 from pyspark.core.rdd import RDD
 
 from lakesink.spark.query import RunningQuery
-from lakesink.spark.rows.arrow_limits import MAX_BYTES, ArrowBatchLimits
-from lakesink.spark.rows.batch_rows import BatchRows, FrameRows, PlanRows, arriving_schema, collected
+from lakesink.spark.rows import batch_rows
+from lakesink.spark.rows.arrow_limits import MAX_BYTES, MESSAGE_BYTES
+from lakesink.spark.rows.batch_rows import BatchRows, FrameRows, PlanRows, arriving_schema, arrow_converter, collected
 from lakesink.spark.rows.task import RawBytes, TaskReport
 from lakesink.spark.rows.transport import encode_for_transport
 from tests.spark.directory_sink import DirectorySink
@@ -41,9 +42,7 @@ LARGE_TYPES = "spark.sql.execution.arrow.useLargeVarTypes"
 def _plan_rows(frame: Any) -> PlanRows:
     rows, transport = encode_for_transport(frame)
     plan = rows._jdf.queryExecution().executedPlan()  # noqa: SLF001 - as a query tells it
-    return PlanRows(
-        rows, transport, plan, arriving_schema(rows), ArrowBatchLimits(rows.sparkSession.conf, rows.schema.jsonValue())
-    )
+    return PlanRows(rows, transport, plan, arriving_schema(rows), arrow_converter(rows))
 
 
 def _table(rows: BatchRows) -> pa.Table:
@@ -138,14 +137,24 @@ def test_a_stream_takes_rows_from_its_own_plan_and_spark_still_counts_them(
     assert sorted(row["id"] for row in sink.rows()) == list(range(30))
 
 
-def test_a_users_own_bound_on_bytes_is_kept_by_the_dataframe(spark: Any, tmp_path: Path, votes_by: list[str]) -> None:
+@pytest.mark.parametrize("bound", [None, "65536"], ids=["lakesink's bound", "the user's"])
+def test_messages_of_a_plan_have_a_bound_in_bytes_also_after_narrow_rows(spark: Any, bound: str | None) -> None:
+    query = "select repeat('x', if(id < 20000, 1, 300000)) as text from range(0, 20100, 1, 1)"
+    if bound:
+        spark.conf.set(MAX_BYTES, bound)
+    rows = _plan_rows(spark.sql(query))
+    sizes = [batch.nbytes for batch in rows.gathered()]
+    assert max(sizes) <= int(bound or MESSAGE_BYTES) + 300_000
+    assert sum(batch.num_rows for batch in rows.gathered()) == 20_100
+
+
+def test_where_spark_has_no_such_converter_the_dataframe_serves(
+    spark: Any, tmp_path: Path, votes_by: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch_rows, "_CONNECT", "org.apache.spark.Absent")
     write_files(tmp_path / "in", 1)
     sink = DirectorySink(tmp_path / "sink")
-    spark.conf.set(MAX_BYTES, "65536")
-    try:
-        run(writer(file_stream(spark, tmp_path / "in"), sink, tmp_path / "ck"))
-    finally:
-        spark.conf.unset(MAX_BYTES)
+    run(writer(file_stream(spark, tmp_path / "in"), sink, tmp_path / "ck"))
     assert votes_by == ["FrameRows"]
     assert len(sink.rows()) == 10
 

@@ -4,21 +4,18 @@ import pytest
 
 from lakesink.spark.rows.arrow_limits import (
     BATCH_BYTES,
-    HEADROOM,
-    LEAST_MESSAGE_RECORDS,
+    LEAST_CHUNK_BYTES,
     MAX_BYTES,
     MAX_RECORDS,
     MESSAGE_BYTES,
     MOST_RECORDS,
-    MOST_UNBOUNDED_RECORDS,
     NO_BYTE_CHECK,
-    UNMEASURED_RECORDS,
     ArrowBatchLimits,
     bounded_row_bytes,
     leaf_columns,
     limit_settings,
+    message_bytes,
     records_per_batch,
-    records_per_message,
 )
 
 
@@ -28,6 +25,7 @@ def _schema(*types: Any) -> dict[str, Any]:
 
 NARROW = _schema("long", "double")
 TEXT = _schema("long", "string")
+ROW = BATCH_BYTES // 500
 
 
 @pytest.mark.parametrize(
@@ -49,24 +47,10 @@ def test_rows_have_a_widest_size_only_if_every_column_has(schema: dict[str, Any]
 
 
 @pytest.mark.parametrize(
-    ("row_bytes", "widest", "expected"),
-    [
-        (32, 0, MOST_RECORDS),
-        (16 * 1000, 0, BATCH_BYTES // 16_000),
-        (2 * BATCH_BYTES, 0, 1),
-        (None, 0, UNMEASURED_RECORDS),
-        (None, 100, MOST_UNBOUNDED_RECORDS),
-        (None, 10_000, BATCH_BYTES // (10_000 * HEADROOM)),
-        (None, BATCH_BYTES, 1),
-    ],
+    ("row_bytes", "expected"), [(32, MOST_RECORDS), (16 * 1000, BATCH_BYTES // 16_000), (2 * BATCH_BYTES, 1)]
 )
-def test_records_a_batch_follow_the_width_of_the_rows(row_bytes: int | None, widest: int, expected: int) -> None:
-    assert records_per_batch(row_bytes, widest) == expected
-
-
-@pytest.mark.parametrize("widest", [1, 500, 5_000, 50_000, 1_000_000])
-def test_rows_that_suddenly_widen_sixteenfold_still_fit(widest: int) -> None:
-    assert records_per_batch(None, widest) * widest * HEADROOM <= max(BATCH_BYTES, widest * HEADROOM)
+def test_records_a_batch_follow_the_width_of_the_rows(row_bytes: int, expected: int) -> None:
+    assert records_per_batch(row_bytes) == expected
 
 
 def test_the_columns_of_a_batch_are_those_with_values() -> None:
@@ -76,38 +60,32 @@ def test_the_columns_of_a_batch_are_those_with_values() -> None:
 
 
 @pytest.mark.parametrize(
-    ("records", "columns", "row_bytes", "expected"),
-    [
-        (8192, 13, 150, MESSAGE_BYTES // 150),
-        (8192, 13, 0, 8192),
-        (20, 13, 150, 20),
-        (8192, 1, 1_000_000, LEAST_MESSAGE_RECORDS),
-        (8192, 100, 800, 8192),
-    ],
-    ids=["narrow", "not measured", "as few as are safe", "one wide row was measured", "many columns"],
+    ("columns", "most", "expected"),
+    [(13, BATCH_BYTES, MESSAGE_BYTES), (100, BATCH_BYTES, 100 * LEAST_CHUNK_BYTES), (100, 5000, 5000)],
+    ids=["usual", "many columns", "the user's bound"],
 )
-def test_a_message_from_a_plan_stays_small_for_the_heap(
-    records: int, columns: int, row_bytes: int, expected: int
-) -> None:
-    assert records_per_message(records, columns, row_bytes) == expected
+def test_a_message_from_a_plan_stays_small_for_the_heap(columns: int, most: int, expected: int) -> None:
+    assert message_bytes(_schema(*["long"] * columns), most) == expected
 
 
 @pytest.mark.parametrize(
-    ("user_bytes", "user_records", "expected"),
+    ("user_bytes", "user_records", "row_bytes", "expected"),
     [
-        (None, None, {MAX_BYTES: NO_BYTE_CHECK, MAX_RECORDS: "500"}),
-        ("1m", None, {}),
-        ("1m", "5", {}),
-        (None, "500", {MAX_BYTES: NO_BYTE_CHECK}),
-        (None, "501", {}),
-        (None, "0", {}),
-        (None, "-1", {}),
+        (None, None, ROW, {MAX_BYTES: NO_BYTE_CHECK, MAX_RECORDS: "500"}),
+        (None, None, None, {}),
+        ("1m", None, ROW, {}),
+        ("1m", "5", ROW, {}),
+        (None, "500", ROW, {MAX_BYTES: NO_BYTE_CHECK}),
+        (None, "5", None, {}),
+        (None, "501", ROW, {}),
+        (None, "0", ROW, {}),
+        (None, "-1", ROW, {}),
     ],
 )
-def test_what_the_user_set_is_never_overridden(
-    user_bytes: str | None, user_records: str | None, expected: dict[str, str]
+def test_the_bound_on_bytes_is_replaced_only_where_rows_bound_them_and_the_user_set_nothing(
+    user_bytes: str | None, user_records: str | None, row_bytes: int | None, expected: dict[str, str]
 ) -> None:
-    assert limit_settings(user_bytes, user_records, 500) == expected
+    assert limit_settings(user_bytes, user_records, row_bytes) == expected
 
 
 class Conf:
@@ -128,14 +106,13 @@ class Conf:
         del self.values[key]
 
 
-def test_settings_are_changed_only_when_the_rows_have_changed() -> None:
+def test_settings_are_changed_once() -> None:
     conf = Conf()
-    limits = ArrowBatchLimits(conf, TEXT)
-    for widest in (100, 120, 90):
-        limits.apply()
-        limits.record_width(widest)
-    assert conf.values == {MAX_BYTES: NO_BYTE_CHECK, MAX_RECORDS: str(MOST_UNBOUNDED_RECORDS)}
-    assert conf.changes == 3  # both at first, then the records once the width was known
+    limits = ArrowBatchLimits(conf, NARROW)
+    limits.apply()
+    limits.apply()
+    assert conf.values == {MAX_BYTES: NO_BYTE_CHECK, MAX_RECORDS: str(MOST_RECORDS)}
+    assert conf.changes == 2
 
 
 def test_restoring_leaves_the_session_as_it_was() -> None:
@@ -152,17 +129,3 @@ def test_functions_of_the_streams_own_keep_the_users_settings() -> None:
     limits = ArrowBatchLimits(conf, NARROW, with_functions=True)
     limits.apply()
     assert conf.changes == 0
-
-
-def test_only_the_number_of_rows_is_bounded_for_a_plan_and_only_meanwhile() -> None:
-    conf = Conf(**{MAX_RECORDS: "100000"})
-    limits = ArrowBatchLimits(conf, TEXT)
-    assert not limits.can_limit_by_rows  # the user wants more rows than are safe: Spark is to look at the bytes
-    conf = Conf()
-    limits = ArrowBatchLimits(conf, TEXT)
-    with limits.limit_records():
-        assert conf.values == {MAX_RECORDS: str(UNMEASURED_RECORDS)}
-    limits.record_width(100)
-    with limits.limit_records():
-        assert conf.values == {MAX_RECORDS: str(MESSAGE_BYTES // 100)}
-    assert conf.values == {}

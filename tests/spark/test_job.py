@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import lakesink
-from lakesink.spark.rows.arrow_limits import MAX_BYTES, MAX_RECORDS, ArrowBatchLimits
+from lakesink.spark.rows.arrow_limits import BATCH_BYTES, MAX_BYTES, MAX_RECORDS, ArrowBatchLimits
 from lakesink.spark.rows.batch_rows import FrameRows
 from lakesink.spark.rows.job import RowsJob
 from lakesink.spark.rows.task import JOINED_BYTES, JOINED_ROWS, MEASURED_ROWS, MeasuredBatches
@@ -34,6 +34,7 @@ class Telling:
             "names": lambda: seen[0][1],
             "rows": lambda: [task, sum(rows for rows, _, _ in seen)],
             "largest": lambda: max(rows for rows, _, _ in seen),
+            "bytes": lambda: [size for _, _, size in seen],
             "pid": os.getpid,
         }
         return json.dumps(facts[self.tell]()).encode()
@@ -86,14 +87,14 @@ def test_two_writers_of_one_batch_are_refused_with_their_number(spark: Any) -> N
         _job(spark.range(1)).write({"a": Telling("rows"), "b": Telling("rows")})
 
 
-def test_wide_rows_travel_in_small_batches_once_their_width_is_known(spark: Any) -> None:
-    rows = spark.range(0, 300, 1, 1).selectExpr("repeat('x', 200000) as text")
-    job = _job(rows)
-    first, second = (json.loads(job.write({"it": Telling("largest")}).receipts("it")[0]) for _ in range(2))
-    assert (first, second) == (300, 64 * 1024 * 1024 // (16 * 200_004))
+def test_arrow_batches_of_wide_rows_have_sparks_bound_in_bytes_from_the_first(spark: Any) -> None:
+    rows = spark.range(0, 200, 1, 1).selectExpr("repeat('x', 1000000) as text")
+    [told] = _told(rows, "bytes")
+    assert max(told) <= BATCH_BYTES + 1_000_000
+    assert sum(told) >= 200 * 1_000_000
 
 
-def test_the_byte_check_is_off_unless_the_user_set_it(spark: Any) -> None:
+def test_the_byte_check_is_off_for_columns_of_fixed_width_unless_the_user_set_it(spark: Any) -> None:
     rows = spark.range(0, 10_000, 1, 1).selectExpr("id", "id as b", "id as c", "id as d")
     assert _told(rows, "largest") == [10_000]
     spark.conf.unset(MAX_RECORDS)

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from lakesink.spark.rows.arrow_limits import HEADROOM
-from lakesink.spark.rows.on_driver import MOST_BYTES, MOST_ROWS, driver_may_write, most_rows, only_drops_rows
+from lakesink.spark.rows.on_driver import HEADROOM, MOST_BYTES, MOST_ROWS, driver_may_write, most_rows, only_drops_rows
 from tests.spark.directory_sink import DirectorySink
 from tests.spark.streams import counter_stream, file_stream, ids, run_batches, write_files, writer
 

@@ -11,13 +11,7 @@ from typing import Any
 import pytest
 
 from lakesink.spark.query import RunningQuery
-from lakesink.spark.rows.arrow_limits import (
-    MAX_BYTES,
-    MAX_RECORDS,
-    MOST_UNBOUNDED_RECORDS,
-    NO_BYTE_CHECK,
-    UNMEASURED_RECORDS,
-)
+from lakesink.spark.rows.arrow_limits import MAX_BYTES, MAX_RECORDS
 from lakesink_protocol.identity import Batch
 from tests.spark.directory_sink import DirectorySink
 from tests.spark.streams import (
@@ -169,25 +163,10 @@ def test_empty_batches_are_committed_too(
     assert _events(caplog)[1:] == ["lakesink.batch.empty", "lakesink.batch.committed", "lakesink.batch.empty"]
 
 
-TUNED = [NO_BYTE_CHECK, str(MOST_UNBOUNDED_RECORDS)]
-
-
-@pytest.mark.parametrize(
-    ("told", "after"),
-    [(True, [[None, None]] * 3), (False, [[NO_BYTE_CHECK, str(UNMEASURED_RECORDS)], TUNED, TUNED])],
-    ids=["by plan", "by frame"],
-)
-def test_the_users_session_is_untouched_and_the_streams_own_is_tuned_where_a_dataframe_serves(
-    spark: Any,
-    source: Path,
-    sink: DirectorySink,
-    checkpoint: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    told: bool,  # noqa: FBT001 - a case
-    after: list[list[str | None]],
+def test_the_settings_of_user_and_stream_stay_as_they_are_where_rows_can_be_of_any_width(
+    spark: Any, source: Path, sink: DirectorySink, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if not told:
-        monkeypatch.setattr(RunningQuery, "plan", lambda _self, _batch_id: None)
+    monkeypatch.setattr(RunningQuery, "plan", lambda _self, _batch_id: None)
     seen = {}
 
     def wrap(function: Any) -> Any:
@@ -198,7 +177,7 @@ def test_the_users_session_is_untouched_and_the_streams_own_is_tuned_where_a_dat
         return spying
 
     run(writer(file_stream(spark, source), sink, checkpoint, wrap=wrap))
-    assert seen == dict(enumerate(after))
+    assert seen == {batch_id: [None, None] for batch_id in range(3)}
     assert [spark.conf.get(key, None) for key in (MAX_BYTES, MAX_RECORDS)] == [None, None]
 
 

@@ -1,15 +1,14 @@
-"""Limits of the Arrow batches between the JVM and Python: few checks, and no batch that is larger than memory allows.
+"""Limits of the Arrow batches between the JVM and Python: in bytes, because rows can be of any width.
 
-Spark checks an Arrow batch's size after every row to keep it below `MAX_BYTES`. For narrow rows this takes almost half
-of the transfer time. One value skips the check; then the number of rows is the only limit. That number is computed from
-the measured width of rows, and is small until rows were measured.
+Spark checks the size of an Arrow batch for a Python function after every row to keep it below `MAX_BYTES`. For narrow
+rows this takes almost half of the transfer time. One value skips the check. It is set only if each column has a fixed
+width: the number of rows then limits the bytes exactly. Arrow batches from a plan have a limit of their own.
 
 The same settings limit what Spark passes to the user's Python functions, whose input rows may be far wider than their
 output rows. These values must never apply there.
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 MAX_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
@@ -21,26 +20,14 @@ BATCH_BYTES = 64 * 1024 * 1024
 """Size that an Arrow batch should not exceed: Spark's default."""
 
 MOST_RECORDS = 32_768
-"""For rows of bounded width. Spark's default of 10,000 is enough for `mapInArrow`; `PlanRows` is faster with more."""
-
-MOST_UNBOUNDED_RECORDS = 8192
-"""For rows of unbounded width, after any measurement: rows of 8 KiB still fit `BATCH_BYTES`."""
-
-UNMEASURED_RECORDS = 1024
-"""For rows of unbounded width before any measurement: rows of 64 KiB fit `BATCH_BYTES`, and the heap may be small."""
+"""For rows of bounded width."""
 
 MESSAGE_BYTES = 240 * 1024
 """Size of an Arrow batch from a plan. Spark makes it in arrays on the JVM's heap, which double as they grow. An array
 above half a region of G1 (0.5 MiB in a heap below 4 GiB) gets regions of its own, and G1 marks the heap for them."""
 
-LEAST_MESSAGE_RECORDS = 512
-"""Below this, messages cost more than the heap does; and the widest batch may have been one wide row."""
-
 LEAST_CHUNK_BYTES = 8 * 1024
 """Bytes of a column in a message. With less, each column costs more time in each message than the heap does."""
-
-HEADROOM = 16
-"""Rows may be this many times wider than the widest measured batch before a batch exceeds `BATCH_BYTES`."""
 
 _BOUNDED_TYPES = frozenset(
     {"boolean", "byte", "short", "integer", "long", "float", "double", "date", "timestamp", "timestamp_ntz", "void"}
@@ -67,26 +54,21 @@ def leaf_columns(kind: Any) -> int:
     return 1
 
 
-def records_per_batch(row_bytes: int | None, widest_row_bytes: int) -> int:
-    """Rows of an Arrow batch without a byte check: by the schema's bound of a row, else by the widest measured row."""
-    if row_bytes is not None:
-        return max(1, min(BATCH_BYTES // max(row_bytes, 1), MOST_RECORDS))
-    if widest_row_bytes == 0:
-        return UNMEASURED_RECORDS
-    return max(1, min(BATCH_BYTES // (widest_row_bytes * HEADROOM), MOST_UNBOUNDED_RECORDS))
+def records_per_batch(row_bytes: int) -> int:
+    """Rows of an Arrow batch without a byte check, by the schema's bound of a row."""
+    return max(1, min(BATCH_BYTES // max(row_bytes, 1), MOST_RECORDS))
 
 
-def records_per_message(records: int, columns: int, row_bytes: int) -> int:
-    """Rows of an Arrow batch from a plan, at most `records`; `row_bytes` is 0 as long as it is not known."""
-    if row_bytes == 0 or columns * LEAST_CHUNK_BYTES > MESSAGE_BYTES:
-        return records
-    return min(records, max(LEAST_MESSAGE_RECORDS, MESSAGE_BYTES // row_bytes))
+def message_bytes(schema: Mapping[str, Any], most: int) -> int:
+    """Bytes of an Arrow batch from a plan of this schema (Spark's JSON), at most `most`, but one row at least."""
+    return min(most, max(MESSAGE_BYTES, LEAST_CHUNK_BYTES * leaf_columns(schema)))
 
 
-def limit_settings(user_bytes: str | None, user_records: str | None, records: int) -> dict[str, str]:
+def limit_settings(user_bytes: str | None, user_records: str | None, row_bytes: int | None) -> dict[str, str]:
     """The settings to change in the session; a value that the user has set never changes."""
-    if user_bytes is not None:
+    if user_bytes is not None or row_bytes is None:
         return {}
+    records = records_per_batch(row_bytes)
     if user_records is None:
         return {MAX_BYTES: NO_BYTE_CHECK, MAX_RECORDS: str(records)}
     bounded = user_records.strip().isdigit() and 0 < int(user_records) <= records
@@ -101,37 +83,18 @@ class ArrowBatchLimits:
 
     def __init__(self, conf: Any, schema: Mapping[str, Any], *, with_functions: bool = False) -> None:
         self._conf = conf
-        self._with_functions = with_functions
-        self._row_bytes = bounded_row_bytes(schema)
-        self._columns = leaf_columns(schema)
         self._user = {key: conf.get(key, None) for key in (MAX_BYTES, MAX_RECORDS)}
-        self._set: dict[str, str] = {}
+        own = limit_settings(self._user[MAX_BYTES], self._user[MAX_RECORDS], bounded_row_bytes(schema))
+        self._own = {} if with_functions else own
+        self._applied = False
         self.widest_row_bytes = 0
-
-    @property
-    def can_limit_by_rows(self) -> bool:
-        """True if the user's settings allow the number of rows as the only limit of an Arrow batch."""
-        return bool(self._wanted())
 
     def apply(self) -> None:
         """Set the limits for the next job over a DataFrame."""
-        if self._with_functions:
-            return
-        for key, value in self._wanted().items():
-            if self._set.get(key) != value:
+        if not self._applied:
+            for key, value in self._own.items():
                 self._conf.set(key, value)
-                self._set[key] = value
-
-    @contextmanager
-    def limit_records(self) -> Iterator[None]:
-        """Limit the number of rows while Spark reads the setting: it is the only limit of Arrow batches from a plan."""
-        before = self._set.get(MAX_RECORDS, self._user[MAX_RECORDS])
-        own = self._wanted().get(MAX_RECORDS)
-        self._put(MAX_RECORDS, before if own is None else str(self._per_message(int(own))))
-        try:
-            yield
-        finally:
-            self._put(MAX_RECORDS, before)
+            self._applied = True
 
     def record_width(self, widest_row_bytes: int) -> None:
         """Record the largest mean row of a job's Arrow batches."""
@@ -139,19 +102,10 @@ class ArrowBatchLimits:
 
     def restore(self) -> None:
         """Restore the user's settings."""
-        for key in self._set:
-            self._put(key, self._user[key])
-        self._set = {}
-
-    def _per_message(self, records: int) -> int:
-        return records_per_message(records, self._columns, self.widest_row_bytes or self._row_bytes or 0)
-
-    def _wanted(self) -> dict[str, str]:
-        records = records_per_batch(self._row_bytes, self.widest_row_bytes)
-        return limit_settings(self._user[MAX_BYTES], self._user[MAX_RECORDS], records)
-
-    def _put(self, key: str, value: str | None) -> None:
-        self._conf.unset(key) if value is None else self._conf.set(key, value)
+        for key in self._own if self._applied else ():
+            before = self._user[key]
+            self._conf.unset(key) if before is None else self._conf.set(key, before)
+        self._applied = False
 
 
 def _bounded_bytes(kind: Any) -> int | None:

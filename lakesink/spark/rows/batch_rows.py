@@ -2,7 +2,7 @@
 
 `FrameRows` maps a DataFrame, with public API only. Within `foreachBatch`, Spark builds this DataFrame over the rows of
 the stream's plan: it copies every row, column by column, and plans again in every batch. `PlanRows` reads the rows from
-the stream's own plan, as the Arrow batches that Spark makes for `toArrow`.
+the stream's own plan, as the Arrow batches that Spark makes for clients of Spark Connect.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
+from py4j.java_gateway import JavaClass
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import cloudpickle
 from pyspark.core.rdd import RDD, PipelinedRDD
@@ -19,7 +20,7 @@ from pyspark.sql.types import BinaryType, StructType
 from pyspark.util import local_connect_and_auth
 
 from lakesink import __version__
-from lakesink.spark.rows.arrow_limits import ArrowBatchLimits
+from lakesink.spark.rows.arrow_limits import message_bytes
 from lakesink.spark.rows.distribution import distributed
 from lakesink.spark.rows.schema import arrow_schema
 from lakesink.spark.rows.task import RawBytes, TaskReport, WriteTask, read_messages, write_messages
@@ -29,6 +30,7 @@ from lakesink_protocol.errors import WriteError
 from lakesink_protocol.two_phase import ClusteredBy, ClusteredWriter, TaskWriter
 
 _REPORT = StructType().add("report", BinaryType())
+_CONNECT = "org.apache.spark.sql.connect.execution.SparkConnectPlanExecution"
 _LARGE_TYPES = "spark.sql.execution.arrow.useLargeVarTypes"
 
 
@@ -68,16 +70,17 @@ class FrameRows:
 
 @dataclass(frozen=True, slots=True)
 class PlanRows:
-    """Rows of a micro-batch from its query's physical plan. Only the number of rows limits its Arrow batches.
+    """Rows of a micro-batch from its query's physical plan.
 
-    `tasks` is told the number of partitions and returns how many tasks they are worth.
+    `to_arrow` is from `arrow_converter`. `tasks` is told the number of partitions and returns how many tasks they are
+    worth.
     """
 
     frame: DataFrame
     transport: Transport
     plan: Any
     schema: pa.Schema
-    limits: ArrowBatchLimits
+    to_arrow: Any
     tasks: Callable[[int], int] | None = None
 
     def reports(self, writer: TaskWriter) -> tuple[int, list[TaskReport]]:
@@ -100,14 +103,39 @@ class PlanRows:
         return self.transport.decoded(read_messages(collected(self._messages()), self.schema))
 
     def _messages(self) -> "RDD[bytes]":
-        """Arrow batches as Spark writes them between processes, without their schema."""
-        self.plan.execute()  # starts no job; Python functions of the query take the user's settings here
-        with self.limits.limit_records():
-            batches = self.frame._jdf.toArrowBatchRdd(self.plan)  # what PySpark's own toArrow calls
-        return RDD(batches.toJavaRDD(), self.frame.sparkSession.sparkContext, RawBytes())
+        """Arrow streams of one batch each."""
+        context = self.frame.sparkSession.sparkContext
+        assert context._jvm is not None
+        any_class = JavaClass("scala.reflect.ClassTag", context._jvm._gateway_client).AnyRef()
+        pairs = self.plan.execute().mapPartitions(self.to_arrow, False, any_class)  # noqa: FBT003 - Scala's; starts no job
+        batches = JavaClass("org.apache.spark.api.java.JavaPairRDD", context._jvm._gateway_client).fromRDD(
+            pairs, any_class, any_class
+        )
+        return RDD(batches.keys(), context, RawBytes())
 
 
 BatchRows = FrameRows | PlanRows
+
+
+def arrow_converter(rows: DataFrame) -> Any | None:
+    """The JVM's function that turns rows of this schema into Arrow batches of few bytes; None if Spark has no such one.
+
+    Only Spark Connect's server limits Arrow batches of a plan by their bytes. The function needs neither the server nor
+    the object that it is a method of, so that object is made without its constructor, which needs the server.
+    """
+    session, jvm = rows._jdf.sparkSession(), rows.sparkSession.sparkContext._jvm
+    assert jvm is not None
+    conf, client = session.sessionState().conf(), jvm._gateway_client
+    limits = conf.arrowMaxRecordsPerBatch(), message_bytes(rows.schema.jsonValue(), conf.arrowMaxBytesPerBatch())
+    try:
+        of_connect = JavaClass("org.apache.spark.util.Utils", client).classForName(_CONNECT, True, False)  # noqa: FBT003
+        server = JavaClass("org.objenesis.ObjenesisHelper", client).newInstance(of_connect)
+        repeated_names_fail, large = False, conf.arrowUseLargeVarTypes()
+        return server.rowToArrowConverter(
+            rows._jdf.schema(), *limits, conf.sessionLocalTimeZone(), repeated_names_fail, large
+        )
+    except Py4JError:  # another Spark: the DataFrame serves
+        return None
 
 
 def arriving_schema(rows: DataFrame) -> pa.Schema:

@@ -64,9 +64,9 @@ class RowsJob:
             self.tasks.record(sum(one.arrow_bytes for one in reports), sum(one.seconds for one in reports))
 
     def _rows_for(self, writer: TaskWriter) -> BatchRows:
-        """The query's plan, unless the writer wants a shuffle or an Arrow batch needs a limit of its bytes."""
+        """The query's plan, unless the writer wants a shuffle."""
         shuffles = bool(clustered_by(writer)) and not (self.by_key and self._is_worth_one_task())
-        if self.plan is not None and self.limits.can_limit_by_rows and not shuffles:
+        if self.plan is not None and not shuffles:
             return self.plan
         self.limits.apply()
         return self.frame if shuffles else replace(self.frame, shuffles=False)

@@ -12,10 +12,11 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from lakesink.spark.determinism import items, plan_of
-from lakesink.spark.rows.arrow_limits import HEADROOM
 
 MOST_ROWS = 10_000
 MOST_BYTES = 16 * 1024 * 1024
+HEADROOM = 16
+"""Rows may be this many times wider than the widest measured ones before the driver gathers more than `MOST_BYTES`."""
 
 _COUNTING_SOURCES = frozenset({"kafka", "rate-micro-batch"})
 _KEEP_OR_DROP_ROWS = frozenset({"EventTimeWatermark", "Filter", "Project", "StreamingRelationV2", "SubqueryAlias"})

@@ -24,6 +24,8 @@ from lakesink_protocol.two_phase import TaskWriter
 JOINED_ROWS, JOINED_BYTES = 8192, 4 * 1024 * 1024
 """Most rows and bytes of Arrow batches that are joined."""
 MEASURED_ROWS = 8192
+_PREFIX = struct.Struct("<Ii")
+"""Of a message of an Arrow stream: a mark, and the length of its head. A schema has no more than its head."""
 _REPORT_HEAD = struct.Struct(">iqqdi")
 
 
@@ -88,14 +90,15 @@ class WriteTask:
 
 
 def write_messages(task: WriteTask, schema: pa.Schema, _: int, messages: Iterable[bytes]) -> Iterator[bytes]:
-    """The function for an RDD of Arrow messages: yields the encoded report of the task."""
+    """The function for an RDD of Arrow streams: yields the encoded report of the task."""
     yield task.report(read_messages(messages, schema))
 
 
 def read_messages(messages: Iterable[bytes], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Record batches from Arrow messages, one each; shares their memory."""
+    """Record batches from Arrow streams of one each, whose own schema is skipped; shares their memory."""
     for message in messages:
-        yield pa.ipc.read_record_batch(pa.py_buffer(message), schema)
+        begin = _PREFIX.size + _PREFIX.unpack_from(message)[1]
+        yield pa.ipc.read_record_batch(pa.py_buffer(message).slice(begin), schema)
 
 
 class RawBytes(FramedSerializer):
@@ -114,7 +117,7 @@ class RawBytes(FramedSerializer):
 class MeasuredBatches:
     """A task's Arrow batches on their way to the writer, with all bytes so far, and the largest mean row.
 
-    A mean is of `MEASURED_ROWS` or more: in a small message, one wide row would make all later messages smaller still.
+    A mean is of `MEASURED_ROWS` or more: one wide row in a small message says little of later batches.
     """
 
     batches: Iterable[pa.RecordBatch]
