@@ -123,8 +123,8 @@ def catalogs(budget: Budget) -> Outcome:
 
 def mutants(budget: Budget) -> Outcome:
     """Seeded bugs, which the simulator and real processes must see."""
-    starts = 0 if budget.short else mutants_run.STARTS
-    figures = mutants_run.run(budget.seconds, budget.seed, budget.progress, starts=starts)
+    starts, seed = (0, 0) if budget.short else (mutants_run.STARTS, budget.seed)
+    figures = mutants_run.run(budget.seconds, seed, budget.progress, starts=starts)
     lines = [("seeded bugs seen by the simulator and by real processes", f"{figures.caught} of {len(figures.results)}")]
     seen = sum(not one.broken for one in figures.tested)
     lines.append(("seeded bugs that a test of the product sees", f"{seen} of {len(figures.tested)}"))

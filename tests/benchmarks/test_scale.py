@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
 from click.testing import CliRunner
 
 from benchmarks.audit import Cost
@@ -183,6 +184,7 @@ def test_a_part_that_is_not_there_is_told_with_the_nearest() -> None:
     assert "there is no part 'writer'. Did you mean 'writers'?" in said.output
 
 
+@pytest.mark.nightly
 def test_cheap_parts_run_with_small_sizes(tmp_path: Path) -> None:
     found = list(results(tmp_path, ["driver", "files"], lambda _: None, short=True))
     assert [(one.key, one.failed) for one in found] == [("driver", False), ("files", False)]

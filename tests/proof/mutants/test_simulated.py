@@ -1,4 +1,4 @@
-"""The simulator sees every mutant, in scenarios that are clean without it."""
+"""The simulator sees mutants, in scenarios that are clean without them: some of those that `make prove` runs all of."""
 
 import pytest
 
@@ -10,7 +10,7 @@ SEEDS = 200
 MISHAPS = ("AttributeError", "KeyError", "TypeError", "NameError", "AssertionError", "UnboundLocalError")
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+@pytest.mark.parametrize("mutant", MUTANTS[::5], ids=lambda mutant: mutant.name)
 def test_the_simulator_sees_the_mutant_and_nothing_without_it(mutant: Mutant) -> None:
     caught = catch(mutant, range(mutant.focus.seed, mutant.focus.seed + SEEDS), focused(mutant.focus))
     assert caught is not None
