@@ -1,4 +1,4 @@
-"""Real processes show what mutants do, in scenarios that are clean without them: two of those that `make prove` runs."""
+"""Real processes show what mutants do, in scenarios that are clean without: two of those that `make prove` runs."""
 
 from pathlib import Path
 
