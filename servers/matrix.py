@@ -18,7 +18,12 @@ from servers import spark_versions
 from servers.jars import ROOT
 from servers.missing import Missing
 
-TESTS = ("tests/spark", "tests/processes/test_kills.py::test_driver_killed_while_its_tasks_write_leaves_only_orphans")
+TESTS = (
+    "tests/spark",
+    "tests/adapter",
+    "tests/checkpoint",
+    "tests/processes/test_kills.py::test_driver_killed_while_its_tasks_write_leaves_only_orphans",
+)
 HERE = ".".join(pyspark.__version__.split(".")[:2])
 LONGEST_SECONDS = 3600
 _COLUMNS = ("PySpark", "tests", "passed", "failed", "skipped", "seconds")

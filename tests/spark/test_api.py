@@ -151,24 +151,11 @@ def test_a_missing_table_is_told_at_the_call(events: Any, home: Path) -> None:
     assert caught.value.code == "LAKESINK_TABLE_MISSING"
 
 
-@pytest.mark.parametrize("call", [_stream, lambda df: lakesink.append(df, "demo.t", txn=("a", 1))])
-def test_a_spark_connect_dataframe_is_refused_by_name(call: Any) -> None:
-    connect = type("DataFrame", (), {"__module__": "pyspark.sql.connect.dataframe"})
-    with pytest.raises(lakesink.QueryError) as caught:
-        call(connect())
-    assert caught.value.code == "LAKESINK_SPARK_CONNECT"
-
-
 def test_a_batch_dataframe_is_refused_by_stream_and_a_streaming_one_by_append(spark: Any, events: Any) -> None:
     for call in (lambda: _stream(spark.range(1)), lambda: lakesink.append(events, "demo.t", txn=("a", 1))):
         with pytest.raises(lakesink.QueryError) as caught:
             call()
         assert caught.value.code == "LAKESINK_WRONG_DATAFRAME"
-
-
-def test_what_is_no_dataframe_at_all_is_a_type_error() -> None:
-    with pytest.raises(TypeError, match="list"):
-        _stream([1, 2])
 
 
 @pytest.mark.parametrize("txn", [None, "nightly", ("nightly",), ("nightly", -1), ("nightly", True), ("a b", 1), (1, 2)])

@@ -1,6 +1,5 @@
 """Rows out of a query's own plan are the rows of its DataFrame, whatever they are."""
 
-import pickle
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -116,13 +115,6 @@ def rows_at_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 class Counting:
     def write(self, _: int, batches: Iterator[pa.RecordBatch]) -> bytes:
         return str(sum(batch.num_rows for batch in batches)).encode()
-
-
-def test_a_report_is_bytes_that_nobody_unpickles() -> None:
-    report = TaskReport(3, "0.1.0-ä", 2**40, 2**50, 0.125, b"\x80\x04receipt")
-    assert TaskReport.decoded(report.encoded()) == report
-    evil = pickle.dumps(report)
-    assert RawBytes().loads(RawBytes().dumps(evil)) is evil
 
 
 def test_a_stream_takes_rows_from_its_own_plan_and_spark_still_counts_them(

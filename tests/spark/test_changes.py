@@ -19,8 +19,6 @@ from lakesink.spark.rows.batch_rows import FrameRows
 from lakesink.spark.rows.job import RowsJob
 from lakesink.spark.rows.task_count import BatchTasks, InputSize, TaskCount, Unit
 from lakesink.spark.rows.transport import encode_for_transport
-from lakesink.spark.source_tasks import PlannedTask
-from lakesink.spark.source_writers import Arriving
 from lakesink.writer.changed_rows import DELETE_MARK
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table, load_table
@@ -155,22 +153,6 @@ def test_a_stream_says_that_its_order_is_trusted_unless_something_orders_its_cha
 
 
 # The format
-
-
-def test_the_format_takes_the_name_of_a_boolean_column_as_its_condition() -> None:
-    rows = pa.schema([("id", pa.int64()), ("Gone", pa.bool_()), ("op", pa.string())])
-    found = Arriving.of(rows, changes(apply_as_deletes="gone", except_column_list="op"))
-    assert (found.stored.names, found.deletes) == (["id"], "Gone")
-    assert Arriving.of(rows, Settings.parse(STREAM)) == Arriving(rows)
-    for condition in ("op", "op = 'd'", "nope"):
-        with pytest.raises(SettingsError, match="which is no BOOLEAN column of the rows"):
-            Arriving.of(rows, changes(apply_as_deletes=condition))
-
-
-def test_a_task_of_the_format_gets_that_column_as_the_mark() -> None:
-    rows = pa.RecordBatch.from_pydict({"id": [1, 2], "gone": [True, None]})
-    [marked] = PlannedTask("", None, None, deletes="gone").marked([rows])
-    assert marked.to_pydict() == {"id": [1, 2], DELETE_MARK: [True, None]}
 
 
 # One task for a key

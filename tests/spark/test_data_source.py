@@ -13,7 +13,7 @@ from pyspark.sql.types import LongType, StringType, StructType
 import lakesink
 from lakesink.spark.data_source import LakesinkDataSource
 from lakesink.spark.source_tasks import StreamTask, TaskMessage
-from lakesink.spark.source_writers import FinishedJob, StreamWriter
+from lakesink.spark.source_writers import StreamWriter
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import load_table
 from lakesink_protocol.errors import CatalogError, WriteError
@@ -255,14 +255,6 @@ def test_an_abort_with_all_messages_deletes_nothing(spark: Any, source: Path, ho
     before = sorted(path for path in home.rglob("*") if path.is_file())
     writer.abort([TaskMessage(0, "0.1.0", b""), None], 2)
     assert sorted(path for path in home.rglob("*") if path.is_file()) == before
-
-
-def test_votes_are_used_once() -> None:
-    written = FinishedJob([TaskMessage(0, "0.1.0", b"vote")])
-    assert written({"it": None}).receipts("it") == [b"vote"]  # type: ignore[dict-item] # the writer plays no part
-    with pytest.raises(WriteError) as error:
-        written({})
-    assert error.value.code == "LAKESINK_VOTES_INCOMPLETE"
 
 
 def test_the_fingerprint_is_that_of_the_other_adapter(spark: Any, source: Path) -> None:

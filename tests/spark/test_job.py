@@ -2,7 +2,6 @@ import json
 import os
 import subprocess
 import sys
-import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +14,7 @@ import lakesink
 from lakesink.spark.rows.arrow_limits import BATCH_BYTES, MAX_BYTES, MAX_RECORDS, ArrowBatchLimits
 from lakesink.spark.rows.batch_rows import FrameRows
 from lakesink.spark.rows.job import RowsJob
-from lakesink.spark.rows.task import JOINED_BYTES, JOINED_ROWS, MEASURED_ROWS, MeasuredBatches
 from lakesink.spark.rows.transport import encode_for_transport
-from lakesink.writer.batches import joined
 from lakesink_protocol.errors import LakesinkError, WriteError
 from tests.spark.directory_sink import LinesWriter
 
@@ -101,38 +98,6 @@ def test_the_byte_check_is_off_for_columns_of_fixed_width_unless_the_user_set_it
     spark.conf.set(MAX_BYTES, "65536")
     assert _told(rows, "largest")[0] < 10_000
     assert spark.conf.get(MAX_RECORDS, None) is None
-
-
-def measured(*rows_of_bytes: tuple[int, int]) -> int:
-    """The widest row of batches with so many rows of so many bytes, and 4 for an offset."""
-    batches = [pa.record_batch({"t": pa.array(["x" * width] * rows, pa.string())}) for rows, width in rows_of_bytes]
-    measured = MeasuredBatches(batches)
-    assert [batch.num_rows for batch in measured] == [rows for rows, _ in rows_of_bytes]
-    return measured.widest_row_bytes
-
-
-def test_rows_are_measured_as_the_widest_mean_of_many() -> None:
-    assert measured((4, 96), (0, 0), (4, 296)) == pytest.approx(200, abs=4)
-    assert measured((MEASURED_ROWS, 96), (10, 996), (10, 996)) == pytest.approx(1000, abs=4)  # those at the end
-    assert measured() == 0
-
-
-def test_one_wide_row_among_small_messages_makes_no_later_message_small() -> None:
-    messages = [(512, 96)] * 100
-    assert measured(*messages, (1, 1_000_000), *messages) < 100 + 1_000_000 // MEASURED_ROWS + 4
-
-
-def test_small_batches_are_joined_and_large_ones_pass_uncopied() -> None:
-    small = [pa.record_batch({"n": pa.array([at] * 3000, pa.int64())}) for at in range(4)]
-    large = pa.record_batch({"n": pa.array(range(JOINED_ROWS + 1), pa.int64())})
-    empty = small[0].slice(0, 0)
-    found = list(joined([*small, empty, large, empty, small[0]], JOINED_BYTES, JOINED_ROWS))
-    assert [batch.num_rows for batch in found] == [6000, 6000, JOINED_ROWS + 1, 3000]
-    assert found[2] is large
-    assert pa.Table.from_batches(found).equals(pa.Table.from_batches([*small, large, small[0]]))
-    wide = pa.record_batch({"t": pa.array(["x" * (JOINED_BYTES - 100)])})
-    assert [batch.num_rows for batch in joined([wide, wide], JOINED_BYTES)] == [1, 1]
-    assert list(joined([], JOINED_BYTES)) == []
 
 
 def test_an_error_of_a_task_reaches_the_driver_as_it_was_raised(spark: Any, tmp_path: Path) -> None:
@@ -228,124 +193,3 @@ def test_an_unfit_python_on_an_executor_is_one_clear_error(
     assert first.startswith("[LAKESINK_EXECUTOR_PYTHON]")
     assert fact in first
     assert "PYSPARK_PYTHON" in caught.value.action
-
-
-READ_ARCHIVES = """
-import sys, zipimport
-sys.path.insert(0, sys.argv[1])
-import importlib
-import first
-from lakesink.spark.rows.worker_reuse import read_archives_once
-read_archives_once()
-read_archives_once()
-reads = []
-original = zipimport._read_directory
-zipimport._read_directory = lambda archive: reads.append(archive) or original(archive)
-importlib.invalidate_caches()
-reads.clear()
-importlib.invalidate_caches()
-unchanged = reads.count(sys.argv[1])
-import zipfile
-with zipfile.ZipFile(sys.argv[1], "a") as archive:
-    archive.writestr("second.py", "")
-importlib.invalidate_caches()
-import second
-print(unchanged)
-"""
-
-
-def test_a_worker_reads_an_archive_again_only_when_it_has_changed(tmp_path: Path) -> None:
-    archive = tmp_path / "code.zip"
-    with zipfile.ZipFile(archive, "w") as file:
-        file.writestr("first.py", "")
-    command = [sys.executable, "-c", READ_ARCHIVES, str(archive)]
-    assert subprocess.run(command, check=True, capture_output=True, text=True).stdout.split() == ["0"]
-
-
-LOSES_ITS_ARCHIVE = """
-import importlib, os, sys
-sys.path.insert(0, sys.argv[1])
-import first
-from lakesink.spark.rows.worker_reuse import read_archives_once
-read_archives_once()
-importlib.invalidate_caches()
-os.rename(sys.argv[1], sys.argv[1] + ".away")
-importlib.invalidate_caches()
-os.rename(sys.argv[1] + ".away", sys.argv[1])
-importlib.invalidate_caches()
-import second
-print("found")
-"""
-
-
-def test_an_archive_that_was_away_for_a_moment_is_read_again(tmp_path: Path) -> None:
-    archive = tmp_path / "code.zip"
-    with zipfile.ZipFile(archive, "w") as file:
-        file.writestr("first.py", "")
-        file.writestr("second.py", "")
-    command = [sys.executable, "-c", LOSES_ITS_ARCHIVE, str(archive)]
-    assert subprocess.run(command, check=True, capture_output=True, text=True).stdout.split() == ["found"]
-
-
-TEARS_ITS_ARCHIVE = """
-import importlib, os, sys
-sys.path.insert(0, sys.argv[1])
-import first
-from lakesink.spark.rows.worker_reuse import read_archives_once
-read_archives_once()
-importlib.invalidate_caches()
-whole, at = open(sys.argv[1], "rb").read(), os.stat(sys.argv[1])
-for content in (bytes(len(whole)), whole):
-    with open(sys.argv[1], "wb") as file:
-        file.write(content)
-    os.utime(sys.argv[1], ns=(at.st_atime_ns, at.st_mtime_ns))
-    importlib.invalidate_caches()
-import second
-print("found")
-"""
-
-
-def test_an_archive_that_was_torn_when_it_was_read_is_read_again(tmp_path: Path) -> None:
-    archive = tmp_path / "code.zip"
-    with zipfile.ZipFile(archive, "w") as file:
-        file.writestr("first.py", "")
-        file.writestr("second.py", "")
-    command = [sys.executable, "-c", TEARS_ITS_ARCHIVE, str(archive)]
-    assert subprocess.run(command, check=True, capture_output=True, text=True).stdout.split() == ["found"]
-
-
-COLLECTS = """
-import gc
-from lakesink.spark.rows.worker_reuse import freeze_imports
-freeze_imports()
-of_the_first_task = gc.get_freeze_count()
-freeze_imports()
-of_the_second = gc.get_freeze_count()
-kept = [[] for _ in range(1000)]
-freeze_imports()
-print(of_the_first_task, of_the_second > 1000, gc.get_freeze_count() == of_the_second)
-"""
-
-
-def test_a_worker_collects_only_what_came_after_its_first_task() -> None:
-    command = [sys.executable, "-c", COLLECTS]
-    assert subprocess.run(command, check=True, capture_output=True, text=True).stdout.split() == ["0", "True", "True"]
-
-
-PLANS_AND_COMMITS = """
-import gc
-from contextlib import suppress
-from pyspark.sql.types import StructType
-from lakesink.spark.data_source import LakesinkDataSource
-from lakesink_protocol.errors import LakesinkError
-for _ in range(2):
-    before = gc.get_freeze_count()
-    with suppress(LakesinkError):
-        LakesinkDataSource({}).streamWriter(StructType(), True)
-print(before, gc.get_freeze_count() > 100_000)
-"""
-
-
-def test_a_process_that_plans_or_commits_is_spared_too() -> None:
-    command = [sys.executable, "-c", PLANS_AND_COMMITS]
-    assert subprocess.run(command, check=True, capture_output=True, text=True).stdout.split() == ["0", "True"]

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from pyiceberg.expressions import AlwaysTrue
 
-from lakesink.spark.pipelines import words_of
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import load_table
 from tests.spark.adapters import by_format
@@ -123,14 +122,3 @@ def test_a_renamed_flow_goes_on_with_its_checkpoint(spark: Any, inbox: Path) -> 
     write_files(inbox, 1, first=3)
     run(flow(spark, inbox, renamed / "0"))
     assert ids() == list(range(40))
-
-
-@pytest.mark.parametrize("checkpoint", ["", "/data/checkpoints/orders", "/s/_checkpoints/orders", "/s/orders/flow/0"])
-def test_other_checkpoints_keep_the_general_words(checkpoint: str) -> None:
-    assert words_of(checkpoint) == ()
-
-
-def test_names_with_braces_and_secrets_make_no_trouble() -> None:
-    [words] = words_of("s3://user:hunter22@bucket/_checkpoints/db/orders/{flow}/7")
-    assert words.what.format_map({"sink": "'orders'", "last": 2}).startswith("The full refresh of flow {flow} would")
-    assert "hunter22" not in words.action

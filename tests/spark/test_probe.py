@@ -1,8 +1,7 @@
-"""Doctor's look at Spark: with real sessions, with a Python that lacks lakesink, and by what a probe may answer."""
+"""Doctor's look at Spark: with real sessions, and with a Python that lacks lakesink."""
 
 import os
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pyspark
@@ -10,12 +9,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lakesink import __version__
-from lakesink.checks.doctor.finding import Finding, Standing
+from lakesink.checks.doctor.finding import Standing
 from lakesink.checks.doctor.spark import Probed, check_spark, findings_of
 from lakesink.spark.probe import ROWS_A_TASK, probe
 from lakesink.spark.probe_answer import SparkAnswer, Step
-
-CANARY = "c4n4ry-Sw0rdfish"
 
 
 @pytest.fixture(scope="module")
@@ -26,25 +23,14 @@ def answer(spark: SparkSession) -> SparkAnswer:
     return found
 
 
-def checked(probed: Probed) -> dict[str, Finding]:
-    return {finding.check: finding for finding in findings_of(probed)}
-
-
 def test_a_probe_runs_a_task_in_spark_s_python_and_sends_rows_through_arrow(answer: SparkAnswer) -> None:
     assert (answer.step, answer.code) == (Step.DONE, "")
     assert (answer.spark, answer.master, answer.rows) == (pyspark.__version__, "local[2]", 2 * ROWS_A_TASK)
     [worker] = answer.workers
     assert (worker.executable, worker.lakesink, worker.trouble) == (sys.executable, __version__, "")
-    findings = checked(Probed(answer, ""))
-    assert {check: finding.standing for check, finding in findings.items()} == dict.fromkeys(
+    assert {finding.check: finding.standing for finding in findings_of(Probed(answer, ""))} == dict.fromkeys(
         ("session", "workers", "arrow"), Standing.OK
     )
-
-
-def test_an_answer_survives_the_way_between_two_processes(answer: SparkAnswer, tmp_path: Path) -> None:
-    assert SparkAnswer.read(tmp_path / "answer") is None
-    answer.write(tmp_path / "answer")
-    assert SparkAnswer.read(tmp_path / "answer") == answer
 
 
 def test_a_python_of_spark_that_lacks_lakesink_is_named_with_the_line_that_mends_it(
@@ -73,76 +59,3 @@ def test_a_spark_that_does_not_come_up_is_ended_in_time() -> None:
     [finding] = check_spark(longest_seconds=0.5)
     assert (finding.check, finding.standing) == ("session", Standing.FAILED)
     assert "within 0.5 s" in finding.found
-
-
-@pytest.mark.parametrize(
-    ("last_words", "reason", "fix"),
-    [
-        (
-            "java.lang.module.FindException: Module jdk.incubator.vector not found",
-            "Module jdk.incubator.vector not found",
-            "Spark needs a full Java 17",
-        ),
-        (
-            'WARNING: Using incubator modules\nException in thread "main" java.lang.UnsupportedClassVersionError: x',
-            "UnsupportedClassVersionError",
-            "Spark needs Java 17",
-        ),
-        ("JAVA_HOME is not set", "JAVA_HOME is not set", "Spark needs Java 17"),
-        ("ModuleNotFoundError: No module named 'pyspark'", "pyspark", 'For streams: pip install "lakesink[spark]"'),
-        ("java.net.UnknownHostException: box: Name or service not known", "box", "export SPARK_LOCAL_IP=127.0.0.1"),
-        ("Error: Could not find or load main class org.apache.spark.X", "main class", "unset SPARK_HOME"),
-        (f"java.io.IOError: password={CANARY}", "java.io.IOError", "-m lakesink.spark.probe"),
-        ("", "no reason given", "-m lakesink.spark.probe"),
-    ],
-)
-def test_why_spark_does_not_start_is_taken_from_its_last_words(last_words: str, reason: str, fix: str) -> None:
-    [finding] = findings_of(Probed(None, last_words))
-    assert finding.standing is Standing.FAILED
-    assert reason in finding.found
-    assert fix in finding.fix
-    assert CANARY not in finding.found
-
-
-def test_another_spark_than_the_package_s_fails(answer: SparkAnswer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SPARK_HOME", "/opt/spark-3.5")
-    finding = checked(Probed(replace(answer, spark="3.5.6"), ""))["session"]
-    assert (finding.standing, finding.fix) == (Standing.FAILED, "unset SPARK_HOME")
-    assert "Spark 3.5.6" in finding.found
-    assert f"pyspark {pyspark.__version__}" in finding.found
-
-
-@pytest.mark.parametrize(
-    ("fact", "value", "standing"),
-    [
-        ("lakesink", "0.0.1", Standing.FAILED),
-        ("pyarrow", "24.0.0, older than 25.0", Standing.FAILED),
-        ("pyarrow", "99.0.0", Standing.WARNING),
-        ("python", "3.11.0", Standing.WARNING),
-    ],
-)
-def test_workers_that_differ_from_the_driver_are_told(
-    answer: SparkAnswer, fact: str, value: str, standing: Standing
-) -> None:
-    other = replace(answer.workers[0], **{fact: value.partition(",")[0]})
-    finding = checked(Probed(replace(answer, workers=(answer.workers[0], other)), ""))["workers"]
-    assert finding.standing is standing
-    assert value in finding.found
-    assert finding.fix.startswith("export PYSPARK_PYTHON=")
-
-
-@pytest.mark.parametrize(
-    ("step", "failed", "others"),
-    [
-        (Step.WORKERS, "workers", {"session": Standing.OK, "arrow": Standing.SKIPPED}),
-        (Step.ARROW, "arrow", {"session": Standing.OK, "workers": Standing.OK}),
-    ],
-)
-def test_a_job_that_fails_is_told_with_what_it_was_for(
-    answer: SparkAnswer, step: Step, failed: str, others: dict[str, Standing]
-) -> None:
-    wrong = replace(answer, step=step, code="LAKESINK_EXECUTOR_PYTHON", what="It is not there.", action="Install it.")
-    findings = checked(Probed(wrong, ""))
-    assert findings[failed].standing is Standing.FAILED
-    assert findings[failed].found == f"[LAKESINK_EXECUTOR_PYTHON] While {step.value}: It is not there."
-    assert {check: finding.standing for check, finding in findings.items() if check != failed} == others

@@ -3,55 +3,11 @@ from typing import Any
 
 import pytest
 
-from lakesink.checkpoint.sources import Replay, Source, gives_uncommitted, guarantee, replay_of
+from lakesink.checkpoint.folder import same_checkpoint
+from lakesink.checkpoint.sources import Replay, Source
 from lakesink.spark.query import FAIL_ON_DATA_LOSS, RunningQuery, absolute_checkpoint, option_of, sources_of
 from lakesink_protocol.errors import QueryError, SettingsError
 from tests.spark.streams import file_stream, write_files
-
-
-@pytest.mark.parametrize(
-    ("name", "fail_on_data_loss", "expected"),
-    [
-        ("kafka", None, Replay.YES),
-        ("kafka", "true", Replay.YES),
-        ("kafka", " False ", Replay.MAY_LOSE),
-        ("FileSource[/in]", None, Replay.YES),
-        ("rate", None, Replay.YES),
-        ("rate-micro-batch", None, Replay.YES),
-        ("socket", None, Replay.NO),
-        ("kinesis", None, Replay.UNKNOWN),
-    ],
-)
-def test_each_source_has_its_cell_of_the_guarantee(name: str, fail_on_data_loss: str | None, expected: Replay) -> None:
-    assert replay_of(name, fail_on_data_loss) is expected
-
-
-@pytest.mark.parametrize(
-    ("name", "isolation_level", "expected"),
-    [
-        ("kafka", None, True),
-        ("kafka", "read_uncommitted", True),
-        ("kafka", " Read_Committed ", False),
-        ("rate", None, False),
-    ],
-)
-def test_a_kafka_source_gives_aborted_records_unless_told_otherwise(
-    name: str, isolation_level: str | None, *, expected: bool
-) -> None:
-    assert gives_uncommitted(name, isolation_level) is expected
-
-
-@pytest.mark.parametrize(
-    ("replays", "expected"),
-    [
-        ([Replay.YES, Replay.YES], Replay.YES),
-        ([Replay.YES, Replay.NO, Replay.MAY_LOSE], Replay.NO),
-        ([Replay.UNKNOWN, Replay.MAY_LOSE], Replay.UNKNOWN),
-        ([], Replay.UNKNOWN),
-    ],
-)
-def test_the_weakest_source_decides(replays: list[Replay], expected: Replay) -> None:
-    assert guarantee([Source("s", replay) for replay in replays]) is expected
 
 
 def test_streaming_sources_are_found_in_the_plan_and_static_tables_are_not(spark: Any, tmp_path: Path) -> None:
@@ -97,3 +53,21 @@ def test_a_relative_checkpoint_is_refused_where_sparks_default_file_system_is_no
     with pytest.raises(SettingsError) as caught:
         absolute_checkpoint(other, "ck")
     assert caught.value.code == "LAKESINK_CHECKPOINT_RELATIVE"
+
+
+@pytest.mark.parametrize(
+    ("given", "resolved", "same"),
+    [
+        ("/tmp/ck", "file:/tmp/ck", True),  # noqa: S108 - a path, never opened
+        ("file:///tmp/ck", "file:/tmp/ck", True),
+        ("/tmp/ck/", "file:/tmp/ck", True),  # noqa: S108 - as above
+        ("/tmp/ck2", "file:/tmp/ck", False),  # noqa: S108 - as above
+    ],
+)
+def test_a_checkpoint_is_compared_as_spark_resolves_it(
+    spark: Any,
+    given: str,
+    resolved: str,
+    same: bool,  # noqa: FBT001
+) -> None:
+    assert same_checkpoint(spark, given, resolved) is same

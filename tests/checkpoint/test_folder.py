@@ -1,4 +1,3 @@
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,31 +8,20 @@ from lakesink.checkpoint.folder import (
     Checkpoint,
     CheckpointFiles,
     FsspecFiles,
-    same_checkpoint,
     source_folders,
 )
 from lakesink.checkpoint.offsets import Offsets
-from lakesink.spark.hadoop import HadoopFiles
 from lakesink_protocol.errors import QueryError
-
-Reader = Callable[[Path], CheckpointFiles]
-
-
-@pytest.fixture(params=["hadoop", "fsspec"])
-def reader(request: pytest.FixtureRequest) -> Reader:
-    """Both ways to read a checkpoint: through the JVM of the driver, and without one."""
-    if request.param == "fsspec":
-        return lambda root: FsspecFiles(str(root))
-    spark = request.getfixturevalue("spark")
-    return lambda root: HadoopFiles(spark, f"file:{root}")
+from tests.checkpoint.reader_contract import Reader, ReaderContract, fill
 
 
-def _fill(root: Path, files: Mapping[str, str | bytes]) -> Path:
-    for name, content in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return root
+@pytest.fixture
+def reader() -> Reader:
+    return lambda root: FsspecFiles(str(root))
+
+
+class TestFsspecFiles(ReaderContract):
+    """Without a JVM."""
 
 
 def _offsets(*lines: str) -> str:
@@ -52,33 +40,6 @@ def _batch(files: CheckpointFiles, batch_id: int, folders: tuple[int, ...] | Non
 KAFKA = b'\0v1\n{"t":{"0":5}}'
 
 
-def test_readers_agree_on_what_is_there_and_what_is_not(reader: Reader, tmp_path: Path) -> None:
-    files = reader(_fill(tmp_path / "check point", {"a/b": bytes(range(256)), "a/c": ""}))
-    assert files.read("a/b") == bytes(range(256))
-    assert files.read("a/c") == b""
-    assert files.read("a/missing") is None
-    assert files.read_range("a/b", 10, 5) == bytes(range(10, 15))
-    assert files.size_bytes("a/b") == 256
-    assert files.size_bytes("a/missing") is None
-    assert sorted(name for name in files.names("a") if not name.startswith(".")) == ["b", "c"]
-    assert files.names("missing") == []
-
-
-@pytest.mark.parametrize("name", ["a.json", "a b.json", "a%20b.json", "a::b.json"])
-def test_readers_agree_that_an_input_file_is_there_whatever_its_name(reader: Reader, tmp_path: Path, name: str) -> None:
-    files = reader(_fill(tmp_path, {name: "{}"}))
-    assert files.is_there(f"file://{tmp_path}/{name}")
-    assert not files.is_there(f"file://{tmp_path}/{name}x")
-
-
-def test_a_file_written_after_a_listing_is_seen(reader: Reader, tmp_path: Path) -> None:
-    files = reader(_fill(tmp_path, {"a/b": "1"}))
-    assert files.names("a") == ["b"]
-    _fill(tmp_path, {"a/c": "2"})
-    assert files.read("a/c") == b"2"
-    assert sorted(files.names("a")) == ["b", "c"]
-
-
 @pytest.mark.parametrize(
     ("sources", "known"),
     [
@@ -93,25 +54,25 @@ def test_the_start_of_batch_0_is_known_only_if_the_source_tells_it(
     sources: dict[str, str | bytes],
     known: bool,  # noqa: FBT001
 ) -> None:
-    files = reader(_fill(tmp_path, {"offsets/0": _offsets('{"t":{"0":9}}'), **sources}))
+    files = reader(fill(tmp_path, {"offsets/0": _offsets('{"t":{"0":9}}'), **sources}))
     assert (_batch(files, 0).start is not None) == known
 
 
 def test_the_start_of_batch_0_is_known_only_if_every_source_tells_it(reader: Reader, tmp_path: Path) -> None:
     lines = ('{"t":{"0":9}}', '{"logOffset":0}')
     content: dict[str, str | bytes] = {"offsets/0": _offsets(*lines), "sources/0/0": KAFKA, "sources/1/0": _log(0)}
-    assert _batch(reader(_fill(tmp_path, content)), 0).start is None
+    assert _batch(reader(fill(tmp_path, content)), 0).start is None
 
 
 def test_a_kafka_stream_on_a_new_checkpoint_starts_where_the_old_one_ended(reader: Reader, tmp_path: Path) -> None:
-    old = reader(_fill(tmp_path / "old", {"offsets/0": _offsets('{"t":{"0":5}}'), "sources/0/0": KAFKA}))
-    new = reader(_fill(tmp_path / "new", {"offsets/0": _offsets('{"t":{"0":9}}'), "sources/0/0": KAFKA}))
+    old = reader(fill(tmp_path / "old", {"offsets/0": _offsets('{"t":{"0":5}}'), "sources/0/0": KAFKA}))
+    new = reader(fill(tmp_path / "new", {"offsets/0": _offsets('{"t":{"0":9}}'), "sources/0/0": KAFKA}))
     assert _batch(new, 0).start == _batch(old, 0).end
 
 
 def test_offsets_of_the_batch_before_may_come_from_memory(reader: Reader, tmp_path: Path) -> None:
     content = {f"offsets/{n}": _offsets(f'{{"t":{{"0":{n}}}}}') for n in (3, 4)}
-    checkpoint = Checkpoint(reader(_fill(tmp_path, content)))
+    checkpoint = Checkpoint(reader(fill(tmp_path, content)))
     read = checkpoint.batch("q", 4, checkpoint.offsets(4))
     (tmp_path / "offsets" / "3").unlink()
     assert checkpoint.batch("q", 4, checkpoint.offsets(4), Offsets({"0": {"t": {"0": 3}}})) == read
@@ -130,8 +91,8 @@ def test_files_of_a_batch_are_found_wherever_spark_keeps_their_entries(
     reader: Reader, tmp_path: Path, log: dict[str, str | bytes], expected: list[int]
 ) -> None:
     content = {"offsets/2": _offsets('{"logOffset":6}'), "offsets/3": _offsets('{"logOffset":7}')}
-    usual = _batch(reader(_fill(tmp_path / "usual", {**content, "sources/0/7": _log(*expected)})), 3)
-    assert _batch(reader(_fill(tmp_path / "other", {**content, **log})), 3) == usual
+    usual = _batch(reader(fill(tmp_path / "usual", {**content, "sources/0/7": _log(*expected)})), 3)
+    assert _batch(reader(fill(tmp_path / "other", {**content, **log})), 3) == usual
 
 
 def test_a_batch_over_several_entries_has_all_their_files(reader: Reader, tmp_path: Path) -> None:
@@ -139,7 +100,7 @@ def test_a_batch_over_several_entries_has_all_their_files(reader: Reader, tmp_pa
     apart = {f"sources/0/{n}": _log(n) for n in range(7, 12) if n != 9} | {"sources/0/9.compact": _log(*range(10))}
     alone = {f"sources/0/{n}": _log(n) for n in range(7, 12)}
     batches = [
-        _batch(reader(_fill(tmp_path / name, {**content, **log})), 3)
+        _batch(reader(fill(tmp_path / name, {**content, **log})), 3)
         for name, log in {"apart": apart, "alone": alone, "less": alone | {"sources/0/8": _log()}}.items()
     ]
     assert batches[0] == batches[1]
@@ -151,13 +112,13 @@ def test_a_source_that_did_not_move_has_no_files_in_the_batch(reader: Reader, tm
         "offsets/2": _offsets("-", '{"logOffset":6}'),
         "offsets/3": _offsets('{"logOffset":0}', '{"logOffset":6}'),
     }
-    assert _batch(reader(_fill(tmp_path, {**content, "sources/0/0": _log(0)})), 3).batch_id == 3
+    assert _batch(reader(fill(tmp_path, {**content, "sources/0/0": _log(0)})), 3).batch_id == 3
 
 
 def test_a_source_read_twice_has_one_folder(reader: Reader, tmp_path: Path) -> None:
     lines = ('{"logOffset":0}', '{"logOffset":0}', '{"logOffset":1}')
     content = {"offsets/0": _offsets(*lines), "sources/0/0": _log(0), "sources/1/0": _log(0), "sources/1/1": _log(1)}
-    files = reader(_fill(tmp_path, content))
+    files = reader(fill(tmp_path, content))
     assert _batch(files, 0, source_folders(["a", "a", "b"])).batch_id == 0
     with pytest.raises(QueryError):
         _batch(files, 0)
@@ -182,7 +143,7 @@ def test_a_missing_part_of_the_checkpoint_is_an_error_that_names_it(
         "metadata": '{"id":"q"}',
     }
     del content[missing]
-    checkpoint = Checkpoint(reader(_fill(tmp_path, content)))
+    checkpoint = Checkpoint(reader(fill(tmp_path, content)))
     with pytest.raises(QueryError) as caught:
         checkpoint.batch(checkpoint.query_id(), 3, checkpoint.offsets(3))
     assert caught.value.code == code
@@ -191,7 +152,7 @@ def test_a_missing_part_of_the_checkpoint_is_an_error_that_names_it(
 def test_a_checkpoint_whose_number_of_sources_changed_is_refused(reader: Reader, tmp_path: Path) -> None:
     content = {"offsets/2": _offsets("1", "2"), "offsets/3": _offsets("1")}
     with pytest.raises(QueryError, match="1 source, the batch before 2"):
-        _batch(reader(_fill(tmp_path, content)), 3)
+        _batch(reader(fill(tmp_path, content)), 3)
 
 
 def test_a_long_compacted_log_is_read_from_its_end(
@@ -201,22 +162,4 @@ def test_a_long_compacted_log_is_read_from_its_end(
     content = {"offsets/98": _offsets('{"logOffset":98}'), "offsets/99": _offsets('{"logOffset":99}')}
     short = {**content, "sources/0/99": _log(99)}
     long = {**content, "sources/0/99.compact": "v1\nnot read" + _log(*range(100)).removeprefix("v1")}
-    assert _batch(reader(_fill(tmp_path / "long", long)), 99) == _batch(reader(_fill(tmp_path / "short", short)), 99)
-
-
-@pytest.mark.parametrize(
-    ("given", "resolved", "same"),
-    [
-        ("/tmp/ck", "file:/tmp/ck", True),  # noqa: S108 - a path, never opened
-        ("file:///tmp/ck", "file:/tmp/ck", True),
-        ("/tmp/ck/", "file:/tmp/ck", True),  # noqa: S108 - as above
-        ("/tmp/ck2", "file:/tmp/ck", False),  # noqa: S108 - as above
-    ],
-)
-def test_a_checkpoint_is_compared_as_spark_resolves_it(
-    spark: Any,
-    given: str,
-    resolved: str,
-    same: bool,  # noqa: FBT001
-) -> None:
-    assert same_checkpoint(spark, given, resolved) is same
+    assert _batch(reader(fill(tmp_path / "long", long)), 99) == _batch(reader(fill(tmp_path / "short", short)), 99)

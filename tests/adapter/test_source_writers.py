@@ -1,0 +1,42 @@
+"""What ``format("lakesink")`` makes of rows and votes, without a session."""
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from lakesink.settings.settings import Settings
+from lakesink.spark.source_tasks import PlannedTask, TaskMessage
+from lakesink.spark.source_writers import Arriving, FinishedJob
+from lakesink.writer.changed_rows import DELETE_MARK
+from lakesink_protocol.errors import SettingsError, WriteError
+
+STREAM: dict[str, Any] = {"sink_id": "orders", "checkpoint": "ck"}
+
+
+def changes(deletes: str, **options: Any) -> Settings:
+    return Settings.parse(STREAM | {"mode": "changes", "apply_as_deletes": deletes, **options})
+
+
+def test_votes_are_used_once() -> None:
+    written = FinishedJob([TaskMessage(0, "0.1.0", b"vote")])
+    assert written({"it": None}).receipts("it") == [b"vote"]  # type: ignore[dict-item] # the writer plays no part
+    with pytest.raises(WriteError) as error:
+        written({})
+    assert error.value.code == "LAKESINK_VOTES_INCOMPLETE"
+
+
+def test_the_format_takes_the_name_of_a_boolean_column_as_its_condition() -> None:
+    rows = pa.schema([("id", pa.int64()), ("Gone", pa.bool_()), ("op", pa.string())])
+    found = Arriving.of(rows, changes("gone", except_column_list="op"))
+    assert (found.stored.names, found.deletes) == (["id"], "Gone")
+    assert Arriving.of(rows, Settings.parse(STREAM)) == Arriving(rows)
+    for condition in ("op", "op = 'd'", "nope"):
+        with pytest.raises(SettingsError, match="which is no BOOLEAN column of the rows"):
+            Arriving.of(rows, changes(condition))
+
+
+def test_a_task_of_the_format_gets_that_column_as_the_mark() -> None:
+    rows = pa.RecordBatch.from_pydict({"id": [1, 2], "gone": [True, None]})
+    [marked] = PlannedTask("", None, None, deletes="gone").marked([rows])
+    assert marked.to_pydict() == {"id": [1, 2], DELETE_MARK: [True, None]}

@@ -1,0 +1,50 @@
+"""The guarantee of a source."""
+
+import pytest
+
+from lakesink.checkpoint.sources import Replay, Source, gives_uncommitted, guarantee, replay_of
+
+
+@pytest.mark.parametrize(
+    ("name", "fail_on_data_loss", "expected"),
+    [
+        ("kafka", None, Replay.YES),
+        ("kafka", "true", Replay.YES),
+        ("kafka", " False ", Replay.MAY_LOSE),
+        ("FileSource[/in]", None, Replay.YES),
+        ("rate", None, Replay.YES),
+        ("rate-micro-batch", None, Replay.YES),
+        ("socket", None, Replay.NO),
+        ("kinesis", None, Replay.UNKNOWN),
+    ],
+)
+def test_each_source_has_its_cell_of_the_guarantee(name: str, fail_on_data_loss: str | None, expected: Replay) -> None:
+    assert replay_of(name, fail_on_data_loss) is expected
+
+
+@pytest.mark.parametrize(
+    ("name", "isolation_level", "expected"),
+    [
+        ("kafka", None, True),
+        ("kafka", "read_uncommitted", True),
+        ("kafka", " Read_Committed ", False),
+        ("rate", None, False),
+    ],
+)
+def test_a_kafka_source_gives_aborted_records_unless_told_otherwise(
+    name: str, isolation_level: str | None, *, expected: bool
+) -> None:
+    assert gives_uncommitted(name, isolation_level) is expected
+
+
+@pytest.mark.parametrize(
+    ("replays", "expected"),
+    [
+        ([Replay.YES, Replay.YES], Replay.YES),
+        ([Replay.YES, Replay.NO, Replay.MAY_LOSE], Replay.NO),
+        ([Replay.UNKNOWN, Replay.MAY_LOSE], Replay.UNKNOWN),
+        ([], Replay.UNKNOWN),
+    ],
+)
+def test_the_weakest_source_decides(replays: list[Replay], expected: Replay) -> None:
+    assert guarantee([Source("s", replay) for replay in replays]) is expected
