@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from threading import Lock
 
 import pyarrow as pa
@@ -12,15 +11,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
+from lakesink.sinks.iceberg.replay_loop import LETTER_ID, Repaired, invalid_repair
 from lakesink.spark.rows.schema import stored_schema
 from lakesink.words import counted
 from lakesink_catalog.spark_types import sql_type
-from lakesink_protocol.errors import WriteError
 from lakesink_protocol.redact import redact, shown
 
 Repair = Callable[[DataFrame], DataFrame] | str
 """A function of the letters, or a query in Spark SQL over the view `letters`."""
-LETTER_ID = "letter_id"
 ROW = "row"
 VIEW = "letters"
 _LONGEST_REASON = 120
@@ -28,16 +26,8 @@ _ONE_VIEW = Lock()
 """Threads of one session share the name of the view, until Spark has resolved their queries."""
 
 
-@dataclass(frozen=True, slots=True)
-class Repaired:
-    """The result of a repair, evaluated once: the letters that it returned, and their rows in the same order."""
-
-    letters: list[str]
-    rows: DataFrame
-
-
 def repaired(session: SparkSession, letters: pa.Table, table: Table, repair: Repair) -> Repaired:
-    """Run a repair and check that it returns a row at most once for each letter; raises WriteError."""
+    """Run a repair, once; raises WriteError if Spark cannot, or no table can store its rows."""
     frame = _run(_with_row(session.createDataFrame(letters), table), repair)
     column = _letter_id(frame)
     kept = frame.drop(column)
@@ -45,28 +35,7 @@ def repaired(session: SparkSession, letters: pa.Table, table: Table, repair: Rep
     found = frame.toArrow()
     at = frame.columns.index(column)
     ids = found.column(at).to_pylist()
-    _check(ids, set(letters.column(LETTER_ID).to_pylist()))
     return Repaired(ids, session.createDataFrame(found.remove_column(at), kept.schema))
-
-
-def check_all_returned(found: Repaired, replay: int, letters: int) -> None:
-    """Check that a replay that was begun gets the rows of all its letters; raises WriteError."""
-    returned = len(found.letters)
-    if returned < letters:
-        raise _wrong(
-            f"Replay {replay} was begun with {counted(letters, 'letter')}, the repair returns {returned:,} of them.",
-            f"Nothing of replay {replay} is in the table yet; its letters are assigned to it.",
-            "Run it again with a repair that returns a row for all letters of that replay, as the first one did.",
-        )
-
-
-def invalid_repair(what: str, action: str) -> WriteError:
-    """The error for a repair that cannot be run, or whose result cannot be used."""
-    return _wrong(what, "Nothing was replayed in this step; its letters are still pending.", action)
-
-
-def _wrong(what: str, data: str, action: str) -> WriteError:
-    return WriteError("REPAIR_INVALID", what, data=data, action=action)
 
 
 def _with_row(letters: DataFrame, table: Table) -> DataFrame:
@@ -131,17 +100,3 @@ def _letter_id(frame: DataFrame) -> str:
         f"The repair returns {counted(len(found), 'column')} letter_id.",
         "Return the letter_id of each letter beside the columns of the table: SELECT letter_id, row.* FROM letters.",
     )
-
-
-def _check(ids: list[str], given: set[str]) -> None:
-    unknown, twice = sum(letter not in given for letter in ids), len(ids) - len(set(ids))
-    if unknown:
-        raise invalid_repair(
-            f"The repair returns {counted(unknown, 'row')} with a letter_id that it was not given.",
-            "Return the letter_id of the letter that a row was made of, unchanged.",
-        )
-    if twice:
-        raise invalid_repair(
-            f"The repair returns {counted(twice, 'row')} more than letters: a letter_id comes twice.",
-            "Return one row for each letter: a join or explode can double rows.",
-        )

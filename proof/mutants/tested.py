@@ -18,8 +18,7 @@ from pyiceberg.typedef import Identifier
 from pyspark.core.rdd import RDD
 from pyspark.util import local_connect_and_auth
 
-from lakesink.sinks.iceberg import side_table, votes
-from lakesink.spark import replay
+from lakesink.sinks.iceberg import replay_loop, side_table, votes
 from lakesink.spark.rows import batch_rows
 from lakesink.spark.rows.task import RawBytes
 from lakesink_catalog.commit import fence
@@ -114,7 +113,7 @@ def letters_of_a_load_believed(patches: Patches) -> None:
 
 def letters_of_a_load_replayed(patches: Patches) -> None:
     """The same in a replay."""
-    patches.put(replay, "is_current", lambda _table, _branch: True)
+    patches.put(replay_loop, "is_current", lambda _table, _branch: True)
 
 
 def upgraded_table_written(patches: Patches) -> None:
@@ -158,7 +157,7 @@ TESTED = (
     SeededBug(
         "letters of a load replayed",
         "P1: dead letters that were rolled back are replayed, although their rows may be in the table.",
-        "tests/spark/test_replay.py::test_letters_are_not_replayed_from_an_older_state_of_their_table"
+        "tests/faults/test_letter_replays.py::test_letters_are_not_replayed_from_an_older_state_of_their_table"
         "[behind1-rolled back]",
         letters_of_a_load_replayed,
     ),

@@ -1,0 +1,346 @@
+"""Replays of dead letters: each lands once, whatever fails on the way and whatever becomes of the tables."""
+
+from pathlib import Path
+from threading import Barrier, Thread, get_ident
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+from pyiceberg.table import Table
+
+import lakesink
+from lakesink.cli.main import main
+from lakesink.settings.settings import Settings
+from lakesink.sinks.iceberg.pending import first_letters
+from lakesink.sinks.iceberg.replay_loop import Repaired
+from lakesink.sinks.iceberg.replays import assign
+from lakesink_catalog.commit.fence import FencedCommit
+from lakesink_catalog.connect.catalog import connect
+from lakesink_catalog.tables.tables import load_table
+from lakesink_protocol.errors import LakesinkError
+from lakesink_protocol.identity import SinkKey, SinkKind
+from testkit.letters import LETTERS, REPLAYS, TABLE, Died, aged_120, append, assigned, dies, fix, ids, load, rows
+
+pytestmark = pytest.mark.usefixtures("home")
+ONLY_2 = aged_120(lambda id_: id_ == 2)
+
+
+def roll_back(name: str, snapshots: int = 1) -> None:
+    table = load_table(connect(create=False), name)
+    kept = table.history()[-1 - snapshots].snapshot_id
+    table.manage_snapshots().rollback_to_snapshot(kept).commit()
+
+
+def test_a_letter_that_the_repair_leaves_out_stays_pending() -> None:
+    load(1, (1, 30), (2, 150), (3, -1))
+    assert fix(aged_120(lambda id_: id_ == 2)) == (1, 1, 1)
+    assert fix(aged_120(lambda _: False)) == (0, 0, 1)
+    assert ids() == [1, 2]
+    assert fix() == (1, 1, 0)
+    assert ids() == [1, 2, 3]
+
+
+def test_many_letters_are_replayed_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "lakesink.sinks.iceberg.replay_loop.first_letters", lambda of, wanted: first_letters(of, wanted, 2)
+    )
+    load(1, *((at, 150) for at in range(5)))
+    assert fix(aged_120(lambda id_: id_ != 1)) == (3, 4, 1)
+    assert ids() == [0, 2, 3, 4]
+    assert sum(assigned().values()) == 4
+
+
+def test_a_part_has_a_limit_of_bytes_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "lakesink.sinks.iceberg.replay_loop.first_letters", lambda of, wanted: first_letters(of, wanted, 100, 1)
+    )
+    for version in range(3):
+        load(version, (version, 150))
+    assert fix() == (3, 3, 0)
+    assert ids() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("assigned_first", [False, True], ids=["nothing-assigned", "assigned"])
+def test_a_replay_that_died_is_completed_by_the_next_call(
+    monkeypatch: pytest.MonkeyPatch, *, assigned_first: bool
+) -> None:
+    load(1, (1, 30), (2, 150), (3, -1))
+    dies(monkeypatch, lambda: fix(ONLY_2), assigned_first=assigned_first)
+    assert ids() == [1]
+    load(2, (4, 200))
+    assert fix() == ((2, 3, 0) if assigned_first else (1, 3, 0))
+    assert ids() == [1, 2, 3, 4]
+    assert assigned() == ({1: 1, 2: 2} if assigned_first else {1: 3})
+
+
+def test_a_replay_that_was_begun_needs_all_of_its_letters(monkeypatch: pytest.MonkeyPatch) -> None:
+    load(1, (1, 30), (2, 150), (3, -1))
+    dies(monkeypatch, fix, assigned_first=True)
+    with pytest.raises(LakesinkError, match="Replay 1 was begun with 2 letters, the repair returns 1 of them"):
+        fix(ONLY_2)
+    assert ids() == [1]
+    assert fix() == (1, 2, 0)
+    assert ids() == [1, 2, 3]
+
+
+def test_two_replays_at_once_land_each_letter_once() -> None:
+    """Both look before one of them assigns letters: the other one continues with these letters, or finds them done."""
+    load(1, (1, 30), (2, 150), (3, -1))
+    both, waited = Barrier(2), set()
+
+    def together(letters: pa.Table, of: Table) -> Repaired:
+        if get_ident() not in waited:
+            waited.add(get_ident())
+            both.wait(120)
+        return aged_120()(letters, of)
+
+    done: list[tuple[int, int, int]] = []
+    threads = [Thread(target=lambda: done.append(fix(together))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert ids() == [1, 2, 3]
+    assert assigned() == {1: 2}
+    assert (len(done), sum(one[1] for one in done), {one[2] for one in done}) == (2, 2, {0})
+
+
+def test_the_loser_of_a_race_continues_with_the_letters_of_the_winner(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The winner assigns one letter and dies, between the look of the loser and its assignment."""
+    load(1, (1, 30), (2, 150), (3, -1))
+
+    def beaten(*arguments: Any) -> bool:
+        monkeypatch.setattr("lakesink.sinks.iceberg.replay_loop.assign", assign)
+        dies(monkeypatch, lambda: fix(ONLY_2), assigned_first=True)
+        return assign(*arguments)
+
+    monkeypatch.setattr("lakesink.sinks.iceberg.replay_loop.assign", beaten)
+    assert fix() == (2, 2, 0)
+    assert ids() == [1, 2, 3]
+    assert assigned() == {1: 1, 2: 1}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda letters: [*letters, *letters], "2 rows more than letters: a letter_id comes twice"),
+        (lambda letters: [*letters, "x"], "1 row with a letter_id that it was not given"),
+        (lambda letters: [*letters, None], "1 row with a letter_id that it was not given"),
+    ],
+)
+def test_a_repair_that_returns_other_letters_commits_nothing(change: Any, said: str) -> None:
+    load(1, (1, 30), (2, 150), (3, -1))
+    with pytest.raises(LakesinkError, match=said):
+        fix(lambda letters, _: Repaired(change(letters["letter_id"].to_pylist()), pa.table({})))
+    assert ids() == [1]
+    assert fix() == (1, 2, 0)
+    assert ids() == [1, 2, 3]
+
+
+def test_a_replay_that_was_rolled_back_is_pending_again() -> None:
+    load(1, (1, 30), (2, 150), (3, -1))
+    assert fix(ONLY_2) == (1, 1, 1)
+    assert fix() == (1, 1, 0)
+    roll_back(TABLE, 2)
+    assert ids() == [1]
+    assert fix() == (2, 2, 0)
+    assert ids() == [1, 2, 3]
+    assert assigned() == {1: 1, 2: 1}
+    assert fix() == (0, 0, 0)
+
+
+def test_letters_that_were_rolled_back_with_their_table_need_their_replays_rolled_back_too() -> None:
+    load(1, (1, 30), (2, 150))
+    load(2, (3, 150))
+    assert fix() == (1, 2, 0)
+    roll_back(TABLE, 2)
+    roll_back(LETTERS)
+    with pytest.raises(LakesinkError, match="lacks 1 letter of replay 1"):
+        fix()
+    connect(create=False).drop_table(REPLAYS)  # the first replay has no snapshot before it
+    assert fix() == (1, 1, 0)
+    load(2, (3, 150))
+    assert fix() == (1, 1, 0)
+    assert ids() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("lost", ["dropped", "renamed", "rolled back"])
+def test_a_table_of_replays_that_is_lost_is_noticed(lost: str) -> None:
+    load(1, (1, 30), (2, 150))
+    fix()
+    load(2, (3, 150))
+    fix()
+    catalog = connect(create=False)
+    if lost == "dropped":
+        catalog.drop_table(REPLAYS)
+    elif lost == "renamed":
+        catalog.rename_table(LETTERS, "demo.other__dead_letters")
+    else:
+        roll_back(REPLAYS)
+    option = {"dead_letter_table": "demo.other__dead_letters"} if lost == "renamed" else {}
+    with pytest.raises(LakesinkError, match="LAKESINK_REPLAYS_DIFFER"):
+        fix(**option)
+    assert ids() == [1, 2, 3]
+    if lost == "renamed":
+        catalog.rename_table(REPLAYS, "demo.other__dead_letters__replays")
+        assert fix(**option) == (0, 0, 0)
+    [found] = lakesink.audit_table(TABLE).findings if lost == "rolled back" else [None]
+    assert found is None or found.code.name == "REPLAYS_DIFFER"
+
+
+def test_a_renamed_table_keeps_its_replays() -> None:
+    load(1, (1, 30), (2, 150))
+    fix()
+    connect(create=False).rename_table(TABLE, "demo.persons")
+    assert fix(table="demo.persons", dead_letter_table=LETTERS) == (0, 0, 0)
+    assert ids("demo.persons") == [1, 2]
+
+
+def test_dead_letters_that_are_made_again_are_replayed_with_their_own_numbers() -> None:
+    load(1, (1, 30), (2, 150))
+    fix()
+    connect(create=False).drop_table(LETTERS)
+    load(2, (3, 150))
+    assert fix() == (1, 1, 0)
+    assert fix() == (0, 0, 0)
+    assert ids() == [1, 2, 3]
+
+
+def test_tables_that_share_dead_letters_get_their_own_back() -> None:
+    """Also if both have an application of one name, with the same versions and the same bad rows."""
+    for table in (TABLE, "demo.others"):
+        load(1, (1, 30), (2, 150), table=table, dead_letter_table="demo.bad")
+        load(2, (3, 150), table=table, dead_letter_table="demo.bad")
+    assert len(rows("demo.bad")) == 4
+    assert fix(dead_letter_table="demo.bad") == (1, 2, 0)
+    assert (ids(), ids("demo.others")) == ([1, 2, 3], [1])
+    assert fix(table="demo.others", dead_letter_table="demo.bad") == (1, 2, 0)
+    assert (ids(), ids("demo.others")) == ([1, 2, 3], [1, 2, 3])
+    assert fix(dead_letter_table="demo.bad") == (0, 0, 0)
+
+
+def test_letters_of_a_branch_go_to_that_branch() -> None:
+    load(1, (1, 30), (2, 150))
+    table = load_table(connect(create=False), TABLE)
+    table.manage_snapshots().create_branch(table.snapshots()[-1].snapshot_id, "audit").commit()
+    load(2, (3, 150), branch="audit")
+    assert fix(branch="audit") == (1, 1, 0)
+    assert ids() == [1]
+    assert fix() == (1, 1, 0)
+    assert ids() == [1, 2]
+    in_branch = load_table(connect(create=False), TABLE).scan().use_ref("audit").to_arrow()["id"].to_pylist()
+    assert sorted(in_branch) == [1, 3]
+
+
+@pytest.mark.parametrize("lost", ["dropped", "rolled back"])
+@pytest.mark.parametrize("behind", [(1,), (3,), (1, 3)])
+def test_letters_are_not_replayed_from_an_older_state_of_their_table(
+    monkeypatch: pytest.MonkeyPatch, lost: str, behind: tuple[int, ...]
+) -> None:
+    load(1, (1, 150))
+    load(2, (2, 150))
+    older = load_table(connect(create=False), LETTERS)
+    if lost == "dropped":
+        connect(create=False).drop_table(LETTERS)
+        load(3, (3, 150))
+    else:
+        roll_back(LETTERS)
+    count = 0
+
+    def load_older(catalog: Any, name: str) -> Any:
+        nonlocal count
+        count += 1
+        return older if count in behind else load_table(catalog, name)
+
+    monkeypatch.setattr("lakesink.sinks.iceberg.replay_loop.load_table", load_older)
+    assert fix() == (1, 1, 0)
+    assert ids() == [3 if lost == "dropped" else 1]
+    assert count > len(behind)
+
+
+def test_letters_do_not_go_to_another_table_of_the_name() -> None:
+    load(1, (1, 150))
+
+    def replaced(letters: pa.Table, of: Table) -> Repaired:
+        connect(create=False).drop_table(TABLE)
+        load(1, (5, 5))
+        return aged_120()(letters, of)
+
+    with pytest.raises(LakesinkError, match="replaced by another table") as refused:
+        fix(replaced)
+    assert refused.value.code == "LAKESINK_REPLAYS_DIFFER"
+    assert ids() == [5]
+
+
+def test_letters_of_a_batch_that_the_table_lacks_are_not_replayed_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The batch could be written again with other rows aside, after its letters were rolled back."""
+    load(1, (1, 30), (2, 150))
+    commit = FencedCommit.commit
+
+    def only_letters(fence: Any, *batch: Any) -> Any:
+        if ".".join(fence.load().name()) == TABLE:
+            raise Died
+        return commit(fence, *batch)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FencedCommit, "commit", only_letters)
+        with pytest.raises(Died):
+            load(2, (3, 150), (4, 4))
+    assert len(rows(LETTERS)) == 2
+    assert fix() == (1, 1, 1)
+    load(2, (3, 150), (4, 4))
+    assert fix() == (1, 1, 0)
+    assert ids() == [1, 2, 3, 4]
+
+
+def test_a_table_of_replays_with_rows_of_others_is_refused() -> None:
+    load(1, (1, 30), (2, 150), (3, 150))
+    fix(ONLY_2)
+    own = load_table(connect(create=False), REPLAYS)
+    own.append(own.scan().to_arrow())
+    with pytest.raises(LakesinkError, match="a row that no replay has written"):
+        fix()
+    connect(create=False).drop_table(REPLAYS)
+    others = pa.table({"id": pa.array([0], pa.int64())})
+    append(others, REPLAYS, SinkKey("x", kind=SinkKind.TXN), 1, Settings(create_table=True))
+    with pytest.raises(LakesinkError, match="no table of replays"):
+        fix()
+
+
+def test_a_replayed_table_shows_what_it_was_replayed_from() -> None:
+    load(1, (1, 30), (2, 150))
+    fix()
+    newest = load_table(connect(create=False), TABLE).snapshots()[-1]
+    assert newest.summary is not None
+    assert newest.summary["lakesink.replays-table"] == REPLAYS
+    found = lakesink.history(TABLE)[-1]
+    assert (found.kind, found.batch_id, found.rows) == ("txn", 1, 1)
+    assert found.sink.startswith("dead-letters.replay.")
+
+
+def test_the_command_shows_the_letters_of_one_of_the_tables_that_share_them() -> None:
+    for table, bad in ((TABLE, 1), ("demo.others", 2)):
+        load(1, (1, 30), *[(2, 150)] * bad, table=table, dead_letter_table="demo.bad")
+    shown = CliRunner().invoke(main, ["dead-letters", TABLE, "--letters", "demo.bad"])
+    assert "demo.bad in lakehouse: 1 dead letter\n" in shown.output
+    assert "Not counted: 2 letters of other tables or branches." in shown.output
+    connect(create=False).drop_table(TABLE)
+    shown = CliRunner().invoke(main, ["dead-letters", TABLE, "--letters", "demo.bad"])
+    assert "demo.bad in lakehouse: 3 dead letters\n" in shown.output
+
+
+def test_the_command_names_a_replay_that_was_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    load(1, (1, 30), (2, 150))
+    dies(monkeypatch, fix, assigned_first=True)
+    shown = CliRunner().invoke(main, ["dead-letters", TABLE])
+    assert "Replay 1 was begun and is not in the table" in shown.output
+    assert shown.exit_code == 1
+
+
+def test_the_command_refuses_filters_and_files_that_are_no_text(tmp_path: Path) -> None:
+    query = tmp_path / "fix.sql"
+    query.write_bytes(b"\xff")
+    for options, said in ((["--sink", "x"], "do not limit a replay"), ([], "cannot be read")):
+        told = CliRunner().invoke(main, ["dead-letters", TABLE, "--replay", str(query), *options])
+        assert (told.exit_code, said in told.output) == (2, True), told.output
