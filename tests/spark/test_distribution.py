@@ -1,11 +1,13 @@
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
 
 import lakesink
-from lakesink.spark.rows.distribution import distributed
+from lakesink.spark.rows.distribution import distributed, partition_expression
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import load_table
 
@@ -43,13 +45,27 @@ EQUAL = [
 ]
 
 
-@pytest.mark.parametrize(("path", "transform", "value"), EQUAL, ids=[f"{'.'.join(p)}-{t}" for p, t, _ in EQUAL])
-def test_rows_of_a_partition_come_to_one_task(spark: Any, path: tuple[str, ...], transform: str, value: str) -> None:
-    found = distributed(spark.sql(ROWS), [(path, transform)])
-    spread = found.selectExpr(f"{value} as value", "spark_partition_id() as task").distinct().groupBy("value").count()
-    assert spread.selectExpr("max(count)").collect()[0][0] == 1
-    assert spread.count() > 1
-    assert found.count() == 2000
+def expressions(rows: DataFrame, fields: Sequence[tuple[Sequence[str], str]]) -> list[Column]:
+    found = [partition_expression(rows, path, transform) for path, transform in fields]
+    return [one.alias(f"expression_{at}") for at, one in enumerate(found) if one is not None]
+
+
+def test_rows_of_a_partition_have_one_value_to_shuffle_by(spark: Any) -> None:
+    rows = spark.sql(ROWS)
+    values = [sf.expr(value).alias(f"value_{at}") for at, (_, _, value) in enumerate(EQUAL)]
+    found = rows.select(*values, *expressions(rows, [(path, transform) for path, transform, _ in EQUAL])).toArrow()
+    for at, (path, transform, _) in enumerate(EQUAL):
+        pairs = set(zip(found[f"value_{at}"].to_pylist(), found[f"expression_{at}"].to_pylist(), strict=True))
+        assert len({value for value, _ in pairs}) == len(pairs) > 1, (path, transform)
+        assert len({expression for _, expression in pairs}) > 1, (path, transform)
+
+
+def test_rows_with_one_value_come_to_one_task(spark: Any) -> None:
+    found = distributed(spark.sql(ROWS), [(("few",), "identity"), (("n",), "bucket[4]")])
+    tasks = found.selectExpr("few", "spark_partition_id() as task").toArrow()
+    assert tasks.num_rows == 2000
+    assert len(set(zip(tasks["few"].to_pylist(), tasks["task"].to_pylist(), strict=True))) == 5
+    assert len(set(tasks["task"].to_pylist())) > 1
 
 
 ENDS = """
@@ -65,12 +81,14 @@ AT_THE_ENDS = [
 ]
 
 
-@pytest.mark.parametrize(("column", "transform"), AT_THE_ENDS, ids=[f"{c}-{t}" for c, t in AT_THE_ENDS])
-def test_values_at_the_ends_of_their_type_are_distributed_too(spark: Any, column: str, transform: str) -> None:
-    zone = "UTC" if column == "plain" else spark.conf.get("spark.sql.session.timeZone")
-    spark.conf.set("spark.sql.session.timeZone", zone)
-    found = distributed(spark.sql(ENDS).select(column), [((column,), transform)])
-    assert found.groupBy(column).count().count() == 3
+@pytest.mark.parametrize("plain", [False, True])
+def test_values_at_the_ends_of_their_type_are_distributed_too(spark: Any, *, plain: bool) -> None:
+    if plain:  # only in UTC each of its values is a moment
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+    rows = spark.sql(ENDS)
+    fields = [((column,), transform) for column, transform in AT_THE_ENDS if (column == "plain") == plain]
+    found = rows.select(*expressions(rows, fields)).toArrow()
+    assert (found.num_rows, found.num_columns) == (3, len(fields))
 
 
 @pytest.mark.parametrize("path_and_transform", [[], [(("n",), "bucket[4]")], [(("nowhere",), "identity")]])

@@ -21,7 +21,9 @@ def distributed(rows: DataFrame, clustered_by: ClusteredBy, names: Sequence[str]
     """The rows, shuffled by partition if possible; `names` are the columns' names in `clustered_by` if they differ."""
     if not clustered_by:
         return rows
-    found = (_expression(rows, _path_in_rows(rows, path, names), transform) for path, transform in clustered_by)
+    found = (
+        partition_expression(rows, _path_in_rows(rows, path, names), transform) for path, transform in clustered_by
+    )
     expressions = [expression for expression in found if expression is not None]
     return rows.repartition(_tasks(rows), *expressions) if expressions else rows
 
@@ -41,7 +43,7 @@ def _tasks(rows: DataFrame) -> int:
     return max(1, min(most, session.sparkContext.defaultParallelism))
 
 
-def _expression(rows: DataFrame, path: Sequence[str], transform: str) -> Column | None:
+def partition_expression(rows: DataFrame, path: Sequence[str], transform: str) -> Column | None:
     """An expression that is equal for rows of the same partition; None if there is none."""
     kind = _type_of(rows.schema, path) if path else None
     if kind is None:
