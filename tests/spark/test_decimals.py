@@ -3,7 +3,6 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
-import pytest
 
 from lakesink.spark.rows.transport import as_whole_numbers, short_decimals
 from tests.spark.test_job import _job
@@ -27,22 +26,29 @@ def _echoed(rows: Any) -> pa.Table:
     return pa.ipc.open_stream(receipt).read_all()
 
 
-@pytest.mark.parametrize(
-    ("precision", "scale"), [(1, 0), (4, 4), (9, 2), (10, 2), (18, 0), (18, 18), (19, 2), (38, 10)]
-)
-def test_decimals_arrive_as_they_were_sent(spark: Any, precision: int, scale: int) -> None:
-    numbers = [10**precision - 1, 1 - 10**precision, 0, None, 1, -3]
-    values = [None if n is None else Decimal((int(n < 0), tuple(map(int, str(abs(n)))), -scale)) for n in numbers]
-    kind = f"decimal({precision},{scale})"
-    rows = spark.createDataFrame([(value, n) for n, value in enumerate(values)], f"d {kind}, n int").selectExpr(
-        "n", "d", "d as `other one`", "named_struct('d', d) as s"
+KINDS = [(1, 0), (4, 4), (9, 2), (10, 2), (18, 0), (18, 18), (19, 2), (38, 10)]
+
+
+def test_decimals_arrive_as_they_were_sent(spark: Any) -> None:
+    values = {f"decimal({precision},{scale})": _values(precision, scale) for precision, scale in KINDS}
+    schema = ", ".join(["n int", *(f"`{kind}` {kind}" for kind in values)])
+    rows = spark.createDataFrame(list(zip(range(6), *values.values(), strict=True)), schema).selectExpr(
+        "*",
+        *(f"`{kind}` as `other {kind}`" for kind in values),
+        *(f"named_struct('d', `{kind}`) as `in {kind}`" for kind in values),
     )
-    found = _echoed(rows)
-    assert found.schema.field("d").type == pa.decimal128(precision, scale)
-    assert found.schema.names == ["n", "d", "other one", "s"]
-    by_place = sorted(found.to_pylist(), key=lambda row: row["n"])
-    assert [row["d"] for row in by_place] == [row["other one"] for row in by_place] == values
-    assert [row["s"]["d"] for row in by_place] == values
+    found = _echoed(rows).sort_by("n")
+    assert found.schema.names == rows.columns
+    for (precision, scale), (kind, sent) in zip(KINDS, values.items(), strict=True):
+        assert found.schema.field(kind).type == pa.decimal128(precision, scale)
+        assert found[kind].to_pylist() == found[f"other {kind}"].to_pylist() == sent, kind
+        assert [row["d"] for row in found[f"in {kind}"].to_pylist()] == sent, kind
+
+
+def _values(precision: int, scale: int) -> list[Decimal | None]:
+    """The ends of the type, and others."""
+    numbers = [10**precision - 1, 1 - 10**precision, 0, None, 1, -3]
+    return [None if n is None else Decimal((int(n < 0), tuple(map(int, str(abs(n)))), -scale)) for n in numbers]
 
 
 def test_decimals_of_columns_with_odd_names_arrive_too(spark: Any) -> None:
