@@ -48,19 +48,10 @@ def second(number: int) -> bytes:
     return message(encoded(SECOND, {"id": number, "name": "new"}), 2)
 
 
-def arrive(folder: Path, *messages: bytes) -> None:
-    folder.mkdir(exist_ok=True)
-    pq.write_table(
-        pa.table({"value": pa.array(messages, pa.binary())}), folder / f"{len(list(folder.iterdir()))}.parquet"
-    )
-
-
-def run(spark: Any, folder: Path, registry: str, **options: Any) -> None:
-    stream = spark.readStream.schema("value binary").format("parquet").load(str(folder))
-    checkpoint = folder.with_name("checkpoint")
-    options |= {"decode": "avro", "schema_registry": registry}
-    writer = lakesink.stream(stream, TABLE, sink_id="events", checkpoint=checkpoint, **options)
-    writer.trigger(availableNow=True).start().awaitTermination()
+def append(spark: Any, version: int, registry: str, *messages: bytes, **options: Any) -> None:
+    """A batch without a query."""
+    rows = spark.createDataFrame([(one,) for one in messages], "value binary")
+    lakesink.append(rows, TABLE, txn=("events", version), decode="avro", schema_registry=registry, **options)
 
 
 @pytest.mark.usefixtures("table")
@@ -68,42 +59,46 @@ def test_a_schema_that_comes_later_is_found_in_the_registry(
     spark: Any, tmp_path: Path, registry: SchemaRegistry
 ) -> None:
     folder = tmp_path / "in"
-    arrive(folder, first(1))
-    run(spark, folder, registry.url)
-    arrive(folder, first(2), second(3))
+
+    def run(number: int, *messages: bytes) -> None:
+        folder.mkdir(exist_ok=True)
+        column = pa.table({"value": pa.array(messages, pa.binary())})
+        pq.write_table(column, folder / f"{number}.parquet")
+        rows = spark.readStream.schema("value binary").format("parquet").load(str(folder))
+        options: dict[str, Any] = {"sink_id": "events", "checkpoint": tmp_path / "checkpoint", "decode": "avro"}
+        writer = lakesink.stream(rows, TABLE, **options, schema_registry=registry.url)
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+    run(0, first(1))
     with pytest.raises(
         Exception,
         match=r"LAKESINK_VALUE_MALFORMED\] .*1.parquet, row 2: .* found schema 2, which",
     ):
-        run(spark, folder, registry.url)
+        run(1, first(2), second(3))
     registry.schemas[2] = registered(SECOND)
-    run(spark, folder, registry.url)
+    run(1, first(2), second(3))
     assert rows() == [(1, None), (2, None), (3, "new")]
 
 
 @pytest.mark.usefixtures("table")
 def test_a_registry_file_is_read_with_every_batch_by_the_driver(spark: Any, tmp_path: Path) -> None:
-    file, folder = tmp_path / "schemas.json", tmp_path / "in"
+    file = tmp_path / "schemas.json"
     file.write_text(json.dumps({"1": FIRST}))
-    arrive(folder, first(1))
-    run(spark, folder, str(file))
+    append(spark, 1, str(file), first(1))
     file.write_text(json.dumps({"1": FIRST, "2": SECOND}))
-    arrive(folder, second(2))
-    run(spark, folder, str(file))
+    append(spark, 2, str(file), second(2))
     assert rows() == [(1, None), (2, "new")]
 
 
 @pytest.mark.usefixtures("table")
 def test_an_outage_of_the_registry_loses_nothing_and_makes_no_row_of_nulls(
-    spark: Any, tmp_path: Path, registry: SchemaRegistry
+    spark: Any, registry: SchemaRegistry
 ) -> None:
-    folder = tmp_path / "in"
-    arrive(folder, first(1))
     registry.broken = [(503, b"")] * 4
     with pytest.raises(Exception, match=r"LAKESINK_REGISTRY_UNREACHABLE\]"):
-        run(spark, folder, registry.url, on_malformed="null-row")
+        append(spark, 1, registry.url, first(1), on_malformed="null-row")
     assert rows() == []
-    run(spark, folder, registry.url, on_malformed="null-row")
+    append(spark, 1, registry.url, first(1), on_malformed="null-row")
     assert rows() == [(1, None)]
 
 
@@ -177,13 +172,11 @@ def test_an_append_keeps_what_does_not_fit_and_puts_aside_what_cannot_be_read(sp
 
 
 @pytest.mark.usefixtures("table")
-def test_a_field_of_a_schema_that_comes_later_is_rescued(spark: Any, tmp_path: Path, registry: SchemaRegistry) -> None:
-    folder = tmp_path / "in"
-    arrive(folder, first(1))
-    run(spark, folder, registry.url, rescue_column="_rescued")
+def test_a_field_of_a_schema_that_comes_later_is_rescued(spark: Any, registry: SchemaRegistry) -> None:
+    append(spark, 1, registry.url, first(1), rescue_column="_rescued")
     later = record(("new", logical("long", "timestamp-micros")), ("id", "long"))
     registry.schemas[2] = registered(later)
-    arrive(folder, message(encoded(later, {"new": datetime(2024, 2, 29, tzinfo=UTC), "id": 2}), 2))
-    run(spark, folder, registry.url, rescue_column="_rescued")
+    newer = message(encoded(later, {"new": datetime(2024, 2, 29, tzinfo=UTC), "id": 2}), 2)
+    append(spark, 2, registry.url, newer, rescue_column="_rescued")
     found = load_table(connect(create=False), TABLE).scan().to_arrow().sort_by("id").to_pylist()
     assert [row["_rescued"] for row in found] == [None, '{"unknown":{"new":"2024-02-29T00:00:00.000000Z"}}']
