@@ -8,6 +8,7 @@ import pytest
 
 from lakesink.spark.rows.arrow_limits import MAX_BYTES, MAX_RECORDS
 from lakesink.spark.rows.batch_rows import FrameRows, PlanRows
+from tests.spark.adapters import ADAPTERS, Adapter
 
 NAMES_SOURCES = (4, 2)
 collect_ignore = (
@@ -24,6 +25,12 @@ def limits_of_arrow_batches_end_with_the_test(request: pytest.FixtureRequest) ->
         conf = request.getfixturevalue("spark").conf
         for key in (MAX_BYTES, MAX_RECORDS):
             conf.unset(key)
+
+
+@pytest.fixture(params=ADAPTERS)
+def either(request: pytest.FixtureRequest) -> Adapter:
+    """Each of the adapters in turn, for what an adapter decides itself. What the sink decides is tested by one."""
+    return ADAPTERS[request.param]
 
 
 @pytest.fixture
