@@ -30,11 +30,14 @@ def people(spark: Any, folder: Path, name: str, *rows: dict[str, Any]) -> Any:
     return spark.readStream.schema(COLUMNS).json(str(folder))
 
 
-def stream(adapter: str, rows: Any, expect: Any, **options: Any) -> Any:
-    """A stream with expectations: an option of one adapter, a function for the other."""
-    if adapter == "format":
-        return ADAPTERS[adapter](lakesink.with_expectations(rows, expect), TABLE, **OPTIONS, **options)
-    return ADAPTERS[adapter](rows, TABLE, **OPTIONS, **options, expect=expect)
+def stream(rows: Any, expect: Any) -> Any:
+    return lakesink.stream(rows, TABLE, **OPTIONS, expect=expect)
+
+
+def append(spark: Any, rows: list[tuple[int, int | None, int]], expect: Any) -> None:
+    """Batch 0, without a query."""
+    found = spark.createDataFrame(rows, "id LONG, age INT, price INT")
+    lakesink.append(found, TABLE, txn=("people", 0), create_table=True, expect=expect)
 
 
 def rows() -> list[dict[str, Any]]:
@@ -49,8 +52,7 @@ def summaries() -> list[dict[str, str]]:
     return [{key: one[key] for key in one if key.startswith("lakesink.unmet")} for one in found]
 
 
-@pytest.mark.parametrize("adapter", ADAPTERS)
-def test_rows_that_only_warn_are_written_and_counted_by_rule(spark: Any, tmp_path: Path, adapter: str) -> None:
+def test_rows_that_only_warn_are_written_and_counted_by_rule(spark: Any, tmp_path: Path) -> None:
     expect = {"valid_age": (VALID_AGE, "warn"), "positive": (POSITIVE, "warn")}
     first: list[dict[str, Any]] = [
         {"id": 1, "age": 30, "price": 1.5},
@@ -58,8 +60,8 @@ def test_rows_that_only_warn_are_written_and_counted_by_rule(spark: Any, tmp_pat
         {"id": 3, "age": None, "price": 2},
         {"id": 4, "age": 7, "price": 0},
     ]
-    run(stream(adapter, people(spark, tmp_path / "in", "a", *first), expect))
-    run(stream(adapter, people(spark, tmp_path / "in", "b", {"id": 5, "age": 5, "price": 5}), expect))
+    run(stream(people(spark, tmp_path / "in", "a", *first), expect))
+    run(stream(people(spark, tmp_path / "in", "b", {"id": 5, "age": 5, "price": 5}), expect))
     assert [row["id"] for row in rows()] == [1, 2, 3, 4, 5]
     assert list(rows()[0]) == ["id", "age", "price"]
     assert summaries() == [
@@ -71,15 +73,16 @@ def test_rows_that_only_warn_are_written_and_counted_by_rule(spark: Any, tmp_pat
     assert (other.unmet_rows, dict(other.unmet)) == (0, {"valid_age": 0, "positive": 0})
 
 
-@pytest.mark.parametrize("adapter", ADAPTERS)
-def test_a_row_that_fails_the_batch_keeps_all_of_it_out(spark: Any, tmp_path: Path, adapter: str) -> None:
+def test_a_row_that_fails_the_batch_keeps_all_of_it_out(spark: Any) -> None:
     expect = {"valid_age": VALID_AGE, "positive": (POSITIVE, "warn")}
-    query = people(spark, tmp_path / "in", "a", {"id": 1, "age": 30, "price": 1}, {"id": 2, "age": None, "price": 0})
-    said = failure(stream(adapter, query, expect))
-    assert "LAKESINK_EXPECTATION_UNMET" in said
-    assert "1 of 2 rows of batch 0 does not meet the expectation valid_age." in said
+    found = [(1, 30, 1), (2, None, 0)]
+    with pytest.raises(
+        LakesinkError, match=r"1 of 2 rows of batch 0 does not meet the expectation valid_age\."
+    ) as unmet:
+        append(spark, found, expect)
+    assert unmet.value.code == "LAKESINK_EXPECTATION_UNMET"
     assert not rows()
-    run(stream(adapter, query, {"valid_age": (VALID_AGE, "warn")}))
+    append(spark, found, {"valid_age": (VALID_AGE, "warn")})
     assert [row["id"] for row in rows()] == [1, 2]
 
 
@@ -106,22 +109,18 @@ def test_a_batch_write_in_the_format_counts_too(spark: Any) -> None:
 def test_a_prepared_batch_keeps_its_counts(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     query = people(spark, tmp_path / "in", "a", {"id": 1, "age": 130, "price": 1})
     monkeypatch.setenv("LAKESINK_FAILPOINTS", "after-prepared@0=raise")
-    failure(stream("stream", query, {"valid_age": (VALID_AGE, "warn")}))
+    failure(stream(query, {"valid_age": (VALID_AGE, "warn")}))
     monkeypatch.delenv("LAKESINK_FAILPOINTS")
-    run(stream("stream", query, {"positive": (POSITIVE, "warn")}))
+    run(stream(query, {"positive": (POSITIVE, "warn")}))
     [record] = lakesink.history(TABLE)
     assert (record.outcome, dict(record.unmet)) == ("recovered", {"valid_age": 1})
 
 
-def test_documents_are_checked_by_the_columns_of_their_source(spark: Any, tmp_path: Path) -> None:
+def test_documents_are_checked_by_the_columns_of_their_source(spark: Any) -> None:
     lakesink.append(spark.createDataFrame([(0, 0)], "id LONG, age INT"), TABLE, txn=("make", 1), create_table=True)
-    documents = [{"value": '{"id": 1, "age": 200}'}, {"value": '{"id": 2, "age": 20}'}]
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "a.json").write_text("\n".join(map(json.dumps, documents)))
-    query = spark.readStream.schema("value STRING").json(str(tmp_path / "in"))
+    documents = spark.createDataFrame([('{"id": 1, "age": 200}',), ('{"id": 2, "age": 20}',)], "value STRING")
     expect = {"valid_age": ("get_json_object(value, '$.age') <= 120", "warn")}
-    options = {name: value for name, value in OPTIONS.items() if name != "create_table"}
-    run(lakesink.stream(query, TABLE, **options, decode="json", expect=expect))
+    lakesink.append(documents, TABLE, txn=("people", 0), decode="json", expect=expect)
     assert summaries()[-1] == {"lakesink.unmet-rows": "1", "lakesink.unmet.valid_age": "1"}
     assert [row["id"] for row in rows()] == [0, 1, 2]
 
