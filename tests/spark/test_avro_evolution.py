@@ -12,8 +12,8 @@ import pytest
 import lakesink
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table, load_table
+from lakesink_protocol.errors import WriteError
 from tests.decode.avro.messages import encoded, logical, message, record
-from tests.spark.adapters import ADAPTERS
 from tests.spark.streams import failure, run
 
 TABLE, STRICT = "demo.events", "demo.strict"
@@ -70,6 +70,13 @@ def messages(spark: Any, folder: Path, *values: bytes) -> Any:
     return spark.readStream.schema("value BINARY").parquet(str(folder))
 
 
+def append(spark: Any, table: str, *values: bytes, **options: Any) -> None:
+    """Version 1, without a query."""
+    found = spark.createDataFrame([(value,) for value in values], "value BINARY")
+    chosen = {name: OPTIONS[name] for name in ("decode", "schema_evolution", "schema_registry")} | options
+    lakesink.append(found, table, txn=("load", 1), **chosen)
+
+
 def rows() -> list[dict[str, Any]]:
     found = load_table(connect(create=False), TABLE).scan().to_arrow().to_pylist()
     return sorted(({key: row[key] for key in row if row[key] is not None} for row in found), key=lambda row: row["id"])
@@ -84,11 +91,8 @@ def followed(number: int) -> dict[str, Any]:
     return {"id": number, "size": 1, "price": Decimal("1.10"), "lines": lines, "tags": [("k", "v")]}
 
 
-@pytest.mark.parametrize("adapter", ADAPTERS)
-def test_the_fields_of_a_new_schema_become_columns_in_the_commit_of_their_batch(
-    spark: Any, tmp_path: Path, adapter: str
-) -> None:
-    run(ADAPTERS[adapter](messages(spark, tmp_path / "in", old(1), new(2), old(3)), TABLE, **OPTIONS))
+def test_the_fields_of_a_new_schema_become_columns_in_the_commit_of_their_batch(spark: Any, tmp_path: Path) -> None:
+    run(lakesink.stream(messages(spark, tmp_path / "in", old(1), new(2), old(3)), TABLE, **OPTIONS))
     assert rows() == [{"id": 1, "size": 1}, followed(2), {"id": 3, "size": 3}]
     assert columns() == {
         "id": "long",
@@ -97,18 +101,16 @@ def test_the_fields_of_a_new_schema_become_columns_in_the_commit_of_their_batch(
         "price": "decimal(9, 2)",
         "tags": "map<string, string>",
     }
-    run(ADAPTERS[adapter](messages(spark, tmp_path / "in", new(4)), TABLE, **OPTIONS))
+    run(lakesink.stream(messages(spark, tmp_path / "in", new(4)), TABLE, **OPTIONS))
     assert rows()[3] == followed(4)
     changes = [one.schema_change for one in lakesink.history(TABLE)]
     assert changes == ["added lines, price, tags", ""]
     assert len(load_table(connect(create=False), TABLE).snapshots()) == 2
 
 
-@pytest.mark.parametrize("adapter", ADAPTERS)
-def test_widen_follows_the_declared_types_and_makes_columns_optional(spark: Any, tmp_path: Path, adapter: str) -> None:
+def test_widen_follows_the_declared_types_and_makes_columns_optional(spark: Any) -> None:
     create_table(connect(), STRICT, pa.schema([pa.field("id", pa.int64(), nullable=False), ("size", pa.int32())]))
-    query = messages(spark, tmp_path / "in", old(1), new(2, size=2**40), without_id("x"))
-    run(ADAPTERS[adapter](query, STRICT, **(OPTIONS | {"schema_evolution": "widen"})))
+    append(spark, STRICT, old(1), new(2, size=2**40), without_id("x"), schema_evolution="widen")
     found = load_table(connect(create=False), STRICT)
     assert [(field.name, field.required, str(field.field_type)) for field in found.schema().fields[:2]] == [
         ("id", False, "long"),
@@ -117,24 +119,22 @@ def test_widen_follows_the_declared_types_and_makes_columns_optional(spark: Any,
     assert sorted(row["size"] or 0 for row in found.scan().to_arrow().to_pylist()) == [0, 1, 2**40]
 
 
-@pytest.mark.parametrize("adapter", ADAPTERS)
 def test_a_crash_before_the_commit_leaves_the_old_columns_and_the_replay_adds_them_once(
-    spark: Any, tmp_path: Path, adapter: str, monkeypatch: pytest.MonkeyPatch
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     query = messages(spark, tmp_path / "in", new(1), old(2))
     monkeypatch.setenv("LAKESINK_FAILPOINTS", "after-prepared@0=raise")
-    failure(ADAPTERS[adapter](query, TABLE, **OPTIONS))
+    failure(lakesink.stream(query, TABLE, **OPTIONS))
     monkeypatch.delenv("LAKESINK_FAILPOINTS")
     assert list(columns()) == ["id", "size"]
-    run(ADAPTERS[adapter](query, TABLE, **OPTIONS))
+    run(lakesink.stream(query, TABLE, **OPTIONS))
     assert rows() == [followed(1), {"id": 2, "size": 2}]
     [one] = lakesink.history(TABLE)
     assert (one.outcome, one.schema_change) == ("recovered", "added lines, price, tags")
 
 
-def test_ignore_counts_the_fields_without_a_column(spark: Any, tmp_path: Path) -> None:
-    query = messages(spark, tmp_path / "in", new(1), old(2))
-    run(lakesink.stream(query, TABLE, **(OPTIONS | {"schema_evolution": "ignore"})))
+def test_ignore_counts_the_fields_without_a_column(spark: Any) -> None:
+    append(spark, TABLE, new(1), old(2), schema_evolution="ignore")
     [snapshot] = load_table(connect(create=False), TABLE).snapshots()
     summary = snapshot.summary.additional_properties if snapshot.summary else {}
     assert (summary["lakesink.unknown-keys"], summary["lakesink.unknown-key-names"]) == (
@@ -143,20 +143,19 @@ def test_ignore_counts_the_fields_without_a_column(spark: Any, tmp_path: Path) -
     )
 
 
-def test_fail_names_the_fields_their_types_and_the_commands(spark: Any, tmp_path: Path) -> None:
-    query = messages(spark, tmp_path / "in", old(1), new(2))
-    said = failure(lakesink.stream(query, TABLE, **(OPTIONS | {"schema_evolution": "fail"})))
-    assert "Documents of batch 0 do not fit the table's columns: lines, price, tags, size." in said
-    assert "ALTER TABLE demo.events ADD COLUMN price DECIMAL(9,2)" in said
+def test_fail_names_the_fields_their_types_and_the_commands(spark: Any) -> None:
+    said = r"Documents of batch 1 do not fit the table's columns: lines, price, tags, size\."
+    with pytest.raises(WriteError, match=said) as failed:
+        append(spark, TABLE, old(1), new(2), schema_evolution="fail")
+    assert "ALTER TABLE demo.events ADD COLUMN price DECIMAL(9,2)" in str(failed.value)
     assert not rows()
 
 
-def test_a_field_without_a_type_fails_or_is_put_aside_where_it_has_a_value(spark: Any, tmp_path: Path) -> None:
+def test_a_field_without_a_type_fails_or_is_put_aside_where_it_has_a_value(spark: Any) -> None:
     values = mixed(1, 1), mixed(2, "x"), mixed(3, None), mixed(4, None, 5), old(5)
-    query = messages(spark, tmp_path / "in", *values)
-    said = failure(lakesink.stream(query, TABLE, **OPTIONS))
-    assert "have keys that cannot become columns: at, mixed." in said
-    run(lakesink.stream(query, TABLE, **OPTIONS, on_malformed="quarantine", max_dead_letter_ratio=1))
+    with pytest.raises(WriteError, match=r"have keys that cannot become columns: at, mixed\."):
+        append(spark, TABLE, *values)
+    append(spark, TABLE, *values, on_malformed="quarantine", max_dead_letter_ratio=1)
     assert rows() == [{"id": 3}, {"id": 5, "size": 5}]
     letters = load_table(connect(create=False), f"{TABLE}__dead_letters").scan().to_arrow().to_pylist()
     found = [(one["payload_bytes"] or one["payload"].encode(), one["column_name"]) for one in letters]

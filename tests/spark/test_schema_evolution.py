@@ -11,7 +11,7 @@ from lakesink.spark.data_source import LakesinkDataSource
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import load_table
 from lakesink_protocol.errors import WriteError
-from tests.spark.adapters import ADAPTERS, embedded_catalog
+from tests.spark.adapters import Adapter, by_format, embedded_catalog
 from tests.spark.streams import failure, run
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -35,32 +35,30 @@ def rows() -> list[dict[str, Any]]:
     return found
 
 
-@pytest.mark.parametrize("adapter", ADAPTERS)
-def test_the_table_follows_a_query_with_other_columns(spark: Any, tmp_path: Path, adapter: str) -> None:
-    run(ADAPTERS[adapter](orders(spark, tmp_path / "in", BEFORE, OLD), TABLE, **OPTIONS))
-    run(ADAPTERS[adapter](orders(spark, tmp_path / "in", AFTER, NEW), TABLE, **OPTIONS, schema_evolution="widen"))
+def test_the_table_follows_a_query_with_other_columns(spark: Any, tmp_path: Path, either: Adapter) -> None:
+    run(either(orders(spark, tmp_path / "in", BEFORE, OLD), TABLE, **OPTIONS))
+    run(either(orders(spark, tmp_path / "in", AFTER, NEW), TABLE, **OPTIONS, schema_evolution="widen"))
     assert rows() == FOLLOWED
     first, second = lakesink.history(TABLE)
     assert (first.schema_change, second.schema_change) == ("", "added customer, tags; widened pieces")
 
 
-@pytest.mark.parametrize(("dies", "goes_on"), [("stream", "format"), ("format", "stream")])
 def test_a_prepared_schema_change_is_committed_by_the_next_run(
-    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dies: str, goes_on: str
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run(ADAPTERS[dies](orders(spark, tmp_path / "in", BEFORE, OLD), TABLE, **OPTIONS))
+    run(lakesink.stream(orders(spark, tmp_path / "in", BEFORE, OLD), TABLE, **OPTIONS))
     monkeypatch.setenv("LAKESINK_FAILPOINTS", "after-prepared@1=raise")
     query = orders(spark, tmp_path / "in", AFTER, NEW)
-    assert "FailpointReached" in failure(ADAPTERS[dies](query, TABLE, **OPTIONS, schema_evolution="widen"))
+    assert "FailpointReached" in failure(lakesink.stream(query, TABLE, **OPTIONS, schema_evolution="widen"))
     monkeypatch.delenv("LAKESINK_FAILPOINTS")
     assert load_table(connect(create=False), TABLE).schema().column_names == ["id", "pieces"]
-    run(ADAPTERS[goes_on](query, TABLE, **OPTIONS, schema_evolution="widen"))
+    run(by_format(query, TABLE, **OPTIONS, schema_evolution="widen"))
     assert rows() == FOLLOWED
     assert [one.outcome for one in lakesink.history(TABLE)] == ["committed", "recovered"]
 
 
 def test_a_stream_whose_columns_differ_does_not_start(spark: Any, tmp_path: Path) -> None:
-    run(ADAPTERS["stream"](orders(spark, tmp_path / "in", BEFORE, OLD), TABLE, **OPTIONS))
+    run(lakesink.stream(orders(spark, tmp_path / "in", BEFORE, OLD), TABLE, **OPTIONS))
     query = orders(spark, tmp_path / "in", AFTER, NEW)
     for policy in ("fail", "add"):
         with pytest.raises(WriteError, match="SCHEMA_MISMATCH"):
@@ -69,10 +67,10 @@ def test_a_stream_whose_columns_differ_does_not_start(spark: Any, tmp_path: Path
 
 
 def test_ignore_writes_the_columns_that_the_table_has(spark: Any, tmp_path: Path) -> None:
-    run(ADAPTERS["stream"](orders(spark, tmp_path / "in", BEFORE, OLD), TABLE, **OPTIONS))
+    run(lakesink.stream(orders(spark, tmp_path / "in", BEFORE, OLD), TABLE, **OPTIONS))
     columns = AFTER.replace("pieces LONG", "pieces INT")
     query = orders(spark, tmp_path / "in", columns, NEW | {"pieces": 4})
-    run(ADAPTERS["stream"](query, TABLE, **OPTIONS, schema_evolution="ignore"))
+    run(lakesink.stream(query, TABLE, **OPTIONS, schema_evolution="ignore"))
     assert rows() == [OLD, {"id": 2, "pieces": 4}]
 
 
