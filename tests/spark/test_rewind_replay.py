@@ -14,7 +14,6 @@ import lakesink
 from lakesink.cli.main import main
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import load_table
-from tests.spark.adapters import ADAPTERS
 from tests.spark.streams import failure, file_stream, run, write_files
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -26,25 +25,23 @@ def _table() -> Table:
     return load_table(connect(create=False), TABLE)
 
 
-@pytest.mark.parametrize("adapter", ADAPTERS)
-def test_after_a_rollback_each_row_is_there_once_again(spark: Any, tmp_path: Path, adapter: str) -> None:
-    into = ADAPTERS[adapter]
+def test_after_a_rollback_each_row_is_there_once_again(spark: Any, tmp_path: Path) -> None:
     write_files(tmp_path / "in", 5)
-    run(into(file_stream(spark, tmp_path / "in"), TABLE, **OPTIONS))
+    run(lakesink.stream(file_stream(spark, tmp_path / "in"), TABLE, **OPTIONS))
     kept = next(record for record in lakesink.history(TABLE) if record.batch_id == 2)
     _table().manage_snapshots().rollback_to_snapshot(kept.snapshot_id).commit()
 
     write_files(tmp_path / "in", 1, first=5)
-    text = failure(into(file_stream(spark, tmp_path / "in"), TABLE, **OPTIONS))
+    text = failure(lakesink.stream(file_stream(spark, tmp_path / "in"), TABLE, **OPTIONS))
     assert "[LAKESINK_ROLLED_BACK]" in text
     command = re.search(r"`lakesink (rewind <checkpoint> --to-batch 2)`", text)
     assert command is not None, text
     arguments = shlex.split(command[1].replace("<checkpoint>", "ck"))
     assert CliRunner().invoke(main, [*arguments, "--yes"]).exit_code == 0
 
-    run(into(file_stream(spark, tmp_path / "in"), TABLE, **OPTIONS))
+    run(lakesink.stream(file_stream(spark, tmp_path / "in"), TABLE, **OPTIONS))
     assert sorted(_table().scan().to_arrow()["id"].to_pylist()) == list(range(60))
-    run(into(file_stream(spark, tmp_path / "in"), TABLE, **OPTIONS))
+    run(lakesink.stream(file_stream(spark, tmp_path / "in"), TABLE, **OPTIONS))
     assert sorted(_table().scan().to_arrow()["id"].to_pylist()) == list(range(60))
 
 
