@@ -26,6 +26,12 @@ def test_votes_are_used_once() -> None:
     assert error.value.code == "LAKESINK_VOTES_INCOMPLETE"
 
 
+def test_a_job_without_messages_lacks_a_vote() -> None:
+    votes = FinishedJob([])({"it": None})  # type: ignore[dict-item] # the writer plays no part
+    with pytest.raises(WriteError, match="LAKESINK_VOTES_INCOMPLETE"):
+        votes.check(["it"])
+
+
 def test_the_format_takes_the_name_of_a_boolean_column_as_its_condition() -> None:
     rows = pa.schema([("id", pa.int64()), ("Gone", pa.bool_()), ("op", pa.string())])
     found = Arriving.of(rows, changes("gone", except_column_list="op"))
