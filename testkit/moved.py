@@ -39,7 +39,7 @@ def is_seen(one: Moved, folder: Path) -> bool:
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         copy(ROOT / name, folder / name)
     path = folder / one.file
-    path.write_text(path.read_text().replace(f"{one.old}\n", f"{one.new}\n"))
+    path.write_text(path.read_text().replace(f"\n{one.old}\n", f"\n{one.new}\n"))
     python_path = os.pathsep.join(map(str, (folder, folder / "catalog", folder / "protocol")))
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", one.seen_by]
     done = subprocess.run(

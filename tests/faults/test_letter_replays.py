@@ -178,7 +178,7 @@ def test_a_table_of_replays_that_is_lost_is_noticed(lost: str) -> None:
         catalog.rename_table(LETTERS, "demo.other__dead_letters")
     else:
         roll_back(REPLAYS)
-    option = {"dead_letter_table": "demo.other__dead_letters"} if lost == "renamed" else {}
+    option: dict[str, Any] = {"dead_letter_table": "demo.other__dead_letters"} if lost == "renamed" else {}
     with pytest.raises(LakesinkError, match="LAKESINK_REPLAYS_DIFFER"):
         fix(**option)
     assert ids() == [1, 2, 3]
