@@ -14,7 +14,7 @@ import lakesink
 from lakesink.cli.main import main
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import load_table
-from tests.spark.adapters import ADAPTERS
+from tests.spark.adapters import Adapter
 from tests.spark.streams import counter_stream, file_stream, run, run_batches, write_files
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -36,22 +36,23 @@ def _is_whole(found: list[int]) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("source", "adapter"),
+    ("source", "either"),
     [
         ("rate", "stream"),
         ("rate-micro-batch", "stream"),
         ("rate-micro-batch", "format"),
         pytest.param("rate", "format", marks=pytest.mark.nightly),
     ],
+    indirect=["either"],
 )
 def test_a_counter_on_a_new_checkpoint_is_refused_and_goes_on_with_the_old_one(
-    spark: Any, adapter: str, source: str
+    spark: Any, either: Adapter, source: str
 ) -> None:
     def stream() -> Any:
         rows = counter_stream(spark)
         if source == "rate":
             rows = spark.readStream.format("rate").option("rowsPerSecond", 10).load().selectExpr("value as id")
-        return ADAPTERS[adapter](rows, TABLE, **OPTIONS)
+        return either(rows, TABLE, **OPTIONS)
 
     run_batches(stream(), 2)
     before = _in_table()
@@ -77,16 +78,15 @@ def _failure_of_endless(stream: Any) -> str:
     raise AssertionError("the stream did not fail")
 
 
-@pytest.mark.parametrize("adapter", ADAPTERS)
 def test_a_rollback_beside_a_running_stream_ends_it_and_its_advice_brings_every_row_once(
-    spark: Any, tmp_path: Path, adapter: str
+    spark: Any, tmp_path: Path
 ) -> None:
     source = tmp_path / "in"
     write_files(source, 3)
     connect()  # the catalog is made before the stream and this test look at it at once
 
     def stream() -> Any:
-        return ADAPTERS[adapter](file_stream(spark, source), TABLE, **OPTIONS)
+        return lakesink.stream(file_stream(spark, source), TABLE, **OPTIONS)
 
     query = stream().trigger(processingTime="0 seconds").start()
     while len(lakesink.history(TABLE) if _has_table() else ()) < 3:
@@ -116,11 +116,10 @@ def _has_table() -> bool:
     return True
 
 
-@pytest.mark.parametrize("adapter", ADAPTERS)
-def test_rows_of_megabytes_are_all_there_and_whole(spark: Any, tmp_path: Path, adapter: str) -> None:
+def test_rows_of_megabytes_are_all_there_and_whole(spark: Any, tmp_path: Path, either: Adapter) -> None:
     write_files(tmp_path / "in", 2, rows=12)
     rows = file_stream(spark, tmp_path / "in").selectExpr("id", f"repeat(chr(97 + id % 26), {WIDE_BYTES}) as text")
-    run(ADAPTERS[adapter](rows, TABLE, **OPTIONS))
+    run(either(rows, TABLE, **OPTIONS))
     found = _table().scan().to_arrow()
     assert sorted(found["id"].to_pylist()) == list(range(24))
     for number, text in zip(found["id"].to_pylist(), found["text"].to_pylist(), strict=True):

@@ -12,19 +12,13 @@ import lakesink
 from lakesink.audit.audit import audit
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import load_table
-from tests.spark.adapters import ADAPTERS
+from tests.spark.adapters import Adapter
 from tests.spark.directory_sink import DirectorySink
 from tests.spark.streams import failure, file_stream, forget_commits, ids, run, write_files, writer
 
 pytestmark = pytest.mark.usefixtures("home")
 TABLE = "demo.events"
 OPTIONS: dict[str, Any] = {"sink_id": "events", "checkpoint": "ck", "create_table": True}
-
-
-@pytest.fixture(params=ADAPTERS)
-def adapter(request: pytest.FixtureRequest) -> Callable[..., Any]:
-    """Both ways into a table."""
-    return ADAPTERS[request.param]
 
 
 @pytest.fixture
@@ -41,9 +35,7 @@ def _rows(spark: Any, source: Path) -> Any:
     return file_stream(spark, source, files=3)
 
 
-def _fail_before_writing(
-    spark: Any, adapter: Callable[..., Any], source: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def _fail_before_writing(spark: Any, adapter: Adapter, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAKESINK_FAILPOINTS", "batch-start@0=raise")
     assert "FailpointReached" in failure(adapter(_rows(spark, source), TABLE, **OPTIONS))
     monkeypatch.delenv("LAKESINK_FAILPOINTS")
@@ -73,31 +65,31 @@ def _values(path: Path) -> list[int]:
 
 
 def test_a_replay_whose_files_are_gone_is_refused_with_the_files_listed(
-    spark: Any, adapter: Callable[..., Any], source: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+    spark: Any, either: Adapter, source: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _fail_before_writing(spark, adapter, source, monkeypatch)
+    _fail_before_writing(spark, either, source, monkeypatch)
     away = source / "ä 001.json"
     content = away.read_bytes()
     away.unlink()
-    text = failure(adapter(_rows(spark, source), TABLE, **OPTIONS))
+    text = failure(either(_rows(spark, source), TABLE, **OPTIONS))
     assert "[LAKESINK_INPUT_MISSING]" in text
     assert "in put/ä 001.json" in text
     assert "000.json" not in text.partition("Missing: ")[2].partition("\n")[0]
     assert not list(home.rglob("*.parquet"))
     away.write_bytes(content)
-    run(adapter(_rows(spark, source), TABLE, **OPTIONS))
+    run(either(_rows(spark, source), TABLE, **OPTIONS))
     assert _in_table() == list(range(30))
 
 
 def test_an_accepted_batch_says_what_it_lacks_and_nothing_is_read_twice_when_the_file_comes_back(
-    spark: Any, adapter: Callable[..., Any], source: Path, monkeypatch: pytest.MonkeyPatch
+    spark: Any, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _fail_before_writing(spark, adapter, source, monkeypatch)
+    _fail_before_writing(spark, lakesink.stream, source, monkeypatch)
     away = source / "ä 001.json"
     content = away.read_bytes()
     away.unlink()
-    word = _word(failure(adapter(_rows(spark, source), TABLE, **OPTIONS)), "commit")
-    run(adapter(_rows(spark, source), TABLE, **OPTIONS, accept=word))
+    word = _word(failure(lakesink.stream(_rows(spark, source), TABLE, **OPTIONS)), "commit")
+    run(lakesink.stream(_rows(spark, source), TABLE, **OPTIONS, accept=word))
     kept = [*range(10), *range(20, 30)]
     assert _in_table() == kept
     [record] = lakesink.history(TABLE)
@@ -105,28 +97,28 @@ def test_an_accepted_batch_says_what_it_lacks_and_nothing_is_read_twice_when_the
     assert _table().current_snapshot().summary["lakesink.missing-inputs"] == "1"
     assert any("without 1 input file" in finding.found for finding in audit(_table()).findings)
     away.write_bytes(content)
-    run(adapter(_rows(spark, source), TABLE, **OPTIONS, accept=word))
+    run(lakesink.stream(_rows(spark, source), TABLE, **OPTIONS, accept=word))
     assert _in_table() == kept
 
 
 def test_one_word_overrules_another_refusal_of_the_batch_and_its_missing_files(
-    spark: Any, adapter: Callable[..., Any], source: Path, monkeypatch: pytest.MonkeyPatch
+    spark: Any, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run(adapter(_rows(spark, source), TABLE, **OPTIONS))
+    run(lakesink.stream(_rows(spark, source), TABLE, **OPTIONS))
     write_files(source, 3, first=3)
     elsewhere = OPTIONS | {"checkpoint": "ck2"}
     monkeypatch.setenv("LAKESINK_FAILPOINTS", "batch-start@0=raise")
-    assert "FailpointReached" in failure(adapter(_rows(spark, source), TABLE, **elsewhere))
+    assert "FailpointReached" in failure(lakesink.stream(_rows(spark, source), TABLE, **elsewhere))
     monkeypatch.delenv("LAKESINK_FAILPOINTS")
     for name in ("ä 000.json", "ä 001.json"):
         (source / name).unlink()
-    first = _accepted(failure(adapter(_rows(spark, source), TABLE, **elsewhere)))
+    first = _accepted(failure(lakesink.stream(_rows(spark, source), TABLE, **elsewhere)))
     assert [word.partition(":")[0] for word in first] == ["NewCheckpoint", "NewCheckpoint"]
-    both, instead = _accepted(failure(adapter(_rows(spark, source), TABLE, **elsewhere, accept=first[0])))
+    both, instead = _accepted(failure(lakesink.stream(_rows(spark, source), TABLE, **elsewhere, accept=first[0])))
     assert both == first[0].replace("NewCheckpoint:", "NewCheckpoint+InputMissing:")
     assert instead == first[1]
     before = _in_table()
-    run(adapter(_rows(spark, source), TABLE, **elsewhere, accept=both))
+    run(lakesink.stream(_rows(spark, source), TABLE, **elsewhere, accept=both))
     found = [(batch.accepted, batch.missing_inputs) for batch in lakesink.history(TABLE)]
     assert found == [("", 0), (both, 2), ("", 0)]
     left = [value for path in source.iterdir() for value in _values(path)]
@@ -136,40 +128,39 @@ def test_one_word_overrules_another_refusal_of_the_batch_and_its_missing_files(
 def test_a_skipped_batch_takes_its_place_without_rows(
     spark: Any, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    adapter = ADAPTERS["stream"]
-    _fail_before_writing(spark, adapter, source, monkeypatch)
+    _fail_before_writing(spark, lakesink.stream, source, monkeypatch)
     for path in source.iterdir():
         path.unlink()
-    word = _word(failure(adapter(_rows(spark, source), TABLE, **OPTIONS)), "skip")
-    run(adapter(_rows(spark, source), TABLE, **OPTIONS, accept=word))
+    word = _word(failure(lakesink.stream(_rows(spark, source), TABLE, **OPTIONS)), "skip")
+    run(lakesink.stream(_rows(spark, source), TABLE, **OPTIONS, accept=word))
     write_files(source, 1, first=7)
-    run(adapter(_rows(spark, source), TABLE, **OPTIONS))
+    run(lakesink.stream(_rows(spark, source), TABLE, **OPTIONS))
     assert _in_table() == list(range(70, 80))
 
 
 @pytest.mark.parametrize(
-    ("adapter", "failpoint"),
+    ("either", "failpoint"),
     [
         ("stream", "after-prepared@0=raise"),
         ("stream", "after-call@0=raise"),
         ("format", "after-prepared@0=raise"),
         pytest.param("format", "after-call@0=raise", marks=pytest.mark.nightly),
     ],
-    indirect=["adapter"],
+    indirect=["either"],
 )
 def test_what_is_prepared_or_in_the_table_does_not_need_its_files(
-    spark: Any, adapter: Callable[..., Any], source: Path, monkeypatch: pytest.MonkeyPatch, failpoint: str
+    spark: Any, either: Adapter, source: Path, monkeypatch: pytest.MonkeyPatch, failpoint: str
 ) -> None:
     monkeypatch.setenv("LAKESINK_FAILPOINTS", failpoint)
     try:
-        run(adapter(_rows(spark, source), TABLE, **OPTIONS))
+        run(either(_rows(spark, source), TABLE, **OPTIONS))
     except Exception:  # noqa: BLE001 - after the call the batch is found in the table, or the query has failed
         forget_commits(Path("ck"), -1)
     monkeypatch.delenv("LAKESINK_FAILPOINTS")
     forget_commits(Path("ck"), -1)
     for path in source.iterdir():
         path.unlink()
-    run(adapter(_rows(spark, source), TABLE, **OPTIONS))
+    run(either(_rows(spark, source), TABLE, **OPTIONS))
     assert _in_table() == list(range(30))
 
 

@@ -15,7 +15,7 @@ from lakesink.checks.doctor.finding import Standing
 from lakesink.operate.rewind import RewindableCheckpoint
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import load_table
-from tests.spark.adapters import ADAPTERS
+from tests.spark.adapters import Adapter
 from tests.spark.streams import SCHEMA, failure, forget_commits, ids, run, write_files
 
 pytestmark = pytest.mark.usefixtures("home", "named")
@@ -35,12 +35,6 @@ def named(spark: Any) -> Iterator[None]:
     yield
     for key in SETTINGS:
         spark.conf.unset(key)
-
-
-@pytest.fixture(params=ADAPTERS)
-def adapter(request: pytest.FixtureRequest) -> Callable[..., Any]:
-    """Both ways in."""
-    return ADAPTERS[request.param]
 
 
 @pytest.fixture
@@ -78,71 +72,71 @@ def _check_proof() -> None:
 
 
 def test_sources_are_reordered_added_and_removed_and_every_row_is_there_once(
-    adapter: Callable[..., Any], sources: Callable[..., DataFrame], tmp_path: Path
+    either: Adapter, sources: Callable[..., DataFrame], tmp_path: Path
 ) -> None:
-    run(adapter(sources("alpha", "beta"), TABLE, **OPTIONS))
+    run(either(sources("alpha", "beta"), TABLE, **OPTIONS))
     write_files(tmp_path / "alpha", 1, first=2)
-    run(adapter(sources("beta", "alpha"), TABLE, **OPTIONS))
-    run(adapter(sources("gamma", "beta", "alpha"), TABLE, **OPTIONS))
+    run(either(sources("beta", "alpha"), TABLE, **OPTIONS))
+    run(either(sources("gamma", "beta", "alpha"), TABLE, **OPTIONS))
     write_files(tmp_path / "alpha", 1, first=3)
-    run(adapter(sources("alpha", "gamma"), TABLE, **OPTIONS))
+    run(either(sources("alpha", "gamma"), TABLE, **OPTIONS))
     assert _in_table() == _numbers(0, 1, 2, 3, 10, 11, 20, 21)
     _check_proof()
 
 
 def test_a_replay_is_recognised_although_the_sources_changed_places(
-    adapter: Callable[..., Any], sources: Callable[..., DataFrame], home: Path
+    either: Adapter, sources: Callable[..., DataFrame], home: Path
 ) -> None:
-    run(adapter(sources("alpha", "beta"), TABLE, **OPTIONS))
+    run(either(sources("alpha", "beta"), TABLE, **OPTIONS))
     files = sorted(home.rglob("*.parquet"))
     forget_commits(Path("ck"), 0)
-    run(adapter(sources("beta", "alpha"), TABLE, **OPTIONS))
+    run(either(sources("beta", "alpha"), TABLE, **OPTIONS))
     assert sorted(home.rglob("*.parquet")) == files
     assert _in_table() == _numbers(0, 1, 10, 11)
     _check_proof()
 
 
 def test_what_was_prepared_before_a_crash_is_committed_although_the_sources_changed_places(
-    adapter: Callable[..., Any], sources: Callable[..., DataFrame], monkeypatch: pytest.MonkeyPatch
+    either: Adapter, sources: Callable[..., DataFrame], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LAKESINK_FAILPOINTS", "after-prepared@1=raise")
-    assert "FailpointReached" in failure(adapter(sources("alpha", "beta"), TABLE, **OPTIONS))
+    assert "FailpointReached" in failure(either(sources("alpha", "beta"), TABLE, **OPTIONS))
     monkeypatch.delenv("LAKESINK_FAILPOINTS")
-    run(adapter(sources("beta", "alpha"), TABLE, **OPTIONS))
+    run(either(sources("beta", "alpha"), TABLE, **OPTIONS))
     assert [(each.batch_id, each.outcome) for each in lakesink.history(TABLE)] == [(0, "committed"), (1, "recovered")]
     assert _in_table() == _numbers(0, 1, 10, 11)
     _check_proof()
 
 
 def test_after_a_rollback_and_a_rewind_every_row_is_there_once(
-    adapter: Callable[..., Any], sources: Callable[..., DataFrame]
+    either: Adapter, sources: Callable[..., DataFrame]
 ) -> None:
-    run(adapter(sources("alpha", "beta"), TABLE, **OPTIONS))
+    run(either(sources("alpha", "beta"), TABLE, **OPTIONS))
     table = _table()
     table.manage_snapshots().rollback_to_snapshot(table.metadata.snapshot_log[0].snapshot_id).commit()
     forget_commits(Path("ck"), 0)
     place = RewindableCheckpoint(str(Path("ck").absolute()))
     place.rewind(place.plan(0))
-    run(adapter(sources("beta", "alpha", "gamma"), TABLE, **OPTIONS))
+    run(either(sources("beta", "alpha", "gamma"), TABLE, **OPTIONS))
     assert _in_table() == _numbers(0, 1, 10, 11, 20, 21)
     _check_proof()
 
 
 def test_a_source_that_comes_back_later_is_refused_and_no_row_comes_twice(
-    adapter: Callable[..., Any], sources: Callable[..., DataFrame], tmp_path: Path
+    either: Adapter, sources: Callable[..., DataFrame], tmp_path: Path
 ) -> None:
-    run(adapter(sources("alpha", "beta"), TABLE, **OPTIONS))
+    run(either(sources("alpha", "beta"), TABLE, **OPTIONS))
     for number in (2, 3):
         write_files(tmp_path / "alpha", 1, first=number)
-        run(adapter(sources("alpha"), TABLE, **OPTIONS))
+        run(either(sources("alpha"), TABLE, **OPTIONS))
     write_files(tmp_path / "beta", 1, first=12)
-    text = failure(adapter(sources("alpha", "beta"), TABLE, **OPTIONS))
+    text = failure(either(sources("alpha", "beta"), TABLE, **OPTIONS))
     assert "[LAKESINK_SOURCE_CAME_BACK]" in text
     assert _in_table() == _numbers(0, 1, 2, 3, 10, 11)
     place = RewindableCheckpoint(str(Path("ck").absolute()))
     place.rewind(place.plan(3))  # as the message says
     write_files(tmp_path / "alpha", 1, first=4)
-    run(adapter(sources("alpha"), TABLE, **OPTIONS))
+    run(either(sources("alpha"), TABLE, **OPTIONS))
     assert _in_table() == _numbers(0, 1, 2, 3, 4, 10, 11)
     _check_proof()
 
@@ -161,18 +155,16 @@ def test_a_planned_batch_whose_source_was_removed_is_refused(
     _check_proof()
 
 
-def test_a_checkpoint_without_names_goes_on_without_them(
-    spark: Any, adapter: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_a_checkpoint_without_names_goes_on_without_them(spark: Any, either: Adapter, tmp_path: Path) -> None:
     spark.conf.set("spark.sql.streaming.queryEvolution.enableSourceEvolution", "false")
     write_files(tmp_path / "in", 2)
     rows = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).json(str(tmp_path / "in"))
     spark.conf.set("spark.sql.streaming.offsetLog.formatVersion", "1")
-    run(adapter(rows, TABLE, **OPTIONS))
+    run(either(rows, TABLE, **OPTIONS))
     spark.conf.set("spark.sql.streaming.offsetLog.formatVersion", "2")
     write_files(tmp_path / "in", 1, first=2)
     forget_commits(Path("ck"), 0)
-    run(adapter(rows, TABLE, **OPTIONS))
+    run(either(rows, TABLE, **OPTIONS))
     assert _in_table() == _numbers(0, 1, 2)
     assert (Path("ck") / "offsets" / "2").read_text().startswith("v1")
     _check_proof()

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+import lakesink
 from lakesink.spark.rows.arrow_limits import MAX_RECORDS
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.failpoints import VARIABLE
 from lakesink_catalog.tables.tables import load_table
-from tests.spark.adapters import ADAPTERS, Adapter
+from tests.spark.adapters import Adapter
 from tests.spark.streams import failure, file_stream, run, write_files
 
 TABLE = "demo.events"
@@ -39,23 +40,24 @@ def ids() -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("adapter", "place"),
+    ("either", "place"),
     [
         ("stream", "after-prepared"),
         ("stream", "after-commit"),
         pytest.param("format", "after-commit", marks=pytest.mark.nightly),
     ],
+    indirect=["either"],
 )
 def test_what_a_query_has_seen_in_a_batch_that_came_again_is_known_to_the_next_one(
-    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, adapter: str, place: str
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, either: Adapter, place: str
 ) -> None:
     write_files(tmp_path / "in", 4, rows=ROWS)
     monkeypatch.setenv(VARIABLE, f"{place}@1=raise")
-    assert "FailpointReached" in failure(distinct_ids(spark, ADAPTERS[adapter], tmp_path))
+    assert "FailpointReached" in failure(distinct_ids(spark, either, tmp_path))
     monkeypatch.delenv(VARIABLE)
     for state in (tmp_path / "checkpoint" / "state").rglob("2.delta"):
         state.unlink()  # as of a checkpoint from a backup, or a machine that lost what it had not yet written
-    run(distinct_ids(spark, ADAPTERS[adapter], tmp_path))
+    run(distinct_ids(spark, either, tmp_path))
     assert ids() == list(range(3 * ROWS))
 
 
@@ -64,9 +66,9 @@ def test_a_batch_that_cannot_be_read_for_its_states_sake_ends_the_query_by_name_
 ) -> None:
     write_files(tmp_path / "in", 2, rows=10)
     monkeypatch.setenv(VARIABLE, "after-commit@1=raise")
-    assert "FailpointReached" in failure(distinct_ids(spark, ADAPTERS["stream"], tmp_path))
+    assert "FailpointReached" in failure(distinct_ids(spark, lakesink.stream, tmp_path))
     monkeypatch.delenv(VARIABLE)
-    told = failure(distinct_ids(spark, ADAPTERS["stream"], tmp_path, "cast(raise_error('spoilt') as bigint)"))
+    told = failure(distinct_ids(spark, lakesink.stream, tmp_path, "cast(raise_error('spoilt') as bigint)"))
     assert "[LAKESINK_STATE_BEHIND] The batch is committed" in told
-    run(distinct_ids(spark, ADAPTERS["stream"], tmp_path))
+    run(distinct_ids(spark, lakesink.stream, tmp_path))
     assert ids() == list(range(20))
