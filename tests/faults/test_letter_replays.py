@@ -17,10 +17,10 @@ from lakesink.sinks.iceberg.replay_loop import Repaired
 from lakesink.sinks.iceberg.replays import assign
 from lakesink_catalog.commit.fence import FencedCommit
 from lakesink_catalog.connect.catalog import connect
-from lakesink_catalog.tables.tables import load_table
+from lakesink_catalog.tables.tables import create_table, load_table
 from lakesink_protocol.errors import LakesinkError
 from lakesink_protocol.identity import SinkKey, SinkKind
-from testkit.letters import LETTERS, REPLAYS, TABLE, Died, aged_120, append, assigned, dies, fix, ids, load, rows
+from testkit.letters import AGES, LETTERS, REPLAYS, TABLE, Died, aged_120, append, assigned, dies, fix, ids, load, rows
 
 pytestmark = pytest.mark.usefixtures("home")
 ONLY_2 = aged_120(lambda id_: id_ == 2)
@@ -344,3 +344,11 @@ def test_the_command_refuses_filters_and_files_that_are_no_text(tmp_path: Path) 
     for options, said in ((["--sink", "x"], "do not limit a replay"), ([], "cannot be read")):
         told = CliRunner().invoke(main, ["dead-letters", TABLE, "--replay", str(query), *options])
         assert (told.exit_code, said in told.output) == (2, True), told.output
+
+
+def test_a_table_without_a_table_of_dead_letters_is_told_how_rows_are_put_aside() -> None:
+    create_table(connect(), TABLE, AGES)
+    told = CliRunner().invoke(main, ["dead-letters", TABLE])
+    assert told.exit_code == 2, told.output
+    assert f"no query has put rows of {TABLE} aside" in told.output
+    assert "Did you mean" not in told.output

@@ -303,14 +303,6 @@ def test_the_share_of_dead_letters_is_that_of_all_batches(spark: Any) -> None:
     assert shares == {"dead letters": (4, 1, 0.25, 2), "valid_age": (4, 1, 0.25, 2)}
 
 
-def test_a_table_without_a_table_of_dead_letters_is_told_how_rows_are_put_aside() -> None:
-    make_table()
-    told = CliRunner().invoke(main, ["dead-letters", TABLE])
-    assert told.exit_code == 2, told.output
-    assert f"no query has put rows of {TABLE} aside" in told.output
-    assert "Did you mean" not in told.output
-
-
 def test_the_audit_proves_that_every_row_is_in_one_of_the_tables(spark: Any) -> None:
     make_table()
     append(spark, 0, 30, 150, 7, 8)
