@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
+from lakesink.spark.query import RunningQuery
 from tests.spark.directory_sink import DirectorySink
 from tests.spark.streams import (
     FIRST_FILE_TIME,
