@@ -51,7 +51,7 @@ coverage: $(CLASSES) ## Tests, and which lines of the product none of them runs,
 	$(PYTEST) -m "not ($(LONG) or page)" --cov --cov-report=term:skip-covered $(ARGS)
 
 quick: check ## Style, types, contracts, and the tests that see most mistakes in a second.
-	$(PYTEST) -m "not ($(LONG)) and not spark" $(QUICK) $(ARGS)
+	$(PYTEST) -m "not ($(LONG)) and not spark and not dear" --brief tests/faults $(QUICK) $(ARGS)
 
 spark: $(CLASSES) ## The other tests in a session of Spark.
 	$(PYTEST) -m "spark and not sample and not ($(LONG))" $(ARGS)

@@ -33,15 +33,21 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slice", metavar="K/N", help="tests of the Kth of N slices, in the rooms that have slices")
+    parser.addoption("--brief", metavar="FOLDER", help="the first case alone of each function in this folder of tests")
     parser.addoption("--changed-pages", action="store_true", help="of pages and examples those that changed lately")
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
     """Mark tests by what they need before marks select, and take a slice of what they leave."""
-    for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker("spark")
+    in_session = [item for item in items if "spark" in getattr(item, "fixturenames", ())]
+    for item in in_session:
+        item.add_marker("spark")
+    for item in samples(in_session):
+        item.add_marker("sample")
+    if brief := config.getoption("brief"):
+        first = {function(item): item for item in reversed(items)}
+        keep(config, items, [item for item in items if first[function(item)] is item or not below(item, brief)])
     if config.getoption("changed_pages"):
         changed = changed_lately()
         keep(config, items, [item for item in items if all(shows(mark, changed) for mark in item.iter_markers("page"))])
@@ -53,8 +59,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         keep(config, items, [item for item in items if group(item) in groups])
 
 
+def samples(items: list[pytest.Item]) -> list[pytest.Item]:
+    """The first case of the first two functions in each file."""
+    functions: dict[Path, dict[str, pytest.Item]] = {}
+    for item in items:
+        functions.setdefault(item.path, {}).setdefault(function(item), item)
+    return [item for found in functions.values() for item in list(found.values())[:2]]
+
+
+def function(item: pytest.Item) -> str:
+    return item.nodeid.partition("[")[0]
+
+
+def below(item: pytest.Item, folder: str) -> bool:
+    return item.path.is_relative_to(ROOT / folder)
+
+
 def keep(config: pytest.Config, items: list[pytest.Item], kept: list[pytest.Item]) -> None:
-    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    config.hook.pytest_deselected(items=list(set(items) - set(kept)))
     items[:] = kept
 
 

@@ -131,6 +131,7 @@ def merging(min_count: int, **more: str) -> dict[str, str]:
     return {"commit.manifest.min-count-to-merge": str(min_count), **more}
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("spec", [PartitionSpec(), BY_BATCH], ids=["unpartitioned", "partitioned"])
 @pytest.mark.parametrize("min_count", [3, 4, 5])
 def test_merging_changes_nothing_that_any_snapshot_shows(tmp_path: Path, min_count: int, spec: PartitionSpec) -> None:
@@ -153,6 +154,7 @@ def test_merging_changes_nothing_that_any_snapshot_shows(tmp_path: Path, min_cou
     assert counted(lake) == expected(*range(21), rows=2)
 
 
+@pytest.mark.dear
 def test_the_list_of_manifests_stays_short_over_three_hundred_commits(tmp_path: Path) -> None:
     lake = Lake.make(tmp_path, properties=merging(4, **{"write.metadata.previous-versions-max": "1"}))
     fence = FencedCommit(

@@ -46,6 +46,7 @@ def of_numbers(folder: Path, *parts: Sequence[int], **options: Any) -> tuple[Wri
     return plan, [write(plan, [pa.RecordBatch.from_pylist(part, schema=schema)]).files[0] for part in rows]
 
 
+@pytest.mark.dear
 @EXAMPLES
 @given(case=cases())
 def test_live_rows_of_all_types_stay_as_they_are(case: Case) -> None:
@@ -132,6 +133,7 @@ def test_a_position_behind_the_last_row_is_an_error_and_leaves_no_file(tmp_path:
     assert set(tmp_path.rglob("*.parquet")) == before
 
 
+@pytest.mark.dear
 def test_wide_rows_are_rewritten_a_few_at_a_time(tmp_path: Path) -> None:
     """A file that repeats one long value is small, and its rows are not."""
     plan, wide = plan_for(NUMBERS, tmp_path), pa.repeat(pa.scalar("x" * 10_000), 20_000)

@@ -513,6 +513,7 @@ def test_a_record_with_another_schema_change_than_its_files_is_not_used(
     assert [one.name for one in lake.table().schema().fields] == [*(one.name for one in BASE.fields), "z"]
 
 
+@pytest.mark.dear
 def test_a_wide_struct_is_recovered(lake: Lake, stream: Evolving) -> None:
     wide = pa.struct([(f"column_{number}", pa.string()) for number in range(2000)])
     stream.having(pa.schema([("id", pa.int64()), ("wide", wide)]), [{"id": 2, "wide": {"column_7": "seven"}}])

@@ -227,6 +227,7 @@ def _is_possible(field_id: int, bound: bytes) -> bool:
     return field_id == 5
 
 
+@pytest.mark.dear
 @settings(max_examples=500)
 @given(st.lists(st.tuples(ALL_BOUNDS, ALL_BOUNDS), max_size=5))
 def test_the_bounds_of_all_files_together_are_possible_if_each_is(found: list[tuple[dict[int, bytes], ...]]) -> None:

@@ -114,6 +114,7 @@ def foreign_event(chance: random.Random, found: Store, model: Model, batch: int)
             update.rename_column(found.table.schema().find_column_name(1) or "", f"id_{batch}")
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("spec", SPECS)
 @pytest.mark.parametrize("ordered", [True, False], ids=["with a sequence", "without"])
 @pytest.mark.parametrize("seed", range(3))
