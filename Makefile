@@ -44,10 +44,10 @@ kafka-demo: $(INSTALLED) ## Kafka, event-time windows, exactly once: driver and 
 playground: $(INSTALLED) ## Kafka, S3, a REST catalog, PostgreSQL, Trino and Spark, and a prompt that breaks them; needs Maven, Java 25 and Go.
 	@$(PYTHON_IN_VENV) -m examples.playground
 
-test: $(CLASSES) ## All tests that need no Spark, and with Spark one of each kind.
+test: $(CLASSES) ## All tests that need no Spark, and a few of each file that need it.
 	$(PYTEST) -m "not ($(LONG)) and not (driver or page) and (sample or not spark)" $(ARGS)
 
-coverage: $(CLASSES) ## Tests, and which lines of the product none of them runs, in child processes either.
+coverage: $(CLASSES) ## Tests but pages, and which lines of the product none of them runs, in child processes either.
 	$(PYTEST) -m "not ($(LONG) or page)" --cov --cov-report=term:skip-covered $(ARGS)
 
 quick: check ## Style, types, contracts, and the tests that see most mistakes in a second.
@@ -79,7 +79,7 @@ soak: $(CLASSES) ## The long tests: random kills, memory, whole suites (SHORT=1 
 	$(PYTEST) -m "$(if $(SHORT),soak and not nightly,(soak or nightly) and not interop)" $(SLICED) $(ARGS)
 
 nightly: ## Everything whole, step by step: hours. A run goes on where one of the same files ended.
-	@python3 scripts/steps.py nightly
+	@"$$(sh scripts/check-machine.sh)" scripts/steps.py nightly
 
 bench: $(INSTALLED) ## Speed beside Iceberg's Spark sink and others, in turn in one run; needs Maven. ARGS="--only W1" is shorter.
 	$(PYTHON_IN_VENV) -m benchmarks $(ARGS)

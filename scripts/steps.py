@@ -1,6 +1,6 @@
 """Runs the steps of `steps.toml`, each within its budget: `python3 scripts/steps.py landing`, or `nightly`.
 
-Standard library only, for the first step installs what the others need.
+Names of steps after it run these alone. Standard library only, for the first step installs what the others need.
 """
 
 import ctypes
@@ -8,11 +8,13 @@ import json
 import os
 import resource
 import shlex
+import signal
 import subprocess
 import sys
 import time
 import tomllib
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
@@ -23,9 +25,16 @@ HERE = Path(__file__).parent
 RECORD = HERE / "steps.json"
 """When each step passed last, and on which files. It is committed, so that a run goes on where another one ended."""
 OVERDUE, OLDEST = timedelta(days=5), timedelta(days=7)
-"""A slice of a landing is the next one from the first age on; the second one ends a landing before it starts."""
+"""Slices of the first age take turns before all others; one of the second ends a landing before it starts."""
+OF_MAKE = {
+    *("MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES"),
+    *("ARGS", "SHORT", "SLICE", "PAGES", "VERSIONS", "HOURS", "PYTEST_ADDOPTS"),
+}
+"""Variables that would make a step do less than it is recorded for."""
 SUBREAPER = 36
-"""PR_SET_CHILD_SUBREAPER of Linux: processes whose parent was killed become ours, and so does their processor time."""
+"""PR_SET_CHILD_SUBREAPER of Linux: processes whose parent has died become ours, and so does their processor time."""
+HUNG = 124
+"""Exit code of `timeout`."""
 
 Record = dict[str, dict[str, Any]]
 
@@ -41,58 +50,61 @@ class Step:
 
 
 def main() -> None:
-    run = sys.argv[1]
     os.chdir(HERE.parent)
+    run, only = sys.argv[1], sys.argv[2:]
     record: Record = json.loads(RECORD.read_text())
     tables = tomllib.loads((HERE / "steps.toml").read_text())[run]
-    everything = run == "nightly"
-    if not everything:
+    whole = run == "nightly"
+    steps = [step for table in tables for step in steps_of(table, record, whole=whole) if not only or step.name in only]
+    if not steps:
+        sys.exit(f"No step of {run} is called {only[0]!r}: {', '.join(table['name'] for table in tables)}.")
+    if not whole:
         check_ages(tables, record)
     started, failed = time.monotonic(), []
-    for step in [step for table in tables for step in steps_of(table, record, everything=everything)]:
-        passed_before = record.get(f"{run}: {step.name}", {})
-        if everything and passed_before.get("files") == committed_files():
-            print(f"== {step.name}: passed on these files on {passed_before['at']} ==", flush=True)
-        elif (cpu := run_within(step)) is not None:
-            keep(record, f"{run}: {step.name}", cpu)
-        else:
+    for step in steps:
+        key, files = f"{run}: {step.name}", committed_files()
+        if whole and files and record.get(key, {}).get("files") == files:
+            print(f"== {step.name}: passed on these files on {record[key]['at']} ==", flush=True)
+        elif (cpu := run_within(step)) is None:
             failed.append(step.name)
-            if not everything:
+            if not whole:
                 break
-    minutes = round((time.monotonic() - started) / 60)
-    print(
-        f"\nFailed after {minutes} minutes: {', '.join(failed)}." if failed else f"\nAll passed in {minutes} minutes."
-    )
+        elif files and files == committed_files():
+            at = datetime.now(UTC).isoformat(timespec="minutes")
+            record[key] = {"at": at, "cpu": round(cpu), "files": files}
+            RECORD.write_text(json.dumps(record, indent=2, sort_keys=True) + "\n")
+        else:
+            print("   not recorded: files are not committed, or have changed meanwhile", flush=True)
+    ended = f"Failed: {', '.join(failed)}; after" if failed else "All passed in"
+    print(f"\n{ended} {(time.monotonic() - started) / 60:.0f} minutes.")
     sys.exit(bool(failed))
 
 
-def steps_of(table: dict[str, Any], record: Record, *, everything: bool) -> Iterator[Step]:
-    """The step of a table; of one with slices the slice whose turn it is, or all of them."""
-    slices = table.get("slices", 1)
-    turn = int(git("rev-parse", "HEAD")[:8], 16)
-    ages = {number: age(f"{table['name']} {number}/{slices}", record) for number in range(1, slices + 1)}
-    oldest = max(ages, key=lambda number: ages[number])
-    chosen = ages if everything else [oldest if ages[oldest] > OVERDUE else turn % slices + 1]
-    for number in chosen:
-        part = f"{number}/{slices}"
-        command = table["command"].format(slice=part, turn=turn)
-        name = table["name"] + (f" {part}" if slices > 1 else "")
-        yield Step(name, command, table["cpu"], table["minutes"])
+def steps_of(table: dict[str, Any], record: Record, *, whole: bool) -> Iterator[Step]:
+    """The step of a table; of one with slices all of them, or the one whose turn it is by the commit."""
+    slices, turn = table.get("slices", 1), int(git("rev-parse", "HEAD")[:8], 16)
+    numbers = range(1, slices + 1)
+    overdue = [number for number in numbers if age(slice_name(table, number), record) > OVERDUE]
+    waiting = overdue or numbers
+    for number in numbers if whole else [waiting[turn % len(waiting)]]:
+        command = table["command"].format(slice=f"{number}/{slices}", turn=turn)
+        yield Step(slice_name(table, number), command, table["cpu"], table["minutes"])
+
+
+def slice_name(table: dict[str, Any], number: int) -> str:
+    return f"{table['name']} {number}/{table['slices']}" if "slices" in table else str(table["name"])
 
 
 def check_ages(tables: list[dict[str, Any]], record: Record) -> None:
     """A slice that no run has seen for long must not stay unseen."""
-    slices = [
-        f"{table['name']} {number}/{table['slices']}"
-        for table in tables
-        if "slices" in table
-        for number in range(1, table["slices"] + 1)
-    ]
-    oldest = max(slices, key=lambda name: age(name, record))
-    told = f"The oldest slice is {oldest}: it passed {age(oldest, record).days} days before this commit."
+    sliced = [table for table in tables if "slices" in table]
+    names = [slice_name(table, number) for table in sliced for number in range(1, table["slices"] + 1)]
+    oldest = max(names, key=lambda name: age(name, record))
+    told = f"The oldest slice, {oldest}, passed {age(oldest, record).days} days before this commit."
     print(told, flush=True)
     if age(oldest, record) > OLDEST:
-        sys.exit(f"Run `make nightly`, or its command for this slice, and commit {RECORD.relative_to(HERE.parent)}.")
+        run = f"python3 {Path(__file__).relative_to(Path.cwd())} nightly '{oldest}'"
+        sys.exit(f"Run `{run}`, and commit {RECORD.relative_to(Path.cwd())}.")
 
 
 def age(name: str, record: Record) -> timedelta:
@@ -109,12 +121,20 @@ def run_within(step: Step) -> float | None:
         ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
     before, started = _children_cpu(), time.monotonic()
     limited = ["timeout", "--kill-after=60", f"{step.minutes}m", *shlex.split(step.command)]
-    process = subprocess.Popen(limited)
-    code = process.returncode = _code_of(process.pid)
+    environment = {name: value for name, value in os.environ.items() if name not in OF_MAKE}
+    process = subprocess.Popen(limited, env=environment, stdin=subprocess.DEVNULL)
+    try:
+        code = process.returncode = _code_of(process.pid)
+    finally:
+        process.terminate()  # does nothing once it has ended; `timeout` passes it on
+        left = _end_orphans()
     cpu, minutes = _children_cpu() - before, (time.monotonic() - started) / 60
     spent = f"{cpu:,.0f} of {step.cpu:,} CPU seconds, {minutes:.1f} of {step.minutes} minutes"
+    if left:
+        print(f"   ended {left} processes that the step had left behind", flush=True)
     if code:
-        print(f"== {step.name} FAILED with exit code {code}: {spent} ==", flush=True)
+        how = "HUNG" if code == HUNG else f"FAILED with exit code {code}"
+        print(f"== {step.name} {how}: {spent} ==", flush=True)
     elif cpu > step.cpu:
         print(f"== {step.name} is OVER ITS BUDGET: {spent}. Make it cheaper, or see scripts/steps.toml ==", flush=True)
     else:
@@ -131,24 +151,33 @@ def _code_of(pid: int) -> int:
             return os.waitstatus_to_exitcode(status)
 
 
+def _end_orphans() -> int:
+    """End what the step has left: its processor time is the step's, and nothing runs beside the next one."""
+    ended = 0
+    with suppress(ChildProcessError):  # no child is left
+        while True:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+            children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
+            for child in children:
+                os.kill(int(child), signal.SIGKILL)
+                os.waitpid(int(child), 0)
+            ended += len(children)
+    return ended
+
+
 def _children_cpu() -> float:
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
-def keep(record: Record, key: str, cpu: float) -> None:
-    """Only what was committed can be told apart from other files."""
-    if git("status", "--porcelain", "--", ".", f":!{RECORD.relative_to(HERE.parent)}"):
-        return
-    at = datetime.now(UTC).isoformat(timespec="minutes")
-    record[key] = {"at": at, "cpu": round(cpu), "files": committed_files()}
-    RECORD.write_text(json.dumps(record, indent=2, sort_keys=True) + "\n")
-
-
 def committed_files() -> str:
-    """All files of the commit in a few letters, but for the record itself."""
+    """All files but the record, in a few letters; nothing if some are not committed."""
+    record = str(RECORD.relative_to(HERE.parent))
+    if git("status", "--porcelain", "--", ".", f":!{record}"):
+        return ""
     listed = git("ls-tree", "-r", "HEAD").splitlines()
-    others = "\n".join(line for line in listed if not line.endswith(f"\t{RECORD.relative_to(HERE.parent)}"))
+    others = "\n".join(line for line in listed if not line.endswith(f"\t{record}"))
     return sha256(others.encode()).hexdigest()[:16]
 
 

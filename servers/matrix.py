@@ -22,6 +22,7 @@ TESTS = (
     "tests/spark",
     "tests/adapter",
     "tests/checkpoint",
+    "tests/test_public_names.py",
     "tests/processes/test_kills.py::test_driver_killed_while_its_tasks_write_leaves_only_orphans",
 )
 HERE = ".".join(pyspark.__version__.split(".")[:2])

@@ -34,18 +34,24 @@ def moved() -> list[Moved]:
 
 
 def is_seen(one: Moved, folder: Path) -> bool:
-    """True if the test fails in a copy of the sources with the bug."""
+    """True if the test passes in a copy of the sources, and fails with the bug."""
     for name in _SOURCES:
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         copy(ROOT / name, folder / name)
     path = folder / one.file
+    if _exit_code(one.seen_by, folder) != 0:
+        return False
     path.write_text(path.read_text().replace(f"\n{one.old}\n", f"\n{one.new}\n"))
+    return _exit_code(one.seen_by, folder) == 1  # others: no such test, or it cannot be imported
+
+
+def _exit_code(test: str, folder: Path) -> int:
     python_path = os.pathsep.join(map(str, (folder, folder / "catalog", folder / "protocol")))
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", one.seen_by]
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", test]
     done = subprocess.run(
         command, cwd=folder, env=os.environ | {"PYTHONPATH": python_path}, capture_output=True, text=True, check=False
     )
-    return done.returncode == 1  # others: no such test, or it cannot be imported
+    return done.returncode
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -43,20 +44,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     in_session = [item for item in items if "spark" in getattr(item, "fixturenames", ())]
     for item in in_session:
         item.add_marker("spark")
-    for item in samples(in_session):
+    for item in samples([item for item in in_session if not is_long(item)]):
         item.add_marker("sample")
     if brief := config.getoption("brief"):
-        first = {function(item): item for item in reversed(items)}
-        keep(config, items, [item for item in items if first[function(item)] is item or not below(item, brief)])
+        first = {function(item): item for item in reversed(items) if not is_long(item)}
+        keep(config, items, [item for item in items if first.get(function(item)) is item or not below(item, brief)])
     if config.getoption("changed_pages"):
         changed = changed_lately()
-        keep(config, items, [item for item in items if all(shows(mark, changed) for mark in item.iter_markers("page"))])
+        keep(config, items, [item for item in items if shows_one_of(changed, item)])
     items.sort(key=needs)
     yield
     if wanted := config.getoption("slice"):
         number, count = map(int, wanted.split("/"))
-        groups = list(dict.fromkeys(map(group, items)))[number - 1 :: count]
-        keep(config, items, [item for item in items if group(item) in groups])
+        keep(config, items, [item for item in items if crc32(group(item).encode()) % count == number - 1])
 
 
 def samples(items: list[pytest.Item]) -> list[pytest.Item]:
@@ -81,7 +81,10 @@ def keep(config: pytest.Config, items: list[pytest.Item], kept: list[pytest.Item
 
 
 def group(item: pytest.Item) -> str:
-    """What a slice has whole: a group by its mark, a folder or file beside other engines, else a file."""
+    """What a slice has whole: a group by its mark, a folder or file beside other engines, else a file.
+
+    Its name alone tells its slice, so that other tests, or other marks, do not move it into another one.
+    """
     if mark := item.get_closest_marker("xdist_group"):
         return str(mark.args[0])
     parts = item.path.relative_to(ROOT / "tests").parts
@@ -97,17 +100,26 @@ def starts_drivers(item: pytest.Item) -> bool:
     return any(item.get_closest_marker(name) for name in ("driver", "page"))
 
 
-def shows(page: pytest.Mark, changed: list[str]) -> bool:
-    """Whether a page, an example, or what it shows is among the changed files."""
-    return any(path.startswith(page.args) for path in changed)
+def is_long(item: pytest.Item) -> bool:
+    return any(item.get_closest_marker(name) for name in ("soak", "nightly", "interop", "site"))
 
 
-def changed_lately() -> list[str]:
-    """Files that the commits of the last day before this one changed, and what is not committed."""
-    at = datetime.fromisoformat(git("log", "-1", "--format=%cI"))
-    since = (at - timedelta(days=1)).isoformat()
-    committed = git("log", f"--since={since}", "--name-only", "--format=")
-    return [*committed.splitlines(), *git("diff", "--name-only", "HEAD").splitlines()]
+def shows_one_of(changed: list[str] | None, item: pytest.Item) -> bool:
+    """False for a test of a page or example if neither that, what it shows, nor the test itself has changed."""
+    page = item.get_closest_marker("page")
+    if page is None or changed is None:
+        return True
+    return any(path.startswith((*page.args, str(item.path.relative_to(ROOT)))) for path in changed)
+
+
+def changed_lately() -> list[str] | None:
+    """Files that differ from those of a day before this commit; None if the clone does not know these."""
+    day_before = datetime.fromisoformat(git("log", "-1", "--format=%cI")) - timedelta(days=1)
+    base = git("rev-list", "-1", "--first-parent", f"--before={day_before.isoformat()}", "HEAD")
+    if not base:
+        return None
+    others = git("ls-files", "--others", "--exclude-standard")
+    return [*git("diff", "--name-only", "--no-renames", base).splitlines(), *others.splitlines()]
 
 
 def git(*arguments: str) -> str:

@@ -42,26 +42,26 @@ def test_the_budgets_of_a_landing_are_those_of_forty_minutes_on_two_cores() -> N
 
 
 def test_the_commit_tells_whose_turn_it_is(steps: Any) -> None:
-    [step] = steps.steps_of(SLICED, passed(s1=1, s2=2, s3=3, s4=4), everything=False)
+    [step] = steps.steps_of(SLICED, passed(s1=1, s2=2, s3=3, s4=4), whole=False)
     assert (step.name, step.command) == ("long 3/4", "make long SLICE=3/4")
 
 
 def test_a_slice_that_is_overdue_goes_first(steps: Any) -> None:
-    [step] = steps.steps_of(SLICED, passed(s1=1, s2=6, s3=3, s4=4), everything=False)
+    [step] = steps.steps_of(SLICED, passed(s1=1, s2=6, s3=3, s4=4), whole=False)
     assert step.name == "long 2/4"
 
 
 def test_a_night_runs_every_slice(steps: Any) -> None:
-    names = [step.name for step in steps.steps_of(SLICED, {}, everything=True)]
+    names = [step.name for step in steps.steps_of(SLICED, {}, whole=True)]
     assert names == [f"long {number}/4" for number in range(1, 5)]
 
 
 def test_a_landing_ends_before_it_starts_if_a_slice_is_too_old(steps: Any, capsys: pytest.CaptureFixture[str]) -> None:
     steps.check_ages([SLICED], passed(s1=1, s2=7, s3=3, s4=4))
-    assert capsys.readouterr().out == "The oldest slice is long 2/4: it passed 7 days before this commit.\n"
-    with pytest.raises(SystemExit, match="make nightly"):
+    assert capsys.readouterr().out == "The oldest slice, long 2/4, passed 7 days before this commit.\n"
+    with pytest.raises(SystemExit, match="nightly 'long"):
         steps.check_ages([SLICED], passed(s1=1, s2=8, s3=3, s4=4))
-    with pytest.raises(SystemExit, match="make nightly"):
+    with pytest.raises(SystemExit, match="nightly 'long"):
         steps.check_ages([SLICED], passed(s1=1, s2=2, s3=3))
 
 

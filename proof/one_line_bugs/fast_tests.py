@@ -12,8 +12,7 @@ import pytest
 from proof.one_line_bugs.forks import limit_cpu
 
 ROOT = Path(__file__).parents[2]
-SLOW_MARKS = frozenset({"spark", "driver", "nightly", "soak", "interop", "site"})
-SLOW_FIXTURES = frozenset({"spark", "site"})
+FAST = "not (soak or nightly or interop or site or spark or driver or page)"
 FOLDERS = (
     "audit",
     "catalog",
@@ -63,27 +62,18 @@ def run_pytest(root: Path, files: Iterable[str], scratch: Path, plugins: Sequenc
     """Pytest on these files, without a trace in the working tree."""
     os.chdir(root)
     off = ("-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:cov")
-    own = ("--basetemp", str(scratch / "tmp"), "--tb=short", "--no-header", "-W", "ignore")
-    return int(pytest.main([*off, *own, *options, *files], [*plugins, Fast()]))
+    own = ("-m", FAST, "--basetemp", str(scratch / "tmp"), "--tb=short", "--no-header", "-W", "ignore")
+    return int(pytest.main([*off, *own, *options, *files], [*plugins, FirstFailure()]))
 
 
-class Fast:
-    """Leaves out slow tests, and does not look for the smallest example of a failure."""
+class FirstFailure:
+    """Does not look for the smallest example of a failure."""
 
     @pytest.hookimpl(trylast=True)
     def pytest_configure(self) -> None:
         phases = (hypothesis.Phase.explicit, hypothesis.Phase.generate)
         hypothesis.settings.register_profile("first failure", hypothesis.settings.default, phases=phases)
         hypothesis.settings.load_profile("first failure")
-
-    @pytest.hookimpl(trylast=True)
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        items[:] = [item for item in items if not _is_slow(item)]
-
-
-def _is_slow(item: pytest.Item) -> bool:
-    marks = {mark.name for mark in item.iter_markers()}
-    return bool(marks & SLOW_MARKS or SLOW_FIXTURES & set(getattr(item, "fixturenames", ())))
 
 
 @dataclass(slots=True, eq=False)  # pytest keeps plugins in sets

@@ -32,6 +32,7 @@ def lakesink(home: Path, folder: Path, *arguments: str) -> "subprocess.Completed
     return newcomer(home, sys.executable, "-c", code, *arguments)
 
 
+@pytest.mark.driver
 def test_the_first_program_runs_as_it_is_and_again_from_any_folder(tmp_path: Path) -> None:
     project = tmp_path / "a project"
     written = lakesink(tmp_path, tmp_path, "init", str(project))

@@ -45,6 +45,7 @@ def python_path(site: Path) -> str:
     return os.pathsep.join(filter(None, [str(site), os.environ.get("PYTHONPATH")]))
 
 
+@pytest.mark.driver
 @pytest.mark.parametrize("adapter", ["connect", "installed"])
 def test_a_stream_by_the_name_of_the_format_starts_again_and_recognises_a_replay(stream: Stream, adapter: str) -> None:
     stream = replace(stream, adapter=adapter)
@@ -62,6 +63,7 @@ def test_a_stream_by_the_name_of_the_format_starts_again_and_recognises_a_replay
     assert "lakesink.batch.already-committed" in stream.log()
 
 
+@pytest.mark.driver
 def test_what_needs_the_jvm_names_the_way_and_a_batch_write_is_done_once(tmp_path: Path, site: Path) -> None:
     pythons = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
     environment = {

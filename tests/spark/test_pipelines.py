@@ -35,6 +35,7 @@ def test_two_sinks_of_a_pipeline_write_one_table_and_a_replay_adds_nothing(tmp_p
     assert outcomes(pipeline, "us") == [(0, "committed"), (1, "committed"), (2, "committed")]
 
 
+@pytest.mark.driver
 def test_a_full_refresh_ends_with_one_line_that_says_so_and_can_be_undone(tmp_path: Path, site: Path) -> None:
     pipeline = Pipeline(tmp_path, site)
     pipeline.add_files("all_numbers", 0, 1)
@@ -67,6 +68,7 @@ def test_two_flows_into_one_sink_write_one_of_them_and_say_what_to_do(tmp_path: 
     assert mended.rows() == expected([0, 1, 10, 11])
 
 
+@pytest.mark.driver
 def test_a_catalog_with_a_relative_path_is_refused(tmp_path: Path, site: Path) -> None:
     pipeline = Pipeline(tmp_path, site, environment={"LAKESINK_HOME": "", "PYICEBERG_HOME": str(tmp_path)})
     pipeline.add_files("all_numbers", 0, 1)

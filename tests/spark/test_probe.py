@@ -33,6 +33,7 @@ def test_a_probe_runs_a_task_in_spark_s_python_and_sends_rows_through_arrow(answ
     )
 
 
+@pytest.mark.driver
 def test_a_python_of_spark_that_lacks_lakesink_is_named_with_the_line_that_mends_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -55,6 +56,7 @@ def test_a_python_of_spark_that_lacks_lakesink_is_named_with_the_line_that_mends
     assert list(tmp_path.iterdir()) == [bare.parent]
 
 
+@pytest.mark.driver
 def test_a_spark_that_does_not_come_up_is_ended_in_time() -> None:
     [finding] = check_spark(longest_seconds=0.5)
     assert (finding.check, finding.standing) == ("session", Standing.FAILED)

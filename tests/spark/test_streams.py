@@ -314,6 +314,7 @@ def test_stopping_a_query_in_the_middle_of_a_batch_is_quiet_and_the_replay_exact
     assert ids(sink.rows()) == list(range(60))
 
 
+@pytest.mark.driver
 def test_spark_says_little_about_a_query_that_was_stopped_while_writing(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.spark.stopping", str(tmp_path)]
     done = subprocess.run(

@@ -23,6 +23,14 @@ CHECKED = sorted(
 WITH_COMMANDS = [page for page in CHECKED if "\n```console\n" in document(f"docs/{page}")]
 RUN = sorted(WITH_COMMANDS, key=lambda page: predecessor(document(f"docs/{page}")) is not None)
 """Pages that others continue come first, so that they run once."""
+
+
+def shown_by(page: str) -> list[str]:
+    """The page, the page that it continues, and what prints: a change of one of these can change what is shown."""
+    before = predecessor(document(f"docs/{page}"))
+    return [f"docs/{one}" for one in (page, before) if one] + ["lakesink/cli/", "website/snippets.py"]
+
+
 NAVIGATION = navigation(CONFIG.read_text())
 
 
@@ -31,7 +39,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
     return Folders(tmp_path_factory.mktemp("pages"))
 
 
-@pytest.mark.parametrize("page", [pytest.param(page, marks=pytest.mark.page(f"docs/{page}")) for page in RUN])
+@pytest.mark.parametrize("page", [pytest.param(page, marks=pytest.mark.page(*shown_by(page))) for page in RUN])
 def test_a_page_shows_what_its_commands_print(page: str, folders: Folders) -> None:
     run_page(DOCS / page, folders.begin(page))
     folders.keep(page)
