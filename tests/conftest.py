@@ -16,6 +16,7 @@ from testkit import jvm
 from testkit.installed import installed
 
 ROOT = Path(__file__).parents[1]
+LONG = ("soak", "nightly", "interop", "site")
 
 # The same examples in every run of one version: a new one is found by LAKESINK_EXAMPLES=random, not by chance in CI.
 settings.register_profile(
@@ -101,7 +102,7 @@ def starts_drivers(item: pytest.Item) -> bool:
 
 
 def is_long(item: pytest.Item) -> bool:
-    return any(item.get_closest_marker(name) for name in ("soak", "nightly", "interop", "site"))
+    return any(item.get_closest_marker(name) for name in LONG)
 
 
 def shows_one_of(changed: list[str] | None, item: pytest.Item) -> bool:
@@ -127,11 +128,10 @@ def git(*arguments: str) -> str:
 
 
 @pytest.fixture(autouse=True)
-def _no_java(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A test that is not marked as one with Spark or a driver cannot start a JVM, in no process of its own either."""
-    marks = ("spark", "driver", "page", "soak", "nightly", "interop", "site")
-    if not any(request.node.get_closest_marker(mark) for mark in marks):
-        monkeypatch.setenv("JAVA_HOME", "/no/java/without/a/mark")
+def _no_spark(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test without a mark starts no driver, in no process of its own either: the JVM does not know the option."""
+    if not any(request.node.get_closest_marker(mark) for mark in ("spark", "driver", "page", *LONG)):
+        monkeypatch.setenv(jvm.VARIABLE, "-XX:+ThisTestNeedsTheMarkDriver")
 
 
 @pytest.fixture(scope="session")
