@@ -15,6 +15,7 @@ from lakesink.spark.rows.arrow_limits import (
     leaf_columns,
     limit_settings,
     message_bytes,
+    message_records,
     records_per_batch,
 )
 
@@ -66,6 +67,11 @@ def test_the_columns_of_a_batch_are_those_with_values() -> None:
 )
 def test_a_message_from_a_plan_stays_small_for_the_heap(columns: int, most: int, expected: int) -> None:
     assert message_bytes(_schema(*["long"] * columns), most) == expected
+
+
+@pytest.mark.parametrize(("most", "expected"), [(10_000, 1677), (5, 5), (0, 1677), (-1, 1677)])
+def test_rows_of_null_structs_are_counted_because_they_have_no_bytes(most: int, expected: int) -> None:
+    assert message_records(_schema(_schema(*["string"] * 2500)), most) == expected
 
 
 @pytest.mark.parametrize(

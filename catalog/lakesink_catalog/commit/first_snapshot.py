@@ -31,10 +31,11 @@ def check_has_head(table: Table, branch: str) -> None:
     if product is None:
         return
     name = ".".join(table.name())
+    what = f"The branch {branch} of {name}" if table.metadata.snapshots else name
     raise CatalogError(
         "FIRST_SNAPSHOT_UNPROTECTED",
-        f"{name} has no snapshot, and {product} lets two first snapshots replace each other.",
-        data="No snapshot was sent, so the table is unchanged.",
+        f"{what} has no snapshot, and {product} lets two first snapshots replace each other.",
+        data="No snapshot was sent, so nothing was written to the table.",
         action=f"While nothing writes to {name}, give it a first snapshot without rows, once, by PyIceberg:"
         f" table = load_catalog({table.catalog.name!r}).load_table({name!r});"
         " table.append(table.schema().as_arrow().empty_table()). If that ended without an error, start again. If it did"

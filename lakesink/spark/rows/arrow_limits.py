@@ -64,6 +64,15 @@ def message_bytes(schema: Mapping[str, Any], most: int) -> int:
     return min(most, max(MESSAGE_BYTES, LEAST_CHUNK_BYTES * leaf_columns(schema)))
 
 
+def message_records(schema: Mapping[str, Any], most: int) -> int:
+    """Rows of an Arrow batch from a plan, at most `most` if that is above 0.
+
+    A NULL struct has no bytes in Spark's row, by which the batch's size is counted, and a value in each array below it.
+    """
+    records = max(1, BATCH_BYTES // (_VALUE_BYTES * leaf_columns(schema)))
+    return min(records, most) if most > 0 else records
+
+
 def limit_settings(user_bytes: str | None, user_records: str | None, row_bytes: int | None) -> dict[str, str]:
     """The settings to change in the session; a value that the user has set never changes."""
     if user_bytes is not None or row_bytes is None:

@@ -20,7 +20,7 @@ from pyspark.sql.types import BinaryType, StructType
 from pyspark.util import local_connect_and_auth
 
 from lakesink import __version__
-from lakesink.spark.rows.arrow_limits import message_bytes
+from lakesink.spark.rows.arrow_limits import message_bytes, message_records
 from lakesink.spark.rows.distribution import distributed
 from lakesink.spark.rows.schema import arrow_schema
 from lakesink.spark.rows.task import RawBytes, TaskReport, WriteTask, read_messages, write_messages
@@ -125,12 +125,13 @@ def arrow_converter(rows: DataFrame) -> Any | None:
     """
     session, jvm = rows._jdf.sparkSession(), rows.sparkSession.sparkContext._jvm
     assert jvm is not None
-    conf, client = session.sessionState().conf(), jvm._gateway_client
-    limits = conf.arrowMaxRecordsPerBatch(), message_bytes(rows.schema.jsonValue(), conf.arrowMaxBytesPerBatch())
+    conf, client, schema = session.sessionState().conf(), jvm._gateway_client, rows.schema.jsonValue()
     try:
+        records = message_records(schema, conf.arrowMaxRecordsPerBatch())
+        limits = records, message_bytes(schema, conf.arrowMaxBytesPerBatch())
         of_connect = JavaClass("org.apache.spark.util.Utils", client).classForName(_CONNECT, True, False)  # noqa: FBT003
         server = JavaClass("org.objenesis.ObjenesisHelper", client).newInstance(of_connect)
-        repeated_names_fail, large = False, conf.arrowUseLargeVarTypes()
+        repeated_names_fail, large = True, conf.arrowUseLargeVarTypes()
         return server.rowToArrowConverter(
             rows._jdf.schema(), *limits, conf.sessionLocalTimeZone(), repeated_names_fail, large
         )
