@@ -334,6 +334,7 @@ def test_a_reader_that_has_gone_stops_neither_the_stream_nor_the_program(tmp_pat
     ours, theirs = os.pipe()
     os.close(ours)
     own = {"LAKESINK_HOME": str(tmp_path / "lakehouse"), "PYTHONPATH": str(Path(__file__).parents[2])}
+    own["PYSPARK_PYTHON"] = sys.executable
     with os.fdopen(theirs, "wb") as broken:
         done = subprocess.run(
             [sys.executable, "-c", NOBODY_READS, str(tmp_path)],
