@@ -223,7 +223,7 @@ def _expired(key: SinkKey, batch_id: int, records: Sequence[RetainedBatch]) -> C
 def _unseen(past: Past, time_ms: int) -> CatalogError:
     later = next(((at_ms, found) for at_ms, found in past.heads if at_ms > time_ms), None)
     first = past.snapshots.get(later[1]) if later and later == past.heads[0] else None
-    if first is not None and first.parent_snapshot_id is None and first.sequence_number <= 1:
+    if first is not None and first.parent_snapshot_id is None and (first.sequence_number or 0) <= 1:
         reason = "The table was empty then: that one is its first."
     else:
         reason = "Either the table was empty then, or what it held has expired (tag_every keeps some)."
