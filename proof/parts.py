@@ -30,9 +30,9 @@ from proof.simulator.changing import draw_changes
 from proof.simulator.run import Simulated
 from proof.simulator.run import run as run_simulator
 
-SEEDS, SEEDS_SHORT = 20_000, 4_000
+SEEDS, SEEDS_SHORT = 20_000, 1_500
 """Of a whole run, at least; and what every change is tried with."""
-CHANGED_SEEDS, CHANGED_SEEDS_SHORT = 3_000, 300
+CHANGED_SEEDS, CHANGED_SEEDS_SHORT = 3_000, 100
 """The same of streams that replace and delete rows by key; `make prove` for longer does not run more of them."""
 KILLS = 500
 KILLS_BY_KEY, KILLS_BY_KEY_SHORT = 300, 20

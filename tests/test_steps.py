@@ -12,7 +12,7 @@ import pytest
 
 SCRIPTS = Path(__file__).parents[1] / "scripts"
 SLICED = {"name": "long", "command": "make long SLICE={slice}", "slices": 4, "cpu": 1, "minutes": 1}
-LANDING_MINUTES, CORES = 77, 2
+LANDING_MINUTES, CORES = 80, 2
 """Budgets have a third more than was measured. The goal is forty minutes."""
 
 
