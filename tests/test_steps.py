@@ -12,8 +12,8 @@ import pytest
 
 SCRIPTS = Path(__file__).parents[1] / "scripts"
 SLICED = {"name": "long", "command": "make long SLICE={slice}", "slices": 4, "cpu": 1, "minutes": 1}
-LANDING_MINUTES, CORES = 80, 2
-"""Budgets have a third more than was measured. The goal is forty minutes."""
+LANDING_CPU = 12_570
+"""Half above what was measured, for slower machines. It may only fall: the goal is 4,800, forty minutes on two cores."""
 
 
 @pytest.fixture
@@ -37,9 +37,9 @@ def passed(**days_ago: int) -> dict[str, dict[str, str]]:
     }
 
 
-def test_the_budgets_of_a_landing_are_less_than_the_ninety_minutes_that_ci_has() -> None:
+def test_the_budgets_of_a_landing_do_not_grow() -> None:
     tables = tomllib.loads((SCRIPTS / "steps.toml").read_text())["landing"]
-    assert sum(table["cpu"] for table in tables) <= LANDING_MINUTES * 60 * CORES
+    assert sum(table["cpu"] for table in tables) <= LANDING_CPU
 
 
 def test_the_commit_tells_whose_turn_it_is(steps: Any) -> None:
