@@ -17,6 +17,7 @@ from testkit.installed import installed
 
 ROOT = Path(__file__).parents[1]
 LONG = ("soak", "nightly", "interop", "site")
+DRIVERS = ("driver", "page")
 
 # The same examples in every run of one version: a new one is found by LAKESINK_EXAMPLES=random, not by chance in CI.
 settings.register_profile(
@@ -45,10 +46,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     in_session = [item for item in items if "spark" in getattr(item, "fixturenames", ())]
     for item in in_session:
         item.add_marker("spark")
-    for item in samples([item for item in in_session if not is_long(item)]):
+    for item in samples([item for item in in_session if not is_marked(item, *LONG)]):
         item.add_marker("sample")
     if brief := config.getoption("brief"):
-        first = {function(item): item for item in reversed(items) if not is_long(item)}
+        first = {function(item): item for item in reversed(items) if not is_marked(item, *LONG)}
         keep(config, items, [item for item in items if first.get(function(item)) is item or not below(item, brief)])
     if config.getoption("changed_pages"):
         changed = changed_lately()
@@ -94,29 +95,25 @@ def group(item: pytest.Item) -> str:
 
 def needs(item: pytest.Item) -> int:
     """Fast tests first: a mistake shows in seconds, and many short ones follow drivers, which take a minute each."""
-    return 2 if item.get_closest_marker("spark") else 1 if starts_drivers(item) else 0
+    return 2 if is_marked(item, "spark") else 1 if is_marked(item, *DRIVERS) else 0
 
 
-def starts_drivers(item: pytest.Item) -> bool:
-    return any(item.get_closest_marker(name) for name in ("driver", "page"))
-
-
-def is_long(item: pytest.Item) -> bool:
-    return any(item.get_closest_marker(name) for name in LONG)
+def is_marked(item: pytest.Item, *names: str) -> bool:
+    return any(item.get_closest_marker(name) for name in names)
 
 
 def shows_one_of(changed: list[str] | None, item: pytest.Item) -> bool:
-    """False for a test of a page or example if neither that, what it shows, nor the test itself has changed."""
+    """False for a test of a page or example if neither that nor what it shows has changed."""
     page = item.get_closest_marker("page")
     if page is None or changed is None:
         return True
-    return any(path.startswith((*page.args, str(item.path.relative_to(ROOT)))) for path in changed)
+    return any(path.startswith(page.args) for path in changed)
 
 
 def changed_lately() -> list[str] | None:
-    """Files that differ from those of a day before this commit; None if the clone does not know these."""
-    day_before = datetime.fromisoformat(git("log", "-1", "--format=%cI")) - timedelta(days=1)
-    base = git("rev-list", "-1", "--first-parent", f"--before={day_before.isoformat()}", "HEAD")
+    """Files that differ from those of six hours before this commit; None if the clone does not know these."""
+    before = datetime.fromisoformat(git("log", "-1", "--format=%cI")) - timedelta(hours=6)
+    base = git("rev-list", "-1", "--first-parent", f"--before={before.isoformat()}", "HEAD")
     if not base:
         return None
     others = git("ls-files", "--others", "--exclude-standard")
@@ -130,7 +127,7 @@ def git(*arguments: str) -> str:
 @pytest.fixture(autouse=True)
 def _no_spark(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """A test without a mark starts no driver, in no process of its own either: the JVM does not know the option."""
-    if not any(request.node.get_closest_marker(mark) for mark in ("spark", "driver", "page", *LONG)):
+    if not is_marked(request.node, "spark", *DRIVERS, *LONG):
         monkeypatch.setenv(jvm.VARIABLE, "-XX:+ThisTestNeedsTheMarkDriver")
 
 

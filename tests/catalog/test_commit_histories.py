@@ -1,7 +1,7 @@
 """Random histories of one commit, in step with a reference: the batch is there at most once, and no outcome is false.
 
 The reference knows a head that only grows, the head on which each request was sent, and that a request lands only on
-this head. So it tells what a commit comes to, whatever the catalog answers.
+this head. So it tells the outcome of a commit for any answer of the catalog.
 """
 
 import random
