@@ -68,12 +68,16 @@ class Hop:
     note: str = ""
 
     def hops(self) -> Iterator["Hop"]:
-        """This one, and all behind it."""
-        yield self
-        for source in self.sources:
-            if isinstance(source, Upstream):
-                for hop in source.hops:
-                    yield from hop.hops()
+        """This one, and all behind it, each once, however often it was read."""
+        ahead, seen = [self], set[int]()
+        while ahead:
+            hop = ahead.pop()
+            if id(hop) in seen:
+                continue
+            seen.add(id(hop))
+            yield hop
+            behind = [one for source in hop.sources if isinstance(source, Upstream) for one in source.hops]
+            ahead += reversed(behind)
 
     def kafka(self) -> list[KafkaRange]:
         """Every range of Kafka behind it."""

@@ -14,6 +14,7 @@ from lakesink_catalog.read.history import time_of
 
 _COLUMNS = ("where", "from>", "to>", "rows>", "committed", "known by")
 MOST_LINES = 60
+AS_ABOVE = "as above"
 
 
 def lineage(
@@ -25,12 +26,12 @@ def lineage(
     hop = Lineage(loaded, known).of(table, batch, sink, branch)
     unused = known.keys() - {one.query_id for one in hop.hops()}
     troubles = [*hop.troubles(), *(f"No batch is of query {one}, whose checkpoint was given." for one in unused)]
-    lines = list(_lines(hop, 0))
+    lines = list(_lines(hop, 0, set()))
     return Report(
         document={
             "table": table,
             "catalog": loaded.name,
-            "batch": _document(hop),
+            "batch": _document(hop, set()),
             "kafka": [_range(one) for one in merged(hop.kafka())],
             "complete": not troubles,
             "not_known": troubles,
@@ -57,17 +58,22 @@ def _in_short(hop: Hop) -> str:
     return ", ".join([*parts, f"through {counted(tables, 'table')}"] if tables else parts)
 
 
-def _lines(hop: Hop, depth: int) -> Iterator[list[str]]:
+def _lines(hop: Hop, depth: int, told: set[int]) -> Iterator[list[str]]:
     times = list(dict.fromkeys(moment(time_of(at_ms)) for at_ms in hop.times_ms))
     named = f"{hop.table}, {hop.sink}" if hop.branch == "main" else f"{hop.table}, {hop.sink} on {hop.branch}"
     committed = times[0] if len(times) == 1 else f"{times[0]} to {times[-1]}"
     yield [_indented(named, depth), number(hop.first), number(hop.last), number(hop.rows), committed, hop.known.value]
+    if id(hop) in told:
+        if hop.sources:
+            yield _line(AS_ABOVE, depth + 1, "", "", "")
+        return
+    told.add(id(hop))
     for source in hop.sources:
         if isinstance(source, Upstream):
             if not source.hops:
                 yield _line(source.table, depth + 1, "-", "-", "-")
             for one in source.hops:
-                yield from _lines(one, depth + 1)
+                yield from _lines(one, depth + 1, told)
         else:
             yield _source_line(source, depth + 1)
 
@@ -103,7 +109,10 @@ def _indented(text: str, depth: int) -> str:
     return "  " * depth + text
 
 
-def _document(hop: Hop) -> dict[str, Any]:
+def _document(hop: Hop, told: set[int]) -> dict[str, Any]:
+    """What is behind a batch that was read twice stands where it is told first."""
+    is_told = id(hop) in told
+    told.add(id(hop))
     return {
         "table": hop.table,
         "branch": hop.branch,
@@ -115,16 +124,18 @@ def _document(hop: Hop) -> dict[str, Any]:
         "rows": hop.rows,
         "committed_at": [time_of(at_ms) for at_ms in hop.times_ms],
         "known_by": hop.known.name.lower(),
-        "sources": [_source(one) for one in hop.sources],
+        "sources": [] if is_told else [_source(one, told) for one in hop.sources],
+        "told_above": is_told,
         "not_known": list(hop.why),
         "note": hop.note,
     }
 
 
-def _source(source: FirstRange | Upstream) -> dict[str, Any]:
+def _source(source: FirstRange | Upstream, told: set[int]) -> dict[str, Any]:
     match source:
         case Upstream(table=table, hops=hops, why=why):
-            return {"kind": "table", "table": table, "batches": [_document(hop) for hop in hops], "not_known": why}
+            batches = [_document(hop, told) for hop in hops]
+            return {"kind": "table", "table": table, "batches": batches, "not_known": why}
         case KafkaRange():
             return {"kind": "kafka", **_range(source)}
         case FilesRange(start=start, end=end, paths=paths):
