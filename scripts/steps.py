@@ -4,16 +4,19 @@ Names of steps after it run these alone. Standard library only, for the first st
 """
 
 import ctypes
+import fcntl
 import json
 import os
 import resource
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -47,6 +50,7 @@ class Step:
     command: str
     cpu: int
     minutes: int
+    beside: bool = False
 
 
 def main() -> None:
@@ -60,24 +64,71 @@ def main() -> None:
         sys.exit(f"No step of {run} is called {only[0]!r}: {', '.join(table['name'] for table in tables)}.")
     if not whole:
         check_ages(tables, record)
-    started, failed = time.monotonic(), []
-    for step in steps:
-        key, files = f"{run}: {step.name}", committed_files()
-        if whole and files and record.get(key, {}).get("files") == files:
-            print(f"== {step.name}: passed on these files on {record[key]['at']} ==", flush=True)
-        elif (cpu := run_within(step)) is None:
-            failed.append(step.name)
-            if not whole:
-                break
-        elif files and files == committed_files():
-            at = datetime.now(UTC).isoformat(timespec="minutes")
-            record[key] = {"at": at, "cpu": round(cpu), "files": files}
-            RECORD.write_text(json.dumps(record, indent=2, sort_keys=True) + "\n")
-        else:
-            print("   not recorded: files are not committed, or have changed meanwhile", flush=True)
-    ended = f"Failed: {', '.join(failed)}; after" if failed else "All passed in"
+    started = time.monotonic()
+    well = in_lanes(steps, lambda step: passes(run, step))
+    ended = "All passed in" if well else "Failed, see FAILED, HUNG or OVER ITS BUDGET above; after"
     print(f"\n{ended} {(time.monotonic() - started) / 60:.0f} minutes.")
-    sys.exit(bool(failed))
+    sys.exit(not well)
+
+
+def in_lanes(steps: list[Step], passes: Callable[[Step], bool]) -> bool:
+    """Run the first step, then those that go beside others in a lane of their own, whose output comes at the end.
+
+    Most steps leave a core idle for a part of their time. A lane is a process: its children's CPU seconds are its own.
+    """
+    if not one_lane(steps[:1], passes):
+        return False
+    beside, others = ([step for step in steps[1:] if step.beside == is_beside] for is_beside in (True, False))
+    with tempfile.TemporaryFile() as told:
+        lanes = [start_lane(others, passes), start_lane(beside, passes, told.fileno())]
+        ended = [os.waitpid(lane, 0)[1] for lane in lanes]
+        if told.seek(0, os.SEEK_END):
+            print("\n==== Steps that went beside those above ====", flush=True)
+            told.seek(0)
+            shutil.copyfileobj(told, sys.stdout.buffer)
+            sys.stdout.flush()
+    return not any(ended)
+
+
+def start_lane(steps: list[Step], passes: Callable[[Step], bool], output: int | None = None) -> int:
+    """The process that runs them."""
+    if pid := os.fork():
+        return pid
+    if output is not None:
+        os.dup2(output, sys.stdout.fileno())
+        os.dup2(output, sys.stderr.fileno())
+    os._exit(not one_lane(steps, passes))
+
+
+def one_lane(steps: list[Step], passes: Callable[[Step], bool]) -> bool:
+    """A step that fails does not hide what the others would say."""
+    passed = [passes(step) for step in steps]
+    return all(passed)
+
+
+def passes(run: str, step: Step) -> bool:
+    """Run a step and record that it has passed; one of a night is not run again on the same files."""
+    key, files = f"{run}: {step.name}", committed_files()
+    known = json.loads(RECORD.read_text()).get(key, {})
+    if run == "nightly" and files and known.get("files") == files:
+        print(f"== {step.name}: passed on these files on {known['at']} ==", flush=True)
+    elif (cpu := run_within(step)) is None:
+        return False
+    elif files and files == committed_files():
+        at = datetime.now(UTC).isoformat(timespec="minutes")
+        keep(key, {"at": at, "cpu": round(cpu), "files": files})
+    else:
+        print("   not recorded: files are not committed, or have changed meanwhile", flush=True)
+    return True
+
+
+def keep(key: str, passed: dict[str, Any]) -> None:
+    with RECORD.open("r+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        told = json.dumps({**json.load(file), key: passed}, indent=2, sort_keys=True) + "\n"
+        file.seek(0)
+        file.write(told)
+        file.truncate()
 
 
 def steps_of(table: dict[str, Any], record: Record, *, whole: bool) -> Iterator[Step]:
@@ -88,7 +139,7 @@ def steps_of(table: dict[str, Any], record: Record, *, whole: bool) -> Iterator[
     waiting = overdue or numbers
     for number in numbers if whole else [waiting[turn % len(waiting)]]:
         command = table["command"].format(slice=f"{number}/{slices}", turn=turn)
-        yield Step(slice_name(table, number), command, table["cpu"], table["minutes"])
+        yield Step(slice_name(table, number), command, table["cpu"], table["minutes"], table.get("beside", False))
 
 
 def slice_name(table: dict[str, Any], number: int) -> str:

@@ -10,23 +10,18 @@ from typing import Any
 from zlib import crc32
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 
 from testkit import jvm
+from testkit.examples import examples
 from testkit.installed import installed
 
 ROOT = Path(__file__).parents[1]
 LONG = ("soak", "nightly", "interop", "site")
 DRIVERS = ("driver", "page")
 
-# The same examples in every run of one version: a new one is found by LAKESINK_EXAMPLES=random, not by chance in CI.
-settings.register_profile(
-    "same",
-    derandomize=os.environ.get("LAKESINK_EXAMPLES") != "random",
-    deadline=None,  # no test is timed: this machine may be busy
-    suppress_health_check=[HealthCheck.too_slow],
-)
-settings.load_profile("same")
+settings.register_profile("lakesink", examples(40))
+settings.load_profile("lakesink")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -8,13 +8,14 @@ import fastavro
 import pyarrow as pa
 import pytest
 import zstandard
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lakesink_catalog.manifests import avro
 from lakesink_catalog.manifests.avro import container, read_header, values
 from lakesink_catalog.manifests.avro_skips import skipper
 from lakesink_catalog.manifests.avro_values import Malformed, encode_long, read_long, reader
+from testkit.examples import examples
 
 SCHEMA: dict[str, Any] = {
     "type": "record",
@@ -80,7 +81,6 @@ def expected(record: dict[str, Any]) -> dict[int | str, Any]:
     return {field.get("field-id", field["name"]): named[field["name"]] for field in SCHEMA["fields"]}
 
 
-@settings(deadline=None)
 @given(records=st.lists(RECORDS, max_size=8), codec=st.sampled_from(CODECS))
 def test_every_value_is_read_as_it_was_written_whatever_the_codec(records: list[dict[str, Any]], codec: str) -> None:
     data = written(records, codec)
@@ -161,7 +161,7 @@ def _read_all(data: bytes) -> None:
         return
 
 
-@settings(deadline=5_000, max_examples=300)
+@examples(120)
 @given(data=st.data(), codec=st.sampled_from(CODECS))
 def test_spoilt_bytes_are_malformed_or_other_values_and_never_a_hang(data: st.DataObject, codec: str) -> None:
     spoilt = bytearray(WHOLE[codec])

@@ -9,7 +9,7 @@ from lakesink_protocol.outcome import AlreadyCommitted, Committed
 from testkit.builders import FaultyCatalog, Lake
 from testkit.change_table import SCHEMA, ChangeStream, Reference, compactions, rows_of, write_all_anew
 
-BATCHES = 30
+BATCHES = 20
 
 
 def test_changes_land_once_whoever_else_writes(properties: dict[str, Any], tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,8 @@ def delete_of(number: int, **facts: Any) -> ContentFile:
 
 def test_more_entries_than_a_manifest_may_have_become_several(tmp_path: Path) -> None:
     lake = Lake.make(tmp_path)
-    added = [delete_of(0, path=f"d{number}", column_sizes={}) for number in range(MOST_ENTRIES + 1)]
+    one = delete_of(0, column_sizes={})
+    added = [replace(one, path=f"d{number}") for number in range(MOST_ENTRIES + 1)]
     written = DeleteChange([], added, [], SNAPSHOT_ID).write(lake.table(), LISTENERS).written
     assert [one.added_files_count for one in written] == [MOST_ENTRIES, 1]
     assert sum(len(raw(one.manifest_path).records) for one in written) == MOST_ENTRIES + 1

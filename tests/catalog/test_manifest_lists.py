@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import fastavro
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.manifest import (
     MANIFEST_LIST_FILE_SCHEMAS,
@@ -22,6 +22,7 @@ from pyiceberg.manifest import (
 from lakesink_catalog.manifests import lists
 from lakesink_catalog.manifests.lists import ListedManifest, read_list, write_list
 from testkit.builders import Lake, Stream
+from testkit.examples import examples
 
 LONGS, INTS = st.integers(0, 2**63 - 1), st.integers(0, 2**31 - 1)
 SUMMARIES = st.builds(
@@ -66,7 +67,7 @@ def by_pyiceberg(lake: Lake, manifests: list[ManifestFile]) -> str:
     return location
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(24)
 @given(manifests=st.lists(MANIFESTS, max_size=5))
 def test_a_list_has_the_entries_of_pyicebergs_own_and_reads_like_it(lake: Lake, manifests: list[ManifestFile]) -> None:
     table, theirs = lake.table(), by_pyiceberg(lake, manifests)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.partitioning import PartitionField, PartitionSpec
@@ -23,6 +23,7 @@ from lakesink_catalog.manifests.write import ManifestRecord
 from lakesink_protocol.identity import Batch, SinkKey, SinkKind
 from lakesink_protocol.quality import Quality
 from lakesink_protocol.row_changes import KeysFile, Mode
+from testkit.examples import examples
 from tests.protocol.views import KEY, UUID, batch, entry
 
 HOUR_MS = 3_600_000
@@ -73,7 +74,7 @@ CHANGES = PreparedChanges(
 )
 CHANGING = replace(PREPARED, changes=CHANGES, follows=entry(batch(3), 4, keys=(1,)))
 PAYLOADS = {"demo.events@main": PREPARED.payload}
-ANYWHERE = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+ANYWHERE = examples(40)
 
 
 @dataclass

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType, TimestampType
 from pyroaring import BitMap64
@@ -19,10 +19,11 @@ from lakesink.writer.filesystem import NewFiles
 from lakesink.writer.plan import ParquetOptions, WritePlan
 from lakesink_protocol.change import ContentFile
 from lakesink_protocol.errors import WriteError
+from testkit.examples import examples
 from tests.writer.builders import exactly, in_batches, local, new_table, plan_for, rows_by_duckdb, rows_of, write
 from tests.writer.random_tables import Case, cases
 
-EXAMPLES = settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+EXAMPLES = examples(24)
 NUMBERS = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "text", StringType()))
 
 

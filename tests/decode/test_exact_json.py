@@ -15,17 +15,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lakesink.decode.json_digits import respelled
 from lakesink.decode.json_values import JsonReader
 from lakesink.writer.schema import Field, ListOf, MapOf, Primitive, Struct, Type
+from testkit.examples import examples
 from tests.writer.builders import exactly
 
 MALFORMED = "malformed"
 READER = JsonReader()
-few, some, many = (settings(max_examples=count) for count in (15, 40, 150))
+few, some, many = (examples(count) for count in (15, 40, 150))
 
 
 def optional(number: int, name: str, kind: Type) -> Field:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
@@ -22,6 +22,7 @@ from lakesink.writer.schema import Field, ListOf, MapOf, Primitive, Struct, Type
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.quality import Quality
 from lakesink_protocol.receipt import Receipt
+from testkit.examples import examples
 from tests.writer.builders import plan_for, rows_of, write
 
 RESCUE = "_rescued"
@@ -246,7 +247,7 @@ def strictly(texts: list[str]) -> tuple[list[dict[str, Any]], list[bool]]:
     return rows, [wrong or row is None for wrong, row in zip(bad, rows, strict=True)]
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(st.lists(DOCUMENTS, min_size=1, max_size=6), st.integers(0, 6))
 @example([r'{"must":1,"n\u003aw":{"x":[1.10,-0,1e400,]}}', r'{"must":1,"id":"a:b","at":null,"z": null}'], 1)
 @example([r'{"must":1,"id":"a\u003ab"}', '{"must":1,"new":1}', r'{"must":1,"id":"\u003A\u003a","new":{"a":1}}'], 0)
@@ -279,7 +280,7 @@ def test_row_and_rescued_text_have_every_member_of_a_document_or_it_is_malformed
     assert quality.unknown_keys == 0
 
 
-@settings(max_examples=10)
+@examples(10)
 @given(st.lists(DOCUMENTS, min_size=1, max_size=6))
 def test_only_documents_with_a_misfit_in_a_required_column_are_still_malformed(texts: list[str]) -> None:
     rows, _ = decoded(texts)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -22,6 +22,7 @@ from lakesink_protocol.quality import Quality
 from lakesink_protocol.receipt import LeftRows, Receipt, decode, encode
 from lakesink_protocol.row_changes import KeysFile
 from testkit.builders import Lake, Stream, counted, expected
+from testkit.examples import examples
 
 Change = Callable[[ContentFile, Lake], ContentFile]
 
@@ -178,7 +179,7 @@ def test_a_file_without_rows_fails_the_batch(lake: Lake, sink: IcebergSink) -> N
     rejected(sink, transaction, [encode(votes[0]), encode(empty)], lake)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
+@examples(20)
 @given(junk=st.binary(max_size=50))
 def test_junk_is_no_vote(lake: Lake, sink: IcebergSink, junk: bytes) -> None:
     transaction = sink.begin(Stream(lake).batch(1))
@@ -228,7 +229,7 @@ def _is_possible(field_id: int, bound: bytes) -> bool:
 
 
 @pytest.mark.dear
-@settings(max_examples=500)
+@examples(200)
 @given(st.lists(st.tuples(ALL_BOUNDS, ALL_BOUNDS), max_size=5))
 def test_the_bounds_of_all_files_together_are_possible_if_each_is(found: list[tuple[dict[int, bytes], ...]]) -> None:
     """Halves of a character in two files are no text, although they would be one if they were joined."""
@@ -237,7 +238,7 @@ def test_the_bounds_of_all_files_together_are_possible_if_each_is(found: list[tu
     assert bounds_fit(files, bounds_of(SCHEMA)) == all(each)
 
 
-@settings(max_examples=300)
+@examples(120)
 @given(
     *[st.dictionaries(st.integers(1, 3), st.integers(0, 2), max_size=3)] * 3, st.lists(st.integers(0, 5), max_size=3)
 )
@@ -255,7 +256,7 @@ SEGMENT = st.sampled_from(
 )
 
 
-@settings(max_examples=500)
+@examples(200)
 @given(st.lists(st.lists(SEGMENT, min_size=1, max_size=3).map("/".join), max_size=4))
 def test_paths_are_below_a_folder_if_each_is(paths: list[str]) -> None:
     each = [

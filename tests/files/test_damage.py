@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import lakesink
@@ -22,6 +22,7 @@ from lakesink_protocol.outcome import Committed
 from lakesink_protocol.receipt import ReceiptInvalid
 from testkit.builders import expected
 from testkit.directory import Stream
+from testkit.examples import examples
 
 Change = Callable[[dict[str, Any]], Any]
 HOUR_MS = 3_600_000
@@ -369,7 +370,7 @@ ANYTHING = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
     max_leaves=8,
 )
-WHOLE = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+WHOLE = examples(80)
 
 
 @WHOLE

@@ -17,7 +17,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lakesink.sinks.directory.part_formats import FORMATS, check_part_schema
@@ -25,6 +25,7 @@ from lakesink.sinks.directory.part_receipt import PartsReceipt, decode_parts
 from lakesink.sinks.directory.parts import PartsPlan, PartsWriter
 from lakesink.writer.lines import LineEncoder
 from lakesink_protocol.errors import WriteError
+from testkit.examples import examples
 
 STEM = "clicks-7"
 NEW_YORK = pa.timestamp("us", "America/New_York")
@@ -158,7 +159,7 @@ SCHEMA = pa.schema(
 )  # fmt: skip
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@examples(24)
 @given(rows=st.lists(CELLS, min_size=1, max_size=20))
 def test_any_rows_come_back_from_both_formats(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
     table = pa.Table.from_pylist(rows, SCHEMA)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 from pyiceberg.types import BooleanType, IcebergType, LongType, NestedField, StringType, UUIDType
@@ -14,6 +14,7 @@ from lakesink.locate.newest import CHANGE
 from lakesink.locate.prune import KeyRanges, key_partitions, key_ranges
 from lakesink.writer.plan import PartitionField
 from lakesink.writer.single_value import encode_value
+from testkit.examples import examples
 from tests.locate.builders import columns_of
 from tests.locate.key_values import RAW, array_of, values
 from tests.writer.builders import column, plan_for, spec_of, write
@@ -25,7 +26,7 @@ def ranges_of(kind: IcebergType, raw: list[object]) -> KeyRanges:
 
 
 @pytest.mark.parametrize("kind", RAW, ids=str)
-@settings(max_examples=8, deadline=None)
+@examples(8)
 @given(data=st.data())
 def test_a_file_with_one_of_the_keys_is_never_left_out(
     tmp_path_factory: pytest.TempPathFactory, kind: IcebergType, data: st.DataObject

@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.types import IcebergType, IntegerType, LongType, StringType, UUIDType
 
@@ -14,6 +14,7 @@ from lakesink.locate.key_columns import KeyColumns
 from lakesink.locate.newest import CHANGE
 from lakesink.locate.scan import ScanLimits, find_rows
 from lakesink_protocol.errors import WriteError
+from testkit.examples import examples
 from tests.locate.builders import columns_of, write_rows
 from tests.locate.key_values import RAW, array_of, values
 
@@ -44,7 +45,7 @@ def test_every_value_at_the_ends_of_its_type_finds_itself_and_no_other(tmp_path:
 
 
 @pytest.mark.parametrize("kind", RAW, ids=str)
-@settings(max_examples=12, deadline=None)
+@examples(12)
 @given(data=st.data())
 def test_random_keys_are_found_where_a_dictionary_has_them(kind: IcebergType, data: st.DataObject) -> None:
     columns = columns_of([kind, LongType()])

@@ -1,12 +1,10 @@
 """Hypothesis strategies: tables of any schema, written in several batches of several tasks under any properties."""
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -14,9 +12,6 @@ from pyiceberg.transforms import TimeTransform, Transform
 
 from tests.readers.lake import Lake, StreamedTable
 from tests.writer.random_tables import Case, cases
-
-MORE = int(os.environ.get("LAKESINK_MORE_EXAMPLES", "1"))
-"""How many times as many examples as usual; above one they are others each time."""
 
 NAMES = ("a-b", "1x", "é", "日本", "😀", "a b", "UPPER", "%2F", 'q"q', "select", "_", "a/b", "-", "x" * 300)
 """Column and field names: most of them Avro forbids."""
@@ -29,12 +24,6 @@ PROPERTIES: Mapping[str, Sequence[str]] = {
     "write.object-storage.enabled": ("false", "true"),
     "commit.manifest.min-count-to-merge": ("2", "100"),
 }
-
-
-def examples(count: int) -> settings:
-    """So many examples, the same in every run."""
-    unimportant = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
-    return settings(max_examples=count * MORE, derandomize=MORE == 1, suppress_health_check=unimportant)
 
 
 @dataclass(frozen=True)

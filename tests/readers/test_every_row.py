@@ -1,22 +1,15 @@
 """Readers that share no code with the writer read every row of every batch, as it was, whatever schema and values."""
 
-import os
+from hypothesis import given
 
-from hypothesis import HealthCheck, given, settings
-
+from testkit.examples import examples
 from tests.readers.engines import by_datafusion, by_duckdb, by_pyiceberg, canonical
 from tests.readers.known_bugs import lists_of_structs_are_never_null, rust_reads_manifests
 from tests.readers.lake import Lake
 from tests.readers.random_streams import Story, stories
 
-EXAMPLES = settings(
-    max_examples=int(os.environ.get("N", "50")),
-    derandomize="N" not in os.environ,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture],
-)
 
-
-@EXAMPLES
+@examples(15)
 @given(story=stories())
 def test_every_reader_reads_every_row_as_it_was(lake: Lake, story: Story) -> None:
     table = story.tell(lake).load()

@@ -10,18 +10,19 @@ from pyiceberg.table import Table
 from pyiceberg.types import NestedField, PrimitiveType
 
 from lakesink_catalog.commit.evolution import evolve
+from testkit.examples import examples
 from tests.readers.engines import by_datafusion, by_field_ids, by_pyiceberg, canonical
 from tests.readers.evolution import brought, make, steps
 from tests.readers.known_bugs import lists_of_structs_are_never_null, rust_reads_manifests
 from tests.readers.lake import Lake
-from tests.readers.random_streams import NAMES, examples, in_pieces, renamed
+from tests.readers.random_streams import NAMES, in_pieces, renamed
 from tests.writer.random_tables import ROW, VALUES, Case, cases
 
 BATCHES = 4
 Values = dict[int, Any]
 
 
-@examples(40)
+@examples(14)
 @given(data=st.data())
 def test_rows_of_every_schema_and_spec_that_a_table_had_are_read(lake: Lake, data: st.DataObject) -> None:
     first = renamed(data.draw(cases()), NAMES)

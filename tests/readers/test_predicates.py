@@ -10,17 +10,18 @@ from pyiceberg.conversions import from_bytes
 from pyiceberg.table import Table
 from pyiceberg.types import BinaryType, FloatType, NestedField, PrimitiveType, StringType, UUIDType
 
+from testkit.examples import examples
 from tests.readers.datafusion_predicates import expression
 from tests.readers.known_bugs import rust_reads_manifests
 from tests.readers.lake import Lake, StreamedTable
 from tests.readers.predicates import Path, Predicate, columns_of, predicates_on, value_at
-from tests.readers.random_streams import Story, examples, stories
+from tests.readers.random_streams import Story, stories
 from tests.writer.random_tables import ROW
 
 AT_ONCE = 12
 
 
-@examples(50)
+@examples(20)
 @given(story=stories(), data=st.data())
 def test_a_filtered_scan_finds_what_a_look_at_every_row_finds(lake: Lake, story: Story, data: st.DataObject) -> None:
     table, rows, field, predicates = drawn(lake, story, data)
@@ -68,7 +69,7 @@ def points(streamed: StreamedTable, rows: list[dict[str, Any]], path: Path, fiel
     return found
 
 
-@examples(40)
+@examples(15)
 @given(story=stories(), data=st.data())
 def test_datafusion_prunes_no_row_that_it_would_find_in_all_of_them(
     lake: Lake, story: Story, data: st.DataObject

@@ -20,6 +20,7 @@ from lakesink_protocol.identity import SinkKind
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
 from testkit.builders import Lake, offered
 from testkit.change_table import ROWS, Change, ChangeStream, Reference, rows_of, upsert_lake, votes_of
+from testkit.examples import seeds
 
 LOG = "demo.changelog"
 METADATA = ("_operation", "_sink", "_batch_id", "_source_partition", "_source_offset")
@@ -74,7 +75,7 @@ def heads(lake: Lake) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("partitioned", [False, True])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(2))
 def test_a_fold_over_the_changelog_gives_the_rows_of_the_table(tmp_path: Path, seed: int, *, partitioned: bool) -> None:
     lake, reference, expected = upsert_lake(tmp_path, partitioned=partitioned), Reference(), []
     stream = logging(lake, seed)
@@ -89,7 +90,7 @@ def test_a_fold_over_the_changelog_gives_the_rows_of_the_table(tmp_path: Path, s
         assert folded(log_of(lake)) == rows_of(lake) == reference.table
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_deaths_and_lost_answers_leave_each_batch_once_in_both_tables(tmp_path: Path, seed: int) -> None:
     lake, reference, expected = upsert_lake(tmp_path), Reference(), []
     stream, chance = logging(lake, 100 + seed), random.Random(seed)

@@ -16,6 +16,7 @@ from lakesink_protocol.outcome import AlreadyCommitted, Committed
 from lakesink_protocol.row_changes import ChangeCounts, counts_in
 from testkit.builders import Lake
 from testkit.change_table import Change, ChangeStream, Reference, rows_of, upsert_lake, write_all_anew
+from testkit.examples import seeds
 from tests.audit.deletes import delete_by_position
 
 
@@ -39,7 +40,7 @@ def delete_files_stay(request: pytest.FixtureRequest, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("partitioned", [False, True])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(2))
 @pytest.mark.usefixtures("delete_files_stay")
 def test_the_table_equals_the_batches_applied_to_a_dictionary(tmp_path: Path, seed: int, *, partitioned: bool) -> None:
     lake, reference = upsert_lake(tmp_path, partitioned=partitioned), Reference()
@@ -56,7 +57,7 @@ def test_the_table_equals_the_batches_applied_to_a_dictionary(tmp_path: Path, se
         assert rows_of(lake) == reference.table
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(3))
 @pytest.mark.usefixtures("delete_files_stay")
 def test_deaths_lost_answers_and_compactions_change_no_row(tmp_path: Path, seed: int) -> None:
     lake, reference = upsert_lake(tmp_path, partitioned=seed % 2 == 0), Reference()

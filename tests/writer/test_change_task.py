@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 from pyiceberg.types import BooleanType, LongType, NestedField, StringType, UUIDType
@@ -25,6 +25,7 @@ from lakesink.writer.side_file import read_side_file
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.receipt import Receipt, decode
 from lakesink_protocol.row_changes import Mode, Operation
+from testkit.examples import examples
 from tests.writer.builders import plan_for, rows_of, spec_of
 
 ORDERS = Schema(
@@ -325,7 +326,7 @@ def arrivals(draw: st.DrawFn) -> list[list[Arrived]]:
     ]
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=100)
+@examples(40)
 @given(batches=arrivals(), partitioned=st.booleans(), smallest=st.sampled_from([1, 2**40]))
 def test_what_a_task_writes_is_what_a_dictionary_has(
     tmp_path: Path,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
@@ -22,6 +22,7 @@ from lakesink_catalog.tables.arrow_schema import iceberg_schema
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.identity import SinkKey
 from lakesink_protocol.receipt import Receipt, decode
+from testkit.examples import examples
 from tests.writer.builders import plan_for, rows_of, spec_of
 
 UUID = "7f7c9d0e-3d4b-4b8e-9c56-2f6f6a0e8d11"
@@ -49,7 +50,7 @@ ROW = st.tuples(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
+@examples(24)
 @given(st.lists(st.lists(ROW, max_size=40), max_size=4))
 def test_each_row_is_once_in_one_of_the_tables(tmp_path: Path, parts: list[list[tuple[Any, Any, Any]]]) -> None:
     names, kinds = ["id", "small", "text"], [pa.int64(), pa.int64(), pa.binary()]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lakesink.writer import newest
@@ -16,6 +16,7 @@ from lakesink.writer.changed_rows import ChangedRows
 from lakesink.writer.same_rows import same_rows
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.row_changes import Operation
+from testkit.examples import examples
 from tests.writer.builders import exactly, in_batches
 from tests.writer.changes import KEYS, SEQUENCES, Change, Kinds, newest_by_dictionary
 from tests.writer.random_tables import ROW, Case, cases
@@ -79,7 +80,7 @@ def compaction(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.usefixtures("compaction")
 @pytest.mark.parametrize("name", KEYS)
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=20)
+@examples(20)
 @given(data=st.data())
 def test_keys_of_every_type_are_told_apart_as_by_a_dictionary(name: str, data: st.DataObject) -> None:
     kinds = Kinds((KEYS[name],), (LONG,))
@@ -88,7 +89,7 @@ def test_keys_of_every_type_are_told_apart_as_by_a_dictionary(name: str, data: s
 
 @pytest.mark.usefixtures("compaction")
 @pytest.mark.parametrize("name", SEQUENCES)
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=20)
+@examples(20)
 @given(data=st.data())
 def test_sequences_of_every_type_are_compared_by_their_values(name: str, data: st.DataObject) -> None:
     kinds = Kinds((KEYS["boolean"],), (SEQUENCES[name],))
@@ -96,7 +97,7 @@ def test_sequences_of_every_type_are_compared_by_their_values(name: str, data: s
 
 
 @pytest.mark.usefixtures("compaction")
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=100)
+@examples(40)
 @given(data=st.data())
 def test_keys_and_sequences_of_several_columns_compare_in_order(data: st.DataObject) -> None:
     kinds = Kinds((KEYS["string"], KEYS["boolean"]), (SEQUENCES["date"], SEQUENCES["string"]))
@@ -104,14 +105,14 @@ def test_keys_and_sequences_of_several_columns_compare_in_order(data: st.DataObj
 
 
 @pytest.mark.usefixtures("compaction")
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
+@examples(60)
 @given(data=st.data())
 def test_without_a_sequence_only_offsets_of_one_place_order_changes(data: st.DataObject) -> None:
     kinds = Kinds((KEYS["boolean"],), ())
     check(kinds, data.draw(batches_of(kinds)))
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=100)
+@examples(40)
 @given(data=st.data(), size=st.integers(1, 5), smallest=st.sampled_from([1, 200, 2**40]))
 def test_how_rows_are_split_into_batches_changes_nothing(
     data: st.DataObject, size: int, smallest: int, monkeypatch: pytest.MonkeyPatch
@@ -189,7 +190,7 @@ def test_memory_grows_with_the_keys_and_not_with_the_changes(monkeypatch: pytest
     assert held.superseded == 999_900
 
 
-@settings(max_examples=150)
+@examples(60)
 @given(case=cases(partitioned=False), seed=st.randoms(use_true_random=False))
 def test_rows_are_the_same_if_every_value_has_the_same_bits(case: Case, seed: random.Random) -> None:
     """Rows of every type, nested, beside others of the same batch: some columns are equal and some are not."""

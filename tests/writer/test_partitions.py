@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.conversions import to_bytes
 from pyiceberg.schema import Schema
@@ -32,6 +32,7 @@ from pyiceberg.types import (
 from lakesink.writer.partitions import group
 from lakesink.writer.plan import PartitionField as PlanField
 from lakesink_protocol.errors import WriteError
+from testkit.examples import examples
 from tests.writer.builders import Row, column, exactly, plan_for, rows_of, sources_of, spec_of, write, write_values
 from tests.writer.random_tables import TRANSFORMS, VALUES
 
@@ -104,7 +105,7 @@ def test_the_last_moments_of_a_type_have_a_year_and_a_month(
     assert found == [(struct.pack("<i", period),), (None,), (struct.pack("<i", 0),)]
 
 
-@settings(max_examples=300)
+@examples(120)
 @given(data=st.data())
 def test_any_value_of_any_type_gets_pyicebergs_partition_value(data: st.DataObject) -> None:
     kind = data.draw(st.sampled_from([*PLAIN, *(kind for kind in PLAIN if kind in PERIODIC)]))
@@ -165,7 +166,7 @@ FIELDS: list[tuple[IcebergType, pa.DataType, list[Any]]] = [
 ]
 
 
-@settings(max_examples=100)
+@examples(40)
 @given(data=st.data())
 def test_rows_are_in_one_group_exactly_if_they_agree_in_every_partition_field(data: st.DataObject) -> None:
     """The reference is a dictionary by the values; fields have unequal numbers of values, in any order."""

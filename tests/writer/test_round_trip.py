@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from pyiceberg.conversions import from_bytes
 from pyiceberg.expressions import GreaterThanOrEqual, LessThanOrEqual
 from pyiceberg.io.pyarrow import pyarrow_to_schema
@@ -28,6 +28,7 @@ from pyiceberg.types import (
 
 from lakesink_protocol.change import ContentFile
 from lakesink_protocol.receipt import Receipt
+from testkit.examples import examples
 from tests.writer.builders import (
     Row,
     add,
@@ -43,7 +44,7 @@ from tests.writer.builders import (
 )
 from tests.writer.random_tables import ROW, Case, cases
 
-EXAMPLES = settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+EXAMPLES = examples(24)
 BOUND_LENGTH = 16
 Names = tuple[str, ...]
 
@@ -95,7 +96,7 @@ def test_counts_and_bounds_hold_for_the_values_of_every_file(case: Case) -> None
                 check_statistics(file, field, [stored(field, value_at(row, path)) for row in rows_in(case, file)])
 
 
-@settings(EXAMPLES, max_examples=30)
+@examples(20)
 @given(case=cases())
 def test_a_table_of_these_files_answers_predicates_at_its_bounds(case: Case) -> None:
     with written(case) as (table, receipt):

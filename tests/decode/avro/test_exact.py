@@ -8,15 +8,16 @@ from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lakesink.decode.avro.messages import MessageReader
 from lakesink.decode.avro.schema import parse_writer_schema
+from testkit.examples import examples
 from tests.decode.avro.messages import MALFORMED, columns, decoded, encoded, logical, message, record, without_meaning
 from tests.writer.builders import exactly
 
-some, many = (settings(max_examples=count) for count in (50, 150))
+some, many = (examples(count) for count in (50, 150))
 SIZES = st.integers(1, 38).flatmap(lambda precision: st.tuples(st.just(precision), st.integers(0, precision)))
 UNSCALED = st.one_of(st.integers(-999, 999), st.integers(-(2**127), 2**127), st.integers(-(10**42), 10**42))
 LONGS = st.one_of(

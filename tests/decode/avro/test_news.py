@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lakesink.decode.avro.kinds import news_of, unknown_fields
@@ -96,7 +96,6 @@ def test_it_is_said_why_a_field_has_no_type() -> None:
 
 
 @given(st.integers(0, 2**32))
-@settings(deadline=None)
 def test_new_columns_hold_every_value_as_it_was_written(seed: int) -> None:
     chance = Random(seed)
     rows = Sorts(chance, tuple(sort for sort in SCALARS + CALENDAR if sort.column != "time")).rows()

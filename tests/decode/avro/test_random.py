@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 import fastavro
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lakesink.writer.schema import Struct, Type
@@ -139,7 +139,6 @@ def is_read_alike(sort: Sort, body: bytes, row: Any) -> bool:
 
 
 @given(st.integers(0, 2**32))
-@settings(deadline=None)
 def test_random_values_are_what_was_written(seed: int) -> None:
     chance = Random(seed)
     sort = Sorts(chance, SCALARS + CALENDAR).rows()
@@ -150,7 +149,6 @@ def test_random_values_are_what_was_written(seed: int) -> None:
 
 
 @given(st.integers(0, 2**32))
-@settings(deadline=None)
 def test_random_bytes_are_read_as_fastavro_reads_them_or_are_malformed(seed: int) -> None:
     """What fastavro takes beyond, such as an int beyond 32 bits, is malformed here."""
     chance = Random(seed)

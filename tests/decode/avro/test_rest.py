@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lakesink.decode.avro.messages import MessageReader
@@ -21,6 +21,7 @@ from lakesink.decode.json_scalars import Parsed, either, without
 from lakesink.decode.rescue import LARGEST_REST_BYTES, Rescue
 from lakesink.writer.schema import Field, ListOf, MapOf, Primitive, Struct, Type, sql_type_of
 from lakesink_protocol.quality import Quality
+from testkit.examples import examples
 from tests.decode.avro.messages import (
     MALFORMED,
     columns,
@@ -402,7 +403,7 @@ def spelled(told: str) -> Any:
 
 
 @given(st.integers(0, 2**32))
-@settings(deadline=None, max_examples=200)
+@examples(80)
 def test_row_and_rescued_text_have_every_value_of_a_message_or_it_is_malformed(seed: int) -> None:
     drawn = Drawn(Random(seed))
     schemas = {1: drawn.record(), 2: drawn.record()}
@@ -425,7 +426,7 @@ def test_row_and_rescued_text_have_every_value_of_a_message_or_it_is_malformed(s
 
 
 @given(st.integers(0, 2**32))
-@settings(deadline=None, max_examples=200)
+@examples(80)
 def test_bytes_that_are_no_value_are_malformed_with_a_rescue_column_too(seed: int) -> None:
     drawn = Drawn(Random(seed), SCALARS[:-2])  # Python has no dates for most numbers
     sort = drawn.record()

@@ -6,19 +6,20 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lakesink.writer.letters import Fault
 from lakesink.writer.plan import OnMalformed
 from lakesink.writer.schema import Field, ListOf, MapOf, Primitive, Struct
 from lakesink_protocol.errors import WriteError
+from testkit.examples import examples
 from tests.decode.debezium.events import decoded, event, table, wrapped
 from tests.decode.test_exact_json import DECIMALS, NUMBERS, QUOTES, as_decimal
 from tests.writer.builders import exactly
 
 ID_NAME = table("name")
-many = settings(max_examples=25)
+many = examples(20)
 FORMS = {
     "bare": '{"before":null,"after":%s,"op":"c"}',
     "pretty": '{\n "op" : "c",\n "source": {"op": "d", "after": {"id": 5}},\n "after" : %s\n}\n',

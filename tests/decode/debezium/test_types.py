@@ -7,14 +7,15 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from testkit.examples import examples
 from tests.decode.debezium.events import batch, decoded, decoder, event, table, text, wrapped
 from tests.decode.test_exact_json import DECIMALS, as_decimal
 from tests.writer.builders import exactly
 
-some = settings(max_examples=20)
+some = examples(20)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC).replace(tzinfo=None)
 TIME, DATA, CONNECT = "io.debezium.time.", "io.debezium.data.", "org.apache.kafka.connect.data."
 MALFORMED = "malformed"
