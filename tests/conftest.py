@@ -41,7 +41,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     in_session = [item for item in items if "spark" in getattr(item, "fixturenames", ())]
     for item in in_session:
         item.add_marker("spark")
-    for item in samples([item for item in in_session if not is_marked(item, *LONG)]):
+    for item in samples([item for item in in_session if not is_marked(item, "dear", *LONG)]):
         item.add_marker("sample")
     if brief := config.getoption("brief"):
         first = {function(item): item for item in reversed(items) if not is_marked(item, *LONG)}

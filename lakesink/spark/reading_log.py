@@ -1,12 +1,16 @@
 """Reports what a reading query plans, and what it leaves out: nothing is left out silently."""
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from lakesink.read.batch_files import BatchFiles
 from lakesink.read.steps import Past, Unread
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_protocol import events
+
+WAITS_SECONDS = 60
+"""A query that waits says so as often: the batches that it waits for may never come."""
 
 
 @dataclass(slots=True)
@@ -15,25 +19,29 @@ class Progress:
 
     Attributes:
         _seen: Sequence number of the newest snapshot of others that was reported.
-        _waits: True while the table is rolled back behind the position.
+        clock: Seconds.
+        _told_at: When it was told last that the table is rolled back behind the position; None while it is not.
     """
 
     table: str
     sink: str
     emit: events.Listeners = LISTENERS
+    clock: Callable[[], float] = time.monotonic
     _seen: int = -1
-    _waits: bool = False
+    _told_at: float | None = None
 
     def found(self, past: Past, unread: Unread) -> None:
-        """Report rows of other writers, each snapshot once, and a rollback once."""
+        """Report rows of other writers, each snapshot once, and a rollback again and again until the table has come back."""
         new = [step for step in unread.others if step.sequence_number > self._seen]
         if new:
             self._seen = new[-1].sequence_number
             rows = sum(step.added_rows for step in new)
             self.emit(events.OthersNotRead(past.table, self.sink, len(new), rows))
-        if unread.is_rolled_back and not self._waits:
+        if not unread.is_rolled_back:
+            self._told_at = None
+        elif self._told_at is None or self.clock() - self._told_at >= WAITS_SECONDS:
+            self._told_at = self.clock()
             self.emit(events.ReadWaits(past.table, self.sink))
-        self._waits = unread.is_rolled_back
 
     def planned(self, batches: Sequence[BatchFiles]) -> None:
         """Report the batches of a micro-batch."""

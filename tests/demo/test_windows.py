@@ -82,6 +82,7 @@ def test_the_producer_sends_nothing_too_late_though_a_partition_be_a_transaction
     assert len(times) > 30
 
 
+@pytest.mark.dear
 def test_what_the_watermark_drops_is_what_duckdb_finds_too_late(spark: Any, tmp_path: Path) -> None:
     files = [*days_with_late_events(seed=5), [Departure(-1, CLOSING)]]
     for events in files:

@@ -65,6 +65,7 @@ def assert_both_have(files: int) -> None:
     ]
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("exists", [False, True], ids=["a-new-table", "a-table"])
 @pytest.mark.parametrize("column", ["text", "_source_offset"])
 def test_a_changelog_with_a_column_that_changes_may_lack_is_refused_before_the_start(
@@ -91,6 +92,7 @@ def test_a_changelog_with_a_column_that_changes_may_lack_is_refused_before_the_s
     assert_both_have(1)
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("point", ["after-prepared", "after-commit"])
 def test_a_changelog_of_the_format_has_each_change_once_over_restarts_and_replays(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str

@@ -78,6 +78,7 @@ def _failure_of_endless(stream: Any) -> str:
     raise AssertionError("the stream did not fail")
 
 
+@pytest.mark.dear
 def test_a_rollback_beside_a_running_stream_ends_it_and_its_advice_brings_every_row_once(
     spark: Any, tmp_path: Path
 ) -> None:

@@ -53,6 +53,7 @@ def accepted(text: str) -> str:
     return str(word)
 
 
+@pytest.mark.dear
 def test_a_full_refresh_is_refused_in_a_line_that_says_so(spark: Any, inbox: Path) -> None:
     text = refused_refresh(spark, inbox)
     [told] = {line[line.index("[LAKESINK") :] for line in text.splitlines() if "[LAKESINK_NEW_CHECKPOINT]" in line}

@@ -76,6 +76,7 @@ def offsets() -> dict[str, Any]:
     return found
 
 
+@pytest.mark.dear
 def test_each_row_of_bronze_is_in_silver_once(spark: Any, source: Path) -> None:
     bronze(spark, source)
     run(silver(read(spark)))
