@@ -45,8 +45,8 @@ LINES: Mapping[type[events.Event], str] = {
     ),
     events.ReadWaits: (
         "lakesink.read.waits table=%(table)s sink=%(sink)s: the table was rolled back behind the batches that were"
-        " read; nothing is read until they are written again. If its sink has gone on otherwise, start this query again:"
-        " it tells what to do"
+        " read; nothing is read until they are written again. If its sink went on otherwise, start this query again: it"
+        " tells what to do"
     ),
     events.HoldNotMoved: (
         "lakesink.read.hold-not-moved table=%(table)s reader=%(reader)s why=%(why)s: batches are read all the same; it"

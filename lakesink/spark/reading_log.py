@@ -31,7 +31,7 @@ class Progress:
     _told_at: float | None = None
 
     def found(self, past: Past, unread: Unread) -> None:
-        """Report rows of other writers, each snapshot once, and a rollback again and again until the table has come back."""
+        """Report rows of other writers, each snapshot once, and a rollback each minute until the table is back."""
         new = [step for step in unread.others if step.sequence_number > self._seen]
         if new:
             self._seen = new[-1].sequence_number

@@ -298,7 +298,8 @@ CASES: list[tuple[events.Event, str, str]] = [
         "WARNING",
         (
             "lakesink.read.waits table=demo.events sink=events: the table was rolled back behind the batches that were"
-            " read; nothing is read until they are written again"
+            " read; nothing is read until they are written again. If its sink went on otherwise, start this query"
+            " again: it tells what to do"
         ),
     ),
     (
