@@ -21,10 +21,11 @@ from lakesink.decode.places import PLACES, Places
 from lakesink.decode.rescue import Rescue
 from lakesink.decode.unknown_keys import UnknownKeys
 from lakesink.writer.batches import joined
+from lakesink.writer.casts import lossless_cast
 from lakesink.writer.letters import Fault
 from lakesink.writer.plan import DEBEZIUM_JSON, JSON, NewsPlan, OnMalformed, WritePlan
 from lakesink.writer.refusals import decoder_missing, schema_mismatch, shown
-from lakesink.writer.schema import Struct
+from lakesink.writer.schema import Field, Primitive, Struct, sql_type_of
 from lakesink.writer.unfit import all_but
 from lakesink_catalog.spark_types import sql_type
 from lakesink_protocol.quality import Quality, together
@@ -289,3 +290,17 @@ def check_documents(incoming: pa.Schema, schema: Struct, plan: WritePlan) -> Non
             f"The table has a column for Kafka's {missing[0]!r}, which the query does not select.",
             action="Select this column of Kafka's source in the query, or drop the table's column.",
         )
+    for one in schema.fields:
+        if one.name in KAFKA_COLUMNS:
+            _check_kafka_column(incoming.field(KAFKA_COLUMNS[one.name]), one)
+
+
+def _check_kafka_column(incoming: pa.Field, column: Field) -> None:
+    if isinstance(column.type, Primitive) and lossless_cast(incoming.type, column.type) is not None:
+        return
+    kind, wanted = sql_type(incoming.type), sql_type_of(column.type)
+    raise schema_mismatch(
+        f"Column {incoming.name!r} is {shown(kind)} in the query, but the table's {column.name!r} is {shown(wanted)}.",
+        action=f"Select Kafka's own {incoming.name!r} in the query, or rename the query's column: the table's column"
+        " gets the value of Kafka's. Or drop the table's column.",
+    )

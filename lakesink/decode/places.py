@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakesink.writer.exact_values import exact_values
 from lakesink_protocol.redact import redact
 
 FILE = "file_path"
@@ -33,7 +34,7 @@ class Places:
         file and the query keeps every row.
         """
         if FILE in batch.schema.names:
-            paths = batch.column(FILE)
+            paths = _paths(batch)
             path = paths[position].as_py()
             before = self._of_file[path] + pc.sum(pc.equal(paths.slice(0, position), path), min_count=0).as_py()
             if path is not None:
@@ -47,5 +48,9 @@ class Places:
         """Continue with the next batch."""
         self._rows += batch.num_rows
         if FILE in batch.schema.names:
-            for each in pc.value_counts(batch.column(FILE)):
+            for each in pc.value_counts(_paths(batch)):
                 self._of_file[each["values"].as_py()] += each["counts"].as_py()
+
+
+def _paths(batch: pa.RecordBatch) -> pa.Array:
+    return exact_values(batch.column(FILE), pa.string())

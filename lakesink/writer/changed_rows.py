@@ -13,6 +13,7 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakesink.writer.exact_values import exact_values
 from lakesink.writer.scalars import int64, operation_scalar
 from lakesink_protocol.quality import Quality
 from lakesink_protocol.receipt import Misfit
@@ -116,8 +117,10 @@ def positions_in(batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
     if PARTITION not in names or OFFSET not in names:
         unknown = pa.nulls(batch.num_rows, pa.int64())
         return unknown, unknown
-    partitions, offsets = batch.column(PARTITION).cast(pa.int64()), batch.column(OFFSET).cast(pa.int64())
-    places = pc.add(partitions, _topics(batch.column(TOPIC))) if TOPIC in names else partitions
+    partitions = exact_values(batch.column(PARTITION), pa.int32()).cast(pa.int64())
+    offsets = exact_values(batch.column(OFFSET), pa.int64())
+    topics = exact_values(batch.column(TOPIC), pa.string()) if TOPIC in names else None
+    places = partitions if topics is None else pc.add(partitions, _topics(topics))
     known = pc.and_(places.is_valid(), offsets.is_valid())
     nothing = pa.nulls(1, pa.int64())[0]
     return pc.if_else(known, places, nothing), pc.if_else(known, offsets, nothing)

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
+from lakesink.writer.exact_values import exact_values
 from lakesink.writer.lines import LineEncoder
 from lakesink.writer.side_rows import DIGEST_BYTES, SidePlan, digest_sum, side_key
 from lakesink_protocol.identity import SinkKey
@@ -91,7 +92,7 @@ class LetterRows:
         } | (self._places(rows) if self.documents else {})
         arrays = [columns.get(one.name, pa.nulls(len(faults), one.type)) for one in LETTERS]
         converted = [
-            one.cast(kind.type) if isinstance(one, pa.Array) else pa.array(one, kind.type)
+            one if isinstance(one, pa.Array) else pa.array(one, kind.type)
             for one, kind in zip(arrays, LETTERS, strict=True)
         ]
         return pa.RecordBatch.from_arrays(converted, schema=LETTERS)
@@ -118,7 +119,12 @@ class LetterRows:
         return self._known[1]
 
     def _places(self, rows: pa.RecordBatch) -> dict[str, pa.Array]:
-        return {place: rows.column(name) for name, place in _PLACES.items() if name in rows.schema.names}
+        """Values that are none of Kafka's, such as a date in `partition`, are NULL."""
+        return {
+            place: exact_values(rows.column(name), LETTERS.field(place).type)
+            for name, place in _PLACES.items()
+            if name in rows.schema.names
+        }
 
 
 def letters_key(owner: SinkKey, query_id: str, table_uuid: str) -> SinkKey:

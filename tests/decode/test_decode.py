@@ -19,7 +19,7 @@ from pyiceberg.types import IntegerType, LongType, MapType, NestedField
 from lakesink.decode.documents import check_documents
 from lakesink.decode.json_values import JsonReader
 from lakesink.writer.plan import OnMalformed, WritePlan
-from lakesink.writer.schema import Field, ListOf, MapOf, Primitive, Struct, Type
+from lakesink.writer.schema import Field, ListOf, MapOf, Primitive, Struct, Type, parse_schema
 from lakesink_protocol.errors import WriteError
 from tests.writer.builders import plan_for, rows_of, write
 
@@ -311,6 +311,28 @@ def test_a_table_that_has_nothing_of_a_document_is_refused_before_any_job(tmp_pa
     with pytest.raises(WriteError, match="none for the documents") as refused:
         check_documents(kafka(b"{}").schema, nothing_of_it, plan_for(EVENTS, tmp_path, decode="json"))
     assert refused.value.code == "LAKESINK_SCHEMA_MISMATCH"
+
+
+@pytest.mark.parametrize("values", [["p1"], [date(2024, 1, 1)], [{"a": 1}], [1.5], [2**40]], ids=repr)
+def test_a_column_that_cannot_be_kafka_s_is_refused_before_any_job_by_its_name_in_the_query(
+    tmp_path: Path, values: list[Any]
+) -> None:
+    table = Schema(NestedField(1, "id", LongType()), NestedField(2, "_kafka_partition", IntegerType()))
+    rows = pa.schema([("value", pa.binary()), ("partition", pa.array(values).type)])
+    plan = plan_for(table, tmp_path, decode="json")
+    with pytest.raises(
+        WriteError, match=r"Column 'partition' is .* in the query, but the table's '_kafka_partition' is INT"
+    ):
+        check_documents(rows, parse_schema(plan.schema_json), plan)
+
+
+def test_a_malformed_document_is_named_by_whatever_its_columns_of_places_hold(tmp_path: Path) -> None:
+    batch = kafka(b"{")
+    for column in (pa.array([{"a": 1}]), pa.array([7]), pa.array([date(2024, 1, 1)]), pa.array([b"\xff"])):
+        rows = pa.RecordBatch.from_pydict({"value": batch.column("value"), "file_path": column, "partition": column})
+        receipt = write(plan_for(Schema(NestedField(1, "id", LongType())), tmp_path, decode="json"), [rows, rows])
+        assert receipt.refused
+        assert len(receipt.misfits) == 2
 
 
 BAD = [None, b"", b"  ", b"{", b"[1]", b"null", b'"text"', b"\xff", b'{"id": 1} {"id": 2}', b'{"id": 1.5}']

@@ -280,6 +280,16 @@ def test_offsets_of_two_places_are_not_compared(
     assert error.code == f"LAKESINK_{code}"
 
 
+@pytest.mark.parametrize(("name", "values"), [("partition", ["p1"]), ("offset", [1.5]), ("topic", [{"a": 1}])])
+def test_a_column_that_cannot_be_kafka_s_leaves_the_place_of_a_change_unknown(
+    tmp_path: Path, name: str, values: list[Any]
+) -> None:
+    batch = messages((document(1, "a"), "t", 0, 9))
+    batch = batch.set_column(batch.schema.get_field_index(name), name, pa.array(values))
+    [key] = keys_of(write(plan(tmp_path, ChangesPlan(Mode.UPSERT, (3,)), decode="json"), [batch]))
+    assert (key["place"], key["offset"]) == (None, None)
+
+
 def test_documents_of_a_sequence_need_no_offsets(tmp_path: Path) -> None:
     batch = messages((document(1, "old", 1), "t", 0, 9), (document(1, "new", 2), "t", 1, 3)).select(["value"])
     receipt = write(plan(tmp_path, replace(CHANGES, mode=Mode.UPSERT), decode="json"), [batch])

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.schema import Schema
-from pyiceberg.types import LongType, NestedField, StringType
+from pyiceberg.types import DateType, LongType, NestedField, StringType
 
 from lakesink.sinks.iceberg.task import ParquetTaskWriter, QuarantiningTaskWriter
 from lakesink.writer.expectations import Expected, OnUnmet
@@ -153,6 +154,64 @@ def test_documents_that_are_not_text_are_kept_as_bytes(tmp_path: Path) -> None:
     found = [(row["payload"], row["payload_bytes"], row["topic"], row["offset"]) for row in rows_of(letters.files)]
     assert found == [(None, b"\xff\x00", "t", 6), (None, None, "t", 7), ("[]", None, "t", 8)]
     assert table.documents == 3
+
+
+DAY = date(2024, 1, 1)
+PLACES = [
+    ("partition", pa.array(["p1", "17"]), [None, 17]),
+    ("partition", pa.array([DAY, None], pa.date32()), [None, None]),
+    ("partition", pa.array([3_000_000_000, -(2**31)]), [None, -(2**31)]),
+    ("partition", pa.array([True, False]), [None, None]),
+    ("partition", pa.array([[1], None], pa.list_(pa.int64())), [None, None]),
+    ("offset", pa.array([1.5, 17.0]), [None, 17]),
+    ("offset", pa.array([float("nan"), float("inf")]), [None, None]),
+    ("offset", pa.array([1e300, -(2.0**63)]), [None, -(2**63)]),
+    ("offset", pa.array([Decimal("1E30"), Decimal("17.00")], pa.decimal128(38, 2)), [None, 17]),
+    ("offset", pa.array([Decimal("0.5"), None], pa.decimal128(38, 1)), [None, None]),
+    ("offset", pa.array(["9223372036854775808", "9223372036854775807"]), [None, 2**63 - 1]),
+    ("offset", pa.array([1, None], pa.timestamp("us", "UTC")), [None, None]),
+    ("offset", pa.array([1, None], pa.timestamp("us")), [None, None]),
+    ("offset", pa.array([1, None], pa.time64("us")), [None, None]),
+    ("offset", pa.array([1, None], pa.duration("us")), [None, None]),
+    ("offset", pa.array([b"17", None]), [None, None]),
+    ("key", pa.array(["k", None]), [b"k", None]),
+    ("key", pa.array([5, None]), [None, None]),
+    ("key", pa.array([{"a": 1}, None]), [None, None]),
+    ("key", pa.array([[("a", 1)], None], pa.map_(pa.string(), pa.int64())), [None, None]),
+    ("topic", pa.array([9, None]), ["9", None]),
+    ("topic", pa.array([Decimal("1.50"), None]), ["1.50", None]),
+    ("topic", pa.array([b"t", b"\xff"]), ["t", None]),
+    ("topic", pa.array([b"t", b"\xff"]).cast(pa.string(), safe=False), ["t", None]),
+    ("topic", pa.array([DAY, None], pa.date32()), [None, None]),
+    ("topic", pa.array([{"a": 1}, None]), [None, None]),
+    ("file_path", pa.array([{"a": 1}, None]), [None, None]),
+    ("file_path", pa.array([7, None]), ["7", None]),
+    ("file_path", pa.nulls(2), [None, None]),
+]
+
+
+@pytest.mark.parametrize("expected", [(), (POSITIVE,)], ids=["malformed", "unmet"])
+@pytest.mark.parametrize(
+    ("name", "values", "found"), PLACES, ids=[f"{name}-{values.type}" for name, values, _ in PLACES]
+)
+def test_a_column_with_a_name_of_kafka_s_and_another_type_leaves_its_place_unknown(
+    tmp_path: Path, name: str, values: pa.Array, found: list[Any], expected: tuple[Expected, ...]
+) -> None:
+    documents = pa.array([b'{"id": "x"}'] * 2)
+    marks = {one.mark: pa.array([False, False]) for one in expected}
+    batch = pa.RecordBatch.from_pydict({"value": documents, name: values, **marks})
+    _, letters = written(writer_for(tmp_path, decode="json", expected=expected), [batch])
+    place = "source" if name == "file_path" else name
+    assert [row[place] for row in rows_of(letters.files)] == found
+
+
+def test_a_table_s_own_row_with_such_names_is_a_letter_with_its_whole_row(tmp_path: Path) -> None:
+    table = Schema(NestedField(1, "partition", StringType(), required=True), NestedField(2, "offset", DateType()))
+    batch = pa.RecordBatch.from_pydict({"partition": pa.array([None], pa.string()), "offset": pa.array([DAY])})
+    _, letters = written(writer_for(tmp_path, table), [batch])
+    [letter] = rows_of(letters.files)
+    assert (letter["partition"], letter["offset"]) == (None, None)
+    assert json.loads(letter["payload"]) == {"partition": None, "offset": "2024-01-01"}
 
 
 def test_an_error_that_is_not_about_a_value_fails_the_task(tmp_path: Path) -> None:
