@@ -237,6 +237,7 @@ def _sink(destination: Destination, schema: pa.Schema) -> IcebergSink:
         clock=_clock_watch(settings.max_clock_ahead),
         words=words_of(settings.checkpoint),
         merges=_merge_memory(*of_catalog, destination.table, destination.key),
+        can_write_again=False,
     )
 
 

@@ -20,6 +20,7 @@ from lakesink_protocol.two_phase import (
     PreparedLog,
     TaskWriter,
     TwoPhaseCommitSink,
+    WriteAgain,
     receipts_of,
 )
 from lakesink_protocol.votes import Votes, receipt_rejected
@@ -47,7 +48,8 @@ def run_batch(
     Args:
         batch: The batch to run.
         sinks: Participants with distinct names, in the order of their commits.
-        write: Runs the job; called at most once, unless the target's history changes under a prepared batch.
+        write: Runs the job; called at most once, unless the target's history changes under a prepared batch, or a sink
+            plans the batch anew after the votes.
         open_sink: Opens participants that only the tasks' votes name; by default the opener that one of the sinks has.
             Without any, such a vote is refused.
 
@@ -185,12 +187,10 @@ class BatchRun:
         return found
 
     def _written(self, pending: Sequence[_Open]) -> list[_Open]:
-        writers = self.writers(pending)
-        votes = self.write(writers) if writers else NO_VOTES
-        if not isinstance(votes, Votes):
-            raise TypeError(f"the job of a batch returns lakesink.two_phase.Votes, not {type(votes).__name__}")
-        votes.check(writers)
-        votes = self._completed(votes, writers, pending)
+        votes: Votes | None = None
+        while votes is None:
+            writers = self.writers(pending)
+            votes = self._completed(self._votes(writers), writers, pending)
         named = list(self._begin(self._opened(votes.participants | self._recorded)))
         for entry in (*named, *pending):
             with self._target(entry.sink.name):
@@ -200,8 +200,15 @@ class BatchRun:
         _log_of(ready).put(self.batch, payloads)
         return ready
 
-    def _completed(self, votes: Votes, writers: Mapping[str, TaskWriter], pending: Sequence[_Open]) -> Votes:
-        """The votes with those of the rows that the tasks left."""
+    def _votes(self, writers: Mapping[str, TaskWriter]) -> Votes:
+        votes = self.write(writers) if writers else NO_VOTES
+        if not isinstance(votes, Votes):
+            raise TypeError(f"the job of a batch returns lakesink.two_phase.Votes, not {type(votes).__name__}")
+        votes.check(writers)
+        return votes
+
+    def _completed(self, votes: Votes, writers: Mapping[str, TaskWriter], pending: Sequence[_Open]) -> Votes | None:
+        """The votes with those of the rows that the tasks left; None if the job must run again."""
         completed = votes
         for entry in pending:
             name = entry.sink.name
@@ -209,6 +216,8 @@ class BatchRun:
                 continue
             with self._target(name):
                 rest = entry.sink.write_rest(entry.transaction, votes.receipts(name))
+                if isinstance(rest, WriteAgain):
+                    return None
                 if rest is not None:
                     completed = completed.with_one_more(receipts_of(name, writers[name], rest))
         return completed

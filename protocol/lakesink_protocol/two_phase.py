@@ -121,6 +121,10 @@ class NoPreparedLog:
         """Has nothing to remove."""
 
 
+class WriteAgain:
+    """The votes of all tasks changed how the batch is written: a job with the transaction's new writer runs."""
+
+
 T = TypeVar("T", bound=Transaction)
 P = TypeVar("P", bound=Prepared)
 
@@ -167,12 +171,16 @@ class TwoPhaseCommitSink(ABC, Generic[T, P]):
         payload comes from storage: validate it. Do not change anything.
         """
 
-    def write_rest(self, transaction: T, receipts: Sequence[bytes]) -> bytes | None:  # noqa: ARG002 - sinks can use it
+    def write_rest(
+        self,
+        transaction: T,  # noqa: ARG002 - sinks can use it
+        receipts: Sequence[bytes],  # noqa: ARG002 - as above
+    ) -> bytes | WriteAgain | None:
         """Write on the driver, as one more task, the rows that tasks left because they needed the votes of all tasks.
 
         Called after the job, before `pre_commit`, if the transaction has a writer; `receipts` has one receipt of every
         task, in their order. The result is what the writer's `write` returns, and becomes the last vote; None if no
-        task left a row.
+        task left a row. `WriteAgain` if what these tasks wrote cannot be used: the transaction then has another writer.
 
         Raises:
             WriteError: A receipt is malformed, or the rows cannot be written.

@@ -1,7 +1,7 @@
 """Merges what the documents of a batch bring, and decides how the table's schema follows them."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,7 +10,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import StructType
 
-from lakesink.decode.kinds import Kind, arrow_of, leaves_of, says_nothing, without_type
+from lakesink.decode.kinds import DOUBLE, Kind, arrow_of, leaves_of, says_nothing, without_type
 from lakesink.decode.news import MOST_KEYS, News, all_news
 from lakesink.settings.option_types import SchemaEvolution
 from lakesink.settings.settings import Settings
@@ -19,7 +19,7 @@ from lakesink.sinks.iceberg.schema_advice import commands, difference_lines
 from lakesink.sinks.iceberg.task import check_columns
 from lakesink.words import counted
 from lakesink.writer.left_rows import is_left_rows
-from lakesink.writer.plan import OnMalformed, WritePlan
+from lakesink.writer.plan import JSON, OnMalformed, WritePlan
 from lakesink.writer.side_file import read_side_file
 from lakesink_catalog.commit.evolution import ChangeImpossible, parse_type
 from lakesink_catalog.commit.premises import Path, columns, is_promotion
@@ -32,6 +32,7 @@ from lakesink_protocol.receipt import Receipt
 from lakesink_protocol.redact import redact, shown
 from lakesink_protocol.votes import receipt_rejected
 
+_DOUBLE = f'"{DOUBLE}"'
 _RESERVED = ("_kafka_", "_lakesink_")
 _MOST_NAMED = 10
 _MOST_LEVELS = 20
@@ -97,6 +98,31 @@ def not_followed(found: Followed, schema: Schema, table: Path, settings: Setting
     if found.refused and not settings.rescue_column and settings.on_malformed is OnMalformed.FAIL:
         return _cannot(found, batch_id)
     return None
+
+
+def widened_floats(found: Followed, plan: WritePlan, receipts: Iterable[Receipt]) -> SchemaChange | None:
+    """The columns that tasks have written as FLOAT, though the batch makes them DOUBLE; None if there are none.
+
+    JSON's 0.1 is one number as a FLOAT and another one as a DOUBLE. Avro's numbers and other types are exact in both.
+    """
+    doubles = tuple(one for one in found.change.widened if one.type_json == _DOUBLE)
+    wrote = plan.decode == JSON and any(receipt.files for receipt in receipts)
+    return SchemaChange(widened=doubles) if doubles and wrote else None
+
+
+def not_written_again(doubles: SchemaChange, schema: Schema, table: Path, batch_id: int) -> WriteError:
+    """The error for columns that become DOUBLE after tasks have written FLOAT, where the job cannot run again."""
+    return WriteError(
+        "SCHEMA_MISMATCH",
+        f"Documents of batch {batch_id} need DOUBLE, after others were written as FLOAT:"
+        f" {_named([one.column for one in doubles.widened])}.",
+        data=f"Nothing of batch {batch_id} was committed.",
+        action=(
+            *commands(doubles, table),
+            "Or start the query with lakesink.stream, which widens the column and then writes the batch again.",
+        ),
+        details=difference_lines(doubles, schema),
+    )
 
 
 def left_rows(receipts: Sequence[Receipt], write: BatchWrite) -> Iterator[pa.RecordBatch]:

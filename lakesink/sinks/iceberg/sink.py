@@ -16,7 +16,14 @@ from lakesink.sinks.iceberg.batch_warnings import BatchWarnings
 from lakesink.sinks.iceberg.change_task import ChangeTaskWriter, LoggingTaskWriter
 from lakesink.sinks.iceberg.changes import ChangesByKey, RunInExecutors, prepared_changes
 from lakesink.sinks.iceberg.compaction import Compaction
-from lakesink.sinks.iceberg.document_evolution import follow_documents, left_rows, not_followed, possible
+from lakesink.sinks.iceberg.document_evolution import (
+    follow_documents,
+    left_rows,
+    not_followed,
+    not_written_again,
+    possible,
+    widened_floats,
+)
 from lakesink.sinks.iceberg.evolution import BatchWrite, plan_write
 from lakesink.sinks.iceberg.expectations import marks_invalid
 from lakesink.sinks.iceberg.logs import KeysFiles, ReportedLog, UnrecordedLog
@@ -54,7 +61,14 @@ from lakesink_protocol.receipt import ReceiptInvalid
 from lakesink_protocol.refusal import refusal
 from lakesink_protocol.refusal_words import Words
 from lakesink_protocol.situation import Situation
-from lakesink_protocol.two_phase import Durability, Payload, PreparedLog, TaskWriter, TwoPhaseCommitSink
+from lakesink_protocol.two_phase import (
+    Durability,
+    Payload,
+    PreparedLog,
+    TaskWriter,
+    TwoPhaseCommitSink,
+    WriteAgain,
+)
 from lakesink_protocol.verdict import Commit, Refuse, Skip
 from lakesink_protocol.votes import receipt_rejected
 
@@ -127,6 +141,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         words: Messages of refusals for the place where the stream runs, instead of the general ones.
         schema: Of the rows as they arrive; without the marks of expectations after the sink was made.
         before_commit: Called when the batch is prepared. If it raises an error, nothing is committed.
+        can_write_again: False if Spark's job over the rows ended before the votes are counted.
         run_in_executors: Runs a part of locating; None where there is no session, as in ``format("lakesink")``.
         expected: The expectations of the rows, by their marks.
         changes: Locates the rows that batches with changes by key replace or delete.
@@ -146,6 +161,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
     words: Sequence[Words] = ()
     merges: MergeMemory = field(default_factory=MergeMemory)
     before_commit: Callable[[], None] | None = None
+    can_write_again: bool = True
     run_in_executors: RunInExecutors | None = None
     expected: tuple[Expected, ...] = field(init=False)
     side: SideTables = field(init=False)
@@ -255,8 +271,11 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         self.effects.emit(events.BatchRecovered(transaction.batch.batch_id, prepared.snapshot_id))
         return prepared
 
-    def write_rest(self, transaction: IcebergTransaction, receipts: Sequence[bytes]) -> bytes | None:
-        """Write the documents that tasks left, under the schema that follows them."""
+    def write_rest(self, transaction: IcebergTransaction, receipts: Sequence[bytes]) -> bytes | WriteAgain | None:
+        """Write the documents that tasks left, under the schema that follows them.
+
+        A number that a task has written as a FLOAT has lost digits that the column has after it is a DOUBLE.
+        """
         write, batch_id = transaction.write, transaction.batch.batch_id
         if write.plan.news is None:  # `count_votes` refuses rows that were left without being asked for
             return None
@@ -276,6 +295,12 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             raise trouble
         if self.settings.rescue_column:  # a document with such a key is written in any case
             self.refused_keys.update(followed.refused_for_good(self.settings))
+        doubles = widened_floats(followed, write.plan, map(opened, receipts))
+        if doubles is not None:
+            if not self.can_write_again:
+                raise not_written_again(doubles, schema, write.table.name(), batch_id)
+            transaction.write, transaction.followed = transaction.followed, None
+            return WriteAgain()
         plan = replace(transaction.followed.plan, news=replace(write.plan.news, is_last=True))
         rows = left_rows(found, write)
         return transaction.writer_of(plan).write(len(receipts), rows)

@@ -1,0 +1,98 @@
+"""JSON documents whose batch makes a FLOAT column DOUBLE: each number is the nearest double, in any task."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import DoubleType, FloatType, IcebergType, ListType, LongType, MapType, NestedField, StringType
+from pyiceberg.types import StructType as Struct
+
+from lakesink.sinks.iceberg.sink import IcebergSink
+from lakesink_protocol.errors import WriteError
+from lakesink_protocol.two_phase import TaskWriter
+from lakesink_protocol.votes import Votes
+from testkit.builders import Lake, Stream
+
+Documents = Sequence[Sequence[Mapping[str, Any]]]
+
+
+@dataclass(slots=True)
+class OfDocuments(Stream):
+    """A stream of JSON documents, with those of each task."""
+
+    tasks: Documents = ()
+    options: dict[str, Any] = field(default_factory=lambda: {"decode": "json", "schema_evolution": "widen"})
+
+    def sink(self, **options: Any) -> IcebergSink:
+        sink = Stream.sink(self, **options)
+        sink.schema = pa.schema([("value", pa.binary())])
+        return sink
+
+    def job(self, writers: Mapping[str, TaskWriter]) -> Votes:
+        self.writes += 1
+        values = [[json.dumps(one).encode() for one in task] for task in self.tasks]
+        batches = [pa.record_batch({"value": pa.array(task, pa.binary())}) for task in values]
+        return Votes.in_order(
+            {name: [it.write(task, iter([rows])) for task, rows in enumerate(batches)] for name, it in writers.items()}
+        )
+
+
+PLACES: list[tuple[str, IcebergType, Any]] = [
+    ("column", FloatType(), lambda number: number),
+    ("struct", Struct(NestedField(3, "f", FloatType())), lambda number: {"f": number}),
+    ("list", ListType(3, FloatType(), element_required=False), lambda number: [number]),
+    ("map", MapType(3, StringType(), 4, FloatType(), value_required=False), lambda number: {"k": number}),
+    (
+        "list of structs",
+        ListType(3, Struct(NestedField(4, "f", FloatType())), element_required=False),
+        lambda number: [{"f": number}],
+    ),
+]
+
+
+@pytest.mark.parametrize("one_task", [True, False], ids=["one task", "a task each"])
+@pytest.mark.parametrize(("kind", "around"), [it[1:] for it in PLACES], ids=[it[0] for it in PLACES])
+def test_a_number_is_the_nearest_double_also_beside_the_one_that_widens(
+    tmp_path: Path, kind: IcebergType, around: Any, *, one_task: bool
+) -> None:
+    lake = Lake.make(tmp_path, schema=Schema(NestedField(1, "id", LongType()), NestedField(2, "f", kind)))
+    numbers = [0.1, 0.1, 1e300, 0.123456789012345]
+    documents = [{"id": at, "f": around(number)} for at, number in enumerate(numbers)]
+    documents[1]["new"] = 7
+    stream = OfDocuments(lake, tasks=[documents] if one_task else [[one] for one in documents])
+    stream.run_with(stream.sink(), 0, job=stream.job)
+    rows = sorted(lake.table().scan().to_arrow().to_pylist(maps_as_pydicts="strict"), key=lambda row: row["id"])
+    assert [row["f"] for row in rows] == [around(number) for number in numbers]
+    assert [row["new"] for row in rows] == [None, 7, None, None]
+    assert len(lake.table().snapshots()) == 1
+
+
+@pytest.mark.parametrize(
+    "tasks",
+    [[[{"id": 1, "f": 1e300}, {"id": 2, "f": 2e300}]], [[{"id": 1, "f": 0.1}, {"id": 2, "new": 5}]]],
+    ids=["no task has written a FLOAT", "no FLOAT is widened"],
+)
+def test_a_batch_is_written_once_if_no_number_changes(tmp_path: Path, tasks: Documents) -> None:
+    lake = Lake.make(tmp_path, schema=Schema(NestedField(1, "id", LongType()), NestedField(2, "f", FloatType())))
+    stream = OfDocuments(lake, tasks=tasks)
+    stream.run_with(stream.sink(), 0, job=stream.job)
+    assert stream.writes == 1
+
+
+def test_where_the_job_cannot_run_again_the_batch_is_refused_with_the_statement(tmp_path: Path) -> None:
+    lake = Lake.make(tmp_path, schema=Schema(NestedField(1, "id", LongType()), NestedField(2, "f", FloatType())))
+    stream = OfDocuments(lake, tasks=[[{"id": 1, "f": 0.1}, {"id": 2, "f": 1e300}]])
+    sink = stream.sink()
+    sink.can_write_again = False
+    with pytest.raises(WriteError, match=r"need DOUBLE, after others were written as FLOAT: f\.") as refused:
+        stream.run_with(sink, 0, job=stream.job)
+    assert "ALTER TABLE demo.events ALTER COLUMN f TYPE DOUBLE" in str(refused.value)
+    with lake.table().update_schema() as update:
+        update.update_column("f", DoubleType())
+    stream.run_with(stream.sink(), 0, job=stream.job)
+    assert [row["f"] for row in lake.table().scan().to_arrow().to_pylist()] == [0.1, 1e300]
