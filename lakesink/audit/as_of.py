@@ -10,6 +10,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.refs import SnapshotRefType
 
 from lakesink.audit.finding import key_of
+from lakesink.audit.kept_nulls import kept_nulls
 from lakesink.audit.resolve_snapshot import Chosen, Past, by_batch, by_tag, by_time, queries
 from lakesink_catalog.read.history import retained, sinks, time_of
 from lakesink_catalog.tables.tables import at_snapshot, parse_identifier
@@ -112,7 +113,7 @@ def choose(past: Past, question: Question) -> Chosen:
 
 def read(table: Table, snapshot_id: int, limit: int) -> "pa.Table":
     """Read at most `limit` rows of a snapshot, in the schema that it was committed with."""
-    with deletes_named(snapshot_id):
+    with deletes_named(snapshot_id), kept_nulls():
         return at_snapshot(table, snapshot_id).scan(snapshot_id=snapshot_id, limit=limit).to_arrow()
 
 

@@ -17,6 +17,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask, Table
 
 from lakesink.audit.as_of import deletes_named
+from lakesink.audit.kept_nulls import kept_nulls
 
 _SAMPLE = "SELECT * FROM (SELECT * FROM newer EXCEPT ALL SELECT * FROM older) LIMIT {}"
 _COUNT = "SELECT count(*) FROM (SELECT * FROM {} EXCEPT ALL SELECT * FROM {})"
@@ -37,6 +38,11 @@ class Changes:
 
 def changes(table: Table, older: int | None, newer: int, limit: int) -> Changes:
     """Compare two snapshots, `older` None for the empty table; rows have the schema of the newer one."""
+    with kept_nulls():
+        return _changes(table, older, newer, limit)
+
+
+def _changes(table: Table, older: int | None, newer: int, limit: int) -> Changes:
     before = [] if older is None else _tasks(table, older)
     after = _tasks(table, newer)
     added, removed = _only_in(after, before), _only_in(before, after)
