@@ -4,13 +4,18 @@ Every attempt reads the current target, decides, builds and sends. Only a proven
 answer, the next attempt reads the target again. After the last attempt, the target is read once more.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from lakesink_protocol.errors import BatchRefused
-from lakesink_protocol.redact import describe
+from lakesink_protocol.errors import BatchRefused, WriteError
+from lakesink_protocol.redact import describe, safe_cause
 from lakesink_protocol.retry import Attempts, RetryPolicy, Waiting
 
+_OF_THE_PROGRAM = (
+    ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, NameError, NotImplementedError,
+    RecursionError, TypeError, ValueError,
+)  # fmt: skip
 NOT_SHOWN = "the answer did not show it"
 R_co = TypeVar("R_co", covariant=True)
 R = TypeVar("R")
@@ -29,7 +34,7 @@ class Fenced(Protocol[R_co]):
         """The result that the target shows after this many attempts; None if it does not show the change."""
 
     def unsure(self, number: int, error: Exception, /) -> str:
-        """Describe why the result of an attempt is unknown. A final error is raised again."""
+        """Describe why the result of an attempt is unknown. A final error is raised again, see `check_sent`."""
 
 
 class GivenUp(Exception):
@@ -58,6 +63,26 @@ class Unseen:
 
     trouble: str
     attempts: int
+
+
+def is_of_the_program(error: BaseException | None) -> bool:
+    """True for an error in code, which another attempt repeats. HTTP clients raise some for answers, as OSErrors."""
+    return isinstance(error, _OF_THE_PROGRAM) and not isinstance(error, OSError)
+
+
+def not_sent(error: Exception, known: Mapping[str, Any] | None = None) -> WriteError:
+    """The error for an attempt that ended with an error in code before any request was sent."""
+    return WriteError(
+        "COMMIT_FAILED",
+        f"The commit ended before anything was sent: {describe(error, known)}",
+        action="Start again. If the error repeats, report it with the full trace.",
+    )
+
+
+def check_sent(error: Exception, *, sent: bool, known: Mapping[str, Any] | None = None) -> None:
+    """Raise `not_sent` for an error in code, unless a request was sent: then nobody knows the result yet."""
+    if not sent and is_of_the_program(error):
+        raise not_sent(error, known) from safe_cause(error, known)
 
 
 def fenced(change: Fenced[R], policy: RetryPolicy, waiting: Waiting) -> R | Unseen:

@@ -11,7 +11,7 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import CommitTableResponse
 
-from lakesink_protocol.errors import CatalogError, CommitUnresolved
+from lakesink_protocol.errors import CatalogError, CommitUnresolved, LakesinkError
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
 from testkit.answers import (
     ERRORS,
@@ -175,6 +175,56 @@ def test_a_final_word_before_anything_was_sent_ends_the_batch_at_once(lake: Lake
         sink.commit(transaction, prepared)
     assert missing.value.code == "LAKESINK_TABLE_MISSING"
     assert stream.chance.waited_ms == []
+
+
+@pytest.mark.parametrize(
+    "error", [AttributeError("'int' object has no attribute 'value'"), ValueError("x"), KeyError(1)]
+)
+@pytest.mark.parametrize("place", ["still_usable", "check_has_head", "build_request", "view_table", "load"])
+def test_an_error_in_code_before_anything_was_sent_ends_the_batch_at_once(
+    lake: Lake, stream: Stream, monkeypatch: pytest.MonkeyPatch, place: str, error: Exception
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    def commit() -> None:
+        if place == "load":
+            monkeypatch.setattr(lake.catalog, "load_table", fail)
+        else:
+            monkeypatch.setattr(f"lakesink_catalog.commit.fence.{place}", fail)
+
+    before, sent = lake.head(), len(lake.catalog.sent)
+    sink = stream.sink()
+    sink.before_commit = commit
+    with pytest.raises(LakesinkError) as failed:
+        stream.run_with(sink, 1)
+    if place != "load":  # a catalog's configuration can lead to such errors, too
+        assert failed.value.code == "LAKESINK_COMMIT_FAILED"
+        assert "before anything was sent" in failed.value.what
+        assert failed.value.__cause__ is error
+    assert not isinstance(failed.value, CommitUnresolved)
+    assert stream.chance.waited_ms == []
+    monkeypatch.undo()
+    assert (lake.head(), len(lake.catalog.sent)) == (before, sent)
+    outcome = stream.run(1)
+    assert isinstance(outcome, Committed)
+    assert outcome.recovered
+
+
+@pytest.mark.parametrize("place", ["shows", "delete_old_metadata", "client"])
+def test_an_error_in_code_after_the_request_was_sent_is_looked_at(
+    lake: Lake, stream: Stream, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    def fail(*_: object) -> None:
+        monkeypatch.undo()
+        raise AttributeError("a defect")
+
+    if place == "client":
+        lake.catalog.faults = [lands_but_says(AttributeError("a defect"))]
+    else:
+        owner = "fence.FencedCommit.shows" if place == "shows" else "fence.delete_old_metadata"
+        monkeypatch.setattr(f"lakesink_catalog.commit.{owner}", fail)
+    landed_once(lake, stream, stream.run(1), attempts=2)
 
 
 def test_no_word_is_final_once_a_request_is_on_its_way(lake: Lake, stream: Stream) -> None:

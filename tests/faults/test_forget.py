@@ -11,11 +11,12 @@ from pyiceberg.table.refs import SnapshotRefType
 
 from lakesink_catalog.commit.forget import Forgetting
 from lakesink_catalog.read.history import sinks
-from lakesink_protocol.errors import BatchRefused, CommitUnresolved, Reason, SettingsError
+from lakesink_protocol.errors import BatchRefused, CommitUnresolved, Reason, SettingsError, WriteError
 from lakesink_protocol.identity import SinkKind
 from lakesink_protocol.ledger import FORGOTTEN
 from lakesink_protocol.outcome import Committed
 from lakesink_protocol.retry import RetryPolicy
+from testkit.answers import lands_but_says
 from testkit.builders import Apply, Lake, Stream, counted, expected
 from testkit.maintenance import (
     append_foreign,
@@ -35,6 +36,23 @@ def lake(tmp_path: Path) -> Lake:
 
 def forgetting(stream: Stream, **changed: Any) -> Forgetting:
     return Forgetting(stream.lake.table, stream.key, effects=stream.chance.effects(), **changed)
+
+
+def test_an_error_in_code_before_anything_was_sent_ends_the_command_at_once(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise AttributeError("a defect")
+
+    stream = Stream(lake)
+    stream.run(0)
+    monkeypatch.setattr("lakesink_catalog.commit.empty_commit.manifests_under", fail)
+    with pytest.raises(WriteError, match="before anything was sent: AttributeError: a defect"):
+        forgetting(stream).run()
+    assert stream.chance.waited_ms == []
+    monkeypatch.undo()
+    lake.catalog.faults = [lands_but_says(AttributeError("a defect"))]
+    assert forgetting(stream).run().snapshot_id == lake.head().snapshot_id
 
 
 @pytest.mark.parametrize("kind", SinkKind)

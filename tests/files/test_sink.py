@@ -14,7 +14,7 @@ import pytest
 import lakesink
 from lakesink_catalog.failpoints import VARIABLE, FailpointReached
 from lakesink_protocol.coordinator import run_batch
-from lakesink_protocol.errors import BatchRefused, CommitUnresolved, Reason, SettingsError
+from lakesink_protocol.errors import BatchRefused, CommitUnresolved, Reason, SettingsError, WriteError
 from lakesink_protocol.identity import Batch
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
 from testkit.builders import expected, offered
@@ -242,6 +242,22 @@ def test_an_outcome_that_is_not_known_is_looked_for(stream: Stream, faults: list
     assert stream.counted() == expected(0, 1)
     assert stream.writes == 2
     assert stream.batches() == [0, 1]
+
+
+@pytest.mark.parametrize("place", ["still_usable", "Publication._marker"])
+def test_an_error_in_code_before_anything_was_sent_ends_the_batch_at_once(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    def fail(*_: object) -> None:
+        raise AttributeError("a defect")
+
+    monkeypatch.setattr(f"lakesink.sinks.directory.commit.{place}", fail)
+    with pytest.raises(WriteError, match="before anything was sent: AttributeError: a defect"):
+        stream.run(0)
+    assert stream.chance.waited_ms == []
+    monkeypatch.undo()
+    stream.storage.faults = [lost_answer]
+    assert isinstance(stream.run(0), Committed)
 
 
 def test_attempts_are_bounded_and_what_is_prepared_is_published_by_the_restart(stream: Stream) -> None:

@@ -12,12 +12,13 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import AssertTableUUID, TableRequirement, TableUpdate
 
 from lakesink_catalog.commit.fence import Effects
+from lakesink_catalog.commit.outcomes import is_final
 from lakesink_catalog.commit.request import snapshot_on, snapshot_time_ms
 from lakesink_catalog.commit.summary import carried_totals
 from lakesink_catalog.manifests.lists import manifests_under
 from lakesink_protocol.errors import CommitUnresolved, SettingsError
 from lakesink_protocol.events import ChangeUnknown
-from lakesink_protocol.fence import Unseen, fenced
+from lakesink_protocol.fence import Unseen, check_sent, fenced
 from lakesink_protocol.redact import describe
 from lakesink_protocol.retry import RetryPolicy
 
@@ -53,7 +54,7 @@ class EmptyCommit:
         return snapshot_on(table, head, snapshot_id, manifests_under(table.io, parent), summary, time_ms)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Attempts:
     """Each attempt loads the table and sees the outcome of the one before; a final load sees that of the last one."""
 
@@ -62,6 +63,7 @@ class _Attempts:
     build: Build
     is_done: Callable[[Table], bool]
     snapshot_id: int
+    _sent: bool = False
 
     def attempt(self, _number: int) -> tuple[Table, int] | None:
         with self.commit.effects.turn(self.first, self.commit.effects.emit):
@@ -70,6 +72,7 @@ class _Attempts:
                 return table, self.snapshot_id
             requirements, updates = self.build(table, self.snapshot_id)
             uuid = AssertTableUUID(uuid=self.first.metadata.table_uuid)
+            self._sent = True
             table.catalog.commit_table(table, (uuid, *requirements), updates)
         return None
 
@@ -78,9 +81,11 @@ class _Attempts:
         return (table, self.snapshot_id) if self._shows(table) else None
 
     def unsure(self, number: int, error: Exception) -> str:
-        if isinstance(error, SettingsError):
+        known = self.first.catalog.properties
+        if isinstance(error, SettingsError) or (not self._sent and is_final(error)):
             raise error
-        trouble = describe(error, self.first.catalog.properties)
+        check_sent(error, sent=self._sent, known=known)
+        trouble = describe(error, known)
         self.commit.effects.emit(ChangeUnknown(self.commit.name, number, trouble))
         return trouble
 

@@ -41,7 +41,7 @@ from lakesink_catalog.read.view import check_tag_name, view_metadata, view_table
 from lakesink_protocol import events
 from lakesink_protocol.change import ContentFile, SchemaChange
 from lakesink_protocol.errors import BatchRefused
-from lakesink_protocol.fence import Fenced, GivenUp, LostRace, MustBeWrittenAgain, Unseen, fenced
+from lakesink_protocol.fence import Fenced, GivenUp, LostRace, MustBeWrittenAgain, Unseen, check_sent, fenced
 from lakesink_protocol.identity import Batch, SinkKey
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
 from lakesink_protocol.quality import Quality
@@ -360,6 +360,7 @@ class _Attempts:
     def unsure(self, number: int, error: Exception) -> str:
         if isinstance(error, BatchRefused) or (not self._sent and is_final(error)):
             raise error
+        check_sent(error, sent=self._sent, known=self._known)
         trouble = describe(error, self._known)
         self.fence.effects.emit(events.CommitUnknown(self.batch.batch_id, number, trouble))
         return trouble

@@ -1,18 +1,19 @@
 """What became of a prepared batch, in the words of the protocol, and which errors end its attempts. Pure."""
 
 from lakesink_catalog.commit.prepared import PreparedBatch
-from lakesink_protocol.errors import CatalogError, CommitUnresolved, WriteError
-from lakesink_protocol.fence import Unseen
+from lakesink_protocol.errors import CommitUnresolved, LakesinkError
+from lakesink_protocol.fence import Unseen, is_of_the_program
 from lakesink_protocol.identity import Batch, SinkKey, SinkKind
 from lakesink_protocol.outcome import Committed
 from lakesink_protocol.row_changes import ChangeCounts
 
+_FAILED = "LAKESINK_CATALOG_FAILED"
 TRANSIENT_CODES = frozenset(
     f"LAKESINK_{code}"
     for code in (
         "CATALOG_UNREACHABLE",
         "CATALOG_REJECTED",
-        "CATALOG_FAILED",
+        "CATALOG_FAILED",  # any exception of another library, also an error in its code
         "WAREHOUSE_UNWRITABLE",
         "STORAGE_REJECTED",
         "STORAGE_UNREACHABLE",
@@ -69,4 +70,6 @@ def committed(
 
 def is_final(error: Exception) -> bool:
     """True for lakesink's own errors about a table, its configuration or rows; those of a service can be transient."""
-    return isinstance(error, (CatalogError, WriteError)) and error.code not in TRANSIENT_CODES
+    if not isinstance(error, LakesinkError):
+        return False
+    return error.code not in TRANSIENT_CODES or (error.code == _FAILED and is_of_the_program(error.__cause__))

@@ -38,7 +38,7 @@ from lakesink_catalog.manifests.live_reading import LiveMemory
 from lakesink_catalog.read.view import view_table
 from lakesink_protocol.errors import CommitUnresolved, LakesinkError
 from lakesink_protocol.events import CommitUnknown
-from lakesink_protocol.fence import Fenced, Unseen, fenced
+from lakesink_protocol.fence import Fenced, Unseen, check_sent, fenced
 from lakesink_protocol.identity import SinkKey
 from lakesink_protocol.redact import safe_cause
 from lakesink_protocol.retry import RetryPolicy
@@ -146,7 +146,7 @@ class Producing:
         return () if entry is None else entry.keys
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _OneBatch:
     """The attempts to produce one batch."""
 
@@ -155,6 +155,7 @@ class _OneBatch:
     step: Step
     records: BatchRecords
     commit_id: str
+    _sent: bool = False
 
     def attempt(self, number: int) -> Produced | None:
         """See `Fenced.attempt`."""
@@ -166,6 +167,7 @@ class _OneBatch:
         check_same_key(self.records.keys, known, self.step.batch_id)
         began = self.of.starting_batch if known is None else known.starting_batch
         record = self._record(state, Progress(self.past.position_of(self.step), tuple(self.records.keys), began))
+        self._sent = True
         commit_rows(self.of.target, session, self.records.read(), record, self.of.effects.emit)
         self.of.progress_in(self.of.target.state)
         return self._produced(known=True)
@@ -179,6 +181,7 @@ class _OneBatch:
         """See `Fenced.unsure`."""
         if isinstance(error, LakesinkError):
             raise error
+        check_sent(error, sent=self._sent)
         trouble = self.of.target.clients.describe(error)
         self.of.effects.emit(CommitUnknown(self.step.batch_id, number, trouble))
         return trouble

@@ -16,7 +16,7 @@ from lakesink.sinks.directory.settings import FileSettings
 from lakesink_catalog.commit.fence import Effects
 from lakesink_protocol.errors import CommitUnresolved, LakesinkError
 from lakesink_protocol.events import CommitAnswered, CommitDue, CommitUnknown
-from lakesink_protocol.fence import Fenced, MustBeWrittenAgain, Unseen, fenced
+from lakesink_protocol.fence import Fenced, MustBeWrittenAgain, Unseen, check_sent, fenced
 from lakesink_protocol.identity import Batch
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
 from lakesink_protocol.redact import describe
@@ -27,7 +27,7 @@ RETRY = RetryPolicy(num_retries=8)
 """Retries for about twenty seconds. Then the query fails, and its restart publishes the prepared batch."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Publication:
     """One batch to publish; parts older than `prepared_max_age` must still exist before a marker names them."""
 
@@ -36,6 +36,7 @@ class Publication:
     effects: Effects
     batch: Batch
     prepared: PreparedParts
+    _sent: bool = False
 
     def publish(self) -> Committed | AlreadyCommitted | None:
         """Publish the batch, or find that it is published.
@@ -61,6 +62,7 @@ class Publication:
             return MustBeWrittenAgain()
         marker = self._marker(decision)
         data = marker.to_bytes()
+        self._sent = True
         self.ledger.storage.create(self.ledger.layout.marker(marker.number), data)
         self.effects.emit(CommitAnswered(self.batch.batch_id))
         self.ledger.landed(marker, len(data))
@@ -75,6 +77,7 @@ class Publication:
         """See `Fenced.unsure`."""
         if isinstance(error, LakesinkError):
             raise error
+        check_sent(error, sent=self._sent)
         trouble = describe(error)
         self.effects.emit(CommitUnknown(self.batch.batch_id, number, trouble))
         return trouble

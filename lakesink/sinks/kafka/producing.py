@@ -15,6 +15,7 @@ from lakesink.sinks.kafka.ledger import ledger_topic
 from lakesink.sinks.kafka.target import ABORT_SECONDS, COMMIT_SECONDS, KafkaTarget, Session
 from lakesink_protocol.errors import LakesinkError
 from lakesink_protocol.events import CommitAnswered, CommitDue, Listener
+from lakesink_protocol.fence import is_of_the_program, not_sent
 
 WAIT_SECONDS = 0.1
 UNASSIGNED = -1
@@ -31,7 +32,10 @@ def commit_rows(
     try:
         _send(target, session, rows, record)
     except Exception as error:
-        final = error if isinstance(error, LakesinkError) else final_error(error, target.clients)
+        if isinstance(error, LakesinkError):
+            final: LakesinkError | None = error
+        else:
+            final = not_sent(error) if is_of_the_program(error) else final_error(error, target.clients)
         if final is None:
             raise
         with suppress(KafkaException):  # the next fence ends the transaction

@@ -18,7 +18,7 @@ from lakesink_catalog.commit.fence import Effects
 from lakesink_protocol.accept import Accept
 from lakesink_protocol.errors import CommitUnresolved, LakesinkError
 from lakesink_protocol.events import CommitUnknown
-from lakesink_protocol.fence import Fenced, MustBeWrittenAgain, Unseen, fenced
+from lakesink_protocol.fence import Fenced, MustBeWrittenAgain, Unseen, check_sent, fenced
 from lakesink_protocol.identity import Batch, SinkKey
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
 from lakesink_protocol.retry import RetryPolicy
@@ -28,7 +28,7 @@ RETRY = RetryPolicy(num_retries=8, total_timeout_ms=600_000)
 """For about ten minutes if the cluster is down. Then the query fails, and its restart commits the prepared batch."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Publication:
     """One batch to commit. `start_id` is the target's id at the start of this run."""
 
@@ -39,6 +39,7 @@ class Publication:
     start_id: str
     batch: Batch
     prepared: PreparedRecords
+    _sent: bool = False
 
     def publish(self) -> Outcome | None:
         """Commit the batch, or find that it is committed.
@@ -61,6 +62,7 @@ class Publication:
         if not still_usable(decision, self.prepared) or not self.staging.has_all(self.prepared.parts):
             return MustBeWrittenAgain()
         rows = self.staging.rows(self.prepared.parts)
+        self._sent = True
         commit_rows(self.target, session, rows, self._record(decision), self.effects.emit)
         return self._committed(decision.next_number, number)
 
@@ -74,6 +76,7 @@ class Publication:
         """See `Fenced.unsure`."""
         if isinstance(error, LakesinkError):
             raise error
+        check_sent(error, sent=self._sent)
         trouble = self.target.clients.describe(error)
         self.effects.emit(CommitUnknown(self.batch.batch_id, number, trouble))
         return trouble
