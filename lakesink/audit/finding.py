@@ -98,7 +98,7 @@ class Code(Enum):
     )
     MANIFEST_DISAGREES = (
         "A manifest holds other files or rows than the manifest list states: engines that use the list are wrong.",
-        "Rewrite the manifests (Spark: rewrite_manifests), and report it if lakesink wrote them.",
+        "Rewrite all files (Spark: rewrite_data_files with rewrite-all), and report it if lakesink wrote them.",
     )
     SUMMARY_DISAGREES = (
         "The summary of a batch's snapshot states other rows, files or bytes than its manifests hold.",

@@ -147,7 +147,9 @@ def test_a_list_of_version_1_without_counts_is_refused_at_once_by_name(tmp_path:
     fastavro.writer(out, found.writer_schema, entries, metadata={"format-version": "1"})
     place.write_bytes(out.getvalue())
     stream = ChangeStream(lake)
-    with pytest.raises(CatalogError, match="its list does not state its files") as refused:
+    with pytest.raises(CatalogError, match="does not state the files of each of its manifests") as refused:
         stream.run(0)
     assert refused.value.code == "LAKESINK_MANIFEST_UNREADABLE"
+    assert lake.head().manifest_list in refused.value.action
+    assert "map('rewrite-all', 'true')" in refused.value.action
     assert stream.chance.waited_ms == []

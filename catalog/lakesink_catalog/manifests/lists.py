@@ -31,6 +31,10 @@ from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.redact import redact
 
 FORMAT_VERSION = 2
+_REWRITE = (
+    "Let Spark write all files and manifests again: CALL system.rewrite_data_files(table => '...', options =>"
+    " map('rewrite-all', 'true')). Then start again. (rewrite_manifests may find nothing to do.)"
+)
 KNOWN_ENTRIES = 4096
 """Decoded entries that a process keeps: a table has some hundred manifests."""
 _NULL, _PRESENT, _FALSE, _TRUE, _END = b"\x00", b"\x02", b"\x00", b"\x01", b"\x00"
@@ -66,8 +70,18 @@ def unreadable(path: str, why: object) -> CatalogError:
         "MANIFEST_UNREADABLE",
         f"A manifest of the table cannot be read exactly: {why}.",
         data=DataState.NOT_IN,
-        action="Write the manifests again (Spark SQL: CALL system.rewrite_manifests(...)), then start again. The"
-        f" manifest: {redact(path)}",
+        action=f"{_REWRITE} The manifest: {redact(path)}",
+    )
+
+
+def _without_counts(path: str, parent: Snapshot | None) -> CatalogError:
+    """The error for an entry without what version 2 requires: a list of version 1 could leave it out."""
+    of_list = "" if parent is None else f" The list: {redact(parent.manifest_list)}"
+    return CatalogError(
+        "MANIFEST_UNREADABLE",
+        "The manifest list of the newest snapshot does not state the files of each of its manifests.",
+        data=DataState.NOT_IN,
+        action=f"{_REWRITE} The manifest: {redact(path)}{of_list}",
     )
 
 
@@ -84,10 +98,11 @@ def write_list(
 
     A manifest without a sequence number gets that of the commit, whose snapshot must have added it.
     """
+    parent = None if parent_id is None else table.metadata.snapshot_by_id(parent_id)
     entries = [
         manifest.encoded
         if isinstance(manifest, ListedManifest)
-        else _encoded(manifest, snapshot_id=snapshot_id, sequence_number=sequence_number)
+        else _encoded(manifest, snapshot_id, sequence_number, parent)
         for manifest in manifests
     ]
     metadata = {
@@ -169,7 +184,7 @@ def decoded_entry(encoded: bytes) -> ListedManifest:
     return found
 
 
-def _encoded(manifest: ManifestFile, *, snapshot_id: int, sequence_number: int) -> bytes:
+def _encoded(manifest: ManifestFile, snapshot_id: int, sequence_number: int, parent: Snapshot | None) -> bytes:
     numbers = manifest.sequence_number, manifest.min_sequence_number
     if UNASSIGNED_SEQUENCE in numbers and manifest.added_snapshot_id != snapshot_id:
         raise ValueError(f"a manifest of snapshot {manifest.added_snapshot_id} has no sequence number")
@@ -182,7 +197,7 @@ def _encoded(manifest: ManifestFile, *, snapshot_id: int, sequence_number: int) 
         manifest.deleted_rows_count,
     )
     if None in counts or manifest.added_snapshot_id is None:
-        raise unreadable(manifest.manifest_path, "its list does not state its files and its snapshot")
+        raise _without_counts(manifest.manifest_path, parent)
     found = [
         manifest.manifest_length,
         manifest.partition_spec_id,
