@@ -9,10 +9,11 @@ from pyspark.sql.types import BooleanType
 
 from lakesink.settings.expectations import Expectation, parse_expectations
 from lakesink.settings.options import option_invalid
+from lakesink.spark.sql_errors import checked_sql, reason_in
 from lakesink.writer.expectations import Expected, is_mark
-from lakesink_protocol.redact import redact
 
-_LONGEST_REASON = 100
+_LONGEST = 170
+"""A first line has less than 200 characters, with the code of the error."""
 
 
 def with_expectations(df: DataFrame, expect: Mapping[str, str | Sequence[str]]) -> DataFrame:
@@ -52,10 +53,11 @@ def marks_of(df: DataFrame, expectations: Mapping[str, Expectation]) -> list[Col
 def check_condition(df: DataFrame, option: str, what: str, condition: str) -> None:
     """Check that Spark can evaluate a condition beside the rows: alone, an aggregate would be valid."""
     try:
-        kind = df.select("*", sf.coalesce(sf.expr(condition))).schema.fields[-1].dataType
+        with checked_sql():
+            kind = df.select("*", sf.coalesce(sf.expr(condition))).schema.fields[-1].dataType
     except PySparkException as error:
-        reason = redact(" ".join(str(error).split("\n", 1)[0].split()))
-        raise option_invalid(option, f"Spark cannot evaluate {what}: {reason[:_LONGEST_REASON]}") from None
+        begin = f"Spark cannot evaluate {what}: "
+        raise option_invalid(option, f"{begin}{reason_in(error, _LONGEST - len(begin))}") from None
     if not isinstance(kind, BooleanType):
         is_kind = f"is {kind.simpleString().upper()}, not a condition (BOOLEAN)"
         raise option_invalid(option, f"{what[:1].upper()}{what[1:]} {is_kind}.")

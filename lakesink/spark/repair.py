@@ -13,9 +13,9 @@ from pyspark.sql import functions as sf
 
 from lakesink.sinks.iceberg.replay_loop import LETTER_ID, Repaired, invalid_repair
 from lakesink.spark.rows.schema import stored_schema
+from lakesink.spark.sql_errors import checked_sql, reason_in
 from lakesink.words import counted
 from lakesink_catalog.spark_types import sql_type
-from lakesink_protocol.redact import redact, shown
 
 Repair = Callable[[DataFrame], DataFrame] | str
 """A function of the letters, or a query in Spark SQL over the view `letters`."""
@@ -66,11 +66,11 @@ def _run(letters: DataFrame, repair: Repair) -> DataFrame:
         raise invalid_repair(
             f"The repair returned a {type(found).__name__}.", "Return a DataFrame, made of the one that it gets."
         )
-    with _ONE_VIEW, _view(letters):
+    with _ONE_VIEW, _view(letters), checked_sql():
         try:
             return letters.sparkSession.sql(repair)
         except PySparkException as error:
-            reason = shown(redact(" ".join(str(error).split("\n", 1)[0].split())), _LONGEST_REASON)
+            reason = reason_in(error, _LONGEST_REASON)
     raise invalid_repair(f"Spark cannot run the repair: {reason}", "Correct the query over the view letters.")
 
 

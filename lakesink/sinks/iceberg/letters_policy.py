@@ -24,8 +24,10 @@ def puts_aside(settings: Settings, expected: Sequence[Expected]) -> bool:
 
 def letters_table(table: str, settings: Settings) -> str:
     """The table of dead letters of a table; raises SettingsError if its name is malformed, or that of the table."""
-    name = settings.dead_letter_table or f"{table}{SUFFIX}"
-    if parse_identifier(name) == parse_identifier(table):
+    own, name = parse_identifier(table), settings.dead_letter_table
+    if name is None:
+        return f"{table}{SUFFIX}"
+    if parse_identifier(name) == own:
         raise option_invalid("dead_letter_table", f"The option dead_letter_table is {name!r}, the table itself.")
     return name
 
