@@ -164,7 +164,7 @@ def steady(line: str) -> str:
 def _environment(folder: Path) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("LAKESINK_", "PYICEBERG_"))}
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    quiet = {"SPARK_LOCAL_IP": "127.0.0.1", "PYTHONUNBUFFERED": "1", "COLUMNS": "100"}
+    quiet = {"SPARK_LOCAL_IP": "127.0.0.1", "PYTHONUNBUFFERED": "1", "COLUMNS": "100", "LAKESINK_VERBOSE": "0"}
     return kept | {"PATH": path, "PYICEBERG_HOME": str(folder)} | quiet
 
 

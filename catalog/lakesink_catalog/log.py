@@ -255,8 +255,13 @@ def _counts(outcome: Outcome) -> Fields:
 
 def log_beside_terminal(event: events.Event) -> None:
     """As `log`, but without what Python prints by itself where no logging is configured: the terminal shows it."""
-    if not isinstance(event, events.BatchEnded) or logger.hasHandlers():
+    if not isinstance(event, events.BatchEnded) or is_configured():
         log(event)
+
+
+def is_configured() -> bool:
+    """True if the program configured logging, for lakesink or for all."""
+    return logger.hasHandlers()
 
 
 def shows(event: events.Event, *places: IO[str] | None) -> bool:

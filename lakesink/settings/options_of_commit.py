@@ -101,7 +101,7 @@ OPTIONS_OF_COMMIT = (
         "verbose",
         "true or false",
         switch,
-        "true at a terminal and in a notebook",
+        "true, unless standard error is no terminal and the program configures logging",
         "True to print one line for each batch, false for none. Without the option, the variable `LAKESINK_VERBOSE`"
         " decides.",
     ),

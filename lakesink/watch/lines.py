@@ -8,7 +8,7 @@ from lakesink_protocol import events
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
 from lakesink_protocol.row_changes import ChangeCounts
 
-_FOUND = "already committed"
+_FOUND, _STOPPED, _FAILED = "already committed", "stopped", ("failed", "refused")
 WELL, NOTABLE, BAD, FRAME = "green", "yellow", "red", "bold"
 
 
@@ -35,7 +35,7 @@ class _Sum:
     files: int = 0
     bytes: int = 0
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: Outcome | None) -> None:
         self.batches += 1
         if isinstance(outcome, Committed):
             self.rows += outcome.rows
@@ -50,11 +50,12 @@ class Totals:
     sums: dict[str, _Sum] = field(default_factory=dict)
     seconds: float = 0.0
 
-    def add(self, event: events.BatchFinished) -> None:
-        """Count a batch."""
+    def add(self, event: events.BatchEnded) -> None:
+        """Count a batch, also one that failed or was stopped."""
         self.seconds += event.seconds
-        word, _ = _word(event.outcome)
-        self.sums.setdefault(word, _Sum()).add(event.outcome)
+        outcome = event.outcome if isinstance(event, events.BatchFinished) else None
+        word = _word(outcome)[0] if outcome is not None else _end_without_outcome(event)
+        self.sums.setdefault(word, _Sum()).add(outcome)
 
     def line(self, name: str) -> Line:
         """The line at the end of a run of the stream of that name."""
@@ -66,7 +67,7 @@ class Totals:
 
 
 def _part(word: str, one: _Sum) -> str:
-    if word == _FOUND:
+    if word in (_FOUND, _STOPPED, *_FAILED):
         return f"{one.batches:,} {word}"
     return f"{one.batches:,} {word} ({counted(one.rows, 'row')}, {counted(one.files, 'file')}, {size(one.bytes)})"
 
@@ -88,10 +89,10 @@ def ended(event: events.BatchEnded, name: str, noun: str) -> Line | None:
         case events.BatchFinished(outcome=Committed() as outcome):
             return line(*_written(outcome, took))
         case events.BatchInterrupted():
-            return line("stopped", NOTABLE, f"  by query.stop(), nothing is lost  {took}")
-        case events.BatchFailed(is_refused=is_refused, code=code, error=error, details=details):
+            return line(_STOPPED, NOTABLE, f"  by query.stop(), nothing is lost  {took}")
+        case events.BatchFailed(code=code, error=error, details=details):
             said = error[max(error.find(f"[{code}]"), 0) :]
-            return line("refused" if is_refused else "failed", BAD, f"  {said}  {took}", details)
+            return line(_end_without_outcome(event), BAD, f"  {said}  {took}", details)
     return None
 
 
@@ -112,6 +113,10 @@ def _written(outcome: Committed, took: str) -> tuple[str, str, str]:
     )
     said = ", ".join(text for applies, text in notes if applies)
     return f"{word:<9}", colour, f"  {counts}" + (f"  ({said})" if said else "")
+
+
+def _end_without_outcome(event: events.BatchEnded) -> str:
+    return _FAILED[event.is_refused] if isinstance(event, events.BatchFailed) else _STOPPED
 
 
 def _word(outcome: Outcome) -> tuple[str, str]:

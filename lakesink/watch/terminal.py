@@ -1,4 +1,4 @@
-"""Shows a running stream to a person: a line for each batch, on a terminal or below the cell of a notebook."""
+"""Shows a running stream to a person: a line for each batch, on standard error or below the cell of a notebook."""
 
 import os
 import sys
@@ -15,7 +15,7 @@ from lakesink.settings.parse import switch
 from lakesink.watch.lines import Line, Totals, ended, started
 from lakesink.words import printable
 from lakesink_catalog.listeners import LISTENERS
-from lakesink_catalog.log import log_beside_terminal, shows
+from lakesink_catalog.log import is_configured, log_beside_terminal, shows
 from lakesink_protocol import events
 from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import SettingsError
@@ -27,14 +27,17 @@ _CLEARED = Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2))
 
 
 def watched(name: str, target: str, *, verbose: bool | str | None, noun: str = "batch") -> events.Listeners:
-    """The default listeners, with a terminal among them if somebody looks at this process or asks for its lines.
+    """The default listeners, with a terminal among them unless nobody wants its lines.
 
-    Lines begin with `name`; the first one says that it writes to `target`.
+    Lines begin with `name`; the first one says that it writes to `target`. Without a terminal, as in a container, they
+    stand in for the log as long as the program configures no logging.
     """
-    console = _console(wanted=wanted(verbose=verbose))
+    asked = wanted(verbose=verbose)
+    console = _console(wanted=asked)
     if console is None:
         return LISTENERS
-    return replace(LISTENERS, log=log_beside_terminal).also(Terminal(console, name, target, noun))
+    for_log = not (asked or console.is_terminal or console.file is sys.stdout)
+    return replace(LISTENERS, log=log_beside_terminal).also(Terminal(console, name, target, noun, for_log))
 
 
 def wanted(*, verbose: bool | str | None) -> bool | None:
@@ -66,14 +69,14 @@ def _console(*, wanted: bool | None) -> Console | None:
         return None
     if Console().is_jupyter:
         return _Printer(file=sys.stdout, force_jupyter=False, force_terminal=False, soft_wrap=True, highlight=False)
-    at_terminal = _is_terminal(sys.stderr)
-    if not (at_terminal or wanted):
+    if not (wanted or _is_open(sys.stderr)):
         return None
+    at_terminal = _is_open(sys.stderr) and sys.stderr.isatty()
     return _Printer(file=sys.stderr, force_terminal=at_terminal, soft_wrap=True, highlight=False)
 
 
-def _is_terminal(stream: TextIO | None) -> bool:
-    return stream is not None and not stream.closed and stream.isatty()
+def _is_open(stream: TextIO | None) -> bool:
+    return stream is not None and not stream.closed
 
 
 class _Printer(Console):
@@ -86,18 +89,24 @@ class _Printer(Console):
 
 @dataclass(slots=True)
 class Terminal:
-    """Prints the lines of one stream, or of one append; what the log already shows in this place, it leaves out."""
+    """Prints the lines of one stream, or of one append; what the log already shows in this place, it leaves out.
+
+    With `for_log`, it prints nothing at all once logging is configured.
+    """
 
     console: Console
     name: str
     target: str
     noun: str = "batch"
+    for_log: bool = False
     totals: Totals = field(default_factory=Totals)
 
     def __call__(self, event: events.Event) -> None:
         """Print the line of an event, if it has one."""
         line = self._line(event)
-        if line is not None and not shows(event, self.console.file, sys.stderr):
+        if line is None or (self.for_log and is_configured()):
+            return
+        if not shows(event, self.console.file, sys.stderr):
             self._print(line)
 
     def _line(self, event: events.Event) -> Line | None:
@@ -106,8 +115,7 @@ class Terminal:
                 self.totals = Totals()
                 return started(event, self.target)
             case events.BatchEnded():
-                if isinstance(event, events.BatchFinished):
-                    self.totals.add(event)
+                self.totals.add(event)
                 return ended(event, self.name, self.noun)
             case events.QueryEnded():
                 return self.totals.line(self.name)

@@ -1,5 +1,6 @@
 """A person at a terminal sees one line for each batch, whole and once; nobody else sees any."""
 
+import io
 import logging
 import os
 import re
@@ -16,7 +17,7 @@ from rich.console import Console
 from rich.logging import RichHandler
 
 import lakesink
-from lakesink.watch.lines import Totals
+from lakesink.watch.lines import Totals, ended
 from lakesink.watch.terminal import VARIABLE, watched
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_protocol import events
@@ -75,7 +76,7 @@ def test_a_stream_says_where_it_writes_and_shows_a_line_for_each_batch(parts: di
         rf"demo\.events  batch 0     {COMMITTED}",
         rf"demo\.events  batch 1     {COMMITTED}",
         r"demo\.events  batch 2     failed  FailpointReached: after-prepared  [\d,]+ ms",
-        r"demo\.events  query ended  2 batches in [\d.]+ s: 2 committed \(20 rows, 2 files, [\d.]+ \w+\)",
+        r"demo\.events  query ended  3 batches in [\d.]+ s: 2 committed \(20 rows, 2 files, [\d.]+ \w+\); 1 failed",
     )
 
 
@@ -99,7 +100,7 @@ def test_a_later_run_says_where_it_goes_on_and_what_it_found(parts: dict[str, li
 def test_a_refusal_has_its_code(parts: dict[str, list[str]]) -> None:
     [_, refusal, end] = parts["refused"]
     assert refusal.startswith("demo.events  batch 0     refused  [LAKESINK_NEW_CHECKPOINT] Batch 0 is from a new ")
-    assert end.startswith("demo.events  query ended  0 batches in 0.0 s")
+    assert re.fullmatch(r"demo\.events  query ended  1 batch in [\d.]+ s: 1 refused", end)
 
 
 @pytest.mark.driver
@@ -261,9 +262,58 @@ def test_recovered_batches_are_counted_apart_at_the_end() -> None:
     )
 
 
-def test_without_a_terminal_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+ENDS = {
+    "committed": FINISHED,
+    "failed": events.BatchFailed(4, "demo.events", "events", 0.5, 0.1, False, "X", "why", ()),  # noqa: FBT003
+    "refused": events.BatchFailed(4, "demo.events", "events", 0.5, 0.1, True, "X", "why", ()),  # noqa: FBT003
+    "stopped": events.BatchInterrupted(4, "demo.events", "events", 0.5, 0.1),
+    "already committed": replace(FINISHED, outcome=AlreadyCommitted(None)),
+}
+
+
+@pytest.mark.parametrize("word", ENDS)
+def test_the_end_of_a_query_counts_each_batch_by_the_word_of_its_line(word: str) -> None:
+    totals = Totals()
+    totals.add(ENDS[word])
+    shown = ended(ENDS[word], "s", "batch")
+    assert shown is not None
+    assert shown.word.strip() == word
+    assert totals.line("s").after.startswith(f"  1 batch in 0.5 s: 1 {word}")
+
+
+def in_container(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
+    """Standard error of a process without a terminal, in which nobody has configured logging."""
     monkeypatch.delenv(VARIABLE, raising=False)
     monkeypatch.setenv("FORCE_COLOR", "1")  # asks for colours, not for lines
+    monkeypatch.setattr(LOGGER, "propagate", False)
+    monkeypatch.setattr(LOGGER, "handlers", [])  # pytest has put its own there, so this is no fixture
+    written = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", written)
+    return written
+
+
+def test_without_a_terminal_a_line_for_each_batch_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    container = in_container(monkeypatch)
+    listeners = watched("demo.events", "demo.events", verbose=None)
+    for event in (*ENDS.values(), events.QueryEnded()):
+        listeners(event)
+    found = [line.split()[3 if "ended" not in line else 2] for line in container.getvalue().splitlines()]
+    assert found == ["committed", "failed", "refused", "stopped", "already", "ended"]
+    assert "\x1b" not in container.getvalue()
+
+
+def test_without_a_terminal_nothing_is_printed_once_logging_is_configured(monkeypatch: pytest.MonkeyPatch) -> None:
+    container = in_container(monkeypatch)
+    listeners = watched("demo.events", "demo.events", verbose=None)
+    LOGGER.addHandler(logging.NullHandler())
+    listeners(FINISHED)
+    assert container.getvalue() == ""
+
+
+def test_without_standard_error_or_if_unwanted_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+    container = in_container(monkeypatch)
+    assert watched("demo.events", "", verbose=False) is LISTENERS
+    container.close()
     assert watched("demo.events", "", verbose=None) is LISTENERS
     monkeypatch.setattr(sys, "stderr", None)
     assert watched("demo.events", "", verbose=None) is LISTENERS
@@ -296,7 +346,7 @@ def test_a_variable_that_is_no_switch_is_refused(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.usefixtures("home")
-def test_a_stream_without_a_terminal_prints_its_lines_only_if_asked_to(
+def test_a_stream_whose_program_has_configured_logging_prints_its_lines_only_if_asked_to(
     spark: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     write_files(tmp_path / "in", 1)
