@@ -31,8 +31,19 @@ def refusal(
         reason,
         words.what.format_map(facts),
         data=f"Nothing of batch {situation.batch.batch_id} was committed; no file was deleted.",
-        action=_with_offers([way.format_map(facts) for way in words.action.split("\n")], reason, situation, overruled),
+        action=[
+            _as_it_writes(way, situation)
+            for way in _with_offers(
+                [way.format_map(facts) for way in words.action.split("\n")], reason, situation, overruled
+            )
+        ],
     )
+
+
+def _as_it_writes(way: str, situation: Situation) -> str:
+    """Where rows have keys, no row comes twice: each replaces the row of its key."""
+    by_key = situation.entry is not None and situation.entry.keys
+    return way.replace("come twice", "replace the rows of their keys again") if by_key else way
 
 
 def input_missing(batch: Batch) -> BatchRefused:

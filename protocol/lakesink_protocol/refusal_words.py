@@ -205,8 +205,8 @@ WORDS: Sequence[Words] = (
         NEW_CHECKPOINT,
         "Restore the old checkpoint: then no row is lost and none comes twice.\n"
         "If you no longer have it, move every file that the sink has read out of the source's directory (a file"
-        " source always starts at the beginning). Then start with another new checkpoint, and accept its first"
-        " batch.",
+        " source always starts at the beginning). What is left of the old checkpoint names these files, in its folder"
+        " sources; the table does not. Then start with another new checkpoint, and accept its first batch.",
         when=reads_files,
     ),
     Words(

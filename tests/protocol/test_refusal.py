@@ -45,6 +45,20 @@ def test_no_message_names_a_batch_or_a_snapshot_that_does_not_exist(name: str) -
     assert not re.search(r"batch none|batches up to none|VERSION AS OF <", text)
 
 
+@pytest.mark.parametrize("name", [name for name, case in REFUSED.items() if case.view.entry is not None])
+def test_no_row_is_said_to_come_twice_where_rows_replace_those_of_their_keys(name: str) -> None:
+    case = REFUSED[name]
+    assert isinstance(case.verdict, Refuse)
+    assert case.view.entry is not None
+    own, seen = case.situation, replace(case.view, entry=replace(case.view.entry, keys=(1,)))
+    appended, replaced = (
+        refusal(case.verdict.reason, Situation(view, own.key, own.batch, own.start_uuid)).action
+        for view in (case.view, seen)
+    )
+    assert "come twice" not in replaced
+    assert ("replace the rows of their keys again" in replaced) == ("come twice" in appended)
+
+
 LONG_KEY = SinkKey("s" * 64, "b" * 255)
 
 
