@@ -70,4 +70,7 @@ def test_changes_by_key_are_told_from_the_property_of_a_snapshot() -> None:
 
 def test_an_append_has_no_policy_of_changes() -> None:
     assert policy_of(Settings.parse(STREAM)) == {}
+    assert change_policy(policy_of(Settings.parse({**STREAM, "mode": "upsert", "output_mode": "update"}))[POLICY]) == (
+        ChangePolicy(Mode.UPSERT, (), (), keeps_deleted=False, updates=True)
+    )
     assert change_policy("") is None

@@ -8,14 +8,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lakesink.settings.option_types import Deletes
+from lakesink.settings.option_types import Deletes, OutputMode
 from lakesink.settings.settings import Settings
 from lakesink_protocol.redact import redact, shown
 from lakesink_protocol.row_changes import Mode
 
 POLICY = "lakesink.policy"
 """Summary property: a JSON object with those of these options that are not defaults; absent if all are."""
-_OPTIONS = ("decode", "schema_evolution", "on_malformed", "rescue_column", "dead_letter_table", "mode", "deletes")
+_OPTIONS = (
+    "decode",
+    "schema_evolution",
+    "on_malformed",
+    "rescue_column",
+    "dead_letter_table",
+    "mode",
+    "deletes",
+    "output_mode",
+)
 _LISTS = ("keys", "sequence_by")
 _LONGEST = 2_000
 _LONGEST_NAME = 100
@@ -56,6 +65,7 @@ class ChangePolicy:
         keys: Columns of the key, as the stream named them; empty for the table's identifier fields.
         sequence_by: Columns of which the greatest value wins; empty if the order of the stream is trusted.
         keeps_deleted: True if a delete marks the row, and does not remove it.
+        updates: True if the rows are results that Spark emits again when they change, as in output mode ``update``.
     """
 
     mode: Mode
@@ -63,6 +73,7 @@ class ChangePolicy:
     sequence_by: tuple[str, ...]
     keeps_deleted: bool
     decode: str = ""
+    updates: bool = False
 
 
 def change_policy(text: str) -> ChangePolicy | None:
@@ -76,6 +87,7 @@ def change_policy(text: str) -> ChangePolicy | None:
         sequence_by=lists.get("sequence_by", ()),
         keeps_deleted=chosen.get("deletes") == Deletes.SOFT,
         decode=chosen.get("decode", ""),
+        updates=chosen.get("output_mode") == OutputMode.UPDATE,
     )
 
 

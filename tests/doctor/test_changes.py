@@ -50,6 +50,13 @@ def test_without_a_sequence_a_source_without_order_is_a_warning(keyed: Upserts) 
     assert "Give sequence_by" in found.fix
 
 
+def test_results_of_an_aggregation_need_no_sequence(keyed: Upserts) -> None:
+    keyed.run(0, {1: "a"}, said=policy(output_mode="update"))
+    found = looked(keyed)["order"]
+    assert (found.standing, found.fix) == (Standing.OK, "")
+    assert "output mode update: the later batch has the newer result of a key" in found.found
+
+
 @pytest.mark.parametrize(
     ("offsets", "expected"),
     [
@@ -84,7 +91,15 @@ def test_late_changes_beside_hard_deletes_need_soft_ones(keyed: Upserts) -> None
     assert found.found.endswith("; deleted rows are kept and marked")
 
 
-def test_a_share_of_dead_rows_names_the_compaction(keyed: Upserts) -> None:
+def test_few_dead_rows_are_no_warning_whatever_their_share(keyed: Upserts) -> None:
+    keyed.run(0, dict.fromkeys(range(21), "a"), said=policy())
+    keyed.run(1, {}, deletes=list(range(8)), said=policy())
+    found = looked(keyed)["dead rows"]
+    assert (found.standing, found.found) == (Standing.OK, "8 of 21 rows are deleted (38%), in 1 file")
+
+
+def test_a_share_of_dead_rows_names_the_compaction(keyed: Upserts, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lakesink.checks.doctor.changes._FEW_DEAD", 50)
     keyed.run(0, dict.fromkeys(range(100), "a"), said=policy())
     keyed.run(1, {1: "b"}, said=policy())
     found = looked(keyed)["dead rows"]

@@ -7,11 +7,14 @@ import pyarrow as pa
 import pytest
 from pyiceberg.table import Table
 
-from lakesink.checks.doctor.checkpoint import check_checkpoint
+from lakesink.checks.doctor.checkpoint import check_checkpoint, coming_from
 from lakesink.checks.doctor.finding import Finding, Standing
+from lakesink.checks.doctor.table import check_table
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table
 from testkit.batches import Writer
+from testkit.builders import Lake
+from testkit.maintenance import roll_back
 
 
 @pytest.fixture
@@ -68,6 +71,18 @@ def test_the_next_batch_is_judged_as_a_stream_would(
     assert finding.standing is standing
     assert words in finding.found
     assert bool(finding.fix) is (standing is Standing.FAILED)
+
+
+def test_after_a_rewind_the_rolled_back_sink_is_no_failure_of_the_table(writer: Writer, tmp_path: Path) -> None:
+    roll_back(Lake(tmp_path, writer.catalog, writer.table), writer.load().snapshots()[0].snapshot_id)  # type: ignore[arg-type] # any catalog
+    before, rewound = (
+        coming_from(checkpoint(tmp_path / name, planned=last, done=last)) for name, last in (("a", 2), ("b", 0))
+    )
+    for coming, standing in ((None, Standing.FAILED), (before, Standing.FAILED), (rewound, Standing.OK)):
+        [sink] = [one for one in check_table("demo.events", writer.load(), coming) if one.check == "sinks"]
+        assert sink.standing is standing
+        assert "RolledBack" in sink.found
+    assert "(RolledBack); the given checkpoint goes on with batch 1" in sink.found
 
 
 def test_other_offsets_under_the_same_id_are_told(writer: Writer, tmp_path: Path) -> None:

@@ -20,6 +20,8 @@ from lakesink_protocol.redact import shown
 from lakesink_protocol.row_changes import CHANGELOG_TABLE, ChangeCounts, counts_in
 
 _MOST_DEAD = 0.1
+_FEW_DEAD, _FEW_FILES = 10_000, 10
+"""So few deleted rows and delete files cost a reader nothing that a compaction would be worth."""
 _LONGEST_NAME = 60
 _RESTORE = "Restore the changelog or roll it forward, or name another one with changelog_table."
 
@@ -50,6 +52,9 @@ def _order(named: str, policy: ChangePolicy, *, is_kafka: bool) -> Finding:
     found = f"{named}: {policy.mode} by {keys}"
     if policy.sequence_by:
         said = f"{found}; the greatest {', '.join(policy.sequence_by)} wins, so changes may arrive in any order"
+        return Finding(Part.TABLE, "order", Standing.OK, said)
+    if policy.updates:
+        said = f"{found}; output mode update: the later batch has the newer result of a key"
         return Finding(Part.TABLE, "order", Standing.OK, said)
     if is_kafka:
         said = f"{found}; no sequence_by: Kafka's order wins, which is right if messages have this key"
@@ -108,7 +113,8 @@ def _dead_rows(identifier: str, table: Table) -> Finding:
     found = f"{deletes:,} of {counted(rows, 'row')} are deleted ({share:.0%}), in {counted(delete_files, 'file')}"
     compact, left_over = statements(identifier, table.catalog.name)
     details = {"share": share, "compaction": [compact, left_over]}
-    if share <= _MOST_DEAD and delete_files <= files:
+    has_few_dead = share <= _MOST_DEAD or deletes <= _FEW_DEAD
+    if has_few_dead and delete_files <= max(files, _FEW_FILES):
         return Finding(Part.TABLE, "dead rows", Standing.OK, found, details=details)
     fix = (
         f"In Spark, in a break of the stream (a batch that touches the same files makes it fail, and loses nothing):"

@@ -63,6 +63,23 @@ def next_batch(checkpoint: Checkpoint) -> NextBatch:
     return NextBatch(checkpoint.batch(query_id, planned, end), planned=True, done=done)
 
 
+def coming_from(root: str) -> NextBatch | None:
+    """The next batch of the checkpoint at a path or URI; None if it cannot be read."""
+    checkpoint = opened(root, Part.CHECKPOINT, "readable", Standing.SKIPPED, "")
+    found = (
+        checkpoint
+        if isinstance(checkpoint, Finding)
+        else attempt(Part.CHECKPOINT, "readable", lambda: next_batch(checkpoint))
+    )
+    return None if isinstance(found, Finding) else found
+
+
+def is_taken(key: SinkKey, coming: NextBatch, table: Table) -> bool:
+    """True if the batch is of this sink's query, and the table would accept it or has it."""
+    own = _query_of(table, key) == coming.batch.query_id
+    return own and not isinstance(decide(_situation(key, coming, table)), Refuse)
+
+
 def next_verdict(coming: NextBatch, table: Table) -> Finding:
     """Whether the table would accept the batch, by the rules of a stream."""
     keys = [SinkKey(state.sink, state.branch) for state in sinks(table) if state.kind == SinkKind.STREAM.value]

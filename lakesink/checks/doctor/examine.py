@@ -8,7 +8,7 @@ from pyiceberg.table import Table
 
 from lakesink.audit.branch_history import last_change_ms
 from lakesink.checks.doctor.catalog import CatalogChecks, check_catalog
-from lakesink.checks.doctor.checkpoint import check_checkpoint
+from lakesink.checks.doctor.checkpoint import NextBatch, check_checkpoint, coming_from
 from lakesink.checks.doctor.clock import Sighting, check_clock
 from lakesink.checks.doctor.expirations import check_expirations, check_request_keys
 from lakesink.checks.doctor.finding import Finding, Part, Standing, attempt, attempt_all
@@ -64,7 +64,8 @@ def _setup(wanted: Wanted, say: Say, checked: CatalogChecks) -> Iterator[Finding
     if wanted.table is not None:
         say("looking at the table")
         table = _loaded(wanted.table, checked)
-        yield from _table(wanted.table, table, may_write=may_write)
+        coming = None if wanted.checkpoint is None else coming_from(wanted.checkpoint)
+        yield from _table(wanted.table, table, coming, may_write=may_write)
     if wanted.checkpoint is not None:
         say("looking at the checkpoint")
         root, beside = wanted.checkpoint, table if isinstance(table, Table) else None
@@ -91,11 +92,11 @@ def _loaded(identifier: str, checked: CatalogChecks) -> Table | Finding:
     return attempt(Part.TABLE, "loads", lambda: load_table(checked.opened or found.open(create=False), identifier))
 
 
-def _table(identifier: str, table: Table | Finding, *, may_write: bool) -> Iterator[Finding]:
+def _table(identifier: str, table: Table | Finding, coming: NextBatch | None, *, may_write: bool) -> Iterator[Finding]:
     if isinstance(table, Finding):
         yield table
         return
-    yield from check_table(identifier, table)
+    yield from check_table(identifier, table, coming)
     looked_ms = now_ms()
     yield from check_expirations(table, looked_ms)
     sightings: list[Sighting] = []

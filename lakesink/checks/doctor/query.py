@@ -9,6 +9,7 @@ from lakesink.checkpoint.offsets import log_offset
 from lakesink.checkpoint.query_facts import MOST_BYTES, QUERY_FACTS, QueryFacts, is_atomic, parse_query_facts
 from lakesink.checkpoint.sources import Replay, guarantee
 from lakesink.checks.doctor.finding import Finding, Part, Standing, attempt, attempt_all
+from lakesink.settings.option_types import OutputMode
 from lakesink_protocol.redact import describe, redact
 
 UNTOLD = "failOnDataLoss, the isolation level, expressions and speculation: only a running query knows them"
@@ -56,7 +57,7 @@ def check_query(root: str) -> Iterator[Finding]:
         yield _guarantee(notes)
         yield from _isolation(notes)
         yield from _functions(notes)
-        yield Finding(Part.QUERY, "output mode", Standing.OK, f"{notes.output_mode}: no two batches emit the same row")
+        yield _output_mode(notes)
         yield _speculation(notes)
         yield _checkpoint(notes)
 
@@ -114,6 +115,15 @@ def _functions(notes: QueryFacts) -> Iterator[Finding]:
         found = f"Spark assumes that these are deterministic: {', '.join(trusted)}"
         fix = "If one of them is not (clock, random numbers, network), mark it with asNondeterministic(), or change it."
         yield Finding(Part.QUERY, "functions", Standing.OK, redact(found), fix)
+
+
+def _output_mode(notes: QueryFacts) -> Finding:
+    emits = (
+        "a later batch emits a changed result again, and it replaces the earlier one by its key"
+        if notes.output_mode == OutputMode.UPDATE
+        else "no two batches emit the same row"
+    )
+    return Finding(Part.QUERY, "output mode", Standing.OK, f"{notes.output_mode}: {emits}")
 
 
 def _speculation(notes: QueryFacts) -> Finding:

@@ -8,6 +8,7 @@ from pyiceberg.table import Table
 
 from lakesink.audit.finding import key_of, sink_label
 from lakesink.checks.doctor.changes import check_changes
+from lakesink.checks.doctor.checkpoint import NextBatch, is_taken
 from lakesink.checks.doctor.finding import Finding, Part, Standing, attempt, attempt_all
 from lakesink.checks.doctor.readers import check_readers
 from lakesink.settings.options import OPTIONS
@@ -26,14 +27,17 @@ _HIVE_LIMIT = 4000
 _SHOWN = 40
 
 
-def check_table(identifier: str, table: Table) -> Iterator[Finding]:
-    """Check everything about a table that needs no writing; `identifier` as the user gave it."""
+def check_table(identifier: str, table: Table, coming: NextBatch | None = None) -> Iterator[Finding]:
+    """Check everything about a table that needs no writing; `identifier` as the user gave it.
+
+    `coming` is the next batch of a checkpoint that was given: it decides how its sink can go on.
+    """
     yield _loads(identifier, table)
     yield attempt(Part.TABLE, "readable", lambda: _readable(table), table.io.properties)
     yield attempt(Part.TABLE, "partitions", lambda: _partitions(table))
     yield attempt(Part.TABLE, "settings", lambda: _settings(table))
     yield from attempt_all(Part.TABLE, "properties", lambda: _property_limit(table))
-    yield from attempt_all(Part.TABLE, "sinks", lambda: _sinks(identifier, table))
+    yield from attempt_all(Part.TABLE, "sinks", lambda: _sinks(identifier, table, coming))
     yield from attempt_all(Part.TABLE, "readers", lambda: check_readers(identifier, table))
 
 
@@ -114,12 +118,13 @@ def _property_limit(table: Table) -> Iterator[Finding]:
         yield Finding(Part.TABLE, "properties", Standing.WARNING, found, fix)
 
 
-def _sinks(identifier: str, table: Table) -> Iterator[Finding]:
+def _sinks(identifier: str, table: Table, coming: NextBatch | None) -> Iterator[Finding]:
     states = sinks(table)
     if not states:
         yield Finding(Part.TABLE, "sinks", Standing.OK, "no lakesink stream has written to it yet")
     for state in states:
-        yield _sink(identifier, state)
+        taken = coming if coming is not None and is_taken(key_of(state), coming, table) else None
+        yield _sink(identifier, state, taken)
         yield _policy(table, state)
         if state.trouble is None and key_of(state).ledger_tag not in table.metadata.refs:
             found = f"{_named(state)}: its ledger tag is missing, so a rollback after expiry is not noticed."
@@ -128,8 +133,11 @@ def _sinks(identifier: str, table: Table) -> Iterator[Finding]:
     yield from check_changes(identifier, table, states)
 
 
-def _sink(identifier: str, state: SinkState) -> Finding:
+def _sink(identifier: str, state: SinkState, taken: NextBatch | None) -> Finding:
     found = f"{_named(state)}: last batch {state.batch_id}, snapshot {state.snapshot_id}"
+    if state.trouble is not None and taken is not None:
+        found = f"{found} ({state.trouble.value}); the given checkpoint goes on with batch {taken.batch.batch_id}"
+        return Finding(Part.TABLE, "sinks", Standing.OK, found)
     if state.trouble is not None:
         found = f"{found}; its next batch would be refused: {state.trouble.value}"
         log = f"lakesink log {identifier} --sink {state.sink}"
