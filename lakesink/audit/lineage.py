@@ -21,6 +21,7 @@ from lakesink.read.follow import batches_between
 from lakesink.read.past import head_of, past_under
 from lakesink.read.position import Position
 from lakesink.read.steps import Follows, Past, SinkBatches, Step, owner_of_changelog
+from lakesink.writer.letters import REPLAY
 from lakesink_catalog.tables.tables import load_to_read
 from lakesink_protocol.errors import CatalogError, LakesinkError
 from lakesink_protocol.identity import SinkKey, SinkKind
@@ -225,7 +226,7 @@ def _expired(table: Table, name: str, question: Question) -> Step | None:
         mark = step.mark
         if mark is None or (mark.batch_id, mark.key.branch) != (question.batch_id, question.branch):
             return False
-        return question.sink in (None, mark.key.name)
+        return question.sink == mark.key.name or (question.sink is None and not mark.key.name.startswith(REPLAY))
 
     steps = past_under(table, name, head_of(table, question.branch), is_it).steps
     return steps[0] if steps and is_it(steps[0]) else None

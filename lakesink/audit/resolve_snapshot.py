@@ -12,6 +12,7 @@ from itertools import pairwise
 from pyiceberg.table.snapshots import Snapshot
 
 from lakesink.audit.finding import runs
+from lakesink.writer.letters import REPLAY
 from lakesink_catalog.read.history import RetainedBatch, time_of
 from lakesink_protocol.errors import CatalogError, SettingsError
 from lakesink_protocol.identity import SinkKey
@@ -66,7 +67,7 @@ class Chosen:
 def by_batch(past: Past, batch_id: int, sink: str | None = None) -> Chosen:
     """The snapshot of a batch; of several with this id, the newest that was not rolled back.
 
-    `sink` may be None if the branch has one sink.
+    `sink` may be None if the branch has one sink, beside replays of its dead letters.
     """
     key = _sink(past, sink)
     records = [record for record in past.records if record.key == key]
@@ -142,11 +143,12 @@ def _sink(past: Past, sink: str | None) -> SinkKey:
     known = set(past.last) | {record.key for record in past.records}
     here = {key for key in known if key.branch == past.branch}
     fitting = sorted((key for key in here if sink in (None, key.name)), key=lambda key: (key.name, key.kind.value))
-    if len(fitting) == 1:
-        return fitting[0]
+    named_or_own = [key for key in fitting if sink is not None or not key.name.startswith(REPLAY)] or fitting
+    if len(named_or_own) == 1:
+        return named_or_own[0]
     if not fitting:
         raise _no_sink(past, sink, known)
-    named = ", ".join(f"{key.name} ({key.kind.value})" for key in fitting)
+    named = ", ".join(f"{key.name} ({key.kind.value})" for key in named_or_own)
     raise SettingsError(
         "SINK_AMBIGUOUS",
         f"Several sinks write to branch {past.branch} of {past.table}: {_cut(named)}.",

@@ -42,6 +42,8 @@ SUFFIX = "__dead_letters"
 """End of the name of such a table, if the user names none."""
 REPLAYS_TABLE = "lakesink.replays-table"
 """Summary property of a replay's snapshot: the table that assigns dead letters to replays."""
+REPLAY = "dead-letters.replay."
+"""How the names of applications begin that write replayed dead letters into the table."""
 VALUE = "value"
 _PLACES = {"file_path": "source", "topic": "topic", "partition": "partition", "offset": "offset", "key": "key"}
 """Columns of rows with documents, by the columns of a dead letter that get them."""

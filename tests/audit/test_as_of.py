@@ -145,6 +145,17 @@ def test_of_several_sinks_one_must_be_named(run: Run, lake: Lake, stream: Stream
     assert "Did you mean 'clicks'?" in refused(run("as-of", "--batch", 0, "--sink", "click", *JSON))["action"]
 
 
+def test_replayed_dead_letters_are_no_second_sink(run: Run, lake: Lake, stream: Stream) -> None:
+    replay = Stream(lake, "dead-letters.replay.1c82", kind=SinkKind.TXN)
+    replay.run(0)
+    expected = stream.snapshot_of(0)
+    assert found(run("as-of", "--batch", 0, *JSON))["snapshot_id"] == expected
+    assert found(run("diff", "--from-batch", -1, "--to-batch", 0, *JSON))["to"]["snapshot_id"] == expected
+    assert found(run("lineage", "--batch", 0, *JSON), exit_code=1)["batch"]["sink"] == "events"
+    named = found(run("as-of", "--batch", 0, "--sink", replay.sink_id, *JSON))
+    assert named["snapshot_id"] == replay.snapshot_of(0)
+
+
 def test_a_branch_has_its_own_batches(run: Run, lake: Lake, stream: Stream) -> None:
     branch_off(lake, "trial")
     trial = Stream(lake, "trial-run", branch="trial")

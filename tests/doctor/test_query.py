@@ -45,6 +45,7 @@ def test_a_query_that_nothing_weakens_is_well_in_every_point(tmp_path: Path) -> 
         ({"sources": (replace(KAFKA, replay=Replay.MAY_LOSE),)}, "guarantee", Standing.WARNING, "failOnDataLoss"),
         ({"sources": (KAFKA, Source("socket", Replay.NO))}, "guarantee", Standing.FAILED, "at most once"),
         ({"sources": (Source("kinesis", Replay.UNKNOWN),)}, "guarantee", Standing.WARNING, "(kinesis)"),
+        ({"output_mode": "update"}, "output mode", Standing.OK, "update: a later batch emits a changed result again"),
         ({"sources": ()}, "guarantee", Standing.WARNING, "no source is known"),
         ({"sources": (replace(KAFKA, uncommitted=True),)}, "isolation", Standing.WARNING, "aborted transactions"),
         (

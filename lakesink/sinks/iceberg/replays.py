@@ -18,6 +18,7 @@ from pyiceberg.table import Table
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.side_table import newest_batch
 from lakesink.sinks.iceberg.sink import IcebergSink
+from lakesink.writer.letters import REPLAY
 from lakesink_catalog.read.view import view_table
 from lakesink_catalog.tables.tables import TABLE_MISSING, load_table
 from lakesink_protocol.coordinator import run_batch
@@ -101,7 +102,7 @@ class Assignments:
 def replay_key(table: Table, letters: Table, branch: str) -> SinkKey:
     """The application that replays letters into a branch of a table. It follows tables that are renamed."""
     of = {"table": str(table.metadata.table_uuid), "letters": str(letters.metadata.table_uuid), "branch": branch}
-    return SinkKey(f"dead-letters.replay.{digest(of)[:16]}", branch, SinkKind.TXN)
+    return SinkKey(f"{REPLAY}{digest(of)[:16]}", branch, SinkKind.TXN)
 
 
 def load_assignments(catalog: Catalog, table: Table, letters: Table, letters_name: str, branch: str) -> Assignments:
