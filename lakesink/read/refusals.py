@@ -10,7 +10,12 @@ from lakesink_protocol.errors import CatalogError, SettingsError
 
 _BACK = (
     "Take the reading query back: roll its table back to a batch that ended before, and `lakesink rewind` its"
-    " checkpoint to that batch; lakesink log shows its offsets."
+    " checkpoint to that batch; lakesink log shows its offsets. If its first batch ended behind it already, roll that"
+    " table back to before its first batch, and give --to-batch -1: it then reads all batches again."
+)
+_NEW_READER = (
+    "Compare what was read with the table, and start a new checkpoint with the option starting-batch. The table that it"
+    " writes refuses the first batch (LAKESINK_NEW_CHECKPOINT) until you accept it."
 )
 READ_ROLLED_BACK = "LAKESINK_READ_ROLLED_BACK"
 _AGAIN = "To go on without what is missing, start a new checkpoint with the option starting-batch={batch}."
@@ -54,7 +59,7 @@ def position_lost(past: Past, sink: SinkBatches, position: Position, why: Why) -
         data=DataState.UNCHANGED,
         action=(
             _BACK,
-            "Compare what was read with the table, and start a new checkpoint with the option starting-batch.",
+            _NEW_READER,
         ),
     )
 

@@ -239,7 +239,10 @@ def test_a_batch_that_comes_back_with_other_rows_is_refused(lake: Lake, stream: 
     assert consumer.poll() == [0, 1]
     roll_back(lake, stream.snapshot_of(0))
     stream.run(stream.batch(1, end=3))
-    assert "[LAKESINK_READ_BATCH_CHANGED] Batch 1 of sink 'events'" in refusal(consumer)
+    refused = refusal(consumer)
+    assert "[LAKESINK_READ_BATCH_CHANGED] Batch 1 of sink 'events'" in refused
+    assert "--to-batch -1" in refused
+    assert "LAKESINK_NEW_CHECKPOINT" in refused
     assert consumer.rows == expected(0, 1)
 
 
