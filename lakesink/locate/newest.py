@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from lakesink.locate.key_columns import KeyColumns
 from lakesink.locate.keys_files import OFFSET, OP, PLACE, TASK
 from lakesink.locate.refusals import key_twice, sequence_tied
+from lakesink.writer.changed_rows import place_in_words
 from lakesink_protocol.row_changes import Operation
 
 CHANGE = "change"
@@ -81,7 +82,9 @@ def _superseded(changes: pa.Table, columns: KeyColumns) -> pa.Array:
     tied = pc.and_(pc.invert(is_first), _has_no_order(ordered, best, columns))
     if pc.any(tied).as_py():
         keys = pc.count_distinct(ordered[_GROUP].filter(tied)).as_py()
-        raise (sequence_tied if columns.sequences else key_twice)(columns, keys)
+        one = ordered.filter(tied).slice(0, 1)
+        where = place_in_words(one[PLACE][0].as_py(), one[OFFSET][0].as_py())
+        raise (sequence_tied if columns.sequences else key_twice)(columns, keys, where)
     return ordered[CHANGE].filter(pc.invert(is_first)).combine_chunks()
 
 

@@ -10,25 +10,31 @@ from lakesink_protocol.redact import describe, redact
 from lakesink_protocol.storage_errors import storage_trouble
 
 
-def sequence_tied(columns: KeyColumns, keys: int) -> WriteError:
+def sequence_tied(columns: KeyColumns, keys: int, where: str) -> WriteError:
     """Two changes of a key have the same sequence, and nothing else says which one is newer."""
     sequences = ", ".join(column.name for column in columns.sequences)
     return WriteError(
         "SEQUENCE_TIED",
-        f"Changes of {keys} key{_s(keys)} ({shown(columns.named)}) have the same sequence ({shown(sequences)}).",
+        f"Changes of {keys} key{_s(keys)} ({shown(columns.named)}) have the same sequence ({shown(sequences)})."
+        f"{_one_at(where)}",
         action="Add a column to sequence_by that orders such changes, or read the changes from Kafka with the key as"
         " the key of the messages.",
     )
 
 
-def key_twice(columns: KeyColumns, keys: int) -> WriteError:
+def key_twice(columns: KeyColumns, keys: int, where: str) -> WriteError:
     """A batch has several changes of a key, and nothing says which one is newer."""
     return WriteError(
         "KEY_TWICE",
-        f"The batch has more than one change of {keys} key{_s(keys)} ({shown(columns.named)}), without an order.",
+        f"The batch has more than one change of {keys} key{_s(keys)} ({shown(columns.named)}), without an order."
+        f"{_one_at(where)}",
         action="Name the column that orders the changes of a key with sequence_by, or keep one row for each key in"
         " the query.",
     )
+
+
+def _one_at(where: str) -> str:
+    return f" One of them is at {where}." if where else ""
 
 
 def keys_file_damaged(location: str, why: str) -> WriteError:

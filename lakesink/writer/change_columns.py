@@ -11,15 +11,20 @@ import pyarrow.compute as pc
 
 from lakesink.words import counted
 from lakesink.writer.change_order import KeyNames
-from lakesink.writer.changed_rows import ChangedRows, place_in_words
+from lakesink.writer.changed_rows import ChangedRows, place_in_words, positions_in
 from lakesink.writer.columns import Alignment, NameRule, align
+from lakesink.writer.exact_values import exact_values
 from lakesink.writer.keys_file import names_of
 from lakesink.writer.plan import DELETED, ChangesPlan, WritePlan
 from lakesink.writer.refusals import schema_mismatch, shown
 from lakesink.writer.scalars import TRUE, operation_scalar
 from lakesink.writer.schema import Struct
 from lakesink_protocol.errors import WriteError
+from lakesink_protocol.redact import redact
 from lakesink_protocol.row_changes import Operation
+
+_FILE = "file_path"
+"""The column for a row's file in Spark's ``_metadata``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +121,11 @@ def conversion_of(incoming: pa.Schema, schema: Struct, plan: WritePlan, changes:
 def first_place(changed: ChangedRows, found: pa.BooleanArray, first_row: int) -> str:
     """Where the first of these changes comes from, in words."""
     at = pc.index(found, TRUE).as_py()
-    known = place_in_words(changed.places[at].as_py(), changed.offsets[at].as_py())
-    return known or f"row {first_row + at} of its task"
+    row = changed.rows.slice(at, 1)  # rows with the table's columns have no place, but perhaps columns of one
+    found = (changed.places[at], changed.offsets[at]), tuple(values[0] for values in positions_in(row))
+    known = next(filter(None, (place_in_words(place.as_py(), offset.as_py()) for place, offset in found)), "")
+    path = exact_values(row.column(_FILE), pa.string())[0].as_py() if _FILE in row.schema.names else None
+    return known or (f"of {redact(path)}" if path else f"row {first_row + at} of its task")
 
 
 def _logged(stored: pa.Schema, schema: Struct, plan: WritePlan) -> Alignment:

@@ -170,6 +170,24 @@ def test_a_null_in_the_key_names_column_count_and_row(tmp_path: Path, place: int
     )
 
 
+@pytest.mark.parametrize(
+    ("columns", "where"),
+    [
+        ({"partition": [2, 2], "offset": [8, 9]}, "partition 2, offset 9"),
+        ({"file_path": ["file:///in/a", "file:///in/b"]}, "of file:///in/b"),
+        ({"partition": ["p1", "p2"], "offset": [8, 9]}, "row 1 of its task"),
+    ],
+)
+def test_a_null_in_the_key_is_named_by_its_source_if_the_rows_have_one(
+    tmp_path: Path, columns: dict[str, list[Any]], where: str
+) -> None:
+    batch = upserts(row(1, 1), row(None, 2))
+    for name, values in columns.items():
+        batch = batch.append_column(name, pa.array(values))
+    excepted = plan(tmp_path, replace(CHANGES, except_columns=tuple(columns)))
+    assert refused(excepted, batch).what.endswith(f"the first is {where}.")
+
+
 def test_a_null_in_the_sequence_is_refused_also_in_a_delete(tmp_path: Path) -> None:
     error = refused(plan(tmp_path), marked((row(1, None, None), True)))
     assert error.code == "LAKESINK_SEQUENCE_NULL"
