@@ -205,6 +205,38 @@ def test_a_batch_without_rows_brings_its_columns(lake: Lake, stream: Evolving) -
     assert read(lake)[0]["z"] is None
 
 
+RENAMED = [
+    (("n",), pa.schema([("id", pa.int64()), ("N", pa.int32())]), "'N' of the query was renamed to 'new'"),
+    (("s", "a"), pa.schema([("id", pa.int64()), ("s", pa.struct([("a", pa.int32())]))]), "'s.a' .* 's.new'"),
+    (
+        ("l", "element", "a"),
+        pa.schema([("id", pa.int64()), ("l", pa.list_(pa.struct([("a", pa.int32())])))]),
+        "'l.element.a' .* 'l.element.new'",
+    ),
+    (
+        ("m", "value", "a"),
+        pa.schema([("id", pa.int64()), ("m", pa.map_(pa.string(), pa.struct([("a", pa.int32())])))]),
+        "'m.value.a' .* 'm.value.new'",
+    ),
+]
+
+
+@pytest.mark.parametrize("policy", ["add", "widen"])
+@pytest.mark.parametrize(("column", "rows", "said"), RENAMED, ids=[".".join(it[0]) for it in RENAMED])
+def test_a_renamed_column_is_not_added_again_under_its_former_name(
+    lake: Lake, stream: Evolving, column: tuple[str, ...], rows: pa.Schema, said: str, policy: str
+) -> None:
+    with lake.table().update_schema() as update:
+        update.rename_column(column, "new")
+    with pytest.raises(WriteError, match=said) as refused:
+        stream.having(rows, []).run(1, schema_evolution=policy)
+    assert refused.value.code == "LAKESINK_SCHEMA_MISMATCH"
+    assert "ADD COLUMN" in refused.value.action
+    with lake.table().update_schema() as update:
+        update.add_column(column, IntegerType())
+    stream.having(rows, []).run(1, schema_evolution=policy)
+
+
 def test_add_does_not_widen(lake: Lake, stream: Evolving) -> None:
     with pytest.raises(WriteError, match=r"SCHEMA_MISMATCH.*'n' is BIGINT in the query and INT in the table") as caught:
         stream.having(WIDER, [NEW]).run(1, schema_evolution="add")

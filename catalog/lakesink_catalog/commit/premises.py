@@ -11,6 +11,7 @@ from typing import Any
 
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import (
     DecimalType,
@@ -121,6 +122,17 @@ def is_promotion(narrow: IcebergType, wide: IcebergType) -> bool:
 def columns(schema: Schema) -> dict[Path, NestedField]:
     """Every field by its path of names, with the elements of lists and the keys and values of maps."""
     return dict(pair for field in schema.fields for pair in _with_inner((), field))
+
+
+def former_names(table: Table) -> dict[Path, Path]:
+    """Names that present fields had in earlier schemas, as far as the table still has these, with the present ones."""
+    present = {field.field_id: path for path, field in columns(table.schema()).items()}
+    return {
+        (*present[field.field_id][:-1], field.name): present[field.field_id]
+        for schema in table.schemas().values()
+        for field in columns(schema).values()
+        if field.field_id in present and field.name != present[field.field_id][-1]
+    }
 
 
 def _with_inner(above: Path, field: NestedField) -> Iterator[tuple[Path, NestedField]]:

@@ -22,7 +22,7 @@ from lakesink.writer.left_rows import is_left_rows
 from lakesink.writer.plan import JSON, OnMalformed, WritePlan
 from lakesink.writer.side_file import read_side_file
 from lakesink_catalog.commit.evolution import ChangeImpossible, parse_type
-from lakesink_catalog.commit.premises import Path, columns, is_promotion
+from lakesink_catalog.commit.premises import Path, columns, former_names, is_promotion
 from lakesink_catalog.connect.errors import translate_storage_errors
 from lakesink_catalog.tables.locations import data_location
 from lakesink_protocol.change import ColumnType, SchemaChange
@@ -68,7 +68,7 @@ def follow_documents(receipts: Sequence[Receipt], table: Table, settings: Settin
     except ValueError as error:
         raise receipt_rejected(str(error)) from None
     schema = table.schema()
-    added, refused = _added(news, schema, settings)
+    added, refused = _added(news, schema, former_names(table), settings)
     if settings.schema_evolution is SchemaEvolution.ADD:
         return Followed(SchemaChange(added), refused)
     return Followed(SchemaChange(added, tuple(_widened(news, table)), tuple(_optional(news, schema))), refused)
@@ -153,11 +153,14 @@ def _checked_rows(source: Any, plan: WritePlan) -> Iterator[pa.RecordBatch]:
         raise receipt_rejected("the file of rows that a task left cannot be read") from error
 
 
-def _added(news: News, schema: Schema, settings: Settings) -> tuple[tuple[ColumnType, ...], dict[Path, str]]:
+def _added(
+    news: News, schema: Schema, former: Mapping[Path, Path], settings: Settings
+) -> tuple[tuple[ColumnType, ...], dict[Path, str]]:
     present = {path: field.name for path, field in columns(schema).items()}
     taken = {(*path[:-1], path[-1].casefold()) for path in present} | {(settings.rescue_column.casefold(),)}
     heard = {place: kind for place, kind in news.added.items() if not says_nothing(kind)}
     spelled = Counter(map(_folded, heard))
+    renamed = {_folded(place): now for place, now in former.items()}
     added: list[ColumnType] = []
     refused: dict[Path, str] = dict.fromkeys([_TOO_MANY], _OF_VALUES) if news.has_too_many else {}
     room = settings.max_new_columns
@@ -168,6 +171,8 @@ def _added(news: News, schema: Schema, settings: Settings) -> tuple[tuple[Column
             continue
         if not why and (spelled[_folded(place)] > 1 or _folded(place) in taken):
             why = "another key or column differs from it only in case"
+        if not why and _folded(place) in renamed:
+            why = f"the table's column {_safe(renamed[_folded(place)])} had this name before it was renamed"
         why = why or _why_not(place, kind, schema)
         if not why and leaves > room:
             why = _limit(settings)

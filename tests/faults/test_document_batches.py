@@ -1,4 +1,4 @@
-"""JSON documents whose batch makes a FLOAT column DOUBLE: each number is the nearest double, in any task."""
+"""Batches of JSON documents that change the table: a FLOAT column becomes DOUBLE, or a key has a former name."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -96,3 +96,26 @@ def test_where_the_job_cannot_run_again_the_batch_is_refused_with_the_statement(
         update.update_column("f", DoubleType())
     stream.run_with(stream.sink(), 0, job=stream.job)
     assert [row["f"] for row in lake.table().scan().to_arrow().to_pylist()] == [0.1, 1e300]
+
+
+@pytest.mark.parametrize("policy", ["add", "widen"])
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_key_with_the_former_name_of_a_column_becomes_no_column(tmp_path: Path, policy: str, *, nested: bool) -> None:
+    inner = Struct(NestedField(3, "old", LongType()))
+    lake = Lake.make(tmp_path, schema=Schema(NestedField(1, "id", LongType()), NestedField(2, "s", inner)))
+    if not nested:
+        with lake.table().update_schema() as update:
+            update.add_column("old", LongType())
+    with lake.table().update_schema() as update:
+        update.rename_column(("s", "old") if nested else ("old",), "new")
+    document = {"id": 1, "s": {"old": 7}} if nested else {"id": 1, "old": 7}
+    stream = OfDocuments(lake, tasks=[[document]])
+    stream.options["schema_evolution"] = policy
+    with pytest.raises(WriteError, match="SCHEMA_MISMATCH") as refused:
+        stream.run_with(stream.sink(), 0, job=stream.job)
+    assert f"the table's column {'s.new' if nested else 'new'} had this name before it was renamed" in str(
+        refused.value
+    )
+    stream.run_with(stream.sink(rescue_column="_rescued"), 0, job=stream.job)
+    [row] = lake.table().scan().to_arrow().to_pylist()
+    assert json.loads(row["_rescued"])["unknown"] == ({"s.old": 7} if nested else {"old": 7})
