@@ -26,8 +26,8 @@ MAX_CAUSES = 10
 INTERRUPTED = "py4j.protocol.Py4JJavaError: An error occurred while calling ...: java.lang.InterruptedException"
 
 _RAISED_BY_LAKESINK = re.compile(
-    r"\[LAKESINK_(?P<code>[A-Z0-9_]+)\] (?P<what>.*)\n  Data: (?P<data>.*)\n  Do: (?P<action>.*)"
-    r"(?P<choices>(?:\n    - .*)*)"
+    r"\[LAKESINK_(?P<code>[A-Z0-9_]+)\] (?P<what>.*)(?P<details>(?:\n  - .*)*)"
+    r"\n  Data: (?P<data>.*)\n  Do: (?P<action>.*)(?P<choices>(?:\n    - .*)*)"
 )
 _KIND = re.compile(r"\b(\w+): \Z")
 _KINDS = {kind.__name__: kind for kind in (SettingsError, CatalogError, QueryError, WriteError)}
@@ -111,8 +111,11 @@ def _own_error(text: str) -> LakesinkError | None:
     last = raised[-1]
     named = _KIND.search(text[max(0, last.start() - MAX_LINE) : last.start()])
     kind = _KINDS.get(named[1] if named else "", WriteError)
-    choices = last["choices"].split("\n    - ")[1:]
-    return kind(last["code"], last["what"], data=last["data"], action=choices or last["action"])
+    details, choices = (last[name].split(mark)[1:] for name, mark in (("details", "\n  - "), ("choices", "\n    - ")))
+    error = kind(last["code"], last["what"], data=last["data"], action=choices or last["action"])
+    if isinstance(error, WriteError):
+        error.details = tuple(details)
+    return error
 
 
 def _executor_python(text: str) -> LakesinkError | None:

@@ -1,9 +1,14 @@
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
+from lakesink.decode.debezium.refusals import key_missing, operation_unknown, truncated
 from lakesink.spark.spark_errors import INTERRUPTED, MAX_NOTE, QueryStopped, job_error
-from lakesink_protocol.errors import LakesinkError, QueryError, WriteError
+from lakesink_protocol.errors import MOST_CHOICES, LakesinkError, QueryError, WriteError
 
 JAVA = "\tat org.apache.spark.sql.execution.SparkPlan.collect(SparkPlan.scala:1)\n"
+LAST_CAUSE = f"Caused by: java.nio.channels.CancelledKeyException\n{JAVA}"
+"""Of the socket to a Python that has ended: it says nothing of the reason."""
 
 
 def _python_failure(line: str) -> str:
@@ -32,6 +37,35 @@ def test_an_error_with_several_ways_to_go_on_comes_back_with_each_of_them() -> N
     error = job_error(_python_failure(f"lakesink_protocol.errors.WriteError: {raised}"))
     assert error.choices == ("Cast it.", "Leave it out.")
     assert str(error) == str(raised)
+
+
+@given(
+    st.text(),
+    st.lists(st.text(), max_size=3),
+    st.text(),
+    st.lists(st.text(min_size=1), min_size=1, max_size=MOST_CHOICES),
+)
+@example("1 event", ["topic t, partition 0, offset 1", "  Data: x"], "Nothing is in.", ["Set it."])
+def test_an_error_keeps_its_code_and_every_part_on_its_way_out_of_a_task(
+    what: str, details: list[str], data: str, ways: list[str]
+) -> None:
+    raised = WriteError("KEY_MISSING", what, data=data, action=ways, details=details)
+    error = job_error(_python_failure(f"lakesink_protocol.errors.WriteError: {raised}") + LAST_CAUSE)
+    assert (error.code, str(error)) == (raised.code, str(raised))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        operation_unknown(["topic t, partition 0, offset 1"], 1),
+        key_missing(["topic t, partition 0, offset 1", "row 2 of task 1"], 2, ["id"]),
+        truncated("topic t, partition 0, offset 1"),
+    ],
+    ids=lambda error: error.code,
+)
+def test_a_refusal_of_an_event_reaches_the_user_as_itself(error: WriteError) -> None:
+    found = job_error(_python_failure(f"lakesink_protocol.errors.WriteError: {error}") + LAST_CAUSE)
+    assert (found.code, found.action, str(found)) == (error.code, error.action, str(error))
 
 
 def test_of_a_chain_of_errors_the_last_one_counts() -> None:
