@@ -378,6 +378,11 @@ BY_DEBEZIUM = {"mode": "changes", "decode": "debezium-json"}
         (BY_DEBEZIUM | {"rescue_column": "_rescued"}, "rescue_column is for mode='append' only"),
         ({"mode": "upsert", "schema_evolution": "add"}, "schema_evolution='add' is for mode='append' only"),
         (BY_DEBEZIUM | {"schema_evolution": "widen"}, "schema_evolution='widen' is for mode='append' only"),
+        ({"mode": "upsert", "decode": "json", "schema_evolution": "fail"}, "schema_evolution='fail' with decode is"),
+        (BY_DEBEZIUM | {"schema_evolution": "fail"}, "schema_evolution='fail' with decode is for mode='append' only"),
+        ({"mode": "upsert", "distribution_mode": "hash"}, "distribution_mode='hash' is for mode='append' only"),
+        (BY_DEBEZIUM | {"distribution_mode": "range"}, "distribution_mode='range' and decode exclude each other"),
+        ({"decode": "json", "distribution_mode": "hash"}, "distribution_mode='hash' and decode exclude each other"),
         ({"mode": "upsert", "expect": {"r": ("a > 0", "quarantine")}}, "'quarantine' of the expectation r is for"),
     ],
 )
@@ -386,6 +391,41 @@ def test_options_that_changes_exclude_or_need_are_refused(options: dict[str, Any
         parse(**options)
     assert said in refused.value.what
     assert len(str(refused.value).splitlines()[0]) < 200
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        {"mode": "upsert", "schema_evolution": "fail"},
+        {"mode": "upsert", "distribution_mode": "none"},
+        {"mode": "upsert", "decode": "json", "schema_evolution": "ignore"},
+        BY_DEBEZIUM | {"schema_evolution": "ignore"},
+        {"decode": "json", "schema_evolution": "fail"},
+        {"mode": "upsert", "decode": "json"},
+    ],
+)
+def test_options_that_changes_keep_are_accepted(kept: dict[str, Any]) -> None:
+    settings = parse(**kept)
+    assert {name: getattr(settings, name) for name in kept} == kept
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        {"on_malformed": "quarantine"},
+        {"on_malformed": "null-row"},
+        {"schema_evolution": "fail"},
+        {"schema_evolution": "add"},
+        {"rescue_column": "_rescued"},
+        {"expect": {"r": ("a > 0", "quarantine")}},
+    ],
+)
+def test_the_advice_for_an_option_that_changes_exclude_offers_no_other_of_them(refused: dict[str, Any]) -> None:
+    for mode in ({"mode": "upsert", "decode": "json"}, BY_DEBEZIUM):
+        with pytest.raises(SettingsError, match="LAKESINK_OPTION_INVALID") as error:
+            parse(**mode, **refused)
+        for other in ("quarantine", "null-row", "widen", "rescue"):
+            assert other not in error.value.action
 
 
 def test_a_batch_has_no_output_mode() -> None:

@@ -18,6 +18,15 @@ _OF_CHANGES = (
     *("on_late", "changelog_table", "locate_in", "compact_small_files"),
 )
 _NOT_WITH_CHANGES = ("dead_letter_table", "max_dead_letters", "max_dead_letter_ratio", "rescue_column")
+_INSTEAD = {
+    "on_malformed": "A malformed document stops the query. Correct such documents at their source, or filter them in"
+    " the query.",
+    "expect": "Use 'fail' or 'warn', or filter such rows in the query.",
+    "schema_evolution": "Change the table with ALTER TABLE. With decode, add a column before the source writes it: a"
+    " key without a column is left out and counted, and the warning lakesink.decode.unknown-keys names it.",
+    "distribution_mode": "One task gets all changes of a key, unless decode is set.",
+}
+"""What changes have in the place of an option."""
 _EVENTS = "or decode='debezium-json' or 'debezium-avro'"
 
 
@@ -104,10 +113,18 @@ def _check_excluded(settings: "Settings", given: Mapping[str, Any]) -> None:
     aside = next((name for name, one in settings.expect.items() if one.on_unmet is OnUnmet.QUARANTINE), None)
     if aside is not None:
         raise _excluded(settings, "expect", f"'quarantine' of the expectation {aside}")
-    if settings.schema_evolution in (SchemaEvolution.ADD, SchemaEvolution.WIDEN):
-        what = f"The option schema_evolution='{settings.schema_evolution}'"
+    if settings.follows_documents or settings.schema_evolution in (SchemaEvolution.ADD, SchemaEvolution.WIDEN):
+        of_documents = " with decode" if settings.schema_evolution is SchemaEvolution.FAIL else ""
+        what = f"The option schema_evolution='{settings.schema_evolution}'{of_documents}"
         raise _excluded(settings, "schema_evolution", what)
+    if settings.distribution_mode not in (None, "none"):
+        what = f"The option distribution_mode='{settings.distribution_mode}'"
+        raise _excluded(settings, "distribution_mode", what)
 
 
 def _excluded(settings: "Settings", name: str, what: str) -> Exception:
-    return option_invalid(name, f"{what} is for mode='append' only, and mode is '{settings.mode}'.")
+    return option_invalid(
+        name,
+        f"{what} is for mode='append' only, and mode is '{settings.mode}'.",
+        f"Leave it out. {_INSTEAD.get(name, '')}".rstrip(),
+    )

@@ -25,10 +25,10 @@ def read_option(name: str, value: Any) -> Any:
     raise option_invalid(name, why)
 
 
-def option_invalid(name: str, what: str) -> SettingsError:
-    """The error for the value of an option."""
+def option_invalid(name: str, what: str, action: str = "") -> SettingsError:
+    """The error for the value of an option; without an action, its description is shown."""
     option = BY_NAME[name]
-    return SettingsError("OPTION_INVALID", what, action=f"{name} ({option.type}): {option.doc}")
+    return SettingsError("OPTION_INVALID", what, action=action or f"{name} ({option.type}): {option.doc}")
 
 
 def options_table_markdown() -> str:

@@ -67,7 +67,8 @@ OPTIONS_OF_ROWS = (
         " differences; `ignore` leaves out columns that the table lacks; `add` adds them to the table; `widen` does the"
         " same, promotes INT to BIGINT, FLOAT to DOUBLE and DECIMAL to more digits, and makes required columns optional"
         " that the rows lack. The schema changes in the batch's own commit. With `decode`, the keys of the documents or"
-        " the fields of the writers' schemas count, and no restart is needed.",
+        " the fields of the writers' schemas count, and no restart is needed. With `upsert` and `changes` only `fail`"
+        " and `ignore`, and of them only `ignore` with `decode`.",
     ),
     Option(
         "max_new_columns",

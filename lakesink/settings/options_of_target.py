@@ -111,7 +111,8 @@ OPTIONS_OF_TARGET = (
         distribution_mode,
         "`none`",
         "`hash` shuffles every batch so that one task writes all rows of a partition: fewer files, but a shuffle takes"
-        ' time. Not for fields of `bucket` transforms, not with `decode`, not in `format("lakesink")`.',
+        ' time. Not for fields of `bucket` transforms, not with `decode`, not in `format("lakesink")`;'
+        " with `upsert` and `changes`, one task gets all changes of a key.",
         "write.distribution-mode",
     ),
 )

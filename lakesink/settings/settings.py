@@ -205,6 +205,12 @@ def _check_decode(settings: Settings, given: Mapping[str, Any]) -> None:
         )
     if "max_new_columns" in given and not settings.follows_documents:
         raise option_invalid("max_new_columns", "The option max_new_columns needs decode and schema_evolution.")
+    if settings.decode and settings.distribution_mode not in (None, "none"):
+        raise option_invalid(
+            "distribution_mode",
+            f"The options distribution_mode='{settings.distribution_mode}' and decode exclude each other: a document's"
+            " partition is not known before it is decoded.",
+        )
     if settings.decode and settings.create_table:
         raise option_invalid("decode", "The option decode needs an existing table: its columns define what to decode.")
 

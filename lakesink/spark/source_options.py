@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from lakesink.settings.options import OPTIONS
+from lakesink.settings.options import OPTIONS, option_invalid
 from lakesink.settings.settings import Settings
 from lakesink_catalog.tables.tables import parse_identifier
 from lakesink_protocol.catalogue import DataState
@@ -107,7 +107,12 @@ def _settings(given: Mapping[str, str], kind: SinkKind) -> Settings:
         members = {key.removeprefix(group): value for key, value in given.items() if key.startswith(group)}
         named |= {python: members} if members else {}
     with spelled_for_spark():
-        return Settings.parse(named, kind=kind)
+        settings = Settings.parse(named, kind=kind)
+        if settings.distribution_mode not in (None, "none"):
+            raise option_invalid(
+                "distribution_mode", f"The format has no distribution_mode='{settings.distribution_mode}'."
+            )
+        return settings
 
 
 @contextmanager

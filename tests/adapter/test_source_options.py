@@ -1,5 +1,7 @@
 """Options of ``format("lakesink")`` in Spark's spelling: parsed as those of a stream, refused if they bear secrets."""
 
+from collections.abc import Callable
+
 import pytest
 
 from lakesink.spark.source_options import stream_destination, transaction_destination
@@ -174,3 +176,12 @@ def test_a_batch_write_has_no_use_for_the_names_of_a_stream(only_for_streams: st
     with pytest.raises(SettingsError) as error:
         transaction_destination(WRITE | {only_for_streams: "events"})
     assert error.value.code == "LAKESINK_OPTION_UNKNOWN"
+
+
+@pytest.mark.parametrize(
+    "parse", [lambda more: stream_destination(STREAM | more), lambda more: transaction_destination(WRITE | more)]
+)
+def test_a_shuffle_that_the_format_cannot_run_is_refused(parse: Callable[[dict[str, str]], object]) -> None:
+    parse({"distribution-mode": "none"})
+    with pytest.raises(SettingsError, match=r"LAKESINK_OPTION_INVALID.*no distribution-mode='hash'"):
+        parse({"distribution-mode": "hash"})

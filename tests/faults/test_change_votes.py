@@ -9,11 +9,13 @@ import pytest
 
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.change_task import ChangeTaskWriter
+from lakesink.sinks.iceberg.malformed import check_documents
 from lakesink.sinks.iceberg.planning import write_plan
 from lakesink.sinks.iceberg.votes import CombinedReceipts, Written, count_votes
 from lakesink.writer.changed_rows import DELETE_MARK
 from lakesink.writer.plan import ChangesPlan
 from lakesink_protocol.errors import WriteError
+from lakesink_protocol.quality import Quality
 from lakesink_protocol.receipt import Receipt, decode, encode
 from lakesink_protocol.row_changes import KeysFile, Mode
 from testkit.builders import ROWS, Lake, Stream
@@ -117,3 +119,11 @@ def test_a_receipt_fails_the_batch(lake: Lake, name: str) -> None:
 def test_changes_are_refused_where_rows_are_appended(lake: Lake) -> None:
     with pytest.raises(WriteError, match="RECEIPT_REJECTED"):
         count_votes(list(map(encode, cast(lake))), Written(lake.table()), "events-1", 1)
+
+
+@pytest.mark.parametrize(("changes_by_key", "offered"), [(True, False), (False, True)], ids=["changes", "rows"])
+def test_dead_letters_are_offered_only_where_the_mode_has_them(changes_by_key: bool, offered: bool) -> None:  # noqa: FBT001 - pytest's
+    malformed = Receipt(0, 2, (), quality=Quality(malformed_rows=1), documents=2, refused=True)
+    with pytest.raises(WriteError, match="LAKESINK_VALUE_MALFORMED") as refused:
+        check_documents([malformed], 7, changes_by_key=changes_by_key)
+    assert ("quarantine" in refused.value.action) is offered

@@ -10,12 +10,18 @@ from lakesink_protocol.receipt import MOST_MISFITS, Misfit, Receipt
 _ROOM = 165
 """Characters available for a first line after its code."""
 _ADVICE = "Correct the documents at their source, or the table's columns; the page on decoding lists valid values."
+_ROWS_WITHOUT = (
+    "Filter these documents in the query.",
+    "Set on_malformed='quarantine', which writes each into a table of dead letters.",
+)
+_CHANGES_WITHOUT = ("Filter these documents in the query; the table then lacks their changes.",)
+"""Dead letters are for appends only."""
 
 
-def check_documents(receipts: Sequence[Receipt], batch_id: int) -> None:
+def check_documents(receipts: Sequence[Receipt], batch_id: int, *, changes_by_key: bool) -> None:
     """Refuse a batch if one of its tasks refused it, or if all its documents are malformed."""
     if any(receipt.refused for receipt in receipts):
-        raise _some_malformed(receipts, batch_id)
+        raise _some_malformed(receipts, batch_id, _CHANGES_WITHOUT if changes_by_key else _ROWS_WITHOUT)
     rows = sum(receipt.rows for receipt in receipts)
     malformed = sum(receipt.quality.malformed_rows for receipt in receipts)
     if malformed == rows and any(receipt.documents for receipt in receipts):
@@ -33,7 +39,7 @@ def first_of(receipts: Iterable[Receipt]) -> Misfit | None:
     return next((misfit for receipt in receipts for misfit in receipt.misfits), None)
 
 
-def _some_malformed(receipts: Sequence[Receipt], batch_id: int) -> WriteError:
+def _some_malformed(receipts: Sequence[Receipt], batch_id: int, without: Sequence[str]) -> WriteError:
     malformed = sum(receipt.quality.malformed_rows for receipt in receipts)
     some_stopped = any(len(receipt.misfits) == MOST_MISFITS for receipt in receipts)
     count = f"{'At least ' if some_stopped else ''}{counted(malformed, 'malformed document')}"
@@ -41,11 +47,7 @@ def _some_malformed(receipts: Sequence[Receipt], batch_id: int) -> WriteError:
         "VALUE_MALFORMED",
         _with_first(f"{count} in batch {batch_id}", receipts),
         data=f"Nothing of batch {batch_id} was committed.",
-        action=(
-            _ADVICE,
-            "Filter these documents in the query.",
-            "Set on_malformed='quarantine', which writes each into a table of dead letters.",
-        ),
+        action=(_ADVICE, *without),
         details=_details(receipts),
     )
 

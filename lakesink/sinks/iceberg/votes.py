@@ -125,7 +125,7 @@ def count_votes(
         _check_quality(receipt, expected)
     _check_rest([receipt for _, some in rest for receipt in some], of_job)
     check_expectations(of_job, expected, batch_id)
-    check_documents(receipts, batch_id)
+    check_documents(receipts, batch_id, changes_by_key=changes_by_key)
     files = tuple(file for receipt in receipts for file in receipt.files)
     if len({file.path for file in files}) != len(files):
         raise receipt_rejected("a data file is listed twice")
