@@ -16,12 +16,6 @@ def any_character(texts: pa.StringArray, characters: bytes) -> bool:
     return any(bytes((character,)) in found for character in characters)
 
 
-def contains(values: pa.Array, part: bytes) -> bool:
-    """False if no text or binary value contains these bytes."""
-    start, end, data = _span(values)
-    return data is not None and part in data[start:end].to_pybytes()
-
-
 def any_match(texts: pa.StringArray, pattern: str) -> bool:
     """False if no text matches a pattern without anchors."""
     start, end, data = _span(texts)

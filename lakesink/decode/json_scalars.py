@@ -85,6 +85,15 @@ def either(one: pa.BooleanArray | None, other: pa.BooleanArray | None) -> pa.Boo
     return pc.or_(one, other)
 
 
+def holding(lists: pa.Array, misfits: pa.BooleanArray | None) -> pa.BooleanArray | None:
+    """True for lists that contain a misfit."""
+    if misfits is None:
+        return None
+    parents = pc.list_parent_indices(lists)
+    hit = set(pc.filter(parents, misfits).to_pylist())
+    return pa.array([position in hit for position in range(len(lists))], pa.bool_())
+
+
 def _misfit_mask(texts: pa.Array, convert: Convert, likely: str) -> pa.BooleanArray:
     no = pa.scalar(value=False)
     if likely:

@@ -25,7 +25,7 @@ from lakesink.decode.json_misfits import (
     unreadable,
 )
 from lakesink.decode.json_raw import as_text, first_members, items, unique_members
-from lakesink.decode.json_scalars import Parsed, converted, either, forgiven, parse, wants_json, without
+from lakesink.decode.json_scalars import Parsed, converted, either, forgiven, holding, parse, wants_json, without
 from lakesink.decode.libraries import FindUnknownKeys, load_duckdb, load_unknown_keys
 from lakesink.decode.misfits import ENTRY, ITEM, KEY, Column, Found, Path, misfitting
 from lakesink.decode.unknown_keys import SEARCHED, UnknownKeys
@@ -162,8 +162,8 @@ class JsonReader:
         _, [lists], misfits = self._open(texts, kind, "[", _transformed([_duckdb_type(element.type)]))
         elements = self._field(lists.flatten(), element, (*path, ITEM))
         values = rebuild_list(lists, arrow_type(kind), elements.values)
-        below = _with_misfits(lists, either(elements.misfits, _missing(elements, element)))
-        return Parsed(values, either(misfits, below), _with_misfits(lists, elements.rest))
+        below = holding(lists, either(elements.misfits, _missing(elements, element)))
+        return Parsed(values, either(misfits, below), holding(lists, elements.rest))
 
     def _map(self, texts: pa.Array, kind: MapOf, path: Path) -> Parsed:
         query = _transformed(f"MAP(VARCHAR, {_duckdb_type(kind.value.type)})")
@@ -176,9 +176,9 @@ class JsonReader:
         known = without_validity(found) if found.null_count else found  # a map must not contain misfits' NULLs
         values = rebuild_map(maps, arrow_type(kind), known, read_items.values)
         missing = _missing(read_items, kind.value)
-        below = _with_misfits(entries, reduce(either, (read_keys.misfits, read_items.misfits, missing)))
+        below = holding(entries, reduce(either, (read_keys.misfits, read_items.misfits, missing)))
         wrong = (below, _null_maps(texts, maps), _one_key_spelled_twice(entries, found, kind))
-        return Parsed(values, reduce(either, wrong, misfits), _with_misfits(entries, read_items.rest))
+        return Parsed(values, reduce(either, wrong, misfits), holding(entries, read_items.rest))
 
     def _open(
         self, texts: pa.Array, kind: Nested, opener: str, query: str
@@ -308,15 +308,6 @@ def _missing(part: Parsed, field: Field, wanted: pa.BooleanArray | None = None) 
         return None
     nulls = part.values.is_null()
     return nulls if wanted is None else pc.and_(nulls, wanted)
-
-
-def _with_misfits(lists: pa.Array, misfits: pa.BooleanArray | None) -> pa.BooleanArray | None:
-    """True for lists that contain a misfit."""
-    if misfits is None:
-        return None
-    parents = pc.list_parent_indices(lists)
-    hit = set(pc.filter(parents, misfits).to_pylist())
-    return pa.array([position in hit for position in range(len(lists))], pa.bool_())
 
 
 def _fits(column: Column, reader: JsonReader) -> Callable[[Any], bool]:

@@ -13,12 +13,11 @@ from lakesink.decode.debezium.envelopes import (
     AFTER,
     BEFORE,
     OPERATION,
-    UNAVAILABLE_FOUND,
     EventColumns,
     Events,
-    available,
-    misfits_in,
+    wrong_columns,
 )
+from lakesink.decode.debezium.placeholders import available, unavailable
 from lakesink.decode.json_scalars import Parsed, either
 from lakesink.decode.misfits import Found, Path
 from lakesink.decode.unknown_keys import UnknownKeys
@@ -74,13 +73,8 @@ class AvroEvents:
         events = self.events(value)
         if events.unreadable[0].as_py():
             return self._reader.explain(value, self._envelope)[0]
-        rows = {AFTER: (events.after, self.columns.after), BEFORE: (events.before, self.columns.before)}
-        found = [
-            _of_column(f"{row}.{one.name}", one, parsed)
-            for row, (columns, struct) in rows.items()
-            for one, parsed in zip(struct.fields, columns, strict=True)
-            if misfits_in([parsed], Struct((one,)), 1)[0].as_py()
-        ]
+        row, wrong = wrong_columns(events, self.columns)
+        found = [_of_column(row, one, parsed) for one, parsed in wrong]
         return found or [Found("a message that is not read", expected=MESSAGE)]
 
     def _count_unknown(self, values: pa.Array) -> None:
@@ -101,8 +95,7 @@ class AvroEvents:
         return [] if after is None else unknown_fields(WriterSchema(after, schema.named), self.columns.after)
 
 
-def _of_column(name: str, column: Field, parsed: Parsed) -> Found:
-    expected = sql_type_of(column.type)
+def _of_column(row: str, column: Field, parsed: Parsed) -> Found:
     if parsed.misfits is not None and parsed.misfits[0].as_py():
-        return Found(UNAVAILABLE_FOUND, column=name, expected=f"{expected}; set REPLICA IDENTITY FULL")
-    return Found("null or no value", column=name, expected=expected)
+        return unavailable(column)
+    return Found("null or no value", column=f"{row}.{column.name}", expected=sql_type_of(column.type))

@@ -1,26 +1,20 @@
-"""Change events of either format as columns: operations, and the rows after and before each change.
+"""Change events of either format as columns: operations, and the rows after and before each change."""
 
-A value that Debezium could not read, because the database's log does not have it, is a placeholder. It never becomes a
-value of the table.
-"""
-
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakesink.decode.joined import contains
-from lakesink.decode.json_scalars import Parsed, either, without
+from lakesink.decode.json_scalars import Parsed
 from lakesink.decode.misfits import Found
-from lakesink.writer.schema import Struct
+from lakesink.writer.schema import Field, Struct
 
 CREATE, UPDATE, DELETE, READ, TRUNCATE, MESSAGE = "c", "u", "d", "r", "t", "m"
 AFTER, BEFORE, OPERATION = "after", "before", "op"
-UNAVAILABLE = "__debezium_unavailable_value"
-"""Debezium's default for its option ``unavailable.value.placeholder``."""
-UNAVAILABLE_FOUND = "Debezium's placeholder of a value that the log of the database does not have"
+_ROWS: Mapping[str, tuple[str, ...]] = {CREATE: (AFTER,), READ: (AFTER,), UPDATE: (AFTER, BEFORE), DELETE: (BEFORE,)}
+"""The rows of an event that its operation needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +71,6 @@ class EventReader(Protocol):
         """For each of a few malformed documents, the values that do not fit."""
 
 
-def available(parsed: Parsed) -> Parsed:
-    """The values, with placeholders among the misfits."""
-    if not _may_hold(parsed.values):
-        return parsed
-    found = pa.array([_holds(value) for value in parsed.values.to_pylist()], pa.bool_())
-    return Parsed(without(parsed.values, found), either(parsed.misfits, found))
-
-
 def misfits_in(columns: Sequence[Parsed], struct: Struct, rows: int) -> pa.BooleanArray:
     """True for rows with a value that does not fit, or without one that is required."""
     found = pa.repeat(pa.scalar(value=False), rows)
@@ -94,6 +80,18 @@ def misfits_in(columns: Sequence[Parsed], struct: Struct, rows: int) -> pa.Boole
         if field.required and parsed.values.null_count:
             found = pc.or_(found, parsed.values.is_null())
     return found
+
+
+def wrong_columns(events: Events, columns: EventColumns) -> tuple[str, list[tuple[Field, Parsed]]]:
+    """Of one event, the first row that its operation needs with columns that do not fit, and these columns."""
+    rows = {AFTER: (columns.after, events.after), BEFORE: (columns.before, events.before)}
+    for row in _ROWS.get(events.operations[0].as_py(), ()):
+        struct, values = rows[row]
+        pairs = zip(struct.fields, values, strict=True)
+        found = [(one, parsed) for one, parsed in pairs if misfits_in([parsed], Struct((one,)), 1)[0].as_py()]
+        if found:
+            return row, found
+    return "", []
 
 
 def together(parts: Sequence[tuple[pa.Array, Events]]) -> Events:
@@ -148,34 +146,3 @@ def _parsed(parts: Sequence[Parsed], wanted: pa.Array) -> Parsed:
 
 def _taken(arrays: list[pa.Array], wanted: pa.Array) -> pa.Array:
     return pa.concat_arrays(arrays).take(wanted)
-
-
-def _may_hold(values: pa.Array) -> bool:
-    kind = values.type
-    if pa.types.is_string(kind) or pa.types.is_binary(kind):
-        return contains(values, UNAVAILABLE.encode())
-    if pa.types.is_nested(kind):
-        parts = values.flatten() if pa.types.is_struct(kind) else [_items(values)]
-        return any(map(_may_hold, parts))
-    return False
-
-
-def _items(values: pa.Array) -> pa.Array:
-    return (
-        pa.StructArray.from_arrays([values.keys, values.items], ["k", "v"])
-        if pa.types.is_map(values.type)
-        else values.flatten()
-    )
-
-
-def _holds(value: Any) -> bool:
-    match value:
-        case str():
-            return value == UNAVAILABLE
-        case bytes():
-            return value == UNAVAILABLE.encode()
-        case dict():
-            return any(map(_holds, value.values()))
-        case list() | tuple():
-            return any(map(_holds, value))
-    return False

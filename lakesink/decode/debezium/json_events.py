@@ -19,12 +19,12 @@ from lakesink.decode.debezium.envelopes import (
     UPDATE,
     EventColumns,
     Events,
-    available,
-    misfits_in,
     replaced,
     together,
+    wrong_columns,
 )
 from lakesink.decode.debezium.json_explained import explained
+from lakesink.decode.debezium.placeholders import available, unavailable
 from lakesink.decode.debezium.wrappers import Payloads, opened, unwrapped
 from lakesink.decode.json_digits import respelled
 from lakesink.decode.json_raw import as_text, first_members
@@ -66,10 +66,15 @@ class _Part:
 
 @dataclass(slots=True)
 class JsonEvents:
-    """Reads events for one task; see `envelopes.EventReader`."""
+    """Reads events for one task; see `envelopes.EventReader`.
+
+    Attributes:
+        keeps_placeholders: True to read placeholders as values, which tells them from other values that do not fit.
+    """
 
     columns: EventColumns
     unknown: UnknownKeys | None = None
+    keeps_placeholders: bool = False
     _reader: JsonReader = field(init=False)
 
     def __post_init__(self) -> None:
@@ -104,23 +109,16 @@ class JsonEvents:
     def explain(self, values: pa.Array) -> list[list[Found]]:
         """For each of a few malformed documents, the values that do not fit."""
         alone = JsonEvents(self.columns)  # a second reading must not count unknown keys again
+        keeping = JsonEvents(self.columns, keeps_placeholders=True)
         documents = values.cast(pa.binary())
-        return [
-            explained(value, alone._wrong(alone.events(documents.slice(at, 1))), alone._reader.explain)
-            for at, value in enumerate(documents.to_pylist())
-        ]
+        return [alone._explained(documents.slice(at, 1), keeping) for at in range(len(documents))]
 
-    def _wrong(self, events: Events) -> dict[str, list[Field]]:
-        """The columns of one event that do not fit, by row."""
-        rows = {AFTER: (events.after, self.columns.after), BEFORE: (events.before, self.columns.before)}
-        return {
-            row: [
-                one
-                for one, parsed in zip(struct.fields, columns, strict=True)
-                if misfits_in([parsed], Struct((one,)), 1)[0].as_py()
-            ]
-            for row, (columns, struct) in rows.items()
-        }
+    def _explained(self, document: pa.Array, keeping: "JsonEvents") -> list[Found]:
+        row, found = wrong_columns(self.events(document), self.columns)
+        wrong = [one for one, _ in found]
+        still = [one for one, _ in wrong_columns(keeping.events(document), self.columns)[1]]
+        held = [unavailable(one) for one in wrong if one not in still]
+        return held or explained(document[0].as_py(), row, wrong, self._reader.explain)
 
     def _read(self, part: Payloads) -> Events:
         empty = pc.fill_null(pc.equal(part.texts, "null"), False)  # noqa: FBT003 - Arrow takes it by position
@@ -160,8 +158,10 @@ class JsonEvents:
 
     def _column(self, part: _Part, texts: pa.Array) -> Parsed:
         if part.conversion is not None:
-            return available(converted(texts, part.conversion.convert, part.conversion.likely))
-        return available(self._reader.read(texts, part.field.type, (part.field.name,)))
+            found = converted(texts, part.conversion.convert, part.conversion.likely)
+        else:
+            found = self._reader.read(texts, part.field.type, (part.field.name,))
+        return found if self.keeps_placeholders else available(found)
 
     def _has_before(self, texts: pa.Array, operations: pa.Array, before: Sequence[Parsed]) -> pa.BooleanArray:
         """True for events with a row before; the keys in it usually tell."""

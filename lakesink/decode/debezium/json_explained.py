@@ -1,21 +1,11 @@
 """Describes the values of a malformed event in JSON that do not fit. Pure."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
 from lakesink.decode.debezium.connect_types import Types
-from lakesink.decode.debezium.envelopes import (
-    AFTER,
-    BEFORE,
-    CREATE,
-    DELETE,
-    OPERATION,
-    READ,
-    UNAVAILABLE,
-    UNAVAILABLE_FOUND,
-    UPDATE,
-)
+from lakesink.decode.debezium.placeholders import is_placeholder, unavailable
 from lakesink.decode.debezium.wrappers import opened
 from lakesink.decode.json_misfits import (
     ABSENT,
@@ -32,39 +22,32 @@ from lakesink.decode.json_raw import first_members
 from lakesink.decode.misfits import Found
 from lakesink.writer.schema import Field, Primitive, Struct, sql_type_of
 
-_ROWS: Mapping[str, tuple[str, ...]] = {
-    CREATE: (AFTER,),
-    READ: (AFTER,),
-    UPDATE: (AFTER, BEFORE),
-    DELETE: (BEFORE,),
-}
-_UNAVAILABLE_JSON = (f'"{UNAVAILABLE}"', '"X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="')
 _WITHOUT_UNIT = frozenset({"time", "timestamp", "timestamptz"})
 Explain = Callable[[pa.Array, Struct], list[list[Found]]]
 """Describes the values of documents that do not fit a table's columns."""
 
 
-def explained(value: bytes | None, wrong: Mapping[str, Sequence[Field]], explain: Explain) -> list[Found]:
-    """Descriptions for a document whose rows are wrong in some columns."""
+def explained(value: bytes | None, row: str, wrong: Sequence[Field], explain: Explain) -> list[Found]:
+    """Descriptions for a document of which a row is wrong in some columns."""
     invalid = invalid_text(value)
     if invalid is not None or value is None:
         return [] if invalid is None else [invalid]
     wrapped = opened([value.decode()], [0])
     text, types = (wrapped[0].texts[0].as_py(), wrapped[0].types) if wrapped else (value.decode(), None)
     event = parsed(text)
-    rows = _ROWS.get(str(event.get(OPERATION)), ()) if isinstance(event, Object) else ()
-    found = [one for row in rows for one in _in_row(text, row, event.get(row), wrong[row], types, explain)]
+    found = _in_row(text, row, event.get(row), wrong, types, explain) if isinstance(event, Object) and wrong else []
     return list(dict.fromkeys(found)) or [UNKNOWN_MISFIT]
 
 
 def _in_row(text: str, name: str, row: object, wrong: Sequence[Field], types: Types, explain: Explain) -> list[Found]:
-    if wrong and not isinstance(row, Object):
+    if not isinstance(row, Object):
         return [Found(kind_in_words(row), as_written(row), name, OBJECT)]
-    assert isinstance(row, Object) or not wrong
     found: list[Found] = []
     for one in wrong:
-        value = row.get(one.name, ABSENT) if isinstance(row, Object) else ABSENT
-        if isinstance(one.type, Primitive) or _is_unavailable(value):
+        value = row.get(one.name, ABSENT)
+        if is_placeholder(as_written(value)):
+            found.append(unavailable(one))
+        elif isinstance(one.type, Primitive):
             found.append(_of_value(value, one, types))
         else:
             [written] = first_members(text, (name,))
@@ -72,14 +55,8 @@ def _in_row(text: str, name: str, row: object, wrong: Sequence[Field], types: Ty
     return found
 
 
-def _is_unavailable(value: object) -> bool:
-    return any(one in as_written(value) for one in _UNAVAILABLE_JSON)
-
-
 def _of_value(value: object, column: Field, types: Types) -> Found:
     expected = sql_type_of(column.type)
-    if _is_unavailable(value):
-        return Found(UNAVAILABLE_FOUND, as_written(value), column.name, f"{expected}; set REPLICA IDENTITY FULL")
     known = None if types is None else types.get(column.name)
     kind = kind_in_words(value) + (f" ({known.name or known.type})" if known is not None else "")
     name = column.type.name if isinstance(column.type, Primitive) else ""

@@ -1,0 +1,101 @@
+"""Finds the values that Debezium writes in place of one that the log of the database does not have. Pure.
+
+A placeholder has the type of its column: a text, its bytes, or an array or map made of them. It never becomes a value
+of the table. A column is searched as a whole first, because almost no column has one.
+"""
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping
+from functools import reduce
+from uuid import UUID
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakesink.decode.json_scalars import Parsed, either, holding, without
+from lakesink.decode.misfits import Found
+from lakesink.writer.nested import as_list
+from lakesink.writer.schema import Field, sql_type_of
+from lakesink.writer.unfit import all_but
+
+_TEXT = "__debezium_unavailable_value"
+"""Debezium's default for its option ``unavailable.value.placeholder``."""
+_FOUND = "Debezium's placeholder of a value that the log of the database does not have"
+_BYTES = _TEXT.encode()
+_UUID = UUID(bytes=hashlib.md5(_BYTES, usedforsecurity=False).digest(), version=3)
+_ALONE = (_TEXT, base64.b64encode(_BYTES).decode(), _BYTES.hex(), str(_UUID))
+"""The text, and how its bytes are spelled."""
+_NUMBERS = list(_BYTES)
+_IN_JSON = ([_TEXT], [str(_UUID)], _NUMBERS, [float(number) for number in _NUMBERS], {_TEXT: _TEXT})
+_TEXTS = (*_ALONE, *(json.dumps(one, separators=(",", ":")) for one in _IN_JSON))
+_KNOWN: Mapping[pa.DataType, pa.Array] = {
+    kind: pa.array(values, kind)
+    for kind, values in {pa.string(): _TEXTS, pa.binary(): [_BYTES], pa.binary(16): [_UUID.bytes]}.items()
+}
+_UNITS = (1, 1_000)
+"""Microseconds of an array of moments, whose numbers may be milliseconds."""
+
+
+def available(parsed: Parsed) -> Parsed:
+    """The values, with placeholders among the misfits."""
+    found = _placeholders(parsed.values)
+    if found is None:
+        return parsed
+    return Parsed(without(parsed.values, found), either(parsed.misfits, found))
+
+
+def unavailable(column: Field) -> Found:
+    """The placeholder in a column, as a value that does not fit."""
+    return Found(_FOUND, column=column.name, expected=f"{sql_type_of(column.type)}; set REPLICA IDENTITY FULL")
+
+
+def is_placeholder(text: str) -> bool:
+    """True for JSON that contains the placeholder as a text."""
+    return any(f'"{one}"' in text for one in _ALONE)
+
+
+def _placeholders(values: pa.Array) -> pa.BooleanArray | None:
+    """True for values that are a placeholder or contain one; None if there are none."""
+    kind = values.type
+    if pa.types.is_struct(kind):
+        return reduce(either, map(_placeholders, values.flatten()), None)
+    if pa.types.is_map(kind):
+        entries = as_list(values)
+        return holding(entries, _placeholders(entries.flatten()))
+    if pa.types.is_list(kind):
+        return either(holding(values, _placeholders(values.flatten())), _numbers(values))
+    return _known(values, _KNOWN[kind]) if kind in _KNOWN else None
+
+
+def _known(values: pa.Array, known: pa.Array) -> pa.BooleanArray | None:
+    """True for values that are known; only those of the same length are compared."""
+    positions = pc.indices_nonzero(pc.is_in(pc.binary_length(values), pc.binary_length(known)))
+    found = positions.filter(pc.is_in(values.take(positions), known))
+    return pc.invert(all_but(len(values), found.to_pylist())) if len(found) else None
+
+
+def _numbers(values: pa.ListArray) -> pa.BooleanArray | None:
+    """True for arrays whose items are the bytes of the placeholder as numbers, dates or moments."""
+    length = pc.equal(pc.list_value_length(values), len(_NUMBERS))
+    positions = pc.indices_nonzero(length)
+    if not len(positions):
+        return None
+    whole = _whole_numbers(values.type.value_type)
+    chosen = values.take(positions)
+    chosen = chosen if whole is None else chosen.cast(pa.list_(whole))
+    wanted = [[number * unit for number in _NUMBERS] for unit in _UNITS]
+    first = pc.list_element(chosen, 0).to_pylist()  # an item of each array, before all of them are read
+    found = {
+        position
+        for at, position in enumerate(positions.to_pylist())
+        if first[at] in (wanted[0][0], wanted[1][0]) and chosen[at].as_py() in wanted
+    }
+    return pc.invert(all_but(len(values), found)) if found else None
+
+
+def _whole_numbers(kind: pa.DataType) -> pa.DataType | None:
+    if pa.types.is_date32(kind):
+        return pa.int32()
+    return pa.int64() if pa.types.is_time64(kind) or pa.types.is_timestamp(kind) else None

@@ -1,0 +1,116 @@
+"""Placeholders of values that PostgreSQL did not log, in the form that Debezium gives them in each type of column."""
+
+import base64
+import json
+from typing import Any
+
+import pytest
+
+from lakesink.writer.schema import Field, ListOf, MapOf, Primitive, Struct, Type
+from tests.decode.debezium.events import decoded, event, table, wrapped
+from tests.decode.debezium.test_avro_events import event as message
+from tests.decode.debezium.test_avro_events import named, read
+
+TEXT = "__debezium_unavailable_value"
+NUMBERS = [95, 95, 100, 101, 98, 101, 122, 105, 117, 109, 95, 117, 110, 97, 118, 97, 105, 108, 97, 98, 108, 101]
+NUMBERS += [95, 118, 97, 108, 117, 101]
+UUID = "b68a35a7-17ad-35b3-af2a-ae46edb4545a"
+"""Of Debezium's own test for arrays of UUIDs."""
+HEX = "5f5f646562657a69756d5f756e617661696c61626c655f76616c7565"
+BASE64 = "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="
+
+
+def array(kind: str) -> ListOf:
+    return ListOf(Field(9, "element", required=False, type=Primitive(kind)))
+
+
+TEXTS = MapOf(
+    Field(8, "key", required=True, type=Primitive("string")),
+    Field(9, "value", required=False, type=Primitive("string")),
+)
+JSON: dict[str, tuple[Type | str, Any]] = {
+    "text": ("string", TEXT),
+    "text[] as text": ("string", [TEXT]),
+    "uuid[] as text": ("string", [UUID]),
+    "int[] as text": ("string", NUMBERS),
+    "double[] as text": ("string", [float(one) for one in NUMBERS]),
+    "hstore as text": ("string", {TEXT: TEXT}),
+    "json of hstore": ("string", json.dumps({TEXT: TEXT}, separators=(",", ":"))),
+    "bytes as text, Base64": ("string", BASE64),
+    "bytes as text, hex": ("string", HEX),
+    "text[]": (array("string"), [TEXT]),
+    "json[]": (array("string"), ["{}", TEXT]),
+    "uuid[] of texts": (array("string"), [UUID]),
+    "uuid[]": (array("uuid"), [UUID]),
+    **{f"{kind}[]": (array(kind), NUMBERS) for kind in ("int", "long", "float", "double", "decimal(9, 2)")},
+    "hstore": (TEXTS, {TEXT: TEXT}),
+    "within a struct": (Struct((Field(7, "a", required=False, type=array("int")),)), {"a": NUMBERS}),
+}
+BYTES = TEXT.encode()
+ITEMS: dict[str, tuple[Type | str, Any, Any]] = {
+    "text": ("string", "string", TEXT),
+    "bytes": ("binary", "bytes", BYTES),
+    "text[]": (array("string"), {"type": "array", "items": "string"}, [TEXT]),
+    "uuid[] of texts": (array("string"), {"type": "array", "items": "string"}, [UUID]),
+    "uuid[]": (array("uuid"), {"type": "array", "items": "string"}, [UUID]),
+    "bytes[]": (array("binary"), {"type": "array", "items": "bytes"}, [BYTES]),
+    "int[]": (array("int"), {"type": "array", "items": "int"}, NUMBERS),
+    "long[]": (array("long"), {"type": "array", "items": ["null", "long"]}, NUMBERS),
+    "double[]": (array("double"), {"type": "array", "items": "double"}, NUMBERS),
+    "decimal[] of numbers": (array("decimal(9, 2)"), {"type": "array", "items": "long"}, NUMBERS),
+    "hstore": (TEXTS, {"type": "map", "values": "string"}, {TEXT: TEXT}),
+    "date[]": (array("date"), {"type": "array", "items": named("int", "io.debezium.time.Date")}, NUMBERS),
+    **{
+        f"{kind}[]": (
+            array("time" if kind.endswith("Time") else "timestamp"),
+            {"type": "array", "items": named("long", f"io.debezium.time.{kind}")},
+            NUMBERS,
+        )
+        for kind in ("Timestamp", "MicroTimestamp", "MicroTime")
+    },
+}
+
+
+def test_the_forms_are_those_of_the_text() -> None:
+    assert bytes(NUMBERS) == BYTES == bytes.fromhex(HEX) == base64.b64decode(BASE64)
+
+
+@pytest.mark.parametrize("form", JSON)
+@pytest.mark.parametrize("bare", [True, False], ids=["bare", "with-schema"])
+def test_a_placeholder_in_json_never_becomes_a_value(form: str, bare: bool) -> None:  # noqa: FBT001 - pytest's
+    kind, value = JSON[form]
+    payloads = [event("c", {"id": 2}), event("u", {"id": 1, "x": value})]
+    documents = payloads if bare else [wrapped(one, id={"type": "int64"}) for one in payloads]
+    changes, found = decoded(table(x=kind), *documents)
+    assert (changes, found.malformed) == ([], 1)
+    assert found.misfits[0].column == "x"
+    assert found.misfits[0].expected.endswith("; set REPLICA IDENTITY FULL")
+    assert found.misfits[0].found.startswith("Debezium's placeholder")
+
+
+@pytest.mark.parametrize("form", ITEMS)
+def test_a_placeholder_in_avro_never_becomes_a_value(form: str) -> None:
+    kind, written, value = ITEMS[form]
+    fields = (("id", "long"), ("x", ["null", written]))
+    changes, found = read(table(x=kind), message("u", {"id": 1, "x": value}, fields=fields), fields=fields)
+    assert (changes, found.malformed) == ([], 1)
+    assert found.misfits[0].expected.endswith("; set REPLICA IDENTITY FULL")
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (array("int"), NUMBERS[:-1]),
+        (array("int"), [*NUMBERS, 1]),
+        (array("int"), [*NUMBERS[:-1], None]),
+        (array("int"), [*NUMBERS[:-1], 102]),
+        (array("int"), [None] * len(NUMBERS)),
+        (array("string"), [TEXT[:-1], f"{TEXT}s"]),
+        ("string", f"see {TEXT}"),
+        ("string", json.dumps(NUMBERS[:-1], separators=(",", ":"))),
+        ("binary", BASE64[:-4]),
+    ],
+)
+def test_a_value_that_only_resembles_a_placeholder_is_stored(kind: Type | str, value: Any) -> None:
+    [(_, row, _)], _ = decoded(table(x=kind), event("u", {"id": 1, "x": value}))
+    assert row["x"] == (base64.b64decode(value) if kind == "binary" else value)
