@@ -66,6 +66,15 @@ LINES: Mapping[type[events.Event], str] = {
         "lakesink.decode.malformed table=%(table)s batch=%(batch_id)d rows=%(rows)d: rows of NULLs replace them;"
         " the first: %(first)s"
     ),
+    events.RowsBeforeUnread: (
+        "lakesink.changelog.unread table=%(table)s batch=%(batch_id)d rows=%(rows)d: values before these deletes do not"
+        " fit; the changelog has NULL for them"
+    ),
+    events.DeletesLate: (
+        "lakesink.deletes.late table=%(table)s batch=%(batch_id)d rows=%(rows)d: the stored rows have a higher sequence"
+        " and stay; if the events have no sequence before a delete, set REPLICA IDENTITY FULL in PostgreSQL or"
+        " binlog_row_image=FULL in MySQL"
+    ),
     events.ExpectationsUnmet: (
         "lakesink.expectation.unmet table=%(table)s batch=%(batch_id)d: rows that do not meet an expectation are in the"
         " table: %(unmet)s"

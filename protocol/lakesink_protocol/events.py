@@ -293,6 +293,22 @@ class RowsMalformed(BatchEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class RowsBeforeUnread(BatchEvent):
+    """Deletes have values in the row before that do not fit their columns; the changelog has NULL for these values."""
+
+    table: str
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeletesLate(BatchEvent):
+    """For the first time in a run, Debezium's deletes had no effect: the stored rows have a higher sequence."""
+
+    table: str
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
 class ExpectationsUnmet(BatchEvent):
     """Rows of the batch do not meet an expectation that only warns; `unmet` has the counts by its name, in words."""
 

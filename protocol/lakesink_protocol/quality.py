@@ -28,6 +28,7 @@ _REASON = re.compile(r"(.{1,200}): (no column|not [A-Z][A-Za-z0-9_,()\[\] ]{0,60
     UNMET_PREFIX,
     RESCUED_ROWS,
     RESCUED,
+    UNREAD_BEFORE,
 ) = (
     "lakesink.malformed-rows",
     "lakesink.unknown-keys",
@@ -38,6 +39,7 @@ _REASON = re.compile(r"(.{1,200}): (no column|not [A-Z][A-Za-z0-9_,()\[\] ]{0,60
     "lakesink.unmet.",
     "lakesink.rescued-rows",
     "lakesink.rescued",
+    "lakesink.unread-rows-before",
 )
 """Summary properties of a batch's snapshot; zero counts and empty lists are left out, except those of expectations."""
 
@@ -58,6 +60,7 @@ class Quality:
         rescued_rows: Rows with a text in the rescue column.
         rescued: For each reason, such as ``a.b: no column`` or ``a.c: not INT``, the number of these rows. Of more than
             20 reasons, the first ones in alphabetical order, and the sum of the other numbers under `OTHERS`.
+        unread_before: Deletes whose row before has values that do not fit their columns; a changelog has NULL for them.
     """
 
     malformed_rows: int = 0
@@ -69,6 +72,7 @@ class Quality:
     letters_table: str = ""
     rescued_rows: int = 0
     rescued: Mapping[str, int] = field(default_factory=dict)
+    unread_before: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """JSON form for receipts and prepared records."""
@@ -82,6 +86,7 @@ class Quality:
             "letters_table": self.letters_table,
             "rescued_rows": self.rescued_rows,
             "rescued": dict(self.rescued),
+            "unread_before": self.unread_before,
         }
 
     def to_summary(self) -> dict[str, str]:
@@ -92,6 +97,7 @@ class Quality:
             UNMET_ROWS: self.unmet_rows,
             DEAD_LETTERS: self.dead_letters,
             RESCUED_ROWS: self.rescued_rows,
+            UNREAD_BEFORE: self.unread_before,
         }
         found = {name: str(count) for name, count in counts.items() if count}
         found |= {f"{UNMET_PREFIX}{name}": str(count) for name, count in self.unmet.items()}
@@ -124,6 +130,7 @@ def together(parts: Iterable[Quality]) -> Quality:
         sum(part.dead_letters for part in found),
         rescued_rows=sum(part.rescued_rows for part in found),
         rescued=first_reasons(reason for part in found for reason in part.rescued.items()),
+        unread_before=sum(part.unread_before for part in found),
     )
 
 
@@ -175,7 +182,8 @@ def quality_from(document: Mapping[str, Any]) -> Quality:
         raise ValueError("the expectations are not a few names with counts")
     dead, letters_table = document.get("dead_letters", 0), document.get("letters_table", "")
     rescued_rows, rescued = document.get("rescued_rows", 0), _reasons(document.get("rescued", {}))
-    counts = malformed, unknown, unmet_rows, dead, rescued_rows, *unmet.values()
+    unread_before = document.get("unread_before", 0)
+    counts = malformed, unknown, unmet_rows, dead, rescued_rows, unread_before, *unmet.values()
     if not all(map(_is_count, counts)):
         raise ValueError("a count is not a whole number from 0 to 2^63-1")
     if not isinstance(names, list) or len(names) > MOST_NAMES or not all(isinstance(name, str) for name in names):
@@ -183,7 +191,16 @@ def quality_from(document: Mapping[str, Any]) -> Quality:
     if not isinstance(letters_table, str) or len(letters_table) > LONGEST_TABLE:
         raise ValueError("the name of a table is no short text")
     return Quality(
-        malformed, unknown, first_names(names), unmet_rows, unmet, dead, letters_table, rescued_rows, rescued
+        malformed,
+        unknown,
+        first_names(names),
+        unmet_rows,
+        unmet,
+        dead,
+        letters_table,
+        rescued_rows,
+        rescued,
+        unread_before,
     )
 
 

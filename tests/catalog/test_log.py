@@ -158,6 +158,23 @@ CASES: list[tuple[events.Event, str, str]] = [
         ),
     ),
     (
+        events.RowsBeforeUnread(3, "demo.events", 2),
+        "WARNING",
+        (
+            "lakesink.changelog.unread table=demo.events batch=3 rows=2: values before these deletes do not fit; the"
+            " changelog has NULL for them"
+        ),
+    ),
+    (
+        events.DeletesLate(3, "demo.events", 2),
+        "WARNING",
+        (
+            "lakesink.deletes.late table=demo.events batch=3 rows=2: the stored rows have a higher sequence and stay;"
+            " if the events have no sequence before a delete, set REPLICA IDENTITY FULL in PostgreSQL or"
+            " binlog_row_image=FULL in MySQL"
+        ),
+    ),
+    (
         events.RowsMalformed(3, "demo.events", 2, "partition 0"),
         "WARNING",
         (

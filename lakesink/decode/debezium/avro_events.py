@@ -1,6 +1,7 @@
 """Reads Debezium's Avro: envelopes as records in Confluent's wire format, with the names of Kafka Connect's types."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import reduce
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,7 @@ from lakesink.decode.debezium.envelopes import (
     OPERATION,
     EventColumns,
     Events,
+    together,
     wrong_columns,
 )
 from lakesink.decode.debezium.placeholders import available, unavailable
@@ -42,23 +44,45 @@ class AvroEvents:
             AFTER: self.columns.after,
             BEFORE: self.columns.before,
         }
-        self._envelope = Struct(tuple(Field(0, name, required=False, type=kind) for name, kind in parts.items()))
+        self._envelope = Struct(tuple(_optional(name, kind) for name, kind in parts.items()))
 
     def events(self, values: pa.Array) -> Events:
         """The events of binary messages."""
-        parsed = self._reader.documents(values, self._envelope)
         self._count_unknown(values)
-        operations, after, before = parsed.values.flatten()
+        found = self._events(values, self._envelope)
+        wrong = pc.indices_nonzero(found.unreadable).cast(pa.int64())
+        if not len(wrong):
+            return found
+        everywhere = pa.array(range(len(values)), pa.int64())
+        return together([(everywhere, found), (wrong, self._with_columns_before_apart(values.take(wrong)))])
+
+    def _events(self, values: pa.Array, envelope: Struct) -> Events:
+        parsed = self._reader.documents(values, envelope)
+        operations, after, *before = parsed.values.flatten()
         empty = values.is_null()
         wrong = parsed.values.is_null() if parsed.misfits is None else either(parsed.misfits, parsed.values.is_null())
         return Events(
             operations=operations,
             empty=empty,
             unreadable=pc.and_not(wrong, empty),
-            has_before=before.is_valid(),
+            has_before=before[0].is_valid() if before else empty,
             after=tuple(available(Parsed(column)) for column in after.flatten()),
-            before=tuple(available(Parsed(column)) for column in before.flatten()),
+            before=tuple(available(Parsed(column)) for row in before for column in row.flatten()),
         )
+
+    def _with_columns_before_apart(self, values: pa.Array) -> Events:
+        """The events; a value in the row before that does not fit makes neither the row after nor others malformed."""
+        found = self._events(values, Struct(self._envelope.fields[:2]))
+        columns = [self._column_before(values, one) for one in self.columns.before.fields]
+        has_before = reduce(pc.or_, (is_there for is_there, _ in columns))
+        return replace(found, has_before=has_before, before=tuple(parsed for _, parsed in columns))
+
+    def _column_before(self, values: pa.Array, column: Field) -> tuple[pa.BooleanArray, Parsed]:
+        """Whether there is a row before, and one of its columns."""
+        parsed = self._reader.documents(values, Struct((_optional(BEFORE, Struct((column,))),)))
+        [row] = parsed.values.flatten()
+        is_there = row.is_valid() if parsed.misfits is None else pc.or_(row.is_valid(), parsed.misfits)
+        return is_there, available(Parsed(row.flatten()[0], parsed.misfits))
 
     def keys(self, values: pa.Array) -> tuple[pa.Array, ...]:
         """The columns of the key from messages; NULL for other bytes."""
@@ -71,9 +95,10 @@ class AvroEvents:
 
     def _explained(self, value: pa.Array) -> list[Found]:
         events = self.events(value)
-        if events.unreadable[0].as_py():
-            return self._reader.explain(value, self._envelope)[0]
         row, wrong = wrong_columns(events, self.columns)
+        unfit = events if row == AFTER else self._events(value, self._envelope)
+        if unfit.unreadable[0].as_py():
+            return self._reader.explain(value, self._envelope)[0]
         found = [_of_column(row, one, parsed) for one, parsed in wrong]
         return found or [Found("a message that is not read", expected=MESSAGE)]
 
@@ -99,3 +124,7 @@ def _of_column(row: str, column: Field, parsed: Parsed) -> Found:
     if parsed.misfits is not None and parsed.misfits[0].as_py():
         return unavailable(column)
     return Found("null or no value", column=f"{row}.{column.name}", expected=sql_type_of(column.type))
+
+
+def _optional(name: str, kind: Type) -> Field:
+    return Field(0, name, required=False, type=kind)

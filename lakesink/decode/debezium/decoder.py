@@ -54,6 +54,7 @@ class DebeziumDecoder:
         documents: Rows whose document is not NULL.
         splits: Events that became two changes.
         tombstones: Rows without a change: NULLs, and messages that applications write to the database's log.
+        unread: Deletes in a changelog without values that do not fit, see `SortedEvents`.
         misfits: The first values that do not fit.
     """
 
@@ -65,18 +66,17 @@ class DebeziumDecoder:
     documents: int = 0
     splits: int = 0
     tombstones: int = 0
+    unread: int = 0
     misfits: list[Misfit] = field(default_factory=list)
     unknown: UnknownKeys = field(default_factory=UnknownKeys)
     _explained: int = 0
     _columns: EventColumns = field(init=False)
-    _sequence: frozenset[str] = field(init=False)
     _reader: EventReader = field(init=False)
     _places: Places = field(init=False)
 
     def __post_init__(self) -> None:
         assert self.plan.changes is not None
         self._columns = event_columns(self.schema, self.plan.changes)
-        self._sequence = _names(self.schema, self.plan.changes.sequence)
         self._reader = reader_of(self.plan, self._columns, self.unknown)
         self._places = Places(self.task)
 
@@ -88,7 +88,7 @@ class DebeziumDecoder:
     @property
     def quality(self) -> Quality:
         """What was found in the documents."""
-        return Quality(self.malformed, self.unknown.count, self.unknown.names)
+        return Quality(self.malformed, self.unknown.count, self.unknown.names, unread_before=self.unread)
 
     def changes(self, batches: Iterator[pa.RecordBatch]) -> Iterator[ChangedRows]:
         """The changes in these batches, in their order, unless a document fails the batch."""
@@ -111,6 +111,7 @@ class DebeziumDecoder:
         self.documents += batch.num_rows - values.null_count
         self.tombstones += _count(found.nothing)
         self.splits += _count(found.splits)
+        self.unread += _count(found.unread)
         self._places.advance(batch)
         return self._changed_rows(batch, events, found)
 
@@ -190,7 +191,9 @@ class DebeziumDecoder:
         if before is None:
             none = len(chosen.splits) + len(chosen.deletes)
             return pa.concat_arrays([all_null(none, after.type), upserts])
-        of_splits = after if name in self._sequence and name not in self._columns.keys else before  # its own sequence
+        of_splits = (
+            after if name in self._columns.sequence and name not in self._columns.keys else before
+        )  # its own sequence
         return pa.concat_arrays([of_splits.take(chosen.splits), before.take(chosen.deletes), upserts])
 
 
@@ -223,11 +226,10 @@ def event_columns(schema: Struct, changes: ChangesPlan) -> EventColumns:
     whole = changes.soft_deletes or changes.has_changelog
     before = tuple(replace(one, required=False) for one in own if whole or one.field_id in needed)
     names = {one.field_id: one.name for one in own}
-    return EventColumns(Struct(own), Struct(before), tuple(names[number] for number in changes.keys))
-
-
-def _names(schema: Struct, numbers: tuple[int, ...]) -> frozenset[str]:
-    return frozenset(one.name for one in schema.fields if one.field_id in numbers)
+    keys, sequence = (
+        tuple(names[number] for number in some if number in names) for some in (changes.keys, changes.sequence)
+    )
+    return EventColumns(Struct(own), Struct(before), keys, sequence, changes.soft_deletes)
 
 
 def _values(columns: tuple[Parsed, ...], struct: Struct) -> dict[str, pa.Array]:

@@ -25,16 +25,31 @@ class EventColumns:
         after: Columns of the row after the change.
         before: Columns of the row before it; all optional.
         keys: Names of the key's columns, which both have.
+        sequence: Names of the columns that order changes; an update has them in the row after.
+        keeps_deleted: True if a delete stores the row before in the table, and not in a changelog only.
     """
 
     after: Struct
     before: Struct
     keys: tuple[str, ...]
+    sequence: tuple[str, ...] = ()
+    keeps_deleted: bool = False
 
     @property
     def key(self) -> Struct:
         """The columns of the key."""
         return Struct(tuple(one for one in self.before.fields if one.name in self.keys))
+
+    @property
+    def of_delete(self) -> frozenset[str]:
+        """Columns of the row before that must fit if it is deleted; others may be NULL in a changelog."""
+        stored = (one.name for one in self.before.fields if self.keeps_deleted)
+        return frozenset((*self.keys, *self.sequence, *stored))
+
+    @property
+    def of_split(self) -> frozenset[str]:
+        """The same if an update changes the key."""
+        return self.of_delete - (frozenset(self.sequence) - frozenset(self.keys))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +99,15 @@ def misfits_in(columns: Sequence[Parsed], struct: Struct, rows: int) -> pa.Boole
 
 def wrong_columns(events: Events, columns: EventColumns) -> tuple[str, list[tuple[Field, Parsed]]]:
     """Of one event, the first row that its operation needs with columns that do not fit, and these columns."""
-    rows = {AFTER: (columns.after, events.after), BEFORE: (columns.before, events.before)}
-    for row in _ROWS.get(events.operations[0].as_py(), ()):
-        struct, values = rows[row]
-        pairs = zip(struct.fields, values, strict=True)
-        found = [(one, parsed) for one, parsed in pairs if misfits_in([parsed], Struct((one,)), 1)[0].as_py()]
+    operation = events.operations[0].as_py()
+    needed = columns.of_delete if operation == DELETE else columns.of_split
+    after, before = (
+        zip(columns.after.fields, events.after, strict=True),
+        zip(columns.before.fields, events.before, strict=True),
+    )
+    rows = {AFTER: list(after), BEFORE: [(one, parsed) for one, parsed in before if one.name in needed]}
+    for row in _ROWS.get(operation, ()):
+        found = [(one, parsed) for one, parsed in rows[row] if misfits_in([parsed], Struct((one,)), 1)[0].as_py()]
         if found:
             return row, found
     return "", []

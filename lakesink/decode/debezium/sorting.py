@@ -1,6 +1,6 @@
 """Decides what each event of a batch is: an upsert, a delete, both, nothing, or a fault. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -39,6 +39,7 @@ class SortedEvents:
         unknown: Documents that are no events, or have another operation.
         malformed: Documents that cannot be read, or whose rows do not fit the columns.
         keyless: Deletes, and updates with a row before, without a whole key of that row.
+        unread: Deletes and splits whose row before has values that do not fit, and which only a changelog keeps.
     """
 
     upserts: pa.BooleanArray
@@ -50,6 +51,7 @@ class SortedEvents:
     unknown: pa.BooleanArray
     malformed: pa.BooleanArray
     keyless: pa.BooleanArray
+    unread: pa.BooleanArray
 
 
 def sort_events(events: Events, columns: EventColumns) -> SortedEvents:
@@ -59,27 +61,44 @@ def sort_events(events: Events, columns: EventColumns) -> SortedEvents:
     known = pc.and_(_is_in(events.operations, _KNOWN), is_event)
     is_upsert = pc.and_(_is_in(events.operations, _UPSERTS), known)
     is_delete, is_update = (pc.and_(known, _is(events.operations, name)) for name in (DELETE, UPDATE))
-    needs_before = pc.or_(is_delete, is_update)
-    wrong = pc.or_(
-        pc.and_(is_upsert, misfits_in(events.after, columns.after, rows)),
-        pc.and_(needs_before, misfits_in(events.before, columns.before, rows)),
-    )
     has_key = reduce(pc.and_, [one.values.is_valid() for one in _keys(events.before, columns.before, columns.keys)])
+    is_split = pc.and_(pc.and_(is_update, has_key), _has_other_key(events, columns))
+    key, of_split, of_delete = (
+        _misfits(events, columns, names) for names in (columns.keys, columns.of_split, columns.of_delete)
+    )
+    wrong = reduce(
+        pc.or_,
+        (
+            pc.and_(is_upsert, misfits_in(events.after, columns.after, rows)),
+            pc.and_(is_update, key),
+            pc.and_(is_split, of_split),
+            pc.and_(is_delete, of_delete),
+        ),
+    )
     asked = pc.or_(is_delete, pc.and_(is_update, events.has_before))
     keyless = pc.and_not(pc.and_not(asked, has_key), wrong)
     fits = pc.invert(pc.or_(wrong, keyless))
-    upserts = pc.and_(is_upsert, fits)
+    upserts, deletes, splits = (pc.and_(one, fits) for one in (is_upsert, is_delete, is_split))
+    others = {one.name for one in columns.before.fields} - columns.of_delete
     return SortedEvents(
         upserts=upserts,
         snapshots=pc.and_(upserts, _is(events.operations, READ)),
-        deletes=pc.and_(is_delete, fits),
-        splits=pc.and_(pc.and_(pc.and_(is_update, fits), has_key), _has_other_key(events, columns)),
+        deletes=deletes,
+        splits=splits,
         nothing=pc.or_(events.empty, pc.and_(known, _is(events.operations, MESSAGE))),
         truncates=pc.and_(known, _is(events.operations, TRUNCATE)),
         unknown=pc.and_not(is_event, known),
         malformed=pc.or_(events.unreadable, wrong),
         keyless=keyless,
+        unread=pc.and_(_misfits(events, columns, others), pc.or_(deletes, splits)),
     )
+
+
+def _misfits(events: Events, columns: EventColumns, names: Collection[str]) -> pa.BooleanArray:
+    """True for events whose row before does not fit one of these columns."""
+    pairs = zip(columns.before.fields, events.before, strict=True)
+    chosen = [(one, parsed) for one, parsed in pairs if one.name in names]
+    return misfits_in([parsed for _, parsed in chosen], Struct(tuple(one for one, _ in chosen)), len(events.operations))
 
 
 def _has_other_key(events: Events, columns: EventColumns) -> pa.BooleanArray:

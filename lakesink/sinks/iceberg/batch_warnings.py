@@ -9,6 +9,7 @@ from lakesink_protocol import events
 from lakesink_protocol.events import Listener
 from lakesink_protocol.quality import LONGEST_NAME, Quality
 from lakesink_protocol.redact import shown
+from lakesink_protocol.row_changes import ChangeCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,8 @@ class BatchWarnings:
         quality = counted.quality
         if quality.malformed_rows:
             self.emit(events.RowsMalformed(batch_id, self.table, quality.malformed_rows, counted.first_malformed))
+        if quality.unread_before:
+            self.emit(events.RowsBeforeUnread(batch_id, self.table, quality.unread_before))
         warned = quality.unmet_in_words(one.name for one in expected if one.on_unmet is OnUnmet.WARN)
         if warned:
             self.emit(events.ExpectationsUnmet(batch_id, self.table, warned))
@@ -45,6 +48,11 @@ class BatchWarnings:
         columns = self._unreported_columns("ignored column", ignored)
         if columns:
             self.emit(events.ColumnsIgnored(batch_id, self.table, self.sink, columns))
+
+    def of_changes(self, batch_id: int, changes: ChangeCounts | None) -> None:
+        """Warn once of a run of Debezium's late deletes: the row before may lack its sequence."""
+        if changes is not None and changes.late_deletes and self._unreported("change", ["late delete"]):
+            self.emit(events.DeletesLate(batch_id, self.table, changes.late_deletes))
 
     def of_documents(self, batch_id: int, quality: Quality) -> None:
         """Warn once for each key without a column and for each reason of a rescue.

@@ -36,7 +36,7 @@ from lakesink.sinks.iceberg.votes import Written, count_votes, opened
 from lakesink.sinks.unused_accept import UnusedAcceptWarning
 from lakesink.writer.columns import missing_columns, unknown_columns
 from lakesink.writer.expectations import Expected, expected_in, without_marks
-from lakesink.writer.plan import DELETED, WritePlan
+from lakesink.writer.plan import DEBEZIUM, DELETED, WritePlan
 from lakesink.writer.refusals import schema_mismatch
 from lakesink.writer.side_rows import SidePlan
 from lakesink_catalog.commit.clock import ClockWatch
@@ -320,7 +320,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             changes_by_key=changes is not None,
         )
         self.side.check(counted, batch_id, logs=transaction.logs)
-        warnings = BatchWarnings(self.table, self.key.name, self.effects.emit, self.reported)
+        warnings = self._warnings
         warnings.of_receipts(batch_id, counted, self.expected, self.side.letters.table)
         if transaction.writer is not None:
             missing = [name for name in missing_columns(self.schema, plan) if changes is None or name != DELETED]
@@ -354,12 +354,18 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             raise
         self.effects.emit(events.CommitEnded(transaction.batch.batch_id, outcome))
         if isinstance(outcome, Committed):
+            if self.settings.decode in DEBEZIUM:
+                self._warnings.of_changes(transaction.batch.batch_id, outcome.changes)
             self._compact((transaction.followed or transaction.write).plan, outcome.files)
         return outcome
 
     def abort(self, transaction: IcebergTransaction) -> None:
         """Only log: written files stay unreferenced, and the data path deletes nothing."""
         self.effects.emit(events.BatchAborted(transaction.batch.batch_id, "table", self.table))
+
+    @property
+    def _warnings(self) -> BatchWarnings:
+        return BatchWarnings(self.table, self.key.name, self.effects.emit, self.reported)
 
     def _compact(self, plan: WritePlan, added: int) -> None:
         if plan.changes is not None and self.settings.compact_small_files:

@@ -207,7 +207,8 @@ def _check_changes(table: Table, receipt: Receipt, file_stem: str, *, changes_by
 
 def _check_quality(receipt: Receipt, expected: Sequence[Expected]) -> None:
     quality, unmet = receipt.quality, receipt.quality.unmet
-    if max(quality.malformed_rows, quality.unmet_rows, quality.dead_letters, receipt.documents) > receipt.rows:
+    counts = quality.malformed_rows, quality.unmet_rows, quality.dead_letters, quality.unread_before, receipt.documents
+    if max(counts) > receipt.rows:
         raise receipt_rejected("a task reports more documents, malformed or unexpected rows than it received")
     check_rescued(receipt)
     if set(unmet) != {one.name for one in expected}:

@@ -33,10 +33,9 @@ def decoder(
 ) -> DebeziumDecoder:
     numbers = {one.name: one.field_id for one in columns.fields}
     soft = plan.pop("soft_deletes", False)
-    aside = plan.pop("put_aside", None)
-    changes = ChangesPlan(
-        Mode.CHANGES, tuple(numbers[one] for one in key), tuple(numbers[one] for one in sequence), soft
-    )
+    aside, logs = plan.pop("put_aside", None), plan.pop("has_changelog", False)
+    ids = [tuple(numbers[one] for one in names) for names in (key, sequence)]
+    changes = ChangesPlan(Mode.CHANGES, *ids, soft, has_changelog=logs)
     settings = {"decode": DEBEZIUM_JSON, **plan}
     return DebeziumDecoder(WritePlan("", 0, 0, (), "", "", changes=changes, **settings), columns, put_aside=aside)
 
