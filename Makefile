@@ -54,10 +54,10 @@ quick: check ## Style, types, contracts, and the tests that see most mistakes in
 	$(PYTEST) -m "not ($(LONG)) and not spark and not dear" --brief tests/faults $(QUICK) $(ARGS)
 
 spark: $(CLASSES) ## The other tests in a session of Spark.
-	$(PYTEST) -m "spark and not sample and not ($(LONG))" $(ARGS)
+	$(PYTEST) --needs spark -m "spark and not sample and not ($(LONG))" $(ARGS)
 
 drivers: $(CLASSES) ## Real drivers, killed at bad moments; pages and examples (PAGES=changed: only those that changed).
-	$(PYTEST) -m "(driver or page) and not ($(LONG))" $(if $(filter changed,$(PAGES)),--changed-pages) $(ARGS)
+	$(PYTEST) --needs driver -m "(driver or page) and not ($(LONG))" $(if $(filter changed,$(PAGES)),--changed-pages) $(ARGS)
 
 interop: $(CLASSES) ## Beside Trino, Spark SQL, DuckDB, Flink and real servers, which it fetches (SHORT=1 and SLICE=1/4: a part); needs Maven, Java 25, Go, cargo and gcc too.
 	$(PYTHON_IN_VENV) -m servers.fetch $(if $(SHORT),--short)

@@ -19,6 +19,11 @@ from testkit.installed import installed
 ROOT = Path(__file__).parents[1]
 LONG = ("soak", "nightly", "interop", "site")
 DRIVERS = ("driver", "page")
+ROOMS = {
+    "spark": ("demo", "files", "spark", "watch"),
+    "driver": ("cli", "demo", "deploy", "processes", "spark", "test_docs.py", "upgrade", "watch", "website"),
+}
+"""Where tests with such needs are: to collect all tests takes each process twenty seconds."""
 
 settings.register_profile("lakesink", examples(40))
 settings.load_profile("lakesink")
@@ -32,7 +37,13 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slice", metavar="K/N", help="tests of the Kth of N slices, in the rooms that have slices")
     parser.addoption("--brief", metavar="FOLDER", help="the first case alone of each function in this folder of tests")
+    parser.addoption("--needs", choices=ROOMS, help="collect only the rooms that have tests with such needs")
     parser.addoption("--changed-pages", action="store_true", help="of pages and examples those that changed lately")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    needs = config.getoption("needs")
+    return True if needs and collection_path.parent == ROOT / "tests" and not is_in(needs, collection_path) else None
 
 
 @pytest.hookimpl(wrapper=True)
@@ -41,6 +52,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     in_session = [item for item in items if "spark" in getattr(item, "fixturenames", ())]
     for item in in_session:
         item.add_marker("spark")
+    needy = [("spark", item) for item in in_session] + [("driver", item) for item in items if is_marked(item, *DRIVERS)]
+    if lost := [item.nodeid for needs, item in needy if not is_marked(item, *LONG) and not is_in(needs, item.path)]:
+        raise pytest.UsageError(f"ROOMS in tests/conftest.py do not have these, so that no step runs them: {lost}")
     for item in samples([item for item in in_session if not is_marked(item, "dear", *LONG)]):
         item.add_marker("sample")
     if brief := config.getoption("brief"):
@@ -62,6 +76,10 @@ def samples(items: list[pytest.Item]) -> list[pytest.Item]:
     for item in items:
         functions.setdefault(item.path, {}).setdefault(function(item), item)
     return [item for found in functions.values() for item in list(found.values())[:2]]
+
+
+def is_in(needs: str, path: Path) -> bool:
+    return path.relative_to(ROOT / "tests").parts[0] in ROOMS[needs]
 
 
 def function(item: pytest.Item) -> str:

@@ -155,7 +155,7 @@ def _mutant(mutant: Mutant) -> Any:
     return pytest.param(mutant, id=name, marks=pytest.mark.soak if long else ())
 
 
-@pytest.mark.parametrize("mutant", map(_mutant, MUTANTS))
+@pytest.mark.parametrize("mutant", [*map(_mutant, MUTANTS)])
 def test_a_broken_sink_is_caught_by_its_check(mutant: Mutant, tmp_path: Path) -> None:
     broken = next(broken_by(mutant, tmp_path), None)
     assert broken is not None, "nobody noticed"
