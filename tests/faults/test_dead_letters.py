@@ -111,6 +111,38 @@ def test_after_a_rollback_of_letters_the_query_goes_on_with_an_accept_that_is_pr
     assert letters_in(lake) == [*batches, 3]
 
 
+def test_a_rollback_of_the_rows_names_the_letters_that_stayed_and_the_snapshot_before_them(lake: Lake) -> None:
+    for batch_id in (0, 1, 2):
+        run(sink_of(lake), batch_id)
+    before = lake.catalog.load_table(LETTERS).snapshots()[-3].snapshot_id
+    for _ in range(2):
+        roll_back(lake, TABLE)
+    with pytest.raises(BatchRefused) as refused:
+        run(sink_of(lake), 3)
+    assert refused.value.reason is Reason.ROLLED_BACK
+    assert f"{LETTERS} still has dead letters of batches 1 to 2" in refused.value.data
+    assert f"Roll it back to snapshot {before} before the batches are replayed." in refused.value.data
+    assert "of others" not in refused.value.data
+    assert len(str(refused.value).partition("\n")[0]) < 200
+    roll_back(lake)
+    roll_back(lake)
+    assert lake.catalog.load_table(LETTERS).current_snapshot().snapshot_id == before  # type: ignore[union-attr] # it has one
+    with pytest.raises(BatchRefused) as again:
+        run(sink_of(lake), 3)
+    assert "still has dead letters" not in again.value.data
+
+
+def test_a_rollback_of_rows_without_letters_names_no_other_table(lake: Lake) -> None:
+    sink = sink_of(lake)
+    for batch_id in (0, 1):
+        batch = stream_batch(batch_id, "query-1", start=[batch_id], end=[batch_id + 1])
+        run_batch(batch, [sink], lambda writers: _votes(writers, [{"id": 1}]))
+    roll_back(lake, TABLE)
+    with pytest.raises(BatchRefused) as refused:
+        run(sink_of(lake), 2)
+    assert LETTERS not in str(refused.value)
+
+
 def test_after_a_rollback_of_letters_and_rows_another_table_of_letters_is_a_way_out(lake: Lake) -> None:
     for batch_id in (0, 1):
         run(sink_of(lake), batch_id)

@@ -250,6 +250,21 @@ def test_a_changelog_that_was_rolled_back_is_refused_by_name(tmp_path: Path) -> 
     assert [row["_batch_id"] for row in log_of(lake)] == [0] * len(stream.changes(0)) + [2] * len(stream.changes(2))
 
 
+def test_a_rollback_of_the_table_names_the_changelog_and_the_snapshot_before(tmp_path: Path) -> None:
+    lake = upsert_lake(tmp_path)
+    stream = logging(lake)
+    for number in range(3):
+        stream.run(number)
+    before = lake.catalog.load_table(LOG).snapshots()[-3].snapshot_id
+    for _ in range(2):
+        roll_back(lake, "demo.events")
+    with pytest.raises(BatchRefused) as refused:
+        stream.run(3)
+    assert refused.value.reason is Reason.ROLLED_BACK
+    assert f"{LOG} still has changes of batches 1 to 2" in refused.value.data
+    assert f"Roll it back to snapshot {before} before the batches are replayed." in refused.value.data
+
+
 def test_a_table_that_was_rolled_back_without_its_changelog_is_refused(tmp_path: Path) -> None:
     lake = upsert_lake(tmp_path)
     stream = logging(lake)

@@ -56,6 +56,11 @@ class SideTables:
         used = changelog or (letters if puts_aside(settings, expected) else None)
         return cls(table, settings, letters, changelog, used)
 
+    @property
+    def all(self) -> tuple[SideTableSink, ...]:
+        """Those that may have rows of an earlier batch, whether this query needs them or not."""
+        return (self.letters,) if self.changelog is None else (self.letters, self.changelog)
+
     def opened(self, name: str) -> SideTableSink:
         """The participant that votes or a record name; raises WriteError if the query has no such table."""
         if name == self.letters.name:

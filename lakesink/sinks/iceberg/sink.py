@@ -29,6 +29,7 @@ from lakesink.sinks.iceberg.expectations import marks_invalid
 from lakesink.sinks.iceberg.logs import KeysFiles, ReportedLog, UnrecordedLog
 from lakesink.sinks.iceberg.preflight import check_partitions, create_for_rows
 from lakesink.sinks.iceberg.records import why_unusable
+from lakesink.sinks.iceberg.side_rollback import with_side_tables
 from lakesink.sinks.iceberg.side_table import SideTable, SideTableSink
 from lakesink.sinks.iceberg.side_tables import SideTables
 from lakesink.sinks.iceberg.task import ParquetTaskWriter, QuarantiningTaskWriter
@@ -210,7 +211,8 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         self._accept_warning.after_decision(verdict, batch.batch_id, emit)
         self._has_accepted |= isinstance(verdict, Commit) and bool(verdict.accepted)
         if isinstance(verdict, Refuse):
-            raise refusal(verdict.reason, decision.situation, self.words)
+            refused = refusal(verdict.reason, decision.situation, self.words)
+            raise with_side_tables(refused, decision.situation, self.side.all)
         if verdict.unverifiable:
             emit(events.EntryUnverifiable(entry.batch_id if entry else -1, self.table, self.key.name))
         if isinstance(verdict, Skip):
