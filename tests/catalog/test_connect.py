@@ -1,7 +1,6 @@
 """Which catalog is found, how it fails, and that it fails in bounded time without showing a secret."""
 
 import threading
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +19,8 @@ from testkit.http_servers import Answer, dripping_server, postgres, rest_server
 
 CANARY = "c4n4ry-Sw0rdfish"
 SCHEMA = pa.schema([("id", pa.int64())])
+ends = pytest.mark.timeout(120)
+"""A test that fails if what it waits for never ends."""
 
 
 @pytest.fixture(autouse=True)
@@ -300,14 +301,13 @@ def test_a_postgresql_that_is_not_there_is_one_clear_error_without_the_password(
 
 
 @pytest.mark.nightly
+@ends
 def test_a_postgresql_that_never_answers_ends_in_a_clear_error() -> None:
     pytest.importorskip("psycopg2")
     with rest_server({}) as (uri, _):
         address = uri.removeprefix("http://")
-        started = time.monotonic()
         with pytest.raises(CatalogError, match="LAKESINK_CATALOG_UNREACHABLE"):
             connect("pg", {"uri": f"postgresql://lake:{CANARY}@{address}/db?connect_timeout=5"})
-        assert time.monotonic() - started < 60
 
 
 # REST
@@ -340,33 +340,30 @@ def test_a_rest_catalog_is_opened_and_lists_what_is_near() -> None:
         ("/v1/namespaces/demo/tables/events", {"token": CANARY}),
     ],
 )
+@ends
 def test_a_rest_catalog_that_never_answers_ends_in_bounded_time(path: str, properties: dict[str, str]) -> None:
     with rest_server({path: None}) as (uri, server):
-        started = time.monotonic()
         with pytest.raises(CatalogError, match="LAKESINK_CATALOG_UNREACHABLE") as refused:
             load_table(rest(uri, **SHORT, **properties), "demo.events")
-        assert time.monotonic() - started < 60
         assert path in server.requests
     assert CANARY not in full_text(refused.value)
 
 
+@ends
 def test_a_rest_catalog_that_answers_drop_by_drop_ends_in_bounded_time() -> None:
     """Each drop ends one wait in time: only the whole can be late."""
-    with dripping_server(every_seconds=0.2) as uri:
-        started = time.monotonic()
-        with pytest.raises(CatalogError, match="LAKESINK_CATALOG_UNREACHABLE"):
-            rest(uri, **{"lakesink.http-timeout-seconds": "1"})  # five times that for all of an answer
-        assert time.monotonic() - started < 60
+    unreachable = pytest.raises(CatalogError, match="LAKESINK_CATALOG_UNREACHABLE")
+    with dripping_server(every_seconds=0.2) as uri, unreachable:
+        rest(uri, **{"lakesink.http-timeout-seconds": "1"})  # five times that for all of an answer
 
 
 @pytest.mark.nightly
+@ends
 def test_a_token_server_that_never_answers_ends_in_bounded_time() -> None:
     with rest_server({"/token": None}) as (uri, server):
         oauth = {"client_id": "me", "client_secret": CANARY, "token_url": f"{uri}/token"}
-        started = time.monotonic()
         with pytest.raises(CatalogError, match="LAKESINK_CATALOG_UNREACHABLE") as refused:
             rest(uri, **SHORT, auth={"type": "oauth2", "oauth2": oauth})  # type: ignore[arg-type] # as YAML gives it
-        assert time.monotonic() - started < 60
         assert server.requests == ["/token"]
     assert CANARY not in full_text(refused.value)
 

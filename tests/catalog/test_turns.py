@@ -153,12 +153,9 @@ def test_a_process_that_is_killed_in_its_turn_frees_it_at_once(
         assert holder.stdout is not None
         assert holder.stdout.readline() == "holds\n"
         threading.Timer(0.5, os.kill, (holder.pid, signal.SIGKILL)).start()
-        started = time.monotonic()
         with turn_at(table, heard):
-            waited = time.monotonic() - started
             assert holder.wait(LONG) == -signal.SIGKILL
     assert heard.events == []
-    assert 0.2 < waited < LONG
 
 
 def test_a_turn_that_is_not_had_in_time_is_passed_over_once_and_the_commit_lands(
@@ -176,9 +173,9 @@ def test_a_turn_that_is_not_had_in_time_is_passed_over_once_and_the_commit_lands
         assert "p%40ss" not in caplog.text + heard.events[0].error
         assert PASSWORD not in caplog.text + heard.events[0].error
 
-        started = time.monotonic()
-        assert commit(writer, 1).attempts == 1
-        assert time.monotonic() - started < 1, "it waited again"
+        with monkeypatch.context() as meanwhile:
+            meanwhile.setattr(turns.Turns, "_take", lambda *_: pytest.fail("it waited again"))
+            assert commit(writer, 1).attempts == 1
 
         monkeypatch.setattr(turns, "REST_SECONDS", 0)
         commit(writer, 2)

@@ -113,7 +113,7 @@ def test_stop_is_sigstop_and_the_process_goes_on_when_it_is_told_to() -> None:
         _, status = os.waitpid(process.pid, os.WUNTRACED)
         assert os.WIFSTOPPED(status)
         process.send_signal(signal.SIGCONT)
-        assert process.communicate(timeout=30)[0] == b"on\n"
+        assert process.communicate(timeout=60)[0] == b"on\n"
 
 
 def test_every_place_in_the_code_is_in_the_table_and_every_name_in_the_table_is_a_place() -> None:
