@@ -121,12 +121,12 @@ class Code(Enum):
         "Delete these rows, or give them a key.",
     )
     DEAD_LETTERS_DIFFER = (
-        "A batch put rows aside that its table of dead letters does not have: they are in neither table.",
-        "Restore the table of dead letters from a backup, or roll it forward again; else replay the batch.",
+        "A batch and its dead letters are not both there: rows are in neither table, or letters are of no batch.",
+        "Restore the table of dead letters, or roll it forward again. Letters without their batch are never replayed.",
     )
     CHANGELOG_DIFFERS = (
-        "A batch states changes that its changelog does not have: streams that read the changelog miss them.",
-        "Restore the changelog from a backup, or roll it forward again; else let its readers start from the table.",
+        "A batch and its changes are not both there: streams that read the changelog miss changes, or have too many.",
+        "Restore the changelog, or roll it forward or back; else let its readers start from the table.",
     )
     REPLAYS_DIFFER = (
         "A replay added other rows than dead letters were assigned to it: letters may be missing, or there twice.",

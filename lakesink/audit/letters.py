@@ -1,83 +1,121 @@
 """Proves for each batch that the rows that its table lacks are dead letters: rows read = rows here + letters there.
 
 And for each replay that the table got one row for each letter that was assigned to it, and for each batch of changes
-that its changelog has each of them.
+that its changelog has each of them. No dead letter and no change may be of a batch that the table never got.
 """
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from pyiceberg.table import Table
 
 from lakesink.audit.branch_history import Step
 from lakesink.audit.finding import Code, Finding, Note, listed, runs
+from lakesink.sinks.iceberg.side_batches import KeyOf, in_snapshots, left_behind, way_back
 from lakesink.words import counted
 from lakesink.writer.changelog import changelog_key
-from lakesink.writer.letters import REPLAYS_TABLE, letters_key
-from lakesink_catalog.read.history import RetainedBatch
+from lakesink.writer.letters import REPLAYS_TABLE, SUFFIX, letters_key
+from lakesink_catalog.read.history import RetainedBatch, retained
+from lakesink_catalog.read.landed import newest_batch
 from lakesink_protocol.identity import SinkKey
+from lakesink_protocol.ledger import Mark
 from lakesink_protocol.quality import LETTERS_TABLE
 from lakesink_protocol.redact import shown
 from lakesink_protocol.row_changes import CHANGELOG_TABLE
 
-LettersOf = Callable[[str], Sequence[RetainedBatch] | None]
-"""Batches that a table's snapshots show, by its name; None if there is no such table."""
+_KEEPS = {Code.DEAD_LETTERS_DIFFER: "dead letters", Code.CHANGELOG_DIFFERS: "changes"}
+_NOTES = {Code.DEAD_LETTERS_DIFFER: "letters", Code.CHANGELOG_DIFFERS: "changelog"}
+SideOf = Callable[[str], Table | None]
+"""A table by its name; None if there is none."""
 
 
-def of_letters(
-    key: SinkKey, table_uuid: str, subject: str, steps: Iterable[Step], letters_of: LettersOf
-) -> Iterator[Finding | Note]:
-    """Compare what the batches of a sink say about their dead letters with the tables that have them."""
-    for table, stated in _by_table(steps, LETTERS_TABLE).items():
-        found = letters_of(table)
-        if found is None:
-            batches = counted(len(stated), "batch")
-            said = f"There is no table {shown(table, 60)}, which had the dead letters of {batches}."
-            yield Finding(Code.DEAD_LETTERS_DIFFER, subject, said)
-            continue
-        names = (letters_key(key, step.mark.query_id, table_uuid).name for step in stated)
-        differing, expired = _compared(stated, names, found, [step.snapshot.dead_letters for step in stated])
+@dataclass(frozen=True, slots=True)
+class SidesOfSink:
+    """The side tables of one sink, compared with the sink's own table in both directions.
+
+    Attributes:
+        table: As the audit reads it.
+        table_now: Loads it again: a running stream has committed since.
+    """
+
+    key: SinkKey
+    subject: str
+    steps: Sequence[Step]
+    table: Table
+    side_of: SideOf
+    table_now: Callable[[], Table]
+
+    def of_letters(self) -> Iterator[Finding | Note]:
+        """Compare what the batches say about their dead letters with the tables that have them."""
+        usual: dict[str, list[Step]] = {".".join(self.table.name()) + SUFFIX: []}
+        for name, stated in {**usual, **_by_table(self.steps, LETTERS_TABLE)}.items():
+            side, code = self.side_of(name), Code.DEAD_LETTERS_DIFFER
+            if side is not None:
+                rows = {step.mark: step.snapshot.dead_letters for step in stated}
+                yield from self._compared(side, letters_key, rows, code)
+            elif stated:
+                batches = counted(len(stated), "batch")
+                said = f"There is no table {shown(name, 60)}, which had the dead letters of {batches}."
+                yield Finding(code, self.subject, said)
+
+    def of_changelogs(self) -> Iterator[Finding | Note]:
+        """Compare the changes that the batches count with the changelogs that have them."""
+        for name, named in _by_table(self.steps, CHANGELOG_TABLE).items():
+            counts = {step.mark: step.snapshot.changes.changes for step in named if step.snapshot.changes is not None}
+            rows = {mark: changes for mark, changes in counts.items() if changes}
+            side, batches, code = self.side_of(name), counted(len(rows), "batch"), Code.CHANGELOG_DIFFERS
+            if side is None:
+                yield Finding(code, self.subject, f"There is no table {shown(name, 60)}, the changelog of {batches}.")
+                continue
+            found = list(self._compared(side, changelog_key, rows, code))
+            if not any(isinstance(one, Finding) for one in found):
+                total = counted(sum(rows.values()), "change")
+                yield Note("changelog", self.subject, f"{shown(name, 60)} has the {total} of {batches}.")
+            yield from found
+
+    def _compared(self, side: Table, key_of: KeyOf, rows: Mapping[Mark, int], code: Code) -> Iterator[Finding | Note]:
+        """Each batch that the table shows has so many `rows` in the side table; none if it states none."""
+        name, keeps = shown(".".join(side.name()), 60), _KEEPS[code]
+        writes = cache(lambda query_id: key_of(self.key, query_id, str(self.table.metadata.table_uuid)).name)
+        marks = [step.mark for step in self.steps]
+        stated = [(writes(mark.query_id), mark.batch_id, rows.get(mark, 0)) for mark in marks]
+        differing, expired = _differing(stated, retained(side).batches)
         if differing:
-            said = f"Batches {_listed(differing)} have other dead letters in {shown(table, 60)} than they state."
-            yield Finding(Code.DEAD_LETTERS_DIFFER, subject, said, tuple(map(str, differing)))
+            said = f"Batches {_listed(differing)} have other {keeps} in {name} than they state."
+            yield Finding(code, self.subject, said, tuple(map(str, differing)))
         if expired:
-            said = f"{shown(table, 60)} no longer shows the commit of the dead letters of {counted(expired, 'batch')}."
-            yield Note("letters", subject, said)
+            said = f"{name} no longer shows the commit of the {keeps} of {counted(expired, 'batch')}."
+            yield Note(_NOTES[code], self.subject, said)
+        if left_behind(side, key_of, self.key, self.table):
+            yield from self._left(side, key_of, code)
+
+    def _left(self, side: Table, key_of: KeyOf, code: Code) -> Iterator[Finding | Note]:
+        """Batches that the table lacks. Those that follow its last one may be between the two commits just now."""
+        name, table = shown(".".join(side.name()), 60), self.table_now()
+        left, newest = left_behind(side, key_of, self.key, table), newest_batch(table, self.key)
+        coming = [one for one in left if newest is None or one.is_after(newest)]
+        lost = [one for one in left if one not in coming]
+        if lost:
+            said = f"The table never got batches that {name} has {_KEEPS[code]} of: {in_snapshots(lost)}."
+            back = way_back(side, lost) or "Later snapshots have other batches, so that no rollback takes these out."
+            yield Finding(code, self.subject, f"{said} {back}", tuple(str(one.batch_id) for one in lost))
+        if coming:
+            said = f"{name} is ahead of the table, until the query goes on: {in_snapshots(coming)}."
+            yield Note(_NOTES[code], self.subject, said)
 
 
-def of_changelogs(
-    key: SinkKey, table_uuid: str, subject: str, steps: Iterable[Step], changes_of: LettersOf
-) -> Iterator[Finding | Note]:
-    """Compare the changes that the batches of a sink count with the changelogs that have them."""
-    for table, named in _by_table(steps, CHANGELOG_TABLE).items():
-        counts = [(step, step.snapshot.changes.changes) for step in named if step.snapshot.changes is not None]
-        stated = [(step, changes) for step, changes in counts if changes]
-        found, batches = changes_of(table), counted(len(stated), "batch")
-        if found is None:
-            said = f"There is no table {shown(table, 60)}, the changelog of {batches}."
-            yield Finding(Code.CHANGELOG_DIFFERS, subject, said)
-            continue
-        names = (changelog_key(key, step.mark.query_id, table_uuid).name for step, _ in stated)
-        differing, expired = _compared([step for step, _ in stated], names, found, [changes for _, changes in stated])
-        if differing:
-            said = f"Batches {_listed(differing)} have other changes in {shown(table, 60)} than they state."
-            yield Finding(Code.CHANGELOG_DIFFERS, subject, said, tuple(map(str, differing)))
-        else:
-            total = counted(sum(changes for _, changes in stated), "change")
-            yield Note("changelog", subject, f"{shown(table, 60)} has the {total} of {batches}.")
-        if expired:
-            said = f"{shown(table, 60)} no longer shows the commit of the changes of {counted(expired, 'batch')}."
-            yield Note("changelog", subject, said)
-
-
-def of_replays(key: SinkKey, subject: str, steps: Iterable[Step], replays_of: LettersOf) -> Iterator[Finding | Note]:
+def of_replays(key: SinkKey, subject: str, steps: Iterable[Step], side_of: SideOf) -> Iterator[Finding | Note]:
     """Compare the rows of replays with the letters that were assigned to them."""
     for table, stated in _by_table(steps, REPLAYS_TABLE).items():
-        found = replays_of(table)
+        found = side_of(table)
         if found is None:
             said = f"There is no table {shown(table, 60)}, which assigned the letters of {_replays(len(stated))}."
             yield Finding(Code.REPLAYS_DIFFER, subject, said)
             continue
-        rows = [step.snapshot.added_rows for step in stated]
-        differing, expired = _compared(stated, [key.name] * len(stated), found, rows)
+        of_replays = [(key.name, step.mark.batch_id, step.snapshot.added_rows) for step in stated]
+        differing, expired = _differing(of_replays, retained(found).batches)
         if differing:
             said = f"Replays {_listed(differing)} added other rows than letters are assigned in {shown(table, 60)}."
             yield Finding(Code.REPLAYS_DIFFER, subject, said, tuple(map(str, differing)))
@@ -96,21 +134,19 @@ def _by_table(steps: Iterable[Step], name: str) -> Mapping[str, list[Step]]:
     return found
 
 
-def _compared(
-    steps: Sequence[Step], names: Iterable[str], found: Iterable[RetainedBatch], rows: Sequence[int]
-) -> tuple[list[int], int]:
+def _differing(stated: Iterable[tuple[str, int, int]], found: Iterable[RetainedBatch]) -> tuple[list[int], int]:
     """Batches that have another number of rows in the other table, and how many its snapshots no longer show.
 
-    `names` are the applications that wrote them there, and `rows` the numbers that must be there.
+    Stated are the application that wrote them there, the batch, and the number of rows that must be there.
     """
     known = {(batch.key.name, batch.batch_id): batch for batch in found}
-    there = [known.get((name, step.mark.batch_id)) for name, step in zip(names, steps, strict=True)]
-    differing = [
-        step.mark.batch_id
-        for step, batch, wanted in zip(steps, there, rows, strict=True)
-        if batch is not None and (not batch.is_counted or batch.rows != wanted)
-    ]
-    return sorted(differing), there.count(None)
+    differing, expired = [], 0
+    for name, batch_id, rows in stated:
+        batch = known.get((name, batch_id))
+        expired += rows > 0 and batch is None
+        if batch is not None and (batch.rows if batch.is_counted else 0) != rows:
+            differing.append(batch_id)
+    return sorted(differing), expired
 
 
 def _listed(batches: Sequence[int]) -> str:

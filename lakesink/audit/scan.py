@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from pyiceberg.table import Table
 from pyiceberg.table.refs import SnapshotRefType
@@ -13,7 +14,7 @@ from lakesink.audit.checkpoint import Done, Present, compare, present
 from lakesink.audit.continuity import Chain, breaks
 from lakesink.audit.finding import Code, Finding, Note, key_of, listed, of_changes, of_quality, sink_label
 from lakesink.audit.inventory import Entry, Inventory, sums
-from lakesink.audit.letters import of_changelogs, of_letters, of_replays
+from lakesink.audit.letters import SidesOfSink, of_replays
 from lakesink.audit.row_changes import contradictions
 from lakesink.audit.snapshot_facts import SnapshotFacts, facts_of
 from lakesink.words import counted
@@ -111,16 +112,20 @@ class TableScan:
 
     def of_side_tables(self) -> Iterator[Said]:
         """Compare rows that batches put aside, and the changes that they count, with the tables that have them."""
+        side_of = cache(self._side)
         for state in self.states:
-            key = key_of(state)
-            table_uuid = str(self.table.metadata.table_uuid)
-            yield from of_letters(key, table_uuid, _subject(state), self.steps(key), self._batches_of)
-            yield from of_replays(key, _subject(state), self.steps(key), self._batches_of)
-            yield from of_changelogs(key, table_uuid, _subject(state), self.steps(key), self._batches_of)
+            key, subject = key_of(state), _subject(state)
+            sides = SidesOfSink(key, subject, self.steps(key), self.table, side_of, self._now)
+            yield from sides.of_letters()
+            yield from of_replays(key, subject, self.steps(key), side_of)
+            yield from sides.of_changelogs()
 
-    def _batches_of(self, name: str) -> Sequence[RetainedBatch] | None:
+    def _now(self) -> Table:
+        return load_to_read(self.table.catalog, ".".join(self.table.name()))
+
+    def _side(self, name: str) -> Table | None:
         try:
-            return retained(load_to_read(self.table.catalog, name)).batches
+            return load_to_read(self.table.catalog, name)
         except CatalogError as error:
             if error.code != TABLE_MISSING:
                 raise

@@ -11,7 +11,7 @@ from lakesink.audit.dead_letters import Counts, Wanted, count_by_reason, newest
 from lakesink.cli.output import NOT_WELL, OK, Report, invalid
 from lakesink.cli.replay import replay_from
 from lakesink.cli.rows import documents_of
-from lakesink.sinks.iceberg.pending import check_letter_table
+from lakesink.sinks.iceberg.pending import OfTable, check_letter_table, count_letters
 from lakesink.sinks.iceberg.replays import Assignments, load_assignments
 from lakesink.words import as_arguments, counted, moment, number
 from lakesink.writer.letters import SUFFIX
@@ -57,6 +57,7 @@ def _shown(table: str, name: str, catalog: str | None, branch: str, limit: int, 
     if of is not None and assignments is not None:
         wanted = replace(wanted, of=(str(of.metadata.table_uuid), branch), is_replayed=assignments.is_replayed)
     counts, shown = count_by_reason(opened, wanted), newest(opened, wanted, limit)
+    waiting = 0 if of is None else _waiting(OfTable(of, opened, branch), wanted)
     replayed = f", {number(counts.replayed)} replayed" if counts.replayed else ""
     return Report(
         document={
@@ -71,9 +72,16 @@ def _shown(table: str, name: str, catalog: str | None, branch: str, limit: int, 
         title=f"{name} in {opened.catalog.name}: {counted(counts.letters, 'dead letter')}{replayed}",
         columns=_COLUMNS,
         rows=[_row(one) for one in shown],
-        hints=_hints(as_arguments(table, catalog), counts, assignments, hidden=counts.letters - len(shown)),
+        hints=_hints(
+            as_arguments(table, catalog), counts, assignments, waiting=waiting, hidden=counts.letters - len(shown)
+        ),
         exit_code=NOT_WELL if counts.letters else OK,
     )
+
+
+def _waiting(of: OfTable, wanted: Wanted) -> int:
+    """The number of all letters of the table whose batch it lacks."""
+    return count_letters(of, lambda letter, *batch: not (wanted.is_replayed(letter) or of.is_complete(letter, *batch)))
 
 
 def _none(table: str, name: str) -> CatalogError:
@@ -118,12 +126,16 @@ def _place(letter: dict[str, Any]) -> str:
     return str(letter["source"] or "")
 
 
-def _hints(arguments: str, counts: Counts, assignments: Assignments | None, *, hidden: int) -> list[str]:
+def _hints(arguments: str, counts: Counts, assignments: Assignments | None, *, waiting: int, hidden: int) -> list[str]:
     told = [
         f"{one.sink}: {counted(one.letters, 'letter')} with {one.reason}{f' ({one.column})' if one.column else ''}."
         for one in counts.reasons
         if one.letters
     ]
+    if waiting:
+        told.append(
+            f"No replay takes {counted(waiting, 'letter')}: the table does not have the batch (lakesink audit)."
+        )
     if hidden:
         told.append(f"Not shown: {counted(hidden, 'older letter')}; --limit shows more.")
     if counts.of_others:

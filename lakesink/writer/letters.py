@@ -80,7 +80,7 @@ class LetterRows:
             self.digest = digest_sum(self.digest, payload_digest(text, other))
         self.count += rows.num_rows
         columns = {
-            "letter_id": [uuid.uuid4().hex for _ in faults],
+            "letter_id": [self.plan.application + uuid.uuid4().hex[len(self.plan.application) :] for _ in faults],
             "table_uuid": [self.plan.table_uuid] * len(faults),
             "branch": [self.plan.sink.branch] * len(faults),
             "sink": [self.plan.sink.name] * len(faults),

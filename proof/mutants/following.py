@@ -9,7 +9,7 @@ from pyiceberg.table.update.schema import UpdateSchema
 
 from lakesink.decode.documents import Decoder
 from lakesink.sinks.iceberg import side_tables, votes
-from lakesink.sinks.iceberg.side_table import PreparedRows, SideTableSink, SideTransaction, newest_batch
+from lakesink.sinks.iceberg.side_table import PreparedRows, SideTableSink, SideTransaction
 from lakesink.sinks.iceberg.sink import IcebergSink, IcebergTransaction
 from lakesink.sinks.iceberg.task_rows import TaskRows
 from lakesink_catalog.commit import evolution
@@ -19,6 +19,7 @@ from lakesink_catalog.commit.fence import Decision, FencedCommit
 from lakesink_catalog.commit.premises import columns
 from lakesink_catalog.commit.prepared import PreparedBatch
 from lakesink_catalog.manifests.merging import ManifestMerger
+from lakesink_catalog.read.landed import newest_batch
 from lakesink_protocol.change import SchemaChange
 from lakesink_protocol.coordinator import BatchRun
 from lakesink_protocol.identity import Batch
@@ -73,7 +74,7 @@ def other_letters_of_a_replay_accepted(patches: Patches) -> None:
     """A row is in both tables, or in neither."""
 
     def begun(self: SideTableSink, batch: Batch, rows: int, fingerprint: str) -> Any:
-        newest = newest_batch(self._load_or_create(), self._key(batch))
+        newest = newest_batch(self._load_or_create(), self.key(batch))
         if newest is not None and newest.batch_id == batch.batch_id:
             return PreparedRows(rows, fingerprint)
         return real(self, batch, rows, fingerprint)

@@ -42,6 +42,8 @@ SCHEMA = Schema(*(NestedField(number, name, LongType()) for number, name in enum
 OF_DOCUMENTS = Schema(*SCHEMA.fields, NestedField(3, SIZE, IntegerType()))
 AILING = (CommitUnresolved, CatalogError, WriteError, PartialBatch, JobFailed, OSError)
 LETTERS_DIFFER = "LAKESINK_DEAD_LETTERS_DIFFER"
+LEFT_BEHIND = "never got"
+"""In the words of that error, if another query has left letters of a batch that the table lacks."""
 
 
 @dataclass(eq=False)
@@ -64,6 +66,7 @@ class Stream:
         outcomes: What became of batches, by kind; errors by code.
         refused: The refusal that the newest run ended with; None if it ended otherwise.
         letters_differ: The batch whose letters differ from those in their table, if the newest run ended with that.
+        advice: What that error says is to be done.
         finished: True if the newest run came to the end of the source.
         unknown: Snapshots of requests whose answer said nothing.
         located: Called by a driver that has located the rows to remove, right before it commits.
@@ -84,6 +87,7 @@ class Stream:
     outcomes: Counter[str] = field(default_factory=Counter)
     refused: BatchRefused | None = None
     letters_differ: Asked | None = None
+    advice: str = ""
     finished: bool = False
     unknown: list[int] = field(default_factory=list)
     located: Callable[[], None] = field(default=lambda: None)
@@ -203,7 +207,7 @@ class Stream:
             return  # under a driver that was thought to be dead
         if code == LETTERS_DIFFER:
             assert query.asked is not None
-            self.letters_differ = query.asked
+            self.letters_differ, self.advice = query.asked, str(error)
             if not self._letters_may_differ(query.asked, client):
                 self._broken(Promise.REFUSALS_ARE_RIGHT, f"{code} for {name_of(query.asked)}: {error}")
             return
@@ -222,8 +226,11 @@ class Stream:
         """In the state of the stream's table that the driver saw last."""
         assert client.seen is not None
         aside = [Counter(filter(content.is_unfit, asked.rows)) for content in self.splits]
-        is_open = not self.truth.states[client.seen.location].holds(asked)
-        return self.truth.letters.may_differ(self._letters_name(asked), aside, is_open=is_open)
+        seen, name = self.truth.states[client.seen.location], self._letters_name(asked)
+        if LEFT_BEHIND in self.advice:
+            left = {self._letters_name(one) for one in self.truth.asked.values() if not seen.holds(one)} - {name}
+            return any(left & state.keys() for state in self.truth.letters.states)
+        return self.truth.letters.may_differ(name, aside, is_open=not seen.holds(asked))
 
     def _watch(self, event: Event) -> None:
         if isinstance(event, ChangesLocated):

@@ -1,7 +1,8 @@
 """What people, schedulers and machines do to a stream and its table; and what a refusal tells its operator to do."""
 
+import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
@@ -11,8 +12,9 @@ from pyiceberg.table.update import RemovePropertiesUpdate, SetPropertiesUpdate, 
 
 from lakesink_protocol.errors import BatchRefused, Reason
 from lakesink_protocol.identity import SinkKey
+from proof.simulator.dead_letters import Letters
 from proof.simulator.dead_letters import name_of as name_of_letters
-from proof.simulator.drivers import Stream
+from proof.simulator.drivers import LEFT_BEHIND, Stream
 from proof.simulator.engines import Engine
 from proof.simulator.keyed_engine import KeyedEngine
 from proof.simulator.spark import Asked, SimulatedCheckpoint
@@ -124,19 +126,25 @@ class Operator:
         return {}
 
     def mend_letters(self, asked: Asked) -> None:
-        """Do what is said where letters differ: roll their table back to before those of the batch."""
-        letters = self.stream.truth.letters
+        """Do what is said where letters differ: roll their table back, or take another one."""
+        letters, told = self.stream.truth.letters, re.search(r"Roll \S+ back to snapshot (\d+)", self.stream.advice)
+        path = letters.path()
+        if LEFT_BEHIND in self.stream.advice or told is not None:
+            kept = [number for number, one in enumerate(path) if told is not None and one.snapshot_id == int(told[1])]
+            self._keep_letters(path, kept[0] if kept else len(path))
+            return
         sink = str(self.stream.truth.newest.version.metadata.table_uuid), self.stream.sink_id
         application, batch_id = name_of_letters(sink, self.stream.truth.branch, name_of(asked))
-        path = letters.path()
         at = [number for number, one in enumerate(path) if one.name[0] == application and one.name[1] >= batch_id]
         self.world.tell(f"the operator takes letters back to before batch {batch_id}")
-        if not at:
-            return
-        letters.removed({one.name for one in path[: at[-1] + 1]}, dropped=False)
-        if at[-1] + 1 < len(path):
-            goal = path[at[-1] + 1].snapshot_id
-            self.stream.letters.apply((), (head_at("main", goal),))
+        if at:
+            self._keep_letters(path, at[-1] + 1)
+
+    def _keep_letters(self, path: Sequence[Letters], kept: int) -> None:
+        """Roll the table of dead letters back to this snapshot of its path; drop it if that is behind the last one."""
+        self.stream.truth.letters.removed({one.name for one in path[:kept]}, dropped=False)
+        if kept < len(path):
+            self.stream.letters.apply((), (head_at("main", path[kept].snapshot_id),))
         else:
             self._drop_the_letters()
 

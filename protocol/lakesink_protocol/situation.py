@@ -163,19 +163,23 @@ class Situation:
         )
 
     @cached_property
-    def shows_the_batch_before(self) -> bool:
-        """The ancestry reaches beyond this batch's place: if the batch is not in it, it was never committed there."""
-        blind = any(
+    def is_blind(self) -> bool:
+        """The ancestry has a cherry-pick of an expired snapshot, which may contain any batch."""
+        return any(
             cherry_picked_from(snapshot.summary) is not None
             and mark_of(snapshot.summary) is None
             and not self._cherry_picked_summary(snapshot)
             for snapshot in self.view.ancestry()
         )
+
+    @cached_property
+    def shows_the_batch_before(self) -> bool:
+        """The ancestry reaches beyond this batch's place: if the batch is not in it, it was never committed there."""
         older = any(
             mark.ledger_batch_id == mark.batch_id < self.batch.batch_id and snapshot.snapshot_id in self._ancestry_ids
             for mark, snapshot in self._marks_of_stream
         )
-        return not blind and (self.ancestry_complete or older)
+        return not self.is_blind and (self.ancestry_complete or older)
 
     @cached_property
     def ancestry_complete(self) -> bool:

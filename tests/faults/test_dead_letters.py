@@ -19,7 +19,7 @@ from lakesink.sinks.iceberg.sink import IcebergSink
 from lakesink_catalog.commit.current import is_current as current
 from lakesink_protocol.coordinator import Write, run_batch
 from lakesink_protocol.errors import BatchRefused, CommitUnresolved, Reason, WriteError
-from lakesink_protocol.identity import Batch, stream_batch
+from lakesink_protocol.identity import stream_batch
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
 from lakesink_protocol.two_phase import TaskWriter, receipts_of
 from lakesink_protocol.votes import Vote, Votes
@@ -213,11 +213,11 @@ def test_a_rival_that_goes_on_between_two_looks_has_rolled_nothing_back(
     sink = sink_of(lake)
     plan_for = SideTableSink.plan_for
 
-    def later(self: SideTableSink, batch: Batch) -> Any:
+    def later(self: SideTableSink, *of: Any) -> Any:
         monkeypatch.setattr(SideTableSink, "plan_for", plan_for)
         for batch_id in (1, 2):
             run(sink_of(lake), batch_id)
-        return plan_for(self, batch)
+        return plan_for(self, *of)
 
     monkeypatch.setattr(SideTableSink, "plan_for", later)
     assert isinstance(run(sink, 1), AlreadyCommitted)

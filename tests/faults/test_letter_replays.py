@@ -352,3 +352,14 @@ def test_a_table_without_a_table_of_dead_letters_is_told_how_rows_are_put_aside(
     assert told.exit_code == 2, told.output
     assert f"no query has put rows of {TABLE} aside" in told.output
     assert "Did you mean" not in told.output
+
+
+def test_letters_of_a_version_that_the_table_never_got_wait_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    load(1, (1, 30), (2, 150))
+    dies(monkeypatch, lambda: load(3, (3, 30), (4, 150)), assigned_first=True)
+    assert fix() == (1, 1, 1)
+    told = CliRunner().invoke(main, ["dead-letters", TABLE]).output
+    assert "No replay takes 1 letter: the table does not have the batch" in told
+    load(3, (3, 30), (4, 150))
+    assert fix() == (1, 1, 0)
+    assert ids() == [1, 2, 3, 4]

@@ -38,7 +38,9 @@ TABLE = Schema(
 def writer_for(folder: Path, table: Schema = TABLE, *, expected: tuple[Expected, ...] = (), **plan: Any) -> Any:
     rows = ParquetTaskWriter(plan_for(table, folder / "rows", on_malformed=OnMalformed.QUARANTINE, **plan), expected)
     of_letters = plan_for(iceberg_schema(LETTERS), folder / "letters", batch_id=7, file_stem="letters-7")
-    return QuarantiningTaskWriter(rows, SidePlan("t@main", "t__dead_letters@main", SinkKey("events"), UUID, of_letters))
+    return QuarantiningTaskWriter(
+        rows, SidePlan("t@main", "t__dead_letters@main", SinkKey("events"), UUID, "", of_letters)
+    )
 
 
 def written(writer: Any, batches: Sequence[pa.RecordBatch]) -> tuple[Receipt, Receipt]:

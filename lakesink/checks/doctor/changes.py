@@ -9,10 +9,10 @@ from pyiceberg.table import Table
 from lakesink.audit.finding import key_of, sink_label
 from lakesink.checks.doctor.finding import Finding, Part, Standing
 from lakesink.settings.policy import POLICY, ChangePolicy, change_policy
-from lakesink.sinks.iceberg.side_table import newest_batch
 from lakesink.words import changed, counted
 from lakesink.writer.changelog import changelog_key
 from lakesink_catalog.read.history import SinkState
+from lakesink_catalog.read.landed import newest_batch
 from lakesink_catalog.tables.tables import load_to_read
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.ledger import mark_of, stated

@@ -51,26 +51,14 @@ CHANGELOG_WORDS: Sequence[Words] = (
 """All can be met by a query whose own table is as it was."""
 
 
-def _differ(table: str, batch: Batch, rows: int) -> WriteError:
+def _differ(table: str, batch: Batch, rows: int, back: str) -> WriteError:
     return WriteError(
         "CHANGELOG_DIFFERS",
         f"Batch {batch.batch_id} has {rows:,} changes, and its earlier run wrote other changes into {table}.",
         data=f"Changes of batch {batch.batch_id} are in {table}; they are not in the table.",
         action=(
             "Start the query again as it was, over the same rows.",
-            f"Roll {table} back to the snapshot before this batch, then start the query again.",
-        ),
-    )
-
-
-def _rewound(table: str, batch: Batch, newest: int) -> WriteError:
-    return WriteError(
-        "CHANGELOG_DIFFERS",
-        f"{table} has changes of batch {newest}, but the next batch is {batch.batch_id}.",
-        data=f"Nothing of batch {batch.batch_id} was written.",
-        action=(
-            f"If the table was rolled back, roll {table} back to its snapshot before batch {batch.batch_id}.",
-            "Start the query with another changelog_table: the earlier changes stay where they are.",
+            f"{back} Then start the query again.",
         ),
     )
 
@@ -84,7 +72,14 @@ def _unfit(table: str, error: WriteError) -> WriteError:
 
 
 CHANGELOG = SideTable(
-    "changes", changelog_key, CHANGELOG_WORDS, _differ, _rewound, _unfit, schema_evolution=SchemaEvolution.WIDEN
+    "changes",
+    "changelog_table",
+    "CHANGELOG_DIFFERS",
+    changelog_key,
+    CHANGELOG_WORDS,
+    _differ,
+    _unfit,
+    schema_evolution=SchemaEvolution.WIDEN,
 )
 """Every change of a batch. New and wider columns of the table are followed."""
 

@@ -34,7 +34,7 @@ LETTERS_WORDS: Sequence[Words] = (
 """All can be met by a query whose own table is as it was."""
 
 
-def _differ(table: str, batch: Batch, rows: int) -> WriteError:
+def _differ(table: str, batch: Batch, rows: int, back: str) -> WriteError:
     """The error for a batch that puts other rows aside than an earlier run of it did."""
     return WriteError(
         "DEAD_LETTERS_DIFFER",
@@ -42,20 +42,7 @@ def _differ(table: str, batch: Batch, rows: int) -> WriteError:
         data=f"Dead letters of batch {batch.batch_id} are in {table}, its other rows are not in the table.",
         action=(
             "Start the query again as it was, with the same expectations and the same columns of the table.",
-            f"Roll {table} back to the snapshot before these letters, then start the query again.",
-        ),
-    )
-
-
-def _rewound(table: str, batch: Batch, newest: int) -> WriteError:
-    """The error for a batch that has letters of a later one before it."""
-    return WriteError(
-        "DEAD_LETTERS_DIFFER",
-        f"{table} has dead letters of batch {newest}, but the next batch is {batch.batch_id}.",
-        data=f"Nothing of batch {batch.batch_id} was written.",
-        action=(
-            f"If the table was rolled back, roll {table} back to its snapshot before batch {batch.batch_id}.",
-            "Start the query with another dead_letter_table: the earlier letters stay where they are.",
+            f"{back} Then start the query again.",
         ),
     )
 
@@ -68,5 +55,7 @@ def _unfit(table: str, error: WriteError) -> WriteError:
     )
 
 
-DEAD_LETTERS = SideTable("dead letters", letters_key, LETTERS_WORDS, _differ, _rewound, _unfit)
+DEAD_LETTERS = SideTable(
+    "dead letters", "dead_letter_table", "DEAD_LETTERS_DIFFER", letters_key, LETTERS_WORDS, _differ, _unfit
+)
 """Rows that are put aside."""

@@ -8,10 +8,10 @@ from pyiceberg.expressions import And, EqualTo, Reference
 from pyiceberg.expressions.literals import literal
 from pyiceberg.table import Table
 
-from lakesink.sinks.iceberg.side_table import newest_batch
+from lakesink.sinks.iceberg.side_batches import SideBatch, side_batches
 from lakesink.writer.letters import LETTERS, letters_key
-from lakesink_catalog.read.history import retained
-from lakesink_catalog.read.view import view_table
+from lakesink.writer.side_rows import APPLICATION, application_of
+from lakesink_catalog.read.landed import Landed
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.identity import SinkKey, SinkKind
 
@@ -30,8 +30,7 @@ class OfTable:
     table: Table
     letters: Table
     branch: str
-    _forgotten: frozenset[str] | None = None
-    _open: dict[str, frozenset[int] | None] = field(default_factory=dict)
+    _sinks: dict[str, "_BatchesOfSink"] = field(default_factory=dict)
 
     @property
     def filter(self) -> And:
@@ -40,26 +39,36 @@ class OfTable:
         uuid, branch = (EqualTo(term=Reference(name), value=literal(value)) for name, value in of.items())
         return And(uuid, branch)
 
-    def is_complete(self, sink: str, batch_id: int) -> bool:
-        """True if the table has the batch of a letter: letters commit first, and a batch may be written again."""
-        if sink not in self._open:
-            self._open[sink] = self._open_batches(sink)
-        unknown = self._open[sink]
-        return unknown is not None and batch_id not in unknown
+    def is_complete(self, letter: str, sink: str, batch_id: int) -> bool:
+        """True if the table has the batch of a letter: letters commit first, and its driver may never come back."""
+        if sink not in self._sinks:
+            self._sinks[sink] = _BatchesOfSink(self, sink)
+        return self._sinks[sink].has(letter[:APPLICATION], batch_id)
 
-    def _open_batches(self, sink: str) -> frozenset[int] | None:
-        """Batches of a sink that have letters, and that the table lacks; None for all."""
-        found = set()
-        keys = [SinkKey(sink, self.branch, kind) for kind in SinkKind]
-        entries = [(key, entry) for key in keys if (entry := view_table(self.table, key).entry) is not None]
-        for key, entry in entries:
-            newest = newest_batch(self.letters, letters_key(key, entry.query_id, str(self.table.metadata.table_uuid)))
-            if newest is not None and newest.batch_id > entry.batch_id:
-                found.add(newest.batch_id)
-        if self._forgotten is None and not entries:
-            self._forgotten = retained(self.table).forgotten
-        known = bool(entries) or any(key.ledger_property in (self._forgotten or ()) for key in keys)
-        return frozenset(found) if known else None
+
+class _BatchesOfSink:
+    """The batches of one sink that have letters, by the application that wrote them."""
+
+    def __init__(self, of: OfTable, sink: str) -> None:
+        self._landed = [Landed(of.table, SinkKey(sink, of.branch, kind)) for kind in SinkKind]
+        self._known: dict[tuple[str, int], SideBatch] = {}
+        self._last: dict[str, tuple[Landed, SideBatch]] = {}
+        for landed in self._landed:
+            for one in side_batches(of.letters, letters_key, landed.key, str(of.table.metadata.table_uuid)):
+                application = application_of(one.key)
+                self._known.setdefault((application, one.batch_id), one)
+                self._last.setdefault(application, (landed, one))
+
+    def has(self, application: str, batch_id: int) -> bool:
+        """True if the table has a batch. A query went on only when it did, so its last batch alone may be unknown."""
+        if application not in self._last:  # of an earlier lakesink, whose letters do not name their query
+            newest = (landed.newest for landed in self._landed)
+            is_forgotten = any(landed.forgotten for landed in self._landed)
+            return is_forgotten or any(one is not None and batch_id <= one.batch_id for one in newest)
+        landed, last = self._last[application]
+        one = self._known.get((application, batch_id))
+        found = landed.has(last.query_id, batch_id, None if one is None else one.after)
+        return batch_id < last.batch_id if found is None else found
 
 
 def check_letter_table(letters: Table) -> None:

@@ -115,7 +115,9 @@ class ReplayLoop:
         chosen = first_letters(
             of,
             lambda letter, sink, batch_id: (
-                not assignments.is_assigned(letter) and letter not in self.left and of.is_complete(sink, batch_id)
+                not assignments.is_assigned(letter)
+                and letter not in self.left
+                and of.is_complete(letter, sink, batch_id)
             ),
         )
         return None if chosen is None else _Step(assignments.newest + 1, chosen, begun=False)

@@ -16,9 +16,9 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from lakesink.settings.settings import Settings
-from lakesink.sinks.iceberg.side_table import newest_batch
 from lakesink.sinks.iceberg.sink import IcebergSink
 from lakesink.writer.letters import REPLAY
+from lakesink_catalog.read.landed import newest_batch
 from lakesink_catalog.read.view import view_table
 from lakesink_catalog.tables.tables import TABLE_MISSING, load_table
 from lakesink_protocol.coordinator import run_batch

@@ -19,15 +19,18 @@ from pyiceberg.table import Table
 from lakesink.settings.option_types import SchemaEvolution
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.evolution import plan_write
+from lakesink.sinks.iceberg.side_batches import KeyOf, in_snapshots, left_behind, side_batches, way_back
+from lakesink.words import counted
 from lakesink.writer.plan import WritePlan
-from lakesink.writer.side_rows import digest_sum
+from lakesink.writer.side_rows import digest_sum, side_end
 from lakesink_catalog.commit.current import is_current
 from lakesink_catalog.commit.first_snapshot import check_has_head
+from lakesink_catalog.read.landed import newest_batch
 from lakesink_catalog.read.view import view_table
 from lakesink_catalog.tables.tables import TABLE_MISSING, create_table, load_table
 from lakesink_protocol.errors import BatchRefused, CatalogError, CommitUnresolved, Reason, WriteError
 from lakesink_protocol.identity import MAIN_BRANCH, NO_BATCH, Batch, SinkKey, digest
-from lakesink_protocol.ledger import LedgerEntry, Mark
+from lakesink_protocol.ledger import LedgerEntry, Mark, mark_of
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
 from lakesink_protocol.receipt import ReceiptInvalid, decode, plain_text, whole_count
 from lakesink_protocol.refusal import refusal
@@ -48,19 +51,22 @@ class SideTable:
 
     Attributes:
         keeps: What its rows are, for messages: ``dead letters``.
+        option: The option that names such a table.
+        code: Of the error for batches that differ from those of the sink's own table.
         key_of: The application that writes for a sink, a query and a table.
         words: Messages of refusals.
-        differ: The error for a batch with so many rows that are others than those of an earlier run.
-        rewound: The error for a batch after which the table has this later one.
+        differ: The error for a batch with so many rows that are others than those of an earlier run; takes the advice
+            to take those out.
         unfit: The error for a table with other columns.
         schema_evolution: Whether the table follows the columns of the rows.
     """
 
     keeps: str
-    key_of: Callable[[SinkKey, str, str], SinkKey]
+    option: str
+    code: str
+    key_of: KeyOf
     words: Sequence[Words]
-    differ: Callable[[str, Batch, int], WriteError]
-    rewound: Callable[[str, Batch, int], WriteError]
+    differ: Callable[[str, Batch, int, str], WriteError]
     unfit: Callable[[str, WriteError], WriteError]
     schema_evolution: SchemaEvolution = SchemaEvolution.FAIL
 
@@ -102,7 +108,7 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
 
     Attributes:
         owner: The sink's key.
-        table_uuid: UUID of the sink's own table, which is open when a batch has rows.
+        own: The sink's own table, as the batch has found it.
         columns: Of the rows. They may change from batch to batch: see `follow`.
         open_table: Makes the participant that writes a table, from a key and the columns of the rows.
         voted: Batch and number of the newest rows that the tasks' receipts had.
@@ -114,7 +120,7 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
     kind: SideTable
     table: str
     owner: SinkKey
-    table_uuid: Callable[[], str]
+    own: Callable[[], Table]
     columns: pa.Schema
     settings: Settings
     connected: Callable[[], Catalog]
@@ -139,25 +145,32 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
             self.columns = columns
             self._tables.clear()
 
-    def plan_for(self, batch: Batch) -> WritePlan:
-        """The plan for the tasks of a batch. Creates the table if it does not exist.
+    def plan_for(self, own: Situation) -> WritePlan:
+        """The plan for the tasks of the batch that the own table decides on. Creates the table if it does not exist.
 
         Raises:
-            WriteError: The table has other columns, or rows of a later batch.
+            WriteError: The table has other columns, rows of a later batch, or rows of one that the own table never got.
         """
-        table, key = self._load_or_create(), self._key(batch)
+        batch, entry = own.batch, own.entry
+        table, key = self._load_or_create(), self.key(batch)
         self.voted = (batch.batch_id, 0)
         newest = newest_batch(table, key)
         if newest is not None and newest.batch_id > batch.batch_id:
-            raise self.kind.rewound(self.table, batch, newest.batch_id)
+            raise self._rewound(table, batch, newest.batch_id)
+        if not _follows(own) or (newest is not None and entry is not None and newest.batch_id > entry.batch_id):
+            self._check_none_left(table, batch)
         if newest is not None and newest.batch_id == batch.batch_id:
             self._with_rows = batch.batch_id
         self._planned = batch.batch_id, self._uuid
         return side_plan(self.kind, table, batch, key, self.settings, self.columns)
 
+    def key(self, batch: Batch) -> SinkKey:
+        """The application that writes the rows of the query of a batch."""
+        return self.kind.key_of(self.owner, batch.query_id, str(self.own().metadata.table_uuid))
+
     def knows(self, batch: Batch) -> bool:
         """True if the table has, or had before a rollback, rows of the query of this batch."""
-        return view_table(self._load_or_create(), self._key(batch)).entry is not None
+        return view_table(self._load_or_create(), self.key(batch)).entry is not None
 
     def begin(self, batch: Batch) -> SideTransaction:
         """Opens nothing yet."""
@@ -218,7 +231,7 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
         self._first = batch.batch_id if self._first is None else self._first
         for _ in range(MOST_LOOKS):
             table = self._load_or_create()
-            there = _batch_or_later(table, self._key(batch), batch.batch_id)
+            there = _batch_or_later(table, self.key(batch), batch.batch_id)
             has_batch = there is not None and there.batch_id == batch.batch_id
             if has_batch or rows:
                 self._with_rows = batch.batch_id
@@ -227,25 +240,23 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
                 continue
             if there is not None and has_batch:
                 if there.fingerprint != fingerprint:
-                    raise self.kind.differ(self.table, batch, rows)
+                    raise self.kind.differ(self.table, batch, rows, self._back(table, batch))
                 return found
             if not rows:
                 return found
             if there is not None:
-                raise self.kind.rewound(self.table, batch, there.batch_id)
-            begun = self._of(batch).begin(Batch(batch.batch_id, "", fingerprint, start=None, end=""))
+                raise self._rewound(table, batch, there.batch_id)
+            end = side_end(batch.query_id, getattr(self.own().metadata, "last_sequence_number", 0))
+            begun = self._of(batch).begin(Batch(batch.batch_id, "", fingerprint, start=None, end=end))
             if not isinstance(begun, AlreadyCommitted):  # by a driver that came between the two looks
                 return replace(found, transaction=begun)
         raise unsettled(self.table, f"the {self.kind.keeps} of batch {batch.batch_id} are")
 
     def _of(self, batch: Batch) -> Participant:
-        key = self._key(batch)
+        key = self.key(batch)
         if key not in self._tables:
             self._tables[key] = self.open_table(key, self.columns)
         return self._tables[key]
-
-    def _key(self, batch: Batch) -> SinkKey:
-        return self.kind.key_of(self.owner, batch.query_id, self.table_uuid())
 
     def _load_or_create(self) -> Table:
         catalog = self.connected()
@@ -265,8 +276,48 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
             self._uuid = uuid
         return table
 
+    def _check_none_left(self, table: Table, batch: Batch) -> None:
+        """Refuse the first batch of a query if the table has rows of another query's batch that no run can complete."""
+        found = left_behind(table, self.kind.key_of, self.owner, self.own())
+        left = [one for one in found if (one.query_id, one.batch_id) != (batch.query_id, batch.batch_id)]
+        if not left:
+            return
+        kind, batches, of_own = self.kind, counted(len(left), "batch"), left[0].query_id == batch.query_id
+        back = f"Run batch {left[0].batch_id} again as it was." if of_own else way_back(table, left)
+        raise WriteError(
+            kind.code,
+            f"{self.table} has {kind.keeps} of {batches} that {'.'.join(self.own().name())} never got.",
+            data=f"Nothing of batch {batch.batch_id} was written.",
+            action=(
+                f"If another query of sink {self.owner.name!r} is running, stop one of them, and start this one again.",
+                *(() if back is None else (f"{back} Then start this one again.",)),
+                f"Start the query with another {kind.option}: the {kind.keeps} of these batches stay where they are.",
+            ),
+            details=[in_snapshots(left)],
+        )
+
+    def _rewound(self, table: Table, batch: Batch, newest: int) -> WriteError:
+        """The error for a batch after which the table has this later one."""
+        kind = self.kind
+        return WriteError(
+            kind.code,
+            f"{self.table} has {kind.keeps} of batch {newest}, but the next batch is {batch.batch_id}.",
+            data=f"Nothing of batch {batch.batch_id} was written.",
+            action=(
+                f"If the table was rolled back: {self._back(table, batch)}",
+                f"Start the query with another {kind.option}: the earlier {kind.keeps} stay where they are.",
+            ),
+        )
+
+    def _back(self, table: Table, batch: Batch) -> str:
+        """What takes a batch and later ones of its query out of the table."""
+        found = side_batches(table, self.kind.key_of, self.owner, str(self.own().metadata.table_uuid))
+        later = [one for one in found if one.query_id == batch.query_id and one.batch_id >= batch.batch_id]
+        general = f"Roll {self.table} back to its snapshot before batch {batch.batch_id}."
+        return way_back(table, [one for one in later if one.snapshot]) or general
+
     def _replaced(self, batch: Batch, known_uuid: str) -> BatchRefused:
-        key = self._key(batch)
+        key = self.key(batch)
         found = Situation(view_table(self._load_or_create(), key), key, batch, known_uuid)
         return refusal(Reason.TABLE_REPLACED, found, self.kind.words)
 
@@ -281,11 +332,14 @@ def side_plan(
         raise kind.unfit(".".join(table.name()), error) from None
 
 
-def newest_batch(table: Table, key: SinkKey) -> LedgerEntry | Mark | None:
-    """The newest batch of a sink that the table has, also after a rollback; None if it has none."""
-    view = view_table(table, key)
-    seen = Situation(view, key, NO_BATCH, view.table_uuid)
-    return seen.newest_mark if seen.rolled_back else seen.entry
+def _follows(own: Situation) -> bool:
+    """The batch before is of the same query, and had a plan as well: a batch that an operator skips has none."""
+    entry = own.entry
+    if entry is None or entry.query_id != own.batch.query_id:
+        return False
+    snapshot = own.view.snapshots.get(entry.snapshot_id)
+    mark = None if snapshot is None else mark_of(snapshot.summary)
+    return mark is None or mark.adds_rows
 
 
 def _batch_or_later(table: Table, key: SinkKey, batch_id: int) -> LedgerEntry | Mark | None:

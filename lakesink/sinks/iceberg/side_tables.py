@@ -74,10 +74,10 @@ class SideTables:
     def plan_for(self, side: SideTableSink, decision: Decision, own: WritePlan) -> WritePlan:
         """The plan of a batch for one of them; `own` is that of the sink's own table."""
         if side is not self.changelog:
-            return side.plan_for(decision.situation.batch)
+            return side.plan_for(decision.situation)
         assert own.changes is not None, "only changes have a changelog"
         side.follow(changelog_columns(own.schema_json, own.changes, self.table))
-        plan = side.plan_for(decision.situation.batch)
+        plan = side.plan_for(decision.situation)
         check_filled(side.table, plan.schema_json, side.columns)
         check_is_logged(decision, side)
         return plan

@@ -39,7 +39,7 @@ from lakesink.writer.columns import missing_columns, unknown_columns
 from lakesink.writer.expectations import Expected, expected_in, without_marks
 from lakesink.writer.plan import DEBEZIUM, DELETED, WritePlan
 from lakesink.writer.refusals import schema_mismatch
-from lakesink.writer.side_rows import SidePlan
+from lakesink.writer.side_rows import SidePlan, application_of
 from lakesink_catalog.commit.clock import ClockWatch
 from lakesink_catalog.commit.evolution import ChangeImpossible
 from lakesink_catalog.commit.fence import Decision, Effects, FencedCommit
@@ -169,6 +169,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
     changes: ChangesByKey = field(init=False)
     _catalog: Catalog | None = None
     _opened: OpenedTable | None = None
+    _found: Table | None = None
     _has_accepted: bool = False
     _accept_warning: UnusedAcceptWarning = field(init=False)
 
@@ -204,6 +205,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             self._opened = self._open(table)
         else:
             table = self._load()
+        self._found = table
         fence = self._fence(table, self._opened.uuid)
         decision = fence.decide_on(table, batch)
         verdict, entry, emit = decision.verdict, decision.situation.entry, self.effects.emit
@@ -235,9 +237,11 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         try:
             side = self._side_plan(decision, write.plan) if verdict.adds_rows else None
         except WriteError:
-            again = fence.decide_on(self._load(), batch).verdict
-            if isinstance(again, Skip):  # a rival has committed the batch meanwhile, and later ones
-                return AlreadyCommitted(again.snapshot_id)
+            again = fence.decide_on(self._load(), batch)
+            if isinstance(again.verdict, Skip):  # a rival has committed the batch meanwhile, and later ones
+                return AlreadyCommitted(again.verdict.snapshot_id)
+            if isinstance(again.verdict, Refuse):  # or another query has
+                raise refusal(again.verdict.reason, again.situation, self.words) from None
             raise
         return IcebergTransaction(batch, decision, fence, write, self._log(records, write), self.expected, side)
 
@@ -399,18 +403,19 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
                 table, key, open_catalog, of_side, columns, effects=effects, clock=self.clock, words=kind.words
             )
 
-        return SideTableSink(kind, table, self.key, self._table_uuid, columns, settings, open_catalog, open_table)
+        return SideTableSink(kind, table, self.key, self._own, columns, settings, open_catalog, open_table)
 
     def _side_plan(self, decision: Decision, plan: WritePlan) -> SidePlan | None:
         side = self.side.used
         if side is None:
             return None
         of_side = self.side.plan_for(side, decision, plan)
-        return SidePlan(self.name, side.name, self.key, self._table_uuid(), of_side)
+        uuid, application = str(self._own().metadata.table_uuid), application_of(side.key(decision.situation.batch))
+        return SidePlan(self.name, side.name, self.key, uuid, application, of_side)
 
-    def _table_uuid(self) -> str:
-        assert self._opened is not None, "the table is the first participant that begins"
-        return self._opened.uuid
+    def _own(self) -> Table:
+        assert self._found is not None, "the table is the first participant that begins"
+        return self._found
 
     def _log(self, records: TableLog, write: BatchWrite) -> PreparedLog:
         keys_files = KeysFiles(write.table, self.name, self.key, self.effects)

@@ -106,7 +106,9 @@ def test_a_task_logs_every_change_of_a_change_stream_in_an_order_that_gives_its_
     plan = plan_for(Schema(*fields), tmp_path, decode=DEBEZIUM_JSON, changes=changes)
     columns = changelog_schema(parse_schema(plan.schema_json), changes)
     log = plan_for(iceberg_schema(columns), tmp_path / "log", batch_id=3)
-    writer = LoggingTaskWriter(ChangeTaskWriter(plan), SidePlan("t@main", "log@main", SinkKey("events"), "uuid", log))
+    writer = LoggingTaskWriter(
+        ChangeTaskWriter(plan), SidePlan("t@main", "log@main", SinkKey("events"), "uuid", "", log)
+    )
     receipts = writer.receipts(writer.write(0, batches_of(orders.messages, seed=1)))
     own, logged = decode(receipts["t@main"]), decode(receipts["log@main"])
     rows = [row for file in logged.files for row in pq.read_table(file.path).to_pylist()]

@@ -1,0 +1,54 @@
+"""Which batches of a sink a table has: another table, which commits before it, may have more."""
+
+from pyiceberg.table import Table
+
+from lakesink_catalog.read.view import view_table
+from lakesink_protocol.identity import NO_BATCH, SinkKey
+from lakesink_protocol.ledger import LARGEST_NUMBER, LedgerEntry, Mark
+from lakesink_protocol.situation import Situation
+
+
+def newest_batch(table: Table, key: SinkKey) -> LedgerEntry | Mark | None:
+    """The newest batch of a sink that the table has, also after a rollback; None if it has none."""
+    return _newest(_seen(table, key))
+
+
+class Landed:
+    """The batches of one sink in its branch, as far as ledger and history show them.
+
+    Attributes:
+        key: The sink.
+        newest: See `newest_batch`.
+        forgotten: An operator removed the sink after its last batch.
+    """
+
+    def __init__(self, table: Table, key: SinkKey) -> None:
+        seen = _seen(table, key)
+        self.key = key
+        self.newest = _newest(seen)
+        self.forgotten = seen.entry is None and seen.forgotten
+        self._has_none = seen.entry is None and not seen.view.entry_damage and not self.forgotten
+        self._marked = {(mark.query_id, mark.batch_id) for mark, _ in seen.own_marks}
+        numbers = (snapshot.sequence_number or 0 for snapshot in seen.view.ancestry())
+        self._shown_from = LARGEST_NUMBER if seen.is_blind else min(numbers, default=0)
+
+    def has(self, query_id: str, batch_id: int, after: int | None) -> bool | None:
+        """True if the branch has a batch, False if it does not, None if neither ledger nor history tells.
+
+        `after` is a sequence number that the table had before it could get the batch; None if it is unknown.
+        """
+        newest = self.newest if self.newest is not None and self.newest.query_id == query_id else None
+        if (query_id, batch_id) in self._marked or (newest is not None and newest.batch_id == batch_id):
+            return True
+        if self._has_none or (after is not None and self._shown_from <= after + 1):
+            return False
+        return None if newest is None else batch_id < newest.batch_id
+
+
+def _seen(table: Table, key: SinkKey) -> Situation:
+    view = view_table(table, key)
+    return Situation(view, key, NO_BATCH, view.table_uuid)
+
+
+def _newest(seen: Situation) -> LedgerEntry | Mark | None:
+    return seen.newest_mark if seen.rolled_back else seen.entry

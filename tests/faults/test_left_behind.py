@@ -1,0 +1,320 @@
+"""A driver dies when a side table has its batch and the table does not, and its checkpoint is lost with it.
+
+No run can complete that batch. Its dead letters and its changes must not be taken for those of another query's batch.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.types import LongType, NestedField
+
+from lakesink.audit.audit import audit
+from lakesink.audit.finding import Finding
+from lakesink.sinks.iceberg.pending import OfTable, first_letters
+from lakesink_protocol.coordinator import run_batch
+from lakesink_protocol.errors import BatchRefused, WriteError
+from lakesink_protocol.identity import MAIN_BRANCH, SinkKind
+from lakesink_protocol.outcome import Committed, Outcome
+from lakesink_protocol.two_phase import TaskWriter, receipts_of
+from lakesink_protocol.votes import Vote, Votes
+from testkit.answers import first
+from testkit.builders import TABLE, Lake, Stream, is_prepared_record, offered
+from testkit.change_table import CHANGES, OPTIONS, ROWS, Change, upsert_lake
+
+LETTERS, LOG = f"{TABLE}__dead_letters", "demo.changelog"
+
+
+class Killed(BaseException):
+    """SIGKILL: nothing of the driver goes on."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A table and its side table. Each batch has a row for the side table, and one for the table."""
+
+    lake: Lake
+    name: str
+    option: str
+    code: str
+    options: Mapping[str, Any]
+    arriving: pa.Schema
+    columns: pa.Schema
+    rows: Callable[[int], list[dict[str, Any]]]
+    kind: SinkKind = SinkKind.STREAM
+
+    @property
+    def side(self) -> Table:
+        return self.lake.catalog.load_table(self.name)
+
+    def run(self, query: str, number: int, meanwhile: Callable[[], object] = lambda: None, **options: Any) -> Outcome:
+        """Run one batch with a driver that has just started; something happens before its votes are counted."""
+        stream = Stream(self.lake, query=query, kind=self.kind, options={**self.options, **options})
+        sink, batch = stream.sink(), stream.batch(number)
+        sink.schema = self.columns
+
+        def job(writers: Mapping[str, TaskWriter]) -> Votes:
+            [(name, writer)] = writers.items()
+            rows = pa.RecordBatch.from_pylist(self.rows(number), schema=self.arriving)
+            votes = Votes(1, [Vote(0, receipts_of(name, writer, writer.write(0, iter([rows]))))])
+            meanwhile()
+            return votes
+
+        return run_batch(batch, [sink], job)[sink.name]
+
+    def dies(self, query: str, number: int, **options: Any) -> None:
+        """The driver dies between the two commits."""
+
+        def kill() -> None:
+            raise Killed
+
+        self.lake.catalog.faults = [first(lambda: None), first(kill)]
+        with pytest.raises(Killed):
+            self.run(query, number, **options)
+
+    def accept(self, query: str) -> str:
+        """The word that lets a new query in."""
+        with pytest.raises(BatchRefused) as refused:
+            self.run(query, 0)
+        return offered(refused.value)["commit"]
+
+    def refused(self, query: str, number: int, **options: Any) -> WriteError:
+        """The error for a side table that has more than the table; nothing was written."""
+        before = self.lake.table().metadata_location, self.side.metadata_location
+        with pytest.raises(WriteError, match=f"{self.name} has .* that {TABLE} never got") as refused:
+            self.run(query, number, **options)
+        assert refused.value.code == f"LAKESINK_{self.code}"
+        assert (self.lake.table().metadata_location, self.side.metadata_location) == before
+        return refused.value
+
+    def roll_back(self, error: WriteError) -> None:
+        """As the error says."""
+        [to] = re.findall(rf"Roll {self.name} back to snapshot (\d+)\.", error.action)
+        self.side.manage_snapshots().rollback_to_snapshot(int(to)).commit()
+
+    def batches(self) -> list[int]:
+        """Those of the rows in the side table."""
+        column = "batch_id" if self.option == "dead_letter_table" else "_batch_id"
+        return sorted(self.side.scan().to_arrow()[column].to_pylist())
+
+    def findings(self) -> list[Finding]:
+        """Those of an audit that are about the side table."""
+        return [one for one in audit(self.lake.table()).findings if one.code.name == self.code]
+
+
+def _letters(folder: Path, kind: SinkKind = SinkKind.STREAM) -> Pair:
+    lake = Lake.make(folder, schema=Schema(NestedField(1, "id", LongType(), required=True)))
+    options, ids = {"on_malformed": "quarantine", "max_dead_letter_ratio": 1.0}, pa.schema([("id", pa.int64())])
+    named = "dead_letter_table", "DEAD_LETTERS_DIFFER"
+    return Pair(lake, LETTERS, *named, options, ids, ids, lambda number: [{"id": number}, {"id": None}], kind)
+
+
+def _changes(folder: Path, mode: str, kind: SinkKind = SinkKind.STREAM) -> Pair:
+    options = {**OPTIONS, "mode": mode, "changelog_table": LOG}
+    if mode == "upsert":
+        del options["apply_as_deletes"]
+
+    def rows(number: int) -> list[dict[str, Any]]:
+        change = Change(number, number, "a", "x", Decimal(1))
+        return [change.arriving if mode == "changes" else change.row]
+
+    arriving = CHANGES if mode == "changes" else ROWS
+    return Pair(upsert_lake(folder), LOG, "changelog_table", "CHANGELOG_DIFFERS", options, arriving, ROWS, rows, kind)
+
+
+@pytest.fixture(params=["letters", "upsert", "changes"])
+def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Pair:
+    """Of a stream."""
+    return _letters(tmp_path) if request.param == "letters" else _changes(tmp_path, request.param)
+
+
+@pytest.fixture(params=["append", "upsert", "changes"])
+def job(request: pytest.FixtureRequest, tmp_path: Path) -> Pair:
+    """Of a batch job, whose versions may have gaps."""
+    kind = SinkKind.TXN
+    return _letters(tmp_path, kind) if request.param == "append" else _changes(tmp_path, request.param, kind)
+
+
+def replayable(pair: Pair) -> list[int]:
+    """The batches of the letters that a replay would take."""
+    of = OfTable(pair.lake.table(), pair.side, MAIN_BRANCH)
+    found = first_letters(of, of.is_complete)
+    return [] if found is None else sorted(found["batch_id"].to_pylist())
+
+
+def test_a_first_query_that_lost_its_checkpoint_leaves_a_side_table_that_the_next_one_refuses(pair: Pair) -> None:
+    pair.dies("lost", 0)
+    error = pair.refused("new", 0)
+    head = pair.side.current_snapshot()
+    assert head is not None
+    assert f"batch 0 in snapshot {head.snapshot_id}" in str(error)
+    assert f"Drop {pair.name}: it has nothing else." in error.action
+    pair.lake.catalog.drop_table(pair.name)
+    assert isinstance(pair.run("new", 0), Committed)
+    assert pair.batches() == [0]
+    assert pair.findings() == []
+
+
+def test_an_accepted_query_that_lost_its_checkpoint_is_taken_out_by_a_rollback(pair: Pair) -> None:
+    for number in range(2):
+        pair.run("old", number)
+    word = pair.accept("lost")
+    pair.dies("lost", 0, accept=word)
+    error = pair.refused("new", 0, accept=word)
+    pair.roll_back(error)
+    assert isinstance(pair.run("new", 0, accept=word), Committed)
+    assert pair.batches() == [0, 0, 1]
+    assert isinstance(pair.run("new", 1), Committed)
+    assert pair.findings() == []
+
+
+def test_another_side_table_is_a_way_out(pair: Pair) -> None:
+    pair.dies("lost", 0)
+    error = pair.refused("new", 0)
+    assert f"another {pair.option}" in error.action
+    assert isinstance(pair.run("new", 0, lambda: None, **{pair.option: "demo.another"}), Committed)
+
+
+def test_a_query_that_finds_its_own_batch_completes_it(pair: Pair) -> None:
+    pair.dies("same", 0)
+    assert isinstance(pair.run("same", 0), Committed)
+    assert pair.batches() == [0]
+
+
+def test_a_new_query_is_not_refused_for_batches_that_the_table_has(pair: Pair) -> None:
+    for number in range(3):
+        pair.run("old", number)
+    word = pair.accept("new")
+    assert isinstance(pair.run("new", 0, accept=word), Committed)
+    assert pair.findings() == []
+
+
+def test_the_first_batch_alone_looks_for_what_was_left_behind(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two drivers at a time: one dies between its commits, after the other one has looked."""
+    pair.run("wins", 0, lambda: pair.dies("loses", 0))
+    assert pair.batches() == [0, 0]
+    monkeypatch.setattr("lakesink.sinks.iceberg.side_table.left_behind", None)
+    assert isinstance(pair.run("wins", 1), Committed)
+
+
+def test_a_batch_that_an_operator_skips_does_not_hide_what_was_left_behind(pair: Pair) -> None:
+    pair.run("old", 0)
+    word = pair.accept("lost")
+    pair.dies("lost", 0, accept=word)
+    pair.run("new", 0, accept=word.replace(":commit", ":skip"))
+    pair.roll_back(pair.refused("new", 1))
+    assert isinstance(pair.run("new", 1), Committed)
+
+
+def test_batches_of_two_drivers_at_a_time_are_found_and_no_rollback_is_advised(pair: Pair) -> None:
+    pair.run("wins", 0, lambda: pair.dies("loses", 0))
+    [finding] = pair.findings()
+    assert finding.items == ("0",)
+    assert "no rollback" in finding.found
+    error = pair.refused("third", 0, accept=pair.accept("third"))
+    assert "Roll" not in error.action
+
+
+def test_the_audit_names_what_was_left_behind_and_how_it_goes_away(pair: Pair) -> None:
+    pair.run("old", 0)
+    word = pair.accept("lost")
+    pair.dies("lost", 0, accept=word)
+    snapshots = [one.snapshot_id for one in pair.side.snapshots()]
+    [finding] = pair.findings()
+    assert finding.items == ("0",)
+    assert f"batch 0 in snapshot {snapshots[1]}" in finding.found
+    assert f"Roll {pair.name} back to snapshot {snapshots[0]}." in finding.found
+
+
+def test_a_batch_that_its_query_can_complete_is_no_finding(pair: Pair) -> None:
+    pair.run("same", 0)
+    pair.dies("same", 1)
+    proof = audit(pair.lake.table())
+    assert not proof.findings
+    assert any(f"{pair.name} is ahead of the table" in one.found for one in proof.notes)
+
+
+def test_a_version_that_was_given_up_after_its_side_table_had_it_is_run_again_before_the_next_one(job: Pair) -> None:
+    job.run("", 3)
+    job.dies("", 5)
+    error = job.refused("", 7)
+    assert "batch 5 in snapshot" in str(error)
+    assert "Run batch 5 again as it was." in error.action
+    for number in (5, 7):
+        assert isinstance(job.run("", number), Committed)
+    assert job.batches() == [3, 5, 7]
+    assert job.findings() == []
+
+
+@pytest.mark.parametrize("history", ["whole", "expired"])
+def test_letters_of_a_batch_that_the_table_never_got_are_never_replayed(tmp_path: Path, history: str) -> None:
+    pair = _letters(tmp_path)
+    for number in range(3):
+        pair.run("old", number)
+    word = pair.accept("wins")
+    if history == "expired":
+        pair.lake.table().maintenance.expire_snapshots().by_ids(_but_the_last(pair.lake.table())).commit()
+    assert replayable(pair) == [0, 1, 2]
+    pair.run("wins", 0, lambda: pair.dies("loses", 0, accept=word), accept=word)
+    assert pair.batches() == [0, 0, 0, 1, 2]
+    assert replayable(pair) == [0, 0, 1, 2]
+    pair.run("wins", 1)
+    assert replayable(pair) == [0, 0, 1, 1, 2]
+
+
+def test_letters_wait_for_the_batch_of_their_own_query(tmp_path: Path) -> None:
+    pair = _letters(tmp_path)
+    for number in range(3):
+        pair.run("old", number)
+    word = pair.accept("new")
+    pair.dies("new", 0, accept=word)
+    assert replayable(pair) == [0, 1, 2]
+    pair.run("new", 0, accept=word)
+    assert replayable(pair) == [0, 0, 1, 2]
+
+
+def test_letters_of_a_version_that_was_given_up_are_never_replayed(tmp_path: Path) -> None:
+    job = _letters(tmp_path, SinkKind.TXN)
+    job.dies("", 5)
+    assert replayable(job) == []
+    job.run("", 7, dead_letter_table="demo.another")
+    assert replayable(job) == []
+    assert [one.items for one in job.findings()] == [("5",)]
+
+
+def _but_the_last(table: Table) -> list[int]:
+    return [one.snapshot_id for one in table.snapshots()][:-1]
+
+
+def test_dead_letters_that_a_batch_does_not_state_are_found(tmp_path: Path) -> None:
+    pair = _letters(tmp_path)
+    pair.dies("same", 0)
+    for path in pair.lake.files():
+        if is_prepared_record(path):
+            path.unlink()
+    pair.run("same", 0, lambda: None, dead_letter_table="demo.another")
+    [finding] = pair.findings()
+    assert finding.items == ("0",)
+    assert f"other dead letters in {LETTERS}" in finding.found
+
+
+def test_letters_that_an_earlier_lakesink_wrote_count_when_the_sink_is_at_their_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair = _letters(tmp_path)
+    monkeypatch.setattr("lakesink.sinks.iceberg.side_table.side_end", lambda *_: "")
+    monkeypatch.setattr("lakesink.sinks.iceberg.sink.application_of", lambda _: "")
+    pair.run("old", 0)
+    pair.dies("old", 1)
+    assert replayable(pair) == [0]
+    monkeypatch.undo()
+    pair.run("old", 1)
+    assert replayable(pair) == [0, 1]
+    assert pair.findings() == []
