@@ -214,7 +214,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         self._has_accepted |= isinstance(verdict, Commit) and bool(verdict.accepted)
         if isinstance(verdict, Refuse):
             refused = refusal(verdict.reason, decision.situation, self.words)
-            raise with_side_tables(refused, decision.situation, self.side.all)
+            raise with_side_tables(refused, self.side.all)
         if verdict.unverifiable:
             emit(events.EntryUnverifiable(entry.batch_id if entry else -1, self.table, self.key.name))
         if isinstance(verdict, Skip):
