@@ -119,7 +119,7 @@ def not_written_again(doubles: SchemaChange, schema: Schema, table: Path, batch_
         data=f"Nothing of batch {batch_id} was committed.",
         action=(
             *commands(doubles, table),
-            "Or start the query with lakesink.stream, which widens the column and then writes the batch again.",
+            "Start the query with lakesink.stream, which widens the column and then writes the batch again.",
         ),
         details=difference_lines(doubles, schema),
     )
