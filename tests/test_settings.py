@@ -162,7 +162,7 @@ def test_a_wrong_option_is_refused_with_its_name_and_a_hint(name: str, given: An
         ("checkpoint-location", "Did you mean 'checkpoint'?"),
         ("target-file-size-bytes", "Did you mean 'target_file_size_bytes'?"),
         ("write.target-file-size-bytes", "Use the option target_file_size_bytes, which overrides this table property."),
-        ("zzzzzz", "Known: accept, apply_as_deletes, branch"),
+        ("zzzzzz", "Known: accept, apply_as_deletes, binary_encoding, branch"),
         ("_reported", "There is no option '_reported'"),
     ],
 )

@@ -227,14 +227,14 @@ def _reader_for(plan: WritePlan, unknown: UnknownKeys) -> DocumentReader:
     keeps = bool(plan.rescue_column)
     finds = keeps or plan.news is not None  # keys without a column; others are counted
     if plan.decode == JSON:
-        return JsonReader(None if finds else unknown, marks=finds, forgives=keeps)
+        return JsonReader(None if finds else unknown, marks=finds, forgives=keeps, encoding=plan.binary_encoding)
     try:
         from lakesink.decode.avro.messages import MessageReader  # an optional dependency, for Avro only
         from lakesink.decode.avro.registry import schemas_of
     except ModuleNotFoundError:
         raise decoder_missing("numpy") from None
     schemas = schemas_of(plan.schema_registry, plan.writer_schemas)
-    return MessageReader(schemas, None if finds else unknown, forgives=keeps)
+    return MessageReader(schemas, None if finds else unknown, forgives=keeps, encoding=plan.binary_encoding)
 
 
 def _finder_for(plan: NewsPlan, struct: Struct, reader: DocumentReader) -> FindsNews:

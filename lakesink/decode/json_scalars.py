@@ -5,6 +5,7 @@ JSON with quotes, because a number may look like Base64.
 """
 
 import base64
+import binascii
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ import pyarrow.compute as pc
 from lakesink.decode.decimals import parse_decimals
 from lakesink.decode.joined import any_character
 from lakesink.writer.casts import parse_uuids
+from lakesink.writer.plan import BinaryEncoding
 from lakesink.writer.schema import Primitive
 
 Convert = Callable[[pa.Array], pa.Array]
@@ -39,9 +41,9 @@ class Parsed:
     rest: pa.BooleanArray | None = None
 
 
-def parse(texts: pa.StringArray, kind: Primitive) -> Parsed:
+def parse(texts: pa.StringArray, kind: Primitive, encoding: BinaryEncoding | None = None) -> Parsed:
     """Parse texts as values of a type, NULL for NULL."""
-    return converted(texts, converter_of(kind), _likely(kind))
+    return converted(texts, converter_of(kind, encoding), _likely(kind))
 
 
 def wants_json(kind: Primitive) -> bool:
@@ -133,10 +135,10 @@ def _likely(kind: Primitive) -> str:
     return _LIKELY.get(kind.name, "")
 
 
-def converter_of(kind: Primitive) -> Convert:
+def converter_of(kind: Primitive, encoding: BinaryEncoding | None = None) -> Convert:
     """The conversion of texts, see `parse`."""
     if wants_json(kind):
-        return partial(_bytes, kind=kind.arrow)
+        return partial(_bytes, kind=kind, encoding=encoding)
     if kind.decimal:
         precision, scale = kind.decimal
         return partial(parse_decimals, precision=precision, scale=scale)
@@ -174,19 +176,37 @@ def _time(texts: pa.Array) -> pa.Array:
     return pc.cast(moments, pa.time64("us"))
 
 
-def _bytes(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+def _bytes(texts: pa.Array, kind: Primitive, encoding: BinaryEncoding | None) -> pa.Array:
     try:
-        return pa.array([None if text is None else _from_base64(text) for text in texts.to_pylist()], kind)
-    except (TypeError, ValueError):
-        raise pa.ArrowInvalid("not Base64, or of another length") from None
+        written = pa.array([None if text is None else _text_in(text) for text in texts.to_pylist()], pa.string())
+    except ValueError:
+        raise pa.ArrowInvalid("not a text") from None
+    return bytes_of(written, kind, encoding)
+
+
+def bytes_of(texts: pa.StringArray, kind: Primitive, encoding: BinaryEncoding | None) -> pa.Array:
+    """The bytes that texts spell; raises `pyarrow.ArrowInvalid`. Hex never has the length of a fixed type's Base64."""
+    if encoding is None and kind.fixed_bytes is None and texts.null_count < len(texts):
+        raise pa.ArrowInvalid("a text, and nothing says how it spells bytes")
+    decode = binascii.unhexlify if encoding is BinaryEncoding.HEX else _from_base64
+    try:
+        return pa.array([None if text is None else decode(text) for text in texts.to_pylist()], kind.arrow)
+    except ValueError:
+        raise pa.ArrowInvalid("another encoding, or another length") from None
+
+
+def _text_in(text: str) -> str:
+    value = json.loads(text)
+    if not isinstance(value, str):
+        raise ValueError(text)  # noqa: TRY004 - as for JSON that is none
+    return value
 
 
 def _from_base64(text: str) -> bytes:
     """Accept only canonical Base64: other spellings may have lost information."""
-    value = json.loads(text)
-    found = base64.b64decode(value, validate=True)
-    if base64.b64encode(found).decode() != value:
-        raise ValueError(value)
+    found = base64.b64decode(text, validate=True)
+    if base64.b64encode(found).decode() != text:
+        raise ValueError(text)
     return found
 
 

@@ -27,7 +27,7 @@ from lakesink.decode.json_misfits import (
 from lakesink.decode.json_raw import as_text, first_members, items, unique_members
 from lakesink.decode.json_scalars import Parsed, converted, either, forgiven, holding, parse, wants_json, without
 from lakesink.decode.libraries import FindUnknownKeys, load_duckdb, load_unknown_keys
-from lakesink.decode.misfits import ENTRY, ITEM, KEY, Column, Found, Path, misfitting
+from lakesink.decode.misfits import ENTRY, ITEM, KEY, Column, Found, Path, misfitting, with_option
 from lakesink.decode.unknown_keys import SEARCHED, UnknownKeys
 from lakesink.writer.nested import (
     as_list,
@@ -37,6 +37,7 @@ from lakesink.writer.nested import (
     with_duplicate_keys,
     without_validity,
 )
+from lakesink.writer.plan import BinaryEncoding
 from lakesink.writer.schema import Field, ListOf, MapOf, Nested, Primitive, Struct, Type, arrow_type
 from lakesink.writer.unfit import all_but
 
@@ -63,11 +64,13 @@ class JsonReader:
         unknown: Counts keys without a column, in a sample.
         marks: True to find all documents with such a key.
         forgives: True to read a misfit in an optional field as NULL.
+        encoding: How texts spell the bytes of BINARY columns; None if no text is taken for bytes.
     """
 
     unknown: UnknownKeys | None = None
     marks: bool = False
     forgives: bool = False
+    encoding: BinaryEncoding | None = None
     _duckdb: Any = field(init=False)
     _connection: Any = field(init=False)
     _with_unknown_keys: FindUnknownKeys = field(init=False)
@@ -118,14 +121,17 @@ class JsonReader:
         document = parsed(text)
         if not is_valid:
             return [unreadable(document, text)]
-        misfits = dict.fromkeys(found_at(document, column, _fits(column, alone)) for column in columns)
+        misfits = dict.fromkeys(
+            with_option(found_at(document, column, _fits(column, alone)), column.type, self.encoding)
+            for column in columns
+        )
         return list(misfits) or [REST_TOO_LARGE if self.forgives else UNKNOWN_MISFIT]
 
     def read(self, texts: pa.StringArray, kind: Type, path: Path = ()) -> Parsed:
         """Values of a type from their texts, NULL for NULL: JSON for a nested type, else see `json_scalars`."""
         match kind:
             case Primitive():
-                return parse(texts, kind)
+                return parse(texts, kind, self.encoding)
             case Struct():
                 return self._struct(texts, kind, path)
             case ListOf(element):

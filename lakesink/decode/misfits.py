@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from lakesink.decode.json_scalars import Parsed
+from lakesink.writer.plan import BinaryEncoding
 from lakesink.writer.schema import ListOf, MapOf, Primitive, Struct, Type, sql_type_of
 
 ITEM, KEY, ENTRY = "[]", "{key}", "{}"
@@ -63,6 +64,13 @@ def misfitting(documents: pa.Array, kind: Struct, read: Read) -> list[list[Colum
             if wrong:
                 found[position].append(Column(path, alone, leaf))
     return found
+
+
+def with_option(found: Found, kind: Primitive, encoding: BinaryEncoding | None) -> Found:
+    """The same, with the option that a text for a BINARY column needs."""
+    if kind.name != "binary" or encoding is not None or found.expected != sql_type_of(kind):
+        return found
+    return replace(found, expected=f"{found.expected}, for a text with binary_encoding='base64' or 'hex'")
 
 
 def dotted(path: Path) -> str:

@@ -89,6 +89,7 @@ class Options(TypedDict, total=False):
     dead_letter_table: str | None
     max_dead_letters: int | str | None
     max_dead_letter_ratio: float | str | None
+    binary_encoding: Literal["base64", "hex"] | str | None
     rescue_column: str | None
     show_values: bool | str | None
     schema_registry: Place | None

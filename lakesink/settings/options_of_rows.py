@@ -8,7 +8,7 @@ from lakesink.settings.expectations import parse_expectations
 from lakesink.settings.option import LONGEST_COLUMN_BYTES, Option, one_of, read_text
 from lakesink.settings.option_types import SchemaEvolution
 from lakesink.settings.parse import switch, whole_number
-from lakesink.writer.plan import AVRO, DEBEZIUM, JSON, OnMalformed
+from lakesink.writer.plan import AVRO, DEBEZIUM, JSON, BinaryEncoding, OnMalformed
 from lakesink_protocol.redact import contains_secret
 
 _MOST_NEW_COLUMNS = 1_000
@@ -106,6 +106,15 @@ OPTIONS_OF_ROWS = (
         " a value that the column or its partition cannot hold. `fail` stops the query; `quarantine` makes it a dead"
         " letter: a row of another table, under the same batch id. `null-row` writes a row of NULLs for a document; it"
         " is deprecated, use `quarantine`.",
+    ),
+    Option(
+        "binary_encoding",
+        "text",
+        one_of(BinaryEncoding),
+        "none",
+        "How texts in documents spell bytes for BINARY columns: `base64` or `hex`. Without it such a text is malformed;"
+        ' `decode="json"` needs it for a table with such a column. The bytes of Avro, and those of Debezium\'s JSON'
+        " with a schema, need no option. Only with `decode`.",
     ),
     Option(
         "dead_letter_table",

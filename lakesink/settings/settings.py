@@ -14,7 +14,7 @@ from lakesink.settings.expectations import Expectation
 from lakesink.settings.option_types import Deletes, LocateIn, OnLate, OutputMode, SchemaEvolution
 from lakesink.settings.options import BY_NAME, OPTIONS, option_invalid, read_option
 from lakesink.settings.table_settings import DEFAULTS_OF_CHANGES, Effective, unsupported_level
-from lakesink.writer.plan import AVRO, DEBEZIUM_AVRO, OnMalformed
+from lakesink.writer.plan import AVRO, DEBEZIUM_AVRO, BinaryEncoding, OnMalformed
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_protocol.accept import Accept
 from lakesink_protocol.errors import SettingsError
@@ -69,6 +69,7 @@ class Settings:
     tag_max_age: timedelta = timedelta(days=365)
     decode: str | None = None
     on_malformed: OnMalformed = OnMalformed.FAIL
+    binary_encoding: BinaryEncoding | None = None
     dead_letter_table: str | None = None
     max_dead_letters: int | None = None
     max_dead_letter_ratio: float = 0.5
@@ -192,7 +193,7 @@ def _check_tags(settings: Settings, given: Mapping[str, Any], kind: SinkKind) ->
 
 def _check_decode(settings: Settings, given: Mapping[str, Any]) -> None:
     null_row = ("on_malformed",) if settings.on_malformed is OnMalformed.NULL_ROW else ()
-    for name in (*null_row, "rescue_column", "show_values"):
+    for name in (*null_row, "binary_encoding", "rescue_column", "show_values"):
         if settings.decode is None and name in given:
             raise option_invalid(name, f"The option {name} needs decode: without it nothing is decoded.")
     is_avro = settings.decode in (AVRO, DEBEZIUM_AVRO)

@@ -44,6 +44,13 @@ class OnMalformed(StrEnum):
     QUARANTINE = "quarantine"
 
 
+class BinaryEncoding(StrEnum):
+    """How a text spells bytes."""
+
+    BASE64 = "base64"
+    HEX = "hex"
+
+
 @dataclass(frozen=True, slots=True)
 class NewsPlan:
     """What a task does with documents that its columns cannot hold.
@@ -104,6 +111,7 @@ class WritePlan:
         metrics_modes: ``none``, ``counts``, ``truncate(n)`` or ``full`` by field id of a leaf column.
         buffer_bytes: Limit of Arrow memory that a task collects before it writes row groups.
         decode: Format of the documents in the column ``value``; None if the rows have the table's columns.
+        binary_encoding: How texts of documents spell the bytes of BINARY columns; None if no text is taken for bytes.
         rescue_column: Column for what other columns do not hold of a document; empty if there is none.
         news: How the table follows documents; None if it does not.
         hash_distribution: True if one task should get all rows of a partition (``write.distribution-mode``).
@@ -134,6 +142,7 @@ class WritePlan:
     decode: str | None = None
     on_malformed: OnMalformed = OnMalformed.FAIL
     show_values: bool = False
+    binary_encoding: BinaryEncoding | None = None
     rescue_column: str = ""
     news: NewsPlan | None = None
     hash_distribution: bool = False

@@ -141,6 +141,13 @@ class Leaf:
     repeated: bool
 
 
+def holds_binary(kind: Type) -> bool:
+    """True for BINARY, and for a nested type with it."""
+    if isinstance(kind, Primitive):
+        return kind.name == "binary"
+    return any(holds_binary(field.type) for field in kind.fields)
+
+
 def parse_schema(text: str) -> Struct:
     """Parse Iceberg's JSON form of a schema; raises WriteError for an unsupported type."""
     return _parse_struct(json.loads(text), ())

@@ -24,6 +24,11 @@ def test_a_stream_is_where_its_options_say() -> None:
     assert settings.snapshot_properties == {"team": "data"}
 
 
+def test_the_encoding_of_bytes_has_the_formats_spelling() -> None:
+    found = stream_destination(STREAM | {"decode": "json", "binary-encoding": "hex"})
+    assert found.settings.binary_encoding == "hex"
+
+
 def test_a_batch_write_is_named_by_application_and_version() -> None:
     found, batch = transaction_destination(WRITE)
     assert (found.key.name, found.key.kind, batch.batch_id) == ("nightly", SinkKind.TXN, 42)

@@ -18,13 +18,13 @@ from pyiceberg.types import IntegerType, LongType, MapType, NestedField
 
 from lakesink.decode.documents import check_documents
 from lakesink.decode.json_values import JsonReader
-from lakesink.writer.plan import OnMalformed, WritePlan
+from lakesink.writer.plan import BinaryEncoding, OnMalformed, WritePlan
 from lakesink.writer.schema import Field, ListOf, MapOf, Primitive, Struct, Type, parse_schema
 from lakesink_protocol.errors import WriteError
 from tests.writer.builders import plan_for, rows_of, write
 
 MALFORMED = "malformed"
-READER = JsonReader()
+READER = JsonReader(encoding=BinaryEncoding.BASE64)
 
 
 def one(kind: Type, value: str) -> Any:

@@ -20,12 +20,13 @@ from hypothesis import strategies as st
 
 from lakesink.decode.json_digits import respelled
 from lakesink.decode.json_values import JsonReader
+from lakesink.writer.plan import BinaryEncoding
 from lakesink.writer.schema import Field, ListOf, MapOf, Primitive, Struct, Type
 from testkit.examples import examples
 from tests.writer.builders import exactly
 
 MALFORMED = "malformed"
-READER = JsonReader()
+READER = JsonReader(encoding=BinaryEncoding.BASE64)
 few, some, many = (examples(count) for count in (15, 40, 150))
 
 

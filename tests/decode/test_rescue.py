@@ -18,6 +18,7 @@ from lakesink.decode.json_scalars import Parsed, either, without
 from lakesink.decode.json_values import JsonReader
 from lakesink.decode.rescue import LARGEST_REST_BYTES, Rescue
 from lakesink.sinks.iceberg.rescue import rescue_column_change
+from lakesink.writer.plan import BinaryEncoding
 from lakesink.writer.schema import Field, ListOf, MapOf, Primitive, Struct, Type, sql_type_of
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.quality import Quality
@@ -27,7 +28,10 @@ from tests.writer.builders import plan_for, rows_of, write
 
 RESCUE = "_rescued"
 TEXT = Primitive("string")
-STRICT, READER = JsonReader(), JsonReader(marks=True, forgives=True)
+STRICT, READER = (
+    JsonReader(encoding=BinaryEncoding.BASE64),
+    JsonReader(marks=True, forgives=True, encoding=BinaryEncoding.BASE64),
+)
 NESTED = {Struct: "STRUCT", ListOf: "ARRAY", MapOf: "MAP"}
 
 

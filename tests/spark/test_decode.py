@@ -16,6 +16,7 @@ from pyspark.sql.functions import from_json
 import lakesink
 from lakesink.cli.main import main
 from lakesink.decode.json_values import JsonReader
+from lakesink.writer.plan import BinaryEncoding
 from lakesink.writer.schema import Field, ListOf, MapOf, Primitive, Struct, Type
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table, load_table
@@ -281,7 +282,7 @@ def column(kind: Type) -> Struct:
 
 
 def ours(documents: list[str], kind: Type) -> list[Any]:
-    parsed = JsonReader().read(pa.array(documents), column(kind))
+    parsed = JsonReader(encoding=BinaryEncoding.BASE64).read(pa.array(documents), column(kind))
     misfits = [False] * len(documents) if parsed.misfits is None else parsed.misfits.to_pylist()
     values = parsed.values.to_pylist()
     return [MALFORMED if wrong else value["c"] for wrong, value in zip(misfits, values, strict=True)]

@@ -12,9 +12,10 @@ from lakesink.decode.avro.nested import ValueReader
 from lakesink.decode.avro.rest import json_of
 from lakesink.decode.avro.schema import WriterSchema, kind_at
 from lakesink.decode.json_scalars import Parsed
-from lakesink.decode.misfits import Column, Found, Path, misfitting
+from lakesink.decode.misfits import Column, Found, Path, misfitting, with_option
 from lakesink.decode.unknown_keys import UnknownKeys
 from lakesink.writer.nested import all_null
+from lakesink.writer.plan import BinaryEncoding
 from lakesink.writer.schema import Struct, arrow_type
 
 MAGIC = 0
@@ -36,11 +37,13 @@ class MessageReader:
         unknown: Counts the fields without a column, by their schemas: with all their values, also null.
         forgives: True to read a misfit in an optional field as NULL, and to find all messages of which the columns
             hold only a part.
+        encoding: How texts spell the bytes of BINARY columns; None if no text is taken for bytes.
     """
 
     schemas: Schemas
     unknown: UnknownKeys | None = None
     forgives: bool = False
+    encoding: BinaryEncoding | None = None
     _known: dict[int, WriterSchema | None] = field(default_factory=dict)
     _unknown: dict[int, list[Path]] = field(default_factory=dict)
 
@@ -82,7 +85,10 @@ class MessageReader:
         if not _is_one_value(value, schema):
             return [Found(f"bytes that end too early or too late for schema {number}", expected=MESSAGE)]
         kinds = [f"{kind_at(schema, column.path)} of schema {number}" for column in columns]
-        misfits = dict.fromkeys(column.found(kind) for column, kind in zip(columns, kinds, strict=True))
+        misfits = dict.fromkeys(
+            with_option(column.found(kind), column.type, self.encoding)
+            for column, kind in zip(columns, kinds, strict=True)
+        )
         if not misfits and self.forgives:
             return [REST_NOT_KEPT]
         return list(misfits) or [Found(f"a value of schema {number} that is not read", expected=MESSAGE)]
@@ -93,7 +99,7 @@ class MessageReader:
         if schema is None:
             values, complete = all_null(len(rows), arrow_type(kind)), np.zeros(len(rows), np.bool_)
         else:
-            values = ValueReader(schema, self.forgives).read(schema.root, kind, part)
+            values = ValueReader(schema, self.forgives, self.encoding).read(schema.root, kind, part)
             assert values is not None
             self._count_unknown(number, schema, kind, len(rows))
             complete = (part.at == part.end) & ~values.is_null().to_numpy(zero_copy_only=False)

@@ -26,6 +26,7 @@ from lakesink.decode.avro.schema import (
     WriterSchema,
 )
 from lakesink.writer.nested import all_null, with_duplicate_keys, without_validity
+from lakesink.writer.plan import BinaryEncoding
 from lakesink.writer.schema import Field, ListOf, MapOf, Primitive, Struct, Type, arrow_type
 
 _FRAMES = {Reference: 1, Union: 2, Record: 3, ArrayOf: 5, MapTo: 5}
@@ -52,10 +53,12 @@ class ValueReader:
 
     Attributes:
         forgives: True to read a misfit in an optional field as NULL, and to mark values of which a part is left out.
+        encoding: How texts spell the bytes of BINARY columns; None if no text is taken for bytes.
     """
 
     schema: WriterSchema
     forgives: bool = False
+    encoding: BinaryEncoding | None = None
     _frames: int = 0
 
     def read(self, kind: Kind, wanted: Type | None, cursor: Cursor) -> pa.Array | None:  # noqa: PLR0911 - one for each type
@@ -73,7 +76,7 @@ class ValueReader:
                 case Union(branches):
                     return self._union(branches, wanted, cursor)
                 case Scalar() if wanted is None or isinstance(wanted, Primitive):
-                    return read_scalar(kind, wanted, cursor)
+                    return read_scalar(kind, wanted, cursor, self.encoding)
                 case Enumeration() if wanted is None or isinstance(wanted, Primitive):
                     return read_symbols(kind, wanted, cursor)
                 case Record() if wanted is None or isinstance(wanted, Struct):

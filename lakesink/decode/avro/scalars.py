@@ -17,10 +17,12 @@ import pyarrow.compute as pc
 from lakesink.decode.avro.cursor import Bytes, Cursor, Mask, Whole, bitmap
 from lakesink.decode.avro.schema import ANY_ZONE, TEXT, Enumeration, Scalar
 from lakesink.decode.decimals import MOST_DIGITS, digits_of, parse_decimals, rescale
-from lakesink.decode.json_scalars import Convert, converted, converter_of, parse_in_utc
+from lakesink.decode.json_scalars import Convert, bytes_of, converted, converter_of, parse_in_utc
 from lakesink.writer.casts import parse_uuids
+from lakesink.writer.plan import BinaryEncoding
 from lakesink.writer.schema import Primitive
 
+_STRING = Primitive("string")
 _INT = np.iinfo(np.int32)
 _LONG = np.iinfo(np.int64)
 _DECIMAL_BYTES = 16
@@ -41,11 +43,15 @@ Fit = Callable[[Cursor, Any, Scalar, Primitive], pa.Array]
 """Converts raw values of a scalar, whose form depends on its type, to a column."""
 
 
-def read_scalar(kind: Scalar, wanted: Primitive | None, cursor: Cursor) -> pa.Array | None:
+def read_scalar(
+    kind: Scalar, wanted: Primitive | None, cursor: Cursor, encoding: BinaryEncoding | None = None
+) -> pa.Array | None:
     """Values of a scalar type other than ``null``; None if `wanted` is None. Misfits fail."""
     raw = _raw(kind, cursor)
     if wanted is None:
         return None
+    if kind.name == "string" and wanted.name == "binary":
+        return _checked(cursor, _bytes(cursor, raw, kind, _STRING), partial(bytes_of, kind=wanted, encoding=encoding))
     fit = _FITS.get((kind.logical or kind.name, _family(wanted)))
     if fit is None and kind.is_plain:
         fit = _FITS.get((kind.name, _family(wanted)))
@@ -166,7 +172,7 @@ def _bytes(cursor: Cursor, raw: Span, _kind: Scalar, wanted: Primitive) -> pa.Ar
 
 def _uuid(cursor: Cursor, raw: Span, kind: Scalar, _wanted: Primitive) -> pa.Array:
     """UUIDs of 36 characters, with or without Avro's logical type."""
-    return _checked(cursor, _bytes(cursor, raw, kind, Primitive("string")), parse_uuids)
+    return _checked(cursor, _bytes(cursor, raw, kind, _STRING), parse_uuids)
 
 
 def _decimal(cursor: Cursor, raw: Span, kind: Scalar, wanted: Primitive) -> pa.Array:
@@ -236,7 +242,7 @@ def _moment(cursor: Cursor, raw: Whole, kind: Scalar, wanted: Primitive) -> pa.A
 def _text(cursor: Cursor, raw: Span, kind: Scalar, wanted: Primitive) -> pa.Array:
     """Texts of moments; those without a zone may end in Z."""
     convert = converter_of(wanted) if wanted.name == "timestamptz" else partial(parse_in_utc, kind=wanted)
-    return _checked(cursor, _bytes(cursor, raw, kind, Primitive("string")), convert)
+    return _checked(cursor, _bytes(cursor, raw, kind, _STRING), convert)
 
 
 def _micros(cursor: Cursor, raw: Whole, kind: Scalar) -> Whole:
@@ -257,7 +263,6 @@ _FITS: Mapping[tuple[str, str], Fit] = {
     **{(floating, column): _floating for floating in ("float", "double") for column in ("float", "double")},
     ("boolean", "boolean"): _boolean,
     ("string", "string"): _bytes,
-    ("string", "binary"): _bytes,
     ("string", "uuid"): _uuid,
     ("uuid", "uuid"): _bytes,
     ("bytes", "binary"): _bytes,

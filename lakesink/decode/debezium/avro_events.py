@@ -23,6 +23,7 @@ from lakesink.decode.debezium.placeholders import available, unavailable
 from lakesink.decode.json_scalars import Parsed, either
 from lakesink.decode.misfits import Found, Path
 from lakesink.decode.unknown_keys import UnknownKeys
+from lakesink.writer.plan import BinaryEncoding
 from lakesink.writer.schema import Field, Primitive, Struct, Type, sql_type_of
 
 
@@ -33,12 +34,13 @@ class AvroEvents:
     columns: EventColumns
     schemas: Schemas
     unknown: UnknownKeys | None = None
+    encoding: BinaryEncoding | None = None
     _reader: MessageReader = field(init=False)
     _envelope: Struct = field(init=False)
     _unknown: dict[int, list[Path]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._reader = MessageReader(self.schemas)
+        self._reader = MessageReader(self.schemas, encoding=self.encoding)
         parts: dict[str, Type] = {
             OPERATION: Primitive("string"),
             AFTER: self.columns.after,
@@ -90,7 +92,9 @@ class AvroEvents:
 
     def explain(self, values: pa.Array) -> list[list[Found]]:
         """For each of a few malformed messages, the values that do not fit."""
-        alone = AvroEvents(self.columns, self.schemas)  # a second reading must not count unknown fields again
+        alone = AvroEvents(
+            self.columns, self.schemas, encoding=self.encoding
+        )  # a second reading must not count unknown fields again
         return [alone._explained(values.slice(at, 1)) for at in range(len(values))]
 
     def _explained(self, value: pa.Array) -> list[Found]:

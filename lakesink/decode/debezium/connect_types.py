@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -20,11 +20,26 @@ class ConnectType:
         type: Kafka Connect's own name: ``int32``, ``string``, ``bytes``, ``struct``.
         name: Name of the meaning, ``io.debezium.time.Date``; empty if it has none.
         scale: Of a decimal.
+        items: Of an array, or the values of a map.
+        fields: Of a struct.
     """
 
     type: str
     name: str = ""
     scale: int = 0
+    items: "ConnectType | None" = None
+    fields: Mapping[str, "ConnectType"] = field(default_factory=dict)
+
+    @property
+    def is_decimal(self) -> bool:
+        """True if its values are decimals in Base64."""
+        return self.name in (DECIMAL, VARIABLE_SCALE)
+
+    @property
+    def holds_bytes(self) -> bool:
+        """True if it is bytes, as a decimal is too, or contains them."""
+        parts = [*self.fields.values(), *([self.items] if self.items is not None else [])]
+        return self.type == BYTES or self.is_decimal or any(part.holds_bytes for part in parts)
 
 
 Types = Mapping[str, ConnectType] | None
@@ -45,4 +60,11 @@ def types_in(schema: str) -> Mapping[str, ConnectType]:
 
 def _type(column: Mapping[str, Any]) -> ConnectType:
     parameters = column.get("parameters") or {}
-    return ConnectType(str(column["type"]), str(column.get("name") or ""), int(parameters.get("scale", 0)))
+    items = column.get("items") or column.get("values")
+    return ConnectType(
+        str(column["type"]),
+        str(column.get("name") or ""),
+        int(parameters.get("scale", 0)),
+        None if items is None else _type(items),
+        {part["field"]: _type(part) for part in column.get("fields") or ()},
+    )

@@ -4,6 +4,7 @@ Values arrive as texts, see `json_scalars`. A column that is not in the tables b
 """
 
 import binascii
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -11,11 +12,12 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakesink.decode.debezium.connect_types import BYTES, DECIMAL, VARIABLE_SCALE, ConnectType, Types
+from lakesink.decode.debezium.connect_types import BYTES, VARIABLE_SCALE, ConnectType, Types
 from lakesink.decode.decimals import digits_of, parse_decimals
-from lakesink.decode.json_raw import as_text, first_members
-from lakesink.decode.json_scalars import Convert, parse_in_utc, whole_numbers
-from lakesink.writer.schema import Primitive, Type
+from lakesink.decode.json_raw import as_text, first_members, items, members
+from lakesink.decode.json_scalars import Convert, converter_of, parse_in_utc, wants_json, whole_numbers
+from lakesink.writer.plan import BinaryEncoding
+from lakesink.writer.schema import ListOf, MapOf, Primitive, Struct, Type
 
 _DATES = ("io.debezium.time.Date", "org.apache.kafka.connect.data.Date")
 _CONNECT_TIME, _CONNECT_TIMESTAMP = (f"org.apache.kafka.connect.data.{name}" for name in ("Time", "Timestamp"))
@@ -68,11 +70,59 @@ def conversion_of(kind: Type, name: str, types: Types) -> Conversion | None:
     found = types.get(name)
     if found is None:
         return None
-    if kind.decimal and found.name in (DECIMAL, VARIABLE_SCALE):
+    if kind.decimal and found.is_decimal:
         return _of_decimal(kind, found)
-    if found.type == BYTES and kind.name != "binary" and not kind.fixed_bytes:
-        return Conversion(partial(_refuse, kind=kind))  # Base64 is a text, and may even look like a number
+    if found.type == BYTES:
+        return _of_bytes(kind)
     return _of_moment(kind, found.name)
+
+
+def with_bytes(kind: Type, name: str, types: Types) -> ConnectType | None:
+    """The type of an array, map or struct with bytes or decimals, all in Base64; None for other columns."""
+    found = None if types is None or isinstance(kind, Primitive) else types.get(name)
+    return found if found is not None and found.holds_bytes else None
+
+
+def spelled_out(texts: pa.StringArray, written: ConnectType, kind: Type) -> pa.StringArray:
+    """Arrays, maps and structs as JSON, with all digits of their decimals; raises ArrowInvalid."""
+    found = [None if text is None else _spelled_out(text, written, kind) for text in texts.to_pylist()]
+    return pa.array(found, pa.string())
+
+
+def _spelled_out(text: str, written: ConnectType, kind: Type) -> str:
+    match kind:
+        case Primitive():
+            return _primitive_spelled_out(text, written, kind)
+        case ListOf(element) if written.items is not None and text.startswith("["):
+            return f"[{','.join(_spelled_out(item, written.items, element.type) for item in items(text))}]"
+        case Struct(fields) if text.startswith("{"):
+            known = {one.name: (written.fields[one.name], one.type) for one in fields if one.name in written.fields}
+            return _members_spelled_out(text, known)
+        case MapOf(_, value) if written.items is not None and text.startswith("{"):
+            return _members_spelled_out(text, {key: (written.items, value.type) for key, _ in members(text)})
+    return text
+
+
+def _members_spelled_out(text: str, known: Mapping[str, tuple[ConnectType, Type]]) -> str:
+    found = ((key, _spelled_out(value, *known[key]) if key in known else value) for key, value in members(text))
+    return f"{{{','.join(f'{json.dumps(key)}:{value}' for key, value in found)}}}"
+
+
+def _primitive_spelled_out(text: str, written: ConnectType, kind: Primitive) -> str:
+    if text == "null":
+        return text
+    if kind.decimal and written.is_decimal:
+        return json.dumps(_variable(text) if written.name == VARIABLE_SCALE else _number(text, written.scale))
+    if written.holds_bytes and not wants_json(kind):
+        raise pa.ArrowInvalid("bytes do not fit this column")
+    return text
+
+
+def _of_bytes(kind: Primitive) -> Conversion:
+    """Kafka Connect's converter writes Base64, which is a text, and may even look like a number."""
+    if wants_json(kind):
+        return Conversion(converter_of(kind, BinaryEncoding.BASE64), takes_json=True)
+    return Conversion(partial(_refuse, kind=kind))
 
 
 def _of_decimal(kind: Primitive, found: ConnectType) -> Conversion:

@@ -5,13 +5,15 @@ the change are never written anew, so their numbers keep their digits.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakesink.decode.debezium.connect_types import Types
-from lakesink.decode.debezium.conversions import Conversion, conversion_of
+from lakesink.decode.debezium.connect_types import ConnectType, Types
+from lakesink.decode.debezium.conversions import Conversion, conversion_of, spelled_out, with_bytes
 from lakesink.decode.debezium.envelopes import (
     AFTER,
     BEFORE,
@@ -32,6 +34,7 @@ from lakesink.decode.json_scalars import Parsed, converted, either, wants_json, 
 from lakesink.decode.json_values import JsonReader, other_than, with_spelling
 from lakesink.decode.misfits import Found
 from lakesink.decode.unknown_keys import SEARCHED, UnknownKeys
+from lakesink.writer.plan import BinaryEncoding
 from lakesink.writer.schema import Field, Primitive, Struct
 
 _NO_ROW_BEFORE = '{"before":null,'
@@ -42,11 +45,17 @@ _OPERATION = Field(0, OPERATION, required=False, type=Primitive("string"))
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A member of an envelope, or of a row in it; `row` is the name of the row, empty for the document itself."""
+    """A member of an envelope, or of a row in it.
+
+    Attributes:
+        row: Name of the row; empty for the document itself.
+        encoded: Type of an array, map or struct with bytes or decimals in Base64; None for others.
+    """
 
     row: str
     field: Field
     conversion: Conversion | None = None
+    encoded: ConnectType | None = None
 
     @property
     def is_json(self) -> bool:
@@ -74,11 +83,15 @@ class JsonEvents:
 
     columns: EventColumns
     unknown: UnknownKeys | None = None
+    encoding: BinaryEncoding | None = None
     keeps_placeholders: bool = False
     _reader: JsonReader = field(init=False)
+    _of_bytes: JsonReader = field(init=False)
 
     def __post_init__(self) -> None:
-        self._reader = JsonReader(self.unknown)
+        self._reader = JsonReader(self.unknown, encoding=self.encoding)
+        self._of_bytes = copy(self._reader)
+        self._of_bytes.encoding = BinaryEncoding.BASE64  # Kafka Connect's converter writes no other
 
     def events(self, values: pa.Array) -> Events:
         """The events of binary or string documents."""
@@ -108,8 +121,8 @@ class JsonEvents:
 
     def explain(self, values: pa.Array) -> list[list[Found]]:
         """For each of a few malformed documents, the values that do not fit."""
-        alone = JsonEvents(self.columns)  # a second reading must not count unknown keys again
-        keeping = JsonEvents(self.columns, keeps_placeholders=True)
+        alone = JsonEvents(self.columns, encoding=self.encoding)  # a second reading must not count unknown keys again
+        keeping = JsonEvents(self.columns, encoding=self.encoding, keeps_placeholders=True)
         documents = values.cast(pa.binary())
         return [alone._explained(documents.slice(at, 1), keeping) for at in range(len(documents))]
 
@@ -118,7 +131,7 @@ class JsonEvents:
         wrong = [one for one, _ in found]
         still = [one for one, _ in wrong_columns(keeping.events(document), self.columns)[1]]
         held = [unavailable(one) for one in wrong if one not in still]
-        return held or explained(document[0].as_py(), row, wrong, self._reader.explain)
+        return held or explained(document[0].as_py(), row, wrong, self._reader)
 
     def _read(self, part: Payloads) -> Events:
         empty = pc.fill_null(pc.equal(part.texts, "null"), False)  # noqa: FBT003 - Arrow takes it by position
@@ -157,10 +170,15 @@ class JsonEvents:
             yield parsed.values if parsed.misfits is None else without(parsed.values, parsed.misfits)
 
     def _column(self, part: _Part, texts: pa.Array) -> Parsed:
+        kind, encoded = part.field.type, part.encoded
         if part.conversion is not None:
             found = converted(texts, part.conversion.convert, part.conversion.likely)
+        elif encoded is not None:
+            written = converted(texts, partial(spelled_out, written=encoded, kind=kind))
+            found = self._of_bytes.read(written.values, kind, (part.field.name,))
+            found = replace(found, misfits=either(found.misfits, written.misfits))
         else:
-            found = self._reader.read(texts, part.field.type, (part.field.name,))
+            found = self._reader.read(texts, kind, (part.field.name,))
         return found if self.keeps_placeholders else available(found)
 
     def _has_before(self, texts: pa.Array, operations: pa.Array, before: Sequence[Parsed]) -> pa.BooleanArray:
@@ -189,7 +207,10 @@ def _texts(values: pa.Array) -> pa.StringArray:
 
 
 def _parts(row: str, struct: Struct, types: Types) -> list[_Part]:
-    return [_Part(row, one, conversion_of(one.type, one.name, types)) for one in struct.fields]
+    return [
+        _Part(row, one, conversion_of(one.type, one.name, types), with_bytes(one.type, one.name, types))
+        for one in struct.fields
+    ]
 
 
 def _query(parts: Sequence[_Part]) -> str:

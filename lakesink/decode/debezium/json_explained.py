@@ -1,10 +1,11 @@
 """Describes the values of a malformed event in JSON that do not fit. Pure."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pyarrow as pa
 
 from lakesink.decode.debezium.connect_types import Types
+from lakesink.decode.debezium.conversions import with_bytes
 from lakesink.decode.debezium.placeholders import is_placeholder, unavailable
 from lakesink.decode.debezium.wrappers import opened
 from lakesink.decode.json_misfits import (
@@ -19,15 +20,14 @@ from lakesink.decode.json_misfits import (
     parsed,
 )
 from lakesink.decode.json_raw import first_members
-from lakesink.decode.misfits import Found
+from lakesink.decode.json_values import JsonReader
+from lakesink.decode.misfits import Found, with_option
 from lakesink.writer.schema import Field, Primitive, Struct, sql_type_of
 
 _WITHOUT_UNIT = frozenset({"time", "timestamp", "timestamptz"})
-Explain = Callable[[pa.Array, Struct], list[list[Found]]]
-"""Describes the values of documents that do not fit a table's columns."""
 
 
-def explained(value: bytes | None, row: str, wrong: Sequence[Field], explain: Explain) -> list[Found]:
+def explained(value: bytes | None, row: str, wrong: Sequence[Field], reader: JsonReader) -> list[Found]:
     """Descriptions for a document of which a row is wrong in some columns."""
     invalid = invalid_text(value)
     if invalid is not None or value is None:
@@ -35,11 +35,11 @@ def explained(value: bytes | None, row: str, wrong: Sequence[Field], explain: Ex
     wrapped = opened([value.decode()], [0])
     text, types = (wrapped[0].texts[0].as_py(), wrapped[0].types) if wrapped else (value.decode(), None)
     event = parsed(text)
-    found = _in_row(text, row, event.get(row), wrong, types, explain) if isinstance(event, Object) and wrong else []
+    found = _in_row(text, row, event.get(row), wrong, types, reader) if isinstance(event, Object) and wrong else []
     return list(dict.fromkeys(found)) or [UNKNOWN_MISFIT]
 
 
-def _in_row(text: str, name: str, row: object, wrong: Sequence[Field], types: Types, explain: Explain) -> list[Found]:
+def _in_row(text: str, name: str, row: object, wrong: Sequence[Field], types: Types, reader: JsonReader) -> list[Found]:
     if not isinstance(row, Object):
         return [Found(kind_in_words(row), as_written(row), name, OBJECT)]
     found: list[Found] = []
@@ -48,10 +48,12 @@ def _in_row(text: str, name: str, row: object, wrong: Sequence[Field], types: Ty
         if is_placeholder(as_written(value)):
             found.append(unavailable(one))
         elif isinstance(one.type, Primitive):
-            found.append(_of_value(value, one, types))
+            found.append(with_option(_of_value(value, one, types), one.type, reader.encoding))
+        elif with_bytes(one.type, one.name, types) is not None:
+            found.append(Found(kind_in_words(value), as_written(value), one.name, sql_type_of(one.type)))
         else:
             [written] = first_members(text, (name,))
-            found += explain(pa.array([(written or "").encode()]), Struct((one,)))[0]
+            found += reader.explain(pa.array([(written or "").encode()]), Struct((one,)))[0]
     return found
 
 

@@ -5,15 +5,17 @@ from collections.abc import Mapping
 from pyiceberg.table import Table
 
 from lakesink.decode.avro.registry import is_url, schemas_in_file
+from lakesink.decode.documents import own_columns
 from lakesink.settings.option_types import SchemaEvolution
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.change_plan import changes_plan
 from lakesink.writer.filesystem import shareable_properties
-from lakesink.writer.plan import NewsPlan, PartitionField, WritePlan
+from lakesink.writer.plan import JSON, NewsPlan, PartitionField, WritePlan
 from lakesink.writer.refusals import shown
+from lakesink.writer.schema import holds_binary, parse_schema
 from lakesink_catalog.commit.premises import Premises
 from lakesink_catalog.tables.locations import data_location
-from lakesink_protocol.errors import BatchRefused, Reason
+from lakesink_protocol.errors import BatchRefused, Reason, SettingsError
 from lakesink_protocol.identity import Batch, SinkKey
 
 
@@ -29,6 +31,8 @@ def write_plan(
     effective = settings.effective(table.properties)
     _check_sources(table)
     schema, spec = table.schema(), table.spec()
+    if settings.decode == JSON and settings.binary_encoding is None:
+        _check_no_binary(table, settings.rescue_column)
     return WritePlan(
         schema_json=schema.model_dump_json(),
         schema_id=schema.schema_id,
@@ -51,6 +55,7 @@ def write_plan(
         metrics_modes=effective.metrics_modes(schema),
         decode=settings.decode,
         on_malformed=settings.on_malformed,
+        binary_encoding=settings.binary_encoding,
         show_values=settings.show_values,
         rescue_column=settings.rescue_column,
         news=_news_plan(table, settings),
@@ -67,6 +72,21 @@ def _news_plan(table: Table, settings: Settings) -> NewsPlan | None:
     widens = settings.schema_evolution is not SchemaEvolution.ADD
     sources = frozenset(one.source_id for one in table.spec().fields)  # tasks write partition values of their types
     return NewsPlan(widens, sources, frozenset(table.schema().identifier_field_ids))
+
+
+def _check_no_binary(table: Table, rescue_column: str) -> None:
+    """JSON has no bytes, and many texts are both Base64 and hex: a wrong guess would store other bytes."""
+    for column in own_columns(parse_schema(table.schema().model_dump_json()), rescue_column).fields:
+        if holds_binary(column.type):
+            raise SettingsError(
+                "OPTION_MISSING",
+                f"Column {shown(column.name)!r} of {shown('.'.join(table.name()))} is BINARY, and nothing says how the"
+                " documents spell bytes.",
+                action=(
+                    "For Base64, which lakesink assumed before it had this option: binary_encoding='base64'.",
+                    "For hex: binary_encoding='hex'.",
+                ),
+            )
 
 
 def _check_sources(table: Table) -> None:

@@ -172,7 +172,7 @@ CHANGES: dict[str, tuple[Version, ...]] = {
     "string": (same("string", "é"), Version("bytes", (b"\xc3\xa9", b"\xff"), ("é", MALFORMED)), same(ENUM, "A")),
     "binary": (
         same("bytes", b"\xff"),
-        Version("string", ("é",), ("é".encode(),)),
+        Version("string", ("é", "abcd"), (MALFORMED, MALFORMED)),
         Version("int", (7,), (MALFORMED,)),
     ),
     "decimal(9, 2)": (

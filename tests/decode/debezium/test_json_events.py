@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lakesink.writer.letters import Fault
-from lakesink.writer.plan import OnMalformed
+from lakesink.writer.plan import BinaryEncoding, OnMalformed
 from lakesink.writer.schema import Field, ListOf, MapOf, Primitive, Struct
 from lakesink_protocol.errors import WriteError
 from testkit.examples import examples
@@ -44,6 +44,7 @@ def in_every_form(after: str, **columns: Any) -> list[Any]:
 
     documents = [form.replace("%s", after) for form in FORMS.values()]
     settings: dict[str, Any] = {"put_aside": put_aside, "on_malformed": OnMalformed.QUARANTINE}
+    settings["binary_encoding"] = BinaryEncoding.BASE64
     changes, _ = decoded(table(**columns), *documents, **settings)
     assert {name for name, _, _ in changes} <= {"UPSERT"}
     found = {offset: row for _, row, offset in changes} | {at: fault.column for at, fault in aside.items()}

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from lakesink.writer.schema import Field, ListOf, MapOf, Primitive, Struct, Type
 from testkit.examples import examples
 from tests.decode.debezium.events import batch, decoded, decoder, event, table, text, wrapped
 from tests.decode.test_exact_json import DECIMALS, as_decimal
@@ -19,6 +20,7 @@ some = examples(20)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC).replace(tzinfo=None)
 TIME, DATA, CONNECT = "io.debezium.time.", "io.debezium.data.", "org.apache.kafka.connect.data."
 MALFORMED = "malformed"
+TEXTS = Primitive("string")
 
 
 def one(column: str, value: Any, type_name: str | None, name: str = "", **parameters: str) -> Any:
@@ -69,6 +71,41 @@ def test_decimals_as_numbers_and_texts_are_read_too() -> None:
     assert one("decimal(9, 2)", "12.34", "string") == Decimal("12.34")
     assert one("decimal(9, 2)", "12.34", None) == Decimal("12.34")
     assert one("decimal(9, 2)", "1234", "bytes", f"{CONNECT}Decimal", scale="2") == Decimal("-26588.24")
+
+
+VARIABLE = {"type": "struct", "name": f"{DATA}VariableScaleDecimal"}
+
+
+@some
+@given(st.integers(-(10**18), 10**18), st.integers(0, 6))
+@example(int.from_bytes(base64.b64decode("1234"), "big", signed=True), 2)
+@example(int.from_bytes(base64.b64decode("12345678"), "big", signed=True), 0)
+def test_decimals_within_arrays_maps_and_structs_are_the_very_decimals(unscaled: int, scale: int) -> None:
+    expected, value = Decimal(unscaled).scaleb(-scale), digits(unscaled)
+    inner = Primitive("decimal(25, 6)")
+    written = {"type": "bytes", "name": f"{CONNECT}Decimal", "parameters": {"scale": str(scale)}}
+    element, key = Field(11, "element", required=False, type=inner), Field(12, "key", required=True, type=TEXTS)
+    a, b = Field(13, "a", required=False, type=inner), Field(14, "b", required=False, type=TEXTS)
+    named = {"fields": [written | {"field": "a"}, {"field": "b", "type": "string"}], "type": "struct"}
+    cases: list[tuple[Type, Any, Any, Any]] = [
+        (ListOf(element), {"type": "array", "items": written}, [value, None], [expected, None]),
+        (ListOf(element), {"type": "array", "items": VARIABLE}, [{"scale": scale, "value": value}], [expected]),
+        (MapOf(key, element), {"type": "map", "values": written}, {"é": value}, [("é", expected)]),
+        (Struct((a, b)), named, {"b": "1234", "a": value, "c": 1.50}, {"a": expected, "b": "1234"}),
+    ]
+    for kind, schema, given_value, found_value in cases:
+        payload = event("c", {"id": 1, "c": given_value})
+        changes, found = decoded(table(c=kind), wrapped(payload, id={"type": "int64"}, c=schema))
+        assert (changes[0][1]["c"], found.malformed) == (found_value, 0)
+
+
+@pytest.mark.parametrize("bad", ["1 2", "12345", "", True, {"a": 1}, "AB=="])
+def test_what_is_no_decimal_within_an_array_is_malformed_and_named(bad: Any) -> None:
+    written = {"type": "bytes", "name": f"{CONNECT}Decimal", "parameters": {"scale": "2"}}
+    kind = ListOf(Field(11, "element", required=False, type=Primitive("decimal(25, 6)")))
+    document = wrapped(event("c", {"id": 1, "c": [bad]}), id={"type": "int64"}, c={"type": "array", "items": written})
+    changes, found = decoded(table(c=kind), document)
+    assert (changes, found.malformed, found.misfits[0].column) == ([], 1, "c")
 
 
 @pytest.mark.parametrize("column", ["string", "long", "double", "decimal(38, 0)", "boolean", "uuid"])
