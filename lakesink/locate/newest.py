@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 
 from lakesink.locate.key_columns import KeyColumns
 from lakesink.locate.keys_files import OFFSET, OP, PLACE, TASK
-from lakesink.locate.refusals import key_twice, sequence_tied
-from lakesink.writer.changed_rows import place_in_words
+from lakesink.locate.refusals import key_twice, sequence_of_partitions, sequence_tied
+from lakesink.writer.changed_rows import POSITIONS, place_in_words
 from lakesink_protocol.row_changes import Operation
 
 CHANGE = "change"
@@ -38,6 +38,9 @@ class Newest:
 
 def newest_of_each_key(changes: pa.Table, columns: KeyColumns) -> Newest:
     """Choose the newest change of each key; raises WriteError where nothing says which one this is."""
+    first = columns.sequences[0].name if columns.sequences else ""
+    if first in POSITIONS and pc.count_distinct(changes[PLACE]).as_py() > 1:
+        raise sequence_of_partitions(first)
     every = numbered(changes)
     losers = _superseded(every, columns)
     every = every.select([CHANGE, *columns.key_names, *columns.sequence_names, OP, TASK])
@@ -82,10 +85,17 @@ def _superseded(changes: pa.Table, columns: KeyColumns) -> pa.Array:
     tied = pc.and_(pc.invert(is_first), _has_no_order(ordered, best, columns))
     if pc.any(tied).as_py():
         keys = pc.count_distinct(ordered[_GROUP].filter(tied)).as_py()
-        one = ordered.filter(tied).slice(0, 1)
-        where = place_in_words(one[PLACE][0].as_py(), one[OFFSET][0].as_py())
-        raise (sequence_tied if columns.sequences else key_twice)(columns, keys, where)
+        raise (sequence_tied if columns.sequences else key_twice)(columns, keys, _places(ordered, best, tied))
     return ordered[CHANGE].filter(pc.invert(is_first)).combine_chunks()
+
+
+def _places(ordered: pa.Table, best: pa.Table, tied: pa.ChunkedArray) -> str:
+    """Where two of the changes are, for a message; empty if that is unknown."""
+    at = pc.index(tied, value=True).as_py()
+    found = [(rows[PLACE][at].as_py(), rows[OFFSET][at].as_py()) for rows in (best, ordered)]
+    if any(place is None for place, _ in found):
+        return ""
+    return f" Two are at {' and '.join(place_in_words(*one) for one in found)}."
 
 
 def _repeated(changes: pa.Table, columns: KeyColumns) -> pa.Table:

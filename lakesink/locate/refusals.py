@@ -4,37 +4,49 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from lakesink.locate.key_columns import KeyColumns
+from lakesink.writer.change_order import WITHOUT_ORDER
 from lakesink.writer.refusals import DESCRIBED, shown
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.redact import describe, redact
 from lakesink_protocol.storage_errors import storage_trouble
 
 
-def sequence_tied(columns: KeyColumns, keys: int, where: str) -> WriteError:
+def sequence_tied(columns: KeyColumns, keys: int, places: str) -> WriteError:
     """Two changes of a key have the same sequence, and nothing else says which one is newer."""
     sequences = ", ".join(column.name for column in columns.sequences)
     return WriteError(
         "SEQUENCE_TIED",
         f"Changes of {keys} key{_s(keys)} ({shown(columns.named)}) have the same sequence ({shown(sequences)})."
-        f"{_one_at(where)}",
+        f"{places}",
         action="Add a column to sequence_by that orders such changes, or read the changes from Kafka with the key as"
         " the key of the messages.",
     )
 
 
-def key_twice(columns: KeyColumns, keys: int, where: str) -> WriteError:
+def key_twice(columns: KeyColumns, keys: int, places: str) -> WriteError:
     """A batch has several changes of a key, and nothing says which one is newer."""
     return WriteError(
         "KEY_TWICE",
         f"The batch has more than one change of {keys} key{_s(keys)} ({shown(columns.named)}), without an order."
-        f"{_one_at(where)}",
-        action="Name the column that orders the changes of a key with sequence_by, or keep one row for each key in"
-        " the query.",
+        f"{places}",
+        action=WITHOUT_ORDER,
     )
 
 
-def _one_at(where: str) -> str:
-    return f" One of them is at {where}." if where else ""
+def sequence_of_partitions(column: str) -> WriteError:
+    """Positions in Kafka order changes, and there are several partitions."""
+    return WriteError(
+        "SEQUENCE_OF_PARTITIONS",
+        f"The option sequence_by begins with {column}, and the changes come from more than one partition of Kafka: a"
+        " key that moved to another one would have no order.",
+        action=(
+            "Leave sequence_by out: later offsets and later batches are newer, as Kafka keeps the order of each key.",
+            (
+                "Name a column that the source increases with each change of a row, such as a version, and a position"
+                " after it: sequence_by=['version', '_kafka_offset']."
+            ),
+        ),
+    )
 
 
 def keys_file_damaged(location: str, why: str) -> WriteError:

@@ -20,6 +20,19 @@ from lakesink.writer.scalars import TRUE, int64, operation_scalar
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.row_changes import Operation
 
+WITHOUT_ORDER = (
+    "Name a column that orders the changes of a key: sequence_by='updated_at'.",
+    (
+        "See that each batch has one row of a key, also of equal rows. dropDuplicates does not do that in a stream: it"
+        " drops the changes of later batches too. Files that are read again come as one batch."
+    ),
+    (
+        "From Kafka, a key has no order if its changes are in several partitions: let the key of the messages be the"
+        " key of the rows, and add no partitions to a topic in use. To go on with decode, filter the older record in"
+        ' the query: where("NOT (partition = 0 AND offset = 17)").'
+    ),
+)
+"""What to do if nothing orders the changes of a key."""
 _COMPARED_ROWS = 8_192
 _UNKNOWN = -(2**63)
 """In place of an unknown place or offset."""
@@ -154,14 +167,7 @@ class HeldChanges:
             return WriteError(
                 "KEY_TWICE",
                 f"{keys} ({names}) came more than once in a batch, and nothing orders the changes.{where}",
-                action=(
-                    "Name a column that orders the changes of a key: sequence_by='updated_at'.",
-                    (
-                        "Or see that each batch has one row of a key, also of equal rows. dropDuplicates does not do"
-                        " that in a stream: it drops the changes of later batches too. Files that are read again come"
-                        " as one batch."
-                    ),
-                ),
+                action=WITHOUT_ORDER,
             )
         return WriteError(
             "SEQUENCE_TIED",

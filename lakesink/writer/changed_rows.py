@@ -23,6 +23,8 @@ DELETE_MARK = "_lakesink_delete"
 """Name of the mark: true deletes, false upserts, NULL refuses the batch."""
 TOPIC, PARTITION, OFFSET = "topic", "partition", "offset"
 """Columns of Kafka's source."""
+POSITIONS = ("_kafka_partition", "_kafka_offset")
+"""Columns of a table with positions in Kafka: they order the records of one partition only."""
 _PARTITION_BITS = 32
 _TOPIC_BYTES = 4
 

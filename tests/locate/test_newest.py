@@ -93,7 +93,7 @@ def test_an_event_of_the_stream_is_newer_than_a_snapshot_row_of_its_sequence() -
 def test_a_refusal_names_the_source_of_one_change_if_it_is_known(columns: KeyColumns) -> None:
     sequences = (7, "s")[: len(columns.sequences)]
     rows = [(1, "", *sequences, UPSERT, place, 5) for place in (3, 4)]
-    with pytest.raises(WriteError, match=r"One of them is at partition [34], offset 5\."):
+    with pytest.raises(WriteError, match=r"Two are at partition 3, offset 5 and partition 4, offset 5\."):
         newest_of_each_key(of_tasks(columns, *([one] for one in rows)), columns)
 
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from lakesink_protocol.errors import WriteError
+from lakesink_protocol.identity import Batch, stream_batch
 from lakesink_protocol.outcome import Committed
 from testkit.builders import Lake
 from tests.decode.debezium.events import event
@@ -19,6 +21,11 @@ def row(number: int, version: int, name: Any = "a") -> dict[str, Any]:
 
 def stream_into(folder: Path, **options: Any) -> EventStream:
     return EventStream(Lake.make(folder, schema=SCHEMA), options=options)
+
+
+def of_kafka(stream: EventStream, batch_id: int, ends: dict[str, int]) -> Batch:
+    starts = {"0": 9} if batch_id else dict.fromkeys(ends, 0)
+    return stream_batch(batch_id, stream.query, start=[{"t": starts}], end=[{"t": ends}])
 
 
 def lines(caplog: pytest.LogCaptureFixture, name: str) -> list[str]:
@@ -65,3 +72,46 @@ def test_a_changelog_counts_the_deletes_whose_row_before_is_not_whole(
     assert summary is not None
     assert summary["lakesink.unread-rows-before"] == "1"
     assert len(lines(caplog, "lakesink.changelog.unread")) == 1
+
+
+def test_positions_are_no_sequence_once_a_topic_has_several_partitions(tmp_path: Path) -> None:
+    stream = stream_into(tmp_path, sequence_by="_kafka_offset")
+    stream.take(of_kafka(stream, 0, {"0": 9}), [(0, 8, event("c", row(1, 1)))])
+    grown = of_kafka(stream, 1, {"0": 9, "1": 1})
+    for _ in range(2):
+        with pytest.raises(WriteError, match="LAKESINK_SEQUENCE_OF_PARTITIONS") as refused:
+            stream.take(grown, [(1, 0, event("u", row(1, 2)))])
+        assert "Leave sequence_by out" in refused.value.action
+        stream.restart()
+    stream.options.pop("sequence_by")
+    stream.restart()
+    stream.take(grown, [(1, 0, event("u", row(1, 2)))])
+    assert [(one["id"], one["version"]) for one in live_rows(stream.lake)] == [(1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("sequence", "ends"),
+    [("_kafka_offset", {"0": 9}), ("version,_kafka_offset", {"0": 9, "1": 9}), ("version", {"0": 9, "1": 9})],
+)
+def test_a_sequence_that_orders_all_partitions_is_accepted(tmp_path: Path, sequence: str, ends: dict[str, int]) -> None:
+    stream = stream_into(tmp_path, sequence_by=sequence)
+    stream.take(of_kafka(stream, 0, ends), [(0, 8, event("c", row(1, 1)))])
+    assert len(live_rows(stream.lake)) == 1
+
+
+def test_a_batch_job_with_records_of_two_partitions_has_no_order_by_offsets(tmp_path: Path) -> None:
+    stream = stream_into(tmp_path, sequence_by="_kafka_offset")
+    with pytest.raises(WriteError, match="LAKESINK_SEQUENCE_OF_PARTITIONS"):
+        stream.take(0, [(0, 8, event("c", row(1, 1)))], [(1, 3, event("c", row(2, 1)))])
+
+
+@pytest.mark.parametrize("tasks", [1, 2])
+def test_a_key_in_two_partitions_is_named_by_its_places_and_can_be_filtered(tmp_path: Path, tasks: int) -> None:
+    stream = stream_into(tmp_path)
+    records = [(0, 17, event("c", row(1, 1))), (1, 3, event("u", row(1, 2)))]
+    with pytest.raises(WriteError, match="LAKESINK_KEY_TWICE") as refused:
+        stream.take(0, *([records] if tasks == 1 else [[one] for one in records]))
+    assert "partition 0, offset 17" in refused.value.what
+    assert 'where("NOT (partition = 0 AND offset = 17)")' in refused.value.action
+    stream.take(0, records[1:])
+    assert [one["version"] for one in live_rows(stream.lake)] == [2]

@@ -51,6 +51,7 @@ def read_scalar(
     if wanted is None:
         return None
     if kind.name == "string" and wanted.name == "binary":
+        assert isinstance(raw, Span)
         return _checked(cursor, _bytes(cursor, raw, kind, _STRING), partial(bytes_of, kind=wanted, encoding=encoding))
     fit = _FITS.get((kind.logical or kind.name, _family(wanted)))
     if fit is None and kind.is_plain:

@@ -1,5 +1,6 @@
 """How the Iceberg sink commits changes of rows by key: what locates them, and what it refuses."""
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -7,6 +8,8 @@ from typing import Any
 
 from pyiceberg.table import Table
 
+from lakesink.checkpoint.offsets import is_kafka_offset
+from lakesink.locate.refusals import sequence_of_partitions
 from lakesink.locate.work import Run
 from lakesink.settings.option_types import LocateIn, OnLate
 from lakesink.settings.settings import Settings
@@ -14,6 +17,7 @@ from lakesink.sinks.iceberg.locator import Locator, NewFile
 from lakesink.sinks.iceberg.rows_on_head import WORKERS_FROM_BYTES, LocateMemory, LocateSettings, Workers
 from lakesink.sinks.iceberg.votes import CombinedReceipts
 from lakesink.words import counted
+from lakesink.writer.changed_rows import POSITIONS
 from lakesink.writer.locations import task_of
 from lakesink.writer.plan import ChangesPlan
 from lakesink_catalog.commit.located import Locate, Located
@@ -22,6 +26,7 @@ from lakesink_catalog.commit.prepared_changes import PreparedChanges
 from lakesink_catalog.manifests.copying import AtOnce
 from lakesink_catalog.manifests.live_entries import Origin, live_entries
 from lakesink_protocol.errors import WriteError
+from lakesink_protocol.identity import Batch
 
 RunInExecutors = Callable[[Callable[[Any], bytes], Sequence[Any]], Sequence[bytes]]
 """Applies a picklable function to items in Spark's executors; the results are in the order of the items."""
@@ -55,6 +60,21 @@ class ChangesByKey:
             return None
         run: Run = self.run
         return Workers(run, 0 if self.settings.locate_in is LocateIn.EXECUTORS else WORKERS_FROM_BYTES)
+
+
+def check_sequence(settings: Settings, batch: Batch) -> None:
+    """Refuse positions in Kafka as the sequence if the batch's offsets have several partitions.
+
+    The offsets name all partitions that the query reads, also those without new records, and after a restart.
+    """
+    first = settings.sequence_by[0] if settings.sequence_by else ""
+    if first.lower() not in POSITIONS or not batch.offsets:
+        return
+    offsets = json.loads(batch.offsets)
+    sources = offsets.values() if isinstance(offsets, dict) else offsets
+    topics = [topic for source in sources if is_kafka_offset(source) for topic in source.values()]
+    if sum(map(len, topics)) > 1:
+        raise sequence_of_partitions(first)
 
 
 def prepared_changes(plan: ChangesPlan | None, counted: CombinedReceipts, changelog: str) -> PreparedChanges | None:

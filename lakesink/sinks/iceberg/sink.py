@@ -14,7 +14,7 @@ from lakesink.settings.policy import policy_of
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.batch_warnings import BatchWarnings
 from lakesink.sinks.iceberg.change_task import ChangeTaskWriter, LoggingTaskWriter
-from lakesink.sinks.iceberg.changes import ChangesByKey, RunInExecutors, prepared_changes
+from lakesink.sinks.iceberg.changes import ChangesByKey, RunInExecutors, check_sequence, prepared_changes
 from lakesink.sinks.iceberg.compaction import Compaction
 from lakesink.sinks.iceberg.document_evolution import (
     follow_documents,
@@ -231,6 +231,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         ).without_keys(self.refused_keys)
         if write.plan.changes is not None:
             check_key(table, entry, write.plan.changes.keys)
+            check_sequence(self.settings, batch)
         records = self._opened.records
         if entry is not None:
             records.follow(entry.batch_id, entry.fingerprint)
@@ -344,7 +345,8 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         except ReceiptInvalid as error:
             raise receipt_rejected(str(error)) from None
         self.effects.emit(events.BatchPrepared(batch_id, prepared.snapshot_id))
-        if counted.quality.dead_letters or transaction.logs:
+        of_tasks = len(counted.keys_files) > 1  # keys that nothing orders are found where all tasks are compared
+        if counted.quality.dead_letters or transaction.logs or of_tasks:
             self._check_again(transaction, prepared)
         return prepared
 
@@ -378,7 +380,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             Compaction(self._load, self.key, plan, added, self.changes.memory, self.merges, self.effects).compact()
 
     def _check_again(self, transaction: IcebergTransaction, prepared: PreparedBatch) -> None:
-        """Refuse the batch before a side table has its rows: they would stay there.
+        """Refuse the batch before a side table has its rows, or a record its files: they would stay there.
 
         Changes are located, too: what refuses them there is found now. On the same head, the commit does not repeat it.
         """

@@ -30,7 +30,9 @@ def of_wrapped_json(*events: tuple[Any, ...], **settings: Any) -> tuple[list[Cha
 
 
 def of_avro(*events: tuple[Any, ...], **settings: Any) -> tuple[list[Change], Any]:
-    return read(COLUMNS, *(message(*one, fields=FIELDS) for one in events), fields=FIELDS, **settings)
+    rows = ((operation, *row, None)[:3] for operation, *row in events)
+    messages = [message(operation, after, before, FIELDS) for operation, after, before in rows]
+    return read(COLUMNS, *messages, fields=FIELDS, **settings)
 
 
 FORMATS: dict[str, Read] = {"json": of_json, "wrapped json": of_wrapped_json, "avro": of_avro}
@@ -96,12 +98,12 @@ def test_a_value_that_a_change_needs_is_malformed(
 @pytest.mark.parametrize("operation", ["u", "d"])
 @pytest.mark.parametrize("name", ["json", "avro"])
 def test_a_key_before_that_does_not_fit_is_malformed(name: str, operation: str) -> None:
-    columns, keeps = table(id="int", x="int"), {"has_changelog": True}
+    columns = table(id="int", x="int")
     change = (operation, None if operation == "d" else {"id": 1, "x": 1}, {"id": WIDE, "x": 1})
     if name == "json":
-        changes, found = decoded(columns, event(*change), **keeps)
+        changes, found = decoded(columns, event(*change), has_changelog=True)
     else:
         fields = (("id", "long"), ("x", ["null", "long"]))
-        changes, found = read(columns, message(*change, fields=fields), fields=fields, **keeps)
+        changes, found = read(columns, message(*change, fields=fields), fields=fields, has_changelog=True)
     assert (changes, found.malformed) == ([], 1)
     assert found.misfits[0].column.rpartition(".")[2] == "id"
