@@ -5,11 +5,9 @@ of the table. A column is searched as a whole first, because almost no column ha
 """
 
 import base64
-import hashlib
 import json
 from collections.abc import Mapping
 from functools import reduce
-from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,15 +22,20 @@ _TEXT = "__debezium_unavailable_value"
 """Debezium's default for its option ``unavailable.value.placeholder``."""
 _FOUND = "Debezium's placeholder of a value that the log of the database does not have"
 _BYTES = _TEXT.encode()
-_UUID = UUID(bytes=hashlib.md5(_BYTES, usedforsecurity=False).digest(), version=3)
-_ALONE = (_TEXT, base64.b64encode(_BYTES).decode(), _BYTES.hex(), str(_UUID))
+_UUID = "b68a35a7-17ad-35b3-af2a-ae46edb4545a"
+"""What Java's ``UUID.nameUUIDFromBytes`` makes of it."""
+_ALONE = (_TEXT, base64.b64encode(_BYTES).decode(), _BYTES.hex(), _UUID)
 """The text, and how its bytes are spelled."""
 _NUMBERS = list(_BYTES)
-_IN_JSON = ([_TEXT], [str(_UUID)], _NUMBERS, [float(number) for number in _NUMBERS], {_TEXT: _TEXT})
+_IN_JSON = ([_TEXT], [_UUID], _NUMBERS, [float(number) for number in _NUMBERS], {_TEXT: _TEXT})
 _TEXTS = (*_ALONE, *(json.dumps(one, separators=(",", ":")) for one in _IN_JSON))
 _KNOWN: Mapping[pa.DataType, pa.Array] = {
     kind: pa.array(values, kind)
-    for kind, values in {pa.string(): _TEXTS, pa.binary(): [_BYTES], pa.binary(16): [_UUID.bytes]}.items()
+    for kind, values in {
+        pa.string(): _TEXTS,
+        pa.binary(): [_BYTES],
+        pa.binary(16): [bytes.fromhex(_UUID.replace("-", ""))],
+    }.items()
 }
 _UNITS = (1, 1_000)
 """Microseconds of an array of moments, whose numbers may be milliseconds."""
