@@ -1,7 +1,9 @@
 """Placeholders of values that PostgreSQL did not log, in the form that Debezium gives them in each type of column."""
 
 import base64
+import hashlib
 import json
+import uuid
 from typing import Any
 
 import pytest
@@ -74,6 +76,7 @@ ITEMS: dict[str, tuple[Type | str, Any, Any]] = {
 
 def test_the_forms_are_those_of_the_text() -> None:
     assert bytes(NUMBERS) == BYTES == bytes.fromhex(HEX) == base64.b64decode(BASE64)
+    assert uuid.UUID(bytes=hashlib.md5(BYTES, usedforsecurity=False).digest(), version=3) == uuid.UUID(UUID)
 
 
 @pytest.mark.parametrize("form", JSON)
