@@ -19,6 +19,7 @@ from pyiceberg.types import LongType, NestedField
 from lakesink.audit.audit import audit
 from lakesink.audit.finding import Finding
 from lakesink.sinks.iceberg.pending import OfTable, first_letters
+from lakesink_catalog.commit.forget import Forgetting
 from lakesink_protocol.coordinator import run_batch
 from lakesink_protocol.errors import BatchRefused, WriteError
 from lakesink_protocol.identity import MAIN_BRANCH, SinkKind
@@ -28,6 +29,7 @@ from lakesink_protocol.votes import Vote, Votes
 from testkit.answers import first
 from testkit.builders import TABLE, Lake, Stream, is_prepared_record, offered
 from testkit.change_table import CHANGES, OPTIONS, ROWS, Change, upsert_lake
+from testkit.maintenance import rewrite, roll_back
 
 LETTERS, LOG = f"{TABLE}__dead_letters", "demo.changelog"
 
@@ -287,6 +289,76 @@ def test_letters_of_a_version_that_was_given_up_are_never_replayed(tmp_path: Pat
     job.run("", 7, dead_letter_table="demo.another")
     assert replayable(job) == []
     assert [one.items for one in job.findings()] == [("5",)]
+
+
+def test_a_query_that_an_operator_let_go_on_behind_a_rollback_is_recovered_after_a_crash(pair: Pair) -> None:
+    """Its side table still has a batch that the table has no more."""
+    for number in range(4):
+        pair.run("same", number)
+    roll_back(pair.lake, pair.lake.table().snapshots()[2].snapshot_id)
+    with pytest.raises(BatchRefused) as refused:
+        pair.run("same", 4)
+    pair.run("same", 4, accept=offered(refused.value)["commit"])
+    pair.dies("same", 5)
+    assert isinstance(pair.run("same", 5), Committed)
+    assert isinstance(pair.run("same", 6), Committed)
+
+
+def test_a_batch_that_an_operator_skips_behind_a_rollback_does_not_stop_its_query(pair: Pair) -> None:
+    for number in range(4):
+        pair.run("same", number)
+    roll_back(pair.lake, pair.lake.table().snapshots()[2].snapshot_id)
+    with pytest.raises(BatchRefused) as refused:
+        pair.run("same", 4)
+    pair.run("same", 4, accept=offered(refused.value)["skip"])
+    assert isinstance(pair.run("same", 5), Committed)
+
+
+def test_a_side_table_whose_first_snapshots_expired_is_not_called_empty(pair: Pair) -> None:
+    """PyIceberg's expiry leaves the oldest snapshot without a parent, though it has rows of earlier ones."""
+    for number in range(4):
+        pair.run("same", number)
+    pair.side.maintenance.expire_snapshots().by_ids(_but_the_last(pair.side)).commit()
+    roll_back(pair.lake, pair.lake.table().snapshots()[2].snapshot_id)
+    with pytest.raises(BatchRefused) as refused:
+        pair.run("same", 4)
+    assert "Drop" not in str(refused.value)
+    assert f"No rollback takes them out: name another {pair.option}" in refused.value.data
+
+
+def test_letters_of_an_earlier_query_stay_replayable_when_the_table_expires(tmp_path: Path) -> None:
+    pair = _letters(tmp_path)
+    pair.run("old", 0)
+    word = pair.accept("new")
+    pair.run("new", 0, accept=word)
+    pair.run("new", 1)
+    pair.lake.table().maintenance.expire_snapshots().by_ids(_but_the_last(pair.lake.table())).commit()
+    assert replayable(pair) == [0, 0, 1]
+
+
+def test_letters_that_an_earlier_lakesink_wrote_count_for_a_later_query_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair = _letters(tmp_path)
+    monkeypatch.setattr("lakesink.sinks.iceberg.side_table.side_end", lambda *_: "")
+    monkeypatch.setattr("lakesink.sinks.iceberg.sink.application_of", lambda _: "")
+    for number in range(3):
+        pair.run("old", number)
+    monkeypatch.undo()
+    word = pair.accept("new")
+    pair.run("new", 0, accept=word)
+    assert replayable(pair) == [0, 0, 1, 2]
+
+
+def test_batches_of_a_sink_that_was_removed_and_has_expired_are_not_called_lost(tmp_path: Path) -> None:
+    pair = _letters(tmp_path)
+    for number in range(3):
+        pair.run("old", number)
+    stream = Stream(pair.lake, query="old")
+    Forgetting(pair.lake.table, stream.key, effects=stream.chance.effects()).run()
+    rewrite(pair.lake)
+    pair.lake.table().maintenance.expire_snapshots().by_ids(_but_the_last(pair.lake.table())).commit()
+    assert isinstance(pair.run("new", 0), Committed)
 
 
 def _but_the_last(table: Table) -> list[int]:

@@ -27,7 +27,6 @@ class Landed:
         self.key = key
         self.newest = _newest(seen)
         self.forgotten = seen.entry is None and seen.forgotten
-        self._has_none = seen.entry is None and not seen.view.entry_damage and not self.forgotten
         self._marked = {(mark.query_id, mark.batch_id) for mark, _ in seen.own_marks}
         numbers = (snapshot.sequence_number or 0 for snapshot in seen.view.ancestry())
         self._shown_from = LARGEST_NUMBER if seen.is_blind else min(numbers, default=0)
@@ -40,7 +39,7 @@ class Landed:
         newest = self.newest if self.newest is not None and self.newest.query_id == query_id else None
         if (query_id, batch_id) in self._marked or (newest is not None and newest.batch_id == batch_id):
             return True
-        if self._has_none or (after is not None and self._shown_from <= after + 1):
+        if after is not None and self._shown_from <= after + 1:
             return False
         return None if newest is None else batch_id < newest.batch_id
 

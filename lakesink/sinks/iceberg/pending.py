@@ -2,16 +2,17 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import pyarrow as pa
 from pyiceberg.expressions import And, EqualTo, Reference
 from pyiceberg.expressions.literals import literal
 from pyiceberg.table import Table
 
-from lakesink.sinks.iceberg.side_batches import SideBatch, side_batches
+from lakesink.sinks.iceberg.side_batches import SideBatch, all_batches, side_batches
 from lakesink.writer.letters import LETTERS, letters_key
 from lakesink.writer.side_rows import APPLICATION, application_of
-from lakesink_catalog.read.landed import Landed
+from lakesink_catalog.read.landed import Landed, newest_batch
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.identity import SinkKey, SinkKind
 
@@ -23,7 +24,7 @@ MOST_BYTES = 64 * 1024 * 1024
 """Limits of one replay: its letters are in the driver's memory, before and after their repair."""
 
 
-@dataclass(slots=True)
+@dataclass
 class OfTable:
     """The letters of one branch of a table, among those of other tables that may share the table of dead letters."""
 
@@ -31,6 +32,11 @@ class OfTable:
     letters: Table
     branch: str
     _sinks: dict[str, "_BatchesOfSink"] = field(default_factory=dict)
+
+    @cached_property
+    def batches(self) -> Sequence[SideBatch]:
+        """All batches with letters."""
+        return list(all_batches(self.letters))
 
     @property
     def filter(self) -> And:
@@ -50,25 +56,36 @@ class _BatchesOfSink:
     """The batches of one sink that have letters, by the application that wrote them."""
 
     def __init__(self, of: OfTable, sink: str) -> None:
+        uuid = str(of.table.metadata.table_uuid)
+        self._of = of
         self._landed = [Landed(of.table, SinkKey(sink, of.branch, kind)) for kind in SinkKind]
-        self._known: dict[tuple[str, int], SideBatch] = {}
-        self._last: dict[str, tuple[Landed, SideBatch]] = {}
+        self._after: dict[tuple[str, int], int] = {}
+        self._queries: dict[str, tuple[Landed, str]] = {}
         for landed in self._landed:
-            for one in side_batches(of.letters, letters_key, landed.key, str(of.table.metadata.table_uuid)):
+            for one in side_batches(of.batches, letters_key, landed.key, uuid):
                 application = application_of(one.key)
-                self._known.setdefault((application, one.batch_id), one)
-                self._last.setdefault(application, (landed, one))
+                self._after.setdefault((application, one.batch_id), one.after)
+                self._queries[application] = landed, one.query_id
+
+    @cached_property
+    def _open(self) -> set[int]:
+        """Batches of the newest query that have letters, and that the table lacks."""
+        uuid = str(self._of.table.metadata.table_uuid)
+        return {
+            last.batch_id
+            for landed in self._landed
+            if (now := landed.newest) is not None
+            and (last := newest_batch(self._of.letters, letters_key(landed.key, now.query_id, uuid))) is not None
+            and last.batch_id > now.batch_id
+        }
 
     def has(self, application: str, batch_id: int) -> bool:
-        """True if the table has a batch. A query went on only when it did, so its last batch alone may be unknown."""
-        if application not in self._last:  # of an earlier lakesink, whose letters do not name their query
-            newest = (landed.newest for landed in self._landed)
-            is_forgotten = any(landed.forgotten for landed in self._landed)
-            return is_forgotten or any(one is not None and batch_id <= one.batch_id for one in newest)
-        landed, last = self._last[application]
-        one = self._known.get((application, batch_id))
-        found = landed.has(last.query_id, batch_id, None if one is None else one.after)
-        return batch_id < last.batch_id if found is None else found
+        """True unless the table lacks a batch, as far as its ledger and history tell: expiry may have hidden it."""
+        if application not in self._queries:  # of an earlier lakesink, whose letters do not name their query
+            is_known = any(one.forgotten or one.newest is not None for one in self._landed)
+            return is_known and batch_id not in self._open
+        landed, query_id = self._queries[application]
+        return landed.has(query_id, batch_id, self._after.get((application, batch_id))) is not False
 
 
 def check_letter_table(letters: Table) -> None:

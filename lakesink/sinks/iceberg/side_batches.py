@@ -21,6 +21,8 @@ from lakesink_protocol.identity import SinkKey, SinkKind
 from lakesink_protocol.ledger import LedgerEntry, Mark, mark_of
 
 _MOST_LISTED = 3
+_FIRST = 1
+"""The sequence number of a table's first snapshot."""
 KeyOf = Callable[[SinkKey, str, str], SinkKey]
 """The application that writes into a side table for a sink, a query and a table."""
 
@@ -52,20 +54,29 @@ class SideBatch:
         return self.query_id == newest.query_id and self.batch_id > newest.batch_id
 
 
-def side_batches(side: Table, key_of: KeyOf, owner: SinkKey, table_uuid: str) -> Iterator[SideBatch]:
-    """The batches of a sink and its table, the newest first; then the last one of each query, from the ledger."""
+def side_batches(
+    side: Table | Sequence[SideBatch], key_of: KeyOf, owner: SinkKey, table_uuid: str
+) -> Iterator[SideBatch]:
+    """Those of a sink and its table, see `all_batches`, whose result can be given too."""
 
     @cache
     def key(query_id: str) -> SinkKey | None:
         is_query = bool(query_id) is (owner.kind is SinkKind.STREAM)
         return key_of(owner, query_id, table_uuid) if is_query else None
 
+    every = all_batches(side) if isinstance(side, Table) else side
+    return (one for one in every if one.key == key(one.query_id))
+
+
+def all_batches(side: Table) -> Iterator[SideBatch]:
+    """The batches of all sinks, the newest first; then the last one of each query, from the ledger."""
+
     def batch(of: SinkKey, written: LedgerEntry | Mark, snapshot: Snapshot | None = None) -> Iterator[SideBatch]:
         said = parse_side_end(written.end)
-        if said is not None and of == key(said[0]):
+        if said is not None:
             yield SideBatch(of, said[0], written.batch_id, said[1], snapshot)
 
-    for snapshot in view_table(side, SinkKey(owner.name)).ancestry():
+    for snapshot in view_table(side, SinkKey(".".join(side.name()))).ancestry():
         mark = mark_of(snapshot.summary)
         if mark is not None:
             yield from batch(mark.key, mark, cast("Snapshot", snapshot))
@@ -99,8 +110,10 @@ def way_back(side: Table, left: Sequence[SideBatch]) -> str | None:
             return None
         missing.discard(snapshot.snapshot_id)
         parent = snapshot.parent_snapshot_id
-        if not missing and parent is None:
+        if not missing and snapshot.sequence_number == _FIRST:
             return f"Drop {name}: it has nothing else."
-        if not missing and parent is not None:
-            return None if side.snapshot_by_id(parent) is None else f"Roll {name} back to snapshot {parent}."
+        if not missing and (parent is None or side.snapshot_by_id(parent) is None):
+            return None  # expired, though it may have rows: PyIceberg then takes the parent's id out of its child
+        if not missing:
+            return f"Roll {name} back to snapshot {parent}."
     return None

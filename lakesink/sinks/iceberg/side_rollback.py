@@ -26,8 +26,8 @@ def _left_in(side: SideTableSink) -> str:
         return ""
     first, last = left[-1].batch_id, left[0].batch_id
     named = f"batch {first}" if first == last else f"batches {first} to {last}"
-    back = way_back(table, left) or f"Roll {side.table} back to its snapshot before batch {first}."
-    return (
-        f"{side.table} still has {side.kind.keeps} of {named}, which the table no longer has. {back} Do it before the"
-        " batches are replayed."
-    )
+    back = way_back(table, left)
+    said = f"{side.table} still has {side.kind.keeps} of {named}, which the table no longer has."
+    if back is None:
+        return f"{said} No rollback takes them out: name another {side.kind.option} before the batches are replayed."
+    return f"{said} {back} Do it before the batches are replayed."

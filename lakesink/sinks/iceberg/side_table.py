@@ -29,7 +29,7 @@ from lakesink_catalog.read.landed import newest_batch
 from lakesink_catalog.read.view import view_table
 from lakesink_catalog.tables.tables import TABLE_MISSING, create_table, load_table
 from lakesink_protocol.errors import BatchRefused, CatalogError, CommitUnresolved, Reason, WriteError
-from lakesink_protocol.identity import MAIN_BRANCH, NO_BATCH, Batch, SinkKey, digest
+from lakesink_protocol.identity import MAIN_BRANCH, NO_BATCH, Batch, SinkKey, SinkKind, digest
 from lakesink_protocol.ledger import LedgerEntry, Mark, mark_of
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
 from lakesink_protocol.receipt import ReceiptInvalid, decode, plain_text, whole_count
@@ -157,8 +157,10 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
         newest = newest_batch(table, key)
         if newest is not None and newest.batch_id > batch.batch_id:
             raise self._rewound(table, batch, newest.batch_id)
-        if not _follows(own) or (newest is not None and entry is not None and newest.batch_id > entry.batch_id):
-            self._check_none_left(table, batch)
+        is_stream = own.key.kind is SinkKind.STREAM
+        is_behind = newest is not None and entry is not None and entry.batch_id < newest.batch_id < batch.batch_id
+        if not _follows(own) or (is_behind and not is_stream):  # versions of a batch job may have gaps
+            self._check_none_left(table, batch, is_stream=is_stream)
         if newest is not None and newest.batch_id == batch.batch_id:
             self._with_rows = batch.batch_id
         self._planned = batch.batch_id, self._uuid
@@ -276,10 +278,14 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
             self._uuid = uuid
         return table
 
-    def _check_none_left(self, table: Table, batch: Batch) -> None:
-        """Refuse the first batch of a query if the table has rows of another query's batch that no run can complete."""
+    def _check_none_left(self, table: Table, batch: Batch, *, is_stream: bool) -> None:
+        """Refuse the first batch of a query if the table has rows of another query's batch that no run can complete.
+
+        A stream that lacks an earlier batch of its own goes on by the word of an operator.
+        """
         found = left_behind(table, self.kind.key_of, self.owner, self.own())
-        left = [one for one in found if (one.query_id, one.batch_id) != (batch.query_id, batch.batch_id)]
+        own = [one for one in found if one.query_id == batch.query_id and (is_stream or one.batch_id == batch.batch_id)]
+        left = [one for one in found if one not in own]
         if not left:
             return
         kind, batches, of_own = self.kind, counted(len(left), "batch"), left[0].query_id == batch.query_id
