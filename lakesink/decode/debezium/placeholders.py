@@ -6,8 +6,8 @@ of the table. A column is searched as a whole first, because almost no column ha
 
 import base64
 import json
-from collections.abc import Mapping
-from functools import reduce
+from collections.abc import Mapping, Sequence
+from functools import cache, reduce
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,13 +29,11 @@ _ALONE = (_TEXT, base64.b64encode(_BYTES).decode(), _BYTES.hex(), _UUID)
 _NUMBERS = list(_BYTES)
 _IN_JSON = ([_TEXT], [_UUID], _NUMBERS, [float(number) for number in _NUMBERS], {_TEXT: _TEXT})
 _TEXTS = (*_ALONE, *(json.dumps(one, separators=(",", ":")) for one in _IN_JSON))
-_KNOWN: Mapping[pa.DataType, pa.Array] = {
-    kind: pa.array(values, kind)
-    for kind, values in {
-        pa.string(): _TEXTS,
-        pa.binary(): [_BYTES],
-        pa.binary(16): [bytes.fromhex(_UUID.replace("-", ""))],
-    }.items()
+_KNOWN: Mapping[pa.DataType, Sequence[str | bytes]] = {
+    pa.string(): _TEXTS,
+    pa.binary(): (_BYTES,),
+    pa.binary(16): (bytes.fromhex(_UUID.replace("-", "")),),
+    pa.binary(len(_BYTES)): (_BYTES,),
 }
 _UNITS = (1, 1_000)
 """Microseconds of an array of moments, whose numbers may be milliseconds."""
@@ -69,7 +67,13 @@ def _placeholders(values: pa.Array) -> pa.BooleanArray | None:
         return holding(entries, _placeholders(entries.flatten()))
     if pa.types.is_list(kind):
         return either(holding(values, _placeholders(values.flatten())), _numbers(values))
-    return _known(values, _KNOWN[kind]) if kind in _KNOWN else None
+    return _known(values, _known_of(kind)) if kind in _KNOWN else None
+
+
+@cache
+def _known_of(kind: pa.DataType) -> pa.Array:
+    """Made when it is needed: to make an array imports pandas, which tasks without documents do without."""
+    return pa.array(_KNOWN[kind], kind)
 
 
 def _known(values: pa.Array, known: pa.Array) -> pa.BooleanArray | None:
