@@ -20,7 +20,7 @@ FIGURES = DOCS / "data/proof.json"
 PAGES = {ROOT / "README.md": highlights, DOCS / "evidence/proof.md": as_markdown}
 """What each page shows of the figures."""
 MINUTES = 40
-SHORT_MINUTES = 6
+SHORT_MINUTES = 4
 
 
 @click.command()

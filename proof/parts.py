@@ -30,16 +30,16 @@ from proof.simulator.changing import draw_changes
 from proof.simulator.run import Simulated
 from proof.simulator.run import run as run_simulator
 
-SEEDS, SEEDS_SHORT = 20_000, 1_500
+SEEDS, SEEDS_SHORT = 20_000, 1_000
 """Of a whole run, at least; and what every change is tried with."""
-CHANGED_SEEDS, CHANGED_SEEDS_SHORT = 3_000, 100
+CHANGED_SEEDS, CHANGED_SEEDS_SHORT = 3_000, 60
 """The same of streams that replace and delete rows by key; `make prove` for longer does not run more of them."""
 KILLS = 500
-KILLS_BY_KEY, KILLS_BY_KEY_SHORT = 300, 20
+KILLS_BY_KEY, KILLS_BY_KEY_SHORT = 300, 12
 """SIGKILLs at random moments: of streams that append, and of those that replace and delete rows by key."""
 INPUTS, INPUTS_SHORT = 1_000_000, 20_000
 MORE_SEEDS = 10_000_000
-ADVICE, ADVICE_SHORT = 600, 40
+ADVICE, ADVICE_SHORT = 600, 25
 """Histories whose operator follows every message."""
 TARGETS, TARGETS_SHORT = 20_000, 2_000
 
