@@ -110,7 +110,7 @@ def _indented(text: str, depth: int) -> str:
 
 
 def _document(hop: Hop, told: set[int]) -> dict[str, Any]:
-    """What is behind a batch that was read twice stands where it is told first."""
+    """A batch that was read twice has its sources at its first place only."""
     is_told = id(hop) in told
     told.add(id(hop))
     return {

@@ -27,7 +27,7 @@ _CLEARED = Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2))
 
 
 def watched(name: str, target: str, *, verbose: bool | str | None, noun: str = "batch") -> events.Listeners:
-    """The default listeners, with a terminal among them unless nobody wants its lines.
+    """The default listeners, and a terminal if its lines are wanted.
 
     Lines begin with `name`; the first one says that it writes to `target`. Without a terminal, as in a container, they
     stand in for the log as long as the program configures no logging.

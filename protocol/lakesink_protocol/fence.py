@@ -80,7 +80,7 @@ def not_sent(error: Exception, known: Mapping[str, Any] | None = None) -> WriteE
 
 
 def check_sent(error: Exception, *, sent: bool, known: Mapping[str, Any] | None = None) -> None:
-    """Raise `not_sent` for an error in code, unless a request was sent: then nobody knows the result yet."""
+    """Raise `not_sent` for an error in code if no request was sent. After a request, the result is unknown."""
     if not sent and is_of_the_program(error):
         raise not_sent(error, known) from safe_cause(error, known)
 

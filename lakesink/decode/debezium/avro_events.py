@@ -92,9 +92,8 @@ class AvroEvents:
 
     def explain(self, values: pa.Array) -> list[list[Found]]:
         """For each of a few malformed messages, the values that do not fit."""
-        alone = AvroEvents(
-            self.columns, self.schemas, encoding=self.encoding
-        )  # a second reading must not count unknown fields again
+        # A second reading must not count unknown fields again.
+        alone = AvroEvents(self.columns, self.schemas, encoding=self.encoding)
         return [alone._explained(values.slice(at, 1)) for at in range(len(values))]
 
     def _explained(self, value: pa.Array) -> list[Found]:

@@ -56,13 +56,12 @@ class _BatchesOfSink:
     """The batches of one sink that have letters, by the application that wrote them."""
 
     def __init__(self, of: OfTable, sink: str) -> None:
-        uuid = str(of.table.metadata.table_uuid)
-        self._of = of
+        self._letters, self._table_uuid = of.letters, str(of.table.metadata.table_uuid)
         self._landed = [Landed(of.table, SinkKey(sink, of.branch, kind)) for kind in SinkKind]
         self._after: dict[tuple[str, int], int] = {}
         self._queries: dict[str, tuple[Landed, str]] = {}
         for landed in self._landed:
-            for one in side_batches(of.batches, letters_key, landed.key, uuid):
+            for one in side_batches(of.batches, letters_key, landed.key, self._table_uuid):
                 application = application_of(one.key)
                 self._after.setdefault((application, one.batch_id), one.after)
                 self._queries[application] = landed, one.query_id
@@ -70,14 +69,10 @@ class _BatchesOfSink:
     @cached_property
     def _open(self) -> set[int]:
         """Batches of the newest query that have letters, and that the table lacks."""
-        uuid = str(self._of.table.metadata.table_uuid)
-        return {
-            last.batch_id
-            for landed in self._landed
-            if (now := landed.newest) is not None
-            and (last := newest_batch(self._of.letters, letters_key(landed.key, now.query_id, uuid))) is not None
-            and last.batch_id > now.batch_id
-        }
+        now = [(one.key, one.newest) for one in self._landed if one.newest is not None]
+        keys = [(letters_key(key, newest.query_id, self._table_uuid), newest.batch_id) for key, newest in now]
+        last = [(newest_batch(self._letters, key), batch_id) for key, batch_id in keys]
+        return {one.batch_id for one, batch_id in last if one is not None and one.batch_id > batch_id}
 
     def has(self, application: str, batch_id: int) -> bool:
         """True unless the table lacks a batch, as far as its ledger and history tell: expiry may have hidden it."""

@@ -4,7 +4,7 @@ The side table commits first. If the driver dies then, and its checkpoint is los
 rows stay in the side table.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import cast
@@ -54,17 +54,14 @@ class SideBatch:
         return self.query_id == newest.query_id and self.batch_id > newest.batch_id
 
 
-def side_batches(
-    side: Table | Sequence[SideBatch], key_of: KeyOf, owner: SinkKey, table_uuid: str
-) -> Iterator[SideBatch]:
-    """Those of a sink and its table, see `all_batches`, whose result can be given too."""
+def side_batches(every: Iterable[SideBatch], key_of: KeyOf, owner: SinkKey, table_uuid: str) -> Iterator[SideBatch]:
+    """Those of a sink and its table."""
 
     @cache
     def key(query_id: str) -> SinkKey | None:
         is_query = bool(query_id) is (owner.kind is SinkKind.STREAM)
         return key_of(owner, query_id, table_uuid) if is_query else None
 
-    every = all_batches(side) if isinstance(side, Table) else side
     return (one for one in every if one.key == key(one.query_id))
 
 
@@ -89,7 +86,7 @@ def all_batches(side: Table) -> Iterator[SideBatch]:
 def left_behind(side: Table, key_of: KeyOf, owner: SinkKey, table: Table) -> list[SideBatch]:
     """The batches, as far as snapshots of the side table show them, that the table does not have; the newest first."""
     landed = Landed(table, owner)
-    found = side_batches(side, key_of, owner, str(table.metadata.table_uuid))
+    found = side_batches(all_batches(side), key_of, owner, str(table.metadata.table_uuid))
     return [one for one in found if one.snapshot and landed.has(one.query_id, one.batch_id, one.after) is False]
 
 

@@ -19,7 +19,7 @@ from pyiceberg.table import Table
 from lakesink.settings.option_types import SchemaEvolution
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.evolution import plan_write
-from lakesink.sinks.iceberg.side_batches import KeyOf, in_snapshots, left_behind, side_batches, way_back
+from lakesink.sinks.iceberg.side_batches import KeyOf, all_batches, in_snapshots, left_behind, side_batches, way_back
 from lakesink.words import counted
 from lakesink.writer.plan import WritePlan
 from lakesink.writer.side_rows import digest_sum, side_end
@@ -157,10 +157,9 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
         newest = newest_batch(table, key)
         if newest is not None and newest.batch_id > batch.batch_id:
             raise self._rewound(table, batch, newest.batch_id)
-        is_stream = own.key.kind is SinkKind.STREAM
         is_behind = newest is not None and entry is not None and entry.batch_id < newest.batch_id < batch.batch_id
-        if not _follows(own) or (is_behind and not is_stream):  # versions of a batch job may have gaps
-            self._check_none_left(table, batch, is_stream=is_stream)
+        if not _follows(own) or (is_behind and self._has_gaps):
+            self._check_none_left(table, batch)
         if newest is not None and newest.batch_id == batch.batch_id:
             self._with_rows = batch.batch_id
         self._planned = batch.batch_id, self._uuid
@@ -278,14 +277,22 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
             self._uuid = uuid
         return table
 
-    def _check_none_left(self, table: Table, batch: Batch, *, is_stream: bool) -> None:
+    @property
+    def _has_gaps(self) -> bool:
+        """True for versions of a batch job: one that was given up may be followed by another one."""
+        return self.owner.kind is not SinkKind.STREAM
+
+    def _check_none_left(self, table: Table, batch: Batch) -> None:
         """Refuse the first batch of a query if the table has rows of another query's batch that no run can complete.
 
         A stream that lacks an earlier batch of its own goes on by the word of an operator.
         """
         found = left_behind(table, self.kind.key_of, self.owner, self.own())
-        own = [one for one in found if one.query_id == batch.query_id and (is_stream or one.batch_id == batch.batch_id)]
-        left = [one for one in found if one not in own]
+        left = [
+            one
+            for one in found
+            if one.query_id != batch.query_id or (self._has_gaps and one.batch_id != batch.batch_id)
+        ]
         if not left:
             return
         kind, batches, of_own = self.kind, counted(len(left), "batch"), left[0].query_id == batch.query_id
@@ -317,7 +324,7 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
 
     def _back(self, table: Table, batch: Batch) -> str:
         """What takes a batch and later ones of its query out of the table."""
-        found = side_batches(table, self.kind.key_of, self.owner, str(self.own().metadata.table_uuid))
+        found = side_batches(all_batches(table), self.kind.key_of, self.owner, str(self.own().metadata.table_uuid))
         later = [one for one in found if one.query_id == batch.query_id and one.batch_id >= batch.batch_id]
         general = f"Roll {self.table} back to its snapshot before batch {batch.batch_id}."
         return way_back(table, [one for one in later if one.snapshot]) or general
