@@ -13,7 +13,8 @@ from lakesink_protocol.redact import redact, shown
 def reason_in(error: PySparkException, longest: int) -> str:
     """The first line of Spark's message that has words, cut between two words."""
     line = next((line for line in str(error).splitlines() if line.strip()), "no reason given")
-    return shown(redact(textwrap.shorten(line, longest, placeholder=" ...", break_on_hyphens=False)), longest)
+    whole = redact(line)  # before it is cut: half a secret is not recognised
+    return shown(textwrap.shorten(whole, longest, placeholder=" ...", break_on_hyphens=False), longest)
 
 
 @contextmanager
