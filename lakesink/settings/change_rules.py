@@ -117,7 +117,7 @@ def _check_excluded(settings: "Settings", given: Mapping[str, Any]) -> None:
         of_documents = " with decode" if settings.schema_evolution is SchemaEvolution.FAIL else ""
         what = f"The option schema_evolution='{settings.schema_evolution}'{of_documents}"
         raise _excluded(settings, "schema_evolution", what)
-    if settings.distribution_mode not in (None, "none"):
+    if settings.shuffles_by_partition:
         what = f"The option distribution_mode='{settings.distribution_mode}'"
         raise _excluded(settings, "distribution_mode", what)
 

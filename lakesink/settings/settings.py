@@ -115,6 +115,11 @@ class Settings:
         return self.mode is not Mode.APPEND
 
     @property
+    def shuffles_by_partition(self) -> bool:
+        """True if rows of a partition are to come to one task."""
+        return self.distribution_mode not in (None, "none")
+
+    @property
     def follows_documents(self) -> bool:
         """True if keys of documents without a column are more than counted."""
         return self.decode is not None and self.schema_evolution is not SchemaEvolution.IGNORE
@@ -206,7 +211,7 @@ def _check_decode(settings: Settings, given: Mapping[str, Any]) -> None:
         )
     if "max_new_columns" in given and not settings.follows_documents:
         raise option_invalid("max_new_columns", "The option max_new_columns needs decode and schema_evolution.")
-    if settings.decode and settings.distribution_mode not in (None, "none"):
+    if settings.decode and settings.shuffles_by_partition:
         raise option_invalid(
             "distribution_mode",
             f"The options distribution_mode='{settings.distribution_mode}' and decode exclude each other: a document's"

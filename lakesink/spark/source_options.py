@@ -108,7 +108,7 @@ def _settings(given: Mapping[str, str], kind: SinkKind) -> Settings:
         named |= {python: members} if members else {}
     with spelled_for_spark():
         settings = Settings.parse(named, kind=kind)
-        if settings.distribution_mode not in (None, "none"):
+        if settings.shuffles_by_partition:
             raise option_invalid(
                 "distribution_mode", f"The format has no distribution_mode='{settings.distribution_mode}'."
             )

@@ -1,6 +1,6 @@
 """Finds how the schema of rows differs from a table's schema, and what the option `schema_evolution` does about it."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -122,9 +122,29 @@ def _allowed_change(table: Table, rows: pa.Schema, settings: Settings, *, case_s
     policy = settings.schema_evolution
     if policy not in (SchemaEvolution.ADD, SchemaEvolution.WIDEN):
         return None
-    found = find_change(rows, table.schema(), case_sensitive=case_sensitive, former=former_names(table))
+    found = find_change(rows, table.schema(), case_sensitive=case_sensitive)
+    if found.added:
+        _check_are_new([one.column for one in found.added], table, NameRule(case_sensitive))
     change = found if policy is SchemaEvolution.WIDEN else SchemaChange(added=found.added)
     return change if change != SchemaChange() else None
+
+
+def _check_are_new(added: Sequence[Path], table: Table, rule: NameRule) -> None:
+    """A column under the former name of another one is not new: two columns would have a part of the values each."""
+
+    def by_rule(path: Path) -> Path:
+        return tuple(map(rule.key, path))
+
+    renamed = {by_rule(column): now for column, now in former_names(table).items()}
+    for column in added:
+        now = renamed.get(by_rule(column))
+        if now is not None:
+            before, after = (shown(".".join(one)) for one in (column, now))
+            raise schema_mismatch(
+                f"Column {before!r} of the query was renamed to {after!r} in the table.",
+                action="Rename it in the query. If it is another column, add it to the table first (Spark SQL: ALTER"
+                " TABLE ... ADD COLUMN).",
+            )
 
 
 def _with_differences(error: WriteError, table: Table, rows: pa.Schema, plan: WritePlan) -> WriteError:
@@ -155,7 +175,6 @@ class _Differences:
 
     rule: NameRule
     identifiers: Collection[int]
-    former: Mapping[Path, Path]
     added: list[ColumnType] = field(default_factory=list)
     widened: list[ColumnType] = field(default_factory=list)
     optional: list[Path] = field(default_factory=list)
@@ -166,7 +185,6 @@ class _Differences:
         for new in incoming:
             known = present.get(self.rule.key(new.name))
             if known is None:
-                self._check_is_new((*path, new.name))
                 _check_names((*path, new.name), new.type, taken)
                 self.added.append(new_column((*path, new.name), new.type))
             else:
@@ -175,17 +193,6 @@ class _Differences:
         for known in struct.fields:
             if known.required and self.rule.key(known.name) not in arriving and known.field_id not in self.identifiers:
                 self.optional.append((*path, known.name))
-
-    def _check_is_new(self, column: Path) -> None:
-        """A column under its former name is none: two columns would have a part of the values each."""
-        now = self.former.get(_by_rule(column, self.rule))
-        if now is not None:
-            before, after = (shown(".".join(one)) for one in (column, now))
-            raise schema_mismatch(
-                f"Column {before!r} of the query was renamed to {after!r} in the table.",
-                action="Rename it in the query. If it is another column, add it to the table first (Spark SQL: ALTER"
-                " TABLE ... ADD COLUMN).",
-            )
 
     def _compare(self, incoming: pa.DataType, present: NestedField, path: Path) -> None:
         match present.field_type:
@@ -201,23 +208,12 @@ class _Differences:
                     self.widened.append(ColumnType(path, wide.model_dump_json()))
 
 
-def find_change(
-    incoming: pa.Schema, schema: Schema, *, case_sensitive: bool, former: Mapping[Path, Path] | None = None
-) -> SchemaChange:
-    """The change after which a table of this schema fits rows of the other one, as far as Iceberg allows it.
-
-    Raises WriteError for a column under a `former` name of another one.
-    """
-    rule = NameRule(case_sensitive)
-    renamed = {_by_rule(column, rule): now for column, now in (former or {}).items()}
-    found = _Differences(rule, schema.identifier_field_ids, renamed)
+def find_change(incoming: pa.Schema, schema: Schema, *, case_sensitive: bool) -> SchemaChange:
+    """The change after which a table of this schema fits rows of the other one, as far as Iceberg allows it."""
+    found = _Differences(NameRule(case_sensitive), schema.identifier_field_ids)
     found.compare_struct(list(incoming), schema.as_struct(), ())
     added = sorted(found.added, key=lambda one: one.column)
     return SchemaChange(tuple(added), tuple(found.widened), tuple(found.optional))
-
-
-def _by_rule(path: Path, rule: NameRule) -> Path:
-    return tuple(map(rule.key, path))
 
 
 def new_column(path: Path, kind: pa.DataType) -> ColumnType:
