@@ -19,7 +19,7 @@ from lakesink_catalog.commit.fence import FencedCommit
 from lakesink_catalog.connect.catalog import CatalogConfig, connect
 from lakesink_catalog.tables.tables import load_table
 from lakesink_protocol.coordinator import run_batch
-from lakesink_protocol.identity import SinkKey, SinkKind, transaction_batch
+from lakesink_protocol.identity import Batch, SinkKey, SinkKind, transaction_batch
 from lakesink_protocol.outcome import Outcome
 from lakesink_protocol.two_phase import TaskWriter, receipts_of
 from lakesink_protocol.votes import Vote, Votes
@@ -38,7 +38,7 @@ def append(
     rows: pa.Table,
     table: str,
     key: SinkKey,
-    version: int,
+    batch: Batch,
     settings: Settings,
     before_commit: Callable[[], None] | None = None,
 ) -> Outcome:
@@ -50,7 +50,7 @@ def append(
         [(name, writer)] = writers.items()
         return Votes(1, [Vote(0, receipts_of(name, writer, writer.write(0, iter(rows.to_batches()))))])
 
-    return run_batch(transaction_batch(version), [sink], write)[sink.name]
+    return run_batch(batch, [sink], write)[sink.name]
 
 
 def load(version: int, *people: tuple[int, int], table: str = TABLE, **options: Any) -> None:
@@ -58,7 +58,7 @@ def load(version: int, *people: tuple[int, int], table: str = TABLE, **options: 
     settings = Settings.parse({**ANY, **options}, kind=SinkKind.TXN)
     found = [{"id": number, "age": age, _VALID_AGE: 0 <= age <= 120} for number, age in people]
     rows = pa.Table.from_pylist(found, AGES.append(pa.field(_VALID_AGE, pa.bool_())))
-    append(rows, table, SinkKey("load", settings.branch, SinkKind.TXN), version, settings)
+    append(rows, table, SinkKey("load", settings.branch, SinkKind.TXN), transaction_batch(version), settings)
 
 
 def aged_120(wanted: Callable[[int], bool] = lambda _: True) -> RepairLetters:

@@ -36,7 +36,7 @@ LINES: Mapping[type[events.Event], str] = {
     events.InputUnchecked: "lakesink.input.unchecked %(error)s: lakesink assumes that its files exist",
     events.ServerUnchecked: "lakesink.server.unchecked spark=%(spark)s: its first batch finds what is wrong there",
     events.ReadPlanned: (
-        "lakesink.read.planned table=%(table)s sink=%(sink)s first=%(first)d last=%(last)d batches=%(batches)d"
+        "lakesink.read.planned table=%(table)s sink=%(sink)s first=%(first)s last=%(last)s batches=%(batches)d"
         " files=%(files)d rows=%(rows)d"
     ),
     events.OthersNotRead: (
@@ -47,6 +47,10 @@ LINES: Mapping[type[events.Event], str] = {
         "lakesink.read.waits table=%(table)s sink=%(sink)s: the table was rolled back behind the batches that were"
         " read; nothing is read until they are written again. If its sink went on otherwise, start this query again: it"
         " tells what to do"
+    ),
+    events.ReplayLost: (
+        "lakesink.read.replay-lost table=%(table)s sink=%(sink)s replay=%(replay)d: the table was rolled back behind a"
+        " replay of dead letters that was read. Replay the same letters again: they are not read a second time"
     ),
     events.HoldNotMoved: (
         "lakesink.read.hold-not-moved table=%(table)s reader=%(reader)s why=%(why)s: batches are read all the same; it"

@@ -31,6 +31,7 @@ class Known(Enum):
 
     PROVEN = "fingerprint"
     SAME_BATCH = "batch id"
+    LETTERS = "its letters"
     OFFSETS = "offsets of the batch before"
     END_ONLY = "its end only"
     UNKNOWN = "not known"

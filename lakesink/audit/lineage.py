@@ -13,6 +13,7 @@ from pyiceberg.table import Table
 
 from lakesink.audit.as_of import Question, choose, look_back
 from lakesink.audit.batch_input import Known, RunInput, input_of
+from lakesink.audit.replayed_letters import batches_of_letters
 from lakesink.audit.resolve_snapshot import Chosen
 from lakesink.audit.side_owner import owner_of
 from lakesink.audit.source_ranges import BatchesRange, FirstRange, KafkaRange
@@ -21,10 +22,12 @@ from lakesink.read.follow import batches_between
 from lakesink.read.past import head_of, past_under
 from lakesink.read.position import Position
 from lakesink.read.steps import Follows, Past, SinkBatches, Step, owner_of_changelog
+from lakesink.sinks.iceberg.replays import SUFFIX
 from lakesink.writer.letters import REPLAY
+from lakesink.writer.side_rows import application_of
 from lakesink_catalog.tables.tables import load_to_read
 from lakesink_protocol.errors import CatalogError, LakesinkError
-from lakesink_protocol.identity import SinkKey, SinkKind
+from lakesink_protocol.identity import MAIN_BRANCH, SinkKey, SinkKind
 
 MOST_TABLES_DEEP = 16
 _EXPIRED = "LAKESINK_BATCH_EXPIRED"
@@ -148,6 +151,8 @@ class Lineage:
         assert mark is not None, "the caller chose batches"
         if not mark.adds_rows:
             return RunInput((), Known.PROVEN), ()
+        if run[0].replays_table:
+            return RunInput((), Known.LETTERS), (self._of_replays(run, depth + 1),)
         if mark.key.kind is SinkKind.TXN:
             return self._of_application(name, mark.key, run, depth)
         found = input_of(table, name, run, self.checkpoints)
@@ -170,6 +175,23 @@ class Lineage:
             return _batches_of(self._load(behind), behind, stream, query_id, wanted)
 
         return RunInput((), Known.SAME_BATCH), (self._behind(behind, read, depth + 1),)
+
+    def _of_replays(self, run: Sequence[Step], depth: int) -> Upstream:
+        """The batches that put the letters aside, in the table of dead letters."""
+        replays = run[0].replays_table
+        letters = replays.removesuffix(SUFFIX)
+
+        def read() -> Iterable[Step]:
+            table = self._load(letters)
+            numbers = {step.batch_id for step in run}
+            wanted = batches_of_letters(self._load(replays), table, run[0].application, numbers)
+            steps = past_under(table, letters, head_of(table, MAIN_BRANCH), lambda _: False).steps
+            found = {(application_of(step.mark.key), step.batch_id): step for step in steps if step.mark is not None}
+            for application, batch_id in sorted(wanted - found.keys()):
+                raise _expired_batch(batch_id, application, letters)
+            return [step for place, step in found.items() if place in wanted]
+
+        return self._behind(letters, read, depth)
 
     def _upstream(self, read: BatchesRange, depth: int) -> Upstream:
         """The batches of a table that were read; each range is followed once."""
@@ -245,12 +267,16 @@ def _batches_of(table: Table, name: str, key: SinkKey, query_id: str, wanted: se
     found = [step for step in steps if is_of_it(step) and step.batch_id in wanted]
     missing = sorted(wanted - {step.batch_id for step in found})
     if missing:
-        raise CatalogError(
-            "BATCH_EXPIRED",
-            f"Batch {missing[0]} of {key.name} is not in {name}, or not any more.",
-            action=f"lakesink log {name} shows what is retained.",
-        )
+        raise _expired_batch(missing[0], key.name, name)
     return found
+
+
+def _expired_batch(batch_id: int, writer: str, table: str) -> CatalogError:
+    return CatalogError(
+        "BATCH_EXPIRED",
+        f"Batch {batch_id} of {writer} is not in {table}, or not any more.",
+        action=f"lakesink log {table} shows what is retained.",
+    )
 
 
 def _runs(steps: Iterable[Step]) -> Iterator[list[Step]]:

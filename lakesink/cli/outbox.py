@@ -21,7 +21,7 @@ from lakesink_protocol.redact import redact
 if TYPE_CHECKING:
     from lakesink.operate.outbox.produce import Produced, Producing
 
-_COLUMNS = ("batch>", "snapshot>", "rows>", "tombstones>")
+_COLUMNS = ("batch>", "replay>", "snapshot>", "rows>", "tombstones>")
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 MOST_SHOWN = 1_000
 
@@ -127,10 +127,11 @@ class Done:
 
 
 def _in_short(batch: "Produced") -> str:
+    title = f"batch {batch.batch_id}" if batch.replay is None else f"replay {batch.replay} of dead letters"
     if batch.rows is None:
-        return f"batch {batch.batch_id}: another process has committed it"
+        return f"{title}: another process has committed it"
     deleted = f", {counted(batch.tombstones, 'tombstone')}" if batch.tombstones else ""
-    return f"batch {batch.batch_id}: {counted(batch.rows, 'row')}{deleted}"
+    return f"{title}: {counted(batch.rows, 'row')}{deleted}"
 
 
 def _opened(asked: Asked) -> "Producing":
@@ -224,8 +225,9 @@ def _report(asked: Asked, producing: "Producing", done: Done, *, once: bool) -> 
 
 
 def _row(batch: "Produced") -> list[str]:
-    counts = ("" if count is None else number(count) for count in (batch.rows, batch.tombstones))
-    return [number(batch.batch_id), str(batch.snapshot_id), *counts]
+    ids, counts = (batch.batch_id, batch.replay), (batch.rows, batch.tombstones)
+    first, second, *rest = ("" if count is None else number(count) for count in (*ids, *counts))
+    return [first, second, str(batch.snapshot_id), *rest]
 
 
 def _not_produced(asked: Asked, producing: "Producing") -> list[str]:

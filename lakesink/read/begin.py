@@ -1,8 +1,9 @@
 """Whose batches a consumer reads, and from where on, if it has no position yet."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from enum import Enum
+from itertools import takewhile
 
 from pyiceberg.table import Table
 
@@ -14,7 +15,7 @@ from lakesink.read.refusals import (
     sink_unknown,
     version_unsupported,
 )
-from lakesink.read.steps import Follows, Past, SinkBatches, Step, owner_of_changelog
+from lakesink.read.steps import Follows, Past, SinkBatches, owner_of_changelog
 from lakesink_catalog.read.history import keys_of_ledger
 from lakesink_protocol.identity import SinkKey, SinkKind
 from lakesink_protocol.ledger import mark_of
@@ -69,23 +70,18 @@ def beginning(table: Table, name: str, sink: SinkBatches, begin: Beginning) -> P
     if begin is Begin.EARLIEST:
         return Past(name, str(table.metadata.table_uuid), ()).beginning(sink)
     past = past_of(table, name, sink, None)
-    batches = list(past.batches_of(sink))
+    first, steps = past.beginning(sink), [step for step in past.steps if sink.take(step)]
     match begin:
         case AtBatch(batch_id=batch_id):
+            batches = list(past.batches_of(sink))
             of_id = [step for step in batches if step.batch_id == batch_id]
             if not of_id:
                 raise batch_unknown(past, sink, batch_id, batches)
-            return past.position_of(of_id[-1]).before()
+            before = past.behind(first, steps[: steps.index(of_id[-1])])
+            return replace(past.position_of(of_id[-1]).before(), replays=before.replays)
         case AtTime(time_ms=time_ms):
-            return _from_time(past, sink, batches, time_ms)
-    return past.position_of(batches[-1]) if batches else past.beginning(sink)
-
-
-def _from_time(past: Past, sink: SinkBatches, batches: Sequence[Step], time_ms: int) -> Position:
-    at = next((number for number, step in enumerate(batches) if step.timestamp_ms >= time_ms), len(batches))
-    if at == 0:
-        return past.beginning(sink)
-    return past.position_of(batches[at - 1])
+            return past.behind(first, list(takewhile(lambda step: step.timestamp_ms < time_ms, steps)))
+    return past.behind(first, steps)
 
 
 def _sinks(table: Table, branch: str) -> list[SinkBatches]:

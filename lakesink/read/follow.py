@@ -4,13 +4,22 @@ Every answer is made from one loaded version of the table. What cannot be read a
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import assert_never
 
 from pyiceberg.table import Table
 
 from lakesink.read.past import newest_batch, past_of
 from lakesink.read.position import Position
-from lakesink.read.refusals import batches_rolled_back, position_lost, rows_taken_away, sink_changed, table_replaced
+from lakesink.read.refusals import (
+    batches_rolled_back,
+    position_lost,
+    replay_changed,
+    replay_rolled_back,
+    rows_taken_away,
+    sink_changed,
+    table_replaced,
+)
 from lakesink.read.steps import (
     Behind,
     Follows,
@@ -24,8 +33,11 @@ from lakesink.read.steps import (
     place_of,
     unread,
 )
+from lakesink.writer.letters import REPLAY
+from lakesink_catalog.read.history import keys_of_ledger
+from lakesink_catalog.read.landed import newest_batch as newest_in_table
 from lakesink_catalog.read.view import view_table
-from lakesink_protocol.identity import SinkKey
+from lakesink_protocol.identity import SinkKey, SinkKind
 
 
 def unread_batches(
@@ -41,7 +53,8 @@ def unread_batches(
     place = place_of(past, sink, position)
     match place:
         case Found(index=index):
-            found = unread(past, sink, index, changes=changes)
+            found = unread(past, sink, index, position, changes=changes)
+            found = replace(found, lost_replay=_check_replays(table, past, sink, position))
             if found.stopped_by is not None and not found.batches:
                 raise rows_taken_away(past, sink, found.stopped_by)
             return past, found
@@ -72,9 +85,19 @@ def batches_between(
             raise position_lost(past, sink, position, place.why)
     if not isinstance(first, Found) or not isinstance(last, Found) or last.index < first.index:
         raise batches_rolled_back(past, start, end)
-    found = unread(past, sink, first.index)
-    batches = [step for step in past.steps[first.index : last.index] if sink.have(step.mark)]
-    if len(batches) > len(found.batches) and found.stopped_by is not None:
+    _check_replays(table, past, sink, start)
+    _, missing = _lost_replay(table, end)
+    if missing:
+        raise replay_rolled_back(past, missing)
+    found = unread(past, sink, first.index, start)
+    of_plan = past.steps[first.index : last.index]
+    batches = [
+        step
+        for step in past.steps
+        if (step in of_plan and sink.have(step.mark))
+        or (step.is_replay and sink.take(step) and step.is_read_at(end) and not step.is_read_at(start))
+    ]
+    if found.stopped_by is not None and any(step not in found.batches for step in batches):
         raise rows_taken_away(past, sink, found.stopped_by, found.batches)
     return past, batches
 
@@ -90,6 +113,11 @@ def newest_position(table: Table, name: str, sink: SinkBatches) -> Position:
 
     Only while batches are written again after a rollback, it is an earlier one.
     """
+    found = _newest_batch(table, name, sink)
+    return _with_all_replays(table, found) if sink.follows is Follows.STREAM else found
+
+
+def _newest_batch(table: Table, name: str, sink: SinkBatches) -> Position:
     found = newest_batch(table, name, sink)
     entry = view_table(table, SinkKey(sink.sink, sink.branch)).entry if sink.follows is Follows.STREAM else None
     if entry is None or (found is not None and found.sequence_number >= entry.sequence_number):
@@ -99,6 +127,40 @@ def newest_position(table: Table, name: str, sink: SinkBatches) -> Position:
         return rolled_back
     batch = entry.query_id, entry.batch_id, entry.fingerprint, "", entry.snapshot_id, entry.sequence_number
     return Position(name, str(table.metadata.table_uuid), sink.branch, sink.sink, *batch)
+
+
+def _with_all_replays(table: Table, position: Position) -> Position:
+    """The position behind all replays too, also those that expired or were rolled back."""
+    for key in keys_of_ledger(table):
+        if key.kind is SinkKind.TXN and key.branch == position.branch and key.name.startswith(REPLAY):
+            entry = view_table(table, key).entry
+            if entry is not None and entry.end:  # an earlier lakesink wrote no end, and its replays are not read
+                position = position.behind_replay(key.name, entry.batch_id, entry.end)
+    return position
+
+
+def _lost_replay(table: Table, position: Position) -> tuple[str, int]:
+    """Application and number of a replay before the position that the table was rolled back behind; 0 if it has all."""
+    for application, number, _ in position.replays:
+        newest = newest_in_table(table, SinkKey(application, position.branch, SinkKind.TXN))
+        if newest is None or newest.batch_id < number:
+            return application, number
+    return "", 0
+
+
+def _check_replays(table: Table, past: Past, sink: SinkBatches, position: Position) -> int:
+    """Refuse replays that may have letters which were read before a rollback; the number of a replay that is lost.
+
+    A table of letters that was dropped has another application, whose replays cannot be compared.
+    """
+    application, lost = _lost_replay(table, position)
+    for step in past.steps:
+        if not step.is_replay or not sink.take(step):
+            continue
+        is_of_others = lost > 0 and step.application != application and not step.is_read_at(position)
+        if is_of_others or step.is_other_replay(position):
+            raise replay_changed(past, sink, lost if is_of_others else step.batch_id)
+    return lost
 
 
 def _check_followed(past: Past, sink: SinkBatches, position: Position) -> None:

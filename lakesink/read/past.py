@@ -15,6 +15,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from lakesink.read.position import Position
 from lakesink.read.steps import Past, SinkBatches, Step
+from lakesink.writer.letters import REPLAYED_SINK, REPLAYS_TABLE
 from lakesink_catalog.connect.errors import METADATA_UNREADABLE
 from lakesink_protocol.ledger import mark_of, stated
 
@@ -70,8 +71,9 @@ def newest_batch(table: Table, name: str, sink: SinkBatches, snapshot_id: int | 
         if sum(sink.have(one.mark) for one in steps) == _OWN_AND_BEFORE:
             break
     past = Past(name, str(table.metadata.table_uuid), steps[::-1])
-    newest = next((step for step in steps if sink.have(step.mark)), None)
-    return None if newest is None else past.position_of(newest)
+    if not any(sink.have(step.mark) for step in steps):
+        return None
+    return past.behind(past.beginning(sink), [step for step in past.steps if sink.take(step)])
 
 
 def head_of(table: Table, branch: str) -> int | None:
@@ -166,4 +168,6 @@ class _Known:
             added_deletes=stated(summary, "added-delete-files") or 0,
             mark=mark_of(summary),
             is_retained=snapshot.snapshot_id in self._retained,
+            replayed_sink="" if summary is None else str(summary.get(REPLAYED_SINK) or ""),
+            replays_table="" if summary is None else str(summary.get(REPLAYS_TABLE) or ""),
         )

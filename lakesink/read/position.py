@@ -4,17 +4,22 @@ A position names a batch, never a snapshot alone: compaction and expiry take sna
 again after a rollback is in another one. Batch ids begin again with a new query, so the position has the query too, and
 the fingerprint tells a batch that was written again from other data under the same id. After a rollback, Spark may read
 the same input in other batches; a batch that ends at the same offsets of the same query then is at the same place.
+
+Replays of the sink's dead letters come between its batches, at any time. They have numbers of their own, so a position
+also names those that were read: after a rollback, they may be replayed again, before or behind the batch.
 """
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from lakesink.writer.letters import REPLAY
 from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import QueryError
 from lakesink_protocol.identity import MAIN_BRANCH
 
 VERSION = 1
+Replays = tuple[tuple[str, int, str], ...]
 BEFORE_ALL = -1
 """Stands for the batch id of a position before the first batch of all."""
 LARGEST = 2**63 - 1
@@ -30,6 +35,7 @@ _NAMES = {
     "snapshot_id": "snapshot",
     "sequence_number": "sequence",
     "is_read": "read",
+    "replays": "replays",
 }
 """Fields by their names in an offset."""
 
@@ -49,6 +55,8 @@ class Position:
         snapshot_id: In which the batch was seen.
         sequence_number: Of that snapshot.
         is_read: True after the batch, False before it.
+        replays: The newest replay of dead letters that was read: the application that replays, its number, and the end
+            in its mark. Replays before the batch need not be among them.
     """
 
     table: str
@@ -62,6 +70,7 @@ class Position:
     snapshot_id: int = 0
     sequence_number: int = 0
     is_read: bool = True
+    replays: Replays = ()
 
     @property
     def is_before_all(self) -> bool:
@@ -72,6 +81,17 @@ class Position:
         """The place in front of the same batch."""
         return replace(self, is_read=False)
 
+    def replay(self, application: str) -> tuple[int, str]:
+        """Number and end of the newest replay of an application that was read; 0 if none is known."""
+        return next(((number, end) for name, number, end in self.replays if name == application), (0, ""))
+
+    def behind_replay(self, application: str, number: int, end: str) -> "Position":
+        """The place behind the same batch, and behind this replay."""
+        if number <= self.replay(application)[0]:
+            return self
+        others = (one for one in self.replays if one[0] != application)
+        return replace(self, replays=tuple(sorted((*others, (application, number, end)))))
+
     def is_at(self, other: "Position") -> bool:
         """True if both are the same place of the same history; a ledger entry does not tell `end`."""
         return replace(self, end="", table="") == replace(other, end="", table="")
@@ -80,7 +100,8 @@ class Position:
         """The offset as Spark stores it; usual values are left out, because the ledger of the next sink has 1 KiB."""
         fields = {_NAMES[name]: value for name, value in asdict(self).items()}
         usual: dict[str, Any] = {"branch": MAIN_BRANCH, "read": True, "snapshot": 0, "sequence": 0}
-        usual |= dict.fromkeys(("query", "fingerprint", "end"), "")
+        usual |= dict.fromkeys(("query", "fingerprint", "end"), "") | {"replays": {}}
+        fields["replays"] = {name.removeprefix(REPLAY): [number, end] for name, number, end in self.replays}
         return {"lakesink": VERSION} | {name: value for name, value in fields.items() if value != usual.get(name)}
 
 
@@ -93,7 +114,8 @@ def parse_offset(offset: Mapping[str, Any]) -> Position:
     if len(found) + 1 != len(offset):
         raise _unreadable("it has unknown fields")
     try:
-        position = Position(**({"branch": MAIN_BRANCH} | found))
+        replays = _replays(found.pop("replays", {}))
+        position = Position(**({"branch": MAIN_BRANCH} | found), replays=replays)
     except TypeError:
         raise _unreadable("a field is missing") from None
     texts = [position.table, position.table_uuid, position.branch, position.sink]
@@ -104,6 +126,16 @@ def parse_offset(offset: Mapping[str, Any]) -> Position:
     if not all(type(number) is int and BEFORE_ALL <= number <= LARGEST for number in numbers):
         raise _unreadable("a field has the wrong type")
     return position
+
+
+def _replays(document: Any) -> Replays:
+    if not isinstance(document, Mapping) or not all(_is_replay(one) for one in document.values()):
+        raise _unreadable("a field has the wrong type")
+    return tuple(sorted((REPLAY + name, number, end) for name, (number, end) in document.items()))
+
+
+def _is_replay(told: Any) -> bool:
+    return isinstance(told, list) and [type(one) for one in told] == [int, str] and 0 < told[0] <= LARGEST
 
 
 def _unreadable(why: str) -> QueryError:

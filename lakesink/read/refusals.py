@@ -24,13 +24,13 @@ _AGAIN = "To go on without what is missing, start a new checkpoint with the opti
 def batch_gone(table: str, step: Step, files_left: int) -> CatalogError:
     """The error for a batch whose snapshot has expired and whose files were compacted or deleted."""
     found = f"{files_left} of its {counted(step.added_files, 'data file')}"
+    following = "N, at the first batch after it (lakesink log shows it)" if step.is_replay else str(step.batch_id + 1)
     return CatalogError(
         "READ_BATCH_GONE",
-        f"Batch {step.batch_id} of {table} was not read, and its snapshot has expired: {found} can still be told.",
+        f"{step.title.capitalize()} of {table} was not read, and its snapshot has expired: {found} can still be told.",
         data=DataState.UNCHANGED,
         action=(
-            "Its rows may be in compacted files of the table, but not as a batch. "
-            + _AGAIN.format(batch=step.batch_id + 1),
+            "Its rows may be in compacted files of the table, but not as a batch. " + _AGAIN.format(batch=following),
             "Copy the rows of the batch from the table by a query of your own, then do that.",
         ),
     )
@@ -82,6 +82,39 @@ def batches_rolled_back(past: Past, start: Position, end: Position) -> CatalogEr
     )
 
 
+def replay_rolled_back(past: Past, replay: int) -> CatalogError:
+    """The error for a planned replay of dead letters that is not in the table."""
+    return CatalogError(
+        "READ_ROLLED_BACK",
+        f"Replay {replay} of dead letters was to be read, and {past.table} was rolled back.",
+        data=DataState.UNCHANGED,
+        action=(
+            (
+                f"Replay the dead letters again, until {past.table} has replay {replay}: lakesink dead-letters"
+                f" {past.table} --replay FIX.sql. Then start this query again."
+            ),
+            (
+                "If they shall not be replayed, take the planned batch out of this query's checkpoint with `lakesink"
+                " rewind`, and start it again with Spark 4.2 or newer, which plans anew."
+            ),
+        ),
+    )
+
+
+def replay_changed(past: Past, sink: SinkBatches, replay: int) -> CatalogError:
+    """The error for a replay that was rolled back, and whose letters were replayed otherwise."""
+    return CatalogError(
+        "READ_BATCH_CHANGED",
+        f"Replay {replay} of dead letters of sink {sink.sink!r} in {past.table} was read; it was rolled back, and its"
+        " letters were replayed otherwise.",
+        data=DataState.UNCHANGED,
+        action=(
+            _BACK,
+            _NEW_READER,
+        ),
+    )
+
+
 def begins_behind_plan(table: str, start: Position, end: Position) -> CatalogError:
     """The error for a first micro-batch that was planned and not completed, and whose beginning has moved since.
 
@@ -126,9 +159,7 @@ def rows_taken_away(past: Past, sink: SinkBatches, step: Step, before: Sequence[
 
 def _stopped_before(past: Past, step: Step, before: Sequence[Step]) -> CatalogError:
     """Spark 4.1 plans up to the newest batch when a query starts, and a plan is read whole or not at all."""
-    numbers = (
-        f"batch {before[0].batch_id}" if len(before) == 1 else f"batches {before[0].batch_id} to {before[-1].batch_id}"
-    )
+    numbers = before[0].title if len(before) == 1 else f"{before[0].title} to {before[-1].title}"
     return CatalogError(
         "READ_CHANGES" if step.mark is not None else "READ_ROWS_REMOVED",
         f"Snapshot {step.snapshot_id} of {past.table} removed or replaced rows, and {numbers} before it were not read.",
@@ -220,11 +251,12 @@ def batch_unknown(past: Past, sink: SinkBatches, batch_id: int, batches: Sequenc
 
 def schema_changed(table: str, step: Step, columns: Sequence[str]) -> CatalogError:
     """The error for columns that a running query does not know."""
+    kind = "replay" if step.is_replay else "batch"
     return CatalogError(
         "READ_SCHEMA_CHANGED",
-        f"Batch {step.batch_id} of {table} has columns that the query began without: {', '.join(columns)[:100]}.",
+        f"{step.title.capitalize()} of {table} has columns that the query began without: {', '.join(columns)[:100]}.",
         data=DataState.UNCHANGED,
-        action="They were added or widened while it ran. Start the query again: it then reads them, from this batch.",
+        action=f"They were added or widened while it ran. Start the query again: it then reads them, from this {kind}.",
     )
 
 

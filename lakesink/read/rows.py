@@ -28,7 +28,7 @@ class RowsFile:
     """A data file to read.
 
     Attributes:
-        batch_id: For messages.
+        origin: What added it, for messages: batch or replay, and number.
         constants: Values of columns that its partition tells, by field id, in single-value form. A file that another
             program wrote need not have these columns.
     """
@@ -36,7 +36,7 @@ class RowsFile:
     path: str
     rows: int
     size_bytes: int
-    batch_id: int
+    origin: str
     constants: tuple[tuple[int, bytes], ...] = ()
 
 
@@ -140,7 +140,7 @@ def _rows_at_once(metadata: Any) -> int:
 def _gone(file: RowsFile) -> WriteError:
     return WriteError(
         "READ_BATCH_GONE",
-        f"A data file of batch {file.batch_id} does not exist any more.",
+        f"A data file of {file.origin} does not exist any more.",
         data=DataState.UNCHANGED,
         action="Find out what deleted it: an expiry of snapshots, or a cleanup of files. Start the query again: if the"
         f" batch cannot be read, it says from where it can go on. The file is {redact(file.path)!r}.",
@@ -150,7 +150,7 @@ def _gone(file: RowsFile) -> WriteError:
 def _unreadable(file: RowsFile, why: str) -> WriteError:
     return WriteError(
         "READ_FILE_UNREADABLE",
-        f"A data file of batch {file.batch_id} cannot be read: {why[:_LONGEST_REASON]}",
+        f"A data file of {file.origin} cannot be read: {why[:_LONGEST_REASON]}",
         data=DataState.UNCHANGED,
         action=f"Check that it is Parquet and whole: lakesink audit TABLE. The file is {redact(file.path)!r}.",
     )

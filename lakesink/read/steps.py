@@ -1,12 +1,12 @@
 """Which batches of a sink come after a position, decided from the snapshots under a branch's head. Pure."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from lakesink.checkpoint.offsets import name_their_data
 from lakesink.read.position import Position
-from lakesink_protocol.identity import SinkKind
+from lakesink_protocol.identity import SinkKey, SinkKind
 from lakesink_protocol.ledger import Mark
 
 CHANGELOG_PART = ".changelog."
@@ -37,6 +37,15 @@ class SinkBatches:
             return mark.key.kind is SinkKind.STREAM and mark.key.name == self.sink
         return mark.key.kind is SinkKind.TXN and owner_of_changelog(mark.key.name) == self.sink
 
+    def take(self, step: "Step") -> bool:
+        """True for the snapshot of one of these batches, or of a replay of the sink's dead letters."""
+        return self.have(step.mark) or (step.is_replay and step.replayed_sink == self._replayed)
+
+    @property
+    def _replayed(self) -> str:
+        """As a replay of their dead letters names the sink."""
+        return SinkKey(self.sink, self.branch).ledger_property if self.follows is Follows.STREAM else ""
+
 
 def owner_of_changelog(application: str) -> str:
     """The sink whose changelog an application writes; empty if it writes something else."""
@@ -57,6 +66,8 @@ class Step:
         added_deletes: Files of deletes that it added.
         mark: Of the batch that it committed; None for a snapshot without one.
         is_retained: False if the table's metadata no longer has the snapshot.
+        replayed_sink: Ledger property of the sink whose dead letters it replayed; empty for other snapshots.
+        replays_table: Name of the table that assigns letters to replays; empty for other snapshots.
     """
 
     snapshot_id: int
@@ -71,12 +82,40 @@ class Step:
     added_deletes: int
     mark: Mark | None
     is_retained: bool = True
+    replayed_sink: str = ""
+    replays_table: str = ""
 
     @property
     def batch_id(self) -> int:
-        """The batch that it committed."""
+        """The batch that it committed, or the number of the replay."""
         assert self.mark is not None
         return self.mark.batch_id
+
+    @property
+    def is_replay(self) -> bool:
+        """True if it committed repaired dead letters."""
+        return bool(self.replayed_sink) and self.mark is not None
+
+    @property
+    def title(self) -> str:
+        """For messages."""
+        return f"{'replay' if self.is_replay else 'batch'} {self.batch_id}"
+
+    def is_read_at(self, position: Position) -> bool:
+        """True if the position is behind it: sequence numbers of snapshots grow, and so do numbers of replays."""
+        if self.sequence_number <= position.sequence_number:
+            return True
+        return self.is_replay and self.batch_id <= position.replay(self.application)[0]
+
+    def is_other_replay(self, position: Position) -> bool:
+        """True if it has the number of the replay that was read last, and other letters."""
+        number, end = position.replay(self.application)
+        return self.is_replay and self.mark is not None and number == self.batch_id and end != self.mark.end
+
+    @property
+    def application(self) -> str:
+        """What committed it; empty for other writers."""
+        return "" if self.mark is None else self.mark.key.name
 
     @property
     def keeps_rows(self) -> bool:
@@ -139,6 +178,15 @@ class Past:
             step.snapshot_id,
             step.sequence_number,
         )
+
+    def behind(self, position: Position, read: Sequence[Step]) -> Position:
+        """The position behind these batches and replays, the oldest first, which are read after a position."""
+        batches = [step for step in read if not step.is_replay]
+        found = replace(self.position_of(batches[-1]), replays=position.replays) if batches else position
+        for step in read:
+            if step.is_replay and step.mark is not None:
+                found = found.behind_replay(step.mark.key.name, step.batch_id, step.mark.end)
+        return found
 
     def _end_before(self, step: Step) -> str:
         """Where the batch before it ended: a batch without input ends there too, and may have rows all the same."""
@@ -222,29 +270,36 @@ class Unread:
     """What comes after a position.
 
     Attributes:
-        batches: Of the sink, oldest first.
+        batches: Of the sink, and replays of its dead letters, oldest first.
         others: Snapshots between them with rows that are not the sink's: of other sinks, of `append`, of other writers.
         stopped_by: The first snapshot that took rows away; batches behind it are not among `batches`.
         is_rolled_back: True if the table was rolled back behind the position and may come back to it.
+        lost_replay: Number of a replay before the position that the table was rolled back behind; 0 for none.
     """
 
     batches: Sequence[Step]
     others: Sequence[Step] = ()
     stopped_by: Step | None = None
     is_rolled_back: bool = False
+    lost_replay: int = 0
 
 
-def unread(past: Past, sink: SinkBatches, start: int, *, changes: bool = False) -> Unread:
-    """The batches from this step on, up to the first snapshot that took rows away.
+def unread(past: Past, sink: SinkBatches, start: int, position: Position, *, changes: bool = False) -> Unread:
+    """The batches from this step on and the replays after the position, up to the first snapshot that took rows away.
 
+    After a rollback, a replay can be committed again behind the position and before its batch, which is `start`.
     With `changes`, the consumer can show batches of the sink that replaced or deleted rows: they stop nothing.
     """
     batches: list[Step] = []
     others: list[Step] = []
-    for step in past.steps[start:]:
-        if not step.keeps_rows and not (changes and sink.have(step.mark)):
+    for index, step in enumerate(past.steps):
+        if step.is_replay and sink.take(step):
+            batches += [] if step.is_read_at(position) else [step]
+        elif index < start:
+            continue
+        elif not step.keeps_rows and not (changes and sink.have(step.mark)):
             return Unread(batches, others, stopped_by=step)
-        if sink.have(step.mark):
+        elif sink.have(step.mark):
             batches.append(step)
         elif step.operation == _APPEND and step.added_rows:
             others.append(step)

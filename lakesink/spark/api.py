@@ -43,7 +43,7 @@ from lakesink_catalog.connect.catalog import CatalogConfig, FoundCatalog
 from lakesink_protocol.coordinator import run_batch
 from lakesink_protocol.errors import QueryError, SettingsError
 from lakesink_protocol.events import OrderTrusted
-from lakesink_protocol.identity import NAME_PATTERN, SinkKey, SinkKind, transaction_batch
+from lakesink_protocol.identity import NAME_PATTERN, Batch, SinkKey, SinkKind, transaction_batch
 from lakesink_protocol.outcome import Outcome
 from lakesink_protocol.row_changes import Mode
 from lakesink_protocol.two_phase import TwoPhaseCommitSink
@@ -197,14 +197,14 @@ def _settings_of_batch(df: Any, function: str, options: Mapping[str, Any]) -> Se
 
 def _write_version(df: DataFrame, table: str, txn: tuple[str, int], settings: Settings) -> Outcome:
     name, version = _transaction(txn)
-    return append_version(df, table, SinkKey(name, settings.branch, SinkKind.TXN), version, settings)
+    return append_version(df, table, SinkKey(name, settings.branch, SinkKind.TXN), transaction_batch(version), settings)
 
 
 def append_version(
     df: DataFrame,
     table: str,
     key: SinkKey,
-    version: int,
+    batch: Batch,
     settings: Settings,
     before_commit: Callable[[], None] | None = None,
 ) -> Outcome:
@@ -220,7 +220,7 @@ def append_version(
     frame = FrameRows(*encode_for_transport(df))
     job = RowsJob(frame, limits, lambda error: in_query and is_interruption(error), by_key=settings.has_changes)
     listeners = watched(table, _place(table, found), verbose=settings.verbose, noun="version")
-    return _run(transaction_batch(version), sink, job, Reporter(table, key.name, listeners))
+    return _run(batch, sink, job, Reporter(table, key.name, listeners))
 
 
 def _place(table: str, catalog: FoundCatalog) -> str:

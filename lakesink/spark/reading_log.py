@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from lakesink.read.batch_files import BatchFiles
-from lakesink.read.steps import Past, Unread
+from lakesink.read.steps import Past, Step, Unread
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_protocol import events
 
@@ -31,26 +31,32 @@ class Progress:
     _told_at: float | None = None
 
     def found(self, past: Past, unread: Unread) -> None:
-        """Report rows of other writers, each snapshot once, and a rollback each minute until the table is back."""
+        """Report rows of other writers, each snapshot once, and what was rolled back, each minute until it is back."""
         new = [step for step in unread.others if step.sequence_number > self._seen]
         if new:
             self._seen = new[-1].sequence_number
             rows = sum(step.added_rows for step in new)
             self.emit(events.OthersNotRead(past.table, self.sink, len(new), rows))
-        if not unread.is_rolled_back:
+        if not unread.is_rolled_back and not unread.lost_replay:
             self._told_at = None
         elif self._told_at is None or self.clock() - self._told_at >= WAITS_SECONDS:
             self._told_at = self.clock()
-            self.emit(events.ReadWaits(past.table, self.sink))
+            rolled_back = events.ReadWaits(past.table, self.sink)
+            lost = events.ReplayLost(past.table, self.sink, unread.lost_replay)
+            self.emit(rolled_back if unread.is_rolled_back else lost)
 
     def planned(self, batches: Sequence[BatchFiles]) -> None:
         """Report the batches of a micro-batch."""
         if not batches:
             return
-        ends = batches[0].batch.batch_id, batches[-1].batch.batch_id
+        ends = _short(batches[0].batch), _short(batches[-1].batch)
         counts = len(batches), sum(len(one.data) for one in batches), sum(one.batch.added_rows for one in batches)
         self.emit(events.ReadPlanned(self.table, self.sink, *ends, *counts))
 
     def hold_not_moved(self, reader: str, why: str) -> None:
         """Report that unread batches are not kept by the reader's branch."""
         self.emit(events.HoldNotMoved(self.table, reader, why))
+
+
+def _short(step: Step) -> str:
+    return f"replay-{step.batch_id}" if step.is_replay else str(step.batch_id)

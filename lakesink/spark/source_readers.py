@@ -179,11 +179,11 @@ class BatchesReader(datasource.DataSourceStreamReader):
         past, found = unread_batches(self.table(), self.settings.table, self.loaded.sink, position)
         batches: Sequence[Step] = found.batches
         if newest is not None:
-            batches = [step for step in batches if step.sequence_number <= newest.sequence_number]
+            batches = [step for step in batches if step.is_read_at(newest)]
         if limited:
             batches = up_to(batches, self.settings.most_batches, self.settings.most_rows)
         self.progress.found(past, found)
-        return past.position_of(batches[-1]) if batches else position
+        return past.behind(position, batches)
 
     def table(self) -> Table:
         """The table as it is now."""
@@ -205,7 +205,7 @@ class BatchesReader(datasource.DataSourceStreamReader):
         found = files_of(table, past, batches)
         self._check_columns(table, past, found)
         files = [
-            RowsFile(file.path, file.record_count, file.file_size_bytes, one.batch.batch_id)
+            RowsFile(file.path, file.record_count, file.file_size_bytes, one.batch.title)
             for one in found
             for file in one.data
         ]

@@ -151,12 +151,12 @@ class QueryEnded(Event):
 
 @dataclass(frozen=True, slots=True)
 class ReadPlanned(Event):
-    """The batches of a sink that the next micro-batch of a reading query has."""
+    """The batches of a sink, and replays of its letters, that the next micro-batch of a reading query has."""
 
     table: str
     sink: str
-    first: int
-    last: int
+    first: str
+    last: str
     batches: int
     files: int
     rows: int
@@ -178,6 +178,15 @@ class ReadWaits(Event):
 
     table: str
     sink: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayLost(Event):
+    """The table was rolled back behind a replay of dead letters that a query has read; batches are read on."""
+
+    table: str
+    sink: str
+    replay: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,7 +77,7 @@ class Batch:
         query_id: Id in the checkpoint's ``metadata``; empty for a transaction application.
         fingerprint: Digest of everything that the batch reads (see `stream_batch`).
         start: Digest of the start offsets; None if the source does not report them.
-        end: Digest of the end offsets; empty for a transaction application.
+        end: Digest of the end offsets; a transaction application may tell its readers something else.
         offsets: The end offsets as JSON, for operators; empty if unknown.
         missing_inputs: Input files that are missing. Not part of the identity, because they may come back.
     """
@@ -132,6 +132,6 @@ def stream_batch(
     )
 
 
-def transaction_batch(version: int) -> Batch:
+def transaction_batch(version: int, end: str = "") -> Batch:
     """One version of a transaction application: it has no offsets, so the version alone identifies it."""
-    return Batch(version, query_id="", fingerprint=digest({"version": version}), start=None, end="")
+    return Batch(version, query_id="", fingerprint=digest({"version": version}), start=None, end=end)

@@ -298,9 +298,9 @@ CASES: list[tuple[events.Event, str, str]] = [
         f"lakesink.batch.committed {FINISHED} rows=5 files=2 bytes=90 attempts=1 {TIMES}",
     ),
     (
-        events.ReadPlanned("demo.events", "events", 3, 5, 3, 4, 1000),
+        events.ReadPlanned("demo.events", "events", "3", "replay-5", 3, 4, 1000),
         "INFO",
-        "lakesink.read.planned table=demo.events sink=events first=3 last=5 batches=3 files=4 rows=1000",
+        "lakesink.read.planned table=demo.events sink=events first=3 last=replay-5 batches=3 files=4 rows=1000",
     ),
     (
         events.OthersNotRead("demo.events", "events", 2, 7),
@@ -317,6 +317,14 @@ CASES: list[tuple[events.Event, str, str]] = [
             "lakesink.read.waits table=demo.events sink=events: the table was rolled back behind the batches that were"
             " read; nothing is read until they are written again. If its sink went on otherwise, start this query"
             " again: it tells what to do"
+        ),
+    ),
+    (
+        events.ReplayLost("demo.events", "events", 2),
+        "WARNING",
+        (
+            "lakesink.read.replay-lost table=demo.events sink=events replay=2: the table was rolled back behind a"
+            " replay of dead letters that was read. Replay the same letters again: they are not read a second time"
         ),
     ),
     (

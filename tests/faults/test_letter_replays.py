@@ -19,7 +19,7 @@ from lakesink_catalog.commit.fence import FencedCommit
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table, load_table
 from lakesink_protocol.errors import LakesinkError
-from lakesink_protocol.identity import SinkKey, SinkKind
+from lakesink_protocol.identity import SinkKey, SinkKind, transaction_batch
 from testkit.letters import AGES, LETTERS, REPLAYS, TABLE, Died, aged_120, append, assigned, dies, fix, ids, load, rows
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -303,7 +303,7 @@ def test_a_table_of_replays_with_rows_of_others_is_refused() -> None:
         fix()
     connect(create=False).drop_table(REPLAYS)
     others = pa.table({"id": pa.array([0], pa.int64())})
-    append(others, REPLAYS, SinkKey("x", kind=SinkKind.TXN), 1, Settings(create_table=True))
+    append(others, REPLAYS, SinkKey("x", kind=SinkKind.TXN), transaction_batch(1), Settings(create_table=True))
     with pytest.raises(LakesinkError, match="no table of replays"):
         fix()
 

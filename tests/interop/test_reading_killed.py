@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.exceptions import NoSuchTableError
 
 from lakesink_catalog.connect.errors import METADATA_UNREADABLE
 from lakesink_catalog.read.history import history
 from servers.jars import ROOT
+from testkit.bronze import Bronze
 from testkit.builders import TABLE, Chance, Lake, Stream, expected
 from testkit.harness import PATIENCE_SECONDS, kill_all, own_group
 from testkit.http_servers import skipped_where_missing
@@ -26,7 +28,7 @@ from testkit.maintenance import roll_back
 from tests.interop.upkeep import Upkeep, upkeep
 
 pytestmark = pytest.mark.interop
-SILVER = "demo.silver"
+SILVER, GOLD = "demo.silver", "demo.gold"
 ROUNDS, BATCHES = 3, 3
 LONGEST_SECONDS = 4 * PATIENCE_SECONDS
 
@@ -62,12 +64,7 @@ class Chain:
 
     @contextmanager
     def driver(self) -> Iterator["subprocess.Popen[str]"]:
-        folder = self.lake.folder
-        catalog = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/warehouse"}
-        names = {"name": "test", "reads": TABLE, "writes": SILVER, "checkpoint": str(folder / "checkpoint")}
-        config = json.dumps(names | {"catalog": catalog, "folder": str(folder)})
-        command = [sys.executable, "-m", "tests.interop.reading_driver", config]
-        with own_group(command, folder / "driver.log", {**os.environ, "PYTHONPATH": str(ROOT)}, folder) as process:
+        with reading(self.lake, TABLE, SILVER) as process:
             yield process
 
     def read_batches(self) -> int:
@@ -123,10 +120,57 @@ def test_each_row_is_in_silver_once(tmp_path: Path) -> None:
             chain.write()
             spark.rewrite_manifests()
         chain.catch_up()
-    assert in_silver(lake) == expected(*range(chain.written))
+    assert stored(lake, SILVER) == expected(*range(chain.written))
     assert chain.kills == 2 * ROUNDS + 1
 
 
-def in_silver(lake: Lake) -> Counter[Any]:
-    rows = lake.catalog.load_table(SILVER).scan().select("batch", "position").to_arrow().to_pylist()
+@pytest.mark.timeout(3600)
+def test_replayed_dead_letters_come_to_silver_and_gold_once(tmp_path: Path) -> None:
+    """Both drivers are killed while replays come between batches of bronze."""
+    bronze, chance = Bronze.make(tmp_path), random.Random(85)
+    for number in range(6):
+        bronze.run(number)
+        if number:
+            bronze.replay_some(number / 6)
+        if number % 2:
+            for reads, writes in ((TABLE, SILVER), (SILVER, GOLD)):
+                with reading(bronze.lake, reads, writes) as process:
+                    there_are = sum(stored(bronze.lake, reads).values())
+                    wait_for_rows(bronze.lake, writes, chance.randint(1, there_are), process)
+                    kill_all(process)
+    bronze.replay()
+    whole = {(batch, at): 1 for batch in range(6) for at in range(3)}
+    for reads, writes in ((TABLE, SILVER), (SILVER, GOLD)):
+        with reading(bronze.lake, reads, writes) as process:
+            wait_for_rows(bronze.lake, writes, len(whole), process)
+            kill_all(process)
+        assert stored(bronze.lake, writes) == whole
+
+
+@contextmanager
+def reading(lake: Lake, reads: str, writes: str) -> Iterator["subprocess.Popen[str]"]:
+    """A driver that reads one table into another."""
+    folder = lake.folder
+    catalog = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/warehouse"}
+    names = {"name": "test", "reads": reads, "writes": writes, "checkpoint": str(folder / f"checkpoint-{writes}")}
+    config = json.dumps(names | {"catalog": catalog, "folder": str(folder)})
+    command = [sys.executable, "-m", "tests.interop.reading_driver", config]
+    with own_group(command, folder / "driver.log", {**os.environ, "PYTHONPATH": str(ROOT)}, folder) as process:
+        yield process
+
+
+def wait_for_rows(lake: Lake, table: str, count: int, process: "subprocess.Popen[str]") -> None:
+    deadline = time.monotonic() + LONGEST_SECONDS
+    while sum(stored(lake, table).values()) < count:
+        assert process.poll() is None, (lake.folder / "driver.log").read_text(errors="replace")[-3000:]
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def stored(lake: Lake, table: str) -> Counter[Any]:
+    """The rows that a table has; none before it exists, and while its driver replaces the metadata file."""
+    try:
+        rows = lake.catalog.load_table(table).scan().select("batch", "position").to_arrow().to_pylist()
+    except (NoSuchTableError, *METADATA_UNREADABLE):
+        return Counter()
     return Counter((row["batch"], row["position"]) for row in rows)

@@ -40,14 +40,14 @@ def test_a_key_has_the_names_that_its_columns_had_in_the_batch() -> None:
 
 def test_a_key_with_other_names_than_those_in_the_topic_is_refused() -> None:
     for known in (None, Progress(POSITION), Progress(POSITION, ("id", "part"))):
-        check_same_key(("id", "part"), known, 4)
+        check_same_key(("id", "part"), known, "batch 4")
     for key in (("part", "id"), ("ident", "part"), ("id",), ()):
-        assert "(id, part)" in refusal(check_same_key, key, Progress(POSITION, ("id", "part")), 4)
-    assert "(none)" in refusal(check_same_key, ("id",), Progress(POSITION, ()), 4)
+        assert "(id, part)" in refusal(check_same_key, key, Progress(POSITION, ("id", "part")), "batch 4")
+    assert "(none)" in refusal(check_same_key, ("id",), Progress(POSITION, ()), "batch 4")
 
 
 def test_names_of_a_key_that_the_ledger_has_no_room_for_are_refused() -> None:
-    assert "longer" in refusal(check_same_key, ("x" * LONGEST_KEY_BYTES,), None, 0)
+    assert "longer" in refusal(check_same_key, ("x" * LONGEST_KEY_BYTES,), None, "batch 0")
 
 
 def test_a_batch_that_deleted_rows_needs_a_key_that_each_row_has_alone() -> None:

@@ -33,7 +33,7 @@ STEP = Step(77, None, 4, 0, "append", 0, "", 1, 2, 0, MARK)
 def stored(progress: Progress, **changes: Any) -> LedgerState:
     """What a process reads that starts after the commit."""
     now = datetime(2026, 11, 25, tzinfo=UTC)
-    record = record_of(LedgerState(None, HERE), OUTBOX, STEP, progress, rows=2, commit_id="c" * 32, now=now)
+    record = record_of(LedgerState(None, HERE), OUTBOX, progress, rows=2, commit_id="c" * 32, now=now)
     record = parse_commit_record(record.to_bytes(), OUTBOX.name)
     return LedgerState(replace(record, batch=replace(record.batch, **changes)), HERE)
 

@@ -32,7 +32,7 @@ class Consumer:
         past, found = unread_batches(table, TABLE, self.sink, start)
         if not found.batches:
             return []
-        end = past.position_of(found.batches[-1])
+        end = past.behind(start, found.batches)
         self.read(start, end)
         self.position = parse_offset(end.to_offset())
         return [step.batch_id for step in found.batches]

@@ -70,7 +70,7 @@ def written(folder: Path, schema: Struct, columns: dict[str, list[Any]]) -> Rows
     path = folder / f"{uuid.uuid4()}.parquet"
     table = pa.table(columns, schema=arrow_schema(schema))
     pq.write_table(table, path, store_schema=False, row_group_size=3)
-    return RowsFile(str(path), table.num_rows, path.stat().st_size, 7)
+    return RowsFile(str(path), table.num_rows, path.stat().st_size, "batch 7")
 
 
 def read(file: RowsFile, schema_json: str) -> list[dict[str, Any]]:
@@ -211,7 +211,7 @@ def test_a_file_that_is_gone_or_another_is_refused(tmp_path: Path) -> None:
     schema, text = parsed(NestedField(1, "v", LongType()))
     file = written(tmp_path, schema, {"v": [1, 2]})
     with pytest.raises(WriteError, match=r"\[LAKESINK_READ_FILE_UNREADABLE\].*its footer has 2 rows"):
-        read(RowsFile(file.path, 3, file.size_bytes, 7), text)
+        read(RowsFile(file.path, 3, file.size_bytes, "batch 7"), text)
     Path(file.path).write_bytes(b"PAR1")
     with pytest.raises(WriteError, match=r"\[LAKESINK_READ_FILE_UNREADABLE\]"):
         read(file, text)
@@ -221,8 +221,8 @@ def test_a_file_that_is_gone_or_another_is_refused(tmp_path: Path) -> None:
 
 
 def test_small_files_share_a_task_and_large_ones_do_not() -> None:
-    small = [RowsFile(f"{number}", 1, 1000, 0) for number in range(40)]
-    large = [RowsFile("large", 1, 2 * PART_BYTES, 0)] * 2
+    small = [RowsFile(f"{number}", 1, 1000, "") for number in range(40)]
+    large = [RowsFile("large", 1, 2 * PART_BYTES, "")] * 2
     parts = divided([*small, *large])
     assert [file for part in parts for file in part] == [*small, *large]
     assert all(len(part) * OPEN_COST_BYTES < PART_BYTES + 2 * OPEN_COST_BYTES for part in parts)

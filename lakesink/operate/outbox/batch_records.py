@@ -39,7 +39,7 @@ class BatchRecords:
         records, part = RowRecords.of_schema(self.batch.schema_json, self.keys), self._part()
         gone = taken_away(self.table, self.past, self.batch, part, self.memory)
         for file in self.batch.data:
-            source = RowsFile(file.path, file.record_count, file.file_size_bytes, self.batch.batch.batch_id)
+            source = RowsFile(file.path, file.record_count, file.file_size_bytes, self.batch.batch.title)
             for rows in rows_at(source, gone.new.get(file.path, NOWHERE), part, inside=False):
                 yield self._of_rows(records.of(rows))
         for source, positions in gone.old:

@@ -99,4 +99,4 @@ def _rows_file(table: Table, file: LiveFile, batch: BatchFiles) -> RowsFile:
     """The file may be one of another program."""
     fields = table.specs()[file.spec_id].fields
     told = constants_of(file.partition, fields, {one.source_id for one in fields})
-    return RowsFile(file.path, file.record_count, file.file_size_bytes, batch.batch.batch_id, told)
+    return RowsFile(file.path, file.record_count, file.file_size_bytes, batch.batch.title, told)

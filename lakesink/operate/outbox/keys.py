@@ -65,7 +65,7 @@ def check_unique(
     )
 
 
-def check_same_key(key: Sequence[str], known: Progress | None, batch_id: int) -> None:
+def check_same_key(key: Sequence[str], known: Progress | None, batch: str) -> None:
     """Refuse a key with other names than the records in the topic have.
 
     The ledger topic of an older lakesink does not say which these are: the next batch then tells it.
@@ -79,9 +79,10 @@ def check_same_key(key: Sequence[str], known: Progress | None, batch_id: int) ->
         )
     if known is None or known.keys is None or tuple(key) == known.keys:
         return
+    then = _listed(known.keys)
     raise SettingsError(
         "OUTBOX_KEY",
-        f"Batch {batch_id} would have the key {_listed(key)}, and the topic has records with {_listed(known.keys)}.",
+        f"{batch.capitalize()} would have the key {_listed(key)}, and the topic has records with {then}.",
         data=DataState.UNCHANGED,
         action=(
             "If --key was changed, give the same columns as before, in the same order.",

@@ -11,7 +11,7 @@ from typing import Any
 
 from lakesink import __version__
 from lakesink.read.position import Position, parse_offset
-from lakesink.read.steps import Follows, SinkBatches, Step, owner_of_changelog
+from lakesink.read.steps import Follows, SinkBatches, owner_of_changelog
 from lakesink.sinks.kafka.commit_record import CommitRecord, LedgerState
 from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import CatalogError, QueryError
@@ -123,16 +123,16 @@ def _parsed(document: Mapping[str, Any]) -> Progress:
 
 
 def record_of(
-    state: LedgerState, outbox: Outbox, step: Step, progress: Progress, *, rows: int, commit_id: str, now: datetime
+    state: LedgerState, outbox: Outbox, progress: Progress, *, rows: int, commit_id: str, now: datetime
 ) -> CommitRecord:
-    """The ledger's record of a batch; the position of `progress` is behind it."""
-    assert step.mark is not None
+    """The ledger's record of a batch, or of a replay after it; the position of `progress` is behind it."""
+    position = progress.position
     batch = Batch(
-        batch_id=step.mark.batch_id,
-        query_id=step.mark.query_id,
-        fingerprint=step.mark.fingerprint,
+        batch_id=position.batch_id,
+        query_id=position.query_id,
+        fingerprint=position.fingerprint,
         start=None,
-        end=digest(progress.position.to_offset()),
+        end=digest(position.to_offset()),
         offsets=progress.to_offsets(),
     )
     return CommitRecord(

@@ -48,9 +48,16 @@ RETRY = RetryPolicy(num_retries=8, total_timeout_ms=600_000)
 
 @dataclass(frozen=True, slots=True)
 class Produced:
-    """One batch in the topic; `rows` and `tombstones` are None if an earlier attempt committed it."""
+    """One batch, or one replay of dead letters, in the topic.
 
-    batch_id: int
+    Attributes:
+        batch_id: None for a replay.
+        replay: Its number; None for a batch.
+        rows: None, as `tombstones`, if an earlier attempt committed it.
+    """
+
+    batch_id: int | None
+    replay: int | None
     snapshot_id: int
     rows: int | None
     tombstones: int | None
@@ -83,11 +90,12 @@ class Producing:
     def all_there_is(self) -> Iterator[Produced]:
         """Produce every batch that the table has now; yields each when it is committed."""
         table = self.load()
-        past, unread = self._unread(table)
+        past, unread, position = self._unread(table)
         self.others, self.stopped_by, self.left = len(unread.others), unread.stopped_by, len(unread.batches)
         for step in unread.batches:
-            with self._words(table, step.batch_id):
-                found = self._committed(table, past, step)
+            with self._words(table, position.batch_id if step.is_replay else step.batch_id):
+                found = self._committed(table, past, step, position)
+            position = past.behind(position, [step])
             self.left -= 1
             yield found
 
@@ -100,7 +108,7 @@ class Producing:
             check_beginning(progress, self.starting_batch, self.outbox)
         return progress
 
-    def _unread(self, table: Table) -> tuple[Past, Unread]:
+    def _unread(self, table: Table) -> tuple[Past, Unread, Position]:
         with self._words(table), kafka_failures(self.target.clients):
             state = self.target.read()
         known = self.progress_in(state)
@@ -108,7 +116,7 @@ class Producing:
             position = self._beginning(table) if known is None else known.position
             past, found = unread_batches(table, self.outbox.table, self.outbox.sink, position, changes=True)
         check_standing(past, found, position, self.outbox)
-        return past, found
+        return past, found, position
 
     def _beginning(self, table: Table) -> Position:
         begin = Begin.EARLIEST if self.starting_batch is None else AtBatch(self.starting_batch)
@@ -128,13 +136,13 @@ class Producing:
             known = table.io.properties
             raise catalog_error(error, "The table", known) from safe_cause(error, known)
 
-    def _committed(self, table: Table, past: Past, step: Step) -> Produced:
+    def _committed(self, table: Table, past: Past, step: Step, before: Position) -> Produced:
         [batch] = files_of(table, past, [step])
         keys = key_names(batch.schema_json, table.schema().model_dump_json(), self.keys)
         if batch.deletes:
             check_unique(keys, batch.schema_json, self._key_ids(table), self.outbox, step.batch_id)
         records = BatchRecords(table, past, batch, keys, self._memory)
-        attempts: Fenced[Produced] = _OneBatch(self, past, step, records, uuid.uuid4().hex)
+        attempts: Fenced[Produced] = _OneBatch(self, step, past.behind(before, [step]), records, uuid.uuid4().hex)
         found = fenced(attempts, RETRY, self.effects)
         if isinstance(found, Unseen):
             raise _unresolved(self.outbox, step, found)
@@ -148,11 +156,11 @@ class Producing:
 
 @dataclass(slots=True)
 class _OneBatch:
-    """The attempts to produce one batch."""
+    """The attempts to produce one batch; the position is behind it."""
 
     of: Producing
-    past: Past
     step: Step
+    position: Position
     records: BatchRecords
     commit_id: str
     _sent: bool = False
@@ -162,11 +170,11 @@ class _OneBatch:
         session = self.of.target.take_session(number)
         state = self.of.target.state
         known = self.of.progress_in(state)
-        if known is not None and self._is_behind(known.position):
+        if known is not None and self.step.is_read_at(known.position):
             return self._produced(known=state.record is not None and state.record.commit_id == self.commit_id)
-        check_same_key(self.records.keys, known, self.step.batch_id)
+        check_same_key(self.records.keys, known, self.step.title)
         began = self.of.starting_batch if known is None else known.starting_batch
-        record = self._record(state, Progress(self.past.position_of(self.step), tuple(self.records.keys), began))
+        record = self._record(state, Progress(self.position, tuple(self.records.keys), began))
         self._sent = True
         commit_rows(self.of.target, session, self.records.read(), record, self.of.effects.emit)
         self.of.progress_in(self.of.target.state)
@@ -175,7 +183,7 @@ class _OneBatch:
     def look(self, number: int) -> Produced | None:  # noqa: ARG002 - see `Fenced.look`
         """See `Fenced.look`."""
         known = self.of.progress_in(self.of.target.fence())
-        return self._produced(known=False) if known is not None and self._is_behind(known.position) else None
+        return self._produced(known=False) if known is not None and self.step.is_read_at(known.position) else None
 
     def unsure(self, number: int, error: Exception) -> str:
         """See `Fenced.unsure`."""
@@ -188,23 +196,20 @@ class _OneBatch:
 
     def _record(self, state: LedgerState, progress: Progress) -> CommitRecord:
         now = datetime.fromtimestamp(self.of.effects.now_ms() / 1000, UTC)
-        outbox, step = self.of.outbox, self.step
-        return record_of(state, outbox, step, progress, rows=step.added_rows, commit_id=self.commit_id, now=now)
-
-    def _is_behind(self, position: Position) -> bool:
-        """True if the position is behind this batch: snapshots have growing sequence numbers."""
-        return position.sequence_number >= self.step.sequence_number
+        rows = self.step.added_rows
+        return record_of(state, self.of.outbox, progress, rows=rows, commit_id=self.commit_id, now=now)
 
     def _produced(self, *, known: bool) -> Produced:
         counts = (self.records.rows, self.records.tombstones) if known else (None, None)
-        return Produced(self.step.batch_id, self.step.snapshot_id, *counts)
+        batch_id, replay = (None, self.step.batch_id) if self.step.is_replay else (self.step.batch_id, None)
+        return Produced(batch_id, replay, self.step.snapshot_id, *counts)
 
 
 def _unresolved(outbox: Outbox, step: Step, unseen: Unseen) -> CommitUnresolved:
     return CommitUnresolved(
         "COMMIT_UNRESOLVED",
-        f"Batch {step.batch_id} of {outbox.table} is not in the ledger topic of outbox {outbox.name!r} after attempt"
-        f" {unseen.attempts}.",
+        f"{step.title.capitalize()} of {outbox.table} is not in the ledger topic of outbox {outbox.name!r} after"
+        f" attempt {unseen.attempts}.",
         data="It is unknown whether the topic has the batch: Kafka ends the transaction on its own. The last error:"
         f" {unseen.trouble.rstrip('.')}.",
         action="Make the Kafka cluster reachable and start the outbox again. It ends the open transaction, reads the"

@@ -30,6 +30,18 @@ def check_standing(past: Past, unread: Unread, position: Position, outbox: Outbo
                 f"If the stream will write other rows, {_ANEW}",
             ),
         )
+    if unread.lost_replay:
+        raise CatalogError(
+            "READ_ROLLED_BACK",
+            f"Replay {unread.lost_replay} of dead letters of sink {outbox.sink.sink!r} was produced, and {outbox.table}"
+            " was rolled back behind it.",
+            data=DataState.UNCHANGED,
+            action=(
+                "If the rollback was a mistake, take it back.",
+                f"To replay the same rows: lakesink dead-letters {outbox.table} --replay FIX.sql, then the outbox.",
+                f"If the replay will have other rows, {_ANEW}",
+            ),
+        )
     if not _has_produced(past, position):
         raise CatalogError(
             "READ_BATCH_CHANGED",

@@ -47,9 +47,17 @@ class OfTable:
 
     def is_complete(self, letter: str, sink: str, batch_id: int) -> bool:
         """True if the table has the batch of a letter: letters commit first, and its driver may never come back."""
+        return self._of(sink).has(letter[:APPLICATION], batch_id)
+
+    def owners(self, letters: pa.Table) -> list[SinkKey]:
+        """The sink that put each letter aside: a stream, or an application of `lakesink.append`."""
+        ids, sinks = (letters[name].to_pylist() for name in ("letter_id", "sink"))
+        return [self._of(sink).owner(letter[:APPLICATION]) for letter, sink in zip(ids, sinks, strict=True)]
+
+    def _of(self, sink: str) -> "_BatchesOfSink":
         if sink not in self._sinks:
             self._sinks[sink] = _BatchesOfSink(self, sink)
-        return self._sinks[sink].has(letter[:APPLICATION], batch_id)
+        return self._sinks[sink]
 
 
 class _BatchesOfSink:
@@ -73,6 +81,12 @@ class _BatchesOfSink:
         keys = [(letters_key(key, newest.query_id, self._table_uuid), newest.batch_id) for key, newest in now]
         last = [(newest_batch(self._letters, key), batch_id) for key, batch_id in keys]
         return {one.batch_id for one, batch_id in last if one is not None and one.batch_id > batch_id}
+
+    def owner(self, application: str) -> SinkKey:
+        """The sink that wrote a letter. An earlier lakesink did not say which of two that have one name."""
+        stream, other = self._landed
+        known = self._queries.get(application, (stream if stream.newest is not None else other, ""))
+        return known[0].key
 
     def has(self, application: str, batch_id: int) -> bool:
         """True unless the table lacks a batch, as far as its ledger and history tell: expiry may have hidden it."""

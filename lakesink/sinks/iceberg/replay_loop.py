@@ -3,24 +3,32 @@
 How letters are repaired and how their rows are appended is given: both need a Spark session, and this loop does not.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.pending import MOST_BYTES, OfTable, check_letter_table, count_letters, first_letters
-from lakesink.sinks.iceberg.replays import Assignments, Replayed, assign, load_assignments, replays_differ
+from lakesink.sinks.iceberg.replays import (
+    Assignments,
+    Replayed,
+    assign,
+    load_assignments,
+    replay_batch,
+    replays_differ,
+)
 from lakesink.sinks.iceberg.side_table import MOST_LOOKS, unsettled
 from lakesink.words import counted
-from lakesink.writer.letters import REPLAYS_TABLE
+from lakesink.writer.letters import REPLAYED_SINK, REPLAYS_TABLE
 from lakesink_catalog.commit.current import is_current
 from lakesink_catalog.tables.tables import load_table
 from lakesink_protocol.errors import LakesinkError, WriteError
-from lakesink_protocol.identity import MAIN_BRANCH, SinkKey
+from lakesink_protocol.identity import MAIN_BRANCH, Batch, SinkKey
 from lakesink_protocol.outcome import Committed, Outcome
 
 LETTER_ID = "letter_id"
@@ -38,7 +46,7 @@ class Repaired:
 
 RepairLetters = Callable[[pa.Table, Table], Repaired]
 """Repairs letters for their table."""
-AppendRows = Callable[[Any, str, SinkKey, int, Settings, Callable[[], None] | None], Outcome]
+AppendRows = Callable[[Any, str, SinkKey, Batch, Settings, Callable[[], None] | None], Outcome]
 """Appends repaired rows to a table as a version of an application; calls the last argument before it commits."""
 
 
@@ -52,7 +60,7 @@ class _LostRace(LakesinkError):
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """One replay: its number, and its letters; `begun` if they are assigned to it."""
+    """One replay: its number, and letters of one sink, whose readers take it in; `begun` if they are assigned to it."""
 
     replay: int
     letters: pa.Table
@@ -120,7 +128,11 @@ class ReplayLoop:
                 and of.is_complete(letter, sink, batch_id)
             ),
         )
-        return None if chosen is None else _Step(assignments.newest + 1, chosen, begun=False)
+        if chosen is None:
+            return None
+        owners = of.owners(chosen)
+        of_one_sink = chosen.filter(pa.array([owner == owners[0] for owner in owners]))
+        return _Step(assignments.newest + 1, of_one_sink, begun=False)
 
     def _unfinished(self, of: OfTable, assignments: Assignments, replay: int) -> _Step:
         """The replay that an earlier call has begun, or that was rolled back in the table: exactly its letters."""
@@ -134,8 +146,12 @@ class ReplayLoop:
         return _Step(replay, letters, begun=True)
 
     def _append(self, of: OfTable, assignments: Assignments, step: _Step, rows: Repaired) -> None:
-        of_replay: Mapping[str, str] = {**self.settings.snapshot_properties, REPLAYS_TABLE: assignments.name}
-        settings = replace(self.settings, snapshot_properties=of_replay)
+        of_replay, owners = {REPLAYS_TABLE: assignments.name}, set(of.owners(step.letters))
+        if len(owners) == 1:  # an earlier lakesink began replays with letters of several sinks
+            of_replay[REPLAYED_SINK] = owners.pop().ledger_property
+        settings = replace(self.settings, snapshot_properties={**self.settings.snapshot_properties, **of_replay})
+        given = step.letters.filter(pc.is_in(step.letters[LETTER_ID], pa.array(rows.letters)))
+        batch = replay_batch(assignments, step.replay, given)
 
         def begin() -> None:
             if load_table(self.catalog, self.table).metadata.table_uuid != of.table.metadata.table_uuid:
@@ -145,7 +161,7 @@ class ReplayLoop:
 
         hook = None if step.begun else begin
         try:
-            outcome = self.append(rows.rows, self.table, assignments.key, step.replay, settings, hook)
+            outcome = self.append(rows.rows, self.table, assignments.key, batch, settings, hook)
         except _LostRace:
             return
         if isinstance(outcome, Committed):

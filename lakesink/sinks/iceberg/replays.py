@@ -17,13 +17,14 @@ from pyiceberg.table import Table
 
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.sink import IcebergSink
-from lakesink.writer.letters import REPLAY
+from lakesink.writer.letters import REPLAY, payload_digest
+from lakesink.writer.side_rows import digest_sum
 from lakesink_catalog.read.landed import newest_batch
 from lakesink_catalog.read.view import view_table
 from lakesink_catalog.tables.tables import TABLE_MISSING, load_table
 from lakesink_protocol.coordinator import run_batch
 from lakesink_protocol.errors import CatalogError, WriteError
-from lakesink_protocol.identity import SinkKey, SinkKind, digest, transaction_batch
+from lakesink_protocol.identity import Batch, SinkKey, SinkKind, digest, transaction_batch
 from lakesink_protocol.outcome import Committed
 from lakesink_protocol.redact import shown
 from lakesink_protocol.two_phase import TaskWriter
@@ -66,6 +67,7 @@ class Assignments:
         key: The application that replays; part of its name is a digest of both tables and the branch.
         name: The table of replays.
         last: The newest replay that the table has; 0 for none.
+        end: Of that replay, see `replay_batch`.
         replay_of: The replay of every assigned letter.
         of_others: Letters that other applications replayed: those of other tables, and of tables that were recreated.
     """
@@ -73,6 +75,7 @@ class Assignments:
     key: SinkKey
     name: str
     last: int
+    end: str
     replay_of: Mapping[str, int]
     of_others: frozenset[str] = frozenset()
 
@@ -115,7 +118,8 @@ def load_assignments(catalog: Catalog, table: Table, letters: Table, letters_nam
     key, name = replay_key(table, letters, branch), f"{letters_name}{SUFFIX}"
     newest = newest_batch(table, key)
     replay_of, of_others = _read(catalog, name, key)
-    found = Assignments(key, name, newest.batch_id if newest else 0, replay_of, of_others)
+    last, end = (newest.batch_id, newest.end) if newest else (0, "")
+    found = Assignments(key, name, last, end, replay_of, of_others)
     if found.last > found.newest:
         raise replays_differ(
             f"{_shown(table)} has replay {found.last}, but {shown(name, _LONGEST_NAME)} knows {found.newest or 'none'}."
@@ -123,6 +127,16 @@ def load_assignments(catalog: Catalog, table: Table, letters: Table, letters_nam
     if found.newest > 1 and view_table(table, key).entry is None:
         raise replays_differ(f"{shown(name, _LONGEST_NAME)} has replay {found.newest}, but {_shown(table)} has none.")
     return found
+
+
+def replay_batch(found: Assignments, replay: int, letters: pa.Table) -> Batch:
+    """A replay as a version. Its end is a digest of its letters after those of the replays before it.
+
+    After a rollback of all tables, a replay of the same number may have other letters: a reader sees that by the end.
+    """
+    payloads = zip(letters["payload"].to_pylist(), letters["payload_bytes"].to_pylist(), strict=True)
+    told = digest_sum(*(payload_digest(text, other) for text, other in payloads))
+    return transaction_batch(replay, digest({"before": found.end, "letters": told}))
 
 
 def assign(
