@@ -10,7 +10,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from lakesink import __version__
-from lakesink.spark.rows.task import check_versions
+from lakesink.spark.rows.task import check_versions, refused_or
 from lakesink.spark.rows.worker_reuse import make_reuse_cheap
 from lakesink.writer.changed_rows import DELETE_MARK
 from lakesink_protocol.errors import WriteError
@@ -26,11 +26,15 @@ def marked_names(names: Sequence[str], deletes: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class TaskMessage(WriterCommitMessage):
-    """A task's message to the process that commits; `receipt` is None if its planner found nothing to write."""
+    """A task's message to the process that commits; `receipt` is None if its planner found nothing to write.
+
+    `refusal` is the text of the error for its rows, if there was one.
+    """
 
     task: int
     version: str
     receipt: bytes | None = field(repr=False)
+    refusal: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +67,8 @@ class PlannedTask:
                 deque(batches, maxlen=0)
             return TaskMessage(context.partitionId(), __version__, None)
         writer: TaskWriter = pickle.loads(self.writer)
-        receipt = writer.write(context.partitionId(), self.marked(batches))
-        return TaskMessage(context.partitionId(), __version__, receipt)
+        task, rows = context.partitionId(), iter(batches)
+        return TaskMessage(task, __version__, *refused_or(lambda: writer.write(task, self.marked(rows)), rows))
 
     def marked(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The rows with their mark of deletes, if a column has one."""

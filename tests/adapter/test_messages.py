@@ -5,8 +5,20 @@ import pickle
 import pyarrow as pa
 import pytest
 
-from lakesink.spark.rows.task import JOINED_BYTES, JOINED_ROWS, MEASURED_ROWS, MeasuredBatches, RawBytes, TaskReport
+from lakesink.spark.rows.task import (
+    JOINED_BYTES,
+    JOINED_ROWS,
+    MEASURED_ROWS,
+    OF_ROWS,
+    MeasuredBatches,
+    RawBytes,
+    TaskReport,
+    refused_or,
+)
+from lakesink.spark.spark_errors import job_error
 from lakesink.writer.batches import joined
+from lakesink_protocol.catalogue import explanations
+from lakesink_protocol.errors import WriteError
 
 
 def measured(*rows_of_bytes: tuple[int, int]) -> int:
@@ -41,8 +53,34 @@ def test_small_batches_are_joined_and_large_ones_pass_uncopied() -> None:
     assert list(joined([], JOINED_BYTES)) == []
 
 
-def test_a_report_is_bytes_that_nobody_unpickles() -> None:
-    report = TaskReport(3, "0.1.0-ä", 2**40, 2**50, 0.125, b"\x80\x04receipt")
+def refuses(code: str, details: tuple[str, ...] = ()) -> bytes:
+    raise WriteError(code, "Key ä is there twice.", action=["Keep one.", "Order them."], details=details)
+
+
+def test_an_error_for_rows_comes_back_whole_and_the_other_rows_are_read() -> None:
+    rows = iter([pa.record_batch({"n": [1]})] * 3)
+    next(rows)
+    receipt, refusal = refused_or(lambda: refuses("KEY_TWICE", ("row 1 of ü", "row 7")), rows)
+    assert (receipt, list(rows)) == (b"", [])
+    error = job_error(refusal)
+    assert isinstance(error, WriteError)
+    assert (error.code, error.choices) == ("LAKESINK_KEY_TWICE", ("Keep one.", "Order them."))
+    assert (error.what, error.details) == ("Key ä is there twice.", ("row 1 of ü", "row 7"))
+
+
+@pytest.mark.parametrize("code", ["STORAGE_UNREACHABLE", "EXECUTOR_PYTHON", "REGISTRY_UNREACHABLE"])
+def test_an_error_that_another_run_of_the_task_may_not_meet_is_raised(code: str) -> None:
+    with pytest.raises(WriteError, match=code):
+        refused_or(lambda: refuses(code), [])
+
+
+def test_every_error_for_rows_is_explained() -> None:
+    assert explanations().keys() >= OF_ROWS
+
+
+@pytest.mark.parametrize("refusal", ["", "[LAKESINK_X] ä"])
+def test_a_report_is_bytes_that_nobody_unpickles(refusal: str) -> None:
+    report = TaskReport(3, "0.1.0-ä", 2**40, 2**50, 0.125, b"\x80\x04receipt", refusal)
     assert TaskReport.decoded(report.encoded()) == report
     evil = pickle.dumps(report)
     assert RawBytes().loads(RawBytes().dumps(evil)) is evil

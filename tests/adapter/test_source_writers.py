@@ -26,6 +26,13 @@ def test_votes_are_used_once() -> None:
     assert error.value.code == "LAKESINK_VOTES_INCOMPLETE"
 
 
+def test_the_first_task_that_refuses_rows_ends_the_batch() -> None:
+    said = [str(WriteError("KEY_NULL", f"Task {task} has a NULL.", action="Give it a key.")) for task in (0, 1)]
+    messages = [TaskMessage(2, "0.1.0", b"vote"), *(TaskMessage(task, "0.1.0", b"", said[task]) for task in (1, 0))]
+    with pytest.raises(WriteError, match=r"LAKESINK_KEY_NULL\] Task 0 has a NULL"):
+        FinishedJob(messages)({"it": None})  # type: ignore[dict-item] # the writer plays no part
+
+
 def test_a_job_without_messages_lacks_a_vote() -> None:
     votes = FinishedJob([])({"it": None})  # type: ignore[dict-item] # the writer plays no part
     with pytest.raises(WriteError, match="LAKESINK_VOTES_INCOMPLETE"):

@@ -114,6 +114,29 @@ def test_an_error_of_a_task_reaches_the_driver_as_it_was_raised(spark: Any, tmp_
     assert error.__suppress_context__
 
 
+@dataclass(frozen=True)
+class Refusing:
+    """Refuses the first rows of a task."""
+
+    code: str
+
+    def write(self, task: int, batches: Iterator[pa.RecordBatch]) -> bytes:
+        next(batches)
+        raise WriteError(self.code, f"Task {task} refuses.", action="Leave it out.", details=["row 1"])
+
+
+@pytest.mark.parametrize(("code", "fails"), [("KEY_TWICE", False), ("STORAGE_UNREACHABLE", True)])
+def test_an_error_for_rows_fails_no_task_and_comes_back_as_a_vote(spark: Any, code: str, *, fails: bool) -> None:
+    """Spark logs a task that fails with its trace, and a cluster runs it four times."""
+    spark.sparkContext.setJobGroup(f"refused {code}", "")
+    with pytest.raises(WriteError, match=r"Task [01] refuses" if fails else "Task 0 refuses") as caught:
+        _job(spark.range(0, 3_000_000, 1, 2)).write({"it": Refusing(code)})
+    assert (caught.value.code, caught.value.details) == (f"LAKESINK_{code}", ("row 1",))
+    tracker = spark.sparkContext.statusTracker()
+    jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(f"refused {code}")]
+    assert any(tracker.getStageInfo(stage).numFailedTasks for job in jobs for stage in job.stageIds) is fails
+
+
 def test_a_failure_of_the_users_own_query_is_told_in_one_line(spark: Any) -> None:
     spark.udf.register("fails", lambda _: 1 // 0)
     for query, reason in [

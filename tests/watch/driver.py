@@ -16,6 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import lakesink
+from lakesink_protocol.errors import LakesinkError
 from tests.spark.directory_sink import DirectorySink
 from tests.spark.streams import file_stream, forget_commits, write_files
 
@@ -81,6 +82,19 @@ def refused(spark: Any, folder: Path) -> None:
     table(spark, folder, checkpoint=str(folder / "lost"))
 
 
+def null_keys(spark: Any, _: Path) -> None:
+    spark.sparkContext.setLogLevel("WARN")
+    with suppress(LakesinkError):
+        lakesink.upsert(
+            spark.sql("SELECT CAST(NULL AS INT) AS id"),
+            "demo.keyed",
+            txn=("nightly", 1),
+            keys=["id"],
+            create_table=True,
+        )
+    spark.sparkContext.setLogLevel("OFF")
+
+
 def appended(spark: Any, _: Path) -> None:
     lakesink.append(spark.range(5), "demo.loads", txn=("nightly", 42), create_table=True)
 
@@ -118,6 +132,7 @@ PARTS = {
     "recovered": table,
     "replayed": replayed,
     "refused": refused,
+    "null keys": null_keys,
     "appended": appended,
     "files": files,
     "own sink": own_sink,

@@ -104,6 +104,12 @@ def test_a_refusal_has_its_code(parts: dict[str, list[str]]) -> None:
 
 
 @pytest.mark.driver
+def test_an_error_that_tasks_find_is_printed_once(written: str, parts: dict[str, list[str]]) -> None:
+    assert len([line for line in parts["null keys"] if "refused" in line or "failed" in line]) == 1
+    assert written.count("LAKESINK_KEY_NULL") == 1
+
+
+@pytest.mark.driver
 def test_appends_directories_and_own_sinks_have_lines_too(parts: dict[str, list[str]]) -> None:
     matches(parts["appended"], r"demo\.loads  version 42    committed  +5 rows +\d files? .*")
     header, *batches, end = parts["files"]

@@ -46,6 +46,9 @@ class RowsJob:
             return Votes.in_order({participant: [receipt] for participant, receipt in receipts.items()})
         planned, reports = self._run(self._rows_for(writer), writer)
         self._record(reports)
+        for one in sorted(reports, key=lambda report: report.task):
+            if one.refusal:
+                raise job_error(one.refusal)
         votes = [Vote(one.task, receipts_of(name, writer, one.receipt), one.version) for one in reports]
         return Votes(planned, votes, __version__)
 

@@ -6,7 +6,8 @@ This module is pickled by reference and must import in a bare executor: PyArrow,
 import pickle
 import struct
 import time
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -26,7 +27,29 @@ JOINED_ROWS, JOINED_BYTES = 8192, 4 * 1024 * 1024
 MEASURED_ROWS = 8192
 _PREFIX = struct.Struct("<Ii")
 """Of a message of an Arrow stream: a mark, and the length of its head. A schema has no more than its head."""
-_REPORT_HEAD = struct.Struct(">iqqdi")
+_REPORT_HEAD = struct.Struct(">iqqdii")
+OF_ROWS = frozenset(
+    f"LAKESINK_{code}"
+    for code in (
+        "EXPECTATION_UNMET",
+        "KAFKA_RECORD_TOO_LARGE",
+        "KAFKA_ROW_REFUSED",
+        "KEY_MISSING",
+        "KEY_NULL",
+        "KEY_TWICE",
+        "LOSSY_VALUE",
+        "NULL_IN_REQUIRED",
+        "OPERATION_UNKNOWN",
+        "PARTITION_VALUE_UNFIT",
+        "SCHEMA_MISMATCH",
+        "SEQUENCE_NULL",
+        "SEQUENCE_TIED",
+        "TEXT_INVALID",
+        "TRUNCATE",
+        "VALUE_MALFORMED",
+    )
+)
+"""Errors for rows, with which every run of the task would end. Spark runs a task again after all others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +62,7 @@ class TaskReport:
         arrow_bytes: All Arrow batches together.
         seconds: How long the task took, with the query's own work on its rows.
         receipt: The writer's receipt.
+        refusal: The text of the error for the task's rows, see `refused_or`; empty if there was none.
     """
 
     task: int
@@ -47,20 +71,25 @@ class TaskReport:
     arrow_bytes: int
     seconds: float
     receipt: bytes
+    refusal: str = ""
 
     def encoded(self) -> bytes:
         """The report as bytes, for `decoded`."""
-        version = self.version.encode()
-        head = (self.task, self.widest_row_bytes, self.arrow_bytes, self.seconds, len(version))
-        return _REPORT_HEAD.pack(*head) + version + self.receipt
+        texts = self.version.encode(), self.refusal.encode()
+        head = (self.task, self.widest_row_bytes, self.arrow_bytes, self.seconds, *map(len, texts))
+        return b"".join((_REPORT_HEAD.pack(*head), *texts, self.receipt))
 
     @classmethod
     def decoded(cls, encoded: bytes) -> "TaskReport":
         """The report in the bytes of `encoded`."""
-        task, widest_row_bytes, arrow_bytes, seconds, length = _REPORT_HEAD.unpack_from(encoded)
-        end = _REPORT_HEAD.size + length
-        version = encoded[_REPORT_HEAD.size : end].decode()
-        return cls(task, version, widest_row_bytes, arrow_bytes, seconds, encoded[end:])
+        task, widest_row_bytes, arrow_bytes, seconds, *lengths = _REPORT_HEAD.unpack_from(encoded)
+        start = _REPORT_HEAD.size
+        texts = []
+        for length in lengths:
+            texts.append(encoded[start : start + length].decode())
+            start += length
+        version, refusal = texts
+        return cls(task, version, widest_row_bytes, arrow_bytes, seconds, encoded[start:], refusal)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +112,26 @@ class WriteTask:
         writer: TaskWriter = pickle.loads(self.writer)
         context = TaskContext.get()
         assert context is not None
-        rows = MeasuredBatches(batches)
-        receipt = writer.write(context.partitionId(), self.transport.decoded(joined(rows, JOINED_BYTES, JOINED_ROWS)))
+        rows, task = MeasuredBatches(batches), context.partitionId()
+        joined_rows = self.transport.decoded(joined(rows, JOINED_BYTES, JOINED_ROWS))
+        receipt, refusal = refused_or(lambda: writer.write(task, joined_rows), rows.batches)
         measured = (rows.widest_row_bytes, rows.arrow_bytes, time.monotonic() - started)
-        return TaskReport(context.partitionId(), __version__, *measured, receipt).encoded()
+        return TaskReport(task, __version__, *measured, receipt, refusal).encoded()
+
+
+def refused_or(write: Callable[[], bytes], batches: Iterable[pa.RecordBatch]) -> tuple[bytes, str]:
+    """The receipt of a task, or the text of the error for its rows.
+
+    An error that the task raised would be in the executor's log with its trace, and a cluster would run the task four
+    times. The rest of the rows is read all the same: Spark takes it for a failure if nobody does.
+    """
+    try:
+        return write(), ""
+    except WriteError as error:
+        if error.code not in OF_ROWS:
+            raise
+        deque(batches, maxlen=0)
+        return b"", str(error)
 
 
 def write_messages(task: WriteTask, schema: pa.Schema, _: int, messages: Iterable[bytes]) -> Iterator[bytes]:
