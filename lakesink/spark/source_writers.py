@@ -39,7 +39,7 @@ from lakesink.spark.source_options import (
     transaction_destination,
 )
 from lakesink.spark.source_tasks import BatchTask, PlannedTask, StreamTask, TaskMessage, marked_names
-from lakesink.spark.spark_errors import brief, job_error, presentable
+from lakesink.spark.spark_errors import brief, presentable, raise_refusal
 from lakesink.watch.terminal import wanted
 from lakesink_catalog.commit.clock import ClockWatch
 from lakesink_catalog.connect.catalog import CatalogConfig
@@ -169,9 +169,7 @@ class FinishedJob:
         self.used = True
         [(name, writer)] = writers.items()
         sent = [message for message in self.messages if isinstance(message, TaskMessage)]
-        for one in sorted(sent, key=lambda message: message.task):
-            if one.refusal:
-                raise job_error(one.refusal)
+        raise_refusal((one.task, one.refusal) for one in sent)
         votes = [Vote(one.task, _receipts(name, writer, one), one.version) for one in sent]
         return Votes(max(len(self.messages), 1), votes, __version__)  # Spark plans at least one task, even without rows
 

@@ -5,7 +5,7 @@ the stream's stack and kill the query without an error message.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -61,6 +61,13 @@ def job_error(text: str) -> LakesinkError:
     """The error to raise for a failed job; `text` is Spark's whole report, with stack traces."""
     text = text[:MAX_TEXT]
     return _own_error(text) or _executor_python(text) or _job_failed(text)
+
+
+def raise_refusal(tasks: Iterable[tuple[int, str]]) -> None:
+    """Raise the error of the first task that has one for its rows; the texts are from `rows.task.refused_or`."""
+    refusal = next((text for _, text in sorted(tasks) if text), "")
+    if refusal:
+        raise job_error(refusal)
 
 
 def without_secrets(error: Exception) -> Exception:

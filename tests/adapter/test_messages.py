@@ -64,8 +64,8 @@ def test_an_error_for_rows_comes_back_whole_and_the_other_rows_are_read() -> Non
     assert (receipt, list(rows)) == (b"", [])
     error = job_error(refusal)
     assert isinstance(error, WriteError)
-    assert (error.code, error.choices) == ("LAKESINK_KEY_TWICE", ("Keep one.", "Order them."))
-    assert (error.what, error.details) == ("Key ä is there twice.", ("row 1 of ü", "row 7"))
+    assert (str(error), error.code) == (refusal, "LAKESINK_KEY_TWICE")
+    assert (error.choices, error.details) == (("Keep one.", "Order them."), ("row 1 of ü", "row 7"))
 
 
 @pytest.mark.parametrize("code", ["STORAGE_UNREACHABLE", "EXECUTOR_PYTHON", "REGISTRY_UNREACHABLE"])

@@ -9,7 +9,7 @@ from lakesink.spark.rows.batch_rows import BatchRows, FrameRows, PlanRows, clust
 from lakesink.spark.rows.on_driver import driver_may_write
 from lakesink.spark.rows.task import MeasuredBatches, TaskReport
 from lakesink.spark.rows.task_count import BatchTasks
-from lakesink.spark.spark_errors import JAVA_ERRORS, QueryStopped, job_error, whole_text
+from lakesink.spark.spark_errors import JAVA_ERRORS, QueryStopped, job_error, raise_refusal, whole_text
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.two_phase import TaskWriter, receipts_of
 from lakesink_protocol.votes import Vote, Votes
@@ -46,9 +46,7 @@ class RowsJob:
             return Votes.in_order({participant: [receipt] for participant, receipt in receipts.items()})
         planned, reports = self._run(self._rows_for(writer), writer)
         self._record(reports)
-        for one in sorted(reports, key=lambda report: report.task):
-            if one.refusal:
-                raise job_error(one.refusal)
+        raise_refusal((one.task, one.refusal) for one in reports)
         votes = [Vote(one.task, receipts_of(name, writer, one.receipt), one.version) for one in reports]
         return Votes(planned, votes, __version__)
 

@@ -31,7 +31,6 @@ _REPORT_HEAD = struct.Struct(">iqqdii")
 OF_ROWS = frozenset(
     f"LAKESINK_{code}"
     for code in (
-        "EXPECTATION_UNMET",
         "KAFKA_RECORD_TOO_LARGE",
         "KAFKA_ROW_REFUSED",
         "KEY_MISSING",
@@ -46,7 +45,6 @@ OF_ROWS = frozenset(
         "SEQUENCE_TIED",
         "TEXT_INVALID",
         "TRUNCATE",
-        "VALUE_MALFORMED",
     )
 )
 """Errors for rows, with which every run of the task would end. Spark runs a task again after all others."""
@@ -123,7 +121,7 @@ def refused_or(write: Callable[[], bytes], batches: Iterable[pa.RecordBatch]) ->
     """The receipt of a task, or the text of the error for its rows.
 
     An error that the task raised would be in the executor's log with its trace, and a cluster would run the task four
-    times. The rest of the rows is read all the same: Spark takes it for a failure if nobody does.
+    times. The rest of the rows is read all the same: Spark ends a Python process that leaves a part of its input.
     """
     try:
         return write(), ""
