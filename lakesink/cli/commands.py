@@ -149,6 +149,22 @@ COMMANDS = (
             metavar="FILE",
             help="Query in Spark SQL over the view letters: SELECT letter_id, row.* FROM letters. Starts Spark.",
         ),
+        _option(
+            "--decode",
+            type=click.Choice(["json", "avro"]),
+            help="The query returns documents in the column value; decode them as the stream does.",
+        ),
+        _option("--schema-registry", metavar="URL", help="Location of the writers' schemas, for --decode avro."),
+        _option(
+            "--binary-encoding",
+            type=click.Choice(["base64", "hex"]),
+            help="How texts in documents spell bytes, for --decode.",
+        ),
+        _option(
+            "--rescue-column",
+            metavar="NAME",
+            help="Column for what other columns do not hold of a document, for --decode.",
+        ),
         _CATALOG,
     ),
     _command(

@@ -33,17 +33,30 @@ def dead_letters(  # noqa: PLR0913 - one for each option of the command
     limit: int,
     branch: str,
     replay: Path | None,
+    decode: str | None,
+    schema_registry: str | None,
+    binary_encoding: str | None,
+    rescue_column: str | None,
 ) -> Report:
     """Exit code 1: there are dead letters that were not replayed."""
     if letters is None and table.endswith(SUFFIX):
         table = table.removesuffix(SUFFIX)
     name = letters or f"{table}{SUFFIX}"
     wanted = Wanted(sink, batch, reason)
+    given = {
+        "decode": decode,
+        "schema_registry": schema_registry,
+        "binary_encoding": binary_encoding,
+        "rescue_column": rescue_column,
+    }
+    options = {option: value for option, value in given.items() if value is not None}
     if replay is None:
+        if options:
+            raise invalid(f"--{next(iter(options)).replace('_', '-')} goes with --replay.", "Give --replay too.")
         return _shown(table, name, catalog, branch, limit, wanted)
     if wanted != Wanted():
         raise invalid("The options --sink, --batch and --reason do not limit a replay.", "Use WHERE in the query.")
-    return replay_from(replay, table, name, catalog, branch)
+    return replay_from(replay, table, name, catalog, branch, options)
 
 
 def _shown(table: str, name: str, catalog: str | None, branch: str, limit: int, wanted: Wanted) -> Report:

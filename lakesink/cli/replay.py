@@ -2,9 +2,10 @@
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import lakesink
 from lakesink.cli.output import NOT_WELL, OK, Report, invalid, progress
@@ -14,7 +15,9 @@ if TYPE_CHECKING:
     from lakesink.sinks.iceberg.replays import Replayed
 
 
-def replay_from(query: Path, table: str, letters: str, catalog: str | None, branch: str) -> Report:
+def replay_from(
+    query: Path, table: str, letters: str, catalog: str | None, branch: str, of_documents: Mapping[str, str]
+) -> Report:
     """Exit code 1: letters are pending that the query does not return."""
     try:
         text = query.read_text(encoding="utf-8")
@@ -22,7 +25,8 @@ def replay_from(query: Path, table: str, letters: str, catalog: str | None, bran
         raise invalid(f"The query in {query} cannot be read: {type(error).__name__}.", "Name a file of SQL.") from None
     with progress() as told:
         told(f"{letters}: repairing letters")
-        done = _replayed(text, table, letters, catalog, branch)
+        options = {"catalog": catalog, "branch": branch, "dead_letter_table": letters, **of_documents}
+        done = _replayed(text, table, options)
     arguments = as_arguments(table, catalog)
     return Report(
         document={
@@ -38,7 +42,7 @@ def replay_from(query: Path, table: str, letters: str, catalog: str | None, bran
     )
 
 
-def _replayed(query: str, table: str, letters: str, catalog: str | None, branch: str) -> "Replayed":
+def _replayed(query: str, table: str, options: Mapping[str, Any]) -> "Replayed":
     replay = lakesink.replay_dead_letters  # without PySpark, this raises an error that says so
     from lakesink.demo.place import check_java
     from lakesink.demo.session import quiet_session
@@ -48,8 +52,6 @@ def _replayed(query: str, table: str, letters: str, catalog: str | None, branch:
     with TemporaryDirectory(prefix="lakesink-replay-") as folder:
         session = quiet_session("lakesink-replay", Path(folder), {"spark.sql.session.timeZone": "UTC"})
         try:
-            return replay(
-                session, table, query, catalog=catalog, branch=branch, dead_letter_table=letters, verbose=False
-            )
+            return replay(session, table, query, **options, verbose=False)
         finally:
             session.stop()

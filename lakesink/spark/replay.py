@@ -11,7 +11,7 @@ from lakesink.settings.options import option_invalid
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.letters_policy import letters_table
 from lakesink.sinks.iceberg.preflight import open_existing
-from lakesink.sinks.iceberg.replay_loop import Repaired, ReplayLoop
+from lakesink.sinks.iceberg.replay_loop import Repaired, ReplayLoop, check_no_documents
 from lakesink.sinks.iceberg.replays import Replayed
 from lakesink.spark.api import append_version, check_classic
 from lakesink.spark.repair import Repair, repaired
@@ -54,7 +54,9 @@ def replay_dead_letters(spark: SparkSession, table: str, repair: Repair, **optio
     found = CatalogConfig(settings.catalog, settings.catalog_properties).find()
 
     def repair_letters(given: pa.Table, of: Table) -> Repaired:
-        return repaired(spark, given, of, repair)
+        found = repaired(spark, given, of, repair)
+        check_no_documents(found.rows.columns, of, settings)
+        return found
 
     catalog = open_existing(found, table)
     return ReplayLoop(table, letters, settings, found.open, catalog, repair_letters, append_version).run()

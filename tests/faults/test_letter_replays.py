@@ -13,8 +13,8 @@ import lakesink
 from lakesink.cli.main import main
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.pending import first_letters
-from lakesink.sinks.iceberg.replay_loop import Repaired
-from lakesink.sinks.iceberg.replays import assign
+from lakesink.sinks.iceberg.replay_loop import Repaired, check_no_documents
+from lakesink.sinks.iceberg.replays import Replayed, assign
 from lakesink_catalog.commit.fence import FencedCommit
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table, load_table
@@ -344,6 +344,38 @@ def test_the_command_refuses_filters_and_files_that_are_no_text(tmp_path: Path) 
     for options, said in ((["--sink", "x"], "do not limit a replay"), ([], "cannot be read")):
         told = CliRunner().invoke(main, ["dead-letters", TABLE, "--replay", str(query), *options])
         assert (told.exit_code, said in told.output) == (2, True), told.output
+
+
+def test_the_command_decodes_documents_as_the_stream_did(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    given: dict[str, Any] = {}
+
+    def replayed(_: str, __: str, options: dict[str, Any]) -> Replayed:
+        given.update(options)
+        return Replayed(1, 1)
+
+    monkeypatch.setattr("lakesink.cli.replay._replayed", replayed)
+    (tmp_path / "fix.sql").write_text("SELECT letter_id, payload AS value FROM letters")
+    wanted = {"decode": "avro", "schema_registry": "r.json", "binary_encoding": "hex", "rescue_column": "_rescued"}
+    words = [word for name, value in wanted.items() for word in (f"--{name.replace('_', '-')}", value)]
+    told = CliRunner().invoke(main, ["dead-letters", TABLE, "--replay", str(tmp_path / "fix.sql"), *words])
+    assert told.exit_code == 0, told.output
+    assert given == {**wanted, "catalog": None, "branch": "main", "dead_letter_table": LETTERS}
+    told = CliRunner().invoke(main, ["dead-letters", TABLE, *words])
+    assert (told.exit_code, "--decode goes with --replay" in told.output) == (2, True), told.output
+
+
+def test_documents_that_nobody_decodes_are_told_apart_from_a_new_column() -> None:
+    table = create_table(connect(), TABLE, AGES)
+    check_no_documents(["id", "age"], table, Settings())
+    for options in ({"decode": "json"}, {"schema_evolution": "add"}):
+        check_no_documents(["value"], table, Settings.parse(options, kind=SinkKind.TXN))
+    check_no_documents(
+        ["value"], create_table(connect(), "demo.values", pa.schema([("value", pa.string())])), Settings()
+    )
+    with pytest.raises(LakesinkError, match="REPAIR_INVALID") as refused:
+        check_no_documents(["Value"], table, Settings())
+    assert "--decode json" in str(refused.value)
+    assert "ALTER" not in str(refused.value)
 
 
 def test_a_table_without_a_table_of_dead_letters_is_told_how_rows_are_put_aside() -> None:

@@ -59,6 +59,7 @@ WRONG: list[tuple[Any, str]] = [
     (lambda _: None, "returned a NoneType"),
     ("SELECT letter_id, row.id, 'x' AS age FROM letters", "SCHEMA_MISMATCH"),
     ("SELECT letter_id, row.id, 1 AS age, 2 AS other FROM letters", "other"),
+    ("SELECT letter_id, payload AS value FROM letters", "--decode json"),
     ("SELECT letter_id, row.id, 1 AS age, INTERVAL 1 DAY AS span FROM letters", "TYPE_UNSUPPORTED"),
 ]
 

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
+from lakesink.settings.option_types import SchemaEvolution
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.pending import MOST_BYTES, OfTable, check_letter_table, count_letters, first_letters
 from lakesink.sinks.iceberg.replays import (
@@ -24,7 +25,7 @@ from lakesink.sinks.iceberg.replays import (
 )
 from lakesink.sinks.iceberg.side_table import MOST_LOOKS, unsettled
 from lakesink.words import counted
-from lakesink.writer.letters import REPLAYED_SINK, REPLAYS_TABLE
+from lakesink.writer.letters import REPLAYED_SINK, REPLAYS_TABLE, VALUE
 from lakesink_catalog.commit.current import is_current
 from lakesink_catalog.tables.tables import load_table
 from lakesink_protocol.errors import LakesinkError, WriteError
@@ -174,7 +175,22 @@ class ReplayLoop:
         return Settings(create_table=True, **shared)
 
 
-def invalid_repair(what: str, action: str) -> WriteError:
+def check_no_documents(columns: Sequence[str], table: Table, settings: Settings) -> None:
+    """Refuse a column of documents where none are decoded: the table would be told to add it."""
+    known = {name.lower() for name in table.schema().column_names}
+    if settings.decode or settings.schema_evolution is not SchemaEvolution.FAIL or VALUE in known:
+        return
+    if VALUE in {name.lower() for name in columns}:
+        raise invalid_repair(
+            f"The repair returns a column {VALUE}, which the table does not have.",
+            (
+                "If it has documents, decode them as the stream does: decode='json', or --decode json of the command.",
+                "Return columns of the table only.",
+            ),
+        )
+
+
+def invalid_repair(what: str, action: str | Sequence[str]) -> WriteError:
     """The error for a repair that cannot be run, or whose result cannot be used."""
     return _wrong(what, "Nothing was replayed in this step; its letters are still pending.", action)
 
@@ -190,7 +206,7 @@ def _check_all_returned(found: Repaired, replay: int, letters: int) -> None:
         )
 
 
-def _wrong(what: str, data: str, action: str) -> WriteError:
+def _wrong(what: str, data: str, action: str | Sequence[str]) -> WriteError:
     return WriteError("REPAIR_INVALID", what, data=data, action=action)
 
 
