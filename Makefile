@@ -6,6 +6,8 @@ PYTHON_IN_VENV := $(BIN)/python
 INSTALLED := $(VENV)/installed
 SITE_TOOLS := $(VENV)/site-tools
 CLASSES := $(VENV)/classes.jsa
+# Python compiles what it imports; pip would compile all of eight thousand files.
+PIP = $(PYTHON_IN_VENV) -m pip install --disable-pip-version-check --no-compile
 PYTHON ?=
 export PYTHON
 # JAVA=pip, where there is no Java: make demo JAVA=pip installs one of the Python index into .venv.
@@ -128,14 +130,14 @@ install: $(INSTALLED) ## Create .venv from the lock.
 $(INSTALLED): requirements/build.txt requirements/dev.txt pyproject.toml | machine
 	@test -x $(PYTHON_IN_VENV) || "$$(sh scripts/check-machine.sh)" -m venv --clear $(VENV)
 	@echo "Installing into $(VENV): the first time takes a minute or two, PySpark alone is 400 MB."
-	$(PYTHON_IN_VENV) -m pip install --disable-pip-version-check -r requirements/build.txt
-	$(PYTHON_IN_VENV) -m pip install --disable-pip-version-check --no-build-isolation -r requirements/dev.txt
-	$(PYTHON_IN_VENV) -m pip install --disable-pip-version-check --no-build-isolation --no-deps -e .
-	$(if $(filter pip,$(JAVA)),$(PYTHON_IN_VENV) -m pip install --disable-pip-version-check -r requirements/java.txt)
+	$(PIP) -r requirements/build.txt
+	$(PIP) --no-build-isolation -r requirements/dev.txt
+	$(PIP) --no-build-isolation --no-deps -e .
+	$(if $(filter pip,$(JAVA)),$(PIP) -r requirements/java.txt)
 	@touch $(INSTALLED)
 
 $(SITE_TOOLS): $(INSTALLED) requirements/site.txt
-	$(PYTHON_IN_VENV) -m pip install --disable-pip-version-check -r requirements/site.txt
+	$(PIP) -r requirements/site.txt
 	@touch $(SITE_TOOLS)
 
 # Without the archive each JVM of the tests starts slower, and nothing else differs: a failure here stops nobody.
