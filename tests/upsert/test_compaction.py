@@ -61,7 +61,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[events.Event]:
     return found
 
 
-@pytest.mark.parametrize("partitioned", [False, True])
+@pytest.mark.parametrize("partitioned", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_a_table_keeps_few_files_and_the_rows_of_each_batch(tmp_path: Path, *, partitioned: bool) -> None:
     lake, reference = upsert_lake(tmp_path, partitioned=partitioned), Reference()
     stream = ChangeStream(lake, seed=1)
@@ -230,7 +230,7 @@ def test_a_commit_that_fails_or_is_not_answered_leaves_the_batch_and_the_rows(
         number += 1
     assert any(isinstance(event, events.CompactionLost) for event in told) == lost
     lake.catalog.faults = []
-    run_checked(stream, reference, range(number, number + 20))
+    run_checked(stream, reference, range(number, number + 10))
     assert len(compactions(lake)) > lands
 
 
@@ -248,7 +248,7 @@ def test_a_driver_that_dies_in_the_commit_of_a_compaction_repeats_no_batch(
             apply()
         raise Killed
 
-    for number in range(20):
+    for number in range(14):
         lake.catalog.faults = [lambda apply: apply(), dies]
         try:
             stream.run(number)
@@ -286,7 +286,7 @@ def test_other_writers_between_the_batches_and_within_a_compaction_lose_nothing(
         return found
 
     monkeypatch.setattr(Compaction, "_rewritten", disturbed)
-    for number in range(30):
+    for number in range(24):
         stream.run(number)
         reference.apply(stream.changes(number)) if not meanwhile else apply_first(stream, reference, lake, number)
         meanwhile = 0
@@ -345,7 +345,7 @@ def test_files_from_before_a_change_of_the_columns_stay_as_they_are(tmp_path: Pa
     with lake.table().update_schema() as update:
         update.add_column("note", StringType())
     stream.options["compact_small_files"] = True
-    for number in range(12, 40):
+    for number in range(12, 30):
         stream.run(number)
         reference.apply(stream.changes(number))
         assert [{**row, "note": None} for row in reference.table] == rows_of(lake)

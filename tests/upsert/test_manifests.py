@@ -8,7 +8,7 @@ from lakesink.settings.table_settings import DEFAULTS_OF_CHANGES, MIN_COUNT_TO_M
 from testkit.builders import Lake
 from testkit.change_table import ChangeStream, Reference, rows_of, upsert_lake
 
-BATCHES = 45
+BATCHES = 27
 
 
 def most_data_manifests(lake: Lake) -> int:
