@@ -5,12 +5,12 @@ import os
 from hypothesis import HealthCheck, settings
 
 MANY = os.environ.get("LAKESINK_EXAMPLES") == "many"
-TIMES = 10
+TIMES = 20
 UNIMPORTANT = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
 
 
 def examples(few: int) -> settings:
-    """So many examples of `hypothesis`, ten times as many at night. No test is timed: this machine may be busy."""
+    """So many examples of `hypothesis`, many times as many at night. No test is timed: this machine may be busy."""
     count = few * TIMES if MANY else few
     return settings(max_examples=count, derandomize=not MANY, deadline=None, suppress_health_check=UNIMPORTANT)
 

@@ -25,7 +25,7 @@ ROOMS = {
 }
 """Where tests with such needs are: to collect all tests takes each process twenty seconds."""
 
-settings.register_profile("lakesink", examples(40))
+settings.register_profile("lakesink", examples(25))
 settings.load_profile("lakesink")
 
 

@@ -161,7 +161,7 @@ def _read_all(data: bytes) -> None:
         return
 
 
-@examples(120)
+@examples(60)
 @given(data=st.data(), codec=st.sampled_from(CODECS))
 def test_spoilt_bytes_are_malformed_or_other_values_and_never_a_hang(data: st.DataObject, codec: str) -> None:
     spoilt = bytearray(WHOLE[codec])

@@ -67,7 +67,7 @@ def by_pyiceberg(lake: Lake, manifests: list[ManifestFile]) -> str:
     return location
 
 
-@examples(24)
+@examples(14)
 @given(manifests=st.lists(MANIFESTS, max_size=5))
 def test_a_list_has_the_entries_of_pyicebergs_own_and_reads_like_it(lake: Lake, manifests: list[ManifestFile]) -> None:
     table, theirs = lake.table(), by_pyiceberg(lake, manifests)

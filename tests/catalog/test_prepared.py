@@ -74,7 +74,7 @@ CHANGES = PreparedChanges(
 )
 CHANGING = replace(PREPARED, changes=CHANGES, follows=entry(batch(3), 4, keys=(1,)))
 PAYLOADS = {"demo.events@main": PREPARED.payload}
-ANYWHERE = examples(40)
+ANYWHERE = examples(25)
 
 
 @dataclass

@@ -23,7 +23,7 @@ from testkit.examples import examples
 from tests.writer.builders import exactly, in_batches, local, new_table, plan_for, rows_by_duckdb, rows_of, write
 from tests.writer.random_tables import Case, cases
 
-EXAMPLES = examples(24)
+EXAMPLES = examples(14)
 NUMBERS = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "text", StringType()))
 
 

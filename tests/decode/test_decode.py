@@ -21,6 +21,7 @@ from lakesink.decode.json_values import JsonReader
 from lakesink.writer.plan import BinaryEncoding, OnMalformed, WritePlan
 from lakesink.writer.schema import Field, ListOf, MapOf, Primitive, Struct, Type, parse_schema
 from lakesink_protocol.errors import WriteError
+from testkit.examples import examples
 from tests.writer.builders import plan_for, rows_of, write
 
 MALFORMED = "malformed"
@@ -176,6 +177,7 @@ DOCUMENTS = (
 )
 
 
+@examples(15)
 @given(st.lists(DOCUMENTS, min_size=1, max_size=12))
 def test_no_document_is_judged_by_its_neighbours(documents: list[str | None]) -> None:
     def judged(texts: list[str | None]) -> list[tuple[bool, Any]]:
@@ -194,7 +196,7 @@ def test_a_malformed_document_is_found_wherever_the_error_of_duckdb_cuts_its_cha
 ) -> None:
     table = Struct((optional(1, "c", Primitive("string")), optional(2, "points", LIST)))
     for start in range(4):
-        for length in range(1, 120, 7):
+        for length in (1, 15, 36, 64, 113):
             document = malformed % ("a" * start + character * length)
             parsed = READER.documents(pa.array([b'{"c": "before"}', document.encode(), b'{"c": "after"}']), table)
             assert parsed.misfits is not None

@@ -27,7 +27,7 @@ from tests.writer.builders import exactly
 
 MALFORMED = "malformed"
 READER = JsonReader(encoding=BinaryEncoding.BASE64)
-few, some, many = (examples(count) for count in (15, 40, 150))
+few, some, many = (examples(count) for count in (10, 25, 80))
 
 
 def optional(number: int, name: str, kind: Type) -> Field:

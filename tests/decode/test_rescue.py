@@ -251,7 +251,7 @@ def strictly(texts: list[str]) -> tuple[list[dict[str, Any]], list[bool]]:
     return rows, [wrong or row is None for wrong, row in zip(bad, rows, strict=True)]
 
 
-@examples(20)
+@examples(12)
 @given(st.lists(DOCUMENTS, min_size=1, max_size=6), st.integers(0, 6))
 @example([r'{"must":1,"n\u003aw":{"x":[1.10,-0,1e400,]}}', r'{"must":1,"id":"a:b","at":null,"z": null}'], 1)
 @example([r'{"must":1,"id":"a\u003ab"}', '{"must":1,"new":1}', r'{"must":1,"id":"\u003A\u003a","new":{"a":1}}'], 0)
@@ -284,7 +284,7 @@ def test_row_and_rescued_text_have_every_member_of_a_document_or_it_is_malformed
     assert quality.unknown_keys == 0
 
 
-@examples(10)
+@examples(6)
 @given(st.lists(DOCUMENTS, min_size=1, max_size=6))
 def test_only_documents_with_a_misfit_in_a_required_column_are_still_malformed(texts: list[str]) -> None:
     rows, _ = decoded(texts)

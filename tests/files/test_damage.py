@@ -370,7 +370,7 @@ ANYTHING = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
     max_leaves=8,
 )
-WHOLE = examples(80)
+WHOLE = examples(50)
 
 
 @WHOLE

@@ -124,7 +124,7 @@ def test_random_batches_and_foreign_writers_leave_the_rows_of_a_dictionary(
 ) -> None:
     chance, model = random.Random(f"{spec} {seed}"), Model(ordered=ordered)
     with store(tmp_path, SPECS[spec], ordered=ordered) as found:
-        for batch in range(8):
+        for batch in range(6):
             tasks = random_tasks(chance, batch)
             prepared = found.prepare(*tasks)
             locate = found.locator(prepared)

@@ -9,7 +9,7 @@ from tests.readers.lake import Lake
 from tests.readers.random_streams import Story, stories
 
 
-@examples(15)
+@examples(8)
 @given(story=stories())
 def test_every_reader_reads_every_row_as_it_was(lake: Lake, story: Story) -> None:
     table = story.tell(lake).load()

@@ -22,7 +22,7 @@ BATCHES = 4
 Values = dict[int, Any]
 
 
-@examples(14)
+@examples(8)
 @given(data=st.data())
 def test_rows_of_every_schema_and_spec_that_a_table_had_are_read(lake: Lake, data: st.DataObject) -> None:
     first = renamed(data.draw(cases()), NAMES)

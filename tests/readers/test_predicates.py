@@ -21,7 +21,7 @@ from tests.writer.random_tables import ROW
 AT_ONCE = 12
 
 
-@examples(20)
+@examples(12)
 @given(story=stories(), data=st.data())
 def test_a_filtered_scan_finds_what_a_look_at_every_row_finds(lake: Lake, story: Story, data: st.DataObject) -> None:
     table, rows, field, predicates = drawn(lake, story, data)
@@ -69,7 +69,7 @@ def points(streamed: StreamedTable, rows: list[dict[str, Any]], path: Path, fiel
     return found
 
 
-@examples(15)
+@examples(10)
 @given(story=stories(), data=st.data())
 def test_datafusion_prunes_no_row_that_it_would_find_in_all_of_them(
     lake: Lake, story: Story, data: st.DataObject

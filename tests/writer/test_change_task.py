@@ -354,7 +354,7 @@ def arrivals(draw: st.DrawFn) -> list[list[Arrived]]:
     ]
 
 
-@examples(40)
+@examples(25)
 @given(batches=arrivals(), partitioned=st.booleans(), smallest=st.sampled_from([1, 2**40]))
 def test_what_a_task_writes_is_what_a_dictionary_has(
     tmp_path: Path,

@@ -53,7 +53,7 @@ ROW = st.tuples(
 )
 
 
-@examples(24)
+@examples(14)
 @given(st.lists(st.lists(ROW, max_size=40), max_size=4))
 def test_each_row_is_once_in_one_of_the_tables(tmp_path: Path, parts: list[list[tuple[Any, Any, Any]]]) -> None:
     names, kinds = ["id", "small", "text"], [pa.int64(), pa.int64(), pa.binary()]

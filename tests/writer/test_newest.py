@@ -80,7 +80,7 @@ def compaction(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.usefixtures("compaction")
 @pytest.mark.parametrize("name", KEYS)
-@examples(20)
+@examples(12)
 @given(data=st.data())
 def test_keys_of_every_type_are_told_apart_as_by_a_dictionary(name: str, data: st.DataObject) -> None:
     kinds = Kinds((KEYS[name],), (LONG,))
@@ -89,7 +89,7 @@ def test_keys_of_every_type_are_told_apart_as_by_a_dictionary(name: str, data: s
 
 @pytest.mark.usefixtures("compaction")
 @pytest.mark.parametrize("name", SEQUENCES)
-@examples(20)
+@examples(12)
 @given(data=st.data())
 def test_sequences_of_every_type_are_compared_by_their_values(name: str, data: st.DataObject) -> None:
     kinds = Kinds((KEYS["boolean"],), (SEQUENCES[name],))
@@ -97,7 +97,7 @@ def test_sequences_of_every_type_are_compared_by_their_values(name: str, data: s
 
 
 @pytest.mark.usefixtures("compaction")
-@examples(40)
+@examples(25)
 @given(data=st.data())
 def test_keys_and_sequences_of_several_columns_compare_in_order(data: st.DataObject) -> None:
     kinds = Kinds((KEYS["string"], KEYS["boolean"]), (SEQUENCES["date"], SEQUENCES["string"]))
@@ -105,14 +105,14 @@ def test_keys_and_sequences_of_several_columns_compare_in_order(data: st.DataObj
 
 
 @pytest.mark.usefixtures("compaction")
-@examples(60)
+@examples(30)
 @given(data=st.data())
 def test_without_a_sequence_only_offsets_of_one_place_order_changes(data: st.DataObject) -> None:
     kinds = Kinds((KEYS["boolean"],), ())
     check(kinds, data.draw(batches_of(kinds)))
 
 
-@examples(40)
+@examples(25)
 @given(data=st.data(), size=st.integers(1, 5), smallest=st.sampled_from([1, 200, 2**40]))
 def test_how_rows_are_split_into_batches_changes_nothing(
     data: st.DataObject, size: int, smallest: int, monkeypatch: pytest.MonkeyPatch
@@ -190,7 +190,7 @@ def test_memory_grows_with_the_keys_and_not_with_the_changes(monkeypatch: pytest
     assert held.superseded == 999_900
 
 
-@examples(60)
+@examples(30)
 @given(case=cases(partitioned=False), seed=st.randoms(use_true_random=False))
 def test_rows_are_the_same_if_every_value_has_the_same_bits(case: Case, seed: random.Random) -> None:
     """Rows of every type, nested, beside others of the same batch: some columns are equal and some are not."""

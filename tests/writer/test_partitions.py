@@ -105,7 +105,7 @@ def test_the_last_moments_of_a_type_have_a_year_and_a_month(
     assert found == [(struct.pack("<i", period),), (None,), (struct.pack("<i", 0),)]
 
 
-@examples(120)
+@examples(80)
 @given(data=st.data())
 def test_any_value_of_any_type_gets_pyicebergs_partition_value(data: st.DataObject) -> None:
     kind = data.draw(st.sampled_from([*PLAIN, *(kind for kind in PLAIN if kind in PERIODIC)]))
@@ -166,7 +166,7 @@ FIELDS: list[tuple[IcebergType, pa.DataType, list[Any]]] = [
 ]
 
 
-@examples(40)
+@examples(25)
 @given(data=st.data())
 def test_rows_are_in_one_group_exactly_if_they_agree_in_every_partition_field(data: st.DataObject) -> None:
     """The reference is a dictionary by the values; fields have unequal numbers of values, in any order."""

@@ -44,7 +44,7 @@ from tests.writer.builders import (
 )
 from tests.writer.random_tables import ROW, Case, cases
 
-EXAMPLES = examples(24)
+EXAMPLES = examples(14)
 BOUND_LENGTH = 16
 Names = tuple[str, ...]
 
@@ -96,7 +96,7 @@ def test_counts_and_bounds_hold_for_the_values_of_every_file(case: Case) -> None
                 check_statistics(file, field, [stored(field, value_at(row, path)) for row in rows_in(case, file)])
 
 
-@examples(20)
+@examples(12)
 @given(case=cases())
 def test_a_table_of_these_files_answers_predicates_at_its_bounds(case: Case) -> None:
     with written(case) as (table, receipt):

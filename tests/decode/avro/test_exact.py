@@ -17,7 +17,7 @@ from testkit.examples import examples
 from tests.decode.avro.messages import MALFORMED, columns, decoded, encoded, logical, message, record, without_meaning
 from tests.writer.builders import exactly
 
-some, many = (examples(count) for count in (50, 150))
+some, many = (examples(count) for count in (30, 80))
 SIZES = st.integers(1, 38).flatmap(lambda precision: st.tuples(st.just(precision), st.integers(0, precision)))
 UNSCALED = st.one_of(st.integers(-999, 999), st.integers(-(2**127), 2**127), st.integers(-(10**42), 10**42))
 LONGS = st.one_of(

@@ -403,7 +403,7 @@ def spelled(told: str) -> Any:
 
 
 @given(st.integers(0, 2**32))
-@examples(80)
+@examples(40)
 def test_row_and_rescued_text_have_every_value_of_a_message_or_it_is_malformed(seed: int) -> None:
     drawn = Drawn(Random(seed))
     schemas = {1: drawn.record(), 2: drawn.record()}
@@ -426,7 +426,7 @@ def test_row_and_rescued_text_have_every_value_of_a_message_or_it_is_malformed(s
 
 
 @given(st.integers(0, 2**32))
-@examples(80)
+@examples(40)
 def test_bytes_that_are_no_value_are_malformed_with_a_rescue_column_too(seed: int) -> None:
     drawn = Drawn(Random(seed), SCALARS[:-2])  # Python has no dates for most numbers
     sort = drawn.record()

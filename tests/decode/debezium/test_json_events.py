@@ -19,7 +19,7 @@ from tests.decode.test_exact_json import DECIMALS, NUMBERS, QUOTES, as_decimal
 from tests.writer.builders import exactly
 
 ID_NAME = table("name")
-many = examples(20)
+many = examples(12)
 FORMS = {
     "bare": '{"before":null,"after":%s,"op":"c"}',
     "pretty": '{\n "op" : "c",\n "source": {"op": "d", "after": {"id": 5}},\n "after" : %s\n}\n',

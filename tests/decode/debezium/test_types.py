@@ -16,7 +16,7 @@ from tests.decode.debezium.events import batch, decoded, decoder, event, table, 
 from tests.decode.test_exact_json import DECIMALS, as_decimal
 from tests.writer.builders import exactly
 
-some = examples(20)
+some = examples(12)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC).replace(tzinfo=None)
 TIME, DATA, CONNECT = "io.debezium.time.", "io.debezium.data.", "org.apache.kafka.connect.data."
 MALFORMED = "malformed"
