@@ -15,6 +15,7 @@ from pyiceberg.types import LongType, NestedField
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from lakesink_catalog.listeners import LISTENERS
+from lakesink_catalog.manifests import rewriting
 from lakesink_catalog.manifests.deletes import FEW_ENTRIES, DeleteChange, to_rewrite
 from lakesink_catalog.manifests.encode import entry_encoder
 from lakesink_catalog.manifests.entries import DELETES
@@ -83,13 +84,14 @@ def delete_of(number: int, **facts: Any) -> ContentFile:
     return ContentFile(**{name: getattr(file, name) for name in file.__slots__} | known | {"record_count": 1} | facts)
 
 
-def test_more_entries_than_a_manifest_may_have_become_several(tmp_path: Path) -> None:
+def test_more_entries_than_a_manifest_may_have_become_several(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rewriting, "MOST_ENTRIES", 50)
     lake = Lake.make(tmp_path)
     one = delete_of(0, column_sizes={})
-    added = [replace(one, path=f"d{number}") for number in range(MOST_ENTRIES + 1)]
+    added = [replace(one, path=f"d{number}") for number in range(51)]
     written = DeleteChange([], added, [], SNAPSHOT_ID).write(lake.table(), LISTENERS).written
-    assert [one.added_files_count for one in written] == [MOST_ENTRIES, 1]
-    assert sum(len(raw(one.manifest_path).records) for one in written) == MOST_ENTRIES + 1
+    assert [one.added_files_count for one in written] == [50, 1]
+    assert sum(len(raw(one.manifest_path).records) for one in written) == 51
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -4,7 +4,7 @@ import functools
 
 import pyarrow.parquet as pq
 
-MOST_STEPS = 8
+MOST_STEPS = 5
 """So many of several hundred steps; each of them is the whole commit of two drivers."""
 
 FAILPOINTS = ("while-writing", "before-call", "after-call")
