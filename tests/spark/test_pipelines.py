@@ -69,6 +69,7 @@ def test_two_flows_into_one_sink_write_one_of_them_and_say_what_to_do(tmp_path: 
 
 
 @pytest.mark.driver
+@pytest.mark.nightly
 def test_a_catalog_with_a_relative_path_is_refused(tmp_path: Path, site: Path) -> None:
     pipeline = Pipeline(tmp_path, site, environment={"LAKESINK_HOME": "", "PYICEBERG_HOME": str(tmp_path)})
     pipeline.add_files("all_numbers", 0, 1)
