@@ -25,7 +25,7 @@ PYTEST = $(PYTHON_IN_VENV) -m pytest -n 2 --dist worksteal --durations 10 --dura
 # SLICE=2/4 takes the second of four slices of `make interop` and `make soak`.
 SLICE ?=
 SLICED = $(if $(SLICE),--slice $(SLICE))
-# PAGES=changed leaves out of `make drivers` pages and examples that did not change in the last six hours.
+# PAGES=changed leaves out of `make drivers` pages and examples that did not change in the last four hours.
 PAGES ?=
 # The files whose tests see most mistakes in a second.
 QUICK := tests/protocol tests/locate tests/compact tests/faults tests/catalog/test_commit.py tests/catalog/test_manifests.py \

@@ -124,8 +124,8 @@ def shows_one_of(changed: list[str] | None, item: pytest.Item) -> bool:
 
 
 def changed_lately() -> list[str] | None:
-    """Files that differ from those of six hours before this commit; None if the clone does not know these."""
-    before = datetime.fromisoformat(git("log", "-1", "--format=%cI")) - timedelta(hours=6)
+    """Files that differ from those of four hours before this commit; None if the clone does not know these."""
+    before = datetime.fromisoformat(git("log", "-1", "--format=%cI")) - timedelta(hours=4)
     base = git("rev-list", "-1", "--first-parent", f"--before={before.isoformat()}", "HEAD")
     if not base:
         return None
