@@ -12,7 +12,7 @@ from lakesink.cli.output import NOT_WELL, OK, Report, invalid
 from lakesink.cli.replay import replay_from
 from lakesink.cli.rows import documents_of
 from lakesink.sinks.iceberg.pending import OfTable, check_letter_table, count_letters
-from lakesink.sinks.iceberg.replays import Assignments, load_assignments
+from lakesink.sinks.iceberg.replays import AllAssignments, load_assignments
 from lakesink.words import as_arguments, counted, moment, number
 from lakesink.writer.letters import SUFFIX
 from lakesink_catalog.connect.catalog import connect
@@ -139,7 +139,9 @@ def _place(letter: dict[str, Any]) -> str:
     return str(letter["source"] or "")
 
 
-def _hints(arguments: str, counts: Counts, assignments: Assignments | None, *, waiting: int, hidden: int) -> list[str]:
+def _hints(
+    arguments: str, counts: Counts, assignments: AllAssignments | None, *, waiting: int, hidden: int
+) -> list[str]:
     told = [
         f"{one.sink}: {counted(one.letters, 'letter')} with {one.reason}{f' ({one.column})' if one.column else ''}."
         for one in counts.reasons
@@ -153,8 +155,9 @@ def _hints(arguments: str, counts: Counts, assignments: Assignments | None, *, w
         told.append(f"Not shown: {counted(hidden, 'older letter')}; --limit shows more.")
     if counts.of_others:
         told.append(f"Not counted: {counted(counts.of_others, 'letter')} of other tables or branches.")
-    if assignments is not None and assignments.unfinished is not None:
-        told.append(f"Replay {assignments.unfinished} was begun and is not in the table: run it again as it was.")
+    begun = None if assignments is None else assignments.unfinished
+    if begun is not None:
+        told.append(f"Replay {begun.unfinished} was begun and is not in the table: run it again as it was.")
     if counts.letters:
         why = f"Next: lakesink explain {counts.reasons[0].reason}"
         return [*told, why, f"Then: lakesink dead-letters {arguments} --replay FIX.sql"]

@@ -33,7 +33,6 @@ from lakesink.read.steps import (
     place_of,
     unread,
 )
-from lakesink.writer.letters import REPLAY
 from lakesink_catalog.read.history import keys_of_ledger
 from lakesink_catalog.read.landed import newest_batch as newest_in_table
 from lakesink_catalog.read.view import view_table
@@ -86,7 +85,9 @@ def batches_between(
     if not isinstance(first, Found) or not isinstance(last, Found) or last.index < first.index:
         raise batches_rolled_back(past, start, end)
     _check_replays(table, past, sink, start)
-    _, missing = _lost_replay(table, end)
+    _, missing = _lost_replay(
+        table, replace(end, replays=tuple(one for one in end.replays if one not in start.replays))
+    )
     if missing:
         raise replay_rolled_back(past, missing)
     found = unread(past, sink, first.index, start)
@@ -114,7 +115,7 @@ def newest_position(table: Table, name: str, sink: SinkBatches) -> Position:
     Only while batches are written again after a rollback, it is an earlier one.
     """
     found = _newest_batch(table, name, sink)
-    return _with_all_replays(table, found) if sink.follows is Follows.STREAM else found
+    return _with_all_replays(table, sink, found)
 
 
 def _newest_batch(table: Table, name: str, sink: SinkBatches) -> Position:
@@ -129,12 +130,12 @@ def _newest_batch(table: Table, name: str, sink: SinkBatches) -> Position:
     return Position(name, str(table.metadata.table_uuid), sink.branch, sink.sink, *batch)
 
 
-def _with_all_replays(table: Table, position: Position) -> Position:
+def _with_all_replays(table: Table, sink: SinkBatches, position: Position) -> Position:
     """The position behind all replays too, also those that expired or were rolled back."""
     for key in keys_of_ledger(table):
-        if key.kind is SinkKind.TXN and key.branch == position.branch and key.name.startswith(REPLAY):
+        if key.kind is SinkKind.TXN and key.branch == sink.branch and sink.have_replays(key.name):
             entry = view_table(table, key).entry
-            if entry is not None and entry.end:  # an earlier lakesink wrote no end, and its replays are not read
+            if entry is not None:
                 position = position.behind_replay(key.name, entry.batch_id, entry.end)
     return position
 
@@ -142,8 +143,10 @@ def _with_all_replays(table: Table, position: Position) -> Position:
 def _lost_replay(table: Table, position: Position) -> tuple[str, int]:
     """Application and number of a replay before the position that the table was rolled back behind; 0 if it has all."""
     for application, number, _ in position.replays:
-        newest = newest_in_table(table, SinkKey(application, position.branch, SinkKind.TXN))
-        if newest is None or newest.batch_id < number:
+        key = SinkKey(application, position.branch, SinkKind.TXN)
+        newest = newest_in_table(table, key)
+        has_less = newest is None or newest.batch_id < number
+        if has_less and view_table(table, key).entry is not None:  # without one, an operator removed the application
             return application, number
     return "", 0
 

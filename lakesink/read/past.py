@@ -15,7 +15,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from lakesink.read.position import Position
 from lakesink.read.steps import Past, SinkBatches, Step
-from lakesink.writer.letters import REPLAYED_SINK, REPLAYS_TABLE
+from lakesink.writer.letters import REPLAYS_TABLE
 from lakesink_catalog.connect.errors import METADATA_UNREADABLE
 from lakesink_protocol.ledger import mark_of, stated
 
@@ -168,6 +168,5 @@ class _Known:
             added_deletes=stated(summary, "added-delete-files") or 0,
             mark=mark_of(summary),
             is_retained=snapshot.snapshot_id in self._retained,
-            replayed_sink="" if summary is None else str(summary.get(REPLAYED_SINK) or ""),
             replays_table="" if summary is None else str(summary.get(REPLAYS_TABLE) or ""),
         )

@@ -19,7 +19,9 @@ from lakesink_protocol.errors import QueryError
 from lakesink_protocol.identity import MAIN_BRANCH
 
 VERSION = 1
-Replays = tuple[tuple[str, int, str], ...]
+MOST_ENDS, END = 8, 12
+"""Newest replays whose ends a position has, and hex digits of each: the ledger entry of the next sink has 1 KiB."""
+Replays = tuple[tuple[str, int, tuple[str, ...]], ...]
 BEFORE_ALL = -1
 """Stands for the batch id of a position before the first batch of all."""
 LARGEST = 2**63 - 1
@@ -55,8 +57,8 @@ class Position:
         snapshot_id: In which the batch was seen.
         sequence_number: Of that snapshot.
         is_read: True after the batch, False before it.
-        replays: The newest replay of dead letters that was read: the application that replays, its number, and the end
-            in its mark. Replays before the batch need not be among them.
+        replays: The newest replay of dead letters that was read, by the application that replays: its number, and how
+            the ends in its mark and in those before it begin. Replays before the batch need not be among them.
     """
 
     table: str
@@ -81,16 +83,29 @@ class Position:
         """The place in front of the same batch."""
         return replace(self, is_read=False)
 
-    def replay(self, application: str) -> tuple[int, str]:
-        """Number and end of the newest replay of an application that was read; 0 if none is known."""
-        return next(((number, end) for name, number, end in self.replays if name == application), (0, ""))
+    def newest_replay(self, application: str) -> int:
+        """Number of the newest replay of an application that was read; 0 if none is known."""
+        return next((number for name, number, _ in self.replays if name == application), 0)
+
+    def replay_end(self, application: str, number: int) -> str:
+        """How the end of a replay that was read begins; empty if it is unknown."""
+        known = {
+            newest - back: end
+            for name, newest, ends in self.replays
+            if name == application
+            for back, end in enumerate(ends)
+        }
+        return known.get(number, "")
 
     def behind_replay(self, application: str, number: int, end: str) -> "Position":
         """The place behind the same batch, and behind this replay."""
-        if number <= self.replay(application)[0]:
+        newest = self.newest_replay(application)
+        if number <= newest:
             return self
+        before = [ends for name, _, ends in self.replays if name == application and number == newest + 1]
+        ends = (end[:END], *(before[0] if before else ()))[:MOST_ENDS]
         others = (one for one in self.replays if one[0] != application)
-        return replace(self, replays=tuple(sorted((*others, (application, number, end)))))
+        return replace(self, replays=tuple(sorted((*others, (application, number, ends)))))
 
     def is_at(self, other: "Position") -> bool:
         """True if both are the same place of the same history; a ledger entry does not tell `end`."""
@@ -101,7 +116,7 @@ class Position:
         fields = {_NAMES[name]: value for name, value in asdict(self).items()}
         usual: dict[str, Any] = {"branch": MAIN_BRANCH, "read": True, "snapshot": 0, "sequence": 0}
         usual |= dict.fromkeys(("query", "fingerprint", "end"), "") | {"replays": {}}
-        fields["replays"] = {name.removeprefix(REPLAY): [number, end] for name, number, end in self.replays}
+        fields["replays"] = {name.removeprefix(REPLAY): [number, "".join(ends)] for name, number, ends in self.replays}
         return {"lakesink": VERSION} | {name: value for name, value in fields.items() if value != usual.get(name)}
 
 
@@ -131,7 +146,12 @@ def parse_offset(offset: Mapping[str, Any]) -> Position:
 def _replays(document: Any) -> Replays:
     if not isinstance(document, Mapping) or not all(_is_replay(one) for one in document.values()):
         raise _unreadable("a field has the wrong type")
-    return tuple(sorted((REPLAY + name, number, end) for name, (number, end) in document.items()))
+    return tuple(
+        sorted(
+            (REPLAY + name, number, tuple(ends[at : at + END] for at in range(0, len(ends), END)))
+            for name, (number, ends) in document.items()
+        )
+    )
 
 
 def _is_replay(told: Any) -> bool:

@@ -6,6 +6,7 @@ from enum import Enum
 
 from lakesink.checkpoint.offsets import name_their_data
 from lakesink.read.position import Position
+from lakesink.writer.letters import is_replay_of
 from lakesink_protocol.identity import SinkKey, SinkKind
 from lakesink_protocol.ledger import Mark
 
@@ -39,12 +40,11 @@ class SinkBatches:
 
     def take(self, step: "Step") -> bool:
         """True for the snapshot of one of these batches, or of a replay of the sink's dead letters."""
-        return self.have(step.mark) or (step.is_replay and step.replayed_sink == self._replayed)
+        return self.have(step.mark) or (step.is_replay and self.have_replays(step.application))
 
-    @property
-    def _replayed(self) -> str:
-        """As a replay of their dead letters names the sink."""
-        return SinkKey(self.sink, self.branch).ledger_property if self.follows is Follows.STREAM else ""
+    def have_replays(self, application: str) -> bool:
+        """True for an application that replays the sink's dead letters."""
+        return self.follows is Follows.STREAM and is_replay_of(application, SinkKey(self.sink, self.branch))
 
 
 def owner_of_changelog(application: str) -> str:
@@ -66,8 +66,7 @@ class Step:
         added_deletes: Files of deletes that it added.
         mark: Of the batch that it committed; None for a snapshot without one.
         is_retained: False if the table's metadata no longer has the snapshot.
-        replayed_sink: Ledger property of the sink whose dead letters it replayed; empty for other snapshots.
-        replays_table: Name of the table that assigns letters to replays; empty for other snapshots.
+        replays_table: Name of the table that assigns dead letters to replays; empty for other snapshots.
     """
 
     snapshot_id: int
@@ -82,7 +81,6 @@ class Step:
     added_deletes: int
     mark: Mark | None
     is_retained: bool = True
-    replayed_sink: str = ""
     replays_table: str = ""
 
     @property
@@ -94,7 +92,7 @@ class Step:
     @property
     def is_replay(self) -> bool:
         """True if it committed repaired dead letters."""
-        return bool(self.replayed_sink) and self.mark is not None
+        return bool(self.replays_table) and self.mark is not None
 
     @property
     def title(self) -> str:
@@ -105,12 +103,12 @@ class Step:
         """True if the position is behind it: sequence numbers of snapshots grow, and so do numbers of replays."""
         if self.sequence_number <= position.sequence_number:
             return True
-        return self.is_replay and self.batch_id <= position.replay(self.application)[0]
+        return self.is_replay and self.batch_id <= position.newest_replay(self.application)
 
     def is_other_replay(self, position: Position) -> bool:
-        """True if it has the number of the replay that was read last, and other letters."""
-        number, end = position.replay(self.application)
-        return self.is_replay and self.mark is not None and number == self.batch_id and end != self.mark.end
+        """True if it has the number of a replay that was read, and other letters, as far as the position tells."""
+        end = position.replay_end(self.application, self.batch_id) if self.is_replay else ""
+        return self.mark is not None and not self.mark.end.startswith(end)
 
     @property
     def application(self) -> str:
@@ -293,7 +291,7 @@ def unread(past: Past, sink: SinkBatches, start: int, position: Position, *, cha
     batches: list[Step] = []
     others: list[Step] = []
     for index, step in enumerate(past.steps):
-        if step.is_replay and sink.take(step):
+        if step.is_replay and step.keeps_rows and sink.take(step):
             batches += [] if step.is_read_at(position) else [step]
         elif index < start:
             continue

@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from lakesink.writer.exact_values import exact_values
 from lakesink.writer.lines import LineEncoder
-from lakesink.writer.side_rows import DIGEST_BYTES, SidePlan, digest_sum, side_key
-from lakesink_protocol.identity import SinkKey
+from lakesink.writer.side_rows import APPLICATION, DIGEST_BYTES, SidePlan, digest_sum, side_key
+from lakesink_protocol.identity import SinkKey, digest
 
 LETTERS = pa.schema(
     [
@@ -42,8 +42,6 @@ SUFFIX = "__dead_letters"
 """End of the name of such a table, if the user names none."""
 REPLAYS_TABLE = "lakesink.replays-table"
 """Summary property of a replay's snapshot: the table that assigns dead letters to replays."""
-REPLAYED_SINK = "lakesink.replayed-sink"
-"""Summary property of a replay's snapshot: the ledger property of the sink whose dead letters it has."""
 REPLAY = "dead-letters.replay."
 """How the names of applications begin that write replayed dead letters into the table."""
 VALUE = "value"
@@ -129,6 +127,16 @@ class LetterRows:
             for name, place in _PLACES.items()
             if name in rows.schema.names
         }
+
+
+def is_replay_of(application: str, sink: SinkKey) -> bool:
+    """True if an application replays the dead letters of this sink: those of each sink have replays of their own."""
+    return application.startswith(REPLAY) and application.endswith(replays_of(sink))
+
+
+def replays_of(sink: SinkKey) -> str:
+    """How the names of these applications end."""
+    return "." + digest({"sink": sink.ledger_property})[:APPLICATION]
 
 
 def letters_key(owner: SinkKey, query_id: str, table_uuid: str) -> SinkKey:

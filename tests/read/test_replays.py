@@ -23,7 +23,7 @@ from lakesink_protocol.identity import stream_batch
 from testkit.bronze import LETTERS, Bronze
 from testkit.builders import ROWS, TABLE, Stream
 from testkit.examples import seeds
-from testkit.maintenance import roll_back
+from testkit.maintenance import roll_back, set_property
 from tests.read.consumer import EVENTS, Consumer
 
 Ids = set[tuple[int, int]]
@@ -239,6 +239,67 @@ def test_an_outbox_stops_by_name_if_a_replay_that_it_produced_is_rolled_back(bro
         standing()
     bronze.replay()
     standing()
+
+
+def test_replays_of_two_sinks_in_another_order_after_a_rollback_are_not_read_twice(
+    bronze: Bronze, consumer: Consumer
+) -> None:
+    other = replace(bronze, sink_id="other", adds=10)
+    bronze.run(0)
+    other.run(0)
+    before = bronze.heads()
+    bronze.replay(wanted=lambda one: one[0] == 0)
+    consumer.poll()
+    bronze.go_back(before)
+    bronze.replay(wanted=lambda one: one[0] == 10)
+    bronze.replay(wanted=lambda one: one[0] == 0)
+    consumer.poll()
+    assert ids(consumer) == of(0, 0, 1, 2)
+
+
+def test_letters_of_several_replays_that_come_back_in_one_are_refused(bronze: Bronze, consumer: Consumer) -> None:
+    for number in range(3):
+        bronze.run(number)
+    before = bronze.heads()
+    bronze.replay(wanted=lambda one: one[0] == 0)
+    bronze.replay(wanted=lambda one: one[0] == 1)
+    consumer.poll()
+    bronze.go_back(before)
+    bronze.replay()
+    with pytest.raises(CatalogError, match=r"READ_BATCH_CHANGED.*Replay 1 of dead letters"):
+        consumer.poll()
+
+
+def test_what_was_read_before_a_rollback_does_not_stop_later_batches(bronze: Bronze, consumer: Consumer) -> None:
+    bronze.run(0)
+    back_to = bronze.head()
+    bronze.replay()
+    consumer.poll()
+    roll_back(bronze.lake, back_to)
+    bronze.run(1, letters=0)
+    assert consumer.poll() == [1]
+    assert ids(consumer) == of(0, 0, 1, 2) | of(1, 0, 1)
+
+
+def test_a_reader_does_not_wait_for_replays_of_another_sink_or_of_one_that_was_forgotten(
+    bronze: Bronze, consumer: Consumer
+) -> None:
+    other = replace(bronze, sink_id="other", adds=10)
+    bronze.run(0)
+    bronze.replay()
+    consumer.poll()
+    other.run(0)
+    back_to = bronze.head()
+    bronze.replay()
+    roll_back(bronze.lake, back_to)
+    bronze.run(1, letters=0)
+    end = newest_position(bronze.lake.table(), TABLE, EVENTS)
+    assert consumer.position is not None
+    assert len(consumer.read(consumer.position, end)) == 1
+    for name in bronze.lake.table().properties:
+        if "dead-letters.replay." in name:
+            set_property(bronze.lake, name, None)
+    assert unread_batches(bronze.lake.table(), TABLE, EVENTS, end)[1].lost_replay == 0
 
 
 def test_the_lineage_of_a_replay_goes_through_its_letters_to_their_batches(bronze: Bronze) -> None:

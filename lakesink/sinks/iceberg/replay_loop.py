@@ -3,7 +3,7 @@
 How letters are repaired and how their rows are appended is given: both need a Spark session, and this loop does not.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from lakesink.settings.option_types import SchemaEvolution
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.pending import MOST_BYTES, OfTable, check_letter_table, count_letters, first_letters
 from lakesink.sinks.iceberg.replays import (
+    AllAssignments,
     Assignments,
     Replayed,
     assign,
@@ -25,7 +26,7 @@ from lakesink.sinks.iceberg.replays import (
 )
 from lakesink.sinks.iceberg.side_table import MOST_LOOKS, unsettled
 from lakesink.words import counted
-from lakesink.writer.letters import REPLAYED_SINK, REPLAYS_TABLE, VALUE
+from lakesink.writer.letters import REPLAYS_TABLE, VALUE
 from lakesink_catalog.commit.current import is_current
 from lakesink_catalog.tables.tables import load_table
 from lakesink_protocol.errors import LakesinkError, WriteError
@@ -61,8 +62,9 @@ class _LostRace(LakesinkError):
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """One replay: its number, and letters of one sink, whose readers take it in; `begun` if they are assigned to it."""
+    """One replay: of which application, its number, and its letters; `begun` if they are assigned to it."""
 
+    of: Assignments
     replay: int
     letters: pa.Table
     begun: bool
@@ -80,7 +82,7 @@ class ReplayLoop:
     repair: RepairLetters
     append: AppendRows
     left: set[str] = field(default_factory=set)
-    skipped: set[int] = field(default_factory=set)
+    skipped: set[tuple[str, int]] = field(default_factory=set)
     done: Replayed = field(default_factory=Replayed)
 
     def run(self) -> Replayed:
@@ -91,7 +93,7 @@ class ReplayLoop:
             of, assignments = self._look()
         return replace(self.done, pending=count_letters(of, lambda letter, *_: not assignments.is_replayed(letter)))
 
-    def _replay(self, of: OfTable, assignments: Assignments, step: _Step) -> None:
+    def _replay(self, of: OfTable, assignments: AllAssignments, step: _Step) -> None:
         rows = self.repair(step.letters, of.table)
         _check_returned(rows.letters, step.letters)
         if step.begun:
@@ -100,7 +102,7 @@ class ReplayLoop:
         if rows.letters:
             self._append(of, assignments, step, rows)
 
-    def _look(self) -> tuple[OfTable, Assignments]:
+    def _look(self) -> tuple[OfTable, AllAssignments]:
         """The tables, in an order in which no later one lacks what an earlier one shows.
 
         A letter that was rolled back, or dropped with its table, may be in another place since: none of those is taken.
@@ -118,9 +120,10 @@ class ReplayLoop:
                 return OfTable(table, letters, branch), assignments
         raise unsettled(self.letters, "its dead letters are")
 
-    def _next(self, of: OfTable, assignments: Assignments) -> _Step | None:
-        if assignments.unfinished is not None:
-            return self._unfinished(of, assignments, assignments.unfinished)
+    def _next(self, of: OfTable, assignments: AllAssignments) -> _Step | None:
+        begun = assignments.unfinished
+        if begun is not None and begun.unfinished is not None:
+            return self._unfinished(of, begun, begun.unfinished)
         chosen = first_letters(
             of,
             lambda letter, sink, batch_id: (
@@ -133,7 +136,8 @@ class ReplayLoop:
             return None
         owners = of.owners(chosen)
         of_one_sink = chosen.filter(pa.array([owner == owners[0] for owner in owners]))
-        return _Step(assignments.newest + 1, of_one_sink, begun=False)
+        of_sink = assignments.of(owners[0])
+        return _Step(of_sink, of_sink.newest + 1, of_one_sink, begun=False)
 
     def _unfinished(self, of: OfTable, assignments: Assignments, replay: int) -> _Step:
         """The replay that an earlier call has begun, or that was rolled back in the table: exactly its letters."""
@@ -142,33 +146,32 @@ class ReplayLoop:
         missing = len(ids) - (0 if letters is None else letters.num_rows)
         if letters is None or missing:
             raise replays_differ(f"{self.letters} lacks {counted(missing, 'letter')} of replay {replay}.")
-        if replay in self.skipped:
+        if (assignments.key.name, replay) in self.skipped:
             raise replays_differ(f"{self.table} skips replay {replay}, but does not show it.")
-        return _Step(replay, letters, begun=True)
+        return _Step(assignments, replay, letters, begun=True)
 
-    def _append(self, of: OfTable, assignments: Assignments, step: _Step, rows: Repaired) -> None:
-        of_replay, owners = {REPLAYS_TABLE: assignments.name}, set(of.owners(step.letters))
-        if len(owners) == 1:  # an earlier lakesink began replays with letters of several sinks
-            of_replay[REPLAYED_SINK] = owners.pop().ledger_property
-        settings = replace(self.settings, snapshot_properties={**self.settings.snapshot_properties, **of_replay})
+    def _append(self, of: OfTable, assignments: AllAssignments, step: _Step, rows: Repaired) -> None:
+        of_replay: Mapping[str, str] = {**self.settings.snapshot_properties, REPLAYS_TABLE: assignments.name}
+        settings, key = replace(self.settings, snapshot_properties=of_replay), step.of.key
         given = step.letters.filter(pc.is_in(step.letters[LETTER_ID], pa.array(rows.letters)))
-        batch = replay_batch(assignments, step.replay, given)
+        batch = replay_batch(step.of, step.replay, given)
 
         def begin() -> None:
             if load_table(self.catalog, self.table).metadata.table_uuid != of.table.metadata.table_uuid:
                 raise replays_differ(f"{self.table} was replaced by another table of this name.")
-            if not assign(self.open_catalog, assignments, step.replay, rows.letters, self._settings_of_replays()):
+            of_replays = self._settings_of_replays()
+            if not assign(self.open_catalog, assignments.name, key.name, step.replay, rows.letters, of_replays):
                 raise _LostRace(step.replay)
 
         hook = None if step.begun else begin
         try:
-            outcome = self.append(rows.rows, self.table, assignments.key, batch, settings, hook)
+            outcome = self.append(rows.rows, self.table, key, batch, settings, hook)
         except _LostRace:
             return
         if isinstance(outcome, Committed):
             self.done = Replayed(self.done.replays + 1, self.done.letters + len(rows.letters))
         elif step.begun:
-            self.skipped.add(step.replay)
+            self.skipped.add((key.name, step.replay))
 
     def _settings_of_replays(self) -> Settings:
         shared: dict[str, Any] = {name: getattr(self.settings, name) for name in _SHARED_WITH_REPLAYS}

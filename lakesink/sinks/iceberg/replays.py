@@ -7,7 +7,7 @@ completed, with exactly its letters, before others are assigned.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 
@@ -17,8 +17,9 @@ from pyiceberg.table import Table
 
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.sink import IcebergSink
-from lakesink.writer.letters import REPLAY, payload_digest
+from lakesink.writer.letters import REPLAY, payload_digest, replays_of
 from lakesink.writer.side_rows import digest_sum
+from lakesink_catalog.read.history import keys_of_ledger
 from lakesink_catalog.read.landed import newest_batch
 from lakesink_catalog.read.view import view_table
 from lakesink_catalog.tables.tables import TABLE_MISSING, load_table
@@ -61,23 +62,19 @@ class Replayed:
 
 @dataclass(frozen=True)
 class Assignments:
-    """The replays of one table of dead letters into one branch of a table.
+    """The replays of the dead letters of one sink, from one table into one branch of another.
 
     Attributes:
-        key: The application that replays; part of its name is a digest of both tables and the branch.
-        name: The table of replays.
+        key: The application that replays, see `replay_key`.
         last: The newest replay that the table has; 0 for none.
         end: Of that replay, see `replay_batch`.
         replay_of: The replay of every assigned letter.
-        of_others: Letters that other applications replayed: those of other tables, and of tables that were recreated.
     """
 
     key: SinkKey
-    name: str
     last: int
     end: str
     replay_of: Mapping[str, int]
-    of_others: frozenset[str] = frozenset()
 
     @cached_property
     def newest(self) -> int:
@@ -93,33 +90,72 @@ class Assignments:
         """The letters of one replay."""
         return frozenset(letter for letter, assigned in self.replay_of.items() if assigned == replay)
 
+    def is_replayed(self, letter: str) -> bool:
+        """True if the table has the letter's replay."""
+        return self.replay_of.get(letter, self.last + 1) <= self.last
+
+
+@dataclass(frozen=True)
+class AllAssignments:
+    """The replays of one table of dead letters into one branch of another.
+
+    Attributes:
+        name: The table of replays.
+        begins: How the names of their applications begin.
+        applications: By their names; an earlier lakesink had one for all sinks.
+        of_others: Letters that other applications replayed: those of other tables, and of tables that were recreated.
+    """
+
+    name: str
+    begins: SinkKey
+    applications: Mapping[str, Assignments]
+    of_others: frozenset[str] = frozenset()
+
+    def of(self, sink: SinkKey) -> Assignments:
+        """Those of the letters of one sink."""
+        key = replace(self.begins, name=self.begins.name + replays_of(sink))
+        return self.applications.get(key.name, Assignments(key, 0, "", {}))
+
+    @property
+    def unfinished(self) -> Assignments | None:
+        """An application that has an unfinished replay; None if the table has all replays."""
+        return next((one for _, one in sorted(self.applications.items()) if one.unfinished is not None), None)
+
     def is_assigned(self, letter: str) -> bool:
         """True if a replay has the letter, or will get it."""
-        return letter in self.replay_of or letter in self.of_others
+        return letter in self.of_others or any(letter in one.replay_of for one in self.applications.values())
 
     def is_replayed(self, letter: str) -> bool:
         """True if the table has the letter's replay."""
-        return self.replay_of.get(letter, self.last + 1) <= self.last or letter in self.of_others
+        return letter in self.of_others or any(one.is_replayed(letter) for one in self.applications.values())
 
 
 def replay_key(table: Table, letters: Table, branch: str) -> SinkKey:
-    """The application that replays letters into a branch of a table. It follows tables that are renamed."""
+    """How applications are called that replay letters into a branch of a table. It follows tables that are renamed."""
     of = {"table": str(table.metadata.table_uuid), "letters": str(letters.metadata.table_uuid), "branch": branch}
     return SinkKey(f"{REPLAY}{digest(of)[:16]}", branch, SinkKind.TXN)
 
 
-def load_assignments(catalog: Catalog, table: Table, letters: Table, letters_name: str, branch: str) -> Assignments:
+def load_assignments(catalog: Catalog, table: Table, letters: Table, letters_name: str, branch: str) -> AllAssignments:
     """Read which letters are assigned; `table` was loaded before, so that no replay in it is newer than those read.
 
     Raises:
         WriteError: The table has replays that the table of replays does not know, or the latter is malformed.
         CatalogError: The catalog failed.
     """
-    key, name = replay_key(table, letters, branch), f"{letters_name}{SUFFIX}"
+    begins, name = replay_key(table, letters, branch), f"{letters_name}{SUFFIX}"
+    replay_of, of_others = _read(catalog, name, begins.name)
+    in_ledger = {key.name for key in keys_of_ledger(table) if replace(key, name="") == replace(begins, name="")}
+    names = replay_of.keys() | {one for one in in_ledger if one.startswith(begins.name)}
+    keys = [replace(begins, name=one) for one in names]
+    found = {key.name: _assignments(table, key, name, replay_of.get(key.name, {})) for key in keys}
+    return AllAssignments(name, begins, found, of_others)
+
+
+def _assignments(table: Table, key: SinkKey, name: str, replay_of: Mapping[str, int]) -> Assignments:
     newest = newest_batch(table, key)
-    replay_of, of_others = _read(catalog, name, key)
     last, end = (newest.batch_id, newest.end) if newest else (0, "")
-    found = Assignments(key, name, last, end, replay_of, of_others)
+    found = Assignments(key, last, end, replay_of)
     if found.last > found.newest:
         raise replays_differ(
             f"{_shown(table)} has replay {found.last}, but {shown(name, _LONGEST_NAME)} knows {found.newest or 'none'}."
@@ -140,14 +176,18 @@ def replay_batch(found: Assignments, replay: int, letters: pa.Table) -> Batch:
 
 
 def assign(
-    open_catalog: Callable[[], Catalog], found: Assignments, replay: int, letters: Sequence[str], settings: Settings
+    open_catalog: Callable[[], Catalog],
+    name: str,
+    application: str,
+    replay: int,
+    letters: Sequence[str],
+    settings: Settings,
 ) -> bool:
-    """Assign letters to a replay; False if another process has assigned letters to it."""
-    key = SinkKey(found.key.name, kind=SinkKind.TXN)
-    sink = IcebergSink(found.name, key, open_catalog, settings, REPLAYS)
+    """Assign letters to a replay, in the table of this name; False if another process has assigned letters to it."""
+    sink = IcebergSink(name, SinkKey(application, kind=SinkKind.TXN), open_catalog, settings, REPLAYS)
 
     def write(writers: Mapping[str, TaskWriter]) -> Votes:
-        rows = _rows(found.key.name, replay, letters)
+        rows = _rows(application, replay, letters)
         return Votes.in_order({name: [writer.write(0, iter([rows]))] for name, writer in writers.items()})
 
     return isinstance(run_batch(transaction_batch(replay), [sink], write)[sink.name], Committed)
@@ -173,7 +213,8 @@ def _rows(application: str, replay: int, letters: Sequence[str]) -> pa.RecordBat
     return pa.RecordBatch.from_arrays(arrays, schema=REPLAYS)
 
 
-def _read(catalog: Catalog, name: str, key: SinkKey) -> tuple[dict[str, int], frozenset[str]]:
+def _read(catalog: Catalog, name: str, begins: str) -> tuple[dict[str, dict[str, int]], frozenset[str]]:
+    """The replays of letters by application, and the letters of others."""
     try:
         table = load_table(catalog, name)
     except CatalogError as error:
@@ -183,17 +224,18 @@ def _read(catalog: Catalog, name: str, key: SinkKey) -> tuple[dict[str, int], fr
     missing = [column for column in REPLAYS.names if column not in table.schema().column_names]
     if missing:
         raise replays_differ(f"{shown(name, _LONGEST_NAME)} is no table of replays: it has no column {missing[0]}.")
-    own: dict[str, int] = {}
-    others = set()
+    own: dict[str, dict[str, int]] = {}
+    others, seen = set(), set()
     for batch in table.scan(selected_fields=("letter_id", "application", "replay")).to_arrow_batch_reader():
         columns = (batch.column(column).to_pylist() for column in ("letter_id", "application", "replay"))
         for letter, application, replay in zip(*columns, strict=True):
-            if application != key.name:
+            if application is None or not application.startswith(begins):
                 others.add(letter)
-            elif letter is None or replay is None or replay < 1 or letter in own:
+            elif letter is None or replay is None or replay < 1 or letter in seen:
                 raise replays_differ(f"{shown(name, _LONGEST_NAME)} has a row that no replay has written.")
             else:
-                own[letter] = replay
+                seen.add(letter)
+                own.setdefault(application, {})[letter] = replay
     return own, frozenset(others - {None})
 
 
