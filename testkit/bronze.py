@@ -54,7 +54,7 @@ class Bronze:
 
         return self.stream.run_with(self.stream.sink(), number, job=job)
 
-    def replay(self, *, wanted: Callable[[tuple[int, int]], bool] = lambda _: True) -> int:
+    def replay(self, *, wanted: Callable[[tuple[int, int]], bool] = lambda _: True, **options: Any) -> int:
         """Replay the wanted letters; their number."""
 
         def repair(letters: pa.Table, _: Table) -> Repaired:
@@ -65,7 +65,7 @@ class Bronze:
             kept = pa.array([wanted(one) for one in ids])
             return Repaired(letters["letter_id"].filter(kept).to_pylist(), rows.filter(kept))
 
-        settings = Settings.parse({}, kind=SinkKind.TXN)
+        settings = Settings.parse(options, kind=SinkKind.TXN)
         loop = ReplayLoop(TABLE, LETTERS, settings, lambda: self.lake.catalog, self.lake.catalog, repair, self._append)
         return loop.run().letters
 

@@ -34,9 +34,13 @@ from lakesink.read.steps import (
     unread,
 )
 from lakesink_catalog.read.history import keys_of_ledger
+from lakesink_catalog.read.landed import Landed
 from lakesink_catalog.read.landed import newest_batch as newest_in_table
 from lakesink_catalog.read.view import view_table
 from lakesink_protocol.identity import SinkKey, SinkKind
+
+_BEFORE_ALL = 0
+"""A sequence number that every table had before its first snapshot."""
 
 
 def unread_batches(
@@ -85,9 +89,9 @@ def batches_between(
     if not isinstance(first, Found) or not isinstance(last, Found) or last.index < first.index:
         raise batches_rolled_back(past, start, end)
     _check_replays(table, past, sink, start)
-    _, missing = _lost_replay(
-        table, replace(end, replays=tuple(one for one in end.replays if one not in start.replays))
-    )
+    planned = replace(end, replays=tuple(one for one in end.replays if one not in start.replays))
+    went_back = (number for name, number, _ in start.replays if end.newest_replay(name) < number)
+    missing = max(went_back, default=0) or _lost_replay(table, planned)[1]
     if missing:
         raise replay_rolled_back(past, missing)
     found = unread(past, sink, first.index, start)
@@ -131,12 +135,12 @@ def _newest_batch(table: Table, name: str, sink: SinkBatches) -> Position:
 
 
 def _with_all_replays(table: Table, sink: SinkBatches, position: Position) -> Position:
-    """The position behind all replays too, also those that expired or were rolled back."""
+    """The position behind all replays that the table has, also those that expired."""
     for key in keys_of_ledger(table):
         if key.kind is SinkKind.TXN and key.branch == sink.branch and sink.have_replays(key.name):
-            entry = view_table(table, key).entry
-            if entry is not None:
-                position = position.behind_replay(key.name, entry.batch_id, entry.end)
+            newest = newest_in_table(table, key)
+            if newest is not None:
+                position = position.behind_replay(key.name, newest.batch_id, newest.end)
     return position
 
 
@@ -144,9 +148,8 @@ def _lost_replay(table: Table, position: Position) -> tuple[str, int]:
     """Application and number of a replay before the position that the table was rolled back behind; 0 if it has all."""
     for application, number, _ in position.replays:
         key = SinkKey(application, position.branch, SinkKind.TXN)
-        newest = newest_in_table(table, key)
-        has_less = newest is None or newest.batch_id < number
-        if has_less and view_table(table, key).entry is not None:  # without one, an operator removed the application
+        is_known = view_table(table, key).entry is not None  # else an operator removed the application
+        if is_known and Landed(table, key).has("", number, _BEFORE_ALL) is False:
             return application, number
     return "", 0
 

@@ -86,7 +86,7 @@ def replay_rolled_back(past: Past, replay: int) -> CatalogError:
     """The error for a planned replay of dead letters that is not in the table."""
     return CatalogError(
         "READ_ROLLED_BACK",
-        f"Replay {replay} of dead letters was to be read, and {past.table} was rolled back.",
+        f"Replay {replay} of dead letters was read, or is to be read, and {past.table} was rolled back behind it.",
         data=DataState.UNCHANGED,
         action=(
             (

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
 from lakesink.audit.batch_input import Known
@@ -20,10 +21,10 @@ from lakesink.read.position import Position, parse_offset
 from lakesink.read.steps import Past, SinkBatches, up_to
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.identity import stream_batch
-from testkit.bronze import LETTERS, Bronze
-from testkit.builders import ROWS, TABLE, Stream
+from testkit.bronze import LETTERS, SCHEMA, Bronze
+from testkit.builders import ROWS, TABLE, Lake, Stream
 from testkit.examples import seeds
-from testkit.maintenance import roll_back, set_property
+from testkit.maintenance import expire, roll_back, set_property
 from tests.read.consumer import EVENTS, Consumer
 
 Ids = set[tuple[int, int]]
@@ -180,7 +181,7 @@ def test_what_was_planned_is_read_as_it_was_planned(bronze: Bronze, consumer: Co
     bronze.replay()
     end = newest_position(bronze.lake.table(), TABLE, EVENTS)
     roll_back(bronze.lake, back_to)
-    with pytest.raises(CatalogError, match=r"READ_ROLLED_BACK.*Replay 1 of dead letters was to be read"):
+    with pytest.raises(CatalogError, match=r"READ_ROLLED_BACK.*Replay 1 of dead letters"):
         consumer.read(start, end)
     bronze.run(1)
     bronze.replay()
@@ -300,6 +301,48 @@ def test_a_reader_does_not_wait_for_replays_of_another_sink_or_of_one_that_was_f
         if "dead-letters.replay." in name:
             set_property(bronze.lake, name, None)
     assert unread_batches(bronze.lake.table(), TABLE, EVENTS, end)[1].lost_replay == 0
+
+
+def test_a_replay_that_took_rows_away_is_refused(tmp_path: Path) -> None:
+    bronze = Bronze(Lake.make(tmp_path, schema=Schema(*SCHEMA.fields, identifier_field_ids=[1])))
+    consumer = Consumer(bronze.lake)
+    bronze.run(0)
+    bronze.replay(mode="upsert", keys=["batch"])
+    assert consumer.poll() == [0]
+    with pytest.raises(CatalogError, match="READ_ROWS_REMOVED"):
+        consumer.poll()
+
+
+def test_spark_4_1_can_begin_after_a_replay_was_rolled_back_but_not_go_back_behind_one_that_it_read(
+    bronze: Bronze, consumer: Consumer
+) -> None:
+    bronze.run(0)
+    back_to = bronze.head()
+    bronze.replay()
+    consumer.poll()
+    roll_back(bronze.lake, back_to)
+    bronze.run(1, letters=0)
+    table = bronze.lake.table()
+    end = newest_position(table, TABLE, EVENTS)
+    Consumer(bronze.lake).read(beginning(table, TABLE, EVENTS, Begin.EARLIEST), end)
+    assert consumer.position is not None
+    with pytest.raises(CatalogError, match=r"READ_ROLLED_BACK.*Replay 1 of dead letters"):
+        consumer.read(consumer.position, end)
+
+
+def test_a_replay_that_expired_is_not_lost_if_a_later_one_was_rolled_back(bronze: Bronze, consumer: Consumer) -> None:
+    for number in range(2):
+        bronze.run(number)
+    bronze.replay(wanted=lambda one: one[0] == 0)
+    consumer.poll()
+    bronze.run(2, letters=0)
+    back_to = bronze.head()
+    bronze.replay(wanted=lambda one: one[0] == 1)
+    roll_back(bronze.lake, back_to)
+    bronze.run(3, letters=0)
+    expire(bronze.lake)
+    assert consumer.position is not None
+    assert unread_batches(bronze.lake.table(), TABLE, EVENTS, consumer.position)[1].lost_replay == 0
 
 
 def test_the_lineage_of_a_replay_goes_through_its_letters_to_their_batches(bronze: Bronze) -> None:

@@ -128,7 +128,7 @@ def record_of(
     """The ledger's record of a batch, or of a replay after it; the position of `progress` is behind it."""
     position = progress.position
     batch = Batch(
-        batch_id=position.batch_id,
+        batch_id=max(position.batch_id, 0),
         query_id=position.query_id,
         fingerprint=position.fingerprint,
         start=None,
