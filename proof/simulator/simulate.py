@@ -20,6 +20,7 @@ from proof.simulator.keyed_files import rows_in_file
 from proof.simulator.keyed_truth import KeyedTruth
 from proof.simulator.operator import Operator
 from proof.simulator.pace import remember
+from proof.simulator.readers import Reader
 from proof.simulator.scenario import Scenario, draw
 from proof.simulator.searching import compacting_from, searching_in_memory
 from proof.simulator.spark import SimulatedCheckpoint, Source, keys
@@ -114,6 +115,7 @@ class Play:
     stream: Stream
     engine: Engine
     operator: Operator
+    reader: Reader
 
     @classmethod
     def of(cls, world: World, scenario: Scenario) -> "Play":
@@ -126,13 +128,14 @@ class Play:
         checkpoint = SimulatedCheckpoint.new(world, (0,) * len(scenario.end))
         stream = Stream(server, letters, truth, checkpoint, source, scenario.evolves, scenario.content)
         stream.create_table()
-        _set_traps(stream)
+        reader = Reader.of(stream)
+        _set_traps(stream, reader)
         engine = _engine_of(server, truth)
         engine.fork()
         world.chances = scenario.chances
         operator = Operator(stream, engine, scenario.actions)
         stream.located = operator.act_between
-        return cls(world, truth, server, stream, engine, operator)
+        return cls(world, truth, server, stream, engine, operator, reader)
 
     def report(self) -> Report:
         """Run and judge."""
@@ -154,6 +157,9 @@ class Play:
         for at in (table, *self._letters_table()):
             broken += files_whole(facts_of(at, self.stream.sink_id, self.truth.branch), self._stored)
         broken += self._judge_letters()
+        if ends:
+            self.reader.settle()
+        broken += self.reader.broken
         broken += untouched(self.server.store.touched, lambda _: True)
         reachable = self.truth.reachable(self.truth.newest.version.metadata) | self.truth.letters.reachable()
         return Report(
@@ -161,7 +167,7 @@ class Play:
             broken=tuple(dict.fromkeys(broken)),
             story=tuple(self.world.story),
             faults=self.world.faults,
-            done=self.operator.done + self.engine.done,
+            done=self.operator.done + self.engine.done + self.reader.done,
             outcomes=self.stream.outcomes,
             changes=self.truth.counts,
             batches=len(self.truth.newest.batches),
@@ -241,8 +247,8 @@ def _engine_of(server: SimulatedServer, truth: Truth) -> Engine:
     return KeyedEngine(server, truth, deeds=truth.deeds) if isinstance(truth, KeyedTruth) else Engine(server, truth)
 
 
-def _set_traps(stream: Stream) -> None:
-    """Who commits dead letters, or a schema, may be killed on the spot."""
+def _set_traps(stream: Stream, reader: Reader) -> None:
+    """Who commits dead letters, or a schema, may be killed on the spot; the reader sees each state of the table."""
     truth = stream.truth
 
     def letters(version: Version) -> None:
@@ -256,5 +262,6 @@ def _set_traps(stream: Stream) -> None:
         truth.note(version)
         if truth.evolutions > known:
             stream.spring("schema")
+        reader.look()
 
     stream.server.applied, stream.letters.applied = events, letters

@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from lakesink.compact.choose import ENOUGH_FILES, SMALL_BYTES
+from lakesink.read.steps import Step
 from lakesink_protocol.row_changes import ChangeCounts
 from proof.content import Content
 from proof.simulator import run as run_of_seeds
@@ -56,6 +57,27 @@ def test_drivers_wait_for_turns_pass_over_one_that_stands_still_and_come_to_an_e
     assert [report.broken for report in reports if report.broken] == []
     outcomes = sum((report.outcomes for report in reports), Counter[str]())
     assert {"killed", "waited for a turn", "passed over a turn"} <= outcomes.keys()
+
+
+ROLLED_BACK = Scenario(
+    {}, ("roll back", "restore the checkpoint", "roll back", "lose the checkpoint"), end=(6, 6), most=2
+)
+
+
+def test_readers_have_each_row_once_if_the_table_is_rolled_back_and_what_refusals_say_is_done() -> None:
+    reports = [simulate(seed, lambda _: ROLLED_BACK) for seed in seeds(15)]
+    assert [report.broken for report in reports if report.broken] == []
+    done = sum((report.done for report in reports), Counter[str]())
+    refused = {f"reader refused: LAKESINK_READ_{code}" for code in ("BATCH_CHANGED", "ROLLED_BACK")}
+    assert {"micro-batch", "reader killed", "reader taken back", "reader begun anew", *refused} <= done.keys()
+
+
+def test_a_reader_that_takes_any_batch_of_a_number_for_the_one_it_has_read_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    numbered = lambda step, position: step.mark is not None and step.mark.batch_id == position.batch_id  # noqa: E731
+    monkeypatch.setattr(Step, "is_batch_of", numbered)
+    assert any(simulate(seed, lambda _: ROLLED_BACK).broken for seed in seeds(15))
 
 
 CONTENTS = [
