@@ -28,7 +28,7 @@ from proof.simulator.store import SimulatedIO
 from proof.simulator.truth import Landed, name_of
 
 NAME = ".".join(EVENTS)
-LOOKS, DIES, FOLLOWS = 0.25, 0.3, 0.3
+LOOKS, DIES, FOLLOWS = 0.15, 0.3, 0.3
 """How likely it looks at a state, dies with a micro-batch that it has read, and is followed at once by its operator."""
 MOST_STEPS = 80
 _ROLLED_BACK = READ_ROLLED_BACK, "LAKESINK_READ_BATCH_CHANGED"
@@ -171,7 +171,7 @@ class Reader:
             return newest_position(table, NAME, sink)
         past, found = unread_batches(table, NAME, sink, start)
         self.waits = found.is_rolled_back
-        return past.behind(start, up_to(found.batches, self.chance.choice([1, 2, None]), None))
+        return past.behind(start, up_to(found.batches, self.chance.choice([1, 3, None]), None))
 
     def _read(self, table: Table, sink: SinkBatches, start: Position) -> Rows:
         end = parse_offset(json.loads(self.planned))
