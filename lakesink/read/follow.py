@@ -95,14 +95,14 @@ def batches_between(
     if missing:
         raise replay_rolled_back(past, missing)
     found = unread(past, sink, first.index, start)
-    of_plan = past.steps[first.index : last.index]
     batches = [
         step
-        for step in past.steps
-        if (step in of_plan and sink.have(step.mark))
+        for index, step in enumerate(past.steps)
+        if (first.index <= index < last.index and sink.have(step.mark))
         or (step.is_replay and sink.take(step) and step.is_read_at(end) and not step.is_read_at(start))
     ]
-    if found.stopped_by is not None and any(step not in found.batches for step in batches):
+    readable = {step.snapshot_id for step in found.batches}
+    if found.stopped_by is not None and any(step.snapshot_id not in readable for step in batches):
         raise rows_taken_away(past, sink, found.stopped_by, found.batches)
     return past, batches
 
