@@ -90,10 +90,10 @@ def batches_between(
         raise batches_rolled_back(past, start, end)
     _check_replays(table, past, sink, start)
     planned = replace(end, replays=tuple(one for one in end.replays if one not in start.replays))
-    went_back = (number for name, number, _ in start.replays if end.newest_replay(name) < number)
-    missing = max(went_back, default=0) or _lost_replay(table, planned)[1]
-    if missing:
-        raise replay_rolled_back(past, missing)
+    _, missing = _lost_replay(table, planned)
+    went_back = [number for name, number, _ in start.replays if end.newest_replay(name) < number]
+    if missing or went_back:
+        raise replay_rolled_back(past, missing or went_back[0], was_read=not missing)
     found = unread(past, sink, first.index, start)
     batches = [
         step

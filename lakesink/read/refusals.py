@@ -82,22 +82,20 @@ def batches_rolled_back(past: Past, start: Position, end: Position) -> CatalogEr
     )
 
 
-def replay_rolled_back(past: Past, replay: int) -> CatalogError:
-    """The error for a planned replay of dead letters that is not in the table."""
+def replay_rolled_back(past: Past, replay: int, *, was_read: bool) -> CatalogError:
+    """The error for a replay of dead letters that was read, or is planned, and is not in the table."""
+    again = f"Replay the dead letters again, until {past.table} has replay {replay}: lakesink dead-letters {past.table}"
+    what = "was read" if was_read else "was to be read"
+    other = (
+        "Start it with Spark 4.2 or newer, which reads on: Spark 4.1 cannot begin behind the replay."
+        if was_read
+        else "If they shall not be replayed, take the planned batch out of the checkpoint with `lakesink rewind`."
+    )
     return CatalogError(
         "READ_ROLLED_BACK",
-        f"Replay {replay} of dead letters was read, or is to be read, and {past.table} was rolled back behind it.",
+        f"Replay {replay} of dead letters {what}, and {past.table} was rolled back behind it.",
         data=DataState.UNCHANGED,
-        action=(
-            (
-                f"Replay the dead letters again, until {past.table} has replay {replay}: lakesink dead-letters"
-                f" {past.table} --replay FIX.sql. Then start this query again."
-            ),
-            (
-                "If they shall not be replayed, take the planned batch out of this query's checkpoint with `lakesink"
-                " rewind`, and start it again with Spark 4.2 or newer, which plans anew."
-            ),
-        ),
+        action=(f"{again} --replay FIX.sql. Then start this query again.", other),
     )
 
 

@@ -198,7 +198,8 @@ class BatchesReader(datasource.DataSourceStreamReader):
         try:
             past, batches = batches_between(table, self.settings.table, self.loaded.sink, start, end)
         except CatalogError as error:
-            if error.code == READ_ROLLED_BACK and self.begins is not None and start.is_at(self.begins):
+            has_moved = self.begins is not None and start.is_at(self.begins)
+            if error.code == READ_ROLLED_BACK and has_moved and start.sequence_number >= end.sequence_number:
                 raise begins_behind_plan(self.settings.table, start, end) from None
             raise
         self._hold(table, past, start)

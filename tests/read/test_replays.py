@@ -19,6 +19,7 @@ from lakesink.read.begin import AtBatch, AtTime, Begin, beginning
 from lakesink.read.follow import newest_position, unread_batches
 from lakesink.read.position import Position, parse_offset
 from lakesink.read.steps import Past, SinkBatches, up_to
+from lakesink.spark.source_readers import BatchesReader, Loaded, read_settings
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.identity import stream_batch
 from testkit.bronze import LETTERS, SCHEMA, Bronze
@@ -326,8 +327,21 @@ def test_spark_4_1_can_begin_after_a_replay_was_rolled_back_but_not_go_back_behi
     end = newest_position(table, TABLE, EVENTS)
     Consumer(bronze.lake).read(beginning(table, TABLE, EVENTS, Begin.EARLIEST), end)
     assert consumer.position is not None
-    with pytest.raises(CatalogError, match=r"READ_ROLLED_BACK.*Replay 1 of dead letters"):
+    with pytest.raises(CatalogError, match=r"READ_ROLLED_BACK.*Replay 1 of dead letters was read"):
         consumer.read(consumer.position, end)
+
+
+def test_a_first_plan_whose_replay_was_rolled_back_is_not_told_as_a_moved_beginning(bronze: Bronze) -> None:
+    bronze.run(0)
+    back_to = bronze.head()
+    bronze.replay()
+    catalog = {"catalog.type": "sql", "catalog.uri": f"sqlite:///{bronze.lake.folder}/catalog.db"}
+    query = BatchesReader(read_settings(catalog | {"catalog": "test", "table": TABLE}), Loaded(EVENTS, "{}"))
+    end, start = query.latestOffset(), query.initialOffset()
+    roll_back(bronze.lake, back_to)
+    bronze.run(1, letters=0)
+    with pytest.raises(CatalogError, match=r"READ_ROLLED_BACK.*Replay 1 of dead letters was to be read"):
+        query.partitions(start, end)
 
 
 def test_a_replay_that_expired_is_not_lost_if_a_later_one_was_rolled_back(bronze: Bronze, consumer: Consumer) -> None:
