@@ -22,7 +22,7 @@ UNLESS_SHORT = $(if $(SHORT), and not nightly)
 # Tests by what they need; `make help` says what each target runs, scripts/steps.toml what it may cost.
 LONG := soak or nightly or interop or site
 PYTEST = $(PYTHON_IN_VENV) -m pytest -n 2 --dist worksteal --durations 10 --durations-min 5
-# SLICE=2/4 takes the second of four slices of `make interop` and `make soak`.
+# SLICE=2/4 takes the second of four slices of `make interop` and `make soak`, and the parts of `make prove` by turns.
 SLICE ?=
 SLICED = $(if $(SLICE),--slice $(SLICE))
 # PAGES=changed leaves out of `make drivers` pages and examples that did not change in the last four hours.
@@ -69,7 +69,7 @@ matrix: $(INSTALLED) ## The main tests on every version of PySpark that lakesink
 	$(PYTHON_IN_VENV) -m servers.matrix $(VERSIONS)
 
 prove: $(INSTALLED) ## Try for 40 minutes, or HOURS=n, to make it lose a row or count one twice; needs Maven, and gcc for spin.
-	$(PYTHON_IN_VENV) -m proof $(if $(HOURS),--minutes $(shell awk 'BEGIN { print 60 * $(HOURS) }')) $(ARGS)
+	$(PYTHON_IN_VENV) -m proof $(if $(HOURS),--minutes $(shell awk 'BEGIN { print 60 * $(HOURS) }')) $(SLICED) $(ARGS)
 
 mutants: $(INSTALLED) ## One-line bugs, drawn from the commit: which does no fast test kill? ARGS="--count 300 --only locate" takes others.
 	$(PYTHON_IN_VENV) -m proof.one_line_bugs $(ARGS)
