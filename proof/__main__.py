@@ -28,7 +28,7 @@ SHORT_MINUTES = 4
 @click.option("--short", is_flag=True, help="The slice that every change is tried with.")
 @click.option("--seed", default=0, show_default=True, help="First seed; all chance comes from it.")
 @click.option("--only", multiple=True, type=click.Choice(list(PARTS)), help="These parts alone.")
-@click.option("--slice", "parts", metavar="K/N", callback=lambda *given: _parts_of(given[-1]), help="Each Nth part.")
+@click.option("--slice", "parts", metavar="K/N", callback=lambda *given: parts_of(given[-1]), help="Each Nth part.")
 @click.option("--write", is_flag=True, help="Renew the table and the pages of these parts.")
 @click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def main(
@@ -60,7 +60,7 @@ def main(
     sys.exit(1 if any(part["broken"] for part in document["parts"].values()) else 0)
 
 
-def _parts_of(wanted: str | None) -> Sequence[str]:
+def parts_of(wanted: str | None) -> Sequence[str]:
     """The names of the parts of a slice, such as 2/3; of all without one."""
     number, slices = map(int, (wanted or "1/1").split("/"))
     return list(PARTS)[number - 1 :: slices]

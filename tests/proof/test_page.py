@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from proof.__main__ import FIGURES, PAGES
+from proof.__main__ import FIGURES, PAGES, parts_of
 from proof.page import as_markdown, as_text, renewed, table, together
+from proof.parts import PARTS
 
 DOCUMENT: dict[str, Any] = {
     "machine": "2 processors",
@@ -47,3 +48,8 @@ def test_a_page_without_a_place_for_figures_is_an_error() -> None:
 
 def test_the_terminal_gets_the_same_figures() -> None:
     assert as_text(DOCUMENT).splitlines() == ["rows             1 / 0 / 0", "promises broken  0"]
+
+
+def test_the_slices_of_the_proof_have_every_part_once() -> None:
+    assert sorted(part for number in (1, 2) for part in parts_of(f"{number}/2")) == sorted(PARTS)
+    assert parts_of(None) == list(PARTS)
