@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -14,14 +15,11 @@ from pyiceberg.types import LongType, NestedField
 
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.replay_loop import Repaired, ReplayLoop
-from lakesink.sinks.iceberg.sink import IcebergSink
-from lakesink_protocol.coordinator import run_batch
 from lakesink_protocol.errors import WriteError
-from lakesink_protocol.identity import Batch, SinkKey, SinkKind
+from lakesink_protocol.identity import SinkKind
 from lakesink_protocol.outcome import Outcome
-from lakesink_protocol.two_phase import TaskWriter, receipts_of
-from lakesink_protocol.votes import Vote, Votes
 from testkit.builders import ROWS, TABLE, Lake, Stream
+from testkit.letters import append_to, one_task
 from testkit.maintenance import roll_back
 
 LETTERS, REPLAYS = f"{TABLE}__dead_letters", f"{TABLE}__dead_letters__replays"
@@ -45,13 +43,9 @@ class Bronze:
         return Stream(self.lake, self.sink_id, options={"on_malformed": "quarantine", "max_dead_letter_ratio": 1})
 
     def run(self, number: int, letters: int = 1) -> Outcome:
-        def job(writers: Mapping[str, TaskWriter]) -> Votes:
-            [(name, writer)] = writers.items()
-            told = number + self.adds
-            rows = [{"batch": told, "position": at, "written": 0 if at < 2 else None} for at in range(2 + letters)]
-            found = pa.RecordBatch.from_pylist(rows, schema=ROWS)
-            return Votes(1, [Vote(0, receipts_of(name, writer, writer.write(0, iter([found]))))])
-
+        told = number + self.adds
+        rows = [{"batch": told, "position": at, "written": 0 if at < 2 else None} for at in range(2 + letters)]
+        job = one_task(pa.Table.from_pylist(rows, schema=ROWS))
         return self.stream.run_with(self.stream.sink(), number, job=job)
 
     def replay(self, *, wanted: Callable[[tuple[int, int]], bool] = lambda _: True, **options: Any) -> int:
@@ -66,7 +60,9 @@ class Bronze:
             return Repaired(letters["letter_id"].filter(kept).to_pylist(), rows.filter(kept))
 
         settings = Settings.parse(options, kind=SinkKind.TXN)
-        loop = ReplayLoop(TABLE, LETTERS, settings, lambda: self.lake.catalog, self.lake.catalog, repair, self._append)
+        catalog = self.lake.catalog
+        append = partial(append_to, lambda: catalog)
+        loop = ReplayLoop(TABLE, LETTERS, settings, lambda: catalog, catalog, repair, append)
         return loop.run().letters
 
     def replay_some(self, part: float) -> None:
@@ -77,15 +73,6 @@ class Bronze:
             if error.code != "LAKESINK_REPAIR_INVALID":
                 raise
             self.replay()
-
-    def _append(self, rows: pa.Table, table: str, key: SinkKey, batch: Batch, settings: Settings, hook: Any) -> Outcome:
-        sink = IcebergSink(table, key, lambda: self.lake.catalog, settings, rows.schema, before_commit=hook)
-
-        def write(writers: Mapping[str, TaskWriter]) -> Votes:
-            [(name, writer)] = writers.items()
-            return Votes(1, [Vote(0, receipts_of(name, writer, writer.write(0, iter(rows.to_batches()))))])
-
-        return run_batch(batch, [sink], write)[sink.name]
 
     def head(self) -> int:
         return self.lake.head().snapshot_id

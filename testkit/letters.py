@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from lakesink.settings.settings import Settings
@@ -18,7 +19,7 @@ from lakesink.writer.expectations import Expected, OnUnmet
 from lakesink_catalog.commit.fence import FencedCommit
 from lakesink_catalog.connect.catalog import CatalogConfig, connect
 from lakesink_catalog.tables.tables import load_table
-from lakesink_protocol.coordinator import run_batch
+from lakesink_protocol.coordinator import Write, run_batch
 from lakesink_protocol.identity import Batch, SinkKey, SinkKind, transaction_batch
 from lakesink_protocol.outcome import Outcome
 from lakesink_protocol.two_phase import TaskWriter, receipts_of
@@ -44,13 +45,31 @@ def append(
 ) -> Outcome:
     """One version of an application, written by one task."""
     found = CatalogConfig(settings.catalog, settings.catalog_properties).find()
-    sink = IcebergSink(table, key, found.open, settings, rows.schema, before_commit=before_commit)
+    return append_to(found.open, rows, table, key, batch, settings, before_commit)
+
+
+def append_to(
+    open_catalog: Callable[[], Catalog],
+    rows: pa.Table,
+    table: str,
+    key: SinkKey,
+    batch: Batch,
+    settings: Settings,
+    before_commit: Callable[[], None] | None = None,
+) -> Outcome:
+    """The same in any catalog."""
+    sink = IcebergSink(table, key, open_catalog, settings, rows.schema, before_commit=before_commit)
+    return run_batch(batch, [sink], one_task(rows))[sink.name]
+
+
+def one_task(rows: pa.Table) -> Write:
+    """The job that writes rows in one task, with a receipt for each side table."""
 
     def write(writers: Mapping[str, TaskWriter]) -> Votes:
         [(name, writer)] = writers.items()
         return Votes(1, [Vote(0, receipts_of(name, writer, writer.write(0, iter(rows.to_batches()))))])
 
-    return run_batch(batch, [sink], write)[sink.name]
+    return write
 
 
 def load(version: int, *people: tuple[int, int], table: str = TABLE, **options: Any) -> None:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -93,11 +93,7 @@ class Chain:
         self.kills += 1
 
     def wait(self, process: "subprocess.Popen[str]", batches: int) -> None:
-        deadline = time.monotonic() + LONGEST_SECONDS
-        while self.read_batches() < batches:
-            assert process.poll() is None, (self.lake.folder / "driver.log").read_text(errors="replace")[-3000:]
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+        wait(self.lake, process, lambda: self.read_batches() >= batches)
 
 
 @pytest.mark.timeout(3600)
@@ -160,8 +156,12 @@ def reading(lake: Lake, reads: str, writes: str) -> Iterator["subprocess.Popen[s
 
 
 def wait_for_rows(lake: Lake, table: str, count: int, process: "subprocess.Popen[str]") -> None:
+    wait(lake, process, lambda: sum(stored(lake, table).values()) >= count)
+
+
+def wait(lake: Lake, process: "subprocess.Popen[str]", is_there: Callable[[], bool]) -> None:
     deadline = time.monotonic() + LONGEST_SECONDS
-    while sum(stored(lake, table).values()) < count:
+    while not is_there():
         assert process.poll() is None, (lake.folder / "driver.log").read_text(errors="replace")[-3000:]
         assert time.monotonic() < deadline
         time.sleep(0.1)
