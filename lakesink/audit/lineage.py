@@ -22,8 +22,7 @@ from lakesink.read.follow import batches_between
 from lakesink.read.past import head_of, past_under
 from lakesink.read.position import Position
 from lakesink.read.steps import Follows, Past, SinkBatches, Step, owner_of_changelog
-from lakesink.sinks.iceberg.replays import SUFFIX
-from lakesink.writer.letters import REPLAY
+from lakesink.writer.letters import REPLAY, REPLAYS_SUFFIX
 from lakesink.writer.side_rows import application_of
 from lakesink_catalog.tables.tables import load_to_read
 from lakesink_protocol.errors import CatalogError, LakesinkError
@@ -179,7 +178,7 @@ class Lineage:
     def _of_replays(self, run: Sequence[Step], depth: int) -> Upstream:
         """The batches that put the letters aside, in the table of dead letters."""
         replays = run[0].replays_table
-        letters = replays.removesuffix(SUFFIX)
+        letters = replays.removesuffix(REPLAYS_SUFFIX)
 
         def read() -> Iterable[Step]:
             table = self._load(letters)

@@ -157,7 +157,7 @@ def _hints(
         told.append(f"Not counted: {counted(counts.of_others, 'letter')} of other tables or branches.")
     begun = None if assignments is None else assignments.unfinished
     if begun is not None:
-        told.append(f"Replay {begun.unfinished} was begun and is not in the table: run it again as it was.")
+        told.append(f"Replay {begun[1]} was begun and is not in the table: run it again as it was.")
     if counts.letters:
         why = f"Next: lakesink explain {counts.reasons[0].reason}"
         return [*told, why, f"Then: lakesink dead-letters {arguments} --replay FIX.sql"]

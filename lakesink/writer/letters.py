@@ -40,6 +40,8 @@ LETTERS = pa.schema(
 not UTF-8 text, or a row without an exact JSON form as a stream of Arrow's IPC format."""
 SUFFIX = "__dead_letters"
 """End of the name of such a table, if the user names none."""
+REPLAYS_SUFFIX = "__replays"
+"""End of the name of a table of replays, after that of the table of dead letters."""
 REPLAYS_TABLE = "lakesink.replays-table"
 """Summary property of a replay's snapshot: the table that assigns dead letters to replays."""
 REPLAY = "dead-letters.replay."

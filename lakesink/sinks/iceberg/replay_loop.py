@@ -121,9 +121,8 @@ class ReplayLoop:
         raise unsettled(self.letters, "its dead letters are")
 
     def _next(self, of: OfTable, assignments: AllAssignments) -> _Step | None:
-        begun = assignments.unfinished
-        if begun is not None and begun.unfinished is not None:
-            return self._unfinished(of, begun, begun.unfinished)
+        if assignments.unfinished is not None:
+            return self._unfinished(of, *assignments.unfinished)
         chosen = first_letters(
             of,
             lambda letter, sink, batch_id: (

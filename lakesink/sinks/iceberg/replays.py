@@ -17,7 +17,7 @@ from pyiceberg.table import Table
 
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.sink import IcebergSink
-from lakesink.writer.letters import REPLAY, payload_digest, replays_of
+from lakesink.writer.letters import REPLAY, REPLAYS_SUFFIX, payload_digest, replays_of
 from lakesink.writer.side_rows import digest_sum
 from lakesink_catalog.read.history import keys_of_ledger
 from lakesink_catalog.read.landed import newest_batch
@@ -40,8 +40,6 @@ REPLAYS = pa.schema(
     ]
 )
 """Columns of the table of replays: one row for each assigned letter."""
-SUFFIX = "__replays"
-"""End of its name, after that of the table of dead letters."""
 _LONGEST_NAME = 80
 
 
@@ -117,9 +115,10 @@ class AllAssignments:
         return self.applications.get(key.name, Assignments(key, 0, "", {}))
 
     @property
-    def unfinished(self) -> Assignments | None:
-        """An application that has an unfinished replay; None if the table has all replays."""
-        return next((one for _, one in sorted(self.applications.items()) if one.unfinished is not None), None)
+    def unfinished(self) -> tuple[Assignments, int] | None:
+        """An unfinished replay and those of its application; None if the table has all replays."""
+        every = ((one, one.unfinished) for _, one in sorted(self.applications.items()))
+        return next(((one, replay) for one, replay in every if replay is not None), None)
 
     def is_assigned(self, letter: str) -> bool:
         """True if a replay has the letter, or will get it."""
@@ -143,7 +142,7 @@ def load_assignments(catalog: Catalog, table: Table, letters: Table, letters_nam
         WriteError: The table has replays that the table of replays does not know, or the latter is malformed.
         CatalogError: The catalog failed.
     """
-    begins, name = replay_key(table, letters, branch), f"{letters_name}{SUFFIX}"
+    begins, name = replay_key(table, letters, branch), f"{letters_name}{REPLAYS_SUFFIX}"
     replay_of, of_others = _read(catalog, name, begins.name)
     in_ledger = {key.name for key in keys_of_ledger(table) if replace(key, name="") == replace(begins, name="")}
     names = replay_of.keys() | {one for one in in_ledger if one.startswith(begins.name)}
