@@ -13,6 +13,7 @@ from lakesink.read.past import newest_batch, past_of
 from lakesink.read.position import Position
 from lakesink.read.refusals import (
     batches_rolled_back,
+    begins_behind_plan,
     position_lost,
     replay_changed,
     replay_rolled_back,
@@ -39,8 +40,8 @@ from lakesink_catalog.read.landed import newest_batch as newest_in_table
 from lakesink_catalog.read.view import view_table
 from lakesink_protocol.identity import SinkKey, SinkKind
 
-_BEFORE_ALL = 0
-"""A sequence number that every table had before its first snapshot."""
+_OF_NO_SNAPSHOT = 0
+"""The sequence number of a table before its first snapshot."""
 
 
 def unread_batches(
@@ -70,9 +71,17 @@ def unread_batches(
 
 
 def batches_between(
-    table: Table, name: str, sink: SinkBatches, start: Position, end: Position
+    table: Table, name: str, sink: SinkBatches, start: Position, end: Position, *, is_first: bool = False
 ) -> tuple[Past, Sequence[Step]]:
     """The batches after `start` and up to `end`: the same whenever they are asked for.
+
+    Args:
+        table: As it is now.
+        name: Its identifier.
+        sink: The batches that are read.
+        start: Where the micro-batch begins.
+        end: Where it ends.
+        is_first: True if no micro-batch was completed: then the options say where it begins.
 
     Raises:
         CatalogError: As above, or READ_ROLLED_BACK if the table was rolled back behind `end`.
@@ -82,24 +91,26 @@ def batches_between(
     past = past_of(table, name, sink, start)
     for position in (start, end):
         _check_followed(past, sink, position)
+    begins_behind = is_first and start.sequence_number >= end.sequence_number
     first, last = place_of(past, sink, start), place_of(past, sink, end)
     for position, place in ((start, first), (end, last)):
         if isinstance(place, Lost):
             raise position_lost(past, sink, position, place.why)
     if not isinstance(first, Found) or not isinstance(last, Found) or last.index < first.index:
-        raise batches_rolled_back(past, start, end)
+        raise begins_behind_plan(name, start, end) if begins_behind else batches_rolled_back(past, start, end)
     _check_replays(table, past, sink, start)
     planned = replace(end, replays=tuple(one for one in end.replays if one not in start.replays))
     _, missing = _lost_replay(table, planned)
     went_back = [number for name, number, _ in start.replays if end.newest_replay(name) < number]
     if missing or went_back:
-        raise replay_rolled_back(past, missing or went_back[0], was_read=not missing)
+        lost = replay_rolled_back(past, missing or went_back[0], was_read=not missing)
+        raise begins_behind_plan(name, start, end) if begins_behind else lost
     found = unread(past, sink, first.index, start)
     batches = [
         step
         for index, step in enumerate(past.steps)
         if (first.index <= index < last.index and sink.have(step.mark))
-        or (step.is_replay and sink.take(step) and step.is_read_at(end) and not step.is_read_at(start))
+        or (sink.have_replay(step) and step.is_read_at(end) and not step.is_read_at(start))
     ]
     readable = {step.snapshot_id for step in found.batches}
     if found.stopped_by is not None and any(step.snapshot_id not in readable for step in batches):
@@ -149,7 +160,7 @@ def _lost_replay(table: Table, position: Position) -> tuple[str, int]:
     for application, number, _ in position.replays:
         key = SinkKey(application, position.branch, SinkKind.TXN)
         is_known = view_table(table, key).entry is not None  # else an operator removed the application
-        if is_known and Landed(table, key).has("", number, _BEFORE_ALL) is False:
+        if is_known and Landed(table, key).has("", number, _OF_NO_SNAPSHOT) is False:
             return application, number
     return "", 0
 
@@ -161,7 +172,7 @@ def _check_replays(table: Table, past: Past, sink: SinkBatches, position: Positi
     """
     application, lost = _lost_replay(table, position)
     for step in past.steps:
-        if not step.is_replay or not sink.take(step):
+        if not sink.have_replay(step):
             continue
         is_of_others = lost > 0 and step.application != application and not step.is_read_at(position)
         if is_of_others or step.is_other_replay(position):

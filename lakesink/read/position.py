@@ -85,27 +85,24 @@ class Position:
 
     def newest_replay(self, application: str) -> int:
         """Number of the newest replay of an application that was read; 0 if none is known."""
-        return next((number for name, number, _ in self.replays if name == application), 0)
+        return self._replays_of(application)[0]
 
     def replay_end(self, application: str, number: int) -> str:
         """How the end of a replay that was read begins; empty if it is unknown."""
-        known = {
-            newest - back: end
-            for name, newest, ends in self.replays
-            if name == application
-            for back, end in enumerate(ends)
-        }
-        return known.get(number, "")
+        newest, ends = self._replays_of(application)
+        return ends[newest - number] if 0 <= newest - number < len(ends) else ""
 
     def behind_replay(self, application: str, number: int, end: str) -> "Position":
         """The place behind the same batch, and behind this replay."""
-        newest = self.newest_replay(application)
+        newest, before = self._replays_of(application)
         if number <= newest:
             return self
-        before = [ends for name, _, ends in self.replays if name == application and number == newest + 1]
-        ends = (end[:END], *(before[0] if before else ()))[:MOST_ENDS]
+        ends = (end[:END], *(before if number == newest + 1 else ()))[:MOST_ENDS]
         others = (one for one in self.replays if one[0] != application)
         return replace(self, replays=tuple(sorted((*others, (application, number, ends)))))
+
+    def _replays_of(self, application: str) -> tuple[int, tuple[str, ...]]:
+        return next(((number, ends) for name, number, ends in self.replays if name == application), (0, ()))
 
     def is_at(self, other: "Position") -> bool:
         """True if both are the same place of the same history; a ledger entry does not tell `end`."""

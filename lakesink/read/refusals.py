@@ -17,7 +17,6 @@ _NEW_READER = (
     "Compare what was read with the table, and start a new checkpoint with the option starting-batch. The table that it"
     " writes refuses the first batch (LAKESINK_NEW_CHECKPOINT) until you accept it."
 )
-READ_ROLLED_BACK = "LAKESINK_READ_ROLLED_BACK"
 _AGAIN = "To go on without what is missing, start a new checkpoint with the option starting-batch={batch}."
 
 

@@ -40,7 +40,11 @@ class SinkBatches:
 
     def take(self, step: "Step") -> bool:
         """True for the snapshot of one of these batches, or of a replay of the sink's dead letters."""
-        return self.have(step.mark) or (step.is_replay and self.have_replays(step.application))
+        return self.have(step.mark) or self.have_replay(step)
+
+    def have_replay(self, step: "Step") -> bool:
+        """True for the snapshot of a replay of the sink's dead letters."""
+        return step.is_replay and self.have_replays(step.application)
 
     def have_replays(self, application: str) -> bool:
         """True for an application that replays the sink's dead letters."""
@@ -291,7 +295,7 @@ def unread(past: Past, sink: SinkBatches, start: int, position: Position, *, cha
     batches: list[Step] = []
     others: list[Step] = []
     for index, step in enumerate(past.steps):
-        if step.is_replay and step.keeps_rows and sink.take(step):
+        if step.keeps_rows and sink.have_replay(step):
             batches += [] if step.is_read_at(position) else [step]
         elif index < start:
             continue

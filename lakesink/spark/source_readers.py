@@ -24,7 +24,7 @@ from lakesink.read.begin import AtBatch, AtTime, Begin, Beginning, beginning, fo
 from lakesink.read.follow import batches_between, newest_position, steps_after, unread_batches
 from lakesink.read.hold import hold_of, set_hold
 from lakesink.read.position import Position, parse_offset
-from lakesink.read.refusals import READ_ROLLED_BACK, begins_behind_plan, schema_changed, type_unsupported
+from lakesink.read.refusals import schema_changed, type_unsupported
 from lakesink.read.rows import RowsFile, RowsPart, divided
 from lakesink.read.steps import Follows, Past, SinkBatches, Step, up_to
 from lakesink.read.values import readable_schema, unknown_columns, unreadable_columns
@@ -40,7 +40,7 @@ from lakesink.writer.schema import parse_schema
 from lakesink_catalog.connect.catalog import CatalogConfig
 from lakesink_catalog.tables.tables import load_table, parse_identifier
 from lakesink_protocol.catalogue import DataState
-from lakesink_protocol.errors import CatalogError, SettingsError
+from lakesink_protocol.errors import SettingsError
 from lakesink_protocol.redact import contains_secret
 
 SECONDS_BETWEEN_HOLDS = 600
@@ -195,13 +195,8 @@ class BatchesReader(datasource.DataSourceStreamReader):
         if start.is_at(end):
             return []
         table = self.table()
-        try:
-            past, batches = batches_between(table, self.settings.table, self.loaded.sink, start, end)
-        except CatalogError as error:
-            has_moved = self.begins is not None and start.is_at(self.begins)
-            if error.code == READ_ROLLED_BACK and has_moved and start.sequence_number >= end.sequence_number:
-                raise begins_behind_plan(self.settings.table, start, end) from None
-            raise
+        is_first = self.begins is not None and start.is_at(self.begins)
+        past, batches = batches_between(table, self.settings.table, self.loaded.sink, start, end, is_first=is_first)
         self._hold(table, past, start)
         found = files_of(table, past, batches)
         self._check_columns(table, past, found)

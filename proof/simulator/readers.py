@@ -17,9 +17,8 @@ from lakesink.read.batch_files import files_of
 from lakesink.read.begin import AtBatch, Begin, Beginning, beginning, followed
 from lakesink.read.follow import batches_between, newest_position, unread_batches
 from lakesink.read.position import Position, parse_offset
-from lakesink.read.refusals import READ_ROLLED_BACK, begins_behind_plan
 from lakesink.read.steps import SinkBatches, up_to
-from lakesink_protocol.errors import CatalogError, LakesinkError
+from lakesink_protocol.errors import LakesinkError
 from proof.oracle import Broken, Promise, Rows, rows_once
 from proof.simulator.catalog import EVENTS, SimulatedCatalog
 from proof.simulator.drivers import Stream
@@ -31,7 +30,7 @@ NAME = ".".join(EVENTS)
 LOOKS, DIES, FOLLOWS = 0.15, 0.3, 0.3
 """How likely it looks at a state, dies with a micro-batch that it has read, and is followed at once by its operator."""
 MOST_STEPS = 80
-_ROLLED_BACK = READ_ROLLED_BACK, "LAKESINK_READ_BATCH_CHANGED"
+_ROLLED_BACK = "LAKESINK_READ_ROLLED_BACK", "LAKESINK_READ_BATCH_CHANGED"
 _READ = re.compile(r"(Batch|Replay) (\d+) of .* was read")
 _STARTING = re.compile(r"starting-batch=(\d+|latest)")
 
@@ -175,12 +174,7 @@ class Reader:
 
     def _read(self, table: Table, sink: SinkBatches, start: Position) -> Rows:
         end = parse_offset(json.loads(self.planned))
-        try:
-            past, batches = batches_between(table, NAME, sink, start, end)
-        except CatalogError as error:
-            if error.code == READ_ROLLED_BACK and not self.batches:
-                raise begins_behind_plan(NAME, start, end) from None
-            raise
+        past, batches = batches_between(table, NAME, sink, start, end, is_first=not self.batches)
         rows: Rows = Counter()
         for one in files_of(table, past, batches):
             for file in one.data:

@@ -1,4 +1,4 @@
-"""Replayed dead letters reach the readers of a table: each row once, where its commit stands, whatever happens."""
+"""Replayed dead letters reach the readers of their table. Each row is read once, also after rollbacks."""
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
