@@ -22,7 +22,7 @@ UNLESS_SHORT = $(if $(SHORT), and not nightly)
 # Tests by what they need; `make help` says what each target runs, scripts/steps.toml what it may cost.
 LONG := soak or nightly or interop or site
 PYTEST = $(PYTHON_IN_VENV) -m pytest -n 2 --dist worksteal --durations 10 --durations-min 5
-# SLICE=2/4 takes the second of four slices of `make interop` and `make soak`, and the parts of `make prove` by turns.
+# SLICE=2/4 takes the second of four slices of `make drivers`, `make interop` and `make soak`, and the parts of `make prove` by turns.
 SLICE ?=
 SLICED = $(if $(SLICE),--slice $(SLICE))
 # PAGES=changed leaves out of `make drivers` pages and examples that did not change in the last four hours.
@@ -59,10 +59,10 @@ spark: $(CLASSES) ## The other tests in a session of Spark.
 	$(PYTEST) --needs spark -m "spark and not sample and not ($(LONG))" $(ARGS)
 
 drivers: $(CLASSES) ## Real drivers, killed at bad moments; pages and examples (PAGES=changed: only those that changed).
-	$(PYTEST) --needs driver -m "(driver or page) and not ($(LONG))" $(if $(filter changed,$(PAGES)),--changed-pages) $(ARGS)
+	$(PYTEST) --needs driver -m "(driver or page) and not ($(LONG))" $(if $(filter changed,$(PAGES)),--changed-pages) $(SLICED) $(ARGS)
 
 interop: $(CLASSES) ## Beside Trino, Spark SQL, DuckDB, Flink and real servers, which it fetches (SHORT=1 and SLICE=1/4: a part); needs Maven, Java 25, Go, cargo and gcc too.
-	$(PYTHON_IN_VENV) -m servers.fetch $(if $(SHORT),--short)
+	$(if $(SHORT),,$(PYTHON_IN_VENV) -m servers.fetch)
 	$(PYTHON_IN_VENV) -m pytest -m "interop$(UNLESS_SHORT)" tests/interop -n 2 --no-loadscope-reorder $(SLICED) $(ARGS)
 
 matrix: $(INSTALLED) ## The main tests on every version of PySpark that lakesink is for, or on VERSIONS="4.2 4.3".

@@ -1,6 +1,6 @@
 """Everything that the tests beside other engines need and that does not come with lakesink: fetched before they start.
 
-``python -m servers.fetch [--short] [NAME...]``. What is here already is only checked.
+``python -m servers.fetch [NAME...]``. What is here already is only checked. Without it, tests fetch what they need.
 """
 
 import sys
@@ -26,17 +26,13 @@ FETCHERS: Mapping[str, Callable[[], Any]] = {
     **({"pravega-client": pravega.installed} if pravega.has_client() else {}),
 }
 
-NIGHTLY = frozenset(("pravega", "pravega-client"))
-"""Needed by tests that only ``make nightly`` and ``make interop`` run, and left out with ``--short``."""
-
 
 def main(arguments: Sequence[str]) -> None:
     """Fetch all, or some."""
-    short, names = "--short" in arguments, [one for one in arguments if one != "--short"]
-    unknown = sorted(set(names) - FETCHERS.keys())
+    unknown = sorted(set(arguments) - FETCHERS.keys())
     if unknown:
         sys.exit(f"Nothing is called {', '.join(unknown)}; there are {', '.join(FETCHERS)}.")
-    for name in names or [one for one in FETCHERS if not (short and one in NIGHTLY)]:
+    for name in arguments or FETCHERS:
         started = time.monotonic()
         try:
             FETCHERS[name]()

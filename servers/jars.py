@@ -18,6 +18,7 @@ from tempfile import TemporaryDirectory
 from xml.etree import ElementTree as ET
 
 from servers.missing import Missing
+from servers.once import one_at_a_time
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / ".tools" / "jars"
@@ -229,8 +230,9 @@ def fetched(jars: JarSet) -> tuple[Path, ...]:
     """
     expected = _listed(jars)
     folder = FOLDER / jars.name
-    if not all(_is(folder / name, digest) for name, digest in expected.items()):
-        _bring(jars, folder, expected)
+    with one_at_a_time(FOLDER):
+        if not all(_is(folder / name, digest) for name, digest in expected.items()):
+            _bring(jars, folder, expected)
     return tuple(folder / name for name in sorted(expected))
 
 
