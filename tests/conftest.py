@@ -1,5 +1,6 @@
 """Builders that every room of the tests shares: one Spark session for each who runs tests, and empty folders."""
 
+import gc
 import os
 import subprocess
 import sys
@@ -35,7 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--slice", metavar="K/N", help="tests of the Kth of N slices, in the rooms that have slices")
+    parser.addoption("--slice", metavar="K/N", help="tests of the Kth of N slices; changed pages are in each")
     parser.addoption("--brief", metavar="FOLDER", help="the first case alone of each function in this folder of tests")
     parser.addoption("--needs", choices=ROOMS, help="collect only the rooms that have tests with such needs")
     parser.addoption("--changed-pages", action="store_true", help="of pages and examples those that changed lately")
@@ -55,19 +56,38 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     needy = [("spark", item) for item in in_session] + [("driver", item) for item in items if is_marked(item, *DRIVERS)]
     if lost := [item.nodeid for needs, item in needy if not is_marked(item, *LONG) and not is_in(needs, item.path)]:
         raise pytest.UsageError(f"ROOMS in tests/conftest.py do not have these, so that no step runs them: {lost}")
+    for item in further_cases([item for item in items if is_marked(item, "dear") and not is_marked(item, "spark")]):
+        item.add_marker("soak")
     for item in samples([item for item in in_session if not is_marked(item, "dear", *LONG)]):
         item.add_marker("sample")
     if brief := config.getoption("brief"):
         first = {function(item): item for item in reversed(items) if not is_marked(item, *LONG)}
         keep(config, items, [item for item in items if first.get(function(item)) is item or not below(item, brief)])
-    if config.getoption("changed_pages"):
+    if changed_pages := config.getoption("changed_pages"):
         changed = changed_lately()
         keep(config, items, [item for item in items if shows_one_of(changed, item)])
     items.sort(key=needs)
     yield
     if wanted := config.getoption("slice"):
         number, count = map(int, wanted.split("/"))
-        keep(config, items, [item for item in items if crc32(group(item).encode()) % count == number - 1])
+        always = ("page",) if changed_pages else ()
+        keep(config, items, [item for item in items if is_marked(item, *always) or place(item) % count == number - 1])
+
+
+def pytest_collection_finish() -> None:
+    """Twelve thousand collected tests are no garbage: to look through them again and again costs a twentieth."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    gc.unfreeze()
+
+
+def further_cases(items: list[pytest.Item]) -> list[pytest.Item]:
+    """All but the first case of each function."""
+    first = {function(item): item for item in reversed(items)}
+    return [item for item in items if first[function(item)] is not item]
 
 
 def samples(items: list[pytest.Item]) -> list[pytest.Item]:
@@ -95,15 +115,11 @@ def keep(config: pytest.Config, items: list[pytest.Item], kept: list[pytest.Item
     items[:] = kept
 
 
-def group(item: pytest.Item) -> str:
-    """What a slice has whole: a group by its mark, a folder or file beside other engines, else a file.
-
-    Its name alone tells its slice, so that other tests, or other marks, do not move it into another one.
-    """
-    if mark := item.get_closest_marker("xdist_group"):
-        return str(mark.args[0])
-    parts = item.path.relative_to(ROOT / "tests").parts
-    return "/".join(parts[:2] if parts[0] == "interop" else parts)
+def place(item: pytest.Item) -> int:
+    """Tells a test's slice: the same for a group by its mark, else for a file, and whichever other tests there are."""
+    mark = item.get_closest_marker("xdist_group")
+    group = str(mark.args[0]) if mark else item.path.relative_to(ROOT / "tests").as_posix()
+    return crc32(group.encode())
 
 
 def needs(item: pytest.Item) -> int:

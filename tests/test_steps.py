@@ -13,7 +13,7 @@ import pytest
 
 SCRIPTS = Path(__file__).parents[1] / "scripts"
 SLICED = {"name": "long", "command": "make long SLICE={slice}", "slices": 4, "cpu": 1, "minutes": 1}
-LANDING_CPU = 9_990
+LANDING_CPU = 7_740
 """Half above what was measured, for slower machines. It may only fall: the goal is 4,800, forty minutes on two."""
 
 
@@ -41,6 +41,14 @@ def passed(**days_ago: int) -> dict[str, dict[str, str]]:
 def test_the_budgets_of_a_landing_do_not_grow() -> None:
     tables = tomllib.loads((SCRIPTS / "steps.toml").read_text())["landing"]
     assert sum(table["cpu"] for table in tables) <= LANDING_CPU
+
+
+def test_a_slice_has_the_same_name_at_night() -> None:
+    landing, nightly = (
+        {(table["name"], table["slices"]) for table in tables if "slices" in table}
+        for tables in tomllib.loads((SCRIPTS / "steps.toml").read_text()).values()
+    )
+    assert landing == nightly
 
 
 def test_the_commit_tells_whose_turn_it_is(steps: Any) -> None:

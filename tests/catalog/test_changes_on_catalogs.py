@@ -4,6 +4,8 @@ import random
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
+
 from lakesink_catalog.connect.catalog import connect
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
 from testkit.builders import FaultyCatalog, Lake
@@ -12,6 +14,7 @@ from testkit.change_table import SCHEMA, ChangeStream, Reference, compactions, r
 BATCHES = 20
 
 
+@pytest.mark.dear
 def test_changes_land_once_whoever_else_writes(properties: dict[str, Any], tmp_path: Path) -> None:
     catalog = connect(tmp_path.name, properties)
     catalog.create_namespace_if_not_exists("changes")

@@ -116,6 +116,7 @@ def test_a_delete_manifest_without_live_entries_is_left_out_by_the_next_snapshot
 
 
 @pytest.mark.parametrize("seed", range(4))
+@pytest.mark.dear
 def test_many_random_batches_leave_few_delete_manifests(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     keyed = Keyed(keyed_lake(tmp_path, partitioned=bool(seed % 2)))

@@ -49,6 +49,7 @@ def found(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[FoundCatal
             yield CatalogConfig("lake", {"uri": uri, "warehouse": f"file://{tmp_path}/w"}).find()
 
 
+@pytest.mark.dear
 def test_a_real_catalog_is_certified_and_left_as_it_was(found: FoundCatalog, tmp_path: Path) -> None:
     catalog = found.open()
     catalog.create_namespace("own")
@@ -65,6 +66,7 @@ def test_a_real_catalog_is_certified_and_left_as_it_was(found: FoundCatalog, tmp
     assert files_under(tmp_path) == before
 
 
+@pytest.mark.soak
 def test_writers_in_several_processes_race_each_other(tmp_path: Path) -> None:
     found = CatalogConfig("lake", local(tmp_path)).find()
     found.open()

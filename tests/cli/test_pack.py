@@ -19,6 +19,7 @@ SEEN = (
 )
 
 
+@pytest.mark.soak
 def test_a_python_that_has_nothing_imports_what_tasks_need(tmp_path: Path) -> None:
     archive = tmp_path / "executors.tar.gz"
     answer = CliRunner().invoke(main, ["pack", str(archive), "--output", "json"])

@@ -74,6 +74,7 @@ def days_with_late_events(seed: int) -> list[list[Departure]]:
     return days
 
 
+@pytest.mark.soak
 def test_the_producer_sends_nothing_too_late_though_a_partition_be_a_transaction_behind(tmp_path: Path) -> None:
     sent = departures(flights.unpack(tmp_path), days=60)
     delay = timedelta(days=int(WATERMARK_DELAY.removesuffix(" days")))
@@ -111,6 +112,7 @@ def test_what_the_watermark_drops_is_what_duckdb_finds_too_late(spark: Any, tmp_
 
 
 @pytest.mark.parametrize("crashed", [1, 3], ids=["nothing to write", "windows to write"])
+@pytest.mark.soak
 def test_a_batch_that_only_moves_the_watermark_lands_once_wherever_its_driver_dies(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, crashed: int
 ) -> None:

@@ -79,6 +79,7 @@ def committed(directory: str) -> list[bytes]:
 
 
 @pytest.mark.parametrize("format_name", ["parquet", "jsonl"])
+@pytest.mark.dear
 def test_batches_are_committed_once_on_each_storage(directory: str, format_name: str) -> None:
     for number in range(3):
         assert isinstance(run(directory, number, format=format_name), Committed)

@@ -6,6 +6,8 @@ import pytest
 
 from proof.simulator.advice import Followed, follow
 
+pytestmark = pytest.mark.soak
+
 SEEDS = (*range(12), 112, 309)
 """The last two found a message that did not say what is lost, and a rule that passed over an earlier sink id."""
 

@@ -57,6 +57,7 @@ BREACHES: dict[str, tuple[str, Any, str, Any]] = {
 
 
 @pytest.mark.parametrize("name", BREACHES)
+@pytest.mark.soak
 def test_an_attack_tells_when_a_check_is_not_made(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     target, where, check, without = BREACHES[name]
     monkeypatch.setattr(where, check, without)
@@ -69,6 +70,7 @@ def test_an_input_is_replayed_by_its_seed_and_number() -> None:
     assert outcome
 
 
+@pytest.mark.soak
 def test_planted_secrets_are_seen_nowhere() -> None:
     figures = plant_and_look(SEED, spark=False)
     assert figures.leaks == ()

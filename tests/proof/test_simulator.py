@@ -51,6 +51,7 @@ def test_faults_and_deeds_of_every_kind_happen(reports: list[Report]) -> None:
     assert {"recovered", "already committed", "LAKESINK_ROLLED_BACK"} <= outcomes.keys()
 
 
+@pytest.mark.soak
 def test_drivers_wait_for_turns_pass_over_one_that_stands_still_and_come_to_an_end() -> None:
     crowd = Scenario({"answer lost": 0.1}, ("twin", "freeze", "twin", "kill", "freeze"), end=(4, 4), most=1)
     reports = [simulate(seed, lambda _: crowd) for seed in seeds(40)]
@@ -125,6 +126,7 @@ def test_what_a_seed_once_found_is_mended(seed: int) -> None:
     assert not simulate(seed).broken
 
 
+@pytest.mark.soak
 def test_a_seed_tells_the_same_story_in_any_process() -> None:
     told = "from proof.simulator.simulate import simulate\nprint(*simulate(7).story, sep='\\n')"
     environment = {**os.environ, "PYTHONHASHSEED": "0"}
@@ -132,6 +134,7 @@ def test_a_seed_tells_the_same_story_in_any_process() -> None:
     assert story.stdout.splitlines() == list(simulate(7).story)
 
 
+@pytest.mark.soak
 def test_every_seed_of_a_range_is_run_and_counted() -> None:
     result = run(1000, 20)
     assert (result.first, result.seeds, result.well) == (1000, 20, True)
@@ -143,6 +146,7 @@ def test_without_time_there_is_nothing_to_be_proud_of() -> None:
     assert not run(0, 0).well
 
 
+@pytest.mark.soak
 def test_the_command_stops_in_time_and_leaves_a_line_for_each_seed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

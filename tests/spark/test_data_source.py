@@ -41,6 +41,7 @@ def _outcomes() -> list[tuple[int, str]]:
 
 
 @pytest.mark.parametrize(("first", "second"), SWITCHES)
+@pytest.mark.dear
 def test_a_stream_goes_on_by_the_other_adapter(spark: Any, source: Path, first: str, second: str) -> None:
     run(ADAPTERS[first](file_stream(spark, source), TABLE, **OPTIONS))
     write_files(source, 2, first=3)

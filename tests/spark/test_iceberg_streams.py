@@ -65,6 +65,7 @@ def test_a_stream_of_files_becomes_a_table_one_snapshot_a_batch(spark: Any, into
     assert [record.offsets for record in lakesink.history(TABLE)] == [f'[{{"logOffset":{n}}}]' for n in range(3)]
 
 
+@pytest.mark.dear
 def test_a_relative_checkpoint_lies_in_pythons_folder(spark: Any, source: Path, tmp_path: Path) -> None:
     run(by_stream(file_stream(spark, source), checkpoint="deep/ck"))
     assert (tmp_path / "deep" / "ck" / "metadata").exists()

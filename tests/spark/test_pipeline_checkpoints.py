@@ -64,6 +64,7 @@ def test_a_full_refresh_is_refused_in_a_line_that_says_so(spark: Any, inbox: Pat
     assert f"To undo the refresh, delete the folder {(FLOW / '1').resolve()}: " in text
 
 
+@pytest.mark.dear
 def test_a_refresh_is_undone_by_deleting_its_checkpoint(spark: Any, inbox: Path) -> None:
     refused_refresh(spark, inbox)
     shutil.rmtree(FLOW / "1")
@@ -72,6 +73,7 @@ def test_a_refresh_is_undone_by_deleting_its_checkpoint(spark: Any, inbox: Path)
     assert ids() == list(range(40))
 
 
+@pytest.mark.dear
 def test_after_a_refresh_a_dropped_table_is_built_again(spark: Any, inbox: Path) -> None:
     refused_refresh(spark, inbox)
     connect(create=False).drop_table(TABLE)

@@ -88,6 +88,7 @@ def test_each_row_of_bronze_is_in_silver_once(spark: Any, source: Path) -> None:
     assert offsets()["batch"] == 4
 
 
+@pytest.mark.dear
 def test_the_offset_in_silvers_mark_names_bronzes_batch(spark: Any, source: Path) -> None:
     bronze(spark, source)
     run(silver(read(spark)))
@@ -105,6 +106,7 @@ def test_a_query_that_reads_a_sink_is_exactly_once(spark: Any, source: Path) -> 
     assert found.replay is Replay.YES
 
 
+@pytest.mark.dear
 def test_a_batch_that_silver_lost_is_read_again_with_the_same_rows(spark: Any, source: Path) -> None:
     bronze(spark, source)
     run(silver(read(spark)))

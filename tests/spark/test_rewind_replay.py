@@ -45,6 +45,7 @@ def test_after_a_rollback_each_row_is_there_once_again(spark: Any, tmp_path: Pat
     assert sorted(_table().scan().to_arrow()["id"].to_pylist()) == list(range(60))
 
 
+@pytest.mark.dear
 def test_a_query_with_state_goes_on_from_the_state_of_its_batch(spark: Any, tmp_path: Path) -> None:
     def start() -> Any:
         return lakesink.stream(file_stream(spark, tmp_path / "in").dropDuplicates(["id"]), TABLE, **OPTIONS)
@@ -65,6 +66,7 @@ def test_a_query_with_state_goes_on_from_the_state_of_its_batch(spark: Any, tmp_
     assert sorted(_table().scan().to_arrow()["id"].to_pylist()) == list(range(40))
 
 
+@pytest.mark.dear
 def test_a_directory_goes_back_with_its_checkpoint_and_a_corrected_query_with_state_writes_anew(
     spark: Any, tmp_path: Path
 ) -> None:

@@ -118,6 +118,7 @@ def test_a_sound_sink_commits_each_batch_once_beside_a_rival_at_any_step(
 
 
 @pytest.mark.parametrize("sink", [*UNSAFE, AsksInTheSameLine], ids=lambda sink: sink.__name__)
+@pytest.mark.soak
 def test_an_unsafe_sink_is_caught_by_name_and_by_the_step_where_the_rival_came(
     sink: type[SqliteSink], tmp_path: Path
 ) -> None:

@@ -54,6 +54,7 @@ def run_pytest(folder: Path, suite: str, *arguments: str) -> subprocess.Complete
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.soak
 def test_a_broken_promise_is_told_in_the_words_of_the_seam(tmp_path: Path) -> None:
     done = run_pytest(tmp_path, FORGETFUL, "-k", "replayed or begin_changes")
     assert done.returncode == 1, done.stdout + done.stderr
@@ -63,6 +64,7 @@ def test_a_broken_promise_is_told_in_the_words_of_the_seam(tmp_path: Path) -> No
     )
 
 
+@pytest.mark.soak
 def test_what_was_not_supplied_is_asked_for(tmp_path: Path) -> None:
     done = run_pytest(tmp_path, NOTHING_SUPPLIED, "-k", "one_process_may_run")
     assert "supply the fixture `target`" in done.stdout

@@ -76,6 +76,7 @@ def heads(lake: Lake) -> tuple[int, int]:
 
 @pytest.mark.parametrize("partitioned", [False, True])
 @pytest.mark.parametrize("seed", seeds(1))
+@pytest.mark.dear
 def test_a_fold_over_the_changelog_gives_the_rows_of_the_table(tmp_path: Path, seed: int, *, partitioned: bool) -> None:
     lake, reference, expected = upsert_lake(tmp_path, partitioned=partitioned), Reference(), []
     stream = logging(lake, seed)
@@ -91,6 +92,7 @@ def test_a_fold_over_the_changelog_gives_the_rows_of_the_table(tmp_path: Path, s
 
 
 @pytest.mark.parametrize("seed", seeds(2))
+@pytest.mark.dear
 def test_deaths_and_lost_answers_leave_each_batch_once_in_both_tables(tmp_path: Path, seed: int) -> None:
     lake, reference, expected = upsert_lake(tmp_path), Reference(), []
     stream, chance = logging(lake, 100 + seed), random.Random(seed)

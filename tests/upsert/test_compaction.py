@@ -62,6 +62,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[events.Event]:
 
 
 @pytest.mark.parametrize("partitioned", [False, pytest.param(True, marks=pytest.mark.nightly)])
+@pytest.mark.soak
 def test_a_table_keeps_few_files_and_the_rows_of_each_batch(tmp_path: Path, *, partitioned: bool) -> None:
     lake, reference = upsert_lake(tmp_path, partitioned=partitioned), Reference()
     stream = ChangeStream(lake, seed=1)
@@ -207,6 +208,7 @@ def test_without_the_option_no_file_is_compacted(tmp_path: Path) -> None:
     ids=["lost race", "no answer"],
 )
 @pytest.mark.parametrize("lands", [False, True])
+@pytest.mark.dear
 def test_a_commit_that_fails_or_is_not_answered_leaves_the_batch_and_the_rows(
     tmp_path: Path,
     told: list[events.Event],
@@ -237,6 +239,7 @@ def test_a_commit_that_fails_or_is_not_answered_leaves_the_batch_and_the_rows(
 @pytest.mark.parametrize("lands", [False, True])
 @pytest.mark.parametrize("seed", seeds(1))
 @pytest.mark.usefixtures("what_is_compacted")
+@pytest.mark.dear
 def test_a_driver_that_dies_in_the_commit_of_a_compaction_repeats_no_batch(
     tmp_path: Path, seed: int, *, lands: bool
 ) -> None:
@@ -269,6 +272,7 @@ def what_is_compacted(request: pytest.FixtureRequest, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("seed", seeds(1))
 @pytest.mark.usefixtures("what_is_compacted")
+@pytest.mark.dear
 def test_other_writers_between_the_batches_and_within_a_compaction_lose_nothing(
     tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -318,6 +322,7 @@ def apply_first(stream: ChangeStream, reference: Reference, lake: Lake, number: 
     reference.rows = {key: change for key, change in reference.rows.items() if key in there}
 
 
+@pytest.mark.soak
 def test_sinks_that_write_one_table_at_the_same_time_do_not_lose_their_compactions(
     tmp_path: Path, told: list[events.Event]
 ) -> None:

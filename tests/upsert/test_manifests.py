@@ -31,6 +31,7 @@ def most_data_manifests(lake: Lake) -> int:
     [({}, True), ({MIN_COUNT_TO_MERGE: "100"}, False)],
     ids=["by default", "if the table has the property"],
 )
+@pytest.mark.dear
 def test_data_manifests_of_a_changed_table_are_merged_soon(
     tmp_path: Path,
     properties: dict[str, str],

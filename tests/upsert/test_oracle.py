@@ -42,6 +42,7 @@ def delete_files_stay(request: pytest.FixtureRequest, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("partitioned", [False, True])
 @pytest.mark.parametrize("seed", seeds(1))
 @pytest.mark.usefixtures("delete_files_stay")
+@pytest.mark.dear
 def test_the_table_equals_the_batches_applied_to_a_dictionary(tmp_path: Path, seed: int, *, partitioned: bool) -> None:
     lake, reference = upsert_lake(tmp_path, partitioned=partitioned), Reference()
     stream = ChangeStream(lake, seed=seed)
@@ -59,6 +60,7 @@ def test_the_table_equals_the_batches_applied_to_a_dictionary(tmp_path: Path, se
 
 @pytest.mark.parametrize("seed", seeds(2))
 @pytest.mark.usefixtures("delete_files_stay")
+@pytest.mark.dear
 def test_deaths_lost_answers_and_compactions_change_no_row(tmp_path: Path, seed: int) -> None:
     lake, reference = upsert_lake(tmp_path, partitioned=seed % 2 == 0), Reference()
     stream, chance = ChangeStream(lake, seed=100 + seed), random.Random(seed)
@@ -146,6 +148,7 @@ def test_a_snapshot_with_deletes_is_no_append(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("partitioned", [False, True])
+@pytest.mark.dear
 def test_what_a_driver_remembers_of_the_table_stays_right(tmp_path: Path, *, partitioned: bool) -> None:
     lake, reference = upsert_lake(tmp_path, partitioned=partitioned), Reference()
     stream, chance = ChangeStream(lake, seed=11), random.Random(4)

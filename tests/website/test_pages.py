@@ -26,9 +26,11 @@ RUN = sorted(WITH_COMMANDS, key=lambda page: predecessor(document(f"docs/{page}"
 
 
 def shown_by(page: str) -> list[str]:
-    """The page, the page that it continues, and what prints: a change of one of these can change what is shown."""
-    before = predecessor(document(f"docs/{page}"))
-    return [f"docs/{one}" for one in (page, before) if one] + ["lakesink/cli/", "website/snippets.py"]
+    """The page, the page that it continues, and its commands: a change of one of these can change what is shown."""
+    text = document(f"docs/{page}")
+    named = {name.replace("-", "_") for name in re.findall(r"^\$ lakesink ([\w-]+)", text, re.MULTILINE)}
+    commands = [f"lakesink/cli/{name}.py" for name in sorted(named)]
+    return [f"docs/{one}" for one in (page, predecessor(text)) if one] + [*commands, "website/snippets.py"]
 
 
 NAVIGATION = navigation(CONFIG.read_text())

@@ -85,6 +85,7 @@ def test_a_cell_that_cannot_be_run_is_explained_and_not_counted_as_a_fault() -> 
 
 
 @pytest.mark.parametrize("by_key", [False, True], ids=["appended", "by-key"])
+@pytest.mark.soak
 def test_drivers_killed_at_random_moments_leave_every_row_once(tmp_path: Path, by_key: bool) -> None:  # noqa: FBT001 - pytest's
     told: list[str] = []
     found = random_kills(tmp_path, 5, 1, told.append, by_key=by_key)
@@ -110,6 +111,7 @@ def test_a_kill_is_counted_where_its_driver_was() -> None:
     assert last_step(trace("attempt"), {keys, deletes}) == "attempt"
 
 
+@pytest.mark.soak
 def test_the_command_of_kills_says_what_it_struck() -> None:
     done = CliRunner().invoke(kills, ["--kills", "1", "--seed", "4"])
     assert done.exit_code == 0

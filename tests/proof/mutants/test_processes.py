@@ -9,6 +9,7 @@ from proof.mutants.scenarios import SCENARIOS, play, scenario_named
 
 
 @pytest.mark.parametrize("name", ["no dedupe", "conflict taken as rejected"], ids=["over SQLite", "over REST"])
+@pytest.mark.soak
 def test_real_processes_show_the_mutant_and_nothing_without_it(name: str, tmp_path: Path) -> None:
     mutant = mutant_named(name)
     scenario = scenario_named(mutant.scenario)

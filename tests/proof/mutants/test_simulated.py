@@ -11,6 +11,7 @@ MISHAPS = ("AttributeError", "KeyError", "TypeError", "NameError", "AssertionErr
 
 
 @pytest.mark.parametrize("mutant", MUTANTS[::5], ids=lambda mutant: mutant.name)
+@pytest.mark.soak
 def test_the_simulator_sees_the_mutant_and_nothing_without_it(mutant: Mutant) -> None:
     caught = catch(mutant, range(mutant.focus.seed, mutant.focus.seed + SEEDS), focused(mutant.focus))
     assert caught is not None

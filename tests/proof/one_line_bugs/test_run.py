@@ -49,6 +49,7 @@ def toy(after: str) -> Bug:
     return next(bug for bug in bugs_in({FILE: TOY}) if bug.after == after)
 
 
+@pytest.mark.soak
 def test_a_killed_bug_a_surviving_one_and_one_without_end_are_told_apart(runner: Runner) -> None:
     killed, survives, endless = toy("return max(value, high)"), toy("steps -= 2"), toy("pass")
     results = {result.bug.after: result for result in runner.run([killed, survives, endless])}

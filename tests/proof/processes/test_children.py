@@ -40,6 +40,7 @@ def test_one_driver_killed_at_every_point_after_another_leaves_every_row_once(tm
 
 
 @pytest.mark.parametrize("point", ["while-writing", "before-call"])  # to the first of them come two tasks
+@pytest.mark.soak
 def test_a_second_driver_stops_the_first_as_spark_would(stream: Stream, point: str) -> None:
     with stream.driver(f"{point}@1=stop") as first:
         assert first.wait_until_stopped()
