@@ -14,7 +14,7 @@ import pytest
 from hypothesis import settings
 
 from testkit import jvm
-from testkit.examples import examples
+from testkit.examples import MANY, examples
 from testkit.installed import installed
 
 ROOT = Path(__file__).parents[1]
@@ -56,7 +56,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     needy = [("spark", item) for item in in_session] + [("driver", item) for item in items if is_marked(item, *DRIVERS)]
     if lost := [item.nodeid for needs, item in needy if not is_marked(item, *LONG) and not is_in(needs, item.path)]:
         raise pytest.UsageError(f"ROOMS in tests/conftest.py do not have these, so that no step runs them: {lost}")
-    for item in further_cases([item for item in items if is_marked(item, "dear") and not is_marked(item, "spark")]):
+    dear = [item for item in items if is_marked(item, "dear") and not is_marked(item, "spark")]
+    for item in [] if MANY else further_cases(dear):  # at night `make test` draws many seeds, and runs them all
         item.add_marker("soak")
     for item in samples([item for item in in_session if not is_marked(item, "dear", *LONG)]):
         item.add_marker("sample")
