@@ -8,6 +8,8 @@ SITE_TOOLS := $(VENV)/site-tools
 CLASSES := $(VENV)/classes.jsa
 # Python compiles what it imports; pip would compile all of eight thousand files.
 PIP = $(PYTHON_IN_VENV) -m pip install --disable-pip-version-check --no-compile
+# Where Python may not keep what it compiled, each process compiles its libraries again: five CPU seconds, hundreds of times.
+unexport PYTHONDONTWRITEBYTECODE
 PYTHON ?=
 export PYTHON
 # JAVA=pip, where there is no Java: make demo JAVA=pip installs one of the Python index into .venv.
