@@ -21,16 +21,15 @@ from benchmarks.long_table import TABLE, Merge, listed_files, make_large_table
 from benchmarks.result import quantile
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.planning import write_plan
-from lakesink.sinks.iceberg.task import ParquetTaskWriter
 from lakesink_catalog.commit.fence import Effects, FencedCommit
-from lakesink_catalog.commit.request import CommitOptions
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.connect.turns import turn_at
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_catalog.tables.tables import create_table
 from lakesink_protocol.change import ContentFile
 from lakesink_protocol.identity import Batch, SinkKey, stream_batch
-from lakesink_protocol.receipt import decode
+from testkit.commits import fence_of
+from testkit.tasks import write
 
 KEY = SinkKey("bench")
 SETTINGS = Settings()
@@ -42,7 +41,7 @@ ROWS = pa.RecordBatch.from_pydict({"id": pa.array(range(100), pa.int64())})
 
 def files_of(table: Table, batch: Batch) -> tuple[ContentFile, ...]:
     plan = write_plan(table, batch, KEY, SETTINGS)
-    return decode(ParquetTaskWriter(plan).write(0, iter([ROWS]))).files
+    return write(plan, [ROWS]).files
 
 
 def commit_once(
@@ -63,14 +62,7 @@ def commit_once(
 def fenced(catalog: Catalog, name: str) -> FencedCommit:
     """The commits of one sink to a table that is there."""
     table = catalog.load_table(name)
-    return FencedCommit(
-        load=lambda: catalog.load_table(name),
-        key=KEY,
-        start_uuid=str(table.metadata.table_uuid),
-        options=CommitOptions(),
-        effects=Effects(),
-        turn=partial(turn_at, table, LISTENERS),
-    )
+    return fence_of(lambda: catalog.load_table(name), KEY, Effects(), turn=partial(turn_at, table, LISTENERS))
 
 
 @click.command()

@@ -24,7 +24,6 @@ from sqlalchemy import text
 
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.planning import write_plan
-from lakesink.sinks.iceberg.task import ParquetTaskWriter
 from lakesink_catalog.commit.premises import premises_of
 from lakesink_catalog.commit.prepared import SNAPSHOT_IDS, PreparedBatch
 from lakesink_catalog.commit.summary import batch_summary
@@ -35,7 +34,7 @@ from lakesink_catalog.tables.tables import create_table
 from lakesink_protocol.change import ContentFile
 from lakesink_protocol.identity import SinkKey, stream_batch
 from lakesink_protocol.ledger import next_entry, next_mark
-from lakesink_protocol.receipt import decode
+from testkit.tasks import write
 
 KEY = SinkKey("bench")
 TABLE = "bench.history"
@@ -117,7 +116,7 @@ def _snapshots(table: Table, batches: Iterable[list[ContentFile]], merges: list[
 
 def _pattern(table: Table) -> ContentFile:
     plan = write_plan(table, stream_batch(0, "query", start=None, end=[1]), KEY, Settings())
-    [pattern] = decode(ParquetTaskWriter(plan).write(0, iter([ROWS]))).files
+    [pattern] = write(plan, [ROWS]).files
     return pattern
 
 

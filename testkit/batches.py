@@ -8,8 +8,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from lakesink_catalog.commit.evolution import evolve
-from lakesink_catalog.commit.fence import Effects, FencedCommit
-from lakesink_catalog.commit.request import CommitOptions
+from lakesink_catalog.commit.fence import Effects
 from lakesink_catalog.read.view import view_table
 from lakesink_catalog.tables.tables import load_table
 from lakesink_protocol.accept import Accept
@@ -18,6 +17,7 @@ from lakesink_protocol.identity import MAIN_BRANCH, Batch, SinkKey, SinkKind, st
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.verdict import Skip
+from testkit.commits import fence_of
 
 START_MS = 1_900_000_000_000
 
@@ -62,9 +62,9 @@ class Writer:
     ) -> Committed | AlreadyCommitted | None:
         """Commit a batch; `meanwhile` runs between its prepare and its commit."""
         table = self.load()
-        options = CommitOptions(accept=Accept.parse(accept) if accept else None)
+        accepted = Accept.parse(accept) if accept else None
         effects = Effects(now_ms=lambda: next(self.clock), storage_time_ms=lambda _io, _path: None)
-        fence = FencedCommit(self.load, self.key, str(table.metadata.table_uuid), options, effects)
+        fence = fence_of(self.load, self.key, effects, accept=accepted)
         batch = self.batch(batch_id)
         decision = fence.decide(batch)
         if isinstance(decision.verdict, Skip):

@@ -31,7 +31,7 @@ from lakesink_catalog.commit.fence import FencedCommit
 from lakesink_catalog.commit.located import Located
 from lakesink_catalog.commit.prepared import PreparedBatch
 from lakesink_catalog.commit.prepared_changes import PreparedChanges
-from lakesink_catalog.commit.request import CommitOptions, snapshot_on
+from lakesink_catalog.commit.request import snapshot_on
 from lakesink_catalog.manifests.avro import container
 from lakesink_catalog.manifests.encode import entry_encoder
 from lakesink_catalog.manifests.entries import DELETES as DELETES_CONTENT
@@ -44,6 +44,7 @@ from lakesink_protocol.identity import Batch, SinkKey, stream_batch
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
 from lakesink_protocol.row_changes import ChangeCounts, KeysFile, Mode
 from testkit.builders import START_MS, Chance, Lake
+from testkit.commits import fence_of
 from testkit.maintenance import change, roll_back
 from tests.catalog.raw_avro import plain
 from tests.catalog.test_carried_entries import encoded
@@ -174,15 +175,13 @@ class Keyed:
     memory: LiveMemory = field(default_factory=LiveMemory)
     key: SinkKey = KEY
     number: int = 0
-    options: CommitOptions = field(default_factory=CommitOptions)
+    options: dict[str, Any] = field(default_factory=dict)
     emit: Any = None
 
     @property
     def fence(self) -> FencedCommit:
         effects = self.chance.effects(self.emit) if self.emit else self.chance.effects()
-        return FencedCommit(
-            self.lake.table, self.key, str(self.lake.table().metadata.table_uuid), self.options, effects
-        )
+        return fence_of(self.lake.table, self.key, effects, **self.options)
 
     @property
     def batch(self) -> Batch:

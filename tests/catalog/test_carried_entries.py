@@ -176,6 +176,7 @@ def spoilt(block: bytes, chance: random.Random) -> bytes:
     return bytes(found[: chance.choice([len(found), len(found), chance.randrange(len(found))])])
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("seed", range(40))
 def test_spoilt_entries_are_malformed_or_copied_as_they_are_decoded(layout: Document, seed: int) -> None:
     """What skips a value ends where a decoder ends; nothing but `Malformed` is raised."""

@@ -17,9 +17,8 @@ from pyiceberg.table.update import (
     SetSnapshotRefUpdate,
 )
 
-from lakesink_catalog.commit.fence import Effects, FencedCommit
+from lakesink_catalog.commit.fence import Effects
 from lakesink_catalog.commit.prepared import SNAPSHOT_IDS
-from lakesink_catalog.commit.request import CommitOptions
 from lakesink_protocol.errors import CommitUnresolved
 from lakesink_protocol.identity import Batch, SinkKey, stream_batch
 from lakesink_protocol.ledger import mark_of, parse_entry
@@ -28,6 +27,7 @@ from lakesink_protocol.retry import RetryPolicy
 from lakesink_protocol.verdict import Commit
 from testkit.answers import ERRORS, lands_but_says, refuses_with
 from testkit.builders import START_MS, Chance, Lake
+from testkit.commits import fence_of
 from testkit.maintenance import append_foreign, branch_off, change
 
 KEY = SinkKey("events")
@@ -39,15 +39,14 @@ class Fence:
 
     def __init__(self, lake: Lake, key: SinkKey = KEY, **options: Any) -> None:
         self.lake, self.key, self.chance, self.loads = lake, key, Chance(), 0
-        self.options = CommitOptions(**options)
+        self.options = options
 
     def load(self) -> Table:
         self.loads += 1
         return self.lake.table()
 
     def commit(self, batch: Batch | int) -> Committed | AlreadyCommitted | None:
-        uuid = str(self.lake.table().metadata.table_uuid)
-        fence = FencedCommit(self.load, self.key, uuid, self.options, self.chance.effects())
+        fence = replace(fence_of(self.lake.table, self.key, self.chance.effects(), **self.options), load=self.load)
         batch = batch if isinstance(batch, Batch) else stream_batch(batch, "q", start=[batch], end=[batch + 1])
         decision = fence.decide_on(self.lake.table(), batch)
         assert isinstance(decision.verdict, Commit)
@@ -264,8 +263,7 @@ def test_an_unresolved_commit_says_so_shortly_and_keeps_secrets(
 def test_the_same_prepared_batch_commits_once_however_often_it_is_tried(lake: Lake, key: SinkKey) -> None:
     append_foreign(lake)
     branch_off(lake, "audit")
-    uuid = str(lake.table().metadata.table_uuid)
-    fence = FencedCommit(lake.table, key, uuid, CommitOptions(), Chance().effects())
+    fence = fence_of(lake.table, key, Chance().effects())
     batch = stream_batch(0, "q", start=[0], end=[1])
     decision = fence.decide(batch)
     prepared = fence.prepare(decision, [], schema=decision.table.schema())

@@ -14,7 +14,6 @@ import pytest
 from pyiceberg.table import CommitTableResponse, Table
 
 from lakesink_catalog.commit.located import Located
-from lakesink_catalog.commit.request import CommitOptions
 from lakesink_protocol.errors import CatalogError, CommitUnresolved
 from lakesink_protocol.ledger import mark_of
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
@@ -154,7 +153,7 @@ class History:
 
     def outcome(self) -> Any:
         keyed = self.keyed
-        keyed.options = CommitOptions(retry=RetryPolicy(ATTEMPTS - 1), prepared_max_age_ms=20 * HOUR_MS)
+        keyed.options = {"retry": RetryPolicy(ATTEMPTS - 1), "prepared_max_age_ms": 20 * HOUR_MS}
         prepared, _ = keyed.prepare({})
         files = ((f"file://{keyed.lake.folder}/gone.parquet", 1),) if self.gone else ()
         prepared = replace(prepared, files=files, changes=prepared.changes if self.has_changes else None)

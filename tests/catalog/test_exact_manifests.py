@@ -15,11 +15,11 @@ from pyiceberg.types import LongType, NestedField
 from lakesink_catalog.commit.fence import FencedCommit
 from lakesink_catalog.commit.prepared import PreparedBatch, parse_prepared
 from lakesink_catalog.commit.recovery import matches_manifests
-from lakesink_catalog.commit.request import CommitOptions
 from lakesink_catalog.manifests.merging import MergePolicy
 from lakesink_protocol.change import ContentFile
 from lakesink_protocol.outcome import Committed
 from testkit.builders import Chance, Lake, Stream
+from testkit.commits import fence_of
 from tests.catalog.partition_cases import CASES, Case, bounds
 from tests.catalog.raw_avro import raw, raw_entries, raw_list
 
@@ -36,12 +36,8 @@ class Writer:
 
     @property
     def fence(self) -> FencedCommit:
-        return FencedCommit(
-            self.lake.table,
-            Stream(self.lake).key,
-            str(self.lake.table().metadata.table_uuid),
-            CommitOptions(merge=MergePolicy(min_count=self.min_count)),
-            Chance().effects(),
+        return fence_of(
+            self.lake.table, Stream(self.lake).key, Chance().effects(), MergePolicy(min_count=self.min_count)
         )
 
     def prepare(self, batch_id: int, partitions: list[tuple[bytes | None, ...]]) -> PreparedBatch:

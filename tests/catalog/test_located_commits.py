@@ -13,7 +13,6 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 
 from lakesink_catalog.commit.keys import check_key
 from lakesink_catalog.commit.recovery import matches_keys_files
-from lakesink_catalog.commit.request import CommitOptions
 from lakesink_protocol import events
 from lakesink_protocol.errors import CatalogError, CommitUnresolved
 from lakesink_protocol.ledger import next_entry
@@ -192,7 +191,7 @@ def test_equality_deletes_are_refused_when_rows_are_located(keyed: Keyed) -> Non
 
 
 def test_a_locator_that_fails_is_tried_again_and_nothing_lands(keyed: Keyed) -> None:
-    keyed.options = CommitOptions(retry=RetryPolicy(num_retries=2))
+    keyed.options = {"retry": RetryPolicy(num_retries=2)}
     prepared, _ = keyed.prepare({1: (0, 10)})
 
     class Failing(Locator):

@@ -15,8 +15,6 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.transforms import IdentityTransform, TruncateTransform
 
 from lakesink.sinks.iceberg.sink import IcebergTransaction
-from lakesink_catalog.commit.fence import FencedCommit
-from lakesink_catalog.commit.request import CommitOptions
 from lakesink_catalog.manifests.merging import MergePolicy
 from lakesink_catalog.manifests.write import ENTRIES_PER_BLOCK, write_batch_manifests
 from lakesink_protocol.change import ContentFile
@@ -24,6 +22,7 @@ from lakesink_protocol.outcome import Committed
 from lakesink_protocol.receipt import decode
 from testkit.answers import ERRORS, first, lands_but_says, refuses_with
 from testkit.builders import Chance, Lake, Stream, counted, expected, lasting_contents
+from testkit.commits import fence_of, land
 from testkit.maintenance import append_foreign, edit_metadata, expire, rewrite, set_property
 
 Added = tuple[int | None, int | None, int | None]
@@ -65,12 +64,8 @@ def test_files_of_two_specs_make_two_manifests_each_under_its_own(lake: Lake) ->
     with lake.table().update_spec() as update:
         update.add_field("batch", TruncateTransform(10))
     new = receipts(lake, tasks=3)
-    fence = FencedCommit(
-        lake.table, Stream(lake).key, str(lake.table().metadata.table_uuid), CommitOptions(), Chance().effects()
-    )
-    batch = Stream(lake).batch(0)
-    decision = fence.decide(batch)
-    outcome = fence.commit(batch, fence.prepare(decision, [*new, *old], schema=decision.table.schema()))
+    fence = fence_of(lake.table, Stream(lake).key, Chance().effects())
+    outcome = land(fence, Stream(lake).batch(0), [*new, *old])
     assert isinstance(outcome, Committed)
     assert (outcome.files, outcome.rows) == (5, 15)
     listed = {manifest.partition_spec_id: manifest.added_files_count for manifest in manifests(lake)}
@@ -157,20 +152,11 @@ def test_merging_changes_nothing_that_any_snapshot_shows(tmp_path: Path, min_cou
 @pytest.mark.dear
 def test_the_list_of_manifests_stays_short_over_a_hundred_commits(tmp_path: Path) -> None:
     lake = Lake.make(tmp_path, properties=merging(4, **{"write.metadata.previous-versions-max": "1"}))
-    fence = FencedCommit(
-        lake.table,
-        Stream(lake).key,
-        str(lake.table().metadata.table_uuid),
-        CommitOptions(merge=MergePolicy(min_count=4)),
-        Chance().effects(),
-    )
+    fence = fence_of(lake.table, Stream(lake).key, Chance().effects(), MergePolicy(min_count=4))
     [file] = receipts(lake)
     longest = 0
     for number in range(100):
-        batch = Stream(lake).batch(number)
-        decision = fence.decide(batch)
-        files = [replace(file, path=f"{file.path}-{number}")]
-        assert fence.commit(batch, fence.prepare(decision, files, schema=decision.table.schema()))
+        assert land(fence, Stream(lake).batch(number), [replace(file, path=f"{file.path}-{number}")])
         longest = max(longest, len(manifests(lake)))
         if number % 20 == 0:
             expire(lake)

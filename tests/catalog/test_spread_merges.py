@@ -8,7 +8,6 @@ import pytest
 from pyiceberg.manifest import MANIFEST_LIST_FILE_SCHEMAS, ManifestFile
 
 from lakesink_catalog.commit.fence import FencedCommit
-from lakesink_catalog.commit.request import CommitOptions
 from lakesink_catalog.manifests.copying import ManifestCopy
 from lakesink_catalog.manifests.entries import ENTRIES_PER_PART
 from lakesink_catalog.manifests.merging import ManifestMerger, MergePolicy
@@ -16,6 +15,7 @@ from lakesink_catalog.manifests.write import ENTRIES_PER_BLOCK
 from lakesink_protocol.change import ContentFile
 from lakesink_protocol.outcome import Committed
 from testkit.builders import Chance, Lake, Stream
+from testkit.commits import fence_of, land
 from testkit.maintenance import append_foreign, expire
 from tests.catalog.raw_avro import raw
 from tests.catalog.test_manifests import live, manifests, receipts
@@ -36,16 +36,12 @@ class Process:
     fence: FencedCommit = field(init=False)
 
     def __post_init__(self) -> None:
-        uuid, options = str(self.lake.table().metadata.table_uuid), CommitOptions(merge=self.policy)
-        self.fence = FencedCommit(self.lake.table, self.stream.key, uuid, options, Chance().effects())
+        self.fence = fence_of(self.lake.table, self.stream.key, Chance().effects(), self.policy)
 
     def commit(self, times: int = 1) -> None:
         for _ in range(times):
-            batch = self.stream.batch(self.number)
-            decision = self.fence.decide(batch)
             files = [replace(one, path=f"{one.path}-{self.sink_id}-{self.number}") for one in self.files]
-            outcome = self.fence.commit(batch, self.fence.prepare(decision, files, schema=decision.table.schema()))
-            assert isinstance(outcome, Committed)
+            assert isinstance(land(self.fence, self.stream.batch(self.number), files), Committed)
             self.number += 1
 
     @property

@@ -25,7 +25,6 @@ from pyiceberg.table import Table
 from sqlalchemy import text
 
 from lakesink_catalog.commit.fence import Effects, FencedCommit
-from lakesink_catalog.commit.request import CommitOptions
 from lakesink_catalog.connect import sql_waits, turns
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.connect.turns import TakesTurns, local_folder, lock_folder, turn_at
@@ -35,6 +34,7 @@ from lakesink_protocol import events
 from lakesink_protocol.identity import Batch, SinkKey, stream_batch
 from lakesink_protocol.outcome import Committed
 from lakesink_protocol.retry import RetryPolicy
+from testkit.commits import fence_of, land
 from testkit.http_servers import postgres
 
 ROWS = pa.schema([("id", pa.int64())])
@@ -83,14 +83,8 @@ class Heard:
 
 def fence(catalog: Catalog, name: str, sink: str = "sink", emit: Any = LISTENERS, **given: Any) -> FencedCommit:
     table = catalog.load_table(name)
-    return FencedCommit(
-        load=given.pop("load", lambda: catalog.load_table(name)),
-        key=SinkKey(sink),
-        start_uuid=str(table.metadata.table_uuid),
-        options=CommitOptions(**given),
-        effects=Effects(emit=emit),
-        turn=partial(turn_at, table, emit),
-    )
+    load = given.pop("load", lambda: catalog.load_table(name))
+    return fence_of(load, SinkKey(sink), Effects(emit=emit), turn=partial(turn_at, table, emit), **given)
 
 
 def batch_of(sink: str, number: int) -> Batch:
@@ -98,9 +92,7 @@ def batch_of(sink: str, number: int) -> Batch:
 
 
 def commit(fenced: FencedCommit, number: int) -> Committed:
-    batch = batch_of(fenced.key.name, number)
-    decision = fenced.decide(batch)
-    outcome = fenced.commit(batch, fenced.prepare(decision, (), schema=decision.table.schema()))
+    outcome = land(fenced, batch_of(fenced.key.name, number))
     assert isinstance(outcome, Committed)
     return outcome
 

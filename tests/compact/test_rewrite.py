@@ -20,7 +20,7 @@ from lakesink.writer.plan import ParquetOptions, WritePlan
 from lakesink_protocol.change import ContentFile
 from lakesink_protocol.errors import WriteError
 from testkit.examples import examples
-from tests.writer.builders import exactly, in_batches, local, new_table, plan_for, rows_by_duckdb, rows_of, write
+from testkit.tasks import exactly, in_batches, local, new_table, plan_for, rows_by_duckdb, rows_of, write
 from tests.writer.random_tables import Case, cases
 
 EXAMPLES = examples(14)

@@ -22,7 +22,7 @@ from lakesink.writer.plan import BinaryEncoding, OnMalformed, WritePlan
 from lakesink.writer.schema import Field, ListOf, MapOf, Primitive, Struct, Type, parse_schema
 from lakesink_protocol.errors import WriteError
 from testkit.examples import examples
-from tests.writer.builders import plan_for, rows_of, write
+from testkit.tasks import plan_for, rows_of, write
 
 MALFORMED = "malformed"
 READER = JsonReader(encoding=BinaryEncoding.BASE64)

@@ -23,7 +23,7 @@ from lakesink.decode.json_values import JsonReader
 from lakesink.writer.plan import BinaryEncoding
 from lakesink.writer.schema import Field, ListOf, MapOf, Primitive, Struct, Type
 from testkit.examples import examples
-from tests.writer.builders import exactly
+from testkit.tasks import exactly
 
 MALFORMED = "malformed"
 READER = JsonReader(encoding=BinaryEncoding.BASE64)

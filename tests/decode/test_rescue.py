@@ -24,7 +24,7 @@ from lakesink_protocol.errors import WriteError
 from lakesink_protocol.quality import Quality
 from lakesink_protocol.receipt import Receipt
 from testkit.examples import examples
-from tests.writer.builders import plan_for, rows_of, write
+from testkit.tasks import plan_for, rows_of, write
 
 RESCUE = "_rescued"
 TEXT = Primitive("string")

@@ -8,7 +8,6 @@ import pyarrow as pa
 import pytest
 
 from lakesink.settings.settings import Settings
-from lakesink.sinks.iceberg.change_task import ChangeTaskWriter
 from lakesink.sinks.iceberg.malformed import check_documents
 from lakesink.sinks.iceberg.planning import write_plan
 from lakesink.sinks.iceberg.votes import CombinedReceipts, Written, count_votes
@@ -19,6 +18,7 @@ from lakesink_protocol.quality import Quality
 from lakesink_protocol.receipt import Receipt, decode, encode
 from lakesink_protocol.row_changes import KeysFile, Mode
 from testkit.builders import ROWS, Lake, Stream
+from testkit.tasks import writer_of
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def cast(lake: Lake) -> list[Receipt]:
     """The receipts of three tasks: one with two rows, a delete and a superseded change, one with a row, one without."""
     stream = Stream(lake)
     plan = write_plan(lake.table(), stream.batch(1), stream.key, Settings())
-    writer = ChangeTaskWriter(replace(plan, changes=ChangesPlan(Mode.CHANGES, (1,), (2,))))
+    writer = writer_of(replace(plan, changes=ChangesPlan(Mode.CHANGES, (1,), (2,))))
     return [decode(writer.write(task, iter(batches))) for task, batches in enumerate(TASKS)]
 
 

@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from lakesink_catalog.commit.fence import FencedCommit
-from lakesink_catalog.commit.request import CommitOptions
 from lakesink_protocol.errors import BatchRefused, CommitUnresolved, Reason
 from lakesink_protocol.identity import MAIN_BRANCH, Batch
 from lakesink_protocol.ledger import parse_entry
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
 from testkit.builders import Lake, Stream, counted, expected, offered
+from testkit.commits import fence_of
 from testkit.maintenance import (
     FOREIGN_BATCH,
     append_foreign,
@@ -201,9 +200,7 @@ def stream_of(lake: Lake, row: Row) -> Stream:
 
 
 def rule_of(lake: Lake, stream: Stream, batch: Batch) -> int:
-    uuid = str(lake.table().metadata.table_uuid)
-    fence = FencedCommit(lake.table, stream.key, uuid, CommitOptions(), stream.chance.effects())
-    return fence.decide(batch).verdict.rule
+    return fence_of(lake.table, stream.key, stream.chance.effects()).decide(batch).verdict.rule
 
 
 def own(lake: Lake, stream: Stream) -> Counter[tuple[int, int]]:

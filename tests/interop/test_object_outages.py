@@ -22,6 +22,7 @@ from lakesink_protocol.two_phase import TaskWriter
 from lakesink_protocol.votes import Votes
 from servers.s3 import S3, s3
 from testkit.builders import Apply, FaultyCatalog, Lake, Stream, expected
+from testkit.tasks import writer_of
 
 pytestmark = pytest.mark.interop
 LONGEST_SECONDS = 120
@@ -128,7 +129,7 @@ def test_an_outage_is_said_by_name_and_the_next_driver_goes_on(
         begins_at("write")
         [(name, writer)] = writers.items()
         assert isinstance(writer, ParquetTaskWriter)
-        at_once = ParquetTaskWriter(replace(writer.plan, buffer_bytes=1))  # a file is open after the first rows
+        at_once = writer_of(replace(writer.plan, buffer_bytes=1))  # a file is open after the first rows
         votes = Votes.in_order({name: [at_once.write(0, rows())]})
         begins_at("prepare")
         return votes

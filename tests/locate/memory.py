@@ -27,9 +27,9 @@ from lakesink.sinks.iceberg.locator import Locator
 from lakesink.sinks.iceberg.rows_on_head import LocateSettings
 from lakesink_catalog.manifests.live_reading import LiveMemory, live_files
 from lakesink_protocol.row_changes import KeysFile, Operation
+from testkit.tasks import plan_for, write
 from tests.locate.builders import write_keys
 from tests.locate.store import Store
-from tests.writer.builders import plan_for, write
 
 KEYS: Mapping[str, tuple[PrimitiveType, ...]] = {
     "numbers": (LongType(),),

@@ -32,9 +32,9 @@ from lakesink_catalog.commit.located import Located
 from lakesink_protocol.change import Content, ContentFile
 from lakesink_protocol.row_changes import KeysFile
 from lakesink_protocol.row_changes import Operation as Change
+from testkit.tasks import plan_for, write
 from tests.audit.deletes import _DeletesWriter
 from tests.locate.builders import write_keys
-from tests.writer.builders import plan_for, write
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True),

@@ -17,8 +17,8 @@ from lakesink.sinks.iceberg.rows_on_head import Workers
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.row_changes import ChangeCounts, Operation
 from testkit.examples import seeds
+from testkit.tasks import new_table, spec_of
 from tests.locate.store import SCHEMA, Key, Prepared, Row, RowChange, Store, without_name
-from tests.writer.builders import new_table, spec_of
 
 SPECS = {
     "unpartitioned": UNPARTITIONED_PARTITION_SPEC,

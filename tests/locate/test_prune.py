@@ -15,9 +15,9 @@ from lakesink.locate.prune import KeyRanges, key_partitions, key_ranges
 from lakesink.writer.plan import PartitionField
 from lakesink.writer.single_value import encode_value
 from testkit.examples import examples
+from testkit.tasks import column, plan_for, spec_of, write
 from tests.locate.builders import columns_of
 from tests.locate.key_values import RAW, array_of, values
-from tests.writer.builders import column, plan_for, spec_of, write
 
 
 def ranges_of(kind: IcebergType, raw: list[object]) -> KeyRanges:

@@ -24,7 +24,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from tests.writer.builders import exactly, local
+from testkit.tasks import exactly, local
 from tests.writer.random_tables import ROW
 
 Row = Mapping[str, Any]

@@ -15,8 +15,9 @@ from pyiceberg.types import DoubleType, FloatType, ListType, LongType, MapType, 
 
 from lakesink.sinks.directory.parts import PartsPlan, PartsWriter
 from lakesink_protocol.change import ContentFile
+from testkit.commits import add
+from testkit.tasks import exactly, footer, local, new_table, plan_for, write
 from tests.readers.predicates import Predicate
-from tests.writer.builders import add, exactly, footer, local, new_table, plan_for, write
 
 NAN = math.nan
 FILES = [(0.0, 0.0), (0.5, NAN), (0.0, NAN), (-1.5, 2.0), (NAN, NAN), (None, NAN)]

@@ -9,7 +9,7 @@ from lakesink.sinks.directory.sink import FileSink
 from lakesink.testing import SinkConformance
 from tests.testing.shipped import FAILPOINTS, MOST_STEPS, rows_of
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*set most_steps")
+pytestmark = [pytest.mark.dear, pytest.mark.filterwarnings("ignore:.*set most_steps")]
 
 
 class TestFileSink(SinkConformance):

@@ -13,7 +13,7 @@ from lakesink_protocol.identity import SinkKey
 from testkit.builders import TABLE, Lake
 from tests.testing.shipped import FAILPOINTS, MOST_STEPS, rows_of
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*set most_steps")
+pytestmark = [pytest.mark.dear, pytest.mark.filterwarnings("ignore:.*set most_steps")]
 
 
 COLUMNS = Schema(*(NestedField(number, name, LongType()) for number, name in enumerate(ROWS.names, 1)))

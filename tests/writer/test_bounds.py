@@ -31,7 +31,8 @@ from lakesink.writer.plan import ParquetOptions
 from lakesink.writer.schema import Primitive
 from lakesink.writer.single_value import encode_value
 from lakesink_protocol.change import ContentFile
-from tests.writer.builders import add, column, new_table, plan_for, write
+from testkit.commits import add
+from testkit.tasks import column, new_table, plan_for, write
 from tests.writer.random_tables import BINARY, TEXT
 
 STRING, BYTES = Primitive("string"), Primitive("binary")

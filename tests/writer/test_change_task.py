@@ -2,7 +2,7 @@
 
 import json
 import pickle
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 from pyiceberg.types import BooleanType, LongType, NestedField, StringType, UUIDType
 
-from lakesink.sinks.iceberg.change_task import ChangeTaskWriter, check_change_columns
+from lakesink.sinks.iceberg.change_task import check_change_columns
 from lakesink.writer import newest
 from lakesink.writer.changed_rows import DELETE_MARK
 from lakesink.writer.expectations import Expected, OnUnmet
@@ -23,10 +23,10 @@ from lakesink.writer.keys_file import is_keys_file
 from lakesink.writer.plan import DELETED, ChangesPlan, OnMalformed, WritePlan
 from lakesink.writer.side_file import read_side_file
 from lakesink_protocol.errors import WriteError
-from lakesink_protocol.receipt import Receipt, decode
+from lakesink_protocol.receipt import Receipt
 from lakesink_protocol.row_changes import Mode, Operation
 from testkit.examples import examples
-from tests.writer.builders import plan_for, rows_of, spec_of
+from testkit.tasks import plan_for, rows_of, spec_of, write, writer_of
 
 ORDERS = Schema(
     NestedField(3, "order_id", LongType(), required=True),
@@ -56,10 +56,6 @@ def marked(*rows: tuple[Row, bool | None]) -> pa.RecordBatch:
 
 def plan(folder: Path, changes: ChangesPlan = CHANGES, schema: Schema = ORDERS, **overrides: Any) -> WritePlan:
     return plan_for(schema, folder, overrides.pop("spec", spec_of()), changes=changes, **overrides)
-
-
-def write(found: WritePlan, batches: Iterable[pa.RecordBatch], task: int = 0, *expected: Expected) -> Receipt:
-    return decode(ChangeTaskWriter(found, expected).write(task, iter(batches)))
 
 
 def refused(found: WritePlan, *batches: pa.RecordBatch) -> WriteError:
@@ -219,7 +215,7 @@ def test_rows_without_a_column_of_key_or_sequence_are_refused_before_the_job(tmp
 def test_a_row_that_fails_the_batch_leaves_no_file(tmp_path: Path) -> None:
     named = Expected("named", OnUnmet.FAIL)
     batch = upserts(row(1, 1), row(2, 1)).append_column(named.mark, pa.array([True, False]))
-    receipt = write(plan(tmp_path), [batch], 0, named)
+    receipt = write(plan(tmp_path), [batch], expected=[named])
     assert (receipt.refused, receipt.rows, receipt.keys, receipt.files) == (True, 2, None, ())
     assert receipt.quality.unmet == {"named": 1}
     assert list(tmp_path.iterdir()) == []
@@ -244,9 +240,9 @@ def test_a_task_that_fails_removes_its_open_files(tmp_path: Path, monkeypatch: p
 
 
 def test_a_writer_is_clustered_by_its_key_unless_rows_are_documents(tmp_path: Path) -> None:
-    assert ChangeTaskWriter(plan(tmp_path)).clustered_by == ((("order_id",), "identity"),)
-    assert ChangeTaskWriter(plan(tmp_path, decode="json")).clustered_by == ()
-    writer = ChangeTaskWriter(plan(tmp_path))
+    assert writer_of(plan(tmp_path)).clustered_by == ((("order_id",), "identity"),)
+    assert writer_of(plan(tmp_path, decode="json")).clustered_by == ()
+    writer = writer_of(plan(tmp_path))
     assert pickle.loads(pickle.dumps(writer)) == writer  # noqa: S301 - the test's own
 
 

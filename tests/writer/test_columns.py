@@ -35,7 +35,7 @@ from pyiceberg.types import (
 from lakesink.sinks.iceberg.task import check_columns
 from lakesink_catalog.spark_types import sql_type
 from lakesink_protocol.errors import WriteError
-from tests.writer.builders import plan_for, rows_of, write
+from testkit.tasks import plan_for, rows_of, write
 
 ONE_UUID = uuid.UUID("f79c3e09-677c-4bbd-a479-3f349cb785e7")
 NEW_YORK = "America/New_York"

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 from pyiceberg.types import DateType, LongType, NestedField, StringType
 
-from lakesink.sinks.iceberg.task import ParquetTaskWriter, QuarantiningTaskWriter
+from lakesink.sinks.iceberg.task import QuarantiningTaskWriter
 from lakesink.writer.expectations import Expected, OnUnmet
 from lakesink.writer.letters import LETTERS, payload_digest
 from lakesink.writer.plan import OnMalformed
@@ -24,7 +24,7 @@ from lakesink_protocol.errors import WriteError
 from lakesink_protocol.identity import SinkKey
 from lakesink_protocol.receipt import Receipt, decode
 from testkit.examples import examples
-from tests.writer.builders import plan_for, rows_of, spec_of
+from testkit.tasks import plan_for, rows_of, spec_of, writer_of
 
 UUID = "7f7c9d0e-3d4b-4b8e-9c56-2f6f6a0e8d11"
 POSITIVE = Expected("positive", OnUnmet.QUARANTINE)
@@ -36,7 +36,7 @@ TABLE = Schema(
 
 
 def writer_for(folder: Path, table: Schema = TABLE, *, expected: tuple[Expected, ...] = (), **plan: Any) -> Any:
-    rows = ParquetTaskWriter(plan_for(table, folder / "rows", on_malformed=OnMalformed.QUARANTINE, **plan), expected)
+    rows = writer_of(plan_for(table, folder / "rows", on_malformed=OnMalformed.QUARANTINE, **plan), expected)
     of_letters = plan_for(iceberg_schema(LETTERS), folder / "letters", batch_id=7, file_stem="letters-7")
     return QuarantiningTaskWriter(
         rows, SidePlan("t@main", "t__dead_letters@main", SinkKey("events"), UUID, "", of_letters)

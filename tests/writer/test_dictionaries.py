@@ -10,7 +10,7 @@ from pyiceberg.types import ListType, LongType, MapType, NestedField, StringType
 from lakesink.writer.dictionaries import dictionary_columns, expected_distinct
 from lakesink.writer.schema import leaves, parse_schema
 from lakesink.writer.statistics import columns
-from tests.writer.builders import footer, plan_for, write
+from testkit.tasks import footer, plan_for, write
 
 SCHEMA = Schema(
     NestedField(1, "unique", LongType()),

@@ -29,7 +29,7 @@ from pyiceberg.types import (
 
 from lakesink.sinks.iceberg.task import check_columns
 from lakesink_protocol.errors import WriteError
-from tests.writer.builders import footer, plan_for, write
+from testkit.tasks import footer, plan_for, write
 
 MICROS = "timeUnit=microseconds, is_from_converted_type=false, force_set_converted_type=false"
 PHYSICAL: list[tuple[IcebergType, str, int, str]] = [

@@ -14,7 +14,7 @@ from pyiceberg.types import BinaryType, LongType, NestedField
 
 from lakesink.writer.plan import ChangesPlan, WritePlan
 from lakesink_protocol.row_changes import Mode
-from tests.writer.builders import plan_for, spec_of
+from testkit.tasks import plan_for, spec_of
 
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "body", BinaryType()))
 MIB = 1024 * 1024

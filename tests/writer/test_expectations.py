@@ -8,11 +8,10 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
-from lakesink.sinks.iceberg.task import ParquetTaskWriter
 from lakesink.writer.expectations import Expected, Marks, OnUnmet, expected_in, without_marks
 from lakesink_protocol.quality import Quality
-from lakesink_protocol.receipt import Receipt, decode
-from tests.writer.builders import plan_for, rows_of
+from lakesink_protocol.receipt import Receipt
+from testkit.tasks import plan_for, rows_of, write
 
 AGE, NAMED = Expected("valid_age", OnUnmet.WARN), Expected("has_name", OnUnmet.FAIL)
 ROWS = Schema(NestedField(1, "id", LongType()))
@@ -26,8 +25,7 @@ def batch(*rows: tuple[int, bool | None, bool | None]) -> pa.RecordBatch:
 
 
 def written(folder: Path, *batches: pa.RecordBatch) -> Receipt:
-    writer = ParquetTaskWriter(plan_for(ROWS, folder), (AGE, NAMED))
-    return decode(writer.write(0, iter(batches)))
+    return write(plan_for(ROWS, folder), batches, expected=(AGE, NAMED))
 
 
 def test_rows_that_do_not_meet_a_warning_are_written_and_counted(tmp_path: Path) -> None:

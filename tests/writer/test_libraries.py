@@ -17,7 +17,7 @@ from lakesink.spark.rows.task import check_versions
 from lakesink.writer.libraries import OLDEST, check_library, is_too_old
 from lakesink_protocol.errors import WriteError
 from release.tree import project
-from tests.writer.builders import plan_for, write
+from testkit.tasks import plan_for, write
 
 SCHEMA = Schema(NestedField(1, "id", LongType()))
 DOCUMENTS = pa.RecordBatch.from_pydict({"value": pa.array([b'{"id": 1}'], pa.binary())})

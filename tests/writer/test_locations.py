@@ -26,7 +26,7 @@ from lakesink.writer.locations import MAX_PARTITION_PATH, new_location, partitio
 from lakesink.writer.partitions import group, partition_sources
 from lakesink.writer.plan import PartitionField as PlanField
 from lakesink.writer.schema import parse_schema
-from tests.writer.builders import column, plan_for, rows_of, sources_of, spec_of, write_values
+from testkit.tasks import column, plan_for, rows_of, sources_of, spec_of, write_values
 from tests.writer.random_tables import TEXT
 
 HUMAN: list[tuple[str, PrimitiveType, pa.DataType, Any, str]] = [

@@ -17,7 +17,7 @@ from lakesink.writer.same_rows import same_rows
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.row_changes import Operation
 from testkit.examples import examples
-from tests.writer.builders import exactly, in_batches
+from testkit.tasks import exactly, in_batches
 from tests.writer.changes import KEYS, SEQUENCES, Change, Kinds, newest_by_dictionary
 from tests.writer.random_tables import ROW, Case, cases
 

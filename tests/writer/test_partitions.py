@@ -33,7 +33,7 @@ from lakesink.writer.partitions import group
 from lakesink.writer.plan import PartitionField as PlanField
 from lakesink_protocol.errors import WriteError
 from testkit.examples import examples
-from tests.writer.builders import Row, column, exactly, plan_for, rows_of, sources_of, spec_of, write, write_values
+from testkit.tasks import Row, column, exactly, plan_for, rows_of, sources_of, spec_of, write, write_values
 from tests.writer.random_tables import TRANSFORMS, VALUES
 
 EDGES: list[tuple[str, PrimitiveType, pa.DataType, list[Any]]] = [

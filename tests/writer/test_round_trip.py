@@ -28,10 +28,10 @@ from pyiceberg.types import (
 
 from lakesink_protocol.change import ContentFile
 from lakesink_protocol.receipt import Receipt
+from testkit.commits import add
 from testkit.examples import examples
-from tests.writer.builders import (
+from testkit.tasks import (
     Row,
-    add,
     exactly,
     in_batches,
     local,

@@ -15,10 +15,9 @@ import pytest
 from pyarrow.fs import LocalFileSystem, S3FileSystem
 from pyiceberg.types import LongType
 
-from lakesink.sinks.iceberg.task import ParquetTaskWriter
 from lakesink.writer.filesystem import open_filesystem, shareable_properties
 from lakesink_protocol.errors import WriteError
-from tests.writer.builders import column, in_batches, plan_for, spec_of, write
+from testkit.tasks import column, in_batches, plan_for, spec_of, write, writer_of
 from tests.writer.object_store import ObjectStore, object_store
 
 ROWS = pa.table({"c": range(1_000)})
@@ -101,7 +100,7 @@ def test_an_executor_finds_its_own_secrets_in_pyicebergs_configuration(
     monkeypatch.setenv("PYICEBERG_CATALOG__PROD__S3__ACCESS_KEY_ID", "from-the-configuration")
     monkeypatch.setenv("PYICEBERG_CATALOG__PROD__S3__SECRET_ACCESS_KEY", SECRET)
     plan = plan_for(column(LongType()), "s3://lake/data", file_io=s3_properties(store), catalog_name="prod")
-    assert SECRET.encode() not in pickle.dumps(ParquetTaskWriter(plan))
+    assert SECRET.encode() not in pickle.dumps(writer_of(plan))
     write(plan, in_batches(ROWS, 100))
     assert store.keys == {"from-the-configuration"}
 
@@ -193,7 +192,7 @@ import resource, signal, sys
 import pyarrow as pa, random
 from lakesink_protocol.errors import WriteError
 from pyiceberg.types import BinaryType
-from tests.writer.builders import column, in_batches, plan_for, write
+from testkit.tasks import column, in_batches, plan_for, write
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 room = int(sys.argv[2])
 resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))

@@ -14,12 +14,11 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import BinaryType, BooleanType, DoubleType, LongType, NestedField, StringType
 
-from lakesink.sinks.iceberg.task import ParquetTaskWriter
 from lakesink.writer.plan import ParquetOptions
 from lakesink_protocol.change import ContentFile
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.receipt import Receipt, decode
-from tests.writer.builders import column, footer, in_batches, plan_for, rows_of, spec_of, write
+from testkit.tasks import column, footer, in_batches, plan_for, rows_of, spec_of, write, writer_of
 
 KIB, MIB = 1024, 1024 * 1024
 EVENTS = Schema(NestedField(1, "id", LongType()), NestedField(2, "body", BinaryType()))
@@ -213,7 +212,7 @@ def test_attempts_of_one_task_share_no_name(tmp_path: Path) -> None:
 
 
 def test_the_writer_travels_by_pickle_without_its_plan_changing(tmp_path: Path) -> None:
-    writer = ParquetTaskWriter(plan_for(EVENTS, tmp_path, spec_of("bucket[4]")))
+    writer = writer_of(plan_for(EVENTS, tmp_path, spec_of("bucket[4]")))
     copied = pickle.loads(pickle.dumps(writer))  # noqa: S301 - just pickled
     assert copied == writer
     assert decode(copied.write(0, iter(in_batches(even_bodies(10), 5)))).rows == 10

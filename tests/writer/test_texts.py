@@ -10,7 +10,7 @@ from pyiceberg.types import IntegerType, ListType, MapType, NestedField, StringT
 
 from lakesink.sinks.directory.parts import PartsPlan, PartsWriter
 from lakesink_protocol.errors import WriteError
-from tests.writer.builders import column, plan_for, rows_of, spec_of, write
+from testkit.tasks import column, plan_for, rows_of, spec_of, write
 
 TEXT = StringType()
 BAD = b"caf\xe9"

@@ -14,7 +14,7 @@ from lakesink.writer.schema import Primitive
 from lakesink.writer.single_value import raw_values
 from lakesink.writer.transforms import parse_transform
 from lakesink_protocol.errors import WriteError
-from tests.writer.builders import column, spec_of, write_values
+from testkit.tasks import column, spec_of, write_values
 
 EXACT = Context(prec=80)
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from lakesink.decode.avro.messages import MessageReader
 from lakesink.decode.avro.schema import parse_writer_schema
 from testkit.examples import examples
+from testkit.tasks import exactly
 from tests.decode.avro.messages import MALFORMED, columns, decoded, encoded, logical, message, record, without_meaning
-from tests.writer.builders import exactly
 
 some, many = (examples(count) for count in (30, 80))
 SIZES = st.integers(1, 38).flatmap(lambda precision: st.tuples(st.just(precision), st.integers(0, precision)))

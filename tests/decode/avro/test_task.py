@@ -13,8 +13,8 @@ from lakesink.writer.plan import AVRO, OnMalformed, WritePlan
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.quality import Quality
 from servers.ports import free_port
+from testkit.tasks import plan_for, rows_of, write
 from tests.decode.avro.messages import encoded, message, record
-from tests.writer.builders import plan_for, rows_of, write
 
 EVENTS = Schema(
     NestedField(1, "id", LongType()), NestedField(2, "name", StringType()), NestedField(3, "_kafka_offset", LongType())

@@ -9,7 +9,7 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
-from lakesink.sinks.iceberg.change_task import ChangeTaskWriter, LoggingTaskWriter
+from lakesink.sinks.iceberg.change_task import LoggingTaskWriter
 from lakesink.writer.changelog import changelog_schema
 from lakesink.writer.plan import DEBEZIUM_JSON, ChangesPlan
 from lakesink.writer.schema import Field, Primitive, Struct, parse_schema
@@ -19,8 +19,8 @@ from lakesink_protocol.identity import SinkKey
 from lakesink_protocol.receipt import decode
 from lakesink_protocol.row_changes import Mode, Operation
 from testkit.change_stream import COLUMNS, KEY, Message, Orders, batches_of
+from testkit.tasks import plan_for, write, writer_of
 from tests.decode.debezium.events import decoder
-from tests.writer.builders import plan_for
 
 _NAMES = {"int64": "long", "timestamp[us]": "timestamp", "timestamp[us, tz=UTC]": "timestamptz", "bool": "boolean"}
 _NAMES |= {"decimal128(38, 2)": "decimal(38, 2)", "date32[day]": "date"}
@@ -86,7 +86,7 @@ def test_a_task_writes_the_newest_change_of_every_key_of_a_change_stream(tmp_pat
     fields = [NestedField(1, KEY, LongType(), required=True), NestedField(2, "region", StringType())]
     changes = ChangesPlan(Mode.CHANGES, (1,))
     plan = plan_for(Schema(*fields), tmp_path, decode=DEBEZIUM_JSON, changes=changes)
-    receipt = decode(ChangeTaskWriter(plan).write(0, batches_of(orders.messages, seed=1)))
+    receipt = write(plan, batches_of(orders.messages, seed=1))
     written = [row for file in receipt.files for row in pq.read_table(file.path).to_pylist()]
     assert {row[KEY]: row["region"] for row in written} == {key: row["region"] for key, row in orders.table.items()}
     assert len(written) == len(orders.table)
@@ -106,9 +106,7 @@ def test_a_task_logs_every_change_of_a_change_stream_in_an_order_that_gives_its_
     plan = plan_for(Schema(*fields), tmp_path, decode=DEBEZIUM_JSON, changes=changes)
     columns = changelog_schema(parse_schema(plan.schema_json), changes)
     log = plan_for(iceberg_schema(columns), tmp_path / "log", batch_id=3)
-    writer = LoggingTaskWriter(
-        ChangeTaskWriter(plan), SidePlan("t@main", "log@main", SinkKey("events"), "uuid", "", log)
-    )
+    writer = LoggingTaskWriter(writer_of(plan), SidePlan("t@main", "log@main", SinkKey("events"), "uuid", "", log))
     receipts = writer.receipts(writer.write(0, batches_of(orders.messages, seed=1)))
     own, logged = decode(receipts["t@main"]), decode(receipts["log@main"])
     rows = [row for file in logged.files for row in pq.read_table(file.path).to_pylist()]

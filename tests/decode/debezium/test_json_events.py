@@ -14,9 +14,9 @@ from lakesink.writer.plan import BinaryEncoding, OnMalformed
 from lakesink.writer.schema import Field, ListOf, MapOf, Primitive, Struct
 from lakesink_protocol.errors import WriteError
 from testkit.examples import examples
+from testkit.tasks import exactly
 from tests.decode.debezium.events import decoded, event, table, wrapped
 from tests.decode.test_exact_json import DECIMALS, NUMBERS, QUOTES, as_decimal
-from tests.writer.builders import exactly
 
 ID_NAME = table("name")
 many = examples(12)

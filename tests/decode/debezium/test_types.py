@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from lakesink.writer.schema import Field, ListOf, MapOf, Primitive, Struct, Type
 from testkit.examples import examples
+from testkit.tasks import exactly
 from tests.decode.debezium.events import batch, decoded, decoder, event, table, text, wrapped
 from tests.decode.test_exact_json import DECIMALS, as_decimal
-from tests.writer.builders import exactly
 
 some = examples(12)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC).replace(tzinfo=None)

@@ -1,4 +1,4 @@
-"""Plans, tables and readers for the writer's tests."""
+"""How tests write the files of a task: plans, writers, and what they wrote, read by others. No Spark."""
 
 import struct
 import uuid
@@ -16,17 +16,15 @@ from pyiceberg.partitioning import PARTITION_FIELD_ID_START, UNPARTITIONED_PARTI
 from pyiceberg.partitioning import PartitionField as IcebergPartitionField
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.table.snapshots import Operation, Snapshot, Summary
-from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate
 from pyiceberg.transforms import parse_transform
 from pyiceberg.types import IcebergType, NestedField, PrimitiveType
 
+from lakesink.sinks.iceberg.change_task import ChangeTaskWriter
 from lakesink.sinks.iceberg.task import ParquetTaskWriter
+from lakesink.writer.expectations import Expected
 from lakesink.writer.partitions import Source, partition_sources
 from lakesink.writer.plan import PartitionField, WritePlan
 from lakesink.writer.schema import parse_schema
-from lakesink_catalog.manifests.lists import write_list
-from lakesink_catalog.manifests.write import write_batch_manifests
 from lakesink_protocol.change import ContentFile
 from lakesink_protocol.receipt import Receipt, decode
 
@@ -75,8 +73,14 @@ def write_values(
     return write(plan_for(schema, folder, spec), [batch])
 
 
-def write(plan: WritePlan, batches: Iterable[pa.RecordBatch], task: int = 0) -> Receipt:
-    return decode(ParquetTaskWriter(plan).write(task, iter(batches)))
+def writer_of(plan: WritePlan, expected: Sequence[Expected] = ()) -> Any:
+    """The writer of a task by what its plan says of changes."""
+    kind = ParquetTaskWriter if plan.changes is None else ChangeTaskWriter
+    return kind(plan, tuple(expected))
+
+
+def write(plan: WritePlan, batches: Iterable[pa.RecordBatch], task: int = 0, **given: Any) -> Receipt:
+    return decode(writer_of(plan, **given).write(task, iter(batches)))
 
 
 def in_batches(table: pa.Table, rows: int) -> list[pa.RecordBatch]:
@@ -127,25 +131,6 @@ def new_table(folder: Path, schema: Schema, spec: PartitionSpec = UNPARTITIONED_
     finally:
         catalog.destroy_tables()
         catalog.close()
-
-
-def add(table: Table, files: Sequence[ContentFile]) -> None:
-    """Commit closed files, with all that their receipts say of them, as the table's first snapshot."""
-    snapshot_id = table.metadata.new_snapshot_id()
-    records = write_batch_manifests(table, files, schema=table.schema(), snapshot_id=snapshot_id)
-    manifests = [record.to_manifest_file() for record in records]
-    snapshot = Snapshot(
-        snapshot_id=snapshot_id,
-        parent_snapshot_id=None,
-        sequence_number=1,
-        timestamp_ms=table.metadata.last_updated_ms,
-        manifest_list=write_list(table, manifests, snapshot_id=snapshot_id, parent_id=None, sequence_number=1),
-        summary=Summary(Operation.APPEND),
-        schema_id=table.schema().schema_id,
-    )
-    main = SetSnapshotRefUpdate.model_validate({"ref-name": "main", "type": "branch", "snapshot-id": snapshot_id})
-    table.catalog.commit_table(table, (), (AddSnapshotUpdate(snapshot=snapshot), main))
-    table.refresh()
 
 
 def partition_values(table: Table, file: ContentFile) -> list[Any]:
