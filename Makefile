@@ -23,7 +23,8 @@ UNLESS_SHORT = $(if $(SHORT), and not nightly)
 
 # Tests by what they need; `make help` says what each target runs, scripts/steps.toml what it may cost.
 LONG := soak or nightly or interop or site
-PYTEST = $(PYTHON_IN_VENV) -m pytest -n 2 --dist worksteal --durations 10 --durations-min 5
+PYTEST = $(PYTHON_IN_VENV) -m pytest -n $(WORKERS) --dist worksteal --durations 10 --durations-min 5
+WORKERS := 2
 # SLICE=2/4 takes the second of four slices of `make drivers`, `make interop` and `make soak`, and the parts of `make prove` by turns.
 SLICE ?=
 SLICED = $(if $(SLICE),--slice $(SLICE))
@@ -48,6 +49,8 @@ kafka-demo: $(INSTALLED) ## Kafka, event-time windows, exactly once: driver and 
 playground: $(INSTALLED) ## Kafka, S3, a REST catalog, PostgreSQL, Trino and Spark, and a prompt that breaks them; needs Maven, Java 25 and Go.
 	@$(PYTHON_IN_VENV) -m examples.playground
 
+# One more than cores, at most eight: a fifth of the time of these tests is waiting.
+test: WORKERS := $(shell getconf _NPROCESSORS_ONLN | awk '{ print $$1 < 7 ? $$1 + 1 : 8 }')
 test: $(CLASSES) ## All tests that need no Spark, and a few of each file that need it.
 	$(PYTEST) -m "not ($(LONG)) and not (driver or page) and (sample or not spark)" $(ARGS)
 

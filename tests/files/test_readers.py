@@ -56,6 +56,7 @@ def test_a_folder_named_like_a_partition_does_not_overwrite_a_column(tmp_path: P
         assert connection.execute(query.replace("count(*)", "list(DISTINCT batch)")).fetchall() == [([0],)]
 
 
+@pytest.mark.dear
 def test_the_python_of_the_page_reads_the_same_by_spark_alone(stream: Stream, spark: Any) -> None:
     names: dict[str, Any] = {"spark": spark}
     exec(printed("python", stream, mentioning="markers"), names)  # noqa: S102 - the page's own words

@@ -91,6 +91,7 @@ def followed(number: int) -> dict[str, Any]:
     return {"id": number, "size": 1, "price": Decimal("1.10"), "lines": lines, "tags": [("k", "v")]}
 
 
+@pytest.mark.dear
 def test_the_fields_of_a_new_schema_become_columns_in_the_commit_of_their_batch(spark: Any, tmp_path: Path) -> None:
     run(lakesink.stream(messages(spark, tmp_path / "in", old(1), new(2), old(3)), TABLE, **OPTIONS))
     assert rows() == [{"id": 1, "size": 1}, followed(2), {"id": 3, "size": 3}]

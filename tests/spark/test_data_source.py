@@ -51,6 +51,7 @@ def test_a_stream_goes_on_by_the_other_adapter(spark: Any, source: Path, first: 
 
 
 @pytest.mark.parametrize(("first", "second"), SWITCHES)
+@pytest.mark.dear
 def test_a_replay_is_recognised_by_the_other_adapter(
     spark: Any, source: Path, home: Path, first: str, second: str
 ) -> None:

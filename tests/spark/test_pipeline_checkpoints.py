@@ -82,6 +82,7 @@ def test_after_a_refresh_a_dropped_table_is_built_again(spark: Any, inbox: Path)
         assert ids() == ONCE
 
 
+@pytest.mark.dear
 def test_after_a_refresh_an_emptied_table_is_filled_again_by_accepting(spark: Any, inbox: Path) -> None:
     word = accepted(refused_refresh(spark, inbox))
     load_table(connect(create=False), TABLE).delete(AlwaysTrue())

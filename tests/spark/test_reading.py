@@ -118,6 +118,7 @@ def test_a_batch_that_silver_lost_is_read_again_with_the_same_rows(spark: Any, s
     assert ids() == each_once(40)
 
 
+@pytest.mark.dear
 def test_a_running_query_follows_bronze(spark: Any, source: Path) -> None:
     bronze(spark, source)
     query = silver(read(spark)).trigger(processingTime="0 seconds").start()

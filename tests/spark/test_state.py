@@ -48,6 +48,7 @@ def ids() -> list[int]:
     ],
     indirect=["either"],
 )
+@pytest.mark.dear
 def test_what_a_query_has_seen_in_a_batch_that_came_again_is_known_to_the_next_one(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, either: Adapter, place: str
 ) -> None:

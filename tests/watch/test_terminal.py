@@ -356,6 +356,7 @@ def test_a_variable_that_is_no_switch_is_refused(monkeypatch: pytest.MonkeyPatch
         watched("demo.events", "", verbose=None)
 
 
+@pytest.mark.dear
 @pytest.mark.usefixtures("home")
 def test_a_stream_whose_program_has_configured_logging_prints_its_lines_only_if_asked_to(
     spark: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]
