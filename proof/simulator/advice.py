@@ -23,7 +23,7 @@ from lakesink.audit.audit import audit
 from lakesink_catalog.commit.forget import Forgetting
 from lakesink_catalog.commit.restore import Restoring
 from lakesink_protocol.coordinator import Write
-from lakesink_protocol.errors import BatchRefused, SettingsError
+from lakesink_protocol.errors import BatchRefused, SettingsError, WriteError
 from lakesink_protocol.identity import Batch, stream_batch
 from lakesink_protocol.two_phase import TaskWriter
 from lakesink_protocol.votes import Votes
@@ -137,7 +137,7 @@ class Play:
         self._batches(4 * END)
         if self.stopped:
             self.may_lose = True  # the source is not read to its end
-        self._judge()
+        self.judge()
 
     def _batches(self, count: int) -> None:
         refusals = 0
@@ -148,8 +148,8 @@ class Play:
             options: dict[str, Any] = {}
             while True:
                 try:
-                    self.stream.run_with(self.stream.sink(**options), batch, job=self._job(batch))
-                except BatchRefused as refused:
+                    self._run(batch, options)
+                except (BatchRefused, WriteError) as refused:
                     refusals += 1
                     if refusals > MOST_REFUSALS:
                         self.stopped = True
@@ -163,6 +163,9 @@ class Play:
                     self._tell(f"batch {batch.batch_id} of {self.checkpoint.query} to {self.checkpoint.ends[-1]}")
                     break
 
+    def _run(self, batch: Batch, options: dict[str, Any]) -> None:
+        self.stream.run_with(self.stream.sink(**options), batch, job=self._job(batch))
+
     def _job(self, batch: Batch) -> Write:
         start = self.checkpoint.ends[batch.batch_id - 1] if batch.batch_id else self.checkpoint.start
         offsets = range(start, self.checkpoint.ends[batch.batch_id])
@@ -173,17 +176,18 @@ class Play:
 
         return write
 
-    def _follow(self, refused: BatchRefused) -> dict[str, Any] | None:
+    def _follow(self, refused: BatchRefused | WriteError) -> dict[str, Any] | None:
         """Do one thing that the message says; options of the next run, None where the checkpoint changed."""
-        advices = [advice for advice in self._advices(refused) if advice[0] != "accept" or self.random.random() < 0.5]
-        kind, text, do = self.random.choice(advices or self._advices(refused))
-        self.report.advices[f"{refused.reason.value}: {kind}"] += 1
-        self._tell(f"{refused.reason.value}, follows: {text}")
+        advices = [advice for advice in self.advices(refused) if advice[0] != "accept" or self.random.random() < 0.5]
+        kind, text, do = self.random.choice(advices or self.advices(refused))
+        reason = refused.reason.value if isinstance(refused, BatchRefused) else refused.code
+        self.report.advices[f"{reason}: {kind}"] += 1
+        self._tell(f"{reason}, follows: {text}")
         self.may_double |= _DOUBLES.search(text) is not None
         self.may_lose |= _LOSES.search(text) is not None
         return do()
 
-    def _advices(self, refused: BatchRefused) -> list[Advice]:
+    def advices(self, refused: BatchRefused | WriteError) -> list[Advice]:
         action = refused.action
         found: list[Advice] = []
         for word, does in _ACCEPT.findall(action):
@@ -238,21 +242,24 @@ class Play:
 
     # What happens to a table and its checkpoint.
 
+    @property
+    def happenings(self) -> list[Callable[[], None]]:
+        """What may happen to the table and its checkpoint."""
+        return [
+            self._roll_back,
+            self._expire,
+            self._lose_the_ledger,
+            self._lose_the_checkpoint,
+            self._older_checkpoint,
+            self._fork,
+            self._retire,
+            self._clone,
+            self._crash,
+            self._others,
+        ]
+
     def _happens(self) -> None:
-        what = self.random.choice(
-            [
-                self._roll_back,
-                self._expire,
-                self._lose_the_ledger,
-                self._lose_the_checkpoint,
-                self._older_checkpoint,
-                self._fork,
-                self._retire,
-                self._clone,
-                self._crash,
-                self._others,
-            ]
-        )
+        what = self.random.choice(self.happenings)
         begun = self.stream.key.ledger_property in self.lake.table().properties
         if begun or what in (self._expire, self._crash):  # of a new sink id nothing is known that could be lost
             self._tell(what.__name__.strip("_").replace("_", " "))
@@ -311,7 +318,7 @@ class Play:
 
     # Judging.
 
-    def _judge(self) -> None:
+    def judge(self) -> None:
         if self.lake.table().snapshot_by_name(self.stream.branch) is None:
             return
         scan = self.lake.table().scan(snapshot_id=self.lake.head(self.stream.branch).snapshot_id).select("batch")

@@ -56,15 +56,26 @@ class Pair:
     def side(self) -> Table:
         return self.lake.catalog.load_table(self.name)
 
-    def run(self, query: str, number: int, meanwhile: Callable[[], object] = lambda: None, **options: Any) -> Outcome:
-        """Run one batch with a driver that has just started; something happens before its votes are counted."""
+    def run(
+        self,
+        query: str,
+        number: int,
+        meanwhile: Callable[[], object] = lambda: None,
+        *,
+        to: int | None = None,
+        **options: Any,
+    ) -> Outcome:
+        """Run one batch, which may read `to` a later offset than usual, with a driver that has just started.
+
+        Something happens before its votes are counted.
+        """
         stream = Stream(self.lake, query=query, kind=self.kind, options={**self.options, **options})
-        sink, batch = stream.sink(), stream.batch(number)
+        sink, batch = stream.sink(), stream.batch(number, end=to)
         sink.schema = self.columns
 
         def job(writers: Mapping[str, TaskWriter]) -> Votes:
             [(name, writer)] = writers.items()
-            rows = pa.RecordBatch.from_pylist(self.rows(number), schema=self.arriving)
+            rows = pa.RecordBatch.from_pylist(self.rows(to or number), schema=self.arriving)
             votes = Votes(1, [Vote(0, receipts_of(name, writer, writer.write(0, iter([rows]))))])
             meanwhile()
             return votes
@@ -175,6 +186,23 @@ def test_an_accepted_query_that_lost_its_checkpoint_is_taken_out_by_a_rollback(p
     assert pair.batches() == [0, 0, 1]
     assert isinstance(pair.run("new", 1), Committed)
     assert pair.findings() == []
+
+
+def test_no_advice_takes_rows_out_of_the_side_table_that_belong_to_batches_of_the_table(pair: Pair) -> None:
+    """An older checkpoint is accepted, and its batch has other rows: those that both tables have must stay."""
+    for number in range(3):
+        pair.run("old", number)
+    with pytest.raises(BatchRefused) as refused:
+        pair.run("old", 0, to=7)
+    word = offered(refused.value)["commit"]
+    with pytest.raises(WriteError) as differs:
+        pair.run("old", 0, to=7, accept=word)
+    assert differs.value.code == f"LAKESINK_{pair.code}"
+    assert not re.search("Roll |Drop ", differs.value.action)
+    assert f"another {pair.option}" in differs.value.action
+    another = {pair.option: "demo.another"}
+    assert isinstance(pair.run("old", 0, to=7, accept=word, **another), Committed)
+    assert pair.batches() == [0, 1, 2]
 
 
 def test_another_side_table_is_a_way_out(pair: Pair) -> None:

@@ -51,14 +51,14 @@ CHANGELOG_WORDS: Sequence[Words] = (
 """All can be met by a query whose own table is as it was."""
 
 
-def _differ(table: str, batch: Batch, rows: int, back: str) -> WriteError:
+def _differ(table: str, batch: Batch, rows: int, ways_out: Sequence[str]) -> WriteError:
     return WriteError(
         "CHANGELOG_DIFFERS",
         f"Batch {batch.batch_id} has {rows:,} changes, and its earlier run wrote other changes into {table}.",
         data=f"Changes of batch {batch.batch_id} are in {table}; they are not in the table.",
         action=(
             "Start the query again as it was, over the same rows.",
-            f"{back} Then start the query again.",
+            *ways_out,
         ),
     )
 

@@ -34,7 +34,7 @@ LETTERS_WORDS: Sequence[Words] = (
 """All can be met by a query whose own table is as it was."""
 
 
-def _differ(table: str, batch: Batch, rows: int, back: str) -> WriteError:
+def _differ(table: str, batch: Batch, rows: int, ways_out: Sequence[str]) -> WriteError:
     """The error for a batch that puts other rows aside than an earlier run of it did."""
     return WriteError(
         "DEAD_LETTERS_DIFFER",
@@ -42,7 +42,7 @@ def _differ(table: str, batch: Batch, rows: int, back: str) -> WriteError:
         data=f"Dead letters of batch {batch.batch_id} are in {table}, its other rows are not in the table.",
         action=(
             "Start the query again as it was, with the same expectations and the same columns of the table.",
-            f"{back} Then start the query again.",
+            *ways_out,
         ),
     )
 

@@ -25,7 +25,7 @@ from lakesink.writer.plan import WritePlan
 from lakesink.writer.side_rows import digest_sum, side_end
 from lakesink_catalog.commit.current import is_current
 from lakesink_catalog.commit.first_snapshot import check_has_head
-from lakesink_catalog.read.landed import newest_batch
+from lakesink_catalog.read.landed import Landed, newest_batch
 from lakesink_catalog.read.view import view_table
 from lakesink_catalog.tables.tables import TABLE_MISSING, create_table, load_table
 from lakesink_protocol.errors import BatchRefused, CatalogError, CommitUnresolved, Reason, WriteError
@@ -55,8 +55,8 @@ class SideTable:
         code: Of the error for batches that differ from those of the sink's own table.
         key_of: The application that writes for a sink, a query and a table.
         words: Messages of refusals.
-        differ: The error for a batch with so many rows that are others than those of an earlier run; takes the advice
-            to take those out.
+        differ: The error for a batch with so many rows that are others than those of an earlier run; takes what lets
+            the batch in.
         unfit: The error for a table with other columns.
         schema_evolution: Whether the table follows the columns of the rows.
     """
@@ -66,7 +66,7 @@ class SideTable:
     code: str
     key_of: KeyOf
     words: Sequence[Words]
-    differ: Callable[[str, Batch, int, str], WriteError]
+    differ: Callable[[str, Batch, int, Sequence[str]], WriteError]
     unfit: Callable[[str, WriteError], WriteError]
     schema_evolution: SchemaEvolution = SchemaEvolution.FAIL
 
@@ -241,7 +241,7 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
                 continue
             if there is not None and has_batch:
                 if there.fingerprint != fingerprint:
-                    raise self.kind.differ(self.table, batch, rows, self._back(table, batch))
+                    raise self.kind.differ(self.table, batch, rows, self._ways_out(table, batch))
                 return found
             if not rows:
                 return found
@@ -316,18 +316,21 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
             kind.code,
             f"{self.table} has {kind.keeps} of batch {newest}, but the next batch is {batch.batch_id}.",
             data=f"Nothing of batch {batch.batch_id} was written.",
-            action=(
-                f"If the table was rolled back: {self._back(table, batch)}",
-                f"Start the query with another {kind.option}: the earlier {kind.keeps} stay where they are.",
-            ),
+            action=self._ways_out(table, batch),
         )
 
-    def _back(self, table: Table, batch: Batch) -> str:
-        """What takes a batch and later ones of its query out of the table."""
-        found = side_batches(all_batches(table), self.kind.key_of, self.owner, str(self.own().metadata.table_uuid))
+    def _ways_out(self, table: Table, batch: Batch) -> Sequence[str]:
+        """What lets a batch in, of which or after which the table has rows: none loses those of a batch that landed."""
+        own, keeps = self.own(), self.kind.keeps
+        landed = Landed(own, self.owner)
+        found = side_batches(all_batches(table), self.kind.key_of, self.owner, str(own.metadata.table_uuid))
         later = [one for one in found if one.query_id == batch.query_id and one.batch_id >= batch.batch_id]
+        another = f"Start the query with another {self.kind.option}: the earlier {keeps} stay where they are."
+        if any(landed.has(one.query_id, one.batch_id, one.after) is not False for one in later):
+            return (another,)
         general = f"Roll {self.table} back to its snapshot before batch {batch.batch_id}."
-        return way_back(table, [one for one in later if one.snapshot]) or general
+        back = way_back(table, [one for one in later if one.snapshot]) or general
+        return (f"{back} Then start the query again.", another)
 
     def _replaced(self, batch: Batch, known_uuid: str) -> BatchRefused:
         key = self.key(batch)
