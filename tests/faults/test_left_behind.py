@@ -5,7 +5,7 @@ No run can complete that batch. Its dead letters and its changes must not be tak
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -200,16 +200,32 @@ def test_no_advice_takes_rows_out_of_the_side_table_that_belong_to_batches_of_th
     assert differs.value.code == f"LAKESINK_{pair.code}"
     assert not re.search("Roll |Drop ", differs.value.action)
     assert f"another {pair.option}" in differs.value.action
-    another = {pair.option: "demo.another"}
-    assert isinstance(pair.run("old", 0, to=7, accept=word, **another), Committed)
+    another = replace(pair, options={**pair.options, pair.option: "demo.another"})
+    assert isinstance(another.run("old", 0, to=7, accept=word), Committed)
     assert pair.batches() == [0, 1, 2]
+
+
+def test_a_first_batch_that_was_rolled_back_comes_again_after_its_side_table_was_dropped_as_told(pair: Pair) -> None:
+    pair.run("old", 0)
+    head, word = pair.lake.head().snapshot_id, pair.accept("new")
+    another = replace(pair, name="demo.another", options={**pair.options, pair.option: "demo.another"})
+    another.run("new", 0, accept=word)
+    roll_back(pair.lake, head)
+    with pytest.raises(BatchRefused) as refused:
+        another.run("new", 0)
+    assert "Drop demo.another: it has nothing else." in refused.value.data
+    pair.lake.catalog.drop_table("demo.another")
+    assert isinstance(another.run("new", 0, accept=offered(refused.value)["commit"]), Committed)
+    assert another.batches() == [0]
+    assert another.findings() == []
 
 
 def test_another_side_table_is_a_way_out(pair: Pair) -> None:
     pair.dies("lost", 0)
     error = pair.refused("new", 0)
     assert f"another {pair.option}" in error.action
-    assert isinstance(pair.run("new", 0, lambda: None, **{pair.option: "demo.another"}), Committed)
+    another = replace(pair, options={**pair.options, pair.option: "demo.another"})
+    assert isinstance(another.run("new", 0), Committed)
 
 
 def test_a_query_that_finds_its_own_batch_completes_it(pair: Pair) -> None:

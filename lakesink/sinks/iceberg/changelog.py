@@ -148,21 +148,22 @@ def check_changelog(counted: CombinedReceipts, changelog: SideTableSink, batch_i
 
 
 def check_is_logged(decision: Decision, changelog: SideTableSink) -> None:
-    """Refuse an empty changelog that, by the table's last batch, has the changes of that: it was dropped.
+    """Refuse an empty changelog that, by the newest batch that the table has, has the changes of that: it was dropped.
 
     A changelog that was rolled back knows what it had, and its own verdict refuses it.
     """
-    batch, entry = decision.situation.batch, decision.situation.entry
-    if entry is None or entry.query_id != batch.query_id or changelog.knows(batch):
+    batch, seen = decision.situation.batch, decision.situation
+    newest = seen.newest_mark if seen.rolled_back else seen.entry
+    if newest is None or newest.query_id != batch.query_id or changelog.knows(batch):
         return
-    snapshot = decision.table.snapshot_by_id(entry.snapshot_id)
-    summary = {} if snapshot is None or snapshot.summary is None else snapshot.summary.additional_properties
+    its = (newest.query_id, newest.batch_id)
+    summary = next((one.summary for mark, one in seen.own_marks if (mark.query_id, mark.batch_id) == its), None) or {}
     counts = counts_in(summary)
     if summary.get(CHANGELOG_TABLE) != changelog.table or counts is None or not counts.changes:
         return
     raise WriteError(
         "CHANGELOG_DIFFERS",
-        f"{changelog.table} has no changes of this query, and those of batch {entry.batch_id} were written into it.",
+        f"{changelog.table} has no changes of this query, and those of batch {newest.batch_id} were written into it.",
         data=f"Nothing of batch {batch.batch_id} was written.",
         action=(
             f"If {changelog.table} was dropped or replaced by mistake, restore it, and start the query again.",
