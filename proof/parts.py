@@ -29,6 +29,7 @@ from proof.simulator import advice
 from proof.simulator.changing import draw_changes
 from proof.simulator.run import Simulated
 from proof.simulator.run import run as run_simulator
+from proof.simulator.side_advice import follow_in_turn
 
 SEEDS, SEEDS_SHORT = 20_000, 1_000
 """Of a whole run, at least; and what every change is tried with."""
@@ -39,7 +40,7 @@ KILLS_BY_KEY, KILLS_BY_KEY_SHORT = 300, 12
 """SIGKILLs at random moments: of streams that append, and of those that replace and delete rows by key."""
 INPUTS, INPUTS_SHORT = 1_000_000, 20_000
 MORE_SEEDS = 10_000_000
-ADVICE, ADVICE_SHORT = 600, 25
+ADVICE, ADVICE_SHORT = 600, 30
 """Histories whose operator follows every message."""
 TARGETS, TARGETS_SHORT = 20_000, 2_000
 
@@ -69,7 +70,7 @@ def real_tables(budget: Budget) -> Outcome:
         done = histories.run(budget.seed, budget.seconds, budget.progress)
     except AssertionError as error:
         return Outcome((f"a history of a real table: {error}",))
-    followed = advice.run(budget.seed, ADVICE_SHORT if budget.short else ADVICE, budget.progress)
+    followed = advice.run(budget.seed, ADVICE_SHORT if budget.short else ADVICE, budget.progress, follow_in_turn)
     lines = (
         ("random histories over SQLite and real files", f"{done.histories:,} of {done.steps:,} judged steps"),
         (

@@ -385,18 +385,19 @@ class Advised:
         return asdict(self)
 
 
-def run(first: int, seeds: int, progress: Callable[[str], None]) -> Advised:
+def run(first: int, seeds: int, progress: Callable[[str], None], play: Callable[[int], Followed] = follow) -> Advised:
     """Play many seeds.
 
     Args:
         first: First seed.
         seeds: How many.
         progress: Told how far it is.
+        play: Plays one.
     """
     result = Advised()
     for seed in range(first, first + seeds):
         progress(f"advice: {result.seeds:,} of {seeds:,} seeds")
-        report = follow(seed)
+        report = play(seed)
         result.seeds += 1
         result.advices += report.advices
         result.doubled += report.doubled

@@ -31,6 +31,7 @@ from lakesink_protocol.ledger import mark_of
 from lakesink_protocol.two_phase import TaskWriter, receipts_of
 from lakesink_protocol.votes import Vote, Votes
 from proof.simulator.advice import Advice, Checkpoint, Followed, Play
+from proof.simulator.advice import follow as alone
 from proof.simulator.operator import head_at
 from testkit.answers import first
 from testkit.builders import TABLE, Lake, Stream, offered
@@ -253,6 +254,12 @@ class SidePlay(Play):
     def _rows(self, name: str) -> list[dict[str, Any]]:
         side = self._side(name)
         return [] if side is None else side.scan().to_arrow().to_pylist()
+
+
+def follow_in_turn(seed: int) -> Followed:
+    """Play one seed: of three, two have a side table."""
+    plays: Sequence[Callable[[int], Followed]] = (alone, partial(follow, kind=LETTERS), partial(follow, kind=CHANGELOG))
+    return plays[seed % 3](seed)
 
 
 def follow(seed: int, kind: Kind) -> Followed:

@@ -5,6 +5,8 @@ from collections import Counter
 import pytest
 
 from proof.simulator.advice import Followed, follow
+from proof.simulator.side_advice import CHANGELOG, LETTERS, Kind
+from proof.simulator.side_advice import follow as follow_beside
 
 pytestmark = pytest.mark.soak
 
@@ -26,3 +28,14 @@ def test_advices_of_many_kinds_are_followed(reports: list[Followed]) -> None:
     followed = sum((report.advices for report in reports), Counter[str]())
     assert {kind.partition(": ")[2] for kind in followed} >= {"accept", "rewind", "start there"}
     assert len(followed) >= 8
+
+
+@pytest.mark.parametrize("kind", [LETTERS, CHANGELOG], ids=["dead letters", "changelog"])
+def test_no_advice_loses_or_doubles_rows_of_a_side_table(kind: Kind) -> None:
+    followed = Counter[str]()
+    for seed in range(20):
+        report = follow_beside(seed, kind)
+        assert not report.broken, "\n".join([f"seed {report.seed}", *report.story, *report.broken])
+        followed += report.advices
+    assert {one for one in followed if kind.code in one} >= {f"{kind.code}: another side table"}
+    assert any("roll the side table back" in one for one in followed)
