@@ -40,6 +40,9 @@ ARRIVING = pa.schema([("batch", pa.int64()), ("id", pa.int64())])
 _ROLL = re.compile(r"Roll (\S+) back to snapshot (\d+)\.")
 _ROLL_BEFORE = re.compile(r"Roll (\S+) back to its snapshot before batch (-?\d+)\.")
 _DROP = re.compile(r"Drop (\S+): it has nothing else\.")
+_NAME_THIS = re.compile(
+    r"Start the query with (?:dead_letter_table|changelog_table)='([^']+)' until this batch is committed"
+)
 _NAME_ANOTHER = re.compile(r"(?:[Nn]ame|Start the query with) another (?:dead_letter_table|changelog_table)")
 
 
@@ -175,6 +178,7 @@ class SidePlay(Play):
             ("roll the side table back before", told[0], partial(self._back_before, told[1], int(told[2])))
             for told in _ROLL_BEFORE.finditer(text)
         ]
+        found += [("this side table", told[0], partial(self._name, told[1])) for told in _NAME_THIS.finditer(text)]
         if another := _NAME_ANOTHER.search(text):
             found.append(("another side table", another[0], self._another_side_table))
         return found
@@ -227,9 +231,12 @@ class SidePlay(Play):
 
     def _another_side_table(self) -> dict[str, Any]:
         """Rows of batches that will be written again stay where they are."""
-        self.names.append(f"{self.names[0]}_{len(self.names)}")
-        self.stream.options[self.kind.option] = self.names[-1]
         self.may_differ = True
+        return self._name(f"{self.names[0]}_{len(self.names)}")
+
+    def _name(self, name: str) -> dict[str, Any]:
+        self.names = [*(one for one in self.names if one != name), name]
+        self.stream.options[self.kind.option] = name
         return {}
 
     # Judging.
