@@ -83,8 +83,9 @@ class Heard:
 
 def fence(catalog: Catalog, name: str, sink: str = "sink", emit: Any = LISTENERS, **given: Any) -> FencedCommit:
     table = catalog.load_table(name)
-    load = given.pop("load", lambda: catalog.load_table(name))
-    return fence_of(load, SinkKey(sink), Effects(emit=emit), turn=partial(turn_at, table, emit), **given)
+    return fence_of(
+        lambda: catalog.load_table(name), SinkKey(sink), Effects(emit=emit), turn=partial(turn_at, table, emit), **given
+    )
 
 
 def batch_of(sink: str, number: int) -> Batch:
@@ -202,7 +203,7 @@ def test_the_turn_lasts_from_the_load_to_the_swap(tmp_path: Path) -> None:
         taken["load"] = is_locked(folder)
         return catalog.load_table("demo.t")
 
-    commit(fence(catalog, "demo.t", emit=LISTENERS.also(see), load=see_load), 0)
+    commit(replace(fence(catalog, "demo.t", emit=LISTENERS.also(see)), load=see_load), 0)
     assert taken == {"load": True, "CommitDue": True, "CommitAnswered": False}
     assert not is_locked(folder)
 
@@ -243,8 +244,8 @@ def test_a_race_that_is_lost_uses_up_no_retry_and_waits_as_long_as_an_attempt_to
             commit(replace(other), next(lost))
         return table
 
-    writer = fence(catalog, "demo.t", load=load_and_lose, retry=RetryPolicy(num_retries=0, min_wait_ms=600_000))
-    writer = replace(writer, effects=Effects(sleep_ms=waits.append))
+    writer = fence(catalog, "demo.t", retry=RetryPolicy(num_retries=0, min_wait_ms=600_000))
+    writer = replace(writer, load=load_and_lose, effects=Effects(sleep_ms=waits.append))
     batch, table = batch_of("sink", 0), catalog.load_table("demo.t")
     decision = writer.decide_on(table, batch)
     outcome = writer.commit(batch, writer.prepare(decision, (), schema=table.schema()))
