@@ -1,6 +1,7 @@
 """How tests commit: what they need of `lakesink_catalog.commit`, in one place. No Spark."""
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from pyiceberg.table import Table
@@ -10,26 +11,23 @@ from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate
 from lakesink_catalog.commit.fence import Effects, FencedCommit
 from lakesink_catalog.commit.request import CommitOptions
 from lakesink_catalog.manifests.lists import write_list
-from lakesink_catalog.manifests.merging import MergePolicy
 from lakesink_catalog.manifests.write import write_batch_manifests
 from lakesink_protocol.change import ContentFile
 from lakesink_protocol.identity import Batch, SinkKey
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
-
-POLICY = CommitOptions().merge
 
 
 def fence_of(
     load: Callable[[], Table],
     key: SinkKey,
     effects: Effects,
-    merge: MergePolicy = POLICY,
-    **given: Any,
+    *,
+    turn: Callable[[], AbstractContextManager[None]] = nullcontext,
+    **options: Any,
 ) -> FencedCommit:
-    """The commits of one sink to a table, which is loaded once to know it again; `given` are other options."""
-    turn = {"turn": given.pop("turn")} if "turn" in given else {}
-    options = CommitOptions(merge=merge, **given)
-    return FencedCommit(load, key, str(load().metadata.table_uuid), options, effects, **turn)
+    """The commits of one sink to a table, which is loaded once to know it again."""
+    uuid = str(load().metadata.table_uuid)
+    return FencedCommit(load, key, uuid, CommitOptions(**options), effects, turn=turn)
 
 
 def land(

@@ -166,9 +166,13 @@ class Play:
     def _run(self, batch: Batch, options: dict[str, Any]) -> None:
         self.stream.run_with(self.stream.sink(**options), batch, job=self._job(batch))
 
-    def _job(self, batch: Batch) -> Write:
+    def offsets(self, batch: Batch) -> range:
+        """What a batch reads."""
         start = self.checkpoint.ends[batch.batch_id - 1] if batch.batch_id else self.checkpoint.start
-        offsets = range(start, self.checkpoint.ends[batch.batch_id])
+        return range(start, self.checkpoint.ends[batch.batch_id])
+
+    def _job(self, batch: Batch) -> Write:
+        offsets = self.offsets(batch)
 
         def write(writers: Mapping[str, TaskWriter]) -> Votes:
             rows = [part for offset in offsets for part in self.stream.rows(offset, range(1))]

@@ -28,13 +28,12 @@ from lakesink_protocol.coordinator import Write
 from lakesink_protocol.errors import BatchRefused, Reason, WriteError
 from lakesink_protocol.identity import Batch
 from lakesink_protocol.ledger import mark_of
-from lakesink_protocol.two_phase import TaskWriter, receipts_of
-from lakesink_protocol.votes import Vote, Votes
 from proof.simulator.advice import Advice, Checkpoint, Followed, Play
 from proof.simulator.advice import follow as alone
 from proof.simulator.operator import head_at
 from testkit.answers import first
 from testkit.builders import TABLE, Lake, Stream, offered
+from testkit.letters import one_task
 
 ARRIVING = pa.schema([("batch", pa.int64()), ("id", pa.int64())])
 _ROLL = re.compile(r"Roll (\S+) back to snapshot (\d+)\.")
@@ -142,16 +141,8 @@ class SidePlay(Play):
             self._lose_the_checkpoint()
 
     def _job(self, batch: Batch) -> Write:
-        start = self.checkpoint.ends[batch.batch_id - 1] if batch.batch_id else self.checkpoint.start
-        offsets = range(start, self.checkpoint.ends[batch.batch_id])
-
-        def write(writers: Mapping[str, TaskWriter]) -> Votes:
-            [(name, writer)] = writers.items()
-            rows = [row for offset in offsets for row in self.kind.rows(offset)]
-            arrived = pa.RecordBatch.from_pylist(rows, schema=ARRIVING)
-            return Votes(1, [Vote(0, receipts_of(name, writer, writer.write(0, iter([arrived]))))])
-
-        return write
+        rows = [row for offset in self.offsets(batch) for row in self.kind.rows(offset)]
+        return one_task(pa.Table.from_pylist(rows, schema=ARRIVING))
 
     # Advices.
 

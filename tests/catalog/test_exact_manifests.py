@@ -37,7 +37,7 @@ class Writer:
     @property
     def fence(self) -> FencedCommit:
         return fence_of(
-            self.lake.table, Stream(self.lake).key, Chance().effects(), MergePolicy(min_count=self.min_count)
+            self.lake.table, Stream(self.lake).key, Chance().effects(), merge=MergePolicy(min_count=self.min_count)
         )
 
     def prepare(self, batch_id: int, partitions: list[tuple[bytes | None, ...]]) -> PreparedBatch:

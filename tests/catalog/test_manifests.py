@@ -152,7 +152,7 @@ def test_merging_changes_nothing_that_any_snapshot_shows(tmp_path: Path, min_cou
 @pytest.mark.dear
 def test_the_list_of_manifests_stays_short_over_a_hundred_commits(tmp_path: Path) -> None:
     lake = Lake.make(tmp_path, properties=merging(4, **{"write.metadata.previous-versions-max": "1"}))
-    fence = fence_of(lake.table, Stream(lake).key, Chance().effects(), MergePolicy(min_count=4))
+    fence = fence_of(lake.table, Stream(lake).key, Chance().effects(), merge=MergePolicy(min_count=4))
     [file] = receipts(lake)
     longest = 0
     for number in range(100):

@@ -36,7 +36,7 @@ class Process:
     fence: FencedCommit = field(init=False)
 
     def __post_init__(self) -> None:
-        self.fence = fence_of(self.lake.table, self.stream.key, Chance().effects(), self.policy)
+        self.fence = fence_of(self.lake.table, self.stream.key, Chance().effects(), merge=self.policy)
 
     def commit(self, times: int = 1) -> None:
         for _ in range(times):

@@ -24,11 +24,12 @@ from lakesink_protocol.coordinator import run_batch
 from lakesink_protocol.errors import BatchRefused, WriteError
 from lakesink_protocol.identity import MAIN_BRANCH, SinkKind
 from lakesink_protocol.outcome import Committed, Outcome
-from lakesink_protocol.two_phase import TaskWriter, receipts_of
-from lakesink_protocol.votes import Vote, Votes
+from lakesink_protocol.two_phase import TaskWriter
+from lakesink_protocol.votes import Votes
 from testkit.answers import first
 from testkit.builders import TABLE, Lake, Stream, is_prepared_record, offered
 from testkit.change_table import CHANGES, OPTIONS, ROWS, Change, upsert_lake
+from testkit.letters import one_task
 from testkit.maintenance import rewrite, roll_back
 
 LETTERS, LOG = f"{TABLE}__dead_letters", "demo.changelog"
@@ -74,9 +75,7 @@ class Pair:
         sink.schema = self.columns
 
         def job(writers: Mapping[str, TaskWriter]) -> Votes:
-            [(name, writer)] = writers.items()
-            rows = pa.RecordBatch.from_pylist(self.rows(to or number), schema=self.arriving)
-            votes = Votes(1, [Vote(0, receipts_of(name, writer, writer.write(0, iter([rows]))))])
+            votes = one_task(pa.Table.from_pylist(self.rows(to or number), schema=self.arriving))(writers)
             meanwhile()
             return votes
 
