@@ -246,7 +246,6 @@ class Play:
 
     # What happens to a table and its checkpoint.
 
-    @property
     def happenings(self) -> list[Callable[[], None]]:
         """What may happen to the table and its checkpoint."""
         return [
@@ -263,7 +262,7 @@ class Play:
         ]
 
     def _happens(self) -> None:
-        what = self.random.choice(self.happenings)
+        what = self.random.choice(self.happenings())
         begun = self.stream.key.ledger_property in self.lake.table().properties
         if begun or what in (self._expire, self._crash):  # of a new sink id nothing is known that could be lost
             self._tell(what.__name__.strip("_").replace("_", " "))

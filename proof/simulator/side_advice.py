@@ -105,19 +105,9 @@ class SidePlay(Play):
         assert isinstance(self.stream, SideStream)
         return self.stream.of
 
-    @property
     def happenings(self) -> list[Callable[[], None]]:
-        """What may happen to the tables and the checkpoint."""
         often = [self._die_between, self._roll_back]
-        return [
-            *often,
-            *often,
-            self._expire,
-            self._lose_the_checkpoint,
-            self._older_checkpoint,
-            self._crash,
-            self._others,
-        ]
+        return [*often, *often, *Play.happenings(self)]
 
     def _others(self) -> None:
         table = self.lake.table()
@@ -234,11 +224,14 @@ class SidePlay(Play):
 
     def judge(self) -> None:
         Play.judge(self)
-        if self.stopped or self.may_differ or self.lake.table().snapshot_by_name("main") is None:
+        head = self.lake.table().snapshot_by_name(self.stream.branch)
+        if self.stopped or self.may_differ or head is None:
             return
-        own = Counter(value for value in self.lake.table().scan().to_arrow()["batch"].to_pylist() if value >= 0)
+        rows = self.lake.table().scan(snapshot_id=head.snapshot_id).to_arrow()["batch"].to_pylist()
+        own = Counter(value for value in rows if value >= 0)
         beside = Counter(self.kind.offset(row) for name in self.names for row in self._rows(name))
-        wrong = sorted(offset for offset in own.keys() | beside.keys() if own[offset] != beside[offset])
+        there = own.keys() | beside.keys()
+        wrong = sorted(offset for offset in there if offset >= self.of_others and own[offset] != beside[offset])
         if not wrong:
             return
         told = [finding.code.name for finding in audit(self.lake.table(), footers=False).findings]
