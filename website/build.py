@@ -1,5 +1,6 @@
 """Builds the site: stages the pages, has Zensical make HTML of them, and adds what programs read."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -10,6 +11,7 @@ from website.api import PLACE, api_markdown
 from website.llms import llms_full_txt, llms_txt
 from website.navigation import CONFIG, FOLDER, HTML, STAGED, navigation
 from website.npm import packages
+from website.search import manual_first
 from website.staging import stage
 
 MERMAID = "javascripts/mermaid.tiny.js"
@@ -32,6 +34,7 @@ def build() -> Path:
     shutil.rmtree(HTML, ignore_errors=True)
     run_zensical(CONFIG)
     _draw_diagrams(HTML)
+    _rank(HTML / "search.json")
     _for_programs()
     return HTML
 
@@ -67,6 +70,11 @@ def _draw_diagrams(folder: Path) -> None:
         without = text.replace(script, "")
         drawn = _FIRST_SCRIPT.sub(lambda first: f"{script}{first[0]}", without, count=1)  # noqa: B023 - called at once
         page.write_text(drawn if 'class="mermaid"' in text else without)
+
+
+def _rank(index: Path) -> None:
+    document = json.loads(index.read_text())
+    index.write_text(json.dumps(document | {"items": list(manual_first(document["items"]))}))
 
 
 def _for_programs() -> None:

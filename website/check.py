@@ -16,6 +16,7 @@ from website.serve import served
 
 DESK, PHONE = (1280, 900), (390, 844)
 WORD = "rollback"
+BEHIND_THE_MANUAL = ("/decisions/0", ".py/")
 PATIENCE_MS, SEARCH_MS = 120_000, 60_000
 _ARGUMENTS = ("--no-sandbox", "--no-zygote", "--disable-gpu", "--font-render-hinting=none")
 _LINKS = "Array.from(document.querySelectorAll('a[href]'), link => link.href)"
@@ -121,6 +122,13 @@ def _search(page: Page, root: str) -> Iterator[str]:
         page.locator(f"a[href*='{WORD}'][href*='?h=']").first.wait_for(timeout=SEARCH_MS)
     except NotFound:
         yield f"{root}: a search for {WORD!r} finds nothing"
+        return
+    first = page.locator("a[href*='?h=']").evaluate_all("links => links.slice(0, 3).map(link => link.href)")
+    yield from (f"{root}: a search for {WORD!r} has {link} in front" for link in first if _is_behind(link))
+
+
+def _is_behind(link: str) -> bool:
+    return any(part in link for part in BEHIND_THE_MANUAL)
 
 
 def _dead_links(root: str, seen: dict[str, Seen]) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Copies the pages to where they are built, with every file of the repository that they link to.
 
 A link that leaves `docs` would be dead on the site. Such a file becomes a page too: Markdown as it is, a program as its
-highlighted text.
+highlighted text. The README is the home of the site.
 """
 
 import os
@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
+HOME = ROOT / "README.md"
 OUTSIDE = "project"
 _LINK = re.compile(r"\]\(([^)\s#:]+)(#[^)\s]*)?\)")
 _FENCED = re.compile(r"^ *(```+).*?^ *\1", re.DOTALL | re.MULTILINE)
@@ -19,7 +20,7 @@ _LANGUAGES = {".py": "python", ".sh": "bash", ".toml": "toml", ".pml": "c"}
 
 def stage(folder: Path) -> None:
     """Fill an empty folder with all pages, pictures and linked files."""
-    waiting = sorted(path for path in DOCS.rglob("*") if path.is_file())
+    waiting = [HOME, *sorted(path for path in DOCS.rglob("*") if path.is_file())]
     known = set(waiting)
     while waiting:
         path = waiting.pop()
@@ -37,6 +38,8 @@ def stage(folder: Path) -> None:
 
 def place(path: Path) -> PurePosixPath:
     """Where a file of the repository lies among the staged pages."""
+    if path == HOME:
+        return PurePosixPath("index.md")
     if path.is_relative_to(DOCS):
         return PurePosixPath(path.relative_to(DOCS))
     # The generator leaves out folders whose names begin with a dot, such as `.github`.

@@ -10,6 +10,7 @@ from lakesink.settings.options_of_reading import read_options_table_markdown
 from lakesink_catalog.log import LEVELS, LINES
 from lakesink_protocol.catalogue import errors_table_markdown
 from lakesink_protocol.events import Event
+from website.abilities import abilities_table_markdown
 
 PUBLIC_MODULES = (
     "lakesink",
@@ -31,7 +32,9 @@ def between(text: str, name: str) -> str:
 
 def renewed(text: str, name: str, table: str) -> str:
     """The page with another table between its two comments."""
-    return text.replace(between(text, name), table)
+    start, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
+    before, _, rest = text.partition(start)
+    return f"{before}{start}{table}{end}{rest.partition(end)[2]}"
 
 
 def log_table_markdown() -> str:
@@ -53,6 +56,7 @@ def _meaning(event: type[Event]) -> str:
 
 TABLES: Mapping[str, tuple[str, Callable[[], str]]] = {
     "reference/options.md": ("options", options_table_markdown),
+    "use/choose.md": ("abilities", abilities_table_markdown),
     "use/read.md": ("read options", read_options_table_markdown),
     "reference/errors.md": ("errors", errors_table_markdown),
     "reference/log.md": ("log lines", log_table_markdown),

@@ -36,7 +36,10 @@ def options_table_markdown() -> str:
     rows = [
         "| option | type | default | meaning |",
         "|---|---|---|---|",
-        *(f"| `{option.name}` | {option.type} | {option.default} | {_meaning(option)} |" for option in OPTIONS),
+        *(
+            f'| <a id="{option.name}"></a>`{option.name}` | {option.type} | {option.default} | {_meaning(option)} |'
+            for option in OPTIONS
+        ),
     ]
     return "\n".join(rows) + "\n"
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 from importlib.resources import files
+from itertools import groupby
 
 from lakesink_protocol.documentation import error_page
 
@@ -27,11 +28,29 @@ class DataState(Enum):
     IN = "The batch is in the table."
 
 
+class When(Enum):
+    """When an error happens. In `errors.toml` the names are in lower case."""
+
+    MACHINE = "When a machine, a catalog or a storage lacks something"
+    OPTIONS = "When options are checked"
+    TABLE = "When a table is opened"
+    CHECKPOINT = "When a query starts on its checkpoint"
+    DECISION = "When it is decided whether a batch is written"
+    ROWS = "When rows and documents are written"
+    CHANGES = "When rows are changed by their keys"
+    JOB = "When Spark's job writes files"
+    COMMIT = "When a batch is committed"
+    READ = "When a table is read as a stream"
+    TARGETS = "When a directory or Kafka is written"
+    COMMANDS = "When a command runs"
+
+
 @dataclass(frozen=True, slots=True)
 class Explanation:
     """One error."""
 
     code: str  # with its prefix
+    when: When
     data: DataState
     what: str  # what happened, in Markdown
     action: str  # what to do, in Markdown
@@ -56,7 +75,12 @@ class Explanation:
 def explanations() -> dict[str, Explanation]:
     """Every error by its code, in the order of the documentation."""
     document = tomllib.loads(files(__package__).joinpath("errors.toml").read_text(encoding="utf-8"))
-    return {f"{PREFIX}{name}": _explanation(f"{PREFIX}{name}", facts) for name, facts in document.items()}
+    every = (
+        _explanation(f"{PREFIX}{name}", When[when.upper()], facts)
+        for when, of_when in document.items()
+        for name, facts in of_when.items()
+    )
+    return {one.code: one for one in every}
 
 
 def state_of(code: str) -> DataState:
@@ -80,17 +104,17 @@ def full_code(text: str) -> str:
 
 
 def errors_table_markdown() -> str:
-    """Every error as a Markdown table, for the documentation."""
-    rows = (
-        f'| <a id="{one.code.lower()}"></a>`{one.code}` | {one.what} | {one.action} |'
-        for one in explanations().values()
-    )
-    return "\n".join(["| code | what happened | what to do |", "|---|---|---|", *rows]) + "\n"
+    """A Markdown table for each time when errors happen, for the documentation."""
+    lines: list[str] = []
+    for when, every in groupby(explanations().values(), lambda one: one.when):
+        lines += ["", f"## {when.value}", "", "| code | what happened | what to do |", "|---|---|---|"]
+        lines += [f'| <a id="{one.code.lower()}"></a>`{one.code}` | {one.what} | {one.action} |' for one in every]
+    return "\n".join([*lines, ""]) + "\n"
 
 
-def _explanation(code: str, facts: dict[str, str]) -> Explanation:
+def _explanation(code: str, when: When, facts: dict[str, str]) -> Explanation:
     state = DataState[facts["data"].upper().replace(" ", "_")]
-    return Explanation(code, state, facts["what"], facts["do"], facts.get("more", ""))
+    return Explanation(code, when, state, facts["what"], facts["do"], facts.get("more", ""))
 
 
 def _plain(markdown: str) -> str:

@@ -1,0 +1,67 @@
+"""What each mode and each entry point can do, asked of the options' own rules."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from lakesink.settings.settings import Settings
+from lakesink.spark.source_options import stream_destination
+from lakesink_protocol.errors import SettingsError
+from lakesink_protocol.identity import SinkKind
+
+_STREAM = {"sink_id": "it", "checkpoint": "/checkpoint"}
+_EVENTS = {"mode": "changes", "decode": "debezium-json"}
+_MODES: Mapping[str, dict[str, Any]] = {
+    "append": {},
+    "append, documents": {"decode": "json"},
+    "upsert": {"mode": "upsert"},
+    "upsert, documents": {"mode": "upsert", "decode": "json"},
+    "changes": {"mode": "changes", "apply_as_deletes": "deleted"},
+    "changes, Debezium's events": _EVENTS,
+}
+_ABILITIES: Mapping[str, dict[str, Any]] = {
+    "create the table: `create_table`": {"create_table": True},
+    'leave out columns that the table lacks: `schema_evolution="ignore"`': {"schema_evolution": "ignore"},
+    'stop at them: `"fail"`': {"schema_evolution": "fail"},
+    'add them: `"add"`, `"widen"`': {"schema_evolution": "widen"},
+    "keep what fits no column: `rescue_column`": {"rescue_column": "rest"},
+    'put bad rows aside: `on_malformed="quarantine"`': {"on_malformed": "quarantine"},
+    "conditions that fail or warn: `expect`": {"expect": {"rule": "id > 0"}},
+    "conditions that put rows aside: `expect`": {"expect": {"rule": ("id > 0", "quarantine")}},
+    "order the changes of a key: `sequence_by`": {"sequence_by": "at"},
+    'keep deleted rows: `deletes="soft"`': {"deletes": "soft"},
+    "a table of changes for readers: `changelog_table`": {"changelog_table": "demo.changes"},
+    'results that replace earlier ones: `output_mode="update"`': {"output_mode": "update"},
+    'one task for a partition: `distribution_mode="hash"`': {"distribution_mode": "hash"},
+}
+
+
+def _format(options: dict[str, Any]) -> None:
+    given = {name.replace("_", "-"): value for name, value in options.items() if name != "checkpoint"}
+    stream_destination({"table": "demo.events", "checkpointLocation": "/checkpoint", **given})
+
+
+_ENTRIES: Mapping[str, Callable[[dict[str, Any]], object]] = {
+    "stream": lambda options: Settings.parse(_STREAM | options),
+    "batch job": lambda options: Settings.parse(options, kind=SinkKind.TXN),
+    "format": lambda options: _format(_STREAM | options),
+}
+
+
+def abilities_table_markdown() -> str:
+    """A row for each ability, a column for each mode."""
+    heads = ["", *_MODES]
+    rows = [[label, *(_who_can(mode | options) for mode in _MODES.values())] for label, options in _ABILITIES.items()]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in [heads, ["---"] * len(heads), *rows]) + "\n"
+
+
+def _who_can(options: dict[str, Any]) -> str:
+    able = [name for name, parse in _ENTRIES.items() if _accepts(parse, options)]
+    return "yes" if len(able) == len(_ENTRIES) else ", ".join(able) or "-"
+
+
+def _accepts(parse: Callable[[dict[str, Any]], object], options: dict[str, Any]) -> bool:
+    try:
+        parse(options)
+    except SettingsError:
+        return False
+    return True
