@@ -85,7 +85,8 @@ def parse_query_facts(data: bytes) -> QueryFacts:
 
 
 def _source(document: dict[str, Any]) -> Source:
-    return Source(str(document["name"]), Replay[document["replay"]], document["uncommitted"] is True)
+    flags = (document.get(name) is True for name in ("uncommitted", "lenient"))  # earlier versions lack the second
+    return Source(str(document["name"]), Replay[document["replay"]], *flags)
 
 
 def _named(names: Iterable[Any]) -> tuple[str, ...]:

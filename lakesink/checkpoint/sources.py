@@ -21,11 +21,13 @@ class Source:
     Attributes:
         name: Spark's name without options, which may contain secrets.
         uncommitted: True if it also returns records of aborted Kafka transactions.
+        lenient: True if it gives NULL for a text that it cannot read, or leaves the row out, without a word.
     """
 
     name: str
     replay: Replay
     uncommitted: bool = False
+    lenient: bool = False
 
 
 def guarantee(sources: Sequence[Source]) -> Replay:
@@ -47,3 +49,9 @@ def replay_of(name: str, fail_on_data_loss: str | None) -> Replay:
 def gives_uncommitted(name: str, isolation_level: str | None) -> bool:
     """True for a Kafka source without ``read_committed``: by default, Kafka also returns uncommitted records."""
     return name.lower() == "kafka" and (isolation_level or "").strip().lower() != "read_committed"
+
+
+def is_lenient(file_format: str, mode: str | None, *, keeps_corrupt: bool) -> bool:
+    """True for a format of texts that neither stops at one that it cannot read nor keeps it in a column."""
+    stops = (mode or "").strip().lower() == "failfast"
+    return file_format.lower() in {"json", "csv", "xml"} and not stops and not keeps_corrupt

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lakesink.checkpoint.folder import Checkpoint, same_checkpoint
 from lakesink.checkpoint.offsets import Keys, Offsets
-from lakesink.checkpoint.sources import Source, gives_uncommitted, replay_of
+from lakesink.checkpoint.sources import Source, gives_uncommitted, is_lenient, replay_of
 from lakesink.spark.determinism import items, plan_of
 from lakesink.spark.hadoop import hadoop_of
 from lakesink.spark.spark_errors import JAVA_ERRORS
@@ -28,6 +28,7 @@ QUERY_ID = "sql.streaming.queryId"
 MAX_REASON = 100
 RUN_ID = "spark.jobGroup.id"
 FAIL_ON_DATA_LOSS = "failOnDataLoss"
+PARSE_MODE, CORRUPT_COLUMN = "mode", "columnNameOfCorruptRecord"
 ISOLATION_LEVEL = "kafka.isolation.level"
 UNKNOWN_BYTES = 2**60
 """Spark multiplies the sizes of joined sources, and takes almost 2**63 for one that has none."""
@@ -167,7 +168,8 @@ def check_checkpoint(session: SparkSession, checkpoint: str) -> None:
 
 def sources_of(rows: DataFrame) -> list[Source]:
     """The streaming sources in a DataFrame's plan; starts nothing."""
-    return [_source(leaf) for leaf in items(plan_of(rows).collectLeaves()) if leaf.isStreaming()]
+    corrupt = str(rows.sparkSession.conf.get(f"spark.sql.{CORRUPT_COLUMN}"))
+    return [_source(leaf, corrupt) for leaf in items(plan_of(rows).collectLeaves()) if leaf.isStreaming()]
 
 
 def option_of(leaf: Any, key: str) -> str | None:
@@ -179,10 +181,21 @@ def option_of(leaf: Any, key: str) -> str | None:
     return None if value is None else str(value)
 
 
-def _source(leaf: Any) -> Source:
+def _source(leaf: Any, corrupt: str) -> Source:
     name = _name(leaf)
     uncommitted = gives_uncommitted(name, option_of(leaf, ISOLATION_LEVEL))
-    return Source(name.partition("[")[0], replay_of(name, option_of(leaf, FAIL_ON_DATA_LOSS)), uncommitted)
+    replay = replay_of(name, option_of(leaf, FAIL_ON_DATA_LOSS))
+    return Source(name.partition("[")[0], replay, uncommitted, _is_lenient(leaf, corrupt))
+
+
+def _is_lenient(leaf: Any, corrupt: str) -> bool:
+    try:
+        file_format = str(leaf.dataSource().className())
+    except Py4JError:  # it reads no files
+        return False
+    kept = option_of(leaf, CORRUPT_COLUMN) or corrupt
+    keeps_corrupt = any(str(column.name()) == kept for column in items(leaf.output()))
+    return is_lenient(file_format, option_of(leaf, PARSE_MODE), keeps_corrupt=keeps_corrupt)
 
 
 def _name(leaf: Any) -> str:

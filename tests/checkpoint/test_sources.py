@@ -2,7 +2,7 @@
 
 import pytest
 
-from lakesink.checkpoint.sources import Replay, Source, gives_uncommitted, guarantee, replay_of
+from lakesink.checkpoint.sources import Replay, Source, gives_uncommitted, guarantee, is_lenient, replay_of
 
 
 @pytest.mark.parametrize(
@@ -35,6 +35,23 @@ def test_a_kafka_source_gives_aborted_records_unless_told_otherwise(
     name: str, isolation_level: str | None, *, expected: bool
 ) -> None:
     assert gives_uncommitted(name, isolation_level) is expected
+
+
+@pytest.mark.parametrize(
+    ("file_format", "mode", "keeps_corrupt", "expected"),
+    [
+        ("json", None, False, True),
+        ("CSV", "dropMalformed", False, True),
+        ("json", " FailFast ", False, False),
+        ("json", "permissive", True, False),
+        ("text", None, False, False),
+        ("parquet", None, False, False),
+    ],
+)
+def test_a_format_of_texts_is_lenient_unless_it_stops_or_keeps_what_it_cannot_read(
+    file_format: str, mode: str | None, *, keeps_corrupt: bool, expected: bool
+) -> None:
+    assert is_lenient(file_format, mode, keeps_corrupt=keeps_corrupt) is expected
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,7 @@ def test_a_query_that_nothing_weakens_is_well_in_every_point(tmp_path: Path) -> 
         ({"output_mode": "update"}, "output mode", Standing.OK, "update: a later batch emits a changed result again"),
         ({"sources": ()}, "guarantee", Standing.WARNING, "no source is known"),
         ({"sources": (replace(KAFKA, uncommitted=True),)}, "isolation", Standing.WARNING, "aborted transactions"),
+        ({"sources": (Source("FileSource", Replay.YES, lenient=True),)}, "texts", Standing.WARNING, "becomes NULL"),
         (
             {"functions": Functions(unstable=("rand", "uuid"))},
             "expressions",

@@ -16,6 +16,7 @@ from lakesink.checkpoint.query_facts import QUERY_FACTS, Functions
 from lakesink.checks.doctor.finding import Finding, Standing
 from lakesink.checks.doctor.query import check_query
 from lakesink.spark.determinism import functions_of
+from lakesink.spark.query import sources_of
 from lakesink.spark.report import SPECULATION
 from tests.spark.directory_sink import DirectorySink
 from tests.spark.streams import file_stream, forget_commits, run, write_files, writer
@@ -48,13 +49,25 @@ def test_a_query_over_files_is_exactly_once_and_says_so_in_one_line(
 ) -> None:
     caplog.set_level(logging.INFO, "lakesink")
     found = noted(rows, checkpoint)
-    assert {finding.standing for finding in found.values()} == {Standing.OK}
+    assert [name for name, finding in found.items() if finding.standing is not Standing.OK] == ["texts"]
     assert found["guarantee"].found == "exactly once (FileSource)"
     assert found["output mode"].found.startswith("append")
     assert found["atomic create"].found.startswith("file")
     line = started(caplog)
     assert line.levelno == logging.INFO
     assert "unstable='' output_mode=append speculation=false checkpoint=file" in line.getMessage()
+
+
+def test_a_source_of_texts_that_hides_what_it_cannot_read_is_named(spark: Any, tmp_path: Path) -> None:
+    def lenient(columns: str, **options: str) -> list[bool]:
+        rows = spark.readStream.schema(columns).options(**options)
+        return [source.lenient for source in sources_of(rows.json(str(tmp_path)).select("id"))]
+
+    assert lenient("id INT") == lenient("id INT", mode="PERMISSIVE") == [True]
+    assert lenient("id INT", mode="FAILFAST") == lenient("id INT, _corrupt_record STRING") == [False]
+    assert lenient("id INT, rest STRING", columnNameOfCorruptRecord="rest") == [False]
+    assert [source.lenient for source in sources_of(spark.readStream.text(str(tmp_path)))] == [False]
+    assert [source.lenient for source in sources_of(spark.readStream.format("rate").load())] == [False]
 
 
 def test_expressions_that_need_not_give_the_same_again_are_named(

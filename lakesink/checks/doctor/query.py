@@ -56,6 +56,7 @@ def check_query(root: str) -> Iterator[Finding]:
         yield _of_query(root, notes)
         yield _guarantee(notes)
         yield from _isolation(notes)
+        yield from _texts(notes)
         yield from _functions(notes)
         yield _output_mode(notes)
         yield _speculation(notes)
@@ -98,6 +99,16 @@ def _isolation(notes: QueryFacts) -> Iterator[Finding]:
         yield Finding(Part.QUERY, "isolation", Standing.WARNING, found, fix)
     elif any(source.name == "kafka" for source in notes.sources):
         yield Finding(Part.QUERY, "isolation", Standing.OK, "read_committed: rows of aborted transactions are not read")
+
+
+def _texts(notes: QueryFacts) -> Iterator[Finding]:
+    if any(source.lenient for source in notes.sources):
+        found = "Spark reads the texts of a file source leniently: a broken line becomes NULL, or no row, without a word."
+        fix = (
+            'Read them with spark.readStream.text and decode="json" of lakesink, which refuses such a line or puts it'
+            ' aside; or set .option("mode", "FAILFAST").'
+        )
+        yield Finding(Part.QUERY, "texts", Standing.WARNING, found, fix)
 
 
 def _functions(notes: QueryFacts) -> Iterator[Finding]:
