@@ -110,10 +110,10 @@ def test_a_table_without_identifier_fields_is_refused_with_the_statement_to_set_
     assert plan(found, upsert(keys=["order_id", "Region"])) == ChangesPlan(Mode.UPSERT, (1, 2))
 
 
-def test_without_keys_and_identifier_fields_the_option_is_asked_for(tmp_path: Path) -> None:
+def test_without_keys_and_identifier_fields_the_statement_is_told(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"KEYS_UNKNOWN") as refused:
         plan(table(tmp_path), upsert())
-    assert "Give the option keys" in refused.value.action
+    assert "SET IDENTIFIER FIELDS <columns>" in refused.value.action
 
 
 def test_other_keys_than_the_identifier_fields_are_refused_with_both(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from itertools import groupby
 from lakesink.words import changed, counted
 from lakesink_catalog.read.history import Record, SinkState
 from lakesink_protocol.identity import SinkKey, SinkKind
+from lakesink_protocol.row_changes import ChangeCounts
 
 SHOWN = 3
 
@@ -210,6 +211,11 @@ def of_quality(state: SinkState) -> Iterator[str]:
     if state.rescued_rows:
         rows = f"{state.rescued_rows:,} of {counted(state.rows, 'row')}"
         yield f"{rows} have a text in the rescue column: a part of their document has no column, or does not fit it."
+
+
+def name_of_rows(changes: Iterable[ChangeCounts | None]) -> str:
+    """The heading of the rows that sinks wrote: these are not the table's if rows were replaced or deleted."""
+    return "rows" if all(counts is None for counts in changes) else "written"
 
 
 def of_changes(state: SinkState) -> Iterator[str]:

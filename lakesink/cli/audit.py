@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from lakesink.audit.audit import Proof, SinkProof
 from lakesink.audit.audit_table import loaded_for, proved
 from lakesink.audit.checkpoint import read_done
-from lakesink.audit.finding import Code, Finding, Note
+from lakesink.audit.finding import Code, Finding, Note, name_of_rows
 from lakesink.audit.in_words import broken, sink_in_words, told, verdict_of, verdict_on
 from lakesink.audit.key_proof import KeyProof, KeyQuestion
 from lakesink.cli.output import ACCEPTED, NOT_CHECKED, NOT_WELL, OK, Report, invalid
@@ -84,6 +84,7 @@ def audit_report(
     proof = proved(table, done, sink, footers=footers, keys=keys)
     seconds = time.perf_counter() - started
     next_step = _next_step(as_arguments(identifier, catalog), proof)
+    rows = name_of_rows(found.changes for found in proof.sinks)
     return Report(
         document={
             "table": identifier,
@@ -105,7 +106,7 @@ def audit_report(
             "seconds": round(seconds, 3),
         },
         title=f"{identifier} in {table.catalog.name}: {verdict_of(proof)}",
-        columns=("sink", "branch", "last batch>", "retained from>", "batches>", "rows>", "since"),
+        columns=("sink", "branch", "last batch>", "retained from>", "batches>", f"{rows}>", "since"),
         rows=[_row(found) for found in proof.sinks],
         hints=[redact(hint) for hint in (*_lines(proof, seconds), next_step)],
         exit_code=_exit_code(proof.findings, proof.unchecked) if proof.sinks else NOT_WELL,

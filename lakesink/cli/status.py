@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.table import Table
 
-from lakesink.audit.finding import key_of, of_changes, of_quality, sink_label
+from lakesink.audit.finding import key_of, name_of_rows, of_changes, of_quality, sink_label
 from lakesink.audit.no_records import has_no_records
 from lakesink.cli.output import NOT_WELL, OK, Report, plain
 from lakesink.cli.standing import STALE, Standing, document_of, prepared_hint, stale_hint, standing_of
@@ -23,7 +23,7 @@ from lakesink_protocol.redact import describe
 if TYPE_CHECKING:
     from lakesink.audit.leftovers import PreparedRecord
 
-_COLUMNS = ("sink", "branch", "last batch>", "committed", "ago>", "batches>", "rows>", "size>", "since", "standing")
+_COLUMNS = ("sink", "branch", "last batch>", "committed", "ago>", "batches>", "{rows}>", "size>", "since", "standing")
 _TOTALS = {
     "rows": "total-records",
     "files": "total-data-files",
@@ -64,7 +64,7 @@ def _report(identifier: str, table: Table, max_age: timedelta | None, *, next_st
         },
         title=f"{identifier} in {table.catalog.name}: {rows_in_words(totals['rows'], totals['position_deletes'])},"
         f" {counted(totals['files'], 'file')}, {size(totals['bytes'])}, {counted(snapshots, 'snapshot')}",
-        columns=_COLUMNS,
+        columns=[name.format(rows=name_of_rows(state.changes for state, _ in found)) for name in _COLUMNS],
         rows=[_row(state, standing, now) for state, standing in found],
         hints=[
             *_ages([state for state, _ in found], max_age, now),

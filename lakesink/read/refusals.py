@@ -143,7 +143,7 @@ def rows_taken_away(past: Past, sink: SinkBatches, step: Step, before: Sequence[
             f"Batch {step.batch_id} of {past.table} replaced or deleted rows, which a stream of new rows cannot show.",
             data=DataState.UNCHANGED,
             action="Write the changes into a table of their own with the option changelog_table of the writing query,"
-            " and read that table.",
+            " and read that table: it has the changes of the batches from then on, and none of earlier ones.",
         )
     return CatalogError(
         "READ_ROWS_REMOVED",

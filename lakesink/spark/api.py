@@ -27,7 +27,7 @@ from lakesink.spark.determinism import functions_of, runs_python
 from lakesink.spark.executors import Executors
 from lakesink.spark.expectations import marked, marks_of
 from lakesink.spark.foreach_batch import BatchFunction, MakeSink
-from lakesink.spark.query import QUERY_ID, absolute_checkpoint, check_checkpoint, sources_of
+from lakesink.spark.query import QUERY_ID, absolute_checkpoint, check_checkpoint, check_output_mode, sources_of
 from lakesink.spark.report import Reporter
 from lakesink.spark.rows.arrow_limits import ArrowBatchLimits
 from lakesink.spark.rows.batch_rows import FrameRows
@@ -71,7 +71,7 @@ def stream(
         table: Table identifier, ``namespace.table``.
         sink_id: Permanent name of this stream in this table. It stays the same when the checkpoint changes.
         checkpoint: Checkpoint folder of this query only: a path or a URI.
-        **options: See `lakesink.settings.settings.Settings`.
+        **options: See "Options and table properties" in the documentation, docs/reference/options.md.
 
     Raises:
         SettingsError: An option is unknown, malformed, or contradicts another.
@@ -83,6 +83,7 @@ def stream(
     check_streaming(df, "lakesink.stream")
     settings = Settings.parse({"sink_id": sink_id, "checkpoint": checkpoint, **options})
     check_checkpoint(df.sparkSession, settings.checkpoint)
+    check_output_mode(df, settings.output_mode)
     key = SinkKey(settings.sink_id, settings.branch)
     df = _arriving(df, settings)
     catalog = CatalogConfig(settings.catalog, settings.catalog_properties).find()
@@ -138,7 +139,7 @@ def append(df: DataFrame, table: str, *, txn: tuple[str, int], **options: Unpack
         df: Batch DataFrame of a classic Spark session, for example the one that a user's own `foreachBatch` receives.
         table: Table identifier, ``namespace.table``.
         txn: Application id and version; versions must increase.
-        **options: See `lakesink.settings.settings.Settings`.
+        **options: See "Options and table properties" in the documentation, docs/reference/options.md.
 
     Returns:
         `Committed`: the table contains the rows of this `df`. `AlreadyCommitted`: the table contains the rows of an
@@ -168,7 +169,8 @@ def upsert(df: DataFrame, table: str, *, txn: tuple[str, int], **options: Unpack
         df: Batch DataFrame of a classic Spark session.
         table: Table identifier, ``namespace.table``.
         txn: Application id and version; versions must increase.
-        **options: See `lakesink.settings.settings.Settings`; `keys` are the columns that identify a row.
+        **options: See "Options and table properties" in the documentation; `keys` are the columns that identify a
+            row.
 
     Returns:
         `Committed`: the table contains the changes of this `df`. `AlreadyCommitted`: it contains those of an earlier

@@ -4,6 +4,7 @@ It runs on the driver, on its query's thread, once for each batch and again for 
 run of one query, so queries in one driver do not affect each other.
 """
 
+import shlex
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -41,6 +42,7 @@ from lakesink_protocol.coordinator import run_batch
 from lakesink_protocol.errors import LakesinkError
 from lakesink_protocol.events import BatchStarted
 from lakesink_protocol.outcome import Outcome
+from lakesink_protocol.redact import redact
 from lakesink_protocol.two_phase import TaskWriter, TwoPhaseCommitSink
 from lakesink_protocol.votes import Votes
 
@@ -198,6 +200,8 @@ class BatchFunction:
         """The error without secrets and JVM objects; QueryStopped if the query was asked to stop."""
         if isinstance(error, SystemExit):
             return without_secrets(RuntimeError(f"SystemExit: {error}"))
+        if isinstance(error, LakesinkError):
+            error.name_checkpoint(shlex.quote(redact(self.checkpoint)))
         if isinstance(error, (LakesinkError, QueryStopped)):
             return error.with_traceback(None)
         if not isinstance(error, JAVA_ERRORS):

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from lakesink.checkpoint.folder import Checkpoint, same_checkpoint
 from lakesink.checkpoint.offsets import Keys, Offsets
 from lakesink.checkpoint.sources import Source, gives_uncommitted, is_lenient, replay_of
+from lakesink.settings.option_types import OutputMode
 from lakesink.spark.determinism import items, plan_of
 from lakesink.spark.hadoop import hadoop_of
 from lakesink.spark.spark_errors import JAVA_ERRORS
@@ -166,6 +167,19 @@ def check_checkpoint(session: SparkSession, checkpoint: str) -> None:
     )
 
 
+def check_output_mode(rows: DataFrame, mode: OutputMode) -> None:
+    """Let Spark judge a query's output mode before it starts, and say what else lakesink has for aggregations."""
+    spark = rows.sparkSession.sparkContext._jvm.org.apache.spark.sql  # type: ignore[union-attr]
+    of_spark = getattr(spark.streaming.OutputMode, mode.value.capitalize())()
+    try:
+        spark.catalyst.analysis.UnsupportedOperationChecker.checkForStreaming(plan_of(rows), of_spark)
+    except Py4JError:  # not a public API
+        return
+    except PySparkException as error:
+        if str(error.getCondition()).startswith("STREAMING_OUTPUT_MODE."):
+            raise _aggregates(mode) from None  # Spark says at the start what else it cannot do
+
+
 def sources_of(rows: DataFrame) -> list[Source]:
     """The streaming sources in a DataFrame's plan; starts nothing."""
     corrupt = str(rows.sparkSession.conf.get(f"spark.sql.{CORRUPT_COLUMN}"))
@@ -211,6 +225,19 @@ def _first_interface_option(leaf: Any, key: str) -> str | None:
     except Py4JError:  # neither V1 nor V2: a node of Spark or of a library
         return None
     return str(found.get()) if found.isDefined() else None
+
+
+def _aggregates(mode: OutputMode) -> QueryError:
+    update = "mode='upsert', output_mode='update', with the columns of the groupBy as keys"
+    return QueryError(
+        "OUTPUT_MODE",
+        f"Spark cannot run this query in output mode {mode.value!r}: it aggregates without a watermark.",
+        data=DataState.UNCHANGED,
+        action=(
+            "To write each result once, when it is final: rows.withWatermark(...), with that column in the groupBy.",
+            f"To write each result again when it changes, in the place of the earlier one: {update}.",
+        ),
+    )
 
 
 def _unknown(what: str) -> QueryError:

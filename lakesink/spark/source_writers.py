@@ -7,6 +7,7 @@ the same two-phase commit as `lakesink.stream`.
 """
 
 import pickle
+import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -46,9 +47,10 @@ from lakesink_catalog.connect.catalog import CatalogConfig
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_catalog.manifests.merging import MergeMemory
 from lakesink_protocol.coordinator import run_batch, writers_for
-from lakesink_protocol.errors import QueryError
+from lakesink_protocol.errors import LakesinkError, QueryError
 from lakesink_protocol.events import BatchStarted
 from lakesink_protocol.identity import Batch, SinkKey
+from lakesink_protocol.redact import redact
 from lakesink_protocol.two_phase import TaskWriter, receipts_of
 from lakesink_protocol.votes import Vote, Votes, votes_incomplete
 
@@ -199,6 +201,8 @@ def _reported(destination: Destination, batch_id: int) -> Iterator[Reporter]:
             yield reporter
     except Exception as error:
         _open_catalog.cache_clear()
+        if isinstance(error, LakesinkError):
+            error.name_checkpoint(shlex.quote(redact(destination.settings.checkpoint)))
         reporter.failed(batch_id, error, time.monotonic() - started)
         if (short := brief(error)) is not error:
             raise short from None

@@ -48,6 +48,16 @@ class LakesinkError(Exception):
         """Put the target that failed in front of the first line, for a batch with several targets."""
         self._set_what(f"{target}: {self.what}")
 
+    def name_checkpoint(self, checkpoint: str) -> None:
+        """Put the checkpoint where the texts have ``<checkpoint>``, so that commands can be copied."""
+
+        def named(text: str) -> str:
+            return shown(text.replace("<checkpoint>", checkpoint), LONGEST_PART)
+
+        self.data, self.action = named(self.data), named(self.action)
+        self.choices = tuple(map(named, self.choices))
+        self._set_what(self.what)
+
     def advice(self) -> list[str]:
         """The lines of the message that say what to do: one, or one more for each choice."""
         return [f"  Do: {_CHOOSE if self.choices else self.action}", *(f"    - {choice}" for choice in self.choices)]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakesink_catalog.read.gaps import FEWEST, RECENT, silence_limit
+from lakesink_catalog.read.gaps import FEWEST, RECENT, SHORTEST_SILENCE_OF_JOBS, silence_limit
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -58,3 +58,8 @@ def test_the_limit_is_longer_than_every_gap_but_the_longest(gaps: list[float]) -
 @pytest.mark.parametrize("times", [[START] * 10, [datetime.max.replace(tzinfo=UTC), *at(1, 1, 1, 1, 1, 1)]])
 def test_odd_times_are_no_error(times: list[datetime]) -> None:
     assert silence_limit(times) is not None
+
+
+def test_a_job_that_ran_often_within_a_minute_may_be_silent_for_a_day() -> None:
+    assert silence_limit(at(*[0.1] * 11), SHORTEST_SILENCE_OF_JOBS) == 24 * 60 * MINUTE
+    assert silence_limit(at(*[600] * 11), SHORTEST_SILENCE_OF_JOBS) == 3 * 600 * MINUTE

@@ -221,6 +221,18 @@ RENAMED = [
 ]
 
 
+def test_a_column_that_is_missing_since_it_was_renamed_is_told_with_its_name_of_now(
+    lake: Lake, stream: Evolving
+) -> None:
+    with lake.table().update_schema() as update:
+        update.rename_column("n", "new")
+    with pytest.raises(WriteError, match="SCHEMA_MISMATCH") as refused:
+        stream.having(pa.schema([("id", pa.int64()), ("n", pa.int32())]), []).run(1)
+    assert (
+        refused.value.choices[0] == "Column 'n' of the query was renamed to 'new' in the table. Rename it in the query."
+    )
+
+
 @pytest.mark.parametrize("policy", ["add", "widen"])
 @pytest.mark.parametrize(("column", "rows", "said"), RENAMED, ids=[".".join(it[0]) for it in RENAMED])
 def test_a_renamed_column_is_not_added_again_under_its_former_name(

@@ -136,6 +136,17 @@ def test_a_changed_output_mode_is_refused(spark: Any, tmp_path: Path, asked: str
     assert f"as it is: {asked}" in said
 
 
+@pytest.mark.usefixtures("home")
+def test_an_aggregation_without_a_watermark_learns_before_the_start_how_its_results_can_be_written(
+    spark: Any, tmp_path: Path
+) -> None:
+    counted = file_stream(spark, tmp_path).groupBy("text").count()
+    with pytest.raises(QueryError, match="LAKESINK_OUTPUT_MODE") as refused:
+        lakesink.stream(counted, TABLE, **STREAM, create_table=True)
+    assert "withWatermark" in refused.value.choices[0]
+    assert "mode='upsert', output_mode='update'" in refused.value.choices[1]
+
+
 # The order of a stream
 
 

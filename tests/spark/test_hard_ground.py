@@ -101,9 +101,9 @@ def test_a_rollback_beside_a_running_stream_ends_it_and_its_advice_brings_every_
     text = str(ended.value)
     assert "[LAKESINK_ROLLED_BACK]" in text
     assert _in_table() == list(range(10))
-    batch = re.search(r"`lakesink rewind <checkpoint> --to-batch (\d+)`", text)
-    assert batch is not None, text
-    rewound = CliRunner().invoke(main, ["rewind", "ck", "--to-batch", batch[1], "--yes"])
+    command = re.search(r"`lakesink (rewind \S+ --to-batch \d+)`", text)
+    assert command is not None, text
+    rewound = CliRunner().invoke(main, [*command[1].split(), "--yes"])
     assert rewound.exit_code == 0, rewound.output
     run(stream())
     assert _in_table() == list(range(50))

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, cast
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
-from lakesink_catalog.read.gaps import silence_limit
+from lakesink_catalog.read.gaps import SHORTEST_SILENCE, SHORTEST_SILENCE_OF_JOBS, silence_limit
 from lakesink_catalog.read.view import view_table
 from lakesink_protocol.change import LONGEST_WORDS, SCHEMA_CHANGE
 from lakesink_protocol.errors import Reason
@@ -341,7 +341,10 @@ def _state(table: Table, key: SinkKey, batches: Sequence[RetainedBatch]) -> Sink
         unmet_rows=sum(batch.unmet_rows for batch in counted),
         dead_letters=sum(batch.dead_letters for batch in counted),
         rescued_rows=sum(batch.rescued_rows for batch in counted),
-        silence_limit=silence_limit(time_of(batch.snapshot.timestamp_ms) for batch in counted),
+        silence_limit=silence_limit(
+            (time_of(batch.snapshot.timestamp_ms) for batch in counted),
+            SHORTEST_SILENCE_OF_JOBS if key.kind is SinkKind.TXN else SHORTEST_SILENCE,
+        ),
         changes=total_changes(counted),
     )
 

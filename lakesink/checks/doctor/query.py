@@ -103,7 +103,7 @@ def _isolation(notes: QueryFacts) -> Iterator[Finding]:
 
 def _texts(notes: QueryFacts) -> Iterator[Finding]:
     if any(source.lenient for source in notes.sources):
-        found = "Spark reads the texts of a file source leniently: a broken line becomes NULL, or no row, without a word."
+        found = "Spark reads the texts of a file source leniently: a broken line becomes NULL, or no row, in silence."
         fix = (
             'Read them with spark.readStream.text and decode="json" of lakesink, which refuses such a line or puts it'
             ' aside; or set .option("mode", "FAILFAST").'

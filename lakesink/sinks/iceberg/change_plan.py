@@ -199,8 +199,13 @@ def _keys_unknown(table: str, wanted: Sequence[NestedField]) -> SettingsError:
     return SettingsError(
         "KEYS_UNKNOWN",
         f"The table {table} has no identifier fields: nothing says that {given} identifies a row.",
-        action=_identifying(table, wanted) if wanted else "Give the option keys; the error then names the statement.",
+        action=_identifying(table, wanted) if wanted else _name_keys(table),
     )
+
+
+def _name_keys(table: str) -> str:
+    sql = f"ALTER TABLE {table} SET IDENTIFIER FIELDS <columns>"
+    return f"Make the columns of the key the table's identifier fields, in Spark SQL: {sql}. They must be NOT NULL."
 
 
 def _identifying(table: str, wanted: Sequence[NestedField]) -> tuple[str, ...]:

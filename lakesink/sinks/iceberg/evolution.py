@@ -1,6 +1,6 @@
 """Finds how the schema of rows differs from a table's schema, and what the option `schema_evolution` does about it."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -131,20 +131,25 @@ def _allowed_change(table: Table, rows: pa.Schema, settings: Settings, *, case_s
 
 def _check_are_new(added: Sequence[Path], table: Table, rule: NameRule) -> None:
     """A column under the former name of another one is not new: two columns would have a part of the values each."""
+    for said in _renamed(added, table, rule):
+        raise schema_mismatch(
+            said,
+            action="Rename it in the query. If it is another column, add it to the table first (Spark SQL: ALTER TABLE"
+            " ... ADD COLUMN).",
+        )
+
+
+def _renamed(added: Sequence[Path], table: Table, rule: NameRule) -> Iterator[str]:
+    """A sentence for each column of the query that another one of the table was called once."""
 
     def by_rule(path: Path) -> Path:
         return tuple(map(rule.key, path))
 
-    renamed = {by_rule(column): now for column, now in former_names(table).items()}
+    names = {by_rule(column): now for column, now in former_names(table).items()}
     for column in added:
-        now = renamed.get(by_rule(column))
-        if now is not None:
+        if now := names.get(by_rule(column)):
             before, after = (shown(".".join(one)) for one in (column, now))
-            raise schema_mismatch(
-                f"Column {before!r} of the query was renamed to {after!r} in the table.",
-                action="Rename it in the query. If it is another column, add it to the table first (Spark SQL: ALTER"
-                " TABLE ... ADD COLUMN).",
-            )
+            yield f"Column {before!r} of the query was renamed to {after!r} in the table."
 
 
 def _with_differences(error: WriteError, table: Table, rows: pa.Schema, plan: WritePlan) -> WriteError:
@@ -156,11 +161,13 @@ def _with_differences(error: WriteError, table: Table, rows: pa.Schema, plan: Wr
     except (WriteError, ChangeImpossible):  # the table cannot follow, so the query must change
         return error
     needed = SchemaEvolution.WIDEN if change.widened or change.optional else SchemaEvolution.ADD
+    renamed = _renamed([one.column for one in change.added], table, NameRule(plan.case_sensitive))
     return WriteError(
         error.code.removeprefix("LAKESINK_"),
         error.what,
         data=error.data,
         action=(
+            *(f"{said} Rename it in the query." for said in renamed),
             *(error.choices or (error.action,)),
             f"Let the table follow the query, in the batch's own commit: schema_evolution='{needed}'.",
             *commands(change, table.name()),

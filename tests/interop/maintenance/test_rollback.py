@@ -34,10 +34,9 @@ def test_a_stream_goes_on_by_rewind_after_a_rollback(lake: Lake, inserted: int) 
     assert "[LAKESINK_ROLLED_BACK]" in stream.log()
     audit = lake.asked("audit", stream.table)
     assert (audit["exit_code"], [finding["code"] for finding in audit["findings"]]) == (1, ["ROLLED_BACK"])
-    command = re.search(r"`lakesink (rewind <checkpoint> --to-batch 1)`", stream.log())
+    command = re.search(r"`lakesink (rewind \S+ --to-batch 1)`", stream.log())
     assert command is not None, stream.log()[-5000:]
-    arguments = shlex.split(command[1].replace("<checkpoint>", str(stream.checkpoint)))
-    assert CliRunner().invoke(main, [*arguments, "--yes"]).exit_code == 0
+    assert CliRunner().invoke(main, [*shlex.split(command[1]), "--yes"]).exit_code == 0
 
     assert replace(stream, trigger={"availableNow": True}).run() == 0, stream.log()[-5000:]
     assert lake.rows(stream.table) == expected(range(5)) + others
