@@ -95,7 +95,7 @@ def batches_between(
     first, last = place_of(past, sink, start), place_of(past, sink, end)
     for position, place in ((start, first), (end, last)):
         if isinstance(place, Lost):
-            raise position_lost(past, sink, position, place.why)
+            raise position_lost(past, sink, position, place.why, was_read=position is start)
     if not isinstance(first, Found) or not isinstance(last, Found) or last.index < first.index:
         raise begins_behind_plan(name, start, end) if begins_behind else batches_rolled_back(past, start, end)
     _check_replays(table, past, sink, start)

@@ -11,12 +11,14 @@ from lakesink_protocol.errors import CatalogError, SettingsError
 _BACK = (
     "Take the reading query back: roll its table back to a batch that ended before, and `lakesink rewind` its"
     " checkpoint to that batch; lakesink log shows its offsets. If its first batch ended behind it already, roll that"
-    " table back to before its first batch, and give --to-batch -1: it then reads all batches again."
+    " table back to before its first batch, or drop it if it has nothing else, and give --to-batch -1: it then reads"
+    " all batches again."
 )
 _NEW_READER = (
     "Compare what was read with the table, and start a new checkpoint with the option starting-batch. The table that it"
     " writes refuses the first batch (LAKESINK_NEW_CHECKPOINT) until you accept it."
 )
+_UNPLANNED = "take the planned batch out of this query's checkpoint with `lakesink rewind`, and start it again."
 _AGAIN = "To go on without what is missing, start a new checkpoint with the option starting-batch={batch}."
 
 
@@ -35,8 +37,10 @@ def batch_gone(table: str, step: Step, files_left: int) -> CatalogError:
     )
 
 
-def position_lost(past: Past, sink: SinkBatches, position: Position, why: Why) -> CatalogError:
-    """The error for a position from which the next batch cannot be told."""
+def position_lost(
+    past: Past, sink: SinkBatches, position: Position, why: Why, *, was_read: bool = True
+) -> CatalogError:
+    """The error for a position from which the next batch cannot be told, or up to which a micro-batch was planned."""
     oldest = next(past.batches_of(sink), None)
     if why is Why.BEGINNING_EXPIRED:
         first = "none is known" if oldest is None else f"the first that is known is batch {oldest.batch_id}"
@@ -52,14 +56,12 @@ def position_lost(past: Past, sink: SinkBatches, position: Position, why: Why) -
         Why.NEW_QUERY: ("was rolled back, and a new query has written since", "READ_BATCH_CHANGED"),
         Why.UNVERIFIABLE: ("has expired, and nothing proves that it is still in the table", "READ_UNVERIFIABLE"),
     }[why]
+    read = "was read" if was_read else "was to be read"
     return CatalogError(
         code,
-        f"Batch {position.batch_id} of sink {position.sink!r} in {past.table} was read; it {what}.",
+        f"Batch {position.batch_id} of sink {position.sink!r} in {past.table} {read}; it {what}.",
         data=DataState.UNCHANGED,
-        action=(
-            _BACK,
-            _NEW_READER,
-        ),
+        action=(_BACK, _NEW_READER) if was_read else f"To read what is in the table now, {_UNPLANNED}",
     )
 
 
@@ -67,11 +69,13 @@ def batches_rolled_back(past: Past, start: Position, end: Position) -> CatalogEr
     """The error for planned batches that are not in the table."""
     went_back = start.batch_id > end.batch_id and (start.sink, start.query_id) == (end.sink, end.query_id)
     awaited = f"Start the query that writes {past.table} again, until it has written batch"
-    planned = "take the planned batch out of this query's checkpoint with `lakesink rewind`, and start it again."
     action = (
-        (f"{awaited} {start.batch_id}. Then {planned}",)
+        (f"{awaited} {start.batch_id}. Then {_UNPLANNED}",)
         if went_back
-        else (f"{awaited} {end.batch_id}. Then start this query again.", f"If it will write other batches, {planned}")
+        else (
+            f"{awaited} {end.batch_id}. Then start this query again.",
+            f"If it will write other batches, {_UNPLANNED}",
+        )
     )
     return CatalogError(
         "READ_ROLLED_BACK",

@@ -7,6 +7,7 @@ causes a later batch to be committed twice.
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from lakesink_protocol.errors import Reason
 from lakesink_protocol.identity import SinkKind
@@ -51,14 +52,33 @@ def what_landed(s: Situation) -> str:
     return f"its rows are in snapshot {snapshot_id}{by}"
 
 
+_OF_A_READER = ("lakesink", "uuid", "sink", "branch")
+"""Names in an offset of a query that reads a table's batches; of another table, branch or sink they differ."""
+
+
 def reads_files(s: Situation) -> bool:
     """True if the batch reads only file sources, which cannot start anywhere but at the beginning."""
+    ends = _ends(s.batch.offsets)
+    return bool(ends) and all(end.keys() == {"logOffset"} for end in ends)
+
+
+def goes_on_at(s: Situation) -> int | None:
+    """The batch with which a reader of a table's batches would go on; None for other sources, or another table."""
+    was, now = _ends(s.entry.offsets if s.entry else ""), _ends(s.batch.offsets)
+    if len(was) != 1 or len(now) != 1 or any(was[0].get(name) != now[0].get(name) for name in _OF_A_READER):
+        return None
+    batch_id = was[0].get("batch")
+    return batch_id + was[0].get("read", True) if type(batch_id) is int and "lakesink" in was[0] else None
+
+
+def _ends(offsets: str) -> list[dict[str, Any]]:
+    """Where a batch ends in each of its sources; none if that cannot be told."""
     try:
-        ends = json.loads(s.batch.offsets or "[]")
+        ends = json.loads(offsets or "[]")
     except ValueError:
-        return False
-    values = ends.values() if isinstance(ends, dict) else ends
-    return bool(values) and all(isinstance(end, dict) and end.keys() == {"logOffset"} for end in values)
+        return []
+    values = list(ends.values() if isinstance(ends, dict) else ends)
+    return values if all(isinstance(end, dict) for end in values) else []
 
 
 def _commit(does: str) -> Choice:
@@ -204,12 +224,11 @@ def _after_new_checkpoint(s: Situation) -> Choices:
                 f"leaves out every file of batch {n}, also unread ones; in later batches rows of old files come twice"
             ),
         )
-    return (
-        _commit(
-            f"adds batch {n}: rows that earlier batches read at the same offsets come twice, rows between are lost"
-        ),
-        _leaves_out_and_repeats(s),
-    )
+    twice = "rows that earlier batches read at the same offsets come twice, rows between are lost"
+    first = goes_on_at(s)
+    if first is not None:
+        twice = f"correct if its query began with starting-batch={first}; otherwise {twice}"
+    return (_commit(f"adds batch {n}: {twice}"), _leaves_out_and_repeats(s))
 
 
 def _after_changed_batch(s: Situation) -> Choices:

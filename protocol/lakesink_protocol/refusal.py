@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lakesink_protocol.accept import NEVER_OVERRULED, Accept, accept_of
-from lakesink_protocol.choices import choices, what_landed
+from lakesink_protocol.choices import choices, goes_on_at, what_landed
 from lakesink_protocol.errors import BatchRefused, Reason
 from lakesink_protocol.identity import MAIN_BRANCH, Batch, SinkKind
 from lakesink_protocol.ledger import LARGEST_NUMBER, LEDGER_VERSION, MAX_MARK_OFFSETS_BYTES, LedgerEntry, Mark
@@ -214,6 +214,7 @@ _FACTS: Mapping[str, Callable[[Situation, Mark | None], object]] = {
     "newest_id": lambda _, newest: newest.batch_id if newest else -1,
     "newest_end": lambda _, newest: _end(newest),
     "end": lambda s, _: _end(s.entry),
+    "goes_on_at": lambda s, _: goes_on_at(s),
     "missing_count": lambda s, _: len(s.batch.missing_inputs),
     "missing": lambda s, _: _missing(s.batch),
     "undone": lambda s, _: _undone(s),

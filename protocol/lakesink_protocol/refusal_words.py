@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from lakesink_protocol.choices import reads_files
+from lakesink_protocol.choices import goes_on_at, reads_files
 from lakesink_protocol.errors import Reason
 from lakesink_protocol.identity import SinkKind
 from lakesink_protocol.situation import Situation
@@ -208,6 +208,14 @@ WORDS: Sequence[Words] = (
         " source always starts at the beginning). What is left of the old checkpoint names these files, in its folder"
         " sources; the table does not. Then start with another new checkpoint, and accept its first batch.",
         when=reads_files,
+    ),
+    Words(
+        Reason.NEW_CHECKPOINT,
+        NEW_CHECKPOINT,
+        "Restore the old checkpoint: then no row is lost and none comes twice.\n"
+        "Start the reading query on another new checkpoint with the option starting-batch={goes_on_at}, and accept its"
+        " first batch: then no row is lost and none comes twice.",
+        when=lambda s: goes_on_at(s) is not None,
     ),
     Words(
         Reason.NEW_CHECKPOINT,

@@ -3,18 +3,19 @@
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from lakesink_protocol.accept import Accept
 from lakesink_protocol.choices import choices
 from lakesink_protocol.errors import MOST_CHOICES, CatalogError, Reason
-from lakesink_protocol.identity import SinkKey
+from lakesink_protocol.identity import SinkKey, stream_batch
 from lakesink_protocol.refusal import refusal
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.verdict import Commit, Refuse, decide
 from tests.protocol.verdict_cases import CASES
-from tests.protocol.views import KEY, Snap
+from tests.protocol.views import KEY, UUID, Snap, chain, entry, view
 
 REFUSED = {name: case for name, case in CASES.items() if isinstance(case.verdict, Refuse)}
 
@@ -107,6 +108,32 @@ def test_a_new_checkpoint_is_answered_with_where_the_sink_ended() -> None:
     assert [one.partition("accept=")[0] for one in overruled] == [
         "Overrule this refusal once, for this batch only: "
     ] * 2
+
+
+READ = {"lakesink": 1, "uuid": "bronze", "sink": "events"}
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "begins"),
+    [
+        (READ | {"batch": 2, "fingerprint": "f"}, READ | {"batch": 3}, 3),
+        (READ | {"batch": 2, "read": False}, READ | {"batch": 3}, 2),
+        (READ | {"batch": 2}, READ | {"batch": 0, "uuid": "another"}, None),
+        (READ | {"batch": 2}, READ | {"batch": 0, "branch": "audit"}, None),
+        (READ | {"batch": "2"}, READ | {"batch": 0}, None),
+        ({"batch": 2}, {"batch": 0}, None),
+    ],
+)
+def test_a_new_checkpoint_of_a_reader_is_answered_with_the_batch_at_which_it_goes_on(
+    was: dict[str, Any], now: dict[str, Any], begins: int | None
+) -> None:
+    before = stream_batch(2, "q1", start=[1], end=[was])
+    again = stream_batch(0, "q2", start=None, end=[now])
+    found = Situation(view(chain(before, first=3), entry(before, 3)), KEY, again, UUID)
+    error = refusal(Reason.NEW_CHECKPOINT, found)
+    assert (f"starting-batch={begins}, and accept its first batch" in error.action) is (begins is not None)
+    assert (f"correct if its query began with starting-batch={begins}" in error.action) is (begins is not None)
+    assert ("exactly where the sink ended" in error.action) is (begins is None)
 
 
 HOSTILE = "\x1b[2J\ud800" + "y" * 100_000

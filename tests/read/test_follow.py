@@ -381,6 +381,20 @@ def test_a_plan_whose_batches_were_rolled_back_waits_for_them(lake: Lake, stream
         consumer.read(end, start)
 
 
+def test_a_planned_batch_that_was_written_otherwise_is_not_called_read(
+    lake: Lake, stream: Stream, consumer: Consumer
+) -> None:
+    write(stream, 0, 1)
+    consumer.poll()
+    start, end = position(consumer, stream, 0), position(consumer, stream, 1)
+    roll_back(lake, stream.snapshot_of(0))
+    stream.run(stream.batch(1, end=3))
+    with pytest.raises(CatalogError, match=r"\[LAKESINK_READ_BATCH_CHANGED\] Batch 1 .* was to be read; it") as refused:
+        consumer.read(start, end)
+    assert "take the planned batch out of this query's checkpoint" in refused.value.action
+    assert "Take the reading query back" not in refused.value.action
+
+
 def test_rows_that_others_removed_stop_the_consumer_behind_the_batches_before(
     lake: Lake, stream: Stream, consumer: Consumer
 ) -> None:
