@@ -100,7 +100,8 @@ def _spark_missing(name: str) -> Exception:
     return QueryError(
         "SPARK_MISSING",
         f"lakesink.{name} needs PySpark, which this Python does not have.",
-        action='pip install "lakesink[spark]", or run the driver with the Python of your cluster (spark-submit).',
+        action='pip install "lakesink[spark]" "pyspark==4.1.*", or run the driver with the Python of your cluster'
+        " (spark-submit).",
     )
 
 

@@ -28,7 +28,7 @@ def installs_from_the_lock(built: Built, empty: EmptyEnvironment) -> None:
 
 
 def installs_newest(built: Built, empty: EmptyEnvironment) -> None:
-    """The wheel with Spark, in the newest versions that its ranges allow: what a user gets today."""
+    """The wheel with Spark, in the newest versions that its ranges allow, PySpark too."""
     empty.pip("install", f"{built.wheel}[spark]")
 
 

@@ -129,6 +129,7 @@ def test_the_readme_runs_as_it_is_printed(tmp_path: Path) -> None:
             else:
                 assert done.returncode == 0, done.stderr[-3000:]
                 assert alike(shown, done.stdout), done.stdout
+                assert "FutureWarning" not in done.stderr
 
 
 @pytest.mark.page("docs/use/decoding.md", "lakesink/decode")

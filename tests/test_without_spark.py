@@ -28,7 +28,7 @@ def run(folder: Path, code: str) -> "subprocess.CompletedProcess[str]":
 def test_what_needs_spark_says_so_and_how_to_get_it(tmp_path: Path, name: str) -> None:
     said = run(tmp_path, f"import lakesink; lakesink.{name}").stderr
     assert f"[LAKESINK_SPARK_MISSING] lakesink.{name} needs PySpark, which this Python does not have." in said
-    assert 'Do: pip install "lakesink[spark]"' in said
+    assert 'Do: pip install "lakesink[spark]" "pyspark==4.1.*"' in said
     assert "During handling" not in said
 
 

@@ -1,6 +1,8 @@
 """The command ``engines``: configuration and first queries for another engine, ready to paste. Only reads."""
 
+from collections.abc import Iterator
 from dataclasses import asdict, replace
+from importlib import metadata
 
 from pyiceberg.table import Table
 
@@ -8,6 +10,7 @@ from lakesink.audit.as_of import Question, as_of
 from lakesink.cli.output import Report, invalid
 from lakesink.engines import duckdb, flink, pyiceberg, spark, trino
 from lakesink.engines.recipe import Moment, Recipe
+from lakesink.engines.spark_runtime import WITHOUT_RUNTIME, lacks_runtime
 from lakesink.engines.target import target_of
 from lakesink_catalog.connect.catalog import CatalogConfig
 from lakesink_catalog.read.history import history
@@ -33,15 +36,26 @@ def engines(*, table: str, catalog: str | None, engine: str, batch: int | None, 
     opened = load_table(found.open(create=False), table)
     target = target_of(found, opened, parse_identifier(table), _moment(opened, table, batch, sink))
     recipe = _RECIPES[engine](target)
-    version = target.format_version
-    if version != FORMAT_VERSION:
-        note = f"The table is of format version {version}; this was tried with version {FORMAT_VERSION}."
-        recipe = replace(recipe, notes=(*recipe.notes, note))
+    recipe = replace(recipe, notes=(*recipe.notes, *_notes(engine, target.format_version)))
     return Report(
         document={"table": table, "catalog": found.name, **asdict(recipe)},
         title=f"{table} in {found.name}, for {recipe.engine}",
         hints=_lines(recipe, _COMMENTS.get(engine, "--")),
     )
+
+
+def _notes(engine: str, format_version: int) -> Iterator[str]:
+    if format_version != FORMAT_VERSION:
+        yield f"The table is of format version {format_version}; this was tried with version {FORMAT_VERSION}."
+    if engine == "spark" and (found := lacks_runtime(_installed_pyspark())):
+        yield f"{found} {WITHOUT_RUNTIME}"
+
+
+def _installed_pyspark() -> str:
+    try:
+        return metadata.version("pyspark")
+    except metadata.PackageNotFoundError:
+        return ""
 
 
 def _moment(table: Table, identifier: str, batch: int | None, sink: str | None) -> Moment | None:

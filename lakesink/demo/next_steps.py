@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lakesink.demo.place import TABLE, Place
-from lakesink.engines.target import SPARK_RUNTIME, SQLITE_DRIVER
+from lakesink.engines.spark_runtime import SPARK_RUNTIME
+from lakesink.engines.target import SQLITE_DRIVER
 from lakesink_catalog.connect.catalog import EMBEDDED_NAME, HOME_VARIABLE, CatalogConfig
 
 

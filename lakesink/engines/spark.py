@@ -1,9 +1,10 @@
 """Spark SQL with Iceberg's own catalog. Pure."""
 
 from lakesink.engines.recipe import File, Query, Recipe, first_queries, newest_batches, properties_file, quoted
-from lakesink.engines.target import SPARK_RUNTIME, Target, jars, java_catalog
+from lakesink.engines.spark_runtime import NEWEST_SPARK, SPARK_RUNTIME
+from lakesink.engines.target import Target, jars, java_catalog
 
-ENGINE = "Spark 4.1"
+ENGINE = f"Spark {NEWEST_SPARK}"
 
 
 def recipe(target: Target) -> Recipe:

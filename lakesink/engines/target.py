@@ -16,9 +16,8 @@ from lakesink_catalog.connect.kinds import CODE_PROPERTY, is_of_one_process, kin
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.redact import contains_secret
 
-SPARK_RUNTIME = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"
 FLINK_RUNTIME = "org.apache.iceberg:iceberg-flink-runtime-2.1:1.11.0"
-"""The newest release of each runtime: Iceberg 1.12.0 has none for Flink."""
+"""The newest release: Iceberg 1.12.0 has none for Flink."""
 SQLITE_DRIVER = "org.xerial:sqlite-jdbc:3.50.3.0"
 POSTGRES_DRIVER = "org.postgresql:postgresql:42.7.7"
 _AWS_BUNDLE = "org.apache.iceberg:iceberg-aws-bundle"

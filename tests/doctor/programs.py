@@ -1,4 +1,4 @@
-"""Programs that stand for a Java: they print what a real one prints."""
+"""Programs that stand for a Java: they print what a real one prints. Packages that are metadata alone."""
 
 from pathlib import Path
 
@@ -16,3 +16,11 @@ def java_at(home: Path, version: str, modules: tuple[str, ...] = MODULES) -> Pat
     )
     program.chmod(0o755)
     return home
+
+
+def distribution(site: Path, name: str, version: str, *requires: str) -> None:
+    """An installed package, for those who read its version and requirements."""
+    folder = site / f"{name}-{version}.dist-info"
+    folder.mkdir(parents=True)
+    lines = [f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}", *(f"Requires-Dist: {r}" for r in requires)]
+    (folder / "METADATA").write_text("\n".join(lines) + "\n")

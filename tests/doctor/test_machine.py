@@ -10,7 +10,7 @@ from lakesink.checks.doctor.finding import Part, Standing, attempt
 from lakesink.checks.doctor.java import check_java
 from lakesink.checks.doctor.machine import Requirement, check_packages, check_python, requirements_in
 from lakesink_protocol.errors import SettingsError
-from tests.doctor.programs import java_at
+from tests.doctor.programs import distribution, java_at
 
 CANARY = "c4n4ry-Sw0rdfish"
 
@@ -104,10 +104,7 @@ def test_a_package_out_of_range_missing_or_broken_is_told_with_the_line_that_men
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def installed(name: str, version: str, code: str, *requires: str) -> None:
-        folder = tmp_path / f"{name}-{version}.dist-info"
-        folder.mkdir()
-        lines = [f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}", *(f"Requires-Dist: {r}" for r in requires)]
-        (folder / "METADATA").write_text("\n".join(lines) + "\n")
+        distribution(tmp_path, name, version, *requires)
         (tmp_path / f"{name}.py").write_text(code)
 
     extras = ('extraone>=1; extra == "s3"', 'pyspark<4.4,>=4.1; extra == "spark"')
@@ -126,6 +123,20 @@ def test_a_package_out_of_range_missing_or_broken_is_told_with_the_line_that_men
     assert findings["goneone"].found == "goneone is not installed."
     assert "cannot be imported: OSError" in findings["brokenone"].found
     assert CANARY not in findings["brokenone"].found
+
+
+@pytest.mark.parametrize(("version", "warns"), [("4.1.9", False), ("4.2.0", True), ("5.0.0", True)])
+def test_a_pyspark_without_an_iceberg_runtime_warns_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, version: str, warns: bool
+) -> None:
+    distribution(tmp_path, "lakesink", "0.1.0", 'pyspark>=4.1; extra == "spark"')
+    distribution(tmp_path, "pyspark", version)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    [packages, *others] = check_packages()
+    assert packages.standing is Standing.OK
+    assert [(finding.check, finding.standing) for finding in others] == [("iceberg runtime", Standing.WARNING)] * warns
+    assert all(f"pyspark {version} is installed" in finding.found for finding in others)
+    assert all('pip install "pyspark==4.1.*"' in finding.fix for finding in others)
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,11 @@ def test_an_answer_survives_the_way_between_two_processes(answer: SparkAnswer, t
             "Spark needs Java 17",
         ),
         ("JAVA_HOME is not set", "JAVA_HOME is not set", "Spark needs Java 17"),
-        ("ModuleNotFoundError: No module named 'pyspark'", "pyspark", 'For streams: pip install "lakesink[spark]"'),
+        (
+            "ModuleNotFoundError: No module named 'pyspark'",
+            "pyspark",
+            'For streams: pip install "lakesink[spark]" "pyspark==4.1.*"',
+        ),
         ("java.net.UnknownHostException: box: Name or service not known", "box", "export SPARK_LOCAL_IP=127.0.0.1"),
         ("Error: Could not find or load main class org.apache.spark.X", "main class", "unset SPARK_HOME"),
         (f"java.io.IOError: password={CANARY}", "java.io.IOError", "-m lakesink.spark.probe"),

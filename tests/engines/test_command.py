@@ -12,6 +12,7 @@ from testkit.builders import TABLE, Lake, Stream, parquet_files
 from testkit.maintenance import edit_metadata
 from tests.audit.deletes import delete_by_equality, delete_by_position
 from tests.audit.terminal import Run, found, refused, terminal
+from tests.doctor.programs import distribution
 
 ENGINES = ("trino", "spark", "duckdb", "flink", "pyiceberg")
 JSON = ("--output", "json")
@@ -73,6 +74,22 @@ def test_a_table_that_no_stream_wrote_to_is_shown_as_it_is(run: Run, lake: Lake)
     )
     document = found(run("engines", "--for", "trino", *JSON))
     assert document["queries"][2]["text"].endswith(f"FOR VERSION AS OF {lake.head().snapshot_id}")
+
+
+@pytest.mark.usefixtures("stream")
+def test_a_pyspark_without_an_iceberg_runtime_is_a_note_for_spark_alone(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def notes(engine: str) -> list[str]:
+        return [note for note in found(run("engines", "--for", engine, *JSON))["notes"] if "pyspark" in note]
+
+    assert notes("spark") == []
+    distribution(tmp_path / "site", "pyspark", "4.3.0")
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    [note] = notes("spark")
+    assert note.startswith("pyspark 4.3.0 is installed")
+    assert 'pip install "pyspark==4.1.*"' in note
+    assert notes("trino") == []
 
 
 # What it cannot do

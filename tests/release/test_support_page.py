@@ -2,8 +2,9 @@
 
 import re
 
+from lakesink.engines.spark_runtime import NEWEST_SPARK, SPARK_RUNTIME
 from release.tree import ROOT, project
-from servers.jars import FLINK_VERSION, HADOOP, ICEBERG_BEFORE, KAFKA, TRINO_VERSION
+from servers.jars import FLINK_VERSION, HADOOP, ICEBERG_BEFORE, ICEBERG_SPARK, KAFKA, TRINO_VERSION
 from servers.s3 import VERSION as VERSITYGW
 
 PAGE: str = (ROOT / "docs/reference/support.md").read_text()
@@ -45,6 +46,16 @@ def test_what_is_allowed_is_what_the_project_declares() -> None:
     [pyspark] = project()["optional-dependencies"]["spark"]
     versions = re.findall(r"^\| PySpark (\d\.\d) \|", PAGE, re.MULTILINE)
     assert pyspark == f"pyspark[sql]>={versions[0]},<4.{int(versions[-1].partition('.')[2]) + 1}"
+
+
+def test_the_pyspark_that_is_installed_is_the_newest_with_an_iceberg_runtime() -> None:
+    assert SPARK_RUNTIME in ICEBERG_SPARK.artifacts
+    assert run_of("Spark SQL").startswith(f"{NEWEST_SPARK}.")
+    texts = [*ROOT.glob("README.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")]
+    texts += [*(ROOT / "lakesink").rglob("*.py"), ROOT / "protocol/lakesink_protocol/errors.toml"]
+    commands = [line for text in texts for line in re.findall(r"pip install .*\[spark.*", text.read_text())]
+    assert commands
+    assert [line for line in commands if not re.search(rf"pyspark\S*==({NEWEST_SPARK}|4\.3)\.\*", line)] == []
 
 
 def test_every_target_of_the_page_is_in_the_makefile() -> None:

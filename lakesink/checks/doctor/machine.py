@@ -6,12 +6,13 @@ import platform
 import re
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 
 from lakesink.checks.caught import caught
 from lakesink.checks.doctor.finding import Finding, Part, Standing
+from lakesink.engines.spark_runtime import WITHOUT_RUNTIME, lacks_runtime
 from lakesink.writer.libraries import version_numbers
 from lakesink_protocol.redact import describe
 
@@ -66,7 +67,7 @@ def check_packages() -> list[Finding]:
     if troubles:
         return troubles
     found = ", ".join(f"{name} {version}" for name, version in versions.items())
-    return [Finding(Part.MACHINE, "packages", Standing.OK, found, details=versions)]
+    return [Finding(Part.MACHINE, "packages", Standing.OK, found, details=versions), *_runtime(versions)]
 
 
 def not_looked_at() -> list[Finding]:
@@ -91,6 +92,11 @@ def _troubles(requirement: Requirement, versions: dict[str, str]) -> Iterator[Fi
         if isinstance(imported, Exception):
             found = f"{name} {versions[name]} cannot be imported: {describe(imported)}"
             yield _package_failed(requirement, found)
+
+
+def _runtime(versions: Mapping[str, str]) -> Iterator[Finding]:
+    if found := lacks_runtime(versions.get(_PYSPARK, "")):
+        yield Finding(Part.MACHINE, "iceberg runtime", Standing.WARNING, found, WITHOUT_RUNTIME)
 
 
 def _package_failed(requirement: Requirement, found: str) -> Finding:

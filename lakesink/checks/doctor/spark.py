@@ -27,7 +27,7 @@ _LONGEST_TELLING = 200
 _SYMPTOMS = (
     (
         re.compile("No module named 'pyspark'"),
-        'For streams: pip install "lakesink[spark]". Audits need no Spark.',
+        'For streams: pip install "lakesink[spark]" "pyspark==4.1.*". Audits need no Spark.',
     ),
     (re.compile("jdk.incubator.vector"), "Spark needs a full Java 17 or newer: see the check java."),
     (re.compile("UnsupportedClassVersionError|JAVA_HOME is not set"), "Spark needs Java 17 or newer: see java."),
