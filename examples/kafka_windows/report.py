@@ -1,18 +1,16 @@
 """What is shown at the end: the proof, and what to try next."""
 
-import shlex
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from lakesink.cli.output import NOT_WELL, OK, Report
 from lakesink.demo.checks import Check
-from lakesink.demo.next_steps import Step, duckdb_command, program
+from lakesink.demo.next_steps import Step, duckdb_command, lakesink_command
 from lakesink.demo.place import Place
 from lakesink.words import number
-from lakesink_catalog.connect import HOME_VARIABLE
 
 from .proof import Sent
-from .queries import CATALOG, DEPARTURES, EVENTS
+from .queries import DEPARTURES, EVENTS
 from .setting import Setting
 from .supervisor import Supervisor
 
@@ -51,9 +49,10 @@ def report(stage: Place, ending: Ending) -> Report:
         ending: What it came to.
     """
     supervisor, sent = ending.supervisor, ending.sent
+    steps = _next_steps(stage)
     verdict = "Every claim holds." if ending.proved else "NOT PROVED: see the claims with <<<."
     return Report(
-        document=_document(stage, ending),
+        document=_document(stage, ending) | {"next": [asdict(step) for step in steps]},
         title=f"{number(sent.committed.total())} records committed and {number(sent.aborted)} aborted in"
         f" {'Kafka' if ending.setting.bootstrap else 'files'}, {supervisor.drivers} drivers,"
         f" {len(supervisor.killed)} SIGKILLs survived, seed {ending.setting.seed}, {ending.seconds:.0f} s. {verdict}",
@@ -62,11 +61,7 @@ def report(stage: Place, ending: Ending) -> Report:
             (check.claim, f"{check.expected:,}", f"{check.found:,}", "" if check.holds else "<<<")
             for check in ending.checks
         ],
-        hints=[
-            "",
-            "What to try next:",
-            *(line for step in _next_steps(stage) for line in ("", f"# {step.what}", step.command)),
-        ],
+        hints=["", "What to try next:", *(line for step in steps for line in ("", f"# {step.what}", step.command))],
         exit_code=OK if ending.proved else NOT_WELL,
     )
 
@@ -84,19 +79,17 @@ def _document(stage: Place, ending: Ending) -> dict[str, Any]:
         "checks": [asdict(check) for check in ending.checks],
         "seconds": ending.seconds,
         "folder": str(stage.home),
-        "next": [asdict(step) for step in _next_steps(stage)],
     }
 
 
 def _next_steps(stage: Place) -> list[Step]:
-    command = f"{HOME_VARIABLE}={shlex.quote(str(stage.lakehouse))} {shlex.quote(program('lakesink'))}"
-    events, hours = (shlex.quote(str(stage.home / "checkpoints" / name)) for name in ("events", "departures_by_hour"))
+    events, hours = (str(stage.home / "checkpoints" / name) for name in ("events", "departures_by_hour"))
     return [
-        Step("every batch, and which were recovered", f"{command} log {DEPARTURES} --catalog {CATALOG} --limit 100"),
+        Step("every batch, and which were recovered", lakesink_command(stage, "log", DEPARTURES, "--limit", "100")),
         Step(
             "is every batch of the events there, once",
-            f"{command} audit {EVENTS} --catalog {CATALOG} --checkpoint {events}",
+            lakesink_command(stage, "audit", EVENTS, "--checkpoint", events),
         ),
-        Step("and of the hours", f"{command} audit {DEPARTURES} --catalog {CATALOG} --checkpoint {hours}"),
-        Step("the busiest hours, by DuckDB", duckdb_command(DEPARTURES, _BUSIEST)),
+        Step("and of the hours", lakesink_command(stage, "audit", DEPARTURES, "--checkpoint", hours)),
+        Step("the busiest hours, by DuckDB", duckdb_command(stage, DEPARTURES, _BUSIEST)),
     ]

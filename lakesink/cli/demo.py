@@ -1,12 +1,13 @@
 """The command ``demo``: the main job on real flights, its driver killed twice, and the proof."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lakesink.cli.output import NOT_WELL, OK, Report
-from lakesink.demo.next_steps import next_steps
+from lakesink.demo.next_steps import Step, next_steps
 from lakesink.demo.place import Place, check_machine, prepare
 from lakesink.words import counted, number
 from lakesink_catalog.connect.catalog import HOME_VARIABLE
@@ -24,11 +25,10 @@ def demo(folder: Path, rows: int, *, no_kill: bool) -> Report:
     os.environ[HOME_VARIABLE] = str(stage.lakehouse)
     with Screen() as screen:
         ending = run_demo(stage, screen, row_limit=rows, kill=not no_kill)
-    return _report(stage, ending)
+    return _report(stage, ending, next_steps(stage, ending.as_of))
 
 
-def _report(stage: Place, ending: "Ending") -> Report:
-    steps = next_steps(stage, ending.as_of)
+def _report(stage: Place, ending: "Ending", steps: Sequence[Step]) -> Report:
     verdict = "Every claim holds." if ending.proved else "NOT PROVED: see the claims with <<<."
     return Report(
         document=_document(stage, ending) | {"next": [asdict(step) for step in steps]},

@@ -1,15 +1,24 @@
-"""Next steps: commands that work as printed, in the current folder."""
+"""Next steps: short commands that work as printed, in the current folder. The demo's folder has the files for them."""
 
-import json
 import shlex
 import sys
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 
 from lakesink.demo.place import TABLE, Place
-from lakesink.engines.spark_runtime import SPARK_RUNTIME
-from lakesink.engines.target import SQLITE_DRIVER
+from lakesink.engines import pyiceberg, spark
+from lakesink.engines.spark_runtime import lacks_runtime
+from lakesink.engines.target import Target, target_of
 from lakesink_catalog.connect.catalog import EMBEDDED_NAME, HOME_VARIABLE, CatalogConfig
+from lakesink_catalog.tables.tables import load_table, parse_identifier
+
+_QUERY = """
+# Arguments: a snapshot to read instead of the newest one, and another query.
+snapshot_id = int(sys.argv[1]) if sys.argv[1:] else None
+query = sys.argv[2] if sys.argv[2:] else {query!r}
+table.scan(snapshot_id=snapshot_id).to_duckdb({name!r}).sql(query).show()
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,58 +33,55 @@ class Step:
 def next_steps(place: Place, as_of: tuple[int, int]) -> list[Step]:
     """Commands on the demo's table; `as_of` is a batch with its snapshot."""
     batch_id, snapshot_id = as_of
-    home = f"{HOME_VARIABLE}={shlex.quote(str(place.lakehouse))}"
-    command = shlex.quote(program("lakesink"))
     top = (
         "SELECT carrier, count(*) AS flights, sum(distance) AS miles FROM flights GROUP BY ALL ORDER BY 2 DESC LIMIT 5"
     )
-    count = "SELECT count(*) AS flights, max(time_hour) AS last FROM flights"
-    return [
-        Step("every batch", f"{home} {command} log {TABLE} --catalog {EMBEDDED_NAME} --limit 100"),
-        Step("state of the sink", f"{home} {command} status {TABLE} --catalog {EMBEDDED_NAME}"),
-        Step("query with DuckDB", duckdb_command(TABLE, top)),
-        Step(
-            f"query with DuckDB as of batch {batch_id}",
-            duckdb_command(TABLE, count, as_of=f"snapshot_id={snapshot_id}"),
-        ),
-        Step("query with Spark, which downloads Iceberg's runtime", _spark(place, snapshot_id), online=True),
+    query, count = duckdb_command(place, TABLE, top), "SELECT count(*) AS flights, max(time_hour) AS last FROM flights"
+    steps = [
+        Step("every batch", lakesink_command(place, "log", TABLE)),
+        Step("state of the sink", lakesink_command(place, "status", TABLE)),
+        Step("query with DuckDB", query),
+        Step(f"query with DuckDB as of batch {batch_id}", f'{query} {snapshot_id} "{count}"'),
     ]
+    if not lacks_runtime(version("pyspark")):
+        what = "query with Spark, which downloads Iceberg's runtime"
+        steps.append(Step(what, _spark_command(place, snapshot_id), online=True))
+    return steps
 
 
-def duckdb_command(table: str, query: str, *, as_of: str = "") -> str:
-    """A query over the table's last name, with single quotes only, through PyIceberg alone: it does not need lakesink.
+def lakesink_command(place: Place, *arguments: str) -> str:
+    """A command of lakesink on the demo's catalog, whatever catalog is the user's default."""
+    beside = Path(sys.executable).with_name("lakesink")
+    program = _shown(beside) if beside.exists() else beside.name
+    variable = f"{HOME_VARIABLE}={shlex.quote(_shown(place.lakehouse))}"
+    return f"{variable} {shlex.join([program, *arguments, '--catalog', EMBEDDED_NAME])}"
 
-    The table is in the embedded catalog of ``LAKESINK_HOME``; `as_of` is an argument of PyIceberg's scan.
+
+def duckdb_command(place: Place, table: str, query: str) -> str:
+    """Write a program that queries a table, and return its command; a snapshot and another query may follow.
+
+    It reads the table through PyIceberg alone: it does not need lakesink.
     """
-    uri = CatalogConfig(EMBEDDED_NAME).find().properties["uri"]
-    program = (
-        "from pyiceberg.catalog import load_catalog; "
-        f'load_catalog("{EMBEDDED_NAME}", type="sql", uri={json.dumps(uri)}).load_table("{table}")'
-        f'.scan({as_of}).to_duckdb("{table.rpartition(".")[2]}").sql("{query}").show()'
-    )
-    return shlex.join([_shown(Path(sys.executable)), "-c", program])
+    target, program = _target(table), place.home / "query.py"
+    [loads] = pyiceberg.recipe(target).files
+    program.write_text(f"import sys\n\n{loads.text}{_QUERY.format(query=query, name=target.parts[-1])}")
+    return shlex.join([_shown(Path(sys.executable)), _shown(program)])
 
 
-def program(name: str) -> str:
-    """The command for a program that is installed beside this Python."""
-    beside = Path(sys.executable).with_name(name)
-    return _shown(beside) if beside.exists() else name
-
-
-def _spark(place: Place, snapshot_id: int) -> str:
-    catalog = f"spark.sql.catalog.{EMBEDDED_NAME}"
-    settings = {
-        "spark.log.level": "ERROR",
-        "spark.sql.catalogImplementation": "in-memory",  # else Spark leaves a Hive metastore in the current folder
-        catalog: "org.apache.iceberg.spark.SparkCatalog",
-        f"{catalog}.type": "jdbc",
-        f"{catalog}.uri": f"jdbc:sqlite:{place.lakehouse / 'catalog.db'}",
-        f"{catalog}.warehouse": f"file://{place.lakehouse / 'warehouse'}",
-    }
+def _spark_command(place: Place, snapshot_id: int) -> str:
+    [settings] = spark.recipe(_target(TABLE)).files
+    file = place.home / "spark.conf"
+    # In memory, or Spark leaves a Hive metastore in the current folder.
+    file.write_text(f"{settings.text}spark.log.level ERROR\nspark.sql.catalogImplementation in-memory\n")
     query = f"SELECT count(*) FROM {EMBEDDED_NAME}.{TABLE} VERSION AS OF {snapshot_id}"
-    confs = [part for key, value in settings.items() for part in ("--conf", f"{key}={value}")]
-    command = [program("spark-sql"), "--packages", f"{SPARK_RUNTIME},{SQLITE_DRIVER}", *confs, "-e", query]
-    return f"PYSPARK_DRIVER_PYTHON={shlex.quote(_shown(Path(sys.executable)))} {shlex.join(command)}"
+    # On the path, because spark-sql looks for a python3 that has PySpark.
+    path = f"PATH={shlex.quote(_shown(Path(sys.executable).parent))}:$PATH"
+    return f'{path} spark-sql --properties-file {shlex.quote(_shown(file))} -e "{query}"'
+
+
+def _target(table: str) -> Target:
+    found = CatalogConfig(EMBEDDED_NAME).find()
+    return target_of(found, load_table(found.open(create=False), table), parse_identifier(table), None)
 
 
 def _shown(path: Path) -> str:

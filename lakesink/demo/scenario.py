@@ -104,6 +104,7 @@ class Ending:
 def run_demo(place: Place, screen: Screen, *, row_limit: int, kill: bool) -> Ending:
     """Run the demo in an empty folder; without `kill`, the first driver finishes."""
     started = time.monotonic()
+    screen.say("Unpacking the flights of 2013.")
     plan = Plan.of(write_daily_files(place.home, row_limit))
     stage = _Stage(place, screen, plan, runs=[])
     screen.say(
@@ -189,8 +190,13 @@ class _Stage:
             )
             raise _driver_failed(what, run, self.place)
 
+    def _batch(self, line: BatchLine) -> None:
+        if line == BatchLine("committed", 0):
+            self.screen.say(f"Batch 0 is committed: {counted(self.plan.rows_until(0), 'flight')} are in the table.")
+        self.screen.batch(line)
+
     def _run(self, failpoint: str | None) -> DriverRun:
-        run = run_driver(self.place, self.plan.files_per_batch, failpoint, self.screen.batch)
+        run = run_driver(self.place, self.plan.files_per_batch, failpoint, self._batch)
         self.runs.append(run)
         return run
 
