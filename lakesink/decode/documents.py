@@ -49,6 +49,8 @@ SHOWN_OF_NULL_ROWS = 1
 """Malformed values that a task describes if they do not fail the batch."""
 MOST_EXPLAINED = 1_000
 """Malformed documents whose misfit a task looks for, if they are put aside."""
+_NO_COLUMNS = Struct((Field(0, "\0lakesink: no column", required=False, type=Primitive("string")),))
+"""Read in the place of no columns, which no reader can read. No document has the key, and no row gets its value."""
 PutAside = Callable[[pa.RecordBatch, Mapping[int, Fault]], None]
 GATHERED_BYTES = 16 * 1024 * 1024
 """Documents are decoded together up to this size: even a small batch costs milliseconds."""
@@ -99,11 +101,16 @@ class Decoder:
     _places: Places = field(init=False)
 
     def __post_init__(self) -> None:
-        self._own = own_columns(self.schema, self.plan.rescue_column)
+        own = own_columns(self.schema, self.plan.rescue_column)
+        self._own = own if own.fields else _NO_COLUMNS
         self._reader = _reader_for(self.plan, self.unknown)
         self._rescue = Rescue(self._own, self._reader.texts) if self.plan.rescue_column else None
         news = self.plan.news
-        self._news = None if news is None else NewsRows(news, _finder_for(news, self._own, self._reader))
+        self._news = (
+            None
+            if news is None
+            else NewsRows(news, _finder_for(news, self._own, self._reader), leaves_all=not self.schema.fields)
+        )
         self._places = Places(self.task, numbered=self.plan.news is None or not self.plan.news.is_last)
 
     @property
@@ -151,6 +158,8 @@ class Decoder:
         self._places.advance(batch)
         decoded = iter(parsed.values.flatten())
         names = [field.name for field in self.schema.fields]
+        if not names:  # no document stays: each waits for the columns, is put aside or fails the batch
+            return pa.RecordBatch.from_arrays([], names=[])
         arrays = [others[name] if name in others else next(decoded) for name in names]
         rows = pa.RecordBatch.from_arrays(arrays, names=names)
         return rows if kept is None else rows.filter(kept)
@@ -278,7 +287,7 @@ def check_documents(incoming: pa.Schema, schema: Struct, plan: WritePlan) -> Non
             f"Decoding needs a column {VALUE!r} of {' or '.join(kinds.values())}; the query has {found}.",
             action=f"Name the documents' column {VALUE!r}, as Kafka does: df.select(col('payload').alias('value')).",
         )
-    if not own_columns(schema, plan.rescue_column).fields:
+    if plan.news is None and not own_columns(schema, plan.rescue_column).fields:
         raise schema_mismatch(
             "The table has columns for Kafka's metadata, but none for the documents.",
             action="Add columns for the documents to the table, or remove the option decode.",

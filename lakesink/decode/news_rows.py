@@ -41,10 +41,15 @@ class FoundNews:
 
 @dataclass(slots=True)
 class NewsRows:
-    """The news of one task's documents."""
+    """The news of one task's documents.
+
+    Attributes:
+        leaves_all: True if there are no columns yet, so that no document can be written.
+    """
 
     plan: NewsPlan
     finder: FindsNews
+    leaves_all: bool = False
     news: News = field(default_factory=News)
     _refused: frozenset[Place] = field(init=False)
 
@@ -62,6 +67,9 @@ class NewsRows:
                 left.extend(positions)
             elif without_column:
                 refused.update(dict.fromkeys(positions, dotted(min(without_column))))
+        if self.leaves_all:
+            every = pa.repeat(pa.scalar(value=True), len(documents))
+            return FoundNews(every if parsed.misfits is None else pc.invert(parsed.misfits), refused)
         return FoundNews(pc.invert(all_but(len(documents), left)) if left else None, refused)
 
     def _taken_out(self, news: News) -> set[Place]:

@@ -58,6 +58,7 @@ class Options(TypedDict, total=False):
     branch: str | None
     create_table: bool | str | None
     partition_by: str | None
+    schema: str | None
     target_file_size_bytes: int | str | None
     compression_codec: str | None
     compression_level: int | str | None

@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from lakesink.settings.ddl import columns_of
 from lakesink.settings.option import Option, read_text
 from lakesink.settings.parse import size_bytes, switch, whole_number
 from lakesink.settings.table_settings import codec, distribution_mode
@@ -33,6 +34,13 @@ def _checkpoint(value: Any) -> str:
 def _partition_by(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError("expected text such as 'month(time_hour), bucket(16, carrier)'")  # noqa: TRY004 - all parsers raise ValueError
+    return value
+
+
+def _schema(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError("expected text such as 'id BIGINT NOT NULL, at TIMESTAMP'")  # noqa: TRY004 - as above
+    columns_of(value)
     return value
 
 
@@ -72,7 +80,8 @@ OPTIONS_OF_TARGET = (
         "true or false",
         switch,
         "false",
-        "Create the table from the DataFrame's schema at the first batch, if it does not exist.",
+        "Create the table at the first batch, if it does not exist: from the DataFrame's schema; with `decode` from"
+        " `schema`, or from the documents with `schema_evolution`.",
     ),
     Option(
         "partition_by",
@@ -80,6 +89,15 @@ OPTIONS_OF_TARGET = (
         _partition_by,
         "unpartitioned",
         'Partitions of a table that lakesink creates: `"month(time_hour), bucket(16, carrier)"`.',
+    ),
+    Option(
+        "schema",
+        "text",
+        _schema,
+        "none",
+        "Columns of a table that lakesink creates for documents, in Spark's DDL: `\"id BIGINT NOT NULL, at TIMESTAMP,"
+        ' items ARRAY<STRUCT<sku: STRING>>"`. A table that exists must have them, or gets them with `schema_evolution`.'
+        " Only with `decode` and `create_table`.",
     ),
     Option(
         "target_file_size_bytes",

@@ -41,6 +41,7 @@ class Settings:
     branch: str = MAIN_BRANCH
     create_table: bool = False
     partition_by: str | None = None
+    schema: str = ""
     target_file_size_bytes: int | None = None
     compression_codec: str | None = None
     compression_level: int | None = None
@@ -217,8 +218,12 @@ def _check_decode(settings: Settings, given: Mapping[str, Any]) -> None:
             f"The options distribution_mode='{settings.distribution_mode}' and decode exclude each other: a document's"
             " partition is not known before it is decoded.",
         )
-    if settings.decode and settings.create_table:
-        raise option_invalid("decode", "The option decode needs an existing table: its columns define what to decode.")
+    if settings.schema and not settings.decode:
+        raise option_invalid("schema", "The option schema needs decode: a DataFrame has a schema of its own.")
+    if settings.schema and not settings.create_table:
+        raise option_invalid(
+            "schema", "The option schema needs create_table=True; without it, an existing table keeps its columns."
+        )
 
 
 @cache

@@ -219,7 +219,7 @@ def _parse_type(document: Any, path: tuple[str, ...]) -> Type:
 
 
 def _parse_struct(document: Mapping[str, Any], path: tuple[str, ...]) -> Struct:
-    if not document["fields"]:
+    if path and not document["fields"]:  # a table may have no columns yet
         raise _unwritable(path, "struct without fields")
     return Struct(
         tuple(

@@ -50,7 +50,8 @@ class Premises:
 
     def hold_in(self, metadata: TableMetadata) -> bool:
         """True if the ids mean the same in the table as when the files were written."""
-        return premises_of(metadata, *self.ids) == self
+        found = premises_of(metadata, *self.ids)
+        return found is not None and found.specs == self.specs and _are_equal(found.schema, self.schema)
 
     def specs_hold_in(self, metadata: TableMetadata) -> bool:
         """True if the ids of the specs mean the same in the table as when the files were written."""
@@ -68,12 +69,11 @@ class Premises:
     def from_json(cls, document: Mapping[str, Any]) -> "Premises":
         """The inverse of `to_json`; raises ValueError if the document is malformed."""
         try:
+            document["schema"]["fields"]  # PyIceberg would take it for empty; only a new table's can be
             schema = Schema.model_validate_json(json.dumps(document["schema"]))
             specs = tuple(PartitionSpec.model_validate_json(json.dumps(spec)) for spec in document["specs"])
         except Exception as error:  # PyIceberg checks neither names nor types before it indexes them
             raise ValueError("not a schema with its partition specs") from error
-        if not schema.fields:
-            raise ValueError("a schema without fields")
         return cls(schema, specs)
 
 
@@ -133,6 +133,11 @@ def former_names(table: Table) -> dict[Path, Path]:
         for field in columns(schema).values()
         if field.field_id in present and field.name != present[field.field_id][-1]
     }
+
+
+def _are_equal(one: Schema, other: Schema) -> bool:
+    """PyIceberg takes a schema without columns for none, and so for different from itself."""
+    return (one.fields, one.identifier_field_ids) == (other.fields, other.identifier_field_ids)
 
 
 def _with_inner(above: Path, field: NestedField) -> Iterator[tuple[Path, NestedField]]:

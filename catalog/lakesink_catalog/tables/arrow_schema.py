@@ -1,10 +1,11 @@
-"""Converts the Arrow schema of a DataFrame to the Iceberg schema of a new table: new ids, every column optional.
+"""Converts an Arrow schema to the Iceberg schema of a new table: new ids, and for a DataFrame every column optional.
 
 Columns are optional because Spark's non-null flags change with the plan of a query, and a required column can never be
 omitted later. Field ids in the Arrow schema come from elsewhere and are dropped.
 """
 
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
@@ -27,18 +28,19 @@ _ID_KEY = b"PARQUET:field_id"
 _DOC_KEY = b"doc"
 
 
-def iceberg_schema(arrow_schema: pa.Schema) -> Schema:
+def iceberg_schema(arrow_schema: pa.Schema, *, keeps_required: bool = False) -> Schema:
     """The schema of a format version 2 table for these columns; comments are kept.
 
-    Raises `WriteError` if there are no columns, a name is reserved or ambiguous, or format version 2 lacks a type.
+    `keeps_required` is true if a user has written NOT NULL. Raises `WriteError` if there are no columns, a name is
+    reserved or ambiguous, or format version 2 lacks a type.
     """
     if len(arrow_schema) == 0:
         raise _unsupported("the DataFrame has no columns", "Select at least one column.")
     reserved = next((name for name in arrow_schema.names if name.lower() in RESERVED_NAMES), None)
     if reserved is not None:
         raise _unsupported(f"Iceberg reserves the column name {reserved!r}", f"Rename it: {reserved.strip('_')}.")
-    ids = count(1)
-    fields = [_field(field, field.name, ids) for field in _distinct(arrow_schema, "")]
+    new = _New(count(1), keeps_required)
+    fields = [_field(field, field.name, new) for field in _distinct(arrow_schema, "")]
     return _with_distinct_full_names(pa.schema(fields))
 
 
@@ -52,28 +54,37 @@ def with_identifier_fields(schema: Schema, names: Collection[str]) -> Schema:
     return Schema(*fields, schema_id=schema.schema_id, identifier_field_ids=keys)
 
 
-def _field(field: Any, path: str, ids: Iterator[int], *, nullable: bool = True) -> Any:
-    metadata = {_ID_KEY: str(next(ids)).encode()}
+@dataclass(frozen=True, slots=True)
+class _New:
+    """What new fields get: their ids, and NOT NULL if it is kept."""
+
+    ids: Iterator[int]
+    keeps_required: bool
+
+
+def _field(field: Any, path: str, new: _New, *, is_key: bool = False) -> Any:
+    nullable = not is_key and (field.nullable or not new.keeps_required)
+    metadata = {_ID_KEY: str(next(new.ids)).encode()}
     doc = (field.metadata or {}).get(_DOC_KEY)
     if doc:
         metadata[_DOC_KEY] = doc
-    return pa.field(field.name, _type(field.type, path, ids), nullable=nullable, metadata=metadata)
+    return pa.field(field.name, _type(field.type, path, new), nullable=nullable, metadata=metadata)
 
 
-def _type(arrow: Any, path: str, ids: Iterator[int]) -> Any:
+def _type(arrow: Any, path: str, new: _New) -> Any:
     types = pa.types
     if types.is_struct(arrow):
         members = [arrow.field(index) for index in range(arrow.num_fields)]
         if not members:
             raise _unwritable(path, "STRUCT without fields", "has no values", "Leave it out, or give it a field.")
-        return pa.struct([_field(field, f"{path}.{field.name}", ids) for field in _distinct(members, path)])
+        return pa.struct([_field(field, f"{path}.{field.name}", new) for field in _distinct(members, path)])
     if types.is_map(arrow):
-        key = _field(arrow.key_field, f"{path}.key", ids, nullable=False)
-        return pa.map_(key, _field(arrow.item_field, f"{path}.value", ids))
+        key = _field(arrow.key_field, f"{path}.key", new, is_key=True)
+        return pa.map_(key, _field(arrow.item_field, f"{path}.value", new))
     if types.is_list(arrow) or types.is_large_list(arrow) or types.is_fixed_size_list(arrow):
-        return pa.list_(_field(arrow.value_field, f"{path}.element", ids))
+        return pa.list_(_field(arrow.value_field, f"{path}.element", new))
     if types.is_dictionary(arrow):
-        return _type(arrow.value_type, path, ids)
+        return _type(arrow.value_type, path, new)
     return _leaf(arrow, path)
 
 

@@ -12,6 +12,7 @@ from pyiceberg.exceptions import (
     NoSuchTableError,
     TableAlreadyExistsError,
 )
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
@@ -91,7 +92,7 @@ def at_snapshot(table: Table, snapshot_id: int) -> Table:
 def create_table(
     catalog: Catalog,
     identifier: str,
-    arrow_schema: "pa.Schema",
+    columns: "pa.Schema | Schema",
     partition_by: str | None = None,
     properties: Mapping[str, str] | None = None,
     keys: Sequence[str] = (),
@@ -101,7 +102,7 @@ def create_table(
     Args:
         catalog: A catalog from `connect`.
         identifier: ``namespace.table``.
-        arrow_schema: Columns; all but the keys become optional, see `iceberg_schema`.
+        columns: Columns. Those of an Arrow schema, all but the keys, become optional, see `iceberg_schema`.
         partition_by: See `parse_partition_by`.
         properties: Table properties.
         keys: Columns that become required, and the table's identifier fields.
@@ -116,7 +117,7 @@ def create_table(
     parts = parse_identifier(identifier)
     wanted = dict(properties or {})
     _check_properties(wanted)
-    schema = iceberg_schema(arrow_schema)
+    schema = columns if isinstance(columns, Schema) else iceberg_schema(columns)
     if keys:
         schema = with_identifier_fields(schema, keys)
     spec = parse_partition_by(partition_by, schema)

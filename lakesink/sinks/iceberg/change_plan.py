@@ -24,6 +24,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
+from lakesink.settings.ddl import columns_of
 from lakesink.settings.option_types import Deletes
 from lakesink.settings.options import option_invalid
 from lakesink.settings.settings import Settings
@@ -34,6 +35,7 @@ from lakesink.writer.plan import DELETED, ChangesPlan
 from lakesink.writer.refusals import shown
 from lakesink_catalog.manifests.live_reading import equality_deletes
 from lakesink_catalog.spark_types import sql_name
+from lakesink_catalog.tables.arrow_schema import iceberg_schema
 from lakesink_protocol.errors import SettingsError
 from lakesink_protocol.suggest import did_you_mean
 
@@ -104,11 +106,19 @@ def check_no_equality_deletes(table: Table, branch: str) -> None:
         raise equality_deletes()
 
 
-def created_columns(stored: pa.Schema, settings: Settings) -> pa.Schema:
-    """The columns of a table that is created for these rows."""
-    if settings.deletes is not Deletes.SOFT:
-        return stored
-    return stored.append(pa.field(DELETED, pa.bool_()))
+def created_schema(stored: pa.Schema, settings: Settings) -> Schema:
+    """The schema of a table that is created for these rows; that of documents has the columns that an option names.
+
+    It may have none: the first documents then bring the columns, as later ones bring others.
+    """
+    columns = stored
+    if settings.decode:
+        columns = columns_of(settings.schema) if settings.schema else pa.schema([])
+    if settings.deletes is Deletes.SOFT and DELETED not in columns.names:
+        columns = columns.append(pa.field(DELETED, pa.bool_()))
+    if settings.decode and not columns.names:
+        return Schema()
+    return iceberg_schema(columns, keeps_required=settings.decode is not None)
 
 
 def check_created_keys(schema: Schema, table: str, settings: Settings) -> None:

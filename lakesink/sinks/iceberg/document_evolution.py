@@ -91,6 +91,22 @@ def possible(found: Followed, follow: Callable[[SchemaChange], BatchWrite]) -> t
     return Followed(change, refused), follow(change)
 
 
+def without_columns(found: Followed, followed: Schema, table: Path, batch_id: int) -> WriteError | None:
+    """The error for documents that give a table without columns none either; None if it has some."""
+    if followed.fields:
+        return None
+    return WriteError(
+        "SCHEMA_MISMATCH",
+        f"{shown('.'.join(table), LONGEST_NAME)} has no columns, and the documents of batch {batch_id} bring none.",
+        data=f"Nothing of batch {batch_id} was committed.",
+        action=(
+            'Name columns, in Spark\'s DDL: create_table=True, schema="id BIGINT, at TIMESTAMP".',
+            "Keep the documents in a column of JSON text: rescue_column='_rescued'.",
+        ),
+        details=_reasons(found),
+    )
+
+
 def not_followed(found: Followed, schema: Schema, table: Path, settings: Settings, batch_id: int) -> WriteError | None:
     """The error for documents that the table must not, or cannot follow; None if it can."""
     if settings.schema_evolution is SchemaEvolution.FAIL:

@@ -18,6 +18,7 @@ from pyiceberg.types import (
     StructType,
 )
 
+from lakesink.settings.ddl import columns_of
 from lakesink.settings.option_types import SchemaEvolution
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.change_task import check_change_columns
@@ -25,11 +26,13 @@ from lakesink.sinks.iceberg.planning import write_plan
 from lakesink.sinks.iceberg.rescue import rescue_column_change
 from lakesink.sinks.iceberg.schema_advice import commands, difference_lines
 from lakesink.sinks.iceberg.task import check_columns
-from lakesink.writer.columns import NameRule, is_list
+from lakesink.writer.columns import NameRule, align, is_list
 from lakesink.writer.plan import WritePlan
 from lakesink.writer.refusals import schema_mismatch, shown
+from lakesink.writer.schema import Struct, parse_schema, sql_type_of
 from lakesink_catalog.commit.evolution import ChangeImpossible, evolve, keeps_columns_of
 from lakesink_catalog.commit.premises import Path, Premises, former_names, is_promotion
+from lakesink_catalog.spark_types import sql_type
 from lakesink_catalog.tables.arrow_schema import RESERVED_NAMES, iceberg_schema
 from lakesink_protocol.change import ColumnType, SchemaChange
 from lakesink_protocol.errors import WriteError
@@ -97,12 +100,12 @@ def plan_write(
     """
     if not adds_rows:
         return BatchWrite(table, write_plan(table, batch, key, settings, case_sensitive=case_sensitive))
-    change = (
-        rescue_column_change(table.schema(), settings.rescue_column)
-        if settings.decode
-        else _allowed_change(table, rows, settings, case_sensitive=case_sensitive)
-    )
     try:
+        change = (
+            _change_for_documents(table, settings)
+            if settings.decode
+            else _allowed_change(table, rows, settings, case_sensitive=case_sensitive)
+        )
         evolved = evolve(table, change).table
     except ChangeImpossible as error:
         raise schema_mismatch(
@@ -116,6 +119,40 @@ def plan_write(
             raise
         raise _with_differences(error, table, rows, plan) from None
     return BatchWrite(evolved, plan, change)
+
+
+def _change_for_documents(table: Table, settings: Settings) -> SchemaChange | None:
+    """The columns that options name and the table lacks; the documents' own follow later."""
+    named = _named_change(table, columns_of(settings.schema), settings) if settings.schema else None
+    rescue = rescue_column_change(evolve(table, named).table.schema(), settings.rescue_column)
+    return rescue if named is None else named if rescue is None else named.with_more(rescue)
+
+
+def _named_change(table: Table, columns: pa.Schema, settings: Settings) -> SchemaChange | None:
+    """The change after which the table has the columns of the option `schema`, in types that hold their values."""
+    name, policy = ".".join(table.name()), settings.schema_evolution
+    found = replace(find_change(columns, table.schema(), case_sensitive=True), optional=())
+    if found.added and policy not in (SchemaEvolution.ADD, SchemaEvolution.WIDEN):
+        lacking = shown(", ".join(".".join(one.column) for one in found.added))
+        ways = [] if settings.has_changes else ["Let the table follow: schema_evolution='add'."]
+        raise WriteError(
+            "SCHEMA_MISMATCH",
+            f"The table {shown(name)} lacks columns of the option schema: {lacking}.",
+            action=("Leave them out of schema.", *ways, *commands(replace(found, widened=()), table.name())),
+        )
+    _check_are_new([one.column for one in found.added], table, NameRule(case_sensitive=True))
+    change = found if policy is SchemaEvolution.WIDEN else replace(found, widened=())
+    present = {one.name: one for one in parse_schema(evolve(table, change).table.schema().model_dump_json()).fields}
+    for one in columns:
+        try:
+            align(pa.schema([one]), Struct((present[one.name],)), case_sensitive=True)
+        except WriteError:
+            kinds = shown(sql_type(one.type)), shown(sql_type_of(present[one.name].type))
+            raise schema_mismatch(
+                f"Column {shown(one.name)!r} is {kinds[0]} in the option schema and {kinds[1]} in the table.",
+                action="Correct schema, or leave it out: an existing table keeps its columns.",
+            ) from None
+    return change if change != SchemaChange() else None
 
 
 def _allowed_change(table: Table, rows: pa.Schema, settings: Settings, *, case_sensitive: bool) -> SchemaChange | None:

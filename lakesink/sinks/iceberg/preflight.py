@@ -5,18 +5,17 @@ from dataclasses import replace
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.noop import NoopCatalog
+from pyiceberg.io import load_file_io
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.metadata import TableMetadata, new_table_metadata
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 
+from lakesink.settings.option_types import SchemaEvolution
 from lakesink.settings.settings import Settings
-from lakesink.sinks.iceberg.change_plan import (
-    changes_plan,
-    check_created_keys,
-    check_no_equality_deletes,
-    created_columns,
-)
+from lakesink.sinks.iceberg.change_plan import check_created_keys, check_no_equality_deletes, created_schema
 from lakesink.sinks.iceberg.changelog import CHANGELOG, changelog_columns, check_changelog_name, check_filled
 from lakesink.sinks.iceberg.evolution import plan_write
 from lakesink.sinks.iceberg.letters import DEAD_LETTERS
@@ -28,6 +27,7 @@ from lakesink.writer.plan import ChangesPlan, WritePlan
 from lakesink_catalog.commit.first_snapshot import check_has_head
 from lakesink_catalog.connect.catalog import FoundCatalog
 from lakesink_catalog.listeners import LISTENERS
+from lakesink_catalog.spark_types import sql_name
 from lakesink_catalog.tables.arrow_schema import iceberg_schema, with_identifier_fields
 from lakesink_catalog.tables.partition_by import Term, parse_partition_by, parse_terms
 from lakesink_catalog.tables.tables import FORMAT_VERSION, TABLE_MISSING, create_table, load_table, parse_identifier
@@ -54,20 +54,13 @@ def check_start(
 ) -> None:
     """Check options, columns and table as the first batch does, with the same errors."""
     parse_identifier(table)
-    existing = _existing_table(found, table, settings)
-    if existing is None:
-        check_creation(table, key, settings, schema)
-        created = with_identifier_fields(iceberg_schema(created_columns(schema, settings)), settings.keys)
-        changes = changes_plan(created, table, settings, case_sensitive=False)  # no two columns differ only in case
-        _check_changelog(found, table, key, settings, created.model_dump_json(), changes)
-        return
-    _check_version_and_branch(existing, table, key)
-    check_has_head(existing, key.branch)
-    check_partitions(existing, settings.partition_by)
-    if settings.has_changes:
-        check_no_equality_deletes(existing, key.branch)
+    target = _existing_table(found, table, settings)
+    if target is None:
+        target = _table_to_be(table, check_creation(table, key, settings, schema), settings)
+    else:
+        _check_existing(target, table, key, settings)
     try:
-        write = plan_write(existing, _PROBE, key, settings, schema, case_sensitive=case_sensitive)
+        write = plan_write(target, _PROBE, key, settings, schema, case_sensitive=case_sensitive)
     except WriteError as error:  # a task's refusal, before any batch exists
         code = error.code.removeprefix("LAKESINK_")
         raise WriteError(
@@ -112,11 +105,13 @@ def _check_side_table(
     return side_plan(kind, existing, _PROBE, key, replace(Settings(), schema_evolution=kind.schema_evolution), columns)
 
 
-def check_creation(table: str, key: SinkKey, settings: Settings, schema: pa.Schema) -> None:
-    """Check that a table can be created with these columns and written with these options."""
-    columns = iceberg_schema(created_columns(schema, settings))
-    check_created_keys(columns, table, settings)
-    parse_partition_by(settings.partition_by, columns)
+def check_creation(table: str, key: SinkKey, settings: Settings, schema: pa.Schema) -> Schema:
+    """Check that a table can be created for these rows and written with these options; returns its schema."""
+    if settings.decode and not settings.schema:
+        _check_documents_name_columns(table, settings)
+    created = created_schema(schema, settings)
+    check_created_keys(created, table, settings)
+    parse_partition_by(settings.partition_by, created)
     settings.effective({})
     if key.branch != MAIN_BRANCH:
         raise _no_branch(
@@ -124,12 +119,13 @@ def check_creation(table: str, key: SinkKey, settings: Settings, schema: pa.Sche
             f"the table {table} does not exist yet, and a new table has {MAIN_BRANCH} only",
             "Create the table and the branch first, or leave out the option branch.",
         )
+    return with_identifier_fields(created, settings.keys)
 
 
 def create_for_rows(catalog: Catalog, table: str, key: SinkKey, settings: Settings, schema: pa.Schema) -> Table:
     """Create the table for rows with these columns."""
-    check_creation(table, key, settings, schema)
-    return create_table(catalog, table, created_columns(schema, settings), settings.partition_by, {}, settings.keys)
+    created = check_creation(table, key, settings, schema)
+    return create_table(catalog, table, created, settings.partition_by, {}, settings.keys)
 
 
 def check_partitions(table: Table, partition_by: str | None, emit: Listener = LISTENERS) -> None:
@@ -169,7 +165,10 @@ def explain_missing(error: CatalogError, table: str) -> LakesinkError:
         error.code.removeprefix("LAKESINK_"),
         f"There is no table {table} yet.{where}" if where else error.what,
         data=error.data,
-        action=("At a first start, set create_table=True (with decode, create the table first).", error.action),
+        action=(
+            "At a first start, set create_table=True (with decode also schema or schema_evolution).",
+            error.action,
+        ),
     )
 
 
@@ -180,6 +179,48 @@ def _existing_table(found: FoundCatalog, table: str, settings: Settings) -> Tabl
         if settings.create_table and error.code in (CATALOG_MISSING, TABLE_MISSING):
             return None
         raise explain_missing(error, table) from None
+
+
+def _check_documents_name_columns(table: str, settings: Settings) -> None:
+    """Check that documents may name all columns: those that other options name must be there before them."""
+    found = {name: getattr(settings, name) for name in ("keys", "sequence_by", "partition_by")}
+    named = [name for name in ("keys", "sequence_by", "partition_by") if found[name]]
+    evolves = settings.schema_evolution in (SchemaEvolution.ADD, SchemaEvolution.WIDEN)
+    if evolves and not named:
+        return
+    columns = dict.fromkeys([*settings.keys, *settings.sequence_by, *_columns_in(settings.partition_by)])
+    example = ", ".join(f"{sql_name(name)} ..." for name in columns) or "id BIGINT NOT NULL, at TIMESTAMP"
+    ways = [f'Name its columns, in Spark\'s DDL: schema="{example}".']
+    if not settings.has_changes and not evolves:
+        with_schema = f", with those of {' and '.join(named)} in schema" if named else ""
+        ways.append(f"Let the first documents name them: schema_evolution='add' or 'widen'{with_schema}.")
+    raise SettingsError(
+        "OPTION_MISSING",
+        f"Nothing says which columns the new table {table} has: "
+        + (f"the option {named[0]} needs them in schema." if evolves else "documents have no schema."),
+        action=ways,
+    )
+
+
+def _columns_in(partition_by: str | None) -> list[str]:
+    terms = parse_terms(partition_by) if partition_by and partition_by.strip() else ()
+    return [term.column[0] for term in terms]
+
+
+def _table_to_be(name: str, schema: Schema, settings: Settings) -> Table:
+    """A table like the one that the first batch creates, in no catalog."""
+    spec = parse_partition_by(settings.partition_by, schema)
+    properties = {"format-version": FORMAT_VERSION}
+    metadata = new_table_metadata(schema, spec, UNSORTED_SORT_ORDER, "file:///nowhere", properties)
+    return Table(parse_identifier(name), metadata, "", load_file_io({}), NoopCatalog(""))
+
+
+def _check_existing(table: Table, name: str, key: SinkKey, settings: Settings) -> None:
+    _check_version_and_branch(table, name, key)
+    check_has_head(table, key.branch)
+    check_partitions(table, settings.partition_by)
+    if settings.has_changes:
+        check_no_equality_deletes(table, key.branch)
 
 
 def _check_version_and_branch(table: Table, name: str, key: SinkKey) -> None:

@@ -23,6 +23,7 @@ from lakesink.sinks.iceberg.document_evolution import (
     not_written_again,
     possible,
     widened_floats,
+    without_columns,
 )
 from lakesink.sinks.iceberg.evolution import BatchWrite, plan_write
 from lakesink.sinks.iceberg.expectations import marks_invalid
@@ -297,7 +298,10 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             raise schema_mismatch(
                 f"The table's schema cannot follow the documents: {error}.", action="Set schema_evolution='add'."
             ) from None
-        trouble = not_followed(followed, schema, write.table.name(), self.settings, batch_id)
+        name, after = write.table.name(), transaction.followed.table.schema()
+        trouble = without_columns(followed, after, name, batch_id) or not_followed(
+            followed, schema, name, self.settings, batch_id
+        )
         if trouble is not None:
             raise trouble
         if self.settings.rescue_column:  # a document with such a key is written in any case
