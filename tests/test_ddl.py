@@ -39,7 +39,7 @@ def test_a_type_is_read(text: str, kind: pa.DataType) -> None:
 
 def test_names_not_null_and_comments_are_read() -> None:
     found = columns_of("""a: INT NOT NULL COMMENT 'it\\'s a', `b``, c` STRUCT<d: INT not null>
-        comment "two", not INT, größe DOUBLE""")
+        comment "two", not INT, `größe` DOUBLE""")
     assert [(one.name, one.nullable, (one.metadata or {}).get(b"doc")) for one in found] == [
         ("a", False, b"it's a"),
         ("b`, c", True, b"two"),
@@ -67,9 +67,11 @@ def test_names_not_null_and_comments_are_read() -> None:
         ("d DECIMAL(5, 6)", "expected a whole number from 0 to 5, not 6"),
         ("a INT NOT", "expected 'NULL' at the end"),
         ("a INT COMMENT b", "expected a comment in quotes, not 'b'"),
+        (r"a INT COMMENT 'a\nb'", r"a comment has \n: a backslash can stand before quotes and backslashes only"),
         ("a-b INT", "'-b INT' cannot be read; back-quotes hold unusual names"),
         ("`a INT", "'`a INT' cannot be read"),
-        ("1a INT", "the name 1a begins with a digit: write `1a`"),
+        ("größe INT", "write the name größe in back-quotes: `größe`"),
+        ("1a INT", "write the name 1a in back-quotes: `1a`"),
         ("a VARCHAR", "expected '(' at the end"),
         (f"a {'ARRAY<' * 101}INT{'>' * 101}", "more than 100 levels"),
     ],

@@ -10,6 +10,8 @@ from typing import NoReturn
 
 import pyarrow as pa
 
+from lakesink_catalog.spark_types import sql_name
+
 _PRECISION, _SCALE, _MOST_DIGITS = 10, 0, 38
 _DEEPEST = 100
 _PLAIN: Mapping[str, pa.DataType] = {
@@ -32,6 +34,7 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+_ESCAPABLE = frozenset("'\"\\")
 
 
 @cache
@@ -59,8 +62,8 @@ class _Parser:
 
     def _column(self) -> pa.Field:
         kind, name = self._take("a name of a column")
-        if kind == "word" and name[0].isdecimal():
-            self._wrong(f"the name {name} begins with a digit: write `{name}`")
+        if kind == "word" and sql_name(name) != name:
+            self._wrong(f"write the name {name} in back-quotes: {sql_name(name)}")
         if kind not in ("word", "quoted"):
             self._wrong(f"expected a name of a column, not {name!r}")
         self._accept("mark", ":")
@@ -160,6 +163,12 @@ def _scan(text: str) -> Iterator[tuple[str, str]]:
         if found["quoted"] is not None:
             yield "quoted", found["quoted"].replace("``", "`")
         elif found["text"] is not None:
-            yield "text", _ESCAPED.sub(r"\1", found["text"][1:-1])
+            yield "text", _ESCAPED.sub(_unescaped, found["text"][1:-1])
         else:
             yield ("word", found["word"]) if found["word"] else ("mark", found["mark"])
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    if found[1] not in _ESCAPABLE:
+        raise ValueError(f"a comment has {found[0]}: a backslash can stand before quotes and backslashes only")
+    return found[1]
