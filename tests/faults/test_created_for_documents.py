@@ -23,6 +23,7 @@ from testkit.builders import Chance, Lake, Stream
 from tests.decode.avro.messages import encoded, message, record
 from tests.upsert.change_events import EventStream
 
+RECORDS = pa.schema([("value", pa.binary()), ("offset", pa.int64())])
 EVOLVES: dict[str, Any] = {"schema_evolution": "add"}
 both_ways = pytest.mark.parametrize(
     "options", [EVOLVES, EVOLVES | {"schema": "id BIGINT NOT NULL"}], ids=["documents", "schema and documents"]
@@ -38,7 +39,7 @@ class Documents(Stream):
 
     def sink(self, **options: Any) -> IcebergSink:
         sink = Stream.sink(self, **({"decode": "json", "create_table": True} | options))
-        sink.schema = pa.schema([("value", pa.binary())])
+        sink.schema = RECORDS
         return sink
 
     def write_batch(self, batch_id: int = 0, **options: Any) -> Outcome:
@@ -48,7 +49,7 @@ class Documents(Stream):
         self.meanwhile()
         [(name, writer)] = writers.items()
         values = [[one if isinstance(one, bytes) else json.dumps(one).encode() for one in task] for task in self.tasks]
-        batches = [pa.record_batch({"value": pa.array(task, pa.binary())}) for task in values]
+        batches = [pa.record_batch([task, list(range(len(task)))], schema=RECORDS) for task in values]
         written = [writer.write(task, iter([rows])) for task, rows in enumerate(batches)]
         return Votes(len(written), [Vote(at, receipts_of(name, writer, one)) for at, one in enumerate(written)])
 
@@ -154,6 +155,20 @@ def test_a_batch_without_a_document_brings_no_column_and_the_next_one_does(lake:
     stream.tasks = [[{"id": 1}]]
     stream.write_batch(1, **options)
     assert stored(lake) == [{"id": 1}]
+
+
+def test_a_table_of_columns_that_are_not_of_documents_gets_theirs_from_the_first_ones(lake: Lake) -> None:
+    stream = Documents(lake, tasks=[[{"id": 1}, {}, {"id": 2}]])
+    stream.write_batch(schema="_kafka_offset BIGINT", **EVOLVES)
+    assert stored(lake) == [{"_kafka_offset": 1}, {"id": 1, "_kafka_offset": 0}, {"id": 2, "_kafka_offset": 2}]
+
+
+def test_what_cannot_become_a_column_of_the_new_table_is_rescued(lake: Lake) -> None:
+    stream = Documents(lake, tasks=[[{"mixed": 1}], [{"mixed": "x"}], [{}]])
+    stream.write_batch(rescue_column="_rescued", **EVOLVES)
+    assert list(columns(lake)) == ["_rescued"]
+    rescued = [row.get("_rescued", "") for row in stored(lake)]
+    assert sorted(rescued) == ["", '{"unknown":{"mixed":"x"}}', '{"unknown":{"mixed":1}}']
 
 
 def test_documents_without_a_column_fail_the_batch_and_a_schema_lets_it_pass(lake: Lake) -> None:
@@ -347,6 +362,13 @@ def test_a_column_that_cannot_hold_the_schemas_values_is_refused(
 ) -> None:
     with pytest.raises(WriteError, match=said):
         Documents(existing).write_batch(1, schema=schema, schema_evolution=evolution)
+
+
+def test_a_required_column_that_the_schema_leaves_out_stays_required(lake: Lake) -> None:
+    stream = Documents(lake, tasks=[[{"id": 1, "n": 2}]])
+    stream.write_batch(0, schema="id BIGINT NOT NULL, n INT")
+    stream.write_batch(1, schema="n INT", schema_evolution="widen")
+    assert columns(lake) == {"id": "long NOT NULL", "n": "int"}
 
 
 def test_a_column_that_was_renamed_is_not_added_again(existing: Lake) -> None:

@@ -33,6 +33,12 @@ options = {"table": "demo.t", "txn-app-id": "load", "create-table": "true"}
 for version in ("1", "1", "2"):
     spark.range(5).write.format("lakesink").mode("append").options(**options).option("txn-version", version).save()
 print(sorted((record.batch_id, record.rows) for record in lakesink.history("demo.t")))
+documents = spark.createDataFrame([('{"id": 1, "new": "a"}',)], "value string")
+named = {"decode": "json", "schema": "id BIGINT NOT NULL", "schema-evolution": "add"}
+options |= {"table": "demo.d", "txn-version": "1"}
+documents.write.format("lakesink").mode("append").options(**options, **named).save()
+from lakesink_catalog.connect import connect
+print(connect().load_table("demo.d").scan().to_arrow().to_pylist())
 """
 
 
@@ -85,4 +91,4 @@ def test_what_needs_the_jvm_names_the_way_and_a_batch_write_is_done_once(tmp_pat
     assert '- Use df.writeStream.format("lakesink"), which takes the same options with dashes.\n    - Use a' in told
     assert '- Use df.write.format("lakesink") with the options txn-app-id and txn-version.\n    - Use a classic' in told
     assert "lakesink.server.unchecked spark=" in done.stderr
-    assert told.splitlines()[-1] == "[(1, 5), (2, 5)]"
+    assert told.splitlines()[-2:] == ["[(1, 5), (2, 5)]", "[{'id': 1, 'new': 'a'}]"]
