@@ -124,8 +124,7 @@ def check_creation(table: str, key: SinkKey, settings: Settings, schema: pa.Sche
 
 def create_for_rows(catalog: Catalog, table: str, key: SinkKey, settings: Settings, schema: pa.Schema) -> Table:
     """Create the table for rows with these columns."""
-    created = check_creation(table, key, settings, schema)
-    return create_table(catalog, table, created, settings.partition_by, {}, settings.keys)
+    return create_table(catalog, table, check_creation(table, key, settings, schema), settings.partition_by)
 
 
 def check_partitions(table: Table, partition_by: str | None, emit: Listener = LISTENERS) -> None:
