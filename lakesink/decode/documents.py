@@ -50,7 +50,7 @@ SHOWN_OF_NULL_ROWS = 1
 MOST_EXPLAINED = 1_000
 """Malformed documents whose misfit a task looks for, if they are put aside."""
 _NO_COLUMNS = Struct((Field(0, "\0lakesink: no column", required=False, type=Primitive("string")),))
-"""Read in the place of no columns, which no reader can read. No document has the key, and no row gets its value."""
+"""Read in the place of no columns, which no reader can read. No row gets its value."""
 PutAside = Callable[[pa.RecordBatch, Mapping[int, Fault]], None]
 GATHERED_BYTES = 16 * 1024 * 1024
 """Documents are decoded together up to this size: even a small batch costs milliseconds."""
