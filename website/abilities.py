@@ -19,7 +19,7 @@ _MODES: Mapping[str, dict[str, Any]] = {
     "changes, Debezium's events": _EVENTS,
 }
 _ABILITIES: Mapping[str, dict[str, Any]] = {
-    "create the table: `create_table`": {"create_table": True},
+    "create the table: `create_table`; for documents with `schema`": {"create_table": True},
     'leave out columns that the table lacks: `schema_evolution="ignore"`': {"schema_evolution": "ignore"},
     'stop at them: `"fail"`': {"schema_evolution": "fail"},
     'add them: `"add"`, `"widen"`': {"schema_evolution": "widen"},

@@ -16,6 +16,7 @@ CHECKED = sorted(
     for path in [
         *(DOCS / "start").glob("*.md"),
         *(DOCS / "operate").glob("*.md"),
+        DOCS / "use/json-files.md",
         DOCS / "use/upserts.md",
         DOCS / "reference/commands.md",
     ]
