@@ -13,12 +13,14 @@ from pyiceberg.table import Table
 
 from lakesink.audit.branch_history import Step
 from lakesink.audit.finding import Code, Finding, Note, listed, runs
+from lakesink.sinks.iceberg.begun_replays import assigned_letters, begun_replays, lost_letters
 from lakesink.sinks.iceberg.side_batches import KeyOf, in_snapshots, left_behind, way_back
 from lakesink.words import counted
 from lakesink.writer.changelog import changelog_key
-from lakesink.writer.letters import REPLAYS_TABLE, SUFFIX, letters_key
+from lakesink.writer.letters import REPLAYS_TABLE, SUFFIX, is_replay_of, letters_key
 from lakesink_catalog.read.history import RetainedBatch, retained
 from lakesink_catalog.read.landed import newest_batch
+from lakesink_catalog.tables.tables import load_table
 from lakesink_protocol.identity import SinkKey
 from lakesink_protocol.ledger import Mark
 from lakesink_protocol.quality import LETTERS_TABLE
@@ -55,10 +57,25 @@ class SidesOfSink:
             if side is not None:
                 rows = {step.mark: step.snapshot.dead_letters for step in stated}
                 yield from self._compared(side, letters_key, rows, code)
+                yield from self._of_begun(side)
             elif stated:
                 batches = counted(len(stated), "batch")
                 said = f"There is no table {shown(name, 60)}, which had the dead letters of {batches}."
                 yield Finding(code, self.subject, said)
+
+    def _of_begun(self, letters: Table) -> Iterator[Finding]:
+        """Letters that are missing of replays that the table lacks: they were rolled back, and the replays were not."""
+        found = begun_replays(self.table.catalog, self.table_now(), letters, self.key.branch)
+        replays, begun = found or (self.table, [])
+        for one in begun:
+            if not is_replay_of(one.key.name, self.key):
+                continue
+            with_files = load_table(self.table.catalog, ".".join(letters.name()))
+            lost = lost_letters(with_files, assigned_letters(replays, one))
+            if lost:
+                name, said = shown(".".join(letters.name()), 60), f"{counted(lost, 'letter')} of replay {one.batch_id}"
+                told = f"{name} lacks {said}, which the table does not have. {way_back(replays, begun) or ''}"
+                yield Finding(Code.REPLAYS_DIFFER, self.subject, told.strip(), (str(one.batch_id),))
 
     def of_changelogs(self) -> Iterator[Finding | Note]:
         """Compare the changes that the batches count with the changelogs that have them."""

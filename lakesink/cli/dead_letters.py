@@ -1,6 +1,7 @@
 """The command ``dead-letters``: the rows that a stream put aside and why; ``--replay`` appends them repaired."""
 
-from dataclasses import asdict, replace
+from collections import Counter
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from lakesink.audit.dead_letters import Counts, Wanted, count_by_reason, newest
 from lakesink.cli.output import NOT_WELL, OK, Report, invalid
 from lakesink.cli.replay import replay_from
 from lakesink.cli.rows import documents_of
+from lakesink.sinks.iceberg.begun_replays import lost_letters, replays_back
 from lakesink.sinks.iceberg.pending import OfTable, check_letter_table, count_letters
 from lakesink.sinks.iceberg.replays import AllAssignments, load_assignments
 from lakesink.words import as_arguments, counted, moment, number
@@ -20,6 +22,14 @@ from lakesink_catalog.tables.tables import TABLE_MISSING, load_table
 from lakesink_protocol.errors import CatalogError
 
 _COLUMNS = ("sink", "batch>", "found (UTC)", "reason", "column", "detail", "place", "payload")
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """What is to be done with a replay that the table lacks; `stops` if no other one can be begun before."""
+
+    told: str = ""
+    stops: bool = False
 
 
 def dead_letters(  # noqa: PLR0913 - one for each option of the command
@@ -70,7 +80,10 @@ def _shown(table: str, name: str, catalog: str | None, branch: str, limit: int, 
     if of is not None and assignments is not None:
         wanted = replace(wanted, of=(str(of.metadata.table_uuid), branch), is_replayed=assignments.is_replayed)
     counts, shown = count_by_reason(opened, wanted), newest(opened, wanted, limit)
-    waiting = 0 if of is None else _waiting(OfTable(of, opened, branch), wanted)
+    pending, begun = Counter[bool](), Begun()
+    if of is not None and assignments is not None:
+        of_table = OfTable(of, opened, branch)
+        pending, begun = _pending(of_table, wanted), _begun(of_table, assignments)
     replayed = f", {number(counts.replayed)} replayed" if counts.replayed else ""
     return Report(
         document={
@@ -85,16 +98,36 @@ def _shown(table: str, name: str, catalog: str | None, branch: str, limit: int, 
         title=f"{name} in {opened.catalog.name}: {counted(counts.letters, 'dead letter')}{replayed}",
         columns=_COLUMNS,
         rows=[_row(one) for one in shown],
-        hints=_hints(
-            as_arguments(table, catalog), counts, assignments, waiting=waiting, hidden=counts.letters - len(shown)
-        ),
+        hints=_hints(as_arguments(table, catalog), counts, pending, begun, hidden=counts.letters - len(shown)),
         exit_code=NOT_WELL if counts.letters else OK,
     )
 
 
-def _waiting(of: OfTable, wanted: Wanted) -> int:
-    """The number of all letters of the table whose batch it lacks."""
-    return count_letters(of, lambda letter, *batch: not (wanted.is_replayed(letter) or of.is_complete(letter, *batch)))
+def _pending(of: OfTable, wanted: Wanted) -> Counter[bool]:
+    """The number of all letters of the table that no replay has: of those whose batch it has, and of the others."""
+    found = Counter[bool]()
+
+    def count(letter: str, sink: str, batch_id: int) -> bool:
+        if not wanted.is_replayed(letter):
+            found[of.is_complete(letter, sink, batch_id)] += 1
+        return False
+
+    count_letters(of, count)
+    return found
+
+
+def _begun(of: OfTable, assignments: AllAssignments) -> Begun:
+    if assignments.unfinished is None:
+        return Begun()
+    known, replay = assignments.unfinished
+    lost = lost_letters(of.letters, known.letters_of(replay))
+    if not lost:
+        return Begun(f"Replay {replay} was begun and is not in the table: run it again as it was.")
+    back = replays_back(of.letters.catalog, of.table, of.letters, of.branch) or ""
+    name = ".".join(of.letters.name())
+    return Begun(
+        f"Replay {replay} cannot be completed: {name} lacks {lost:,} of its letters. {back}".strip(), stops=True
+    )
 
 
 def _none(table: str, name: str) -> CatalogError:
@@ -139,27 +172,24 @@ def _place(letter: dict[str, Any]) -> str:
     return str(letter["source"] or "")
 
 
-def _hints(
-    arguments: str, counts: Counts, assignments: AllAssignments | None, *, waiting: int, hidden: int
-) -> list[str]:
+def _hints(arguments: str, counts: Counts, pending: Counter[bool], begun: Begun, *, hidden: int) -> list[str]:
     told = [
         f"{one.sink}: {counted(one.letters, 'letter')} with {one.reason}{f' ({one.column})' if one.column else ''}."
         for one in counts.reasons
         if one.letters
     ]
-    if waiting:
-        told.append(
-            f"No replay takes {counted(waiting, 'letter')}: the table does not have the batch (lakesink audit)."
-        )
+    if pending[False]:
+        waiting = counted(pending[False], "letter")
+        told.append(f"No replay takes {waiting}: the table does not have the batch (lakesink audit).")
     if hidden:
         told.append(f"Not shown: {counted(hidden, 'older letter')}; --limit shows more.")
     if counts.of_others:
         told.append(f"Not counted: {counted(counts.of_others, 'letter')} of other tables or branches.")
-    begun = None if assignments is None else assignments.unfinished
-    if begun is not None:
-        told.append(f"Replay {begun[1]} was begun and is not in the table: run it again as it was.")
+    if begun.told:
+        told.append(begun.told)
     if counts.letters:
         why = f"Next: lakesink explain {counts.reasons[0].reason}"
-        return [*told, why, f"Then: lakesink dead-letters {arguments} --replay FIX.sql"]
+        then = f"Then: lakesink dead-letters {arguments} --replay FIX.sql"
+        return [*told, why, *([then] if pending[True] and not begun.stops else [])]
     done = "Every letter was replayed." if counts.replayed else "Nothing was put aside."
     return [*told, f"{done} Next: lakesink {'audit' if counts.replayed else 'quality'} {arguments}"]

@@ -169,7 +169,7 @@ class SidePlay(Play):
     ) -> dict[str, Any] | None:
         """The refusal of the table says what to do with the side table before batches are replayed."""
         if kind in ("rewind", "old checkpoint"):
-            for _, words, first_do in self._ways_out(refused.data):
+            for _, words, first_do in self._ways_out(refused.choices[0] if refused.choices else refused.action):
                 self._tell(f"before: {words}")
                 first_do()
         return do()

@@ -18,7 +18,7 @@ from lakesink.sinks.iceberg.replays import Replayed, assign
 from lakesink_catalog.commit.fence import FencedCommit
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table, load_table
-from lakesink_protocol.errors import LakesinkError
+from lakesink_protocol.errors import BatchRefused, LakesinkError
 from lakesink_protocol.identity import SinkKey, SinkKind, transaction_batch
 from testkit.letters import AGES, LETTERS, REPLAYS, TABLE, Died, aged_120, append, assigned, dies, fix, ids, load, rows
 
@@ -156,13 +156,45 @@ def test_letters_that_were_rolled_back_with_their_table_need_their_replays_rolle
     assert fix() == (1, 2, 0)
     roll_back(TABLE, 2)
     roll_back(LETTERS)
-    with pytest.raises(LakesinkError, match="lacks 1 letter of replay 1"):
+    with pytest.raises(LakesinkError, match="lacks 1 letter of replay 1") as refused:
         fix()
+    told = f"Drop {REPLAYS}: it has nothing else."
+    assert refused.value.choices[0] == f"{told} Then run the replay again."
+    assert f"If the table, {LETTERS} or {REPLAYS} was dropped" in refused.value.action
+    shown = CliRunner().invoke(main, ["dead-letters", TABLE]).output
+    assert f"Replay 1 cannot be completed: {LETTERS} lacks 1 of its letters. {told}" in shown
+    assert "run it again" not in shown
+    assert "--replay" not in shown
+    [finding] = [one for one in lakesink.audit_table(TABLE).findings if one.code.name == "REPLAYS_DIFFER"]
+    assert f"{LETTERS} lacks 1 letter of replay 1" in finding.found
+    assert finding.found.endswith(told)
     connect(create=False).drop_table(REPLAYS)  # the first replay has no snapshot before it
     assert fix() == (1, 1, 0)
     load(2, (3, 150))
     assert fix() == (1, 1, 0)
     assert ids() == [1, 2, 3]
+
+
+def test_a_rollback_behind_replays_names_their_table_and_its_snapshot_too() -> None:
+    load(1, (1, 30), (2, 150))
+    fix()
+    load(2, (3, 150))
+    load(3, (4, 150))
+    fix()
+    before = [load_table(connect(create=False), name).snapshots()[0].snapshot_id for name in (LETTERS, REPLAYS)]
+    roll_back(TABLE, 3)
+    with pytest.raises(BatchRefused) as refused:
+        load(4, (5, 150))
+    steps = f"Roll {LETTERS} back to snapshot {before[0]}. Roll {REPLAYS} back to snapshot {before[1]}."
+    assert refused.value.choices[0].startswith(f"{steps} Append again every version")
+    assert f"{REPLAYS} has 1 replay that it no longer has" in refused.value.data
+    roll_back(LETTERS, 2)
+    roll_back(REPLAYS)
+    for version in (2, 3, 4):
+        load(version, (version + 1, 150))
+    assert fix() == (1, 3, 0)
+    assert ids() == [1, 2, 3, 4, 5]
+    assert lakesink.audit_table(TABLE).findings == ()
 
 
 @pytest.mark.parametrize("lost", ["dropped", "renamed", "rolled back"])

@@ -56,6 +56,13 @@ def _unfit(table: str, error: WriteError) -> WriteError:
 
 
 DEAD_LETTERS = SideTable(
-    "dead letters", "dead_letter_table", "DEAD_LETTERS_DIFFER", letters_key, LETTERS_WORDS, _differ, _unfit
+    "dead letters",
+    "dead_letter_table",
+    "DEAD_LETTERS_DIFFER",
+    letters_key,
+    LETTERS_WORDS,
+    _differ,
+    _unfit,
+    has_replays=True,
 )
 """Rows that are put aside."""

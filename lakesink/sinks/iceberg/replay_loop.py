@@ -14,6 +14,7 @@ from pyiceberg.table import Table
 
 from lakesink.settings.option_types import SchemaEvolution
 from lakesink.settings.settings import Settings
+from lakesink.sinks.iceberg.begun_replays import replays_back
 from lakesink.sinks.iceberg.pending import MOST_BYTES, OfTable, check_letter_table, count_letters, first_letters
 from lakesink.sinks.iceberg.replays import (
     AllAssignments,
@@ -122,7 +123,7 @@ class ReplayLoop:
 
     def _next(self, of: OfTable, assignments: AllAssignments) -> _Step | None:
         if assignments.unfinished is not None:
-            return self._unfinished(of, *assignments.unfinished)
+            return self._unfinished(of, assignments.name, *assignments.unfinished)
         chosen = first_letters(
             of,
             lambda letter, sink, batch_id: (
@@ -138,15 +139,17 @@ class ReplayLoop:
         of_sink = assignments.of(owners[0])
         return _Step(of_sink, of_sink.newest + 1, of_one_sink, begun=False)
 
-    def _unfinished(self, of: OfTable, assignments: Assignments, replay: int) -> _Step:
+    def _unfinished(self, of: OfTable, name: str, assignments: Assignments, replay: int) -> _Step:
         """The replay that an earlier call has begun, or that was rolled back in the table: exactly its letters."""
         ids = assignments.letters_of(replay)
         letters = first_letters(of, lambda letter, *_: letter in ids, len(ids) + 1, len(ids) * MOST_BYTES)
         missing = len(ids) - (0 if letters is None else letters.num_rows)
         if letters is None or missing:
-            raise replays_differ(f"{self.letters} lacks {counted(missing, 'letter')} of replay {replay}.")
+            back = replays_back(self.catalog, of.table, of.letters, of.branch)
+            ways = [f"{back} Then run the replay again."] if back else []
+            raise replays_differ(f"{self.letters} lacks {counted(missing, 'letter')} of replay {replay}.", name, *ways)
         if (assignments.key.name, replay) in self.skipped:
-            raise replays_differ(f"{self.table} skips replay {replay}, but does not show it.")
+            raise replays_differ(f"{self.table} skips replay {replay}, but does not show it.", name)
         return _Step(assignments, replay, letters, begun=True)
 
     def _append(self, of: OfTable, assignments: AllAssignments, step: _Step, rows: Repaired) -> None:
@@ -157,7 +160,7 @@ class ReplayLoop:
 
         def begin() -> None:
             if load_table(self.catalog, self.table).metadata.table_uuid != of.table.metadata.table_uuid:
-                raise replays_differ(f"{self.table} was replaced by another table of this name.")
+                raise replays_differ(f"{self.table} was replaced by another table of this name.", assignments.name)
             of_replays = self._settings_of_replays()
             if not assign(self.open_catalog, assignments.name, key.name, step.replay, rows.letters, of_replays):
                 raise _LostRace(step.replay)

@@ -16,8 +16,9 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from lakesink.settings.settings import Settings
+from lakesink.sinks.iceberg.begun_replays import replay_key
 from lakesink.sinks.iceberg.sink import IcebergSink
-from lakesink.writer.letters import REPLAY, REPLAYS_SUFFIX, payload_digest, replays_of
+from lakesink.writer.letters import REPLAYS_SUFFIX, payload_digest, replays_of
 from lakesink.writer.side_rows import digest_sum
 from lakesink_catalog.read.history import keys_of_ledger
 from lakesink_catalog.read.landed import newest_batch
@@ -129,12 +130,6 @@ class AllAssignments:
         return letter in self.of_others or any(one.is_replayed(letter) for one in self.applications.values())
 
 
-def replay_key(table: Table, letters: Table, branch: str) -> SinkKey:
-    """How applications are called that replay letters into a branch of a table. It follows tables that are renamed."""
-    of = {"table": str(table.metadata.table_uuid), "letters": str(letters.metadata.table_uuid), "branch": branch}
-    return SinkKey(f"{REPLAY}{digest(of)[:16]}", branch, SinkKind.TXN)
-
-
 def load_assignments(catalog: Catalog, table: Table, letters: Table, letters_name: str, branch: str) -> AllAssignments:
     """Read which letters are assigned; `table` was loaded before, so that no replay in it is newer than those read.
 
@@ -156,11 +151,11 @@ def _assignments(table: Table, key: SinkKey, name: str, replay_of: Mapping[str, 
     last, end = (newest.batch_id, newest.end) if newest else (0, "")
     found = Assignments(key, last, end, replay_of)
     if found.last > found.newest:
-        raise replays_differ(
-            f"{_shown(table)} has replay {found.last}, but {shown(name, _LONGEST_NAME)} knows {found.newest or 'none'}."
-        )
+        known = f"{shown(name, _LONGEST_NAME)} knows {found.newest or 'none'}"
+        raise replays_differ(f"{_shown(table)} has replay {found.last}, but {known}.", name)
     if found.newest > 1 and view_table(table, key).entry is None:
-        raise replays_differ(f"{shown(name, _LONGEST_NAME)} has replay {found.newest}, but {_shown(table)} has none.")
+        what = f"{shown(name, _LONGEST_NAME)} has replay {found.newest}, but {_shown(table)} has none."
+        raise replays_differ(what, name)
     return found
 
 
@@ -192,14 +187,22 @@ def assign(
     return isinstance(run_batch(transaction_batch(replay), [sink], write)[sink.name], Committed)
 
 
-def replays_differ(what: str) -> WriteError:
-    """The error for replays that the tables know differently: a letter could land twice, or never."""
+def replays_differ(what: str, name: str, *first: str) -> WriteError:
+    """The error for replays that the tables know differently: a letter could land twice, or never.
+
+    `name` is that of the table of replays; `first` are ways to go on that are offered before the usual ones.
+    """
+    replays, letters = shown(name, _LONGEST_NAME), shown(name.removesuffix(REPLAYS_SUFFIX), _LONGEST_NAME)
     return WriteError(
         "REPLAYS_DIFFER",
         what,
         data="Nothing was replayed.",
         action=(
-            "If one of them was dropped, renamed or rolled back alone, restore it; or do the same with the others.",
+            *first,
+            (
+                f"If the table, {letters} or {replays} was dropped, renamed or rolled back alone, restore it or roll it"
+                " forward again; or take the two others back to the same replay."
+            ),
             "If the table's ledger entry was removed, run lakesink restore TABLE --txn --sink ID.",
         ),
     )
@@ -222,7 +225,8 @@ def _read(catalog: Catalog, name: str, begins: str) -> tuple[dict[str, dict[str,
         return {}, frozenset()
     missing = [column for column in REPLAYS.names if column not in table.schema().column_names]
     if missing:
-        raise replays_differ(f"{shown(name, _LONGEST_NAME)} is no table of replays: it has no column {missing[0]}.")
+        what = f"{shown(name, _LONGEST_NAME)} is no table of replays: it has no column {missing[0]}."
+        raise replays_differ(what, name)
     own: dict[str, dict[str, int]] = {}
     others, seen = set(), set()
     for batch in table.scan(selected_fields=("letter_id", "application", "replay")).to_arrow_batch_reader():
@@ -231,7 +235,8 @@ def _read(catalog: Catalog, name: str, begins: str) -> tuple[dict[str, dict[str,
             if application is None or not application.startswith(begins):
                 others.add(letter)
             elif letter is None or replay is None or replay < 1 or letter in seen:
-                raise replays_differ(f"{shown(name, _LONGEST_NAME)} has a row that no replay has written.")
+                what = f"{shown(name, _LONGEST_NAME)} has a row that no replay has written."
+                raise replays_differ(what, name)
             else:
                 seen.add(letter)
                 own.setdefault(application, {})[letter] = replay

@@ -1,33 +1,73 @@
 """What side tables still have of batches that were rolled back from the table of a sink."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-from lakesink.sinks.iceberg.side_batches import left_behind, way_back
-from lakesink.sinks.iceberg.side_table import SideTableSink
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+
+from lakesink.sinks.iceberg.begun_replays import begun_replays
+from lakesink.sinks.iceberg.side_batches import left_behind
+from lakesink.sinks.iceberg.side_table import SideTable, SideTableSink
+from lakesink.words import counted
 from lakesink_catalog.tables.tables import load_table
 from lakesink_protocol.errors import BatchRefused, CatalogError, Reason
+from lakesink_protocol.identity import SinkKey
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What one side table still has.
+
+    Attributes:
+        batches: Their ids, the oldest first.
+        said: What is left, for messages.
+        step: What is to be done before the batches are replayed.
+        stays: What becomes of it if they are not.
+    """
+
+    kind: SideTable
+    batches: tuple[int, ...]
+    said: str
+    step: str
+    stays: str
 
 
 def with_side_tables(refused: BatchRefused, sides: Iterable[SideTableSink]) -> BatchRefused:
     """The refusal, after a rollback with the side tables that have batches which the table has no more."""
-    left = " ".join(filter(None, map(_left_in, sides))) if refused.reason is Reason.ROLLED_BACK else ""
-    action = refused.choices or refused.action
-    return BatchRefused(refused.reason, refused.what, data=f"{refused.data} {left}", action=action) if left else refused
+    if refused.reason is not Reason.ROLLED_BACK:
+        return refused
+    found = (left_in(side.kind, side.connected(), side.table, side.owner, side.own()) for side in sides)
+    return with_left(refused, [one for one in found if one is not None])
 
 
-def _left_in(side: SideTableSink) -> str:
-    """What this one has of them, and the snapshot before them; empty if nothing, or if it cannot be told."""
-    try:
-        table = load_table(side.connected(), side.table)
-    except CatalogError:
-        return ""
-    left = left_behind(table, side.kind.key_of, side.owner, side.own())
+def with_left(refused: BatchRefused, left: Sequence[Left]) -> BatchRefused:
+    """The refusal with what is left: it must go before batches are replayed, and stays if an operator accepts."""
     if not left:
-        return ""
-    first, last = left[-1].batch_id, left[0].batch_id
+        return refused
+    said, steps = " ".join(one.said for one in left), " ".join(one.step for one in left)
+    stays = " ".join(one.stays for one in left)
+    ways = [f"{way} {stays}" if "accept=" in way else f"{steps} {way}" for way in refused.choices or (refused.action,)]
+    return BatchRefused(refused.reason, refused.what, data=f"{refused.data} {said}", action=ways)
+
+
+def left_in(kind: SideTable, catalog: Catalog, name: str, owner: SinkKey, table: Table) -> Left | None:
+    """What one side table has; None if nothing, or if it cannot be told."""
+    try:
+        side = load_table(catalog, name)
+        left = left_behind(side, kind.key_of, owner, table)
+        if not left:
+            return None
+        back = kind.way_back(catalog, side, left, table, owner.branch)
+        begun = begun_replays(catalog, table, side, owner.branch) if kind.has_replays else None
+    except CatalogError:
+        return None
+    batches = tuple(one.batch_id for one in reversed(left))
+    first, last = batches[0], batches[-1]
     named = f"batch {first}" if first == last else f"batches {first} to {last}"
-    back = way_back(table, left)
-    said = f"{side.table} still has {side.kind.keeps} of {named}, which the table no longer has."
-    if back is None:
-        return f"{said} No rollback takes them out: name another {side.kind.option} before the batches are replayed."
-    return f"{said} {back} Do it before the batches are replayed."
+    said = f"{name} still has {kind.keeps} of {named}, which the table no longer has."
+    if begun is not None:
+        replays, those = begun
+        said = f"{said} {'.'.join(replays.name())} has {counted(len(those), 'replay')} that it no longer has."
+    step = back or f"Name another {kind.option}: no rollback takes these {kind.keeps} out."
+    return Left(kind, batches, said, step, f"{name} keeps the {kind.keeps} of {named}.")

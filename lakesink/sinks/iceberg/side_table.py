@@ -18,8 +18,17 @@ from pyiceberg.table import Table
 
 from lakesink.settings.option_types import SchemaEvolution
 from lakesink.settings.settings import Settings
+from lakesink.sinks.iceberg.begun_replays import replays_back
 from lakesink.sinks.iceberg.evolution import plan_write
-from lakesink.sinks.iceberg.side_batches import KeyOf, all_batches, in_snapshots, left_behind, side_batches, way_back
+from lakesink.sinks.iceberg.side_batches import (
+    KeyOf,
+    SideBatch,
+    all_batches,
+    in_snapshots,
+    left_behind,
+    side_batches,
+    way_back,
+)
 from lakesink.words import counted
 from lakesink.writer.plan import WritePlan
 from lakesink.writer.side_rows import digest_sum, side_end
@@ -59,6 +68,7 @@ class SideTable:
             the batch in.
         unfit: The error for a table with other columns.
         schema_evolution: Whether the table follows the columns of the rows.
+        has_replays: Whether its rows are replayed: a table of replays then goes back with it.
     """
 
     keeps: str
@@ -69,6 +79,13 @@ class SideTable:
     differ: Callable[[str, Batch, int, Sequence[str]], WriteError]
     unfit: Callable[[str, WriteError], WriteError]
     schema_evolution: SchemaEvolution = SchemaEvolution.FAIL
+    has_replays: bool = False
+
+    def way_back(self, catalog: Catalog, side: Table, left: Sequence[SideBatch], own: Table, branch: str) -> str | None:
+        """What takes these batches out, and their replays; None if it would take others out too."""
+        back = way_back(side, left)
+        also = replays_back(catalog, own, side, branch) if back and self.has_replays else ""
+        return None if back is None or also is None else f"{back} {also}".strip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +313,7 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
         if not left:
             return
         kind, batches, of_own = self.kind, counted(len(left), "batch"), left[0].query_id == batch.query_id
-        back = f"Run batch {left[0].batch_id} again as it was." if of_own else way_back(table, left)
+        back = f"Run batch {left[0].batch_id} again as it was." if of_own else self._way_back(table, left)
         raise WriteError(
             kind.code,
             f"{self.table} has {kind.keeps} of {batches} that {'.'.join(self.own().name())} never got.",
@@ -329,8 +346,11 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
         if any(landed.has(one.query_id, one.batch_id, one.after) is not False for one in later):
             return (another,)
         general = f"Roll {self.table} back to its snapshot before batch {batch.batch_id}."
-        back = way_back(table, [one for one in later if one.snapshot]) or general
+        back = self._way_back(table, [one for one in later if one.snapshot]) or general
         return (f"{back} Then start the query again.", another)
+
+    def _way_back(self, table: Table, left: Sequence[SideBatch]) -> str | None:
+        return self.kind.way_back(self.connected(), table, left, self.own(), self.owner.branch)
 
     def _replaced(self, batch: Batch, known_uuid: str) -> BatchRefused:
         key = self.key(batch)
