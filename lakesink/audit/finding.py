@@ -7,7 +7,9 @@ from itertools import groupby
 
 from lakesink.words import changed, counted
 from lakesink_catalog.read.history import Record, SinkState
-from lakesink_protocol.identity import SinkKey, SinkKind
+from lakesink_protocol.errors import Reason
+from lakesink_protocol.identity import MAIN_BRANCH, SinkKey, SinkKind
+from lakesink_protocol.quality import REPLAY
 from lakesink_protocol.row_changes import ChangeCounts
 
 SHOWN = 3
@@ -47,7 +49,10 @@ class Code(Enum):
     )
     ROLLED_BACK = (
         "The ledger's batch is not in the branch: the branch was rolled back, and its batches are not in the table.",
-        "Stop the stream, run lakesink rewind with the newest batch that is in the table, and start it again.",
+        (
+            "Stop the stream, run lakesink rewind with the newest batch that is in the table, and start it again."
+            " A batch job appends its versions again."
+        ),
     )
     TABLE_REPLACED = (
         "The ledger was written for another table: this table is a clone, or was recreated under the name.",
@@ -192,6 +197,20 @@ def key_of(found: Record | SinkState) -> SinkKey:
 def sink_label(key: SinkKey) -> str:
     """The sink as every command shows it."""
     return key.name if key.kind is SinkKind.STREAM else f"{key.name} (txn)"
+
+
+def awaits_replay(state: SinkState) -> bool:
+    """True if replays of dead letters were rolled back: no batch would be refused, and no stream has a part in it."""
+    return state.trouble is Reason.ROLLED_BACK and state.sink.startswith(REPLAY)
+
+
+def of_replay(table: str, state: SinkState) -> str:
+    """What to do about it; `table` is the argument of the command, perhaps with a catalog."""
+    branch = "" if state.branch == MAIN_BRANCH else f" --branch {state.branch}"
+    return (
+        f"The table was rolled back behind replay {state.batch_id} of dead letters. If they are still there, run the"
+        f" replay again: lakesink dead-letters {table}{branch} --replay FIX.sql"
+    )
 
 
 def of_quality(state: SinkState) -> Iterator[str]:

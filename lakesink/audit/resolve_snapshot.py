@@ -12,11 +12,11 @@ from itertools import pairwise
 from pyiceberg.table.snapshots import Snapshot
 
 from lakesink.audit.finding import runs
-from lakesink.writer.letters import REPLAY
 from lakesink_catalog.read.history import RetainedBatch, time_of
 from lakesink_protocol.errors import CatalogError, SettingsError
 from lakesink_protocol.identity import SinkKey
 from lakesink_protocol.ledger import mark_of
+from lakesink_protocol.quality import REPLAY
 from lakesink_protocol.suggest import did_you_mean
 
 _SHOWN = 8

@@ -12,7 +12,18 @@ from lakesink.audit import contents
 from lakesink.audit.branch_history import BranchHistory, Step, branch_histories, frontier, last_change_ms, replacing
 from lakesink.audit.checkpoint import Done, Present, compare, present
 from lakesink.audit.continuity import Chain, breaks
-from lakesink.audit.finding import Code, Finding, Note, key_of, listed, of_changes, of_quality, sink_label
+from lakesink.audit.finding import (
+    Code,
+    Finding,
+    Note,
+    awaits_replay,
+    key_of,
+    listed,
+    of_changes,
+    of_quality,
+    of_replay,
+    sink_label,
+)
 from lakesink.audit.inventory import Entry, Inventory, sums
 from lakesink.audit.letters import SidesOfSink, of_replays
 from lakesink.audit.row_changes import contradictions
@@ -148,7 +159,9 @@ class TableScan:
         branch = self.branches.get(key.branch)
         if branch is not None:
             yield from breaks(chain_of(branch, key, subject))
-        if state.trouble is not None:
+        if awaits_replay(state):
+            yield Note("replays", subject, of_replay(".".join(self.table.name()), state))
+        elif state.trouble is not None:
             found = f"Its next batch would be refused: {state.trouble.value}.{self._rewind(state)}"
             # Another refusal than those that a last batch itself can get is a defect of the verdict.
             yield Finding(Code[state.trouble.name], subject, found)

@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from lakesink.audit.finding import awaits_replay
 from lakesink.cli.rows import parsed_offsets
 from lakesink.words import ago
 from lakesink_catalog.read.history import SinkState
@@ -21,7 +22,7 @@ class Standing:
 
 def standing_of(state: SinkState, max_age: timedelta | None, now: datetime) -> Standing:
     """How a sink of a table stands."""
-    if state.trouble is not None:
+    if state.trouble is not None and not awaits_replay(state):
         return Standing(state.trouble.value, is_well=False)
     silent = staleness(state.committed_at, state.silence_limit, max_age, now)
     return silent or Standing("unproven" if state.unverifiable else "ok", is_well=True)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.table import Table
 
-from lakesink.audit.finding import key_of, name_of_rows, of_changes, of_quality, sink_label
+from lakesink.audit.finding import awaits_replay, key_of, name_of_rows, of_changes, of_quality, of_replay, sink_label
 from lakesink.audit.no_records import has_no_records
 from lakesink.cli.output import NOT_WELL, OK, Report, plain
 from lakesink.cli.standing import STALE, Standing, document_of, prepared_hint, stale_hint, standing_of
@@ -45,10 +45,10 @@ def status(table: str | None, catalog: str | None, max_age: timedelta | None, li
 
         return status_of_directory(table, max_age)
     opened = load_to_read(connect(catalog, create=False), table)
-    return _report(table, opened, max_age, next_step=f"Next: lakesink log {as_arguments(table, catalog)}")
+    return _report(table, opened, max_age, as_arguments(table, catalog))
 
 
-def _report(identifier: str, table: Table, max_age: timedelta | None, *, next_step: str) -> Report:
+def _report(identifier: str, table: Table, max_age: timedelta | None, arguments: str) -> Report:
     now = datetime.now(UTC)
     found = [(state, standing_of(state, max_age, now)) for state in sinks(table)]
     snapshots, totals = len(table.metadata.snapshots), _totals(table)
@@ -70,8 +70,8 @@ def _report(identifier: str, table: Table, max_age: timedelta | None, *, next_st
             *_ages([state for state, _ in found], max_age, now),
             *(prepared_hint(plain(one.key.name), one.batch_id) for one in waiting),
             *unlisted,
-            *_hints(found, max_age, now),
-            next_step if found else _no_sink(identifier),
+            *_hints(arguments, found, max_age, now),
+            f"Next: lakesink log {arguments}" if found else _no_sink(identifier),
         ],
         exit_code=OK if found and all(standing.is_well for _, standing in found) else NOT_WELL,
     )
@@ -127,13 +127,16 @@ def _ages(states: list[SinkState], max_age: timedelta | None, now: datetime) -> 
     return told
 
 
-def _hints(found: list[tuple[SinkState, Standing]], max_age: timedelta | None, now: datetime) -> list[str]:
+def _hints(
+    arguments: str, found: list[tuple[SinkState, Standing]], max_age: timedelta | None, now: datetime
+) -> list[str]:
     hints = [
         f"The next batch of sink {plain(state.sink)} would be refused: {standing.word}."
         f" Next: lakesink explain {state.trouble.name}"
         for state, standing in found
-        if state.trouble is not None
+        if state.trouble is not None and not awaits_replay(state)
     ]
+    hints += [of_replay(arguments, state) for state, _ in found if awaits_replay(state)]
     hints += [
         f"Sink {plain(state.sink)}: {said}" for state, _ in found for said in (*of_changes(state), *of_quality(state))
     ]

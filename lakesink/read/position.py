@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from lakesink.writer.letters import REPLAY
 from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import QueryError
 from lakesink_protocol.identity import MAIN_BRANCH
+from lakesink_protocol.quality import REPLAY
 
 VERSION = 1
 MOST_ENDS, END = 8, 12

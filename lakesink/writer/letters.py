@@ -15,6 +15,7 @@ from lakesink.writer.exact_values import exact_values
 from lakesink.writer.lines import LineEncoder
 from lakesink.writer.side_rows import APPLICATION, DIGEST_BYTES, SidePlan, digest_sum, side_key
 from lakesink_protocol.identity import SinkKey, digest
+from lakesink_protocol.quality import REPLAY
 
 LETTERS = pa.schema(
     [
@@ -44,8 +45,6 @@ REPLAYS_SUFFIX = "__replays"
 """End of the name of a table of replays, after that of the table of dead letters."""
 REPLAYS_TABLE = "lakesink.replays-table"
 """Summary property of a replay's snapshot: the table that assigns dead letters to replays."""
-REPLAY = "dead-letters.replay."
-"""How the names of applications begin that write replayed dead letters into the table."""
 VALUE = "value"
 _PLACES = {"file_path": "source", "topic": "topic", "partition": "partition", "offset": "offset", "key": "key"}
 """Columns of rows with documents, by the columns of a dead letter that get them."""

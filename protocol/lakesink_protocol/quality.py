@@ -15,6 +15,8 @@ MOST_EXPECTATIONS = 50
 LONGEST_TABLE = 1_024
 EXPECTATION_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
 MOST_REASONS = 20
+REPLAY = "dead-letters.replay."
+"""How the names of applications begin that write replayed dead letters into the table."""
 OTHERS = "others"
 """Stands for all reasons but the first."""
 _REASON = re.compile(r"(.{1,200}): (no column|not [A-Z][A-Za-z0-9_,()\[\] ]{0,60})", re.DOTALL)

@@ -144,6 +144,13 @@ def test_a_replay_that_was_rolled_back_is_pending_again() -> None:
     assert fix() == (1, 1, 0)
     roll_back(TABLE, 2)
     assert ids() == [1]
+    again = f"run the replay again: lakesink dead-letters {TABLE} --replay FIX.sql"
+    for command in (["audit", TABLE], ["status", TABLE], ["doctor", TABLE, "--no-spark", "--no-write-probe"]):
+        told = CliRunner().invoke(main, command)
+        assert told.exit_code == 0, told.output
+        assert again in " ".join(told.output.split())
+        assert "RolledBack" not in told.output
+        assert "rewind" not in told.output
     assert fix() == (2, 2, 0)
     assert ids() == [1, 2, 3]
     assert assigned() == {1: 1, 2: 1}

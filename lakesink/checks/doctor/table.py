@@ -6,7 +6,7 @@ from typing import Any
 from pyiceberg.manifest import read_manifest_list
 from pyiceberg.table import Table
 
-from lakesink.audit.finding import key_of, sink_label
+from lakesink.audit.finding import awaits_replay, key_of, of_replay, sink_label
 from lakesink.checks.doctor.changes import check_changes
 from lakesink.checks.doctor.checkpoint import NextBatch, is_taken
 from lakesink.checks.doctor.finding import Finding, Part, Standing, attempt, attempt_all
@@ -138,6 +138,8 @@ def _sink(identifier: str, state: SinkState, taken: NextBatch | None) -> Finding
     if state.trouble is not None and taken is not None:
         found = f"{found} ({state.trouble.value}); the given checkpoint goes on with batch {taken.batch.batch_id}"
         return Finding(Part.TABLE, "sinks", Standing.OK, found)
+    if awaits_replay(state):
+        return Finding(Part.TABLE, "sinks", Standing.OK, found, of_replay(identifier, state))
     if state.trouble is not None:
         found = f"{found}; its next batch would be refused: {state.trouble.value}"
         log = f"lakesink log {identifier} --sink {state.sink}"

@@ -12,13 +12,14 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from lakesink.sinks.iceberg.side_batches import SideBatch, way_back
-from lakesink.writer.letters import REPLAY, REPLAYS_SUFFIX
+from lakesink.writer.letters import REPLAYS_SUFFIX
 from lakesink_catalog.read.landed import newest_batch
 from lakesink_catalog.read.view import view_table
 from lakesink_catalog.tables.tables import TABLE_MISSING, load_table
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.identity import SinkKey, SinkKind, digest
 from lakesink_protocol.ledger import mark_of
+from lakesink_protocol.quality import REPLAY
 
 
 def replay_key(table: Table, letters: Table, branch: str) -> SinkKey:
