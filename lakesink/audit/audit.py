@@ -97,7 +97,7 @@ def audit(
     leftovers = look_for_leftovers(table, (entry.path for entry in entries), scan.ledgers())
     keys = prove_keys(table) if prove_keys is not None else None
     said = [
-        *scan.of_sinks(),
+        *scan.of_sinks(done),
         *(scan.of_clock(now_ms) if now_ms is not None else ()),
         *scan.of_contents(),
         *scan.of_side_tables(),

@@ -40,6 +40,7 @@ class SidesOfSink:
     Attributes:
         table: As the audit reads it.
         table_now: Loads it again: a running stream has committed since.
+        rolled_back: The table was, behind the last batch: see `of_rollback`.
     """
 
     key: SinkKey
@@ -48,6 +49,7 @@ class SidesOfSink:
     table: Table
     side_of: SideOf
     table_now: Callable[[], Table]
+    rolled_back: bool
 
     def of_letters(self) -> Iterator[Finding | Note]:
         """Compare what the batches say about their dead letters with the tables that have them."""
@@ -105,7 +107,7 @@ class SidesOfSink:
         if expired:
             said = f"{name} no longer shows the commit of the {keeps} of {counted(expired, 'batch')}."
             yield Note(_NOTES[code], self.subject, said)
-        if left_behind(side, key_of, self.key, self.table):
+        if not self.rolled_back and left_behind(side, key_of, self.key, self.table):
             yield from self._left(side, key_of, code)
 
     def _left(self, side: Table, key_of: KeyOf, code: Code) -> Iterator[Finding | Note]:
@@ -121,6 +123,14 @@ class SidesOfSink:
         if coming:
             said = f"{name} is ahead of the table, until the query goes on: {in_snapshots(coming)}."
             yield Note(_NOTES[code], self.subject, said)
+
+
+def of_rollback(key: SinkKey, subject: str, table: Table) -> Iterator[Finding]:
+    """What side tables still have of batches that were rolled back: the query cannot write these again before."""
+    from lakesink.sinks.iceberg.side_rollback import left_of  # noqa: PLC0415 - all of a sink, after rollbacks only
+
+    for left in left_of(table, key):
+        yield Finding(Code[left.kind.code], subject, f"{left.said} {left.step}", tuple(map(str, left.batches)))
 
 
 def of_replays(key: SinkKey, subject: str, steps: Iterable[Step], side_of: SideOf) -> Iterator[Finding | Note]:

@@ -25,12 +25,13 @@ from lakesink.audit.finding import (
     sink_label,
 )
 from lakesink.audit.inventory import Entry, Inventory, sums
-from lakesink.audit.letters import SidesOfSink, of_replays
+from lakesink.audit.letters import SidesOfSink, of_replays, of_rollback
 from lakesink.audit.row_changes import contradictions
 from lakesink.audit.snapshot_facts import SnapshotFacts, facts_of
 from lakesink.words import counted
 from lakesink_catalog.commit.clock import CLOCK_TOLERANCE_MS
 from lakesink_catalog.read.history import RetainedBatch, SinkState, retained, select, sinks
+from lakesink_catalog.read.landed import newest_batch
 from lakesink_catalog.read.view import view_table
 from lakesink_catalog.tables.tables import TABLE_MISSING, load_to_read
 from lakesink_protocol.errors import CatalogError, Reason, SettingsError
@@ -91,10 +92,10 @@ class TableScan:
         branch = self.branches.get(key.branch)
         return branch.steps.get(key, ()) if branch is not None else ()
 
-    def of_sinks(self) -> Iterator[Said]:
-        """Check the order of batches, the ledgers and their tags."""
+    def of_sinks(self, done: Done | None) -> Iterator[Said]:
+        """Check the order of batches, the ledgers and their tags; `done` may show that a checkpoint was rewound."""
         for state in self.states:
-            yield from self._of_sink(state)
+            yield from self._of_sink(state, done)
         if self.states == self.known:
             yield from self._of_retired()
 
@@ -126,10 +127,13 @@ class TableScan:
         side_of = cache(self._side)
         for state in self.states:
             key, subject = key_of(state), _subject(state)
-            sides = SidesOfSink(key, subject, self.steps(key), self.table, side_of, self._now)
+            rolled_back = state.trouble is Reason.ROLLED_BACK
+            sides = SidesOfSink(key, subject, self.steps(key), self.table, side_of, self._now, rolled_back)
             yield from sides.of_letters()
             yield from of_replays(key, subject, self.steps(key), side_of)
             yield from sides.of_changelogs()
+            if rolled_back:
+                yield from of_rollback(key, subject, self._now())
 
     def _now(self) -> Table:
         return load_to_read(self.table.catalog, ".".join(self.table.name()))
@@ -154,13 +158,16 @@ class TableScan:
             found = f"{counted(aside, 'retained snapshot')} on no branch: rolled back, or kept by a tag."
             yield Note("aside", "", found)
 
-    def _of_sink(self, state: SinkState) -> Iterator[Said]:
+    def _of_sink(self, state: SinkState, done: Done | None) -> Iterator[Said]:
         key, subject = key_of(state), _subject(state)
         branch = self.branches.get(key.branch)
         if branch is not None:
             yield from breaks(chain_of(branch, key, subject))
         if awaits_replay(state):
             yield Note("replays", subject, of_replay(".".join(self.table.name()), state))
+        elif done is not None and self._is_rewound(state, done):
+            found = f"The branch was rolled back behind batch {state.batch_id}, and so was the given checkpoint."
+            yield Note("rewound", subject, found)
         elif state.trouble is not None:
             found = f"Its next batch would be refused: {state.trouble.value}.{self._rewind(state)}"
             # Another refusal than those that a last batch itself can get is a defect of the verdict.
@@ -178,6 +185,17 @@ class TableScan:
             for key in sorted(branch.steps.keys() - known, key=str):
                 if key.branch == branch.name:
                     yield from breaks(chain_of(branch, key, f"{key.name} into {key.branch}, retired"))
+
+    def _is_rewound(self, state: SinkState, done: Done) -> bool:
+        """The branch was rolled back, and the checkpoint taken back to the newest batch that is in it."""
+        key, branch = key_of(state), self.branches.get(state.branch)
+        entry, newest = view_table(self.table, key).entry, newest_batch(self.table, key)
+        if state.trouble is not Reason.ROLLED_BACK or entry is None or entry.query_id != done.query_id:
+            return False
+        last = max(done.batches, default=-1)
+        if newest is None:
+            return last == -1 and branch is not None and branch.complete
+        return newest.query_id == done.query_id and newest.batch_id - 1 <= last <= newest.batch_id
 
     def _rewind(self, state: SinkState) -> str:
         """The command that sets a checkpoint back to where the branch was rolled back, if the branch shows it."""

@@ -121,7 +121,7 @@ def _ages(states: list[SinkState], max_age: timedelta | None, now: datetime) -> 
         for state in states
         if state.committed_at is not None
     ]
-    streams = any(state.kind == SinkKind.STREAM.value for state in states)
+    streams = any(state.kind == SinkKind.STREAM.value and state.trouble is None for state in states)
     if streams and max_age is None:
         told.append("ok: the next batch would be accepted. To detect a stopped query, use --max-age '30 min'.")
     return told

@@ -45,8 +45,9 @@ class LakesinkError(Exception):
         self._set_what(what)
 
     def name_target(self, target: str) -> None:
-        """Put the target that failed in front of the first line, for a batch with several targets."""
-        self._set_what(f"{target}: {self.what}")
+        """Put the target that failed in front of the first line, for a batch with several, unless the line names it."""
+        if target not in (word.strip(".,:;'") for word in self.what.split()):
+            self._set_what(f"{target}: {self.what}")
 
     def name_checkpoint(self, checkpoint: str) -> None:
         """Put the checkpoint where the texts have ``<checkpoint>``, so that commands can be copied."""

@@ -79,6 +79,19 @@ def test_batches_that_were_rolled_back_are_not_in_the_table(lake: Lake, stream: 
     assert proof.findings[1].items == ("2", "3")
 
 
+@pytest.mark.parametrize(("kept", "done"), [(1, 2), (1, 1), (None, 0)])
+def test_a_checkpoint_that_was_rewound_with_the_table_is_no_finding(
+    lake: Lake, stream: Stream, tmp_path: Path, kept: int | None, done: int
+) -> None:
+    if kept is None:
+        remove_ref(lake, "main")
+    else:
+        roll_back(lake, stream.snapshot_of(kept))
+    proof = proved(lake, checkpoint(tmp_path / "c", range(done)))
+    assert codes(proof) == []
+    assert any("so was the given checkpoint" in one.found for one in proof.notes)
+
+
 def test_batches_that_were_picked_back_are_in_the_table(lake: Lake, stream: Stream, tmp_path: Path) -> None:
     brought = [stream.snapshot_of(batch_id) for batch_id in (2, 3)]
     roll_back(lake, stream.snapshot_of(1))

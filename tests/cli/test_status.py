@@ -110,6 +110,15 @@ def test_a_sink_with_a_problem_is_the_one_to_look_at_next(run: Run, catalog: Cat
     assert "RolledBack" in result.stdout
 
 
+def test_no_sink_is_called_ok_that_would_be_refused(run: Run, catalog: Catalog) -> None:
+    table = writer(catalog, "demo.a").load()
+    assert "ok: the next batch would be accepted" in run("demo.a").stdout
+    table.manage_snapshots().rollback_to_snapshot(table.snapshots()[0].snapshot_id).commit()
+    told = run("demo.a").stdout
+    assert "would be refused: RolledBack" in told
+    assert "ok:" not in told
+
+
 def test_a_catalog_without_a_sink_ends_with_1_and_what_to_do(run: Run, catalog: Catalog) -> None:
     create_table(catalog, "demo.events", pa.schema([("id", pa.int64())]))
     result = run()

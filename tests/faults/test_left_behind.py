@@ -18,6 +18,9 @@ from pyiceberg.types import LongType, NestedField
 
 from lakesink.audit.audit import audit
 from lakesink.audit.finding import Finding
+from lakesink.checks.doctor.checkpoint import NextBatch, next_verdict
+from lakesink.checks.doctor.finding import Standing
+from lakesink.checks.doctor.table import check_table
 from lakesink.sinks.iceberg.pending import OfTable, first_letters
 from lakesink_catalog.commit.forget import Forgetting
 from lakesink_protocol.coordinator import run_batch
@@ -284,6 +287,38 @@ def test_a_batch_that_its_query_can_complete_is_no_finding(pair: Pair) -> None:
     proof = audit(pair.lake.table())
     assert not proof.findings
     assert any(f"{pair.name} is ahead of the table" in one.found for one in proof.notes)
+
+
+def test_after_a_rollback_audit_and_doctor_name_the_side_table_and_its_snapshot(pair: Pair) -> None:
+    for number in range(3):
+        pair.run("same", number)
+    roll_back(pair.lake, pair.lake.table().snapshots()[0].snapshot_id)
+    to = pair.side.snapshots()[0].snapshot_id
+    told, coming = f"Roll {pair.name} back to snapshot {to}.", Stream(pair.lake, query="same").batch(1)
+    [finding] = pair.findings()
+    assert finding.items == ("1", "2")
+    assert finding.found.endswith(told)
+    assert not any("ahead of the table" in one.found for one in audit(pair.lake.table()).notes)
+    [side] = [one for one in check_table(TABLE, pair.lake.table()) if one.check in ("side table", "changelog")]
+    assert (side.standing, side.fix) == (Standing.FAILED, told)
+    rewound = NextBatch(coming, planned=True, done=0)
+    before = next_verdict(rewound, pair.lake.table())
+    assert (before.standing, before.fix) == (Standing.FAILED, told)
+    pair.side.manage_snapshots().rollback_to_snapshot(to).commit()
+    assert pair.findings() == []
+    assert next_verdict(rewound, pair.lake.table()).standing is Standing.OK
+
+
+def test_a_batch_that_was_rolled_back_and_comes_otherwise_is_told_why_and_what_goes_back(pair: Pair) -> None:
+    for number in range(2):
+        pair.run("same", number)
+    roll_back(pair.lake, pair.lake.table().snapshots()[0].snapshot_id)
+    with pytest.raises(WriteError) as differs:
+        replace(pair, rows=lambda number: [*pair.rows(number), *pair.rows(8)]).run("same", 1)
+    back = f"Roll {pair.name} back to snapshot {pair.side.snapshots()[0].snapshot_id}."
+    first, _ = differs.value.choices
+    assert first == f"{TABLE} was rolled back, and {pair.name} was not. {back} Then start the query again."
+    assert differs.value.what.count(pair.name) == 1
 
 
 def test_a_version_that_was_given_up_after_its_side_table_had_it_is_run_again_before_the_next_one(job: Pair) -> None:

@@ -14,7 +14,7 @@ from lakesink.writer.changelog import changelog_key
 from lakesink_catalog.read.history import SinkState
 from lakesink_catalog.read.landed import newest_batch
 from lakesink_catalog.tables.tables import load_to_read
-from lakesink_protocol.errors import CatalogError
+from lakesink_protocol.errors import CatalogError, Reason
 from lakesink_protocol.ledger import mark_of, stated
 from lakesink_protocol.redact import shown
 from lakesink_protocol.row_changes import CHANGELOG_TABLE, ChangeCounts, counts_in
@@ -79,7 +79,9 @@ def _deletes(named: str, policy: ChangePolicy, counts: ChangeCounts) -> Finding:
 
 
 def _changelog(table: Table, state: SinkState) -> Iterator[Finding]:
-    """Whether the changelog of a sink has its last batch."""
+    """Whether the changelog of a sink has its last batch. After a rollback it has too much: see `check_table`."""
+    if state.trouble is Reason.ROLLED_BACK:
+        return
     snapshot = table.snapshot_by_id(state.snapshot_id) if state.snapshot_id is not None else None
     summary = None if snapshot is None else snapshot.summary
     name, mark, counts = summary and summary[CHANGELOG_TABLE], mark_of(summary), counts_in(summary or {})

@@ -11,6 +11,7 @@ from lakesink.audit.checkpoint import numbers
 from lakesink.checkpoint.folder import Checkpoint
 from lakesink.checks.doctor.finding import Finding, Part, Standing, attempt
 from lakesink.checks.doctor.query import opened
+from lakesink.sinks.iceberg.side_rollback import left_of, with_left
 from lakesink_catalog.read.history import sinks
 from lakesink_catalog.read.view import view_table
 from lakesink_catalog.tables.locations import is_under
@@ -128,14 +129,19 @@ def _place(root: str, table: Table | None) -> Iterator[Finding]:
 def _of_sink(key: SinkKey, coming: NextBatch, table: Table) -> Finding:
     situation = _situation(key, coming, table)
     start = f"batch {coming.batch.batch_id} of sink {key.name}"
+    left = list(left_of(table, key)) if situation.rolled_back else []
     match decide(situation):
+        case Commit() if left:
+            found = f"{start} would be committed, but {' '.join(one.said for one in left)}"
+            steps = " ".join(one.step for one in left)
+            return Finding(Part.CHECKPOINT, "next batch", Standing.FAILED, redact(found), redact(steps))
         case Commit():
             return Finding(Part.CHECKPOINT, "next batch", Standing.OK, f"{start} would be committed")
         case Skip(snapshot_id=snapshot_id):
             found = f"{start} would be skipped: snapshot {snapshot_id} holds it"
             return Finding(Part.CHECKPOINT, "next batch", Standing.OK, found)
         case Refuse(reason=reason):
-            error = refusal(reason, situation)
+            error = with_left(refusal(reason, situation), left)
             found = f"{start} would be refused. [{error.code}] {error.what}"
             return Finding(Part.CHECKPOINT, "next batch", Standing.FAILED, redact(found), redact(error.action))
 

@@ -14,11 +14,13 @@ from lakesink.checks.doctor.readers import check_readers
 from lakesink.settings.options import OPTIONS
 from lakesink.settings.policy import POLICY, policy_in_words
 from lakesink.settings.table_settings import Effective, Origin
+from lakesink.sinks.iceberg.side_rollback import left_of
 from lakesink.words import counted
 from lakesink_catalog.commit.first_snapshot import check_has_head
 from lakesink_catalog.connect.kinds import CODE_PROPERTY, kind_of
 from lakesink_catalog.read.history import SinkState, sinks
 from lakesink_catalog.tables.partition_by import is_misread_by_java
+from lakesink_protocol.errors import Reason
 from lakesink_protocol.identity import MAIN_BRANCH
 from lakesink_protocol.redact import redact
 from lakesink_protocol.verdict import SUPPORTED_FORMAT_VERSION
@@ -126,6 +128,10 @@ def _sinks(identifier: str, table: Table, coming: NextBatch | None) -> Iterator[
         taken = coming if coming is not None and is_taken(key_of(state), coming, table) else None
         yield _sink(identifier, state, taken)
         yield _policy(table, state)
+        if state.trouble is Reason.ROLLED_BACK:
+            for left in left_of(table, key_of(state)):
+                said = f"{_named(state)}: {left.said}"
+                yield Finding(Part.TABLE, "side table", Standing.FAILED, redact(said), redact(left.step))
         if state.trouble is None and key_of(state).ledger_tag not in table.metadata.refs:
             found = f"{_named(state)}: its ledger tag is missing, so a rollback after expiry is not noticed."
             fix = "Keep ledger_tag=True if the catalog supports tags; the next batch sets the tag."

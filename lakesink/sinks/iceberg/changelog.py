@@ -56,10 +56,7 @@ def _differ(table: str, batch: Batch, rows: int, ways_out: Sequence[str]) -> Wri
         "CHANGELOG_DIFFERS",
         f"Batch {batch.batch_id} has {rows:,} changes, and its earlier run wrote other changes into {table}.",
         data=f"Changes of batch {batch.batch_id} are in {table}; they are not in the table.",
-        action=(
-            "Start the query again as it was, over the same rows.",
-            *ways_out,
-        ),
+        action=ways_out,
     )
 
 
@@ -77,6 +74,7 @@ CHANGELOG = SideTable(
     "CHANGELOG_DIFFERS",
     changelog_key,
     CHANGELOG_WORDS,
+    "Start the query again as it was, over the same rows.",
     _differ,
     _unfit,
     schema_evolution=SchemaEvolution.WIDEN,

@@ -40,10 +40,7 @@ def _differ(table: str, batch: Batch, rows: int, ways_out: Sequence[str]) -> Wri
         "DEAD_LETTERS_DIFFER",
         f"Batch {batch.batch_id} puts {rows:,} rows aside, and its earlier run put other rows into {table}.",
         data=f"Dead letters of batch {batch.batch_id} are in {table}, its other rows are not in the table.",
-        action=(
-            "Start the query again as it was, with the same expectations and the same columns of the table.",
-            *ways_out,
-        ),
+        action=ways_out,
     )
 
 
@@ -61,6 +58,7 @@ DEAD_LETTERS = SideTable(
     "DEAD_LETTERS_DIFFER",
     letters_key,
     LETTERS_WORDS,
+    "Start the query again as it was, with the same expectations and the same columns of the table.",
     _differ,
     _unfit,
     has_replays=True,

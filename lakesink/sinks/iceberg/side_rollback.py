@@ -1,18 +1,24 @@
 """What side tables still have of batches that were rolled back from the table of a sink."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from lakesink.sinks.iceberg.begun_replays import begun_replays
+from lakesink.sinks.iceberg.changelog import CHANGELOG
+from lakesink.sinks.iceberg.letters import DEAD_LETTERS
 from lakesink.sinks.iceberg.side_batches import left_behind
 from lakesink.sinks.iceberg.side_table import SideTable, SideTableSink
 from lakesink.words import counted
+from lakesink.writer.letters import SUFFIX
+from lakesink_catalog.read.history import retained
 from lakesink_catalog.tables.tables import load_table
 from lakesink_protocol.errors import BatchRefused, CatalogError, Reason
 from lakesink_protocol.identity import SinkKey
+from lakesink_protocol.quality import LETTERS_TABLE
+from lakesink_protocol.row_changes import CHANGELOG_TABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +55,18 @@ def with_left(refused: BatchRefused, left: Sequence[Left]) -> BatchRefused:
     stays = " ".join(one.stays for one in left)
     ways = [f"{way} {stays}" if "accept=" in way else f"{steps} {way}" for way in refused.choices or (refused.action,)]
     return BatchRefused(refused.reason, refused.what, data=f"{refused.data} {said}", action=ways)
+
+
+def left_of(table: Table, owner: SinkKey) -> Iterator[Left]:
+    """What is left in all side tables that the batches of a sink name, also those that were rolled back."""
+    summaries = [one.snapshot.summary for one in retained(table).batches if one.key == owner]
+    usual = [".".join(table.name()) + SUFFIX]
+    for kind, named_by, known in ((DEAD_LETTERS, LETTERS_TABLE, usual), (CHANGELOG, CHANGELOG_TABLE, [])):
+        named = {str(summary[named_by]) for summary in summaries if summary and summary[named_by]}
+        for name in sorted(named.union(known)):
+            left = left_in(kind, table.catalog, name, owner, table)
+            if left is not None:
+                yield left
 
 
 def left_in(kind: SideTable, catalog: Catalog, name: str, owner: SinkKey, table: Table) -> Left | None:

@@ -64,6 +64,7 @@ class SideTable:
         code: Of the error for batches that differ from those of the sink's own table.
         key_of: The application that writes for a sink, a query and a table.
         words: Messages of refusals.
+        as_it_was: How a batch is started again that an earlier run did not complete.
         differ: The error for a batch with so many rows that are others than those of an earlier run; takes what lets
             the batch in.
         unfit: The error for a table with other columns.
@@ -76,6 +77,7 @@ class SideTable:
     code: str
     key_of: KeyOf
     words: Sequence[Words]
+    as_it_was: str
     differ: Callable[[str, Batch, int, Sequence[str]], WriteError]
     unfit: Callable[[str, WriteError], WriteError]
     schema_evolution: SchemaEvolution = SchemaEvolution.FAIL
@@ -258,7 +260,7 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
                 continue
             if there is not None and has_batch:
                 if there.fingerprint != fingerprint:
-                    raise self.kind.differ(self.table, batch, rows, self._ways_out(table, batch))
+                    raise self.kind.differ(self.table, batch, rows, self._ways_out(table, batch, self.kind.as_it_was))
                 return found
             if not rows:
                 return found
@@ -336,18 +338,26 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
             action=self._ways_out(table, batch),
         )
 
-    def _ways_out(self, table: Table, batch: Batch) -> Sequence[str]:
-        """What lets a batch in, of which or after which the table has rows: none loses those of a batch that landed."""
+    def _ways_out(self, table: Table, batch: Batch, as_it_was: str = "") -> Sequence[str]:
+        """What lets a batch in, of which or after which the table has rows: none loses those of a batch that landed.
+
+        A batch that was rolled back has come as it was before, perhaps cut elsewhere by its source.
+        """
         own, keeps = self.own(), self.kind.keeps
         landed = Landed(own, self.owner)
         found = side_batches(all_batches(table), self.kind.key_of, self.owner, str(own.metadata.table_uuid))
         later = [one for one in found if one.query_id == batch.query_id and one.batch_id >= batch.batch_id]
         another = f"Start the query with another {self.kind.option}: the earlier {keeps} stay where they are."
+        first = (as_it_was,) if as_it_was else ()
         if any(landed.has(one.query_id, one.batch_id, one.after) is not False for one in later):
-            return (another,)
+            return (*first, another)
         general = f"Roll {self.table} back to its snapshot before batch {batch.batch_id}."
         back = self._way_back(table, [one for one in later if one.snapshot]) or general
-        return (f"{back} Then start the query again.", another)
+        view = view_table(own, self.owner)
+        seen = Situation(view, self.owner, batch, view.table_uuid)
+        if seen.rolled_back or batch.batch_id in seen.undone:
+            first, back = (), f"{'.'.join(own.name())} was rolled back, and {self.table} was not. {back}"
+        return (*first, f"{back} Then start the query again.", another)
 
     def _way_back(self, table: Table, left: Sequence[SideBatch]) -> str | None:
         return self.kind.way_back(self.connected(), table, left, self.own(), self.owner.branch)
