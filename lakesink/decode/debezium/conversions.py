@@ -3,9 +3,10 @@
 Values arrive as texts, see `json_scalars`. A column that is not in the tables below follows the rules for JSON.
 """
 
+import base64
 import binascii
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -78,38 +79,59 @@ def conversion_of(kind: Type, name: str, types: Types) -> Conversion | None:
 
 
 def with_bytes(kind: Type, name: str, types: Types) -> ConnectType | None:
-    """The type of an array, map or struct with bytes or decimals, all in Base64; None for other columns."""
+    """The type of an array, map or struct with bytes or decimals, which are in Base64; None for other columns."""
     found = None if types is None or isinstance(kind, Primitive) else types.get(name)
     return found if found is not None and found.holds_bytes else None
 
 
-def spelled_out(texts: pa.StringArray, written: ConnectType, kind: Type) -> pa.StringArray:
-    """Arrays, maps and structs as JSON, with all digits of their decimals; raises ArrowInvalid."""
-    found = [None if text is None else _spelled_out(text, written, kind) for text in texts.to_pylist()]
-    return pa.array(found, pa.string())
+def spelled_out(
+    texts: pa.StringArray, written: ConnectType, kind: Type, encoding: BinaryEncoding | None
+) -> pa.StringArray:
+    """Arrays, maps and structs as JSON, with all digits of their decimals, and bytes in Base64; raises ArrowInvalid.
+
+    `encoding` is that of parts whose type in the schema is not bytes.
+    """
+    spell = partial(_spelled_out, encoding=encoding)
+    return pa.array([None if text is None else spell(text, written, kind) for text in texts.to_pylist()], pa.string())
 
 
-def _spelled_out(text: str, written: ConnectType, kind: Type) -> str:
+def _spelled_out(text: str, written: ConnectType | None, kind: Type, encoding: BinaryEncoding | None) -> str:
+    spell = partial(_spelled_out, encoding=encoding)
+    part = None if written is None else written.items
     match kind:
         case Primitive():
-            return _primitive_spelled_out(text, written, kind)
-        case ListOf(element) if written.items is not None and text.startswith("["):
-            return f"[{','.join(_spelled_out(item, written.items, element.type) for item in items(text))}]"
+            return _primitive_spelled_out(text, written, kind, encoding)
+        case ListOf(element) if text.startswith("["):
+            return f"[{','.join(spell(item, part, element.type) for item in items(text))}]"
         case Struct(fields) if text.startswith("{"):
-            known = {one.name: (written.fields[one.name], one.type) for one in fields if one.name in written.fields}
-            return _members_spelled_out(text, known)
-        case MapOf(_, value) if written.items is not None and text.startswith("{"):
-            return _members_spelled_out(text, {key: (written.items, value.type) for key, _ in members(text)})
+            named = {} if written is None else written.fields
+            known = {one.name: one.type for one in fields}
+            found = (
+                (json.dumps(key), spell(value, named.get(key), known[key]) if key in known else value)
+                for key, value in members(text)
+            )
+            return _object(found)
+        case MapOf(key, value) if text.startswith("{"):
+            keys_and_values = ((json.dumps(name), item) for name, item in members(text))
+            return _object(
+                (spell(name, None, key.type), spell(item, part, value.type)) for name, item in keys_and_values
+            )
     return text
 
 
-def _members_spelled_out(text: str, known: Mapping[str, tuple[ConnectType, Type]]) -> str:
-    found = ((key, _spelled_out(value, *known[key]) if key in known else value) for key, value in members(text))
-    return f"{{{','.join(f'{json.dumps(key)}:{value}' for key, value in found)}}}"
+def _object(found: Iterable[tuple[str, str]]) -> str:
+    return f"{{{','.join(f'{key}:{value}' for key, value in found)}}}"
 
 
-def _primitive_spelled_out(text: str, written: ConnectType, kind: Primitive) -> str:
+def _primitive_spelled_out(
+    text: str, written: ConnectType | None, kind: Primitive, encoding: BinaryEncoding | None
+) -> str:
     if text == "null":
+        return text
+    if wants_json(kind) and (written is None or written.type != BYTES):
+        [value] = converter_of(kind, encoding)(pa.array([text])).to_pylist()
+        return json.dumps(base64.b64encode(value).decode())
+    if written is None:
         return text
     if kind.decimal and written.is_decimal:
         return json.dumps(_variable(text) if written.name == VARIABLE_SCALE else _number(text, written.scale))

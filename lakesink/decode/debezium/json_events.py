@@ -91,7 +91,7 @@ class JsonEvents:
     def __post_init__(self) -> None:
         self._reader = JsonReader(self.unknown, encoding=self.encoding)
         self._of_bytes = copy(self._reader)
-        self._of_bytes.encoding = BinaryEncoding.BASE64  # Kafka Connect's converter writes no other
+        self._of_bytes.encoding = BinaryEncoding.BASE64  # Kafka Connect's converter writes no other, nor `spelled_out`
 
     def events(self, values: pa.Array) -> Events:
         """The events of binary or string documents."""
@@ -174,7 +174,7 @@ class JsonEvents:
         if part.conversion is not None:
             found = converted(texts, part.conversion.convert, part.conversion.likely)
         elif encoded is not None:
-            written = converted(texts, partial(spelled_out, written=encoded, kind=kind))
+            written = converted(texts, partial(spelled_out, written=encoded, kind=kind, encoding=self.encoding))
             found = self._of_bytes.read(written.values, kind, (part.field.name,))
             found = replace(found, misfits=either(found.misfits, written.misfits))
         else:

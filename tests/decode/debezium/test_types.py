@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from lakesink.writer.plan import BinaryEncoding
 from lakesink.writer.schema import Field, ListOf, MapOf, Primitive, Struct, Type
 from testkit.examples import examples
 from testkit.tasks import exactly
@@ -106,6 +107,62 @@ def test_what_is_no_decimal_within_an_array_is_malformed_and_named(bad: Any) -> 
     document = wrapped(event("c", {"id": 1, "c": [bad]}), id={"type": "int64"}, c={"type": "array", "items": written})
     changes, found = decoded(table(c=kind), document)
     assert (changes, found.malformed, found.misfits[0].column) == ([], 1, "c")
+
+
+PLAIN, BYTES = {"type": "string"}, {"type": "bytes"}
+PRICE = {"type": "bytes", "name": f"{CONNECT}Decimal", "parameters": {"scale": "2"}}
+
+
+def _with_price(name: str, kind: Type, written: dict[str, Any] | None) -> tuple[Struct, dict[str, Any]]:
+    """A struct of a decimal and another part, and its type in a schema."""
+    fields = [PRICE | {"field": "d"}, *([written | {"field": name}] if written is not None else [])]
+    parts = (
+        Field(50, "d", required=False, type=Primitive("decimal(9, 2)")),
+        Field(51, name, required=False, type=kind),
+    )
+    return Struct(parts), {"type": "struct", "fields": fields}
+
+
+@pytest.mark.parametrize(
+    ("kind", "written", "value", "in_hex", "without"),
+    [
+        ("binary", PLAIN, "deadbeef", "deadbeef", None),
+        ("binary", None, "deadbeef", "deadbeef", None),
+        ("binary", BYTES, "3q2+7w==", "deadbeef", "deadbeef"),
+        ("binary", BYTES, "deadbeef", "75e69d6de79f", "75e69d6de79f"),
+        ("fixed[4]", PLAIN, "deadbeef", "deadbeef", None),
+        ("fixed[4]", PLAIN, "3q2+7w==", None, "deadbeef"),
+        ("fixed[4]", BYTES, "3q2+7w==", "deadbeef", "deadbeef"),
+    ],
+)
+@pytest.mark.parametrize("place", ["struct", "array", "map"])
+def test_each_part_of_a_nested_column_is_read_by_its_own_type(
+    kind: str, written: dict[str, Any] | None, value: str, in_hex: str | None, without: str | None, place: str
+) -> None:
+    part, key = Field(60, "element", required=False, type=Primitive(kind)), Field(61, "key", required=True, type=TEXTS)
+    inner: tuple[Type, dict[str, Any] | None, Any] = {
+        "struct": (part.type, written, value),
+        "array": (ListOf(part), written and {"type": "array", "items": written}, [value]),
+        "map": (MapOf(key, part), written and {"type": "map", "values": written}, {"k": value}),
+    }[place]
+    column, schema = _with_price("b", inner[0], inner[1])
+    document = wrapped(event("c", {"id": 1, "s": {"d": digits(1234), "b": inner[2]}}), id={"type": "int64"}, s=schema)
+    for encoding, expected in ((BinaryEncoding.HEX, in_hex), (None, without)):
+        changes, found = decoded(table(s=column), document, binary_encoding=encoding)
+        if expected is None:
+            assert (changes, found.malformed) == ([], 1)
+            continue
+        right = bytes.fromhex(expected)
+        nested = {"struct": right, "array": [right], "map": [("k", right)]}[place]
+        assert changes[0][1]["s"] == {"d": Decimal("12.34"), "b": nested}
+
+
+def test_a_key_of_a_map_beside_a_decimal_is_a_text() -> None:
+    key, value = Field(60, "key", required=True, type=Primitive("binary")), Field(61, "v", required=False, type=TEXTS)
+    column, schema = _with_price("m", MapOf(key, value), {"type": "map", "values": PLAIN})
+    document = wrapped(event("c", {"id": 1, "s": {"d": digits(1234), "m": {"beef": "v"}}}), s=schema)
+    changes, _ = decoded(table(s=column), document, binary_encoding=BinaryEncoding.HEX)
+    assert changes[0][1]["s"] == {"d": Decimal("12.34"), "m": [(b"\xbe\xef", "v")]}
 
 
 @pytest.mark.parametrize("column", ["string", "long", "double", "decimal(38, 0)", "boolean", "uuid"])
