@@ -171,7 +171,9 @@ def _floating(texts: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _time(texts: pa.Array) -> pa.Array:
-    """Arrow parses times of day only as part of a timestamp."""
+    """Arrow parses times of day only as part of a timestamp, and takes a number of two digits for the hour."""
+    if not _all(pc.match_substring(texts, ":")):
+        raise pa.ArrowInvalid("a number, and nothing says of what")
     moments = pc.cast(pc.binary_join_element_wise(_EPOCH_DAY, texts, ""), pa.timestamp("us"))
     return pc.cast(moments, pa.time64("us"))
 
@@ -208,6 +210,10 @@ def _from_base64(text: str) -> bytes:
     if base64.b64encode(found).decode() != text:
         raise ValueError(text)
     return found
+
+
+def _all(mask: pa.BooleanArray) -> bool:
+    return bool(pc.all(mask, min_count=0).as_py())
 
 
 def _any(mask: pa.BooleanArray) -> bool:

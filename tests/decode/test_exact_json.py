@@ -331,6 +331,7 @@ def test_a_text_is_the_very_bytes_as_an_encoder_writes_them_or_malformed(text: s
 @pytest.mark.parametrize("kind", ["boolean", "date", "time", "timestamp", "timestamptz", "uuid", "binary", "fixed[3]"])
 @few
 @given(number=NUMBERS, quote=QUOTES)
+@example(number="12", quote="")
 def test_a_number_is_malformed_where_no_number_fits(kind: str, number: str, quote: str) -> None:
     if not quote or kind not in ("binary", "fixed[3]"):  # for those digits may be Base64
         same_everywhere(kind, quote + number + quote, MALFORMED)

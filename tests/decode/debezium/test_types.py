@@ -245,6 +245,13 @@ def test_without_a_schema_dates_are_days_and_other_moments_must_be_texts() -> No
         assert found.misfits[0].found == "a whole number of 16 digits (int64)"
 
 
+@pytest.mark.parametrize("number", [0, 12, 1200])
+@pytest.mark.parametrize("type_name", [None, "int32"])
+def test_a_number_without_a_unit_is_no_time(number: int, type_name: str | None) -> None:
+    assert one("time", number, type_name) == MALFORMED
+    assert one("time", f"{number:02}", type_name and "string") == MALFORMED
+
+
 def test_other_types_follow_the_rules_for_json() -> None:
     known = "5c2ee8a3-1d9c-4a6c-8b6e-1f0c2d3e4f50"
     assert one("uuid", known, "string", f"{DATA}Uuid") == bytes.fromhex(known.replace("-", ""))
