@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 
 from lakesink.locate.key_columns import KeyColumns
 from lakesink.locate.keys_files import OFFSET, OP, PLACE, TASK
-from lakesink.locate.refusals import key_twice, sequence_of_partitions, sequence_tied
-from lakesink.writer.changed_rows import POSITIONS, place_in_words
+from lakesink.locate.refusals import key_twice, sequence_tied
+from lakesink.writer.changed_rows import place_in_words
 from lakesink_protocol.row_changes import Operation
 
 CHANGE = "change"
@@ -38,9 +38,6 @@ class Newest:
 
 def newest_of_each_key(changes: pa.Table, columns: KeyColumns) -> Newest:
     """Choose the newest change of each key; raises WriteError where nothing says which one this is."""
-    first = columns.sequences[0].name if columns.sequences else ""
-    if first in POSITIONS and pc.count_distinct(changes[PLACE]).as_py() > 1:
-        raise sequence_of_partitions(first)
     every = numbered(changes)
     losers = _superseded(every, columns)
     every = every.select([CHANGE, *columns.key_names, *columns.sequence_names, OP, TASK])

@@ -33,12 +33,16 @@ def key_twice(columns: KeyColumns, keys: int, places: str) -> WriteError:
     )
 
 
-def sequence_of_partitions(column: str) -> WriteError:
-    """Positions in Kafka order changes, and there are several partitions."""
+def sequence_of_partitions(column: str, *, are_several: bool) -> WriteError:
+    """Positions in Kafka order changes, and there are several partitions, or nothing says that there is only one."""
+    why = (
+        "the changes come from more than one partition of Kafka"
+        if are_several
+        else "only the offsets of a stream that reads Kafka itself show that there is one partition"
+    )
     return WriteError(
         "SEQUENCE_OF_PARTITIONS",
-        f"The option sequence_by begins with {column}, and the changes come from more than one partition of Kafka: a"
-        " key that moved to another one would have no order.",
+        f"The option sequence_by begins with {column}, and {why}: a key that moved to another one would have no order.",
         action=(
             "Leave sequence_by out: later offsets and later batches are newer, as Kafka keeps the order of each key.",
             (

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
-from pyiceberg.types import LongType, NestedField, StringType
+from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
 from lakesink.sinks.iceberg.sink import IcebergSink
 from lakesink_protocol.coordinator import run_batch
@@ -22,6 +22,7 @@ SCHEMA = Schema(
     NestedField(2, "version", LongType()),
     NestedField(3, "name", StringType()),
     NestedField(4, "_kafka_offset", LongType()),
+    NestedField(5, "_kafka_partition", IntegerType()),
     identifier_field_ids=[1],
 )
 RECORDS = pa.schema(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lakesink_protocol.errors import WriteError
-from lakesink_protocol.identity import Batch, stream_batch
+from lakesink_protocol.identity import Batch, stream_batch, transaction_batch
 from lakesink_protocol.outcome import Committed
 from testkit.builders import Lake
 from tests.decode.debezium.events import event
@@ -99,10 +99,22 @@ def test_a_sequence_that_orders_all_partitions_is_accepted(tmp_path: Path, seque
     assert len(live_rows(stream.lake)) == 1
 
 
-def test_a_batch_job_with_records_of_two_partitions_has_no_order_by_offsets(tmp_path: Path) -> None:
-    stream = stream_into(tmp_path, sequence_by="_kafka_offset")
+BRONZE = {"lakesink": 1, "table": "demo.bronze", "uuid": "u", "sink": "b", "query": "q", "batch": 7}
+
+
+@pytest.mark.parametrize("position", ["_kafka_offset", "_kafka_partition,_kafka_offset"])
+@pytest.mark.parametrize(
+    "ends",
+    [[BRONZE], [{"logOffset": 1}], [7], [None], [{"t": {"0": 9}}, BRONZE], None],
+    ids=["table", "files", "rate", "none", "kafka-and-table", "job"],
+)
+def test_positions_are_no_sequence_where_nothing_shows_one_partition(
+    tmp_path: Path, position: str, ends: list[Any] | None
+) -> None:
+    stream = stream_into(tmp_path, sequence_by=position)
+    batch = transaction_batch(0) if ends is None else stream_batch(0, stream.query, start=None, end=ends)
     with pytest.raises(WriteError, match="LAKESINK_SEQUENCE_OF_PARTITIONS"):
-        stream.take(0, [(0, 8, event("c", row(1, 1)))], [(1, 3, event("c", row(2, 1)))])
+        stream.take(batch, [(0, 8, event("c", row(1, 1)))])
 
 
 @pytest.mark.parametrize("tasks", [1, 2])

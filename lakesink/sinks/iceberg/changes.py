@@ -63,18 +63,20 @@ class ChangesByKey:
 
 
 def check_sequence(settings: Settings, batch: Batch) -> None:
-    """Refuse positions in Kafka as the sequence if the batch's offsets have several partitions.
+    """Refuse positions in Kafka as the sequence unless the batch's offsets prove that there is one partition.
 
-    The offsets name all partitions that the query reads, also those without new records, and after a restart.
+    Kafka's offsets name all partitions that the query reads, also those without new records, and after a restart.
+    Other offsets, and a batch job, name none: the next batch can have records of another partition.
     """
     first = settings.sequence_by[0] if settings.sequence_by else ""
-    if first.lower() not in POSITIONS or not batch.offsets:
+    if first.lower() not in POSITIONS:
         return
-    offsets = json.loads(batch.offsets)
-    sources = offsets.values() if isinstance(offsets, dict) else offsets
+    offsets = json.loads(batch.offsets) if batch.offsets else []
+    sources = [one for one in (offsets.values() if isinstance(offsets, dict) else offsets) if one is not None]
     topics = [topic for source in sources if is_kafka_offset(source) for topic in source.values()]
-    if sum(map(len, topics)) > 1:
-        raise sequence_of_partitions(first)
+    partitions = sum(map(len, topics))
+    if partitions != 1 or not all(map(is_kafka_offset, sources)):
+        raise sequence_of_partitions(first, are_several=partitions > 1)
 
 
 def prepared_changes(plan: ChangesPlan | None, counted: CombinedReceipts, changelog: str) -> PreparedChanges | None:
