@@ -50,7 +50,7 @@ class ChangeConversion:
     logged: Alignment | None = None
 
     def check(self, changed: ChangedRows, first_row: int) -> None:
-        """Raise WriteError if key or sequence is NULL in a change; `first_row` is the task's number of the first."""
+        """Raise WriteError if key or sequence is NULL in a change; `first_row` rows of the task came before."""
         for code, names in (("KEY_NULL", self.keys), ("SEQUENCE_NULL", self.sequence)):
             for name in names:
                 nulls = _nulls(changed.rows.column(name))
@@ -125,7 +125,7 @@ def first_place(changed: ChangedRows, found: pa.BooleanArray, first_row: int) ->
     found = (changed.places[at], changed.offsets[at]), tuple(values[0] for values in positions_in(row))
     known = next(filter(None, (place_in_words(place.as_py(), offset.as_py()) for place, offset in found)), "")
     path = exact_values(row.column(_FILE), pa.string())[0].as_py() if _FILE in row.schema.names else None
-    return known or (f"of {redact(path)}" if path else f"row {first_row + at} of its task")
+    return known or (f"of {redact(path)}" if path else f"row {first_row + at + 1} of its task")
 
 
 def _logged(stored: pa.Schema, schema: Struct, plan: WritePlan) -> Alignment:

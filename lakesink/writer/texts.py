@@ -15,11 +15,11 @@ Path = tuple[str, ...]
 
 
 def check_texts(batch: pa.RecordBatch, first_row: int) -> None:
-    """Refuse rows with text that is not UTF-8, at any depth; `first_row` is the task's number of the first row."""
+    """Refuse rows with text that is not UTF-8, at any depth; `first_row` rows of the task came before."""
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         path = _invalid(column, (name,))
         if path is not None:
-            row = first_row + _first_invalid(column)
+            row = first_row + _first_invalid(column) + 1
             raise WriteError(
                 "TEXT_INVALID",
                 f"Column {shown('.'.join(path))!r} contains text that is not UTF-8, in row {row} of its task.",

@@ -108,7 +108,7 @@ def test_an_error_that_tasks_find_is_printed_once(written: str, parts: dict[str,
     [line] = parts["null keys"]
     assert re.fullmatch(
         r"demo\.keyed  version 1     failed  \[LAKESINK_KEY_NULL\] Column 'id' of the key is NULL in at least 1 row; "
-        r"the first is row 0 of its task\.  [\d,]+ ms",
+        r"the first is row 1 of its task\.  [\d,]+ ms",
         line,
     )
     assert written.count("LAKESINK_KEY_NULL") == 1

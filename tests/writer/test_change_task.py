@@ -162,7 +162,7 @@ def test_a_null_in_the_key_names_column_count_and_row(tmp_path: Path, place: int
     error = refused(plan(tmp_path), before, upserts(row(8_000, 1), row(None, 2), row(None, 3)))
     assert error.code == "LAKESINK_KEY_NULL"
     assert error.what == (
-        f"Column 'order_id' of the key is NULL in at least 2 rows; the first is row {place + 1} of its task."
+        f"Column 'order_id' of the key is NULL in at least 2 rows; the first is row {place + 2} of its task."
     )
 
 
@@ -171,7 +171,7 @@ def test_a_null_in_the_key_names_column_count_and_row(tmp_path: Path, place: int
     [
         ({"partition": [2, 2], "offset": [8, 9]}, "partition 2, offset 9"),
         ({"file_path": ["file:///in/a", "file:///in/b"]}, "of file:///in/b"),
-        ({"partition": ["p1", "p2"], "offset": [8, 9]}, "row 1 of its task"),
+        ({"partition": ["p1", "p2"], "offset": [8, 9]}, "row 2 of its task"),
     ],
 )
 def test_a_null_in_the_key_is_named_by_its_source_if_the_rows_have_one(
@@ -193,7 +193,7 @@ def test_a_null_in_the_sequence_is_refused_also_in_a_delete(tmp_path: Path) -> N
 def test_an_unknown_operation_is_refused_with_the_number_of_rows(tmp_path: Path) -> None:
     error = refused(plan(tmp_path), marked((row(1, 1), False)), marked((row(2, 1), None), (row(3, 1), None)))
     assert error.code == "LAKESINK_OPERATION_UNKNOWN"
-    assert "at least 2 rows; the first is row 1 of its task" in error.what
+    assert "at least 2 rows; the first is row 2 of its task" in error.what
 
 
 def test_a_repeated_key_without_an_order_is_refused(tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ def test_text_that_is_not_utf_8_is_refused_by_column_and_row(
     values = [put(BAD if at == row else "é".encode()) for at in range(7)]
     batches = [pa.RecordBatch.from_arrays([as_spark_sends(arrow, part)], ["c"]) for part in (values[:3], values[3:])]
     with pytest.raises(
-        WriteError, match=f"'{path}' contains text that is not UTF-8, in row {row} of its task"
+        WriteError, match=f"'{path}' contains text that is not UTF-8, in row {row + 1} of its task"
     ) as refused:
         write(plan_for(column(kind), tmp_path), batches)
     assert refused.value.code == "LAKESINK_TEXT_INVALID"
@@ -105,7 +105,7 @@ def test_no_part_of_a_directory_holds_text_that_is_not_utf_8(file_format: str, t
     plan = PartsPlan(str(tmp_path), "events-7", 7, file_format, codec, 1 << 20)
     batch = pa.RecordBatch.from_arrays([as_spark_sends(pa.list_(pa.string()), [[b"a"], [BAD]])], ["c"])
     with pytest.raises(
-        WriteError, match=r"'c\.element' contains text that is not UTF-8, in row 1 of its task"
+        WriteError, match=r"'c\.element' contains text that is not UTF-8, in row 2 of its task"
     ) as refused:
         PartsWriter(plan).write(0, iter([batch]))
     assert refused.value.code == "LAKESINK_TEXT_INVALID"
