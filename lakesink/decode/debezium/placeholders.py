@@ -1,7 +1,7 @@
 """Finds the values that Debezium writes in place of one that the log of the database does not have. Pure.
 
-A placeholder has the type of its column: a text, its bytes, or an array or map made of them. It never becomes a value
-of the table. A column is searched as a whole first, because almost no column has one.
+A placeholder has the type of its column: a text, its bytes, an array or map made of them, or a point of PostGIS. It
+never becomes a value of the table. A column is searched as a whole first, because almost no column has one.
 """
 
 import base64
@@ -27,11 +27,23 @@ _UUID = "b68a35a7-17ad-35b3-af2a-ae46edb4545a"
 _ALONE = (_TEXT, base64.b64encode(_BYTES).decode(), _BYTES.hex(), _UUID)
 """The text, and how its bytes are spelled."""
 _NUMBERS = list(_BYTES)
-_IN_JSON = ([_TEXT], [_UUID], _NUMBERS, [float(number) for number in _NUMBERS], {_TEXT: _TEXT})
+_POINTS = tuple(
+    bytes.fromhex("0101000020E6100000" + point)
+    for point in ("000000FC83D797C1000000FC83D797C1", "0C21E7FDFF7F66401842CEFBFF7F5640")
+)
+"""Debezium's geometry (-99999999 -99999999) and geography (179.999999 89.999999), as PostGIS has them in bytes."""
+_SRID = 4326
+_IN_JSON = (
+    *([one] for one in _ALONE),
+    _NUMBERS,
+    [float(number) for number in _NUMBERS],
+    {_TEXT: _TEXT},
+    *({"wkb": base64.b64encode(point).decode(), "srid": _SRID} for point in _POINTS),
+)
 _TEXTS = (*_ALONE, *(json.dumps(one, separators=(",", ":")) for one in _IN_JSON))
 _KNOWN: Mapping[pa.DataType, Sequence[str | bytes]] = {
     pa.string(): _TEXTS,
-    pa.binary(): (_BYTES,),
+    pa.binary(): (_BYTES, *_POINTS),
     pa.binary(16): (bytes.fromhex(_UUID.replace("-", "")),),
     pa.binary(len(_BYTES)): (_BYTES,),
 }
