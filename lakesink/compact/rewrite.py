@@ -15,6 +15,7 @@ from pyroaring import BitMap64
 
 from lakesink.locate.footers import open_parquet
 from lakesink.locate.refusals import file_unreadable, reading
+from lakesink.writer.batches import rows_at_once
 from lakesink.writer.files import DataFiles
 from lakesink.writer.filesystem import NewFiles, many_at_once
 from lakesink.writer.parquet import FileFormat
@@ -29,7 +30,6 @@ from lakesink_protocol.change import ContentFile
 
 TASK = 99_999
 """The task in the names of compacted files: tasks have other numbers in all but the largest jobs."""
-_FIRST_ROWS, _MOST_ROWS = 16, 65_536
 _AT_ONCE_BYTES = 4 * 2**20
 _ROW_GROUP_BYTES = 32 * 2**20
 """Of Arrow memory: a compaction runs in the driver."""
@@ -137,18 +137,11 @@ def _live(one: Opened) -> Iterator[pa.RecordBatch]:
     """The rows of a file that are not deleted."""
     stays, at = _stays(one.file), 0
     with reading(one.file.path, file_unreadable):
-        for batch in one.parquet.iter_batches(_rows_at_once(one.parquet), use_threads=False):
+        for batch in one.parquet.iter_batches(rows_at_once(one.parquet, _AT_ONCE_BYTES), use_threads=False):
             live = batch if stays is None else batch.filter(stays.slice(at, batch.num_rows))
             at += batch.num_rows
             if live.num_rows:
                 yield live.replace_schema_metadata(None)
-
-
-def _rows_at_once(parquet: pq.ParquetFile) -> int:
-    """By the width of the first rows: a footer has the size of encoded values, and a file can repeat a long one."""
-    first = next(parquet.iter_batches(_FIRST_ROWS, use_threads=False), None)
-    width = first.nbytes / first.num_rows if first is not None and first.num_rows else 1
-    return int(min(max(_AT_ONCE_BYTES / max(width, 1), 1), _MOST_ROWS))
 
 
 def _stays(file: ChosenFile) -> pa.Array | None:

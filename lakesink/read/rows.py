@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakesink.read.values import apply, columns_of, converter, has_ids, readable_schema
+from lakesink.writer.batches import rows_at_once
 from lakesink.writer.filesystem import open_filesystem, scheme_of
 from lakesink.writer.schema import Field, Primitive, Struct, parse_schema
 from lakesink.writer.single_value import decoded_array
@@ -17,7 +18,6 @@ from lakesink_protocol.redact import describe, redact
 from lakesink_protocol.storage_errors import storage_trouble
 
 BYTES_AT_ONCE = 8 * 2**20
-ROWS_AT_ONCE = 65_536
 PART_BYTES = 64 * 2**20
 OPEN_COST_BYTES = 4 * 2**20
 _LONGEST_REASON = 200
@@ -96,14 +96,17 @@ def _rows(file: RowsFile, wanted: Struct, part: RowsPart) -> Iterator[pa.RecordB
 
 
 def _of_parquet(source: Any, file: RowsFile, wanted: Struct, names: Mapping[str, int]) -> Iterator[pa.RecordBatch]:
-    parquet = pq.ParquetFile(source, pre_buffer=scheme_of(file.path) != "file", arrow_extensions_enabled=False)
+    is_remote = scheme_of(file.path) != "file"
+    if is_remote and file.size_bytes <= PART_BYTES:  # its first rows are read twice
+        source = pa.BufferReader(source.read())
+    parquet = pq.ParquetFile(source, pre_buffer=is_remote, arrow_extensions_enabled=False)
     if parquet.metadata.num_rows != file.rows:
         raise _unreadable(file, f"its footer has {parquet.metadata.num_rows} rows, and its manifest has {file.rows}")
     columns, schema = columns_of(parquet.schema_arrow, wanted, names), readable_schema(wanted)
     if all(place is None for place, _, _ in columns) and not has_ids(parquet.schema_arrow):
         raise _unreadable(file, "it has no field ids")
     told = [_told(file, one) for one in wanted.fields]
-    for batch in parquet.iter_batches(batch_size=_rows_at_once(parquet.metadata)):
+    for batch in parquet.iter_batches(rows_at_once(parquet, BYTES_AT_ONCE)):
         arrays = [
             _repeated(constant, kind, batch.num_rows) if place is None else apply(convert, batch.column(place))
             for (place, convert, kind), constant in zip(columns, told, strict=True)
@@ -129,12 +132,6 @@ def _told(file: RowsFile, column: Field) -> pa.Scalar | None:
 
 def _repeated(value: pa.Scalar | None, kind: pa.DataType, rows: int) -> pa.Array:
     return pa.nulls(rows, kind) if value is None else pa.repeat(value, rows)
-
-
-def _rows_at_once(metadata: Any) -> int:
-    total: int = sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups))
-    rows: int = metadata.num_rows
-    return max(1, min(ROWS_AT_ONCE, BYTES_AT_ONCE * rows // max(total, 1)))
 
 
 def _gone(file: RowsFile) -> WriteError:

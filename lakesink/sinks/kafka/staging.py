@@ -18,11 +18,12 @@ from lakesink.sinks.directory.part_receipt import Part, part_stem
 from lakesink.sinks.kafka.prepared import parse_prepared
 from lakesink.sinks.records import PreparedDirectory
 from lakesink.sinks.storage import open_storage
+from lakesink.writer.batches import rows_at_once
 from lakesink_catalog.commit.record import parse_record
 from lakesink_protocol.errors import CatalogError, LakesinkError
 from lakesink_protocol.redact import describe, redact
 
-ROWS_AT_ONCE = 8_192
+_BYTES_AT_ONCE = 8 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,8 @@ class StagingFolder:
             with staging_failures(self.root):
                 filesystem, path = file_system(self.part(part))
                 with filesystem.open_input_file(path) as source:
-                    yield from pq.ParquetFile(source).iter_batches(ROWS_AT_ONCE)
+                    parquet = pq.ParquetFile(source)
+                    yield from parquet.iter_batches(rows_at_once(parquet, _BYTES_AT_ONCE))
 
 
 @dataclass(slots=True)
