@@ -117,17 +117,22 @@ def _pending(of: OfTable, wanted: Wanted) -> Counter[bool]:
 
 
 def _begun(of: OfTable, assignments: AllAssignments) -> Begun:
-    if assignments.unfinished is None:
-        return Begun()
-    known, replay = assignments.unfinished
-    lost = lost_letters(of.letters, known.letters_of(replay))
-    if not lost:
-        return Begun(f"Replay {replay} was begun and is not in the table: run it again as it was.")
-    back = replays_back(of.letters.catalog, of.table, of.letters, of.branch) or ""
-    name = ".".join(of.letters.name())
-    return Begun(
-        f"Replay {replay} cannot be completed: {name} lacks {lost:,} of its letters. {back}".strip(), stops=True
-    )
+    told, stops = [], False
+    for known, replay in assignments.unfinished:
+        ids = known.letters_of(replay)
+        lost = lost_letters(of.letters, ids)
+        back = replays_back(of.letters.catalog, of.table, of.letters, of.branch) or ""
+        begun = f"Replay {replay} was begun and is not in the table"
+        if lost:
+            name = ".".join(of.letters.name())
+            told.append(f"Replay {replay} cannot be completed: {name} lacks {lost:,} of its letters. {back}".strip())
+            stops = True
+        elif count_letters(of, lambda letter, *batch, ids=ids: letter in ids and not of.is_complete(letter, *batch)):
+            never = f" If they never come: {back}" if back else ""
+            told.append(f"{begun}: it waits for batches that the table lacks.{never}")
+        else:
+            told.append(f"{begun}: run it again as it was.")
+    return Begun(" ".join(told), stops)
 
 
 def _none(table: str, name: str) -> CatalogError:

@@ -20,6 +20,9 @@ from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table, load_table
 from lakesink_protocol.errors import BatchRefused, LakesinkError
 from lakesink_protocol.identity import SinkKey, SinkKind, transaction_batch
+from testkit import maintenance
+from testkit.bronze import Bronze
+from testkit.builders import counted, expected
 from testkit.letters import AGES, LETTERS, REPLAYS, TABLE, Died, aged_120, append, assigned, dies, fix, ids, load, rows
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -155,6 +158,38 @@ def test_a_replay_that_was_rolled_back_is_pending_again() -> None:
     assert ids() == [1, 2, 3]
     assert assigned() == {1: 1, 2: 1}
     assert fix() == (0, 0, 0)
+
+
+def test_a_replay_that_was_rolled_back_with_the_batch_of_a_letter_waits_for_that_batch() -> None:
+    """The batch may come again with other letters."""
+    load(1, (1, 30), (2, 150))
+    load(2, (3, 150))
+    assert fix() == (1, 2, 0)
+    roll_back(TABLE, 2)
+    assert fix() == (0, 0, 2)
+    told = CliRunner().invoke(main, ["dead-letters", TABLE]).output
+    assert "it waits for batches that the table lacks." in told
+    assert ids() == [1]
+    load(2, (3, 150))
+    assert fix() == (1, 2, 0)
+    assert ids() == [1, 2, 3]
+
+
+def test_a_replay_that_waits_for_a_batch_holds_up_its_own_sink_only(tmp_path: Path) -> None:
+    one = Bronze.make(tmp_path)
+    other = Bronze(one.lake, "other", adds=100)
+    other.run(0)
+    one.run(0)
+    head = one.head()
+    one.run(1)
+    assert one.replay() == 3
+    maintenance.roll_back(one.lake, head)
+    other.run(1)
+    one.replay()
+    assert {batch for batch, position in counted(one.lake) if position == 2} == {100, 101}
+    one.run(1)
+    one.replay()
+    assert counted(one.lake) == expected(0, 1, 100, 101)
 
 
 def test_letters_that_were_rolled_back_with_their_table_need_their_replays_rolled_back_too() -> None:

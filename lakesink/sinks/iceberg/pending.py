@@ -49,10 +49,13 @@ class OfTable:
         """True if the table has the batch of a letter: letters commit first, and its driver may never come back."""
         return self._of(sink).has(letter[:APPLICATION], batch_id)
 
-    def owners(self, letters: pa.Table) -> list[SinkKey]:
-        """The sink that put each letter aside: a stream, or an application of `lakesink.append`."""
-        ids, sinks = (letters[name].to_pylist() for name in ("letter_id", "sink"))
-        return [self._of(sink).owner(letter[:APPLICATION]) for letter, sink in zip(ids, sinks, strict=True)]
+    def are_complete(self, letters: pa.Table) -> bool:
+        """True if the table has the batches of all these letters."""
+        return all(map(self.is_complete, *(letters[name].to_pylist() for name in _IDENTITY)))
+
+    def owner(self, letter: str, sink: str) -> SinkKey:
+        """The sink that put a letter aside: a stream, or an application of `lakesink.append`."""
+        return self._of(sink).owner(letter[:APPLICATION])
 
     def _of(self, sink: str) -> "_BatchesOfSink":
         if sink not in self._sinks:

@@ -122,19 +122,24 @@ class ReplayLoop:
         raise unsettled(self.letters, "its dead letters are")
 
     def _next(self, of: OfTable, assignments: AllAssignments) -> _Step | None:
-        if assignments.unfinished is not None:
-            return self._unfinished(of, assignments.name, *assignments.unfinished)
+        waiting = set()
+        for begun, replay in assignments.unfinished:
+            step = self._unfinished(of, assignments.name, begun, replay)
+            if of.are_complete(step.letters):
+                return step
+            waiting.add(begun.key)
         chosen = first_letters(
             of,
             lambda letter, sink, batch_id: (
                 not assignments.is_assigned(letter)
                 and letter not in self.left
                 and of.is_complete(letter, sink, batch_id)
+                and not (waiting and assignments.of(of.owner(letter, sink)).key in waiting)
             ),
         )
         if chosen is None:
             return None
-        owners = of.owners(chosen)
+        owners = list(map(of.owner, chosen[LETTER_ID].to_pylist(), chosen["sink"].to_pylist()))
         of_one_sink = chosen.filter(pa.array([owner == owners[0] for owner in owners]))
         of_sink = assignments.of(owners[0])
         return _Step(of_sink, of_sink.newest + 1, of_one_sink, begun=False)

@@ -116,10 +116,10 @@ class AllAssignments:
         return self.applications.get(key.name, Assignments(key, 0, "", {}))
 
     @property
-    def unfinished(self) -> tuple[Assignments, int] | None:
-        """An unfinished replay and those of its application; None if the table has all replays."""
+    def unfinished(self) -> Sequence[tuple[Assignments, int]]:
+        """The oldest unfinished replay of each application that has one."""
         every = ((one, one.unfinished) for _, one in sorted(self.applications.items()))
-        return next(((one, replay) for one, replay in every if replay is not None), None)
+        return [(one, replay) for one, replay in every if replay is not None]
 
     def is_assigned(self, letter: str) -> bool:
         """True if a replay has the letter, or will get it."""
