@@ -7,19 +7,19 @@ that its changelog has each of them. No dead letter and no change may be of a ba
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 
 from pyiceberg.table import Table
 
 from lakesink.audit.branch_history import Step
 from lakesink.audit.finding import Code, Finding, Note, listed, runs
 from lakesink.sinks.iceberg.begun_replays import assigned_letters, begun_replays, lost_letters
-from lakesink.sinks.iceberg.side_batches import KeyOf, in_snapshots, left_behind, way_back
+from lakesink.sinks.iceberg.side_batches import KeyOf, in_snapshots, left_behind, states_letters, way_back
 from lakesink.words import counted
 from lakesink.writer.changelog import changelog_key
 from lakesink.writer.letters import REPLAYS_TABLE, SUFFIX, is_replay_of, letters_key
 from lakesink_catalog.read.history import RetainedBatch, retained
-from lakesink_catalog.read.landed import newest_batch
+from lakesink_catalog.read.landed import Landed, newest_batch
 from lakesink_catalog.tables.tables import load_table
 from lakesink_protocol.identity import SinkKey
 from lakesink_protocol.ledger import Mark
@@ -58,7 +58,8 @@ class SidesOfSink:
             side, code = self.side_of(name), Code.DEAD_LETTERS_DIFFER
             if side is not None:
                 rows = {step.mark: step.snapshot.dead_letters for step in stated}
-                yield from self._compared(side, letters_key, rows, code)
+                landed = Landed(self.table, self.key)
+                yield from self._compared(side, letters_key, rows, code, partial(states_letters, landed, side))
                 yield from self._of_begun(side)
             elif stated:
                 batches = counted(len(stated), "batch")
@@ -94,13 +95,30 @@ class SidesOfSink:
                 yield Note("changelog", self.subject, f"{shown(name, 60)} has the {total} of {batches}.")
             yield from found
 
-    def _compared(self, side: Table, key_of: KeyOf, rows: Mapping[Mark, int], code: Code) -> Iterator[Finding | Note]:
-        """Each batch that the table shows has so many `rows` in the side table; none if it states none."""
+    def _compared(
+        self,
+        side: Table,
+        key_of: KeyOf,
+        rows: Mapping[Mark, int],
+        code: Code,
+        is_taken: Callable[[str, int], bool] = lambda *_: True,
+    ) -> Iterator[Finding | Note]:
+        """Each batch that the table shows has so many `rows` in the side table; none if it states none.
+
+        Rows of a batch are not compared if `is_taken` says that nobody takes them for those of the batch.
+        """
         name, keeps = shown(".".join(side.name()), 60), _KEEPS[code]
         writes = cache(lambda query_id: key_of(self.key, query_id, str(self.table.metadata.table_uuid)).name)
-        marks = [step.mark for step in self.steps]
-        stated = [(writes(mark.query_id), mark.batch_id, rows.get(mark, 0)) for mark in marks]
-        differing, expired = _differing(stated, retained(side).batches)
+        batches = {(step.mark.query_id, step.mark.batch_id) for step in self.steps}
+        stated = {(mark.query_id, mark.batch_id): count for mark, count in rows.items()}
+        passed_over = [one for one in batches - stated.keys() if not is_taken(*one)]
+        compared = [(one, stated.get(one, 0)) for one in batches.difference(passed_over)]
+        there = list(retained(side).batches)
+        differing, expired = _differing(((writes(query), batch, count) for (query, batch), count in compared), there)
+        passed, _ = _differing(((writes(query), batch, 0) for query, batch in passed_over), there)
+        if passed:
+            said = f"{name} has {keeps} of batches {_listed(passed)}, which state others or none: no replay takes them."
+            yield Note(_NOTES[code], self.subject, said)
         if differing:
             said = f"Batches {_listed(differing)} have other {keeps} in {name} than they state."
             yield Finding(code, self.subject, said, tuple(map(str, differing)))

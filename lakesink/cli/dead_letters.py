@@ -185,7 +185,9 @@ def _hints(arguments: str, counts: Counts, pending: Counter[bool], begun: Begun,
     ]
     if pending[False]:
         waiting = counted(pending[False], "letter")
-        told.append(f"No replay takes {waiting}: the table does not have the batch (lakesink audit).")
+        told.append(
+            f"No replay takes {waiting}: the table does not have the batch, or has it without these (lakesink audit)."
+        )
     if hidden:
         told.append(f"Not shown: {counted(hidden, 'older letter')}; --limit shows more.")
     if counts.of_others:

@@ -27,6 +27,7 @@ _REASON = re.compile(r"(.{1,200}): (no column|not [A-Z][A-Za-z0-9_,()\[\] ]{0,60
     UNMET_ROWS,
     DEAD_LETTERS,
     LETTERS_TABLE,
+    LETTERS_SINCE,
     UNMET_PREFIX,
     RESCUED_ROWS,
     RESCUED,
@@ -38,6 +39,7 @@ _REASON = re.compile(r"(.{1,200}): (no column|not [A-Z][A-Za-z0-9_,()\[\] ]{0,60
     "lakesink.unmet-rows",
     "lakesink.dead-letters",
     "lakesink.dead-letter-table",
+    "lakesink.dead-letters-since",
     "lakesink.unmet.",
     "lakesink.rescued-rows",
     "lakesink.rescued",
@@ -58,6 +60,7 @@ class Quality:
         unmet_rows: Rows that did not meet at least one expectation.
         dead_letters: Rows that are not in the table, but in its table of dead letters.
         letters_table: That table; only the driver knows it.
+        letters_since: Which table has the dead letters of which batches, see `lakesink.writer.letters.letters_since`.
         unmet: Of every expectation, the number of rows that did not meet it; 0 if all did.
         rescued_rows: Rows with a text in the rescue column.
         rescued: For each reason, such as ``a.b: no column`` or ``a.c: not INT``, the number of these rows. Of more than
@@ -75,6 +78,7 @@ class Quality:
     rescued_rows: int = 0
     rescued: Mapping[str, int] = field(default_factory=dict)
     unread_before: int = 0
+    letters_since: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """JSON form for receipts and prepared records."""
@@ -86,6 +90,7 @@ class Quality:
             "unmet": dict(self.unmet),
             "dead_letters": self.dead_letters,
             "letters_table": self.letters_table,
+            "letters_since": self.letters_since,
             "rescued_rows": self.rescued_rows,
             "rescued": dict(self.rescued),
             "unread_before": self.unread_before,
@@ -104,6 +109,7 @@ class Quality:
         found = {name: str(count) for name, count in counts.items() if count}
         found |= {f"{UNMET_PREFIX}{name}": str(count) for name, count in self.unmet.items()}
         found |= {LETTERS_TABLE: self.letters_table} if self.dead_letters else {}
+        found |= {LETTERS_SINCE: self.letters_since} if self.letters_since else {}
         found |= {RESCUED: _json(dict(self.rescued))} if self.rescued else {}
         return found | ({UNKNOWN_NAMES: self.names_text} if self.unknown_names else {})
 
@@ -183,6 +189,7 @@ def quality_from(document: Mapping[str, Any]) -> Quality:
     if not isinstance(unmet, dict) or len(unmet) > MOST_EXPECTATIONS or not all(map(_is_expectation, unmet)):
         raise ValueError("the expectations are not a few names with counts")
     dead, letters_table = document.get("dead_letters", 0), document.get("letters_table", "")
+    letters_since = document.get("letters_since", "")
     rescued_rows, rescued = document.get("rescued_rows", 0), _reasons(document.get("rescued", {}))
     unread_before = document.get("unread_before", 0)
     counts = malformed, unknown, unmet_rows, dead, rescued_rows, unread_before, *unmet.values()
@@ -190,7 +197,7 @@ def quality_from(document: Mapping[str, Any]) -> Quality:
         raise ValueError("a count is not a whole number from 0 to 2^63-1")
     if not isinstance(names, list) or len(names) > MOST_NAMES or not all(isinstance(name, str) for name in names):
         raise ValueError("the names of unknown keys are not a short list of texts")
-    if not isinstance(letters_table, str) or len(letters_table) > LONGEST_TABLE:
+    if not all(isinstance(text, str) and len(text) <= LONGEST_TABLE for text in (letters_table, letters_since)):
         raise ValueError("the name of a table is no short text")
     return Quality(
         malformed,
@@ -203,6 +210,7 @@ def quality_from(document: Mapping[str, Any]) -> Quality:
         rescued_rows,
         rescued,
         unread_before,
+        letters_since,
     )
 
 

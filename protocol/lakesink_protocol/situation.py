@@ -102,7 +102,7 @@ class Situation:
     @cached_property
     def has_own_mark(self) -> bool:
         """There is an own mark. The mark of an old batch that an operator accepted counts too."""
-        return any(True for _ in self._own())
+        return any(True for _ in self.own())
 
     @cached_property
     def newest_mark(self) -> Mark | None:
@@ -120,17 +120,17 @@ class Situation:
 
         It is in the ancestry, or retained by the ledger entry or its tag where expiry cut the ancestry.
         """
-        return next((snapshot.snapshot_id for mark, snapshot in self._own() if self._is_this_batch(mark)), None)
+        return next((snapshot.snapshot_id for mark, snapshot in self.own() if self._is_this_batch(mark)), None)
 
     @cached_property
     def newest_own_snapshot(self) -> int | None:
         """The newest snapshot with an own mark, see `marked`."""
-        return next((snapshot.snapshot_id for _, snapshot in self._own()), None)
+        return next((snapshot.snapshot_id for _, snapshot in self.own()), None)
 
     @cached_property
     def own_marks(self) -> tuple[tuple[Mark, SnapshotLike], ...]:
         """Every own mark, newest first, see `marked`."""
-        return tuple(self._own())
+        return tuple(self.own())
 
     @cached_property
     def forgotten(self) -> bool:
@@ -239,6 +239,11 @@ class Situation:
         same = (mark.query_id, mark.fingerprint, mark.end) == (entry.query_id, entry.fingerprint, entry.end)
         return mark.batch_id == entry.batch_id and not same
 
+    def summary_of(self, snapshot: SnapshotLike) -> Mapping[str, Any] | None:
+        """The summary with the mark of a snapshot: for a cherry-pick, that of the snapshot which it restored."""
+        own = mark_of(snapshot.summary)
+        return snapshot.summary if own is not None else self._cherry_picked_summary(snapshot)
+
     def starts_at(self, end: str) -> bool:
         """The batch starts exactly where another one ended."""
         return self.batch.start is not None and self.batch.start == end
@@ -285,8 +290,8 @@ class Situation:
         wanted = (self.batch.batch_id, self.batch.query_id, self.batch.fingerprint)
         return (mark.batch_id, mark.query_id, mark.fingerprint) == wanted
 
-    def _own(self) -> Iterator[tuple[Mark, SnapshotLike]]:
-        """Marks in the ancestry first, because a check of other marks can read files."""
+    def own(self) -> Iterator[tuple[Mark, SnapshotLike]]:
+        """Every own mark, newest first. Marks in the ancestry first, because a check of other marks can read files."""
         yield from self._own_marks()
         yield from self._retained_marks
 
@@ -306,7 +311,7 @@ class Situation:
     def _marks(self) -> Iterator[tuple[Mark, SnapshotLike]]:
         """Marks of all sinks in the ancestry, newest first."""
         for snapshot in self.view.ancestry():
-            mark = mark_of(snapshot.summary) or mark_of(self._cherry_picked_summary(snapshot))
+            mark = mark_of(self.summary_of(snapshot))
             if mark is not None:
                 yield mark, snapshot
 

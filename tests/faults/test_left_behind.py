@@ -439,20 +439,78 @@ def test_batches_of_a_sink_that_was_removed_and_has_expired_are_not_called_lost(
     assert isinstance(pair.run("new", 0), Committed)
 
 
+def _lose_records(lake: Lake) -> None:
+    for path in filter(is_prepared_record, lake.files()):
+        path.unlink()
+
+
 def _but_the_last(table: Table) -> list[int]:
     return [one.snapshot_id for one in table.snapshots()][:-1]
 
 
-def test_dead_letters_that_a_batch_does_not_state_are_found(tmp_path: Path) -> None:
-    pair = _letters(tmp_path)
-    pair.dies("same", 0)
-    for path in pair.lake.files():
-        if is_prepared_record(path):
-            path.unlink()
-    pair.run("same", 0, lambda: None, dead_letter_table="demo.another")
-    [finding] = pair.findings()
-    assert finding.items == ("0",)
-    assert f"other dead letters in {LETTERS}" in finding.found
+@pytest.mark.parametrize("history", ["whole", "expired"])
+@pytest.mark.parametrize("kind", SinkKind)
+def test_letters_of_a_batch_that_came_again_with_others_are_never_replayed(
+    tmp_path: Path, kind: SinkKind, history: str
+) -> None:
+    """Its rows came another time, as rows of the table or as letters in another table."""
+    query = "same" if kind is SinkKind.STREAM else ""
+    old = _letters(tmp_path, kind)
+    new = replace(old, name="demo.another", options={**old.options, "dead_letter_table": "demo.another"})
+    old.run(query, 0)
+    old.dies(query, 1)
+    _lose_records(old.lake)
+    for number in (1, 2):
+        new.run(query, number)
+    if history == "expired":
+        old.lake.table().maintenance.expire_snapshots().by_ids(_but_the_last(old.lake.table())).commit()
+    assert (old.batches(), replayable(old)) == ([0, 1], [0])
+    assert (new.batches(), replayable(new)) == ([1, 2], [1, 2])
+    proof = audit(old.lake.table())
+    assert proof.findings == ()
+    assert any("which state others or none: no replay takes them" in one.found for one in proof.notes) is (
+        history == "whole"
+    )
+
+
+def test_letters_of_a_version_that_came_again_with_none_are_never_replayed(tmp_path: Path) -> None:
+    """Its input was corrected, and the job has no dead letters any more."""
+    job = _letters(tmp_path, SinkKind.TXN)
+    job.dies("", 1)
+    corrected = replace(job, options={}, rows=lambda _: [{"id": 1}, {"id": 9}])
+    corrected.run("", 1)
+    assert (job.batches(), replayable(job)) == ([1], [])
+    assert job.findings() == []
+    corrected.run("", 2)
+    job.run("", 3)
+    assert replayable(job) == [3]
+
+
+def test_letters_of_batches_that_an_earlier_lakesink_wrote_count_in_each_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """These batches do not say which table has them, and a table can have another name since."""
+    old = _letters(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr("lakesink.sinks.iceberg.sink.letters_since", lambda *_: "")
+        old.run("same", 0)
+        old.lake.catalog.rename_table(LETTERS, "demo.renamed")
+    renamed = replace(old, name="demo.renamed", options={**old.options, "dead_letter_table": "demo.renamed"})
+    renamed.run("same", 1)
+    assert replayable(renamed) == [0, 1]
+
+
+def test_an_old_batch_that_was_accepted_again_has_the_letters_of_both_times(tmp_path: Path) -> None:
+    old = _letters(tmp_path)
+    for number in range(3):
+        old.run("old", number)
+    with pytest.raises(BatchRefused) as refused:
+        old.run("old", 1, to=7)
+    new = replace(old, name="demo.another", options={**old.options, "dead_letter_table": "demo.another"})
+    new.run("old", 1, to=7, accept=offered(refused.value)["commit"])
+    old.run("old", 3)
+    assert (replayable(old), replayable(new)) == ([0, 1, 2, 3], [1])
+    assert old.findings() == []
 
 
 def test_letters_that_an_earlier_lakesink_wrote_count_when_the_sink_is_at_their_batch(

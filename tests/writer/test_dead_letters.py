@@ -16,7 +16,7 @@ from pyiceberg.types import DateType, LongType, NestedField, StringType
 
 from lakesink.sinks.iceberg.task import QuarantiningTaskWriter
 from lakesink.writer.expectations import Expected, OnUnmet
-from lakesink.writer.letters import LETTERS, payload_digest
+from lakesink.writer.letters import LETTERS, letters_since, may_have_letters, payload_digest
 from lakesink.writer.plan import OnMalformed
 from lakesink.writer.side_rows import SidePlan, digest_sum
 from lakesink_catalog.tables.arrow_schema import iceberg_schema
@@ -232,3 +232,24 @@ def test_bytes_that_are_not_two_receipts_are_rejected(tmp_path: Path, bad: bytes
 
 def test_the_digest_of_a_payload_is_the_same_in_every_version() -> None:
     assert payload_digest("a", None) == payload_digest(None, b"a") == 0xCA978112CA1BBDCAFAC231B39A23DC4D
+
+
+def test_batches_say_since_when_which_table_has_the_letters_of_their_query() -> None:
+    a, b = UUID, UUID[::-1]
+    since = letters_since("", 2, a)
+    assert since == letters_since(since, 3, a) == "2:7f7c9d0e3d4b"
+    since = letters_since(letters_since(letters_since(since, 4, b), 6, ""), 7, a)
+    assert [may_have_letters(since, at, a) for at in range(9)] == [True] * 4 + [False] * 3 + [True] * 2
+    assert [may_have_letters(since, at, b) for at in range(9)] == [True] * 2 + [False] * 2 + [True] * 2 + [False] * 3
+    assert letters_since(since, 4, a) == "2:7f7c9d0e3d4b", "batch 4 is written again"
+    assert letters_since("", 0, "") == "", "a query that puts no rows aside"
+    assert may_have_letters("malformed", 0, a)
+
+
+def test_the_oldest_of_many_tables_of_letters_are_unknown() -> None:
+    since = ""
+    for batch_id in range(100):
+        since = letters_since(since, batch_id, UUID if batch_id % 2 else "")
+    assert len(since) < 300
+    assert may_have_letters(since, 0, UUID)
+    assert not may_have_letters(since, 98, UUID)

@@ -1,10 +1,14 @@
 """Which batches of a sink a table has: another table, which commits before it, may have more."""
 
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from pyiceberg.table import Table
 
 from lakesink_catalog.read.view import view_table
 from lakesink_protocol.identity import NO_BATCH, SinkKey
-from lakesink_protocol.ledger import LARGEST_NUMBER, LedgerEntry, Mark
+from lakesink_protocol.ledger import LARGEST_NUMBER, LedgerEntry, Mark, SnapshotLike
 from lakesink_protocol.situation import Situation
 
 
@@ -27,7 +31,10 @@ class Landed:
         self.key = key
         self.newest = _newest(seen)
         self.forgotten = seen.entry is None and seen.forgotten
-        self._marked = {(mark.query_id, mark.batch_id) for mark, _ in seen.own_marks}
+        self._seen = seen
+        self._marked = defaultdict[tuple[str, int], list[SnapshotLike]](list)
+        for mark, snapshot in seen.own_marks:
+            self._marked[mark.query_id, mark.batch_id].append(snapshot)
         numbers = (snapshot.sequence_number or 0 for snapshot in seen.view.ancestry())
         self._shown_from = LARGEST_NUMBER if seen.is_blind else min(numbers, default=0)
 
@@ -42,6 +49,20 @@ class Landed:
         if after is not None and self._shown_from <= after + 1:
             return False
         return None if newest is None else batch_id < newest.batch_id
+
+    def summaries(self, query_id: str, batch_id: int) -> Sequence[Mapping[str, Any]]:
+        """What the commits of a batch say, as far as their snapshots are retained. An old batch can land again."""
+        return [self._seen.summary_of(one) or {} for one in self._marked.get((query_id, batch_id), ())]
+
+    def newest_summary(self, query_id: str) -> Mapping[str, Any]:
+        """What the newest batch of a query says."""
+        return newest_summary(self._seen, query_id)
+
+
+def newest_summary(seen: Situation, query_id: str, before: int = LARGEST_NUMBER) -> Mapping[str, Any]:
+    """What the newest batch of a query before one says; an old batch that was accepted does not count."""
+    moved = (found for found in seen.own() if found[0].batch_id == found[0].ledger_batch_id < before)
+    return next((seen.summary_of(snapshot) or {} for mark, snapshot in moved if mark.query_id == query_id), {})
 
 
 def _seen(table: Table, key: SinkKey) -> Situation:

@@ -2,14 +2,14 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 
 import pyarrow as pa
 from pyiceberg.expressions import And, EqualTo, Reference
 from pyiceberg.expressions.literals import literal
 from pyiceberg.table import Table
 
-from lakesink.sinks.iceberg.side_batches import SideBatch, all_batches, side_batches
+from lakesink.sinks.iceberg.side_batches import SideBatch, all_batches, side_batches, states_letters
 from lakesink.writer.letters import LETTERS, letters_key
 from lakesink.writer.side_rows import APPLICATION, application_of
 from lakesink_catalog.read.landed import Landed, newest_batch
@@ -71,6 +71,7 @@ class _BatchesOfSink:
         self._landed = [Landed(of.table, SinkKey(sink, of.branch, kind)) for kind in SinkKind]
         self._after: dict[tuple[str, int], int] = {}
         self._queries: dict[str, tuple[Landed, str]] = {}
+        self.has = cache(self._has)
         for landed in self._landed:
             for one in side_batches(of.batches, letters_key, landed.key, self._table_uuid):
                 application = application_of(one.key)
@@ -91,13 +92,14 @@ class _BatchesOfSink:
         known = self._queries.get(application, (stream if stream.newest is not None else other, ""))
         return known[0].key
 
-    def has(self, application: str, batch_id: int) -> bool:
-        """True unless the table lacks a batch, as far as its ledger and history tell: expiry may have hidden it."""
+    def _has(self, application: str, batch_id: int) -> bool:
+        """True unless the table lacks a batch with these letters, as far as it tells: expiry may have hidden it."""
         if application not in self._queries:  # of an earlier lakesink, whose letters do not name their query
             is_known = any(one.forgotten or one.newest is not None for one in self._landed)
             return is_known and batch_id not in self._open
         landed, query_id = self._queries[application]
-        return landed.has(query_id, batch_id, self._after.get((application, batch_id))) is not False
+        has = landed.has(query_id, batch_id, self._after.get((application, batch_id)))
+        return has is not False and states_letters(landed, self._letters, query_id, batch_id)
 
 
 def check_letter_table(letters: Table) -> None:

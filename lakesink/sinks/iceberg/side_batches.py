@@ -13,12 +13,14 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation, Snapshot
 
 from lakesink.words import counted
+from lakesink.writer.letters import may_have_letters
 from lakesink.writer.side_rows import parse_side_end
 from lakesink_catalog.read.history import keys_of_ledger
 from lakesink_catalog.read.landed import Landed, newest_batch
 from lakesink_catalog.read.view import view_table
 from lakesink_protocol.identity import SinkKey, SinkKind
-from lakesink_protocol.ledger import LedgerEntry, Mark, mark_of
+from lakesink_protocol.ledger import LedgerEntry, Mark, mark_of, stated
+from lakesink_protocol.quality import DEAD_LETTERS, LETTERS_SINCE
 
 _MOST_LISTED = 3
 _FIRST = 1
@@ -88,6 +90,16 @@ def left_behind(side: Table, key_of: KeyOf, owner: SinkKey, table: Table) -> lis
     landed = Landed(table, owner)
     found = side_batches(all_batches(side), key_of, owner, str(table.metadata.table_uuid))
     return [one for one in found if one.snapshot and landed.has(one.query_id, one.batch_id, one.after) is False]
+
+
+def states_letters(landed: Landed, letters: Table, query_id: str, batch_id: int) -> bool:
+    """True unless a batch that landed says that it has no dead letters, or has them in another table.
+
+    Letters of a batch that never came so far can stay behind when it is written again without any, or with others.
+    """
+    uuid, known = str(letters.metadata.table_uuid), landed.summaries(query_id, batch_id)
+    said = [one for one in known if stated(one, DEAD_LETTERS)] if known else [landed.newest_summary(query_id)]
+    return any(may_have_letters(str(one.get(LETTERS_SINCE, "")), batch_id, uuid) for one in said)
 
 
 def in_snapshots(left: Sequence[SideBatch]) -> str:

@@ -158,6 +158,11 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
         """The participant's name in votes, records and outcomes."""
         return f"{self.table}@{MAIN_BRANCH}"
 
+    @property
+    def uuid(self) -> str:
+        """Of the table, as it was found last; empty before that."""
+        return self._uuid
+
     def follow(self, columns: pa.Schema) -> None:
         """Write rows with these columns from now on."""
         if not columns.equals(self.columns):

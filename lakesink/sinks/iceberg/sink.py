@@ -38,6 +38,7 @@ from lakesink.sinks.iceberg.votes import Written, count_votes, opened
 from lakesink.sinks.unused_accept import UnusedAcceptWarning
 from lakesink.writer.columns import missing_columns, unknown_columns
 from lakesink.writer.expectations import Expected, expected_in, without_marks
+from lakesink.writer.letters import letters_since
 from lakesink.writer.plan import DEBEZIUM, DELETED, WritePlan
 from lakesink.writer.refusals import schema_mismatch
 from lakesink.writer.side_rows import SidePlan, application_of
@@ -51,6 +52,7 @@ from lakesink_catalog.commit.premises import Path
 from lakesink_catalog.commit.prepared import PreparedBatch, TableLog, parse_prepared
 from lakesink_catalog.commit.request import CommitOptions
 from lakesink_catalog.manifests.merging import MergeMemory
+from lakesink_catalog.read.landed import newest_summary
 from lakesink_catalog.tables.locations import metadata_location
 from lakesink_catalog.tables.tables import TABLE_MISSING, load_table
 from lakesink_catalog.trace import Trace
@@ -58,7 +60,7 @@ from lakesink_protocol import events
 from lakesink_protocol.errors import CatalogError, Reason, WriteError
 from lakesink_protocol.identity import Batch, SinkKey, SinkKind
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
-from lakesink_protocol.quality import Quality
+from lakesink_protocol.quality import LETTERS_SINCE, Quality
 from lakesink_protocol.receipt import ReceiptInvalid
 from lakesink_protocol.refusal import refusal
 from lakesink_protocol.refusal_words import Words
@@ -342,7 +344,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
                 transaction.decision,
                 counted.files,
                 schema=counted.schema,
-                quality=self._with_table(counted.quality),
+                quality=self._with_table(counted.quality, transaction),
                 schema_change=(followed or write).schema_change,
                 changes=prepared_changes(changes, counted, self.side.changelog_of(logs=transaction.logs)),
             )
@@ -484,8 +486,13 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         of_run = self.merges, self.clock, self.words, partial(self.effects.turn, table, self.effects.emit)
         return FencedCommit(self._load, self.key, start_uuid, options, self.effects, *of_run)
 
-    def _with_table(self, quality: Quality) -> Quality:
-        return replace(quality, letters_table=self.side.letters.table) if quality.dead_letters else quality
+    def _with_table(self, quality: Quality, transaction: IcebergTransaction) -> Quality:
+        """The counts, with the table of the dead letters of this batch and of those before it."""
+        letters, batch = self.side.letters, transaction.batch
+        before = newest_summary(transaction.decision.situation, batch.query_id, batch.batch_id)
+        uuid = letters.uuid if transaction.side is not None and self.side.used is letters else ""
+        since = letters_since(str(before.get(LETTERS_SINCE, "")), batch.batch_id, uuid)
+        return replace(quality, letters_table=letters.table if quality.dead_letters else "", letters_since=since)
 
 
 def _dropped(table: str, batch: Batch) -> CatalogError:
