@@ -14,6 +14,8 @@ MODE = "lakesink.mode"
 """Summary property of a batch of changes: what its rows were."""
 CHANGELOG_TABLE = "lakesink.changelog-table"
 """Summary property of a batch of changes: the table that has all of them as rows; absent if there is none."""
+CHANGELOG_OF = "lakesink.changelog."
+"""How the table properties begin that keep the changelog of a sink: a batch may have died before its mark names it."""
 _WORDS = {
     "upserts": "upserts",
     "deletes": "deletes",

@@ -316,7 +316,7 @@ def test_a_batch_that_was_rolled_back_and_comes_otherwise_is_told_why_and_what_g
     with pytest.raises(WriteError) as differs:
         replace(pair, rows=lambda number: [*pair.rows(number), *pair.rows(8)]).run("same", 1)
     back = f"Roll {pair.name} back to snapshot {pair.side.snapshots()[0].snapshot_id}."
-    first, _ = differs.value.choices
+    first, *_ = differs.value.choices or (differs.value.action,)
     assert first == f"{TABLE} was rolled back, and {pair.name} was not. {back} Then start the query again."
     assert differs.value.what.count(pair.name) == 1
 
@@ -471,6 +471,47 @@ def test_letters_of_a_batch_that_came_again_with_others_are_never_replayed(
     assert any("which state others or none: no replay takes them" in one.found for one in proof.notes) is (
         history == "whole"
     )
+
+
+@pytest.mark.parametrize("other", [None, "demo.another"])
+@pytest.mark.parametrize("at", [0, 2])
+@pytest.mark.parametrize("kind", SinkKind)
+def test_a_batch_of_which_a_changelog_has_changes_is_not_written_without_it(
+    tmp_path: Path, kind: SinkKind, at: int, other: str | None
+) -> None:
+    """No batch that landed may name this changelog, and there may be no prepared record."""
+    logged = _changes(tmp_path, "upsert", kind)
+    query = "same" if kind is SinkKind.STREAM else ""
+    for number in range(at):
+        logged.run(query, number)
+    logged.dies(query, at)
+    _lose_records(logged.lake)
+    without = replace(logged, options={**logged.options, "changelog_table": other})
+    with pytest.raises(WriteError, match=f"{LOG} has changes of batch {at}") as refused:
+        without.run(query, at)
+    assert f"changelog_table='{LOG}' until this batch is committed" in refused.value.action
+    if at == 0:
+        assert f"Drop {LOG}: it has nothing else." in refused.value.action
+        logged.lake.catalog.drop_table(LOG)
+    else:
+        logged.roll_back(refused.value)
+    assert isinstance(without.run(query, at), Committed)
+    assert isinstance(without.run(query, at + 1), Committed)
+    assert logged.findings() == []
+    assert at == 0 or logged.batches() == [0, 1]
+
+
+def test_a_table_keeps_the_changelog_of_its_sink_before_any_change_is_there(tmp_path: Path) -> None:
+    logged = _changes(tmp_path, "upsert")
+    without = replace(logged, options={**logged.options, "changelog_table": None})
+    kept = "lakesink.changelog.stream.events"
+    without.run("same", 0)
+    assert kept not in logged.lake.table().properties
+    logged.run("same", 1)
+    assert logged.lake.table().properties[kept] == LOG
+    without.run("same", 2)
+    assert kept not in logged.lake.table().properties
+    assert logged.batches() == [1]
 
 
 def test_letters_of_a_version_that_came_again_with_none_are_never_replayed(tmp_path: Path) -> None:

@@ -135,7 +135,7 @@ def test_two_tasks_with_one_key_log_both_changes(tmp_path: Path) -> None:
         assert folded(expected) == rows_of(lake)
 
 
-def killed_between(lake: Lake, stream: ChangeStream, number: int = 0) -> None:
+def killed_between(lake: Lake, stream: ChangeStream, number: int = 0, landed: int = 1) -> None:
     """The driver dies when the changelog has the batch, and the table lacks it."""
 
     def lands(apply: Callable[[], object]) -> object:
@@ -144,7 +144,7 @@ def killed_between(lake: Lake, stream: ChangeStream, number: int = 0) -> None:
     def dies(_: Callable[[], object]) -> object:
         raise Killed
 
-    lake.catalog.faults = [lands, dies]  # type: ignore[list-item]
+    lake.catalog.faults = [*[lands] * landed, dies]  # type: ignore[list-item]
     with pytest.raises(Killed):
         stream.run(number)
     lake.catalog.faults = []
@@ -198,11 +198,15 @@ def test_a_version_that_is_given_again_with_other_rows_is_refused_once_its_chang
 
 
 @pytest.mark.parametrize("now", [None, "demo.another"])
-def test_a_batch_is_completed_with_the_changelog_that_it_was_prepared_for(tmp_path: Path, now: str | None) -> None:
+@pytest.mark.parametrize("landed", [0, 1])
+def test_a_batch_is_completed_with_the_changelog_that_it_was_prepared_for(
+    tmp_path: Path, now: str | None, landed: int
+) -> None:
     lake = upsert_lake(tmp_path)
     stream = logging(lake)
-    killed_between(lake, stream)
-    with pytest.raises(WriteError, match=r"prepared for the changelog demo\.changelog") as refused:
+    killed_between(lake, stream, landed=landed)
+    said = r"demo\.changelog has changes of batch 0" if landed else r"prepared for the changelog demo\.changelog"
+    with pytest.raises(WriteError, match=said) as refused:
         stream.run(0, changelog_table=now)
     assert "changelog_table='demo.changelog'" in refused.value.action
     outcome = stream.run(0)

@@ -3,11 +3,15 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+from pyiceberg.table.update import AssertTableUUID, RemovePropertiesUpdate, SetPropertiesUpdate, TableUpdate
 
 from lakesink.settings.option_types import SchemaEvolution
 from lakesink.settings.options import option_invalid
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.schema_advice import commands
+from lakesink.sinks.iceberg.side_batches import in_snapshots, left_behind, way_back
 from lakesink.sinks.iceberg.side_table import SideTable, SideTableSink
 from lakesink.sinks.iceberg.votes import CombinedReceipts
 from lakesink.writer.changelog import METADATA, changelog_key, changelog_schema
@@ -17,13 +21,14 @@ from lakesink.writer.refusals import shown
 from lakesink.writer.schema import Field, Primitive, parse_schema
 from lakesink_catalog.commit.fence import Decision
 from lakesink_catalog.commit.premises import Path
-from lakesink_catalog.tables.tables import parse_identifier
+from lakesink_catalog.connect.errors import translated
+from lakesink_catalog.tables.tables import TABLE_MISSING, load_table, parse_identifier
 from lakesink_protocol.change import SchemaChange
-from lakesink_protocol.errors import Reason, WriteError
-from lakesink_protocol.identity import Batch
+from lakesink_protocol.errors import CatalogError, Reason, WriteError
+from lakesink_protocol.identity import LEDGER_PREFIX, Batch, SinkKey
 from lakesink_protocol.redact import shown as redacted
 from lakesink_protocol.refusal_words import Words
-from lakesink_protocol.row_changes import CHANGELOG_TABLE, counts_in
+from lakesink_protocol.row_changes import CHANGELOG_OF, CHANGELOG_TABLE, counts_in
 from lakesink_protocol.votes import receipt_rejected
 
 CHANGELOG_WORDS: Sequence[Words] = (
@@ -78,6 +83,7 @@ CHANGELOG = SideTable(
     _differ,
     _unfit,
     schema_evolution=SchemaEvolution.WIDEN,
+    is_read=True,
 )
 """Every change of a batch. New and wider columns of the table are followed."""
 
@@ -167,6 +173,52 @@ def check_is_logged(decision: Decision, changelog: SideTableSink) -> None:
             f"If {changelog.table} was dropped or replaced by mistake, restore it, and start the query again.",
             "If a new changelog is wanted, start the query with another name as changelog_table.",
         ),
+    )
+
+
+def note_changelog(catalog: Catalog, table: Table, key: SinkKey, batch: Batch, changelog: str | None) -> None:
+    """Keep in a table where the changes of a sink go, before any is there.
+
+    Raises:
+        WriteError: The changelog that was kept has changes of this batch, and the query has another one, or none.
+        CatalogError: The catalog failed.
+    """
+    name = f"{CHANGELOG_OF}{key.ledger_property.removeprefix(LEDGER_PREFIX)}"
+    known = table.properties.get(name)
+    if known == changelog:
+        return
+    if known is not None:
+        _check_without_changes(catalog, known, table, key, batch)
+    update: TableUpdate = RemovePropertiesUpdate(removals=[name])
+    if changelog is not None:
+        update = SetPropertiesUpdate(updates={name: changelog})
+    same = (AssertTableUUID(uuid=table.metadata.table_uuid),)
+    translated("The catalog", catalog.properties, lambda: catalog.commit_table(table, same, (update,)))
+
+
+def _check_without_changes(catalog: Catalog, changelog: str, table: Table, key: SinkKey, batch: Batch) -> None:
+    """Refuse a batch of which an earlier run has written changes into this changelog: its readers have got them."""
+    try:
+        side = load_table(catalog, changelog)
+    except CatalogError as error:
+        if error.code != TABLE_MISSING:
+            raise
+        return
+    found = left_behind(side, changelog_key, key, table)
+    left = [one for one in found if one.query_id == batch.query_id and one.batch_id >= batch.batch_id]
+    back = way_back(side, left)
+    if back is None:
+        return  # none, or other batches came later: then another changelog is the way out that keeps theirs
+    changelog = redacted(changelog, 200)
+    raise WriteError(
+        "CHANGELOG_DIFFERS",
+        f"{changelog} has changes of batch {left[-1].batch_id}, and this query does not write into it.",
+        data=f"Nothing of batch {batch.batch_id} was written.",
+        action=(
+            f"Start the query with changelog_table={changelog!r} until this batch is committed.",
+            f"{back} Then start this one again.",
+        ),
+        details=[in_snapshots(left)],
     )
 
 

@@ -70,6 +70,7 @@ class SideTable:
         unfit: The error for a table with other columns.
         schema_evolution: Whether the table follows the columns of the rows.
         has_replays: Whether its rows are replayed: a table of replays then goes back with it.
+        is_read: Its readers take each row as it comes: rows of a batch that is written elsewhere must not stay.
     """
 
     keeps: str
@@ -82,6 +83,7 @@ class SideTable:
     unfit: Callable[[str, WriteError], WriteError]
     schema_evolution: SchemaEvolution = SchemaEvolution.FAIL
     has_replays: bool = False
+    is_read: bool = False
 
     def way_back(self, catalog: Catalog, side: Table, left: Sequence[SideBatch], own: Table, branch: str) -> str | None:
         """What takes these batches out, and their replays; None if it would take others out too."""
@@ -357,12 +359,14 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
         if any(landed.has(one.query_id, one.batch_id, one.after) is not False for one in later):
             return (*first, another)
         general = f"Roll {self.table} back to its snapshot before batch {batch.batch_id}."
-        back = self._way_back(table, [one for one in later if one.snapshot]) or general
+        back = self._way_back(table, [one for one in later if one.snapshot])
+        others = () if back is not None and self.kind.is_read else (another,)
+        back = back or general
         view = view_table(own, self.owner)
         seen = Situation(view, self.owner, batch, view.table_uuid)
         if seen.rolled_back or batch.batch_id in seen.undone:
             first, back = (), f"{'.'.join(own.name())} was rolled back, and {self.table} was not. {back}"
-        return (*first, f"{back} Then start the query again.", another)
+        return (*first, f"{back} Then start the query again.", *others)
 
     def _way_back(self, table: Table, left: Sequence[SideBatch]) -> str | None:
         return self.kind.way_back(self.connected(), table, left, self.own(), self.owner.branch)

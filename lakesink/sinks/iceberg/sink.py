@@ -14,6 +14,7 @@ from lakesink.settings.policy import policy_of
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.batch_warnings import BatchWarnings
 from lakesink.sinks.iceberg.change_task import ChangeTaskWriter, LoggingTaskWriter
+from lakesink.sinks.iceberg.changelog import note_changelog
 from lakesink.sinks.iceberg.changes import ChangesByKey, RunInExecutors, check_sequence, prepared_changes
 from lakesink.sinks.iceberg.compaction import Compaction
 from lakesink.sinks.iceberg.document_evolution import (
@@ -414,10 +415,12 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         return SideTableSink(kind, table, self.key, self._own, columns, settings, open_catalog, open_table)
 
     def _side_plan(self, decision: Decision, plan: WritePlan) -> SidePlan | None:
-        side = self.side.used
-        if side is None:
+        side, changelog = self.side.used, self.side.changelog
+        of_side = None if side is None else self.side.plan_for(side, decision, plan)
+        named = None if changelog is None else changelog.table
+        note_changelog(self._connected(), self._own(), self.key, decision.situation.batch, named)
+        if side is None or of_side is None:
             return None
-        of_side = self.side.plan_for(side, decision, plan)
         uuid, application = str(self._own().metadata.table_uuid), application_of(side.key(decision.situation.batch))
         return SidePlan(self.name, side.name, self.key, uuid, application, of_side)
 
