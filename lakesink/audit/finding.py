@@ -128,7 +128,7 @@ class Code(Enum):
     )
     DEAD_LETTERS_DIFFER = (
         "A batch and its dead letters are not both there: rows are in neither table, or letters are of no batch.",
-        "Restore the table of dead letters, or roll it forward again. Letters without their batch are never replayed.",
+        "If letters are missing, restore their table or roll it forward. Letters of no batch are never replayed.",
     )
     CHANGELOG_DIFFERS = (
         "A batch and its changes are not both there: streams that read the changelog miss changes, or have too many.",

@@ -14,13 +14,14 @@ from pyiceberg.table import Table
 from lakesink.audit.branch_history import Step
 from lakesink.audit.finding import Code, Finding, Note, listed, runs
 from lakesink.sinks.iceberg.begun_replays import assigned_letters, begun_replays, lost_letters
-from lakesink.sinks.iceberg.side_batches import KeyOf, in_snapshots, left_behind, states_letters, way_back
+from lakesink.sinks.iceberg.side_batches import KeyOf, SideBatch, in_snapshots, left_behind, states_letters, way_back
 from lakesink.words import counted
 from lakesink.writer.changelog import changelog_key
 from lakesink.writer.letters import REPLAYS_TABLE, SUFFIX, is_replay_of, letters_key
 from lakesink_catalog.read.history import RetainedBatch, retained
 from lakesink_catalog.read.landed import Landed, newest_batch
 from lakesink_catalog.tables.tables import load_table
+from lakesink_protocol.errors import Reason
 from lakesink_protocol.identity import SinkKey
 from lakesink_protocol.ledger import Mark
 from lakesink_protocol.quality import LETTERS_TABLE
@@ -133,7 +134,11 @@ class SidesOfSink:
         name, table = shown(".".join(side.name()), 60), self.table_now()
         left, newest = left_behind(side, key_of, self.key, table), newest_batch(table, self.key)
         coming = [one for one in left if newest is None or one.is_after(newest)]
-        lost = [one for one in left if one not in coming]
+        stayed = [one for one in left if one not in coming and self._was_left_out(one)]
+        lost = [one for one in left if one not in coming and one not in stayed]
+        if stayed:
+            said = f"An operator left batches out whose {_KEEPS[code]} stay in {name}: {in_snapshots(stayed)}."
+            yield Finding(code, self.subject, said, tuple(str(one.batch_id) for one in stayed), accepted=True)
         if lost:
             said = f"The table never got batches that {name} has {_KEEPS[code]} of: {in_snapshots(lost)}."
             back = way_back(side, lost) or "Later snapshots have other batches, so that no rollback takes these out."
@@ -141,6 +146,11 @@ class SidesOfSink:
         if coming:
             said = f"{name} is ahead of the table, until the query goes on: {in_snapshots(coming)}."
             yield Note(_NOTES[code], self.subject, said)
+
+    def _was_left_out(self, one: SideBatch) -> bool:
+        """The batch was rolled back, and an operator let the query go on behind it."""
+        later = (step.mark for step in self.steps if (step.snapshot.sequence_number or 0) > one.after)
+        return next((mark.accepted for mark in later), "").startswith(f"{Reason.ROLLED_BACK.value}:")
 
 
 def of_rollback(key: SinkKey, subject: str, table: Table) -> Iterator[Finding]:

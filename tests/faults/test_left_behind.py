@@ -18,6 +18,7 @@ from pyiceberg.types import LongType, NestedField
 
 from lakesink.audit.audit import audit
 from lakesink.audit.finding import Finding
+from lakesink.audit.in_words import broken
 from lakesink.checks.doctor.checkpoint import NextBatch, next_verdict
 from lakesink.checks.doctor.finding import Standing
 from lakesink.checks.doctor.table import check_table
@@ -377,6 +378,9 @@ def test_a_query_that_an_operator_let_go_on_behind_a_rollback_is_recovered_after
     with pytest.raises(BatchRefused) as refused:
         pair.run("same", 4)
     pair.run("same", 4, accept=offered(refused.value)["commit"])
+    [stay] = pair.findings()
+    assert (stay.items, stay.accepted) == (("3",), True)
+    assert not broken(audit(pair.lake.table()).findings)
     pair.dies("same", 5)
     assert isinstance(pair.run("same", 5), Committed)
     assert isinstance(pair.run("same", 6), Committed)

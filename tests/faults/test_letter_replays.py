@@ -22,7 +22,7 @@ from lakesink_protocol.errors import BatchRefused, LakesinkError
 from lakesink_protocol.identity import SinkKey, SinkKind, transaction_batch
 from testkit import maintenance
 from testkit.bronze import Bronze
-from testkit.builders import counted, expected
+from testkit.builders import counted, expected, offered
 from testkit.letters import AGES, LETTERS, REPLAYS, TABLE, Died, aged_120, append, assigned, dies, fix, ids, load, rows
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -215,6 +215,21 @@ def test_letters_that_were_rolled_back_with_their_table_need_their_replays_rolle
     load(2, (3, 150))
     assert fix() == (1, 1, 0)
     assert ids() == [1, 2, 3]
+
+
+def test_no_replay_is_proposed_for_letters_of_a_batch_that_an_operator_left_out() -> None:
+    load(1, (1, 30), (2, 150))
+    load(2, (3, 150))
+    roll_back(TABLE)
+    with pytest.raises(BatchRefused) as refused:
+        load(3, (4, 4))
+    load(3, (4, 4), accept=offered(refused.value)["commit"])
+    assert "--replay" in CliRunner().invoke(main, ["dead-letters", TABLE]).output
+    assert fix() == (1, 1, 1)
+    told = CliRunner().invoke(main, ["dead-letters", TABLE]).output
+    assert "No replay takes 1 letter" in told
+    assert "--replay" not in told
+    assert CliRunner().invoke(main, ["audit", TABLE]).exit_code == 3
 
 
 def test_a_rollback_behind_replays_names_their_table_and_its_snapshot_too() -> None:
