@@ -12,9 +12,17 @@ from functools import cache, partial
 from pyiceberg.table import Table
 
 from lakesink.audit.branch_history import Step
-from lakesink.audit.finding import Code, Finding, Note, listed, runs
+from lakesink.audit.finding import Code, Finding, Note, listed, runs, sink_label
 from lakesink.sinks.iceberg.begun_replays import assigned_letters, begun_replays, lost_letters
-from lakesink.sinks.iceberg.side_batches import KeyOf, SideBatch, in_snapshots, left_behind, states_letters, way_back
+from lakesink.sinks.iceberg.side_batches import (
+    KeyOf,
+    SideBatch,
+    all_batches,
+    in_snapshots,
+    left_behind,
+    states_letters,
+    way_back,
+)
 from lakesink.words import counted
 from lakesink.writer.changelog import changelog_key
 from lakesink.writer.letters import REPLAYS_TABLE, SUFFIX, is_replay_of, letters_key
@@ -22,7 +30,7 @@ from lakesink_catalog.read.history import RetainedBatch, retained
 from lakesink_catalog.read.landed import Landed, newest_batch
 from lakesink_catalog.tables.tables import load_table
 from lakesink_protocol.errors import Reason
-from lakesink_protocol.identity import SinkKey
+from lakesink_protocol.identity import SinkKey, SinkKind
 from lakesink_protocol.ledger import Mark
 from lakesink_protocol.quality import LETTERS_TABLE
 from lakesink_protocol.redact import shown
@@ -159,6 +167,22 @@ def of_rollback(key: SinkKey, subject: str, table: Table) -> Iterator[Finding]:
 
     for left in left_of(table, key):
         yield Finding(Code[left.kind.code], subject, f"{left.said} {left.step}", tuple(map(str, left.batches)))
+
+
+def of_first_batches(table: Table, side_of: SideOf) -> Iterator[Note]:
+    """Dead letters of sinks that the table does not know: a driver died between the two commits of a first batch."""
+    side = side_of(".".join(table.name()) + SUFFIX)
+    if side is None:
+        return
+    every = all_batches(side)
+    kinds = ((one.key.name, SinkKind.STREAM if one.query_id else SinkKind.TXN) for one in every)
+    for key in sorted({SinkKey(name.rpartition(".letters.")[0], kind=kind) for name, kind in kinds}, key=str):
+        left = left_behind(side, letters_key, key, table)
+        if left:
+            again = "start its query again" if key.kind is SinkKind.STREAM else "append it again as it was"
+            letters, batch = shown(".".join(side.name()), 60), left[0].batch_id
+            said = f"{letters} has dead letters of batch {batch}, which the table does not have yet: {again}."
+            yield Note("first batch", sink_label(key), said)
 
 
 def of_replays(key: SinkKey, subject: str, steps: Iterable[Step], side_of: SideOf) -> Iterator[Finding | Note]:

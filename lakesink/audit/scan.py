@@ -25,7 +25,7 @@ from lakesink.audit.finding import (
     sink_label,
 )
 from lakesink.audit.inventory import Entry, Inventory, sums
-from lakesink.audit.letters import SidesOfSink, of_replays, of_rollback
+from lakesink.audit.letters import SidesOfSink, of_first_batches, of_replays, of_rollback
 from lakesink.audit.row_changes import contradictions
 from lakesink.audit.snapshot_facts import SnapshotFacts, facts_of
 from lakesink.words import counted
@@ -125,6 +125,8 @@ class TableScan:
     def of_side_tables(self) -> Iterator[Said]:
         """Compare rows that batches put aside, and the changes that they count, with the tables that have them."""
         side_of = cache(self._side)
+        if not self.known:
+            yield from of_first_batches(self.table, side_of)
         for state in self.states:
             key, subject = key_of(state), _subject(state)
             rolled_back = state.trouble is Reason.ROLLED_BACK

@@ -244,6 +244,8 @@ def _next_step(table: str, proof: Proof) -> str:
         return "Next: check the rows of the accepted batches; the findings stay until the snapshots expire."
     if proof.findings:
         return "Next: correct the findings, from the top, and run lakesink audit again."
+    if not proof.sinks and any(note.name in ("prepared", "first batch") for note in proof.notes):
+        return "Next: start its query again, which completes the batch, and run lakesink audit again."
     if not proof.sinks:
         return f"Next: check the name of the table and the catalog, or lakesink status {table}"
     if proof.unchecked:

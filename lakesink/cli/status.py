@@ -53,6 +53,7 @@ def _report(identifier: str, table: Table, max_age: timedelta | None, arguments:
     found = [(state, standing_of(state, max_age, now)) for state in sinks(table)]
     snapshots, totals = len(table.metadata.snapshots), _totals(table)
     waiting, unlisted = _waiting(table, [state for state, _ in found])
+    first = [] if found else _first_batches(table)
     return Report(
         document={
             "table": identifier,
@@ -70,8 +71,9 @@ def _report(identifier: str, table: Table, max_age: timedelta | None, arguments:
             *_ages([state for state, _ in found], max_age, now),
             *(prepared_hint(plain(one.key.name), one.batch_id) for one in waiting),
             *unlisted,
+            *first,
             *_hints(arguments, found, max_age, now),
-            f"Next: lakesink log {arguments}" if found else _no_sink(identifier),
+            f"Next: lakesink log {arguments}" if found else _no_sink(identifier, waits=bool(waiting or first)),
         ],
         exit_code=OK if found and all(standing.is_well for _, standing in found) else NOT_WELL,
     )
@@ -148,5 +150,19 @@ def _hints(
     return hints
 
 
-def _no_sink(identifier: str) -> str:
-    return f"No lakesink stream has committed to {identifier}. Next: check the name of the table and the catalog."
+def _first_batches(table: Table) -> list[str]:
+    """What side tables have of first batches that the table lacks."""
+    from lakesink.audit.letters import of_first_batches  # PyArrow, as above
+
+    def side_of(name: str) -> Table | None:
+        try:
+            return load_to_read(table.catalog, name)
+        except CatalogError:
+            return None
+
+    return [f"{plain(note.subject)}: {note.found}" for note in of_first_batches(table, side_of)]
+
+
+def _no_sink(identifier: str, *, waits: bool) -> str:
+    then = "start its query again" if waits else "check the name of the table and the catalog"
+    return f"No lakesink stream has committed to {identifier}. Next: {then}."

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField
@@ -22,6 +23,7 @@ from lakesink.audit.in_words import broken
 from lakesink.checks.doctor.checkpoint import NextBatch, next_verdict
 from lakesink.checks.doctor.finding import Standing
 from lakesink.checks.doctor.table import check_table
+from lakesink.cli.main import main
 from lakesink.sinks.iceberg.pending import OfTable, first_letters
 from lakesink_catalog.commit.forget import Forgetting
 from lakesink_protocol.coordinator import run_batch
@@ -320,6 +322,28 @@ def test_a_batch_that_was_rolled_back_and_comes_otherwise_is_told_why_and_what_g
     first, *_ = differs.value.choices or (differs.value.action,)
     assert first == f"{TABLE} was rolled back, and {pair.name} was not. {back} Then start the query again."
     assert differs.value.what.count(pair.name) == 1
+
+
+def test_audit_and_status_tell_of_a_first_batch_that_only_its_dead_letters_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair = _letters(tmp_path)
+    monkeypatch.setattr("lakesink.cli.audit.connect", lambda *_, **__: pair.lake.catalog)
+    monkeypatch.setattr("lakesink.cli.status.connect", lambda *_, **__: pair.lake.catalog)
+    waits = f"{LETTERS} has dead letters of batch 0, which the table does not have yet: start its query again."
+    for command in ("audit", "status"):
+        assert "check the name" in CliRunner().invoke(main, [command, TABLE]).output
+    pair.dies("same", 0)
+    for path in pair.lake.files():
+        if is_prepared_record(path):  # a batch job has none
+            path.unlink()
+    for command in ("audit", "status"):
+        told = CliRunner().invoke(main, [command, TABLE])
+        assert told.exit_code == 1
+        assert waits in told.output
+        assert "Next: start its query again" in told.output
+    pair.run("same", 0)
+    assert waits not in CliRunner().invoke(main, ["audit", TABLE]).output
 
 
 def test_a_version_that_was_given_up_after_its_side_table_had_it_is_run_again_before_the_next_one(job: Pair) -> None:
