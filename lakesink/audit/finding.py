@@ -135,7 +135,7 @@ class Code(Enum):
         "Restore the changelog, or roll it forward or back; else let its readers start from the table.",
     )
     REPLAYS_DIFFER = (
-        "A replay added other rows than dead letters were assigned to it: letters may be missing, or there twice.",
+        "The rows of a replay are not those of the dead letters assigned to it, or their table lacks these letters.",
         "Restore the table of replays, or roll it forward or back as the table was.",
     )
     CHECKPOINT_AHEAD = (
