@@ -11,6 +11,15 @@ def printable(text: str) -> str:
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
 
 
+def cut(text: str, longest: int) -> str:
+    """A text on one line, cut between two words if it is longer; within a word only if there is no other place."""
+    line = " ".join(text.split())
+    if len(line) <= longest:
+        return line
+    head = line[: longest - len(" ...") + 1]
+    return f"{head.rpartition(' ')[0] or head[:-1]} ..."
+
+
 def number(value: int | None) -> str:
     """``1,234``, or a dash."""
     return "-" if value is None else f"{value:,}"

@@ -200,6 +200,12 @@ def test_options_that_contradict_each_other_are_refused(options: dict[str, Any])
         parse(**options)
 
 
+def test_a_level_is_refused_by_the_name_of_its_codec() -> None:
+    with pytest.raises(SettingsError, match="the codec zstd has levels 1 to 22") as refused:
+        parse(compression_level=99).effective({})
+    assert "Give a level of zstd, or no compression_level." in str(refused.value)
+
+
 def test_settings_and_their_errors_show_no_secret() -> None:
     properties = {"uri": f"postgresql://u:{CANARY}@h/db", "token": CANARY, "s3.endpoint": CANARY}
     settings = parse(catalog_properties=properties, checkpoint=f"s3://k:{CANARY}@bucket/ck")

@@ -13,6 +13,7 @@ from lakesink.cli.output import NOT_WELL, OK, Report, invalid
 from lakesink.cli.replay import replay_from
 from lakesink.cli.rows import documents_of
 from lakesink.sinks.iceberg.begun_replays import lost_letters, replays_back
+from lakesink.sinks.iceberg.letters import no_letters
 from lakesink.sinks.iceberg.pending import OfTable, check_letter_table, count_letters
 from lakesink.sinks.iceberg.replays import AllAssignments, load_assignments
 from lakesink.words import as_arguments, counted, moment, number
@@ -73,7 +74,9 @@ def _shown(table: str, name: str, catalog: str | None, branch: str, limit: int, 
     found = connect(catalog, create=False)
     of, letters = _table(found, table), _table(found, name)
     if letters is None and of is not None:
-        raise _none(table, name)
+        raise no_letters(
+            table, name, "This command only reads; nothing was changed.", "name that table: --letters NAME"
+        )
     opened = letters or load_table(found, name)
     check_letter_table(opened)
     assignments = None if of is None else load_assignments(found, of, opened, name, branch)
@@ -133,18 +136,6 @@ def _begun(of: OfTable, assignments: AllAssignments) -> Begun:
         else:
             told.append(f"{begun}: run it again as it was.")
     return Begun(" ".join(told), stops)
-
-
-def _none(table: str, name: str) -> CatalogError:
-    return CatalogError(
-        "TABLE_MISSING",
-        f"There is no table {name}: no query has put rows of {table} aside there.",
-        data="This command only reads; nothing was changed.",
-        action=(
-            "If the query has the option dead_letter_table, name that table: --letters NAME.",
-            "To put rows aside that cannot be written, start the query with on_malformed='quarantine'.",
-        ),
-    )
 
 
 def _table(catalog: Catalog, name: str) -> Table | None:

@@ -19,7 +19,8 @@ from lakesink.checkpoint.sources import Source, gives_uncommitted, is_lenient, r
 from lakesink.settings.option_types import OutputMode
 from lakesink.spark.determinism import items, plan_of
 from lakesink.spark.hadoop import hadoop_of
-from lakesink.spark.spark_errors import JAVA_ERRORS
+from lakesink.spark.spark_errors import JAVA_ERRORS, telling_line, whole_text
+from lakesink.words import cut
 from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import QueryError, SettingsError
 from lakesink_protocol.redact import redact
@@ -157,7 +158,7 @@ def check_checkpoint(session: SparkSession, checkpoint: str) -> None:
     try:
         hadoop.Path(location).getFileSystem(conf)
     except (Py4JError, PySparkException) as error:
-        why = redact(str(error).strip().partition("\n")[0])[:MAX_REASON]
+        why = cut(redact(telling_line(whole_text(error))), MAX_REASON)
     else:
         return
     raise SettingsError(

@@ -12,6 +12,7 @@ from typing import Any
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
+from lakesink.words import cut
 from lakesink_protocol.errors import CatalogError, LakesinkError, QueryError, SettingsError, WriteError
 from lakesink_protocol.redact import describe, redact, safe_cause
 
@@ -40,6 +41,8 @@ _EXECUTOR_PYTHON = (
     re.compile(r"ImportError: (?P<fact>.{0,80}lakesink.{0,80})"),
 )
 _PYTHON_FAILURE = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)+(?P<line>\S.*)$", re.MULTILINE)
+_JAVA_ERROR = re.compile(r"^: (?P<line>\S.*)$", re.MULTILINE)
+"""Of an error without a cause: Py4J's own first line names only the call."""
 _JAVA_CAUSE = re.compile(r"^Caused by: (?P<line>.*)$", re.MULTILINE)
 _INTERRUPTIONS = frozenset(
     {
@@ -94,7 +97,7 @@ def presentable() -> Iterator[None]:
 
 
 def brief(error: Exception) -> Exception:
-    """The error without details, because the log has them."""
+    """The error without a list of details, because the log has them."""
     return error.brief() if isinstance(error, WriteError) else error
 
 
@@ -140,7 +143,7 @@ def _executor_python(text: str) -> LakesinkError | None:
 def _job_failed(text: str) -> LakesinkError:
     error = WriteError(
         "JOB_FAILED",
-        f"Spark's job over the rows failed: {_short(_harmless(_telling_line(text)))}",
+        f"Spark's job over the rows failed: {_short(_harmless(telling_line(text)))}",
         action="Fix the problem in the query or its input that the error below reports, then start the query again.",
     )
     error.add_note(_harmless(text))
@@ -152,9 +155,9 @@ def _harmless(text: str) -> str:
     return redact(text[:MAX_NOTE]).replace("py4j.protocol.Py4JJavaError", "Py4JJavaError")
 
 
-def _telling_line(text: str) -> str:
-    """The line that names the reason: a task's Python exception, else the innermost Java cause, else the first line."""
-    for pattern in (_PYTHON_FAILURE, _JAVA_CAUSE):
+def telling_line(text: str) -> str:
+    """The line that names the reason: a task's Python exception, else the innermost Java error, else the first line."""
+    for pattern in (_PYTHON_FAILURE, _JAVA_CAUSE, _JAVA_ERROR):
         found = [match["line"] for match in pattern.finditer(text)]
         if found:
             return str(found[-1])
@@ -162,8 +165,7 @@ def _telling_line(text: str) -> str:
 
 
 def _short(text: str) -> str:
-    line = text.strip().partition("\n")[0].rstrip(".")
-    return line if len(line) <= MAX_LINE else f"{line[: MAX_LINE - 3]}..."
+    return cut(text.strip().partition("\n")[0].rstrip("."), MAX_LINE)
 
 
 def _java_classes(error: BaseException) -> Iterator[str]:

@@ -115,12 +115,11 @@ class WriteError(LakesinkError):
         return "\n".join([first, *(f"  - {line}" for line in self.details), rest])
 
     def brief(self) -> "WriteError":
-        """This error without details, because Spark prints an error of a batch three times."""
-        if not self.details:
+        """This error without its list of details, because Spark prints an error of a batch three times."""
+        if len(self.details) < 2:
             return self
-        first, *rest = self.choices or (self.action,)
-        action = (f"{first} The driver's log has the complete list.", *rest)
-        return WriteError(self.code.removeprefix("LAKESINK_"), self.what, data=self.data, action=action)
+        data, code = f"{self.data} The driver's log has the complete list.", self.code.removeprefix("LAKESINK_")
+        return WriteError(code, self.what, data=data, action=self.choices or self.action)
 
 
 class Reason(Enum):

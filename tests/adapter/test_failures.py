@@ -1,9 +1,12 @@
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from pyspark.errors import PySparkException
 
 from lakesink.decode.debezium.refusals import key_missing, operation_unknown, truncated
 from lakesink.spark.spark_errors import INTERRUPTED, MAX_NOTE, QueryStopped, job_error
+from lakesink.spark.sql_errors import reason_in
+from lakesink.words import cut
 from lakesink_protocol.errors import MOST_CHOICES, LakesinkError, QueryError, WriteError
 
 JAVA = "\tat org.apache.spark.sql.execution.SparkPlan.collect(SparkPlan.scala:1)\n"
@@ -106,7 +109,12 @@ def test_a_missing_module_of_the_users_own_is_not_blamed_on_lakesinks_setup() ->
             "o7.collect\n: A\n" + JAVA + "Caused by: B\n" + JAVA + "Caused by: java.io.IOException: disk full",
             "disk full",
         ),
+        (
+            f'An error occurred while calling o99.f.\n: java.io.IOException: No FileSystem for scheme "foo"\n{JAVA}',
+            'No FileSystem for scheme "foo"',
+        ),
         ("[DIVIDE_BY_ZERO] Division by zero. Use try_divide.", "[DIVIDE_BY_ZERO]"),
+        (_python_failure("ValueError: " + "wordy " * 50), "wordy wordy ..."),
         ("", "no reason given"),
     ],
 )
@@ -114,6 +122,39 @@ def test_the_telling_line_comes_first(text: str, line: str) -> None:
     first = str(job_error(text)).partition("\n")[0]
     assert first.startswith("[LAKESINK_JOB_FAILED]")
     assert line in first
+
+
+@pytest.mark.parametrize(
+    ("parameters", "reason"),
+    [
+        ({"objectName": "`totl`", "proposal": "`id`, `total`"}, "there is no `totl`. Did you mean `id`, `total`?"),
+        ({"fieldName": "`citi`", "proposal": "`city`"}, "there is no `citi`. Did you mean `city`?"),
+        ({"functionName": "`f`"}, "A column, variable, or function parameter cannot ..."),
+        (None, "A column, variable, or function parameter cannot ..."),
+    ],
+)
+def test_the_reason_of_a_wrong_name_has_sparks_suggestion(parameters: dict[str, str] | None, reason: str) -> None:
+    message = "\nA column, variable, or function parameter cannot be resolved here.\n'Project"
+    error = PySparkException(message, messageParameters=parameters)
+    assert reason_in(error, 53) == reason
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [("a b", "a b"), ("one two three", "one two ..."), ("one twoX three", "one ..."), ("x" * 20, "x" * 7 + " ...")],
+)
+def test_a_text_is_cut_between_words(text: str, shown: str) -> None:
+    assert cut(text, 11) == shown
+    assert len(cut(text, 11)) <= 11
+
+
+@pytest.mark.parametrize("ways", ["Stop it.", ("Stop it.", "Start it.")])
+def test_a_list_of_details_is_left_to_the_log_and_a_single_one_stays(ways: str | tuple[str, ...]) -> None:
+    single = WriteError("KEY_TWICE", "Twice.", data="Nothing.", action=ways, details=["row 1"])
+    assert str(single.brief()) == str(single)
+    brief = WriteError("KEY_TWICE", "Twice.", data="Nothing.", action=ways, details=["row 1", "row 2"]).brief()
+    assert (brief.details, brief.data) == ((), "Nothing. The driver's log has the complete list.")
+    assert (brief.choices or brief.action) == ways
 
 
 def test_no_failure_can_feed_the_pattern_that_overflows_sparks_stack() -> None:

@@ -18,7 +18,7 @@ from lakesink.sinks.iceberg.replays import Replayed, assign
 from lakesink_catalog.commit.fence import FencedCommit
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table, load_table
-from lakesink_protocol.errors import BatchRefused, LakesinkError
+from lakesink_protocol.errors import BatchRefused, CatalogError, LakesinkError
 from lakesink_protocol.identity import SinkKey, SinkKind, transaction_batch
 from testkit import maintenance
 from testkit.bronze import Bronze
@@ -42,6 +42,15 @@ def test_a_letter_that_the_repair_leaves_out_stays_pending() -> None:
     assert ids() == [1, 2]
     assert fix() == (1, 1, 0)
     assert ids() == [1, 2, 3]
+
+
+def test_a_table_without_dead_letters_is_named() -> None:
+    load(1, (1, 30))
+    connect(create=False).drop_table(LETTERS)
+    with pytest.raises(CatalogError, match=f"There is no table {LETTERS}: no query has put rows of {TABLE} aside"):
+        fix()
+    with pytest.raises(CatalogError, match=r"There is no table demo\.nope in"):
+        fix(table="demo.nope")
 
 
 def test_many_letters_are_replayed_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from lakesink.sinks.iceberg.side_table import SideTable
 from lakesink.writer.letters import letters_key
-from lakesink_protocol.errors import Reason, WriteError
+from lakesink_protocol.errors import CatalogError, Reason, WriteError
 from lakesink_protocol.identity import Batch
 from lakesink_protocol.refusal_words import Words
 
@@ -64,3 +64,16 @@ DEAD_LETTERS = SideTable(
     has_replays=True,
 )
 """Rows that are put aside."""
+
+
+def no_letters(table: str, name: str, data: str, how: str) -> CatalogError:
+    """There is no table of dead letters of a table; `how` names another one."""
+    return CatalogError(
+        "TABLE_MISSING",
+        f"There is no table {name}: no query has put rows of {table} aside there.",
+        data=data,
+        action=(
+            f"If the query has the option dead_letter_table, {how}.",
+            "To put rows aside that cannot be written, start the query with on_malformed='quarantine'.",
+        ),
+    )

@@ -15,6 +15,7 @@ from pyiceberg.table import Table
 from lakesink.settings.option_types import SchemaEvolution
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.begun_replays import replays_back
+from lakesink.sinks.iceberg.letters import no_letters
 from lakesink.sinks.iceberg.pending import MOST_BYTES, OfTable, check_letter_table, count_letters, first_letters
 from lakesink.sinks.iceberg.replays import (
     AllAssignments,
@@ -29,8 +30,8 @@ from lakesink.sinks.iceberg.side_table import MOST_LOOKS, unsettled
 from lakesink.words import counted
 from lakesink.writer.letters import REPLAYS_TABLE, VALUE
 from lakesink_catalog.commit.current import is_current
-from lakesink_catalog.tables.tables import load_table
-from lakesink_protocol.errors import LakesinkError, WriteError
+from lakesink_catalog.tables.tables import TABLE_MISSING, load_table
+from lakesink_protocol.errors import CatalogError, LakesinkError, WriteError
 from lakesink_protocol.identity import MAIN_BRANCH, Batch, SinkKey
 from lakesink_protocol.outcome import Committed, Outcome
 
@@ -109,7 +110,7 @@ class ReplayLoop:
         A letter that was rolled back, or dropped with its table, may be in another place since: none of those is taken.
         """
         for _ in range(MOST_LOOKS):
-            first = load_table(self.catalog, self.letters)
+            first = self._letters()
             check_letter_table(first)
             table = load_table(self.catalog, self.table)
             if LETTER_ID in {name.lower() for name in table.schema().column_names}:
@@ -120,6 +121,15 @@ class ReplayLoop:
             if letters.metadata.table_uuid == first.metadata.table_uuid and is_current(letters, MAIN_BRANCH):
                 return OfTable(table, letters, branch), assignments
         raise unsettled(self.letters, "its dead letters are")
+
+    def _letters(self) -> Table:
+        try:
+            return load_table(self.catalog, self.letters)
+        except CatalogError as error:
+            if error.code != TABLE_MISSING:
+                raise
+        load_table(self.catalog, self.table)  # its name may be the wrong one
+        raise no_letters(self.table, self.letters, "Nothing was replayed.", "give it here too")
 
     def _next(self, of: OfTable, assignments: AllAssignments) -> _Step | None:
         waiting = set()
