@@ -200,6 +200,13 @@ def test_options_that_contradict_each_other_are_refused(options: dict[str, Any])
         parse(**options)
 
 
+@pytest.mark.parametrize("options", [{"mode": "upsert", "keys": ["id"]}, {"decode": "json"}])
+def test_values_can_be_shown_of_changes_and_of_documents(options: dict[str, Any]) -> None:
+    assert parse(show_values=True, **options).show_values
+    with pytest.raises(SettingsError, match="show_values needs decode, or mode"):
+        parse(show_values=True)
+
+
 def test_a_level_is_refused_by_the_name_of_its_codec() -> None:
     with pytest.raises(SettingsError, match="the codec zstd has levels 1 to 22") as refused:
         parse(compression_level=99).effective({})

@@ -24,7 +24,7 @@ from lakesink.writer.batches import joined
 from lakesink.writer.casts import lossless_cast
 from lakesink.writer.letters import Fault
 from lakesink.writer.plan import DEBEZIUM_JSON, JSON, NewsPlan, OnMalformed, WritePlan
-from lakesink.writer.refusals import decoder_missing, schema_mismatch, shown
+from lakesink.writer.refusals import LONGEST_VALUE, decoder_missing, schema_mismatch, shown
 from lakesink.writer.schema import Field, Primitive, Struct, sql_type_of
 from lakesink.writer.unfit import all_but
 from lakesink_catalog.spark_types import sql_type
@@ -43,8 +43,6 @@ KAFKA_COLUMNS: Mapping[str, str] = {
 INCOMING = tuple(dict.fromkeys((VALUE, *KAFKA_COLUMNS.values(), *PLACES)))
 """Columns that decoding reads: the document, Kafka's columns, and the places for messages."""
 
-LONGEST_VALUE = 60
-"""Most characters of a value in messages, if the option show_values is set."""
 SHOWN_OF_NULL_ROWS = 1
 """Malformed values that a task describes if they do not fail the batch."""
 MOST_EXPLAINED = 1_000

@@ -151,8 +151,9 @@ OPTIONS_OF_ROWS = (
         "true or false",
         switch,
         "false",
-        "True to show malformed values, 60 characters of each, in errors and logs. The values may be personal data, and"
-        " logs may have many readers.",
+        "True to show malformed values, and keys that come twice in a task without an order, 60 characters of each, in"
+        " errors and logs. The values may be personal data, and logs may have many readers."
+        " Only with `decode`, `upsert` or `changes`.",
     ),
     Option(
         "schema_registry",

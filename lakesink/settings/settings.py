@@ -199,9 +199,11 @@ def _check_tags(settings: Settings, given: Mapping[str, Any], kind: SinkKind) ->
 
 def _check_decode(settings: Settings, given: Mapping[str, Any]) -> None:
     null_row = ("on_malformed",) if settings.on_malformed is OnMalformed.NULL_ROW else ()
-    for name in (*null_row, "binary_encoding", "rescue_column", "show_values"):
+    for name in (*null_row, "binary_encoding", "rescue_column"):
         if settings.decode is None and name in given:
             raise option_invalid(name, f"The option {name} needs decode: without it nothing is decoded.")
+    if "show_values" in given and settings.decode is None and not settings.has_changes:
+        raise option_invalid("show_values", "The option show_values needs decode, or mode='upsert' or 'changes'.")
     is_avro = settings.decode in (AVRO, DEBEZIUM_AVRO)
     if is_avro != bool(settings.schema_registry):
         asks = settings.decode if is_avro else AVRO

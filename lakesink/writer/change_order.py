@@ -14,10 +14,11 @@ import pyarrow.compute as pc
 
 from lakesink.words import counted
 from lakesink.writer.changed_rows import ChangedRows, place_in_words
-from lakesink.writer.refusals import shown
+from lakesink.writer.refusals import LONGEST_VALUE, shown
 from lakesink.writer.same_rows import same_rows
 from lakesink.writer.scalars import TRUE, int64, operation_scalar
 from lakesink_protocol.errors import WriteError
+from lakesink_protocol.redact import shown as printable
 from lakesink_protocol.row_changes import Operation
 
 WITHOUT_ORDER = (
@@ -33,6 +34,7 @@ WITHOUT_ORDER = (
     ),
 )
 """What to do if nothing orders the changes of a key."""
+_SHOWN_KEYS = 5
 _COMPARED_ROWS = 8_192
 _UNKNOWN = -(2**63)
 """In place of an unknown place or offset."""
@@ -41,10 +43,15 @@ _AT, _KEY, _OPERATION, _PLACE, _OFFSET, _OF_STREAM = "at", "key", "operation", "
 
 @dataclass(frozen=True, slots=True)
 class KeyNames:
-    """Names of the table's columns that identify a row, and of those that order its changes."""
+    """Names of the table's columns that identify a row, and of those that order its changes.
+
+    Attributes:
+        shows_values: True to show values of keys in errors.
+    """
 
     keys: tuple[str, ...]
     sequence: tuple[str, ...]
+    shows_values: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -168,6 +175,7 @@ class HeldChanges:
                 "KEY_TWICE",
                 f"{keys} ({names}) came more than once in a batch, and nothing orders the changes.{where}",
                 action=WITHOUT_ORDER,
+                details=self._shown_keys(tied),
             )
         return WriteError(
             "SEQUENCE_TIED",
@@ -177,7 +185,19 @@ class HeldChanges:
                 "Add a column to sequence_by that decides, such as an offset: sequence_by=['updated_at', 'offset'].",
                 "Keep the row of each key that counts in the query.",
             ),
+            details=self._shown_keys(tied),
         )
+
+    def _shown_keys(self, tied: pa.Table) -> list[str]:
+        """The first keys of changes that are sorted by key; none if they must not be shown."""
+        if not self.columns.shows_values:
+            return []
+        firsts = tied[_AT].filter(_starts(tied, _KEY)).slice(0, _SHOWN_KEYS)
+        keys = pa.table([self._column(name).take(firsts) for name in self.columns.keys], self.columns.keys)
+        return [
+            ", ".join(f"{name}={printable(str(value), LONGEST_VALUE)}" for name, value in key.items())
+            for key in keys.to_pylist()
+        ]
 
 
 def _of_greatest_offset(changes: pa.Table) -> pa.Table:

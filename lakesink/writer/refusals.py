@@ -11,6 +11,8 @@ from lakesink_protocol.storage_errors import StorageTrouble, storage_trouble
 SHOWN = 36
 """Most characters of a name or type in a first line: the line must stay short for every table."""
 DESCRIBED = 140
+LONGEST_VALUE = 60
+"""Most characters of a value in messages, if the option show_values is set."""
 _UNWRITTEN = StorageTrouble(
     "STORAGE_WRITE",
     "could not be written",

@@ -65,6 +65,8 @@ def run_batch(
     try:
         log = run.settle()
     except Exception as error:
+        if isinstance(error, LakesinkError):
+            error.name_batch(batch.batch_id)
         if not run.landed:
             raise
         raise _partial(run, error) from safe_cause(error)

@@ -49,6 +49,11 @@ class LakesinkError(Exception):
         if target not in (word.strip(".,:;'") for word in self.what.split()):
             self._set_what(f"{target}: {self.what}")
 
+    def name_batch(self, batch_id: int) -> None:
+        """Put the number of the batch in the place of "this batch": an error of its rows does not know it."""
+        self.data = self.data.replace("this batch", f"batch {batch_id}")
+        self._set_what(self.what)
+
     def name_checkpoint(self, checkpoint: str) -> None:
         """Put the checkpoint where the texts have ``<checkpoint>``, so that commands can be copied."""
 

@@ -89,6 +89,18 @@ def test_what_an_earlier_run_prepared_is_committed_without_a_job(world: World) -
     assert all(isinstance(outcome, Committed) and outcome.recovered for outcome in outcomes.values())
 
 
+def test_an_error_of_rows_gets_the_number_of_the_batch(world: World) -> None:
+    twice = WriteError("KEY_TWICE", "1 key (id) came more than once.", action="Name a column.", details=["id=7"])
+
+    def refuse(_: Mapping[str, TaskWriter]) -> Votes:
+        raise twice
+
+    with pytest.raises(WriteError) as refused:
+        run_batch(BATCH, (world.a,), refuse)
+    assert refused.value.data.startswith("Nothing of batch 4 is in the table;")
+    assert "\n  - id=7\n  Data: Nothing of batch 4 is" in str(refused.value)
+
+
 HALVES: dict[str, Callable[[World], object]] = {
     "no record": lambda world: world.log.records.clear(),
     "not the first one's": lambda world: world.log.records.update({4: {"b": {"receipts": []}}}),

@@ -202,6 +202,16 @@ def test_a_repeated_key_without_an_order_is_refused(tmp_path: Path) -> None:
     assert refused(found, marked((row(1, 1), False), (row(1, None, None), True))).code == "LAKESINK_KEY_TWICE"
 
 
+@pytest.mark.parametrize("sequence", [(), CHANGES.sequence])
+def test_keys_without_an_order_are_shown_only_if_the_query_wants_that(
+    tmp_path: Path, sequence: tuple[int, ...]
+) -> None:
+    found = plan(tmp_path, replace(CHANGES, sequence=sequence))
+    rows = [row(number, 1, note=note) for note in "ab" for number in (8, 7, 7 if note == "a" else 8)]
+    assert refused(found, upserts(*rows)).details == ()
+    assert refused(replace(found, show_values=True), upserts(*rows)).details == ("order_id=8", "order_id=7")
+
+
 @pytest.mark.parametrize("missing", ["order_id", "updated_at"])
 def test_rows_without_a_column_of_key_or_sequence_are_refused_before_the_job(tmp_path: Path, missing: str) -> None:
     batch = upserts(row(1, 1)).drop_columns([missing])

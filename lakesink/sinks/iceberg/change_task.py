@@ -116,7 +116,7 @@ def write_changes(
     files, keys = TaskFiles(plan, task), KeysFileWriter(plan, changes, task)
     written: list[TaskFiles | KeysFileWriter] = [files, keys, *([] if log is None else [log.files])]
     rows = ChangeRows(plan, changes, files.schema, task, Marks(writer.expected), None if log is None else log.add)
-    newest = NewestChanges(key_names(files.schema, changes))
+    newest = NewestChanges(replace(key_names(files.schema, changes), shows_values=plan.show_values))
     try:
         rows.collect(batches, newest)
         if not rows.refuse:
