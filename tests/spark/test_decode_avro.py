@@ -151,8 +151,13 @@ def test_an_append_keeps_what_does_not_fit_and_puts_aside_what_cannot_be_read(sp
     )
     assert isinstance(outcome, lakesink.Committed)
     reasons = {"id: not BIGINT": 2, "name: not STRING": 1, "tags: no column": 2}
+    letters_table = load_table(connect(create=False), f"{TABLE}__dead_letters")
     assert outcome.quality == Quality(
-        dead_letters=2, letters_table=f"{TABLE}__dead_letters", rescued_rows=2, rescued=reasons
+        dead_letters=2,
+        letters_table=f"{TABLE}__dead_letters",
+        letters_since=f"1:{letters_table.metadata.table_uuid.hex[:12]}",
+        rescued_rows=2,
+        rescued=reasons,
     )
     misfits = [
         {"id": {"expected": "BIGINT", "value": "x"}},
@@ -167,7 +172,7 @@ def test_an_append_keeps_what_does_not_fit_and_puts_aside_what_cannot_be_read(sp
     ]
     [version] = lakesink.history(TABLE)
     assert (version.rescued_rows, version.rescued, version.schema_change) == (2, reasons, "added _rescued")
-    letters = load_table(connect(create=False), f"{TABLE}__dead_letters").scan().to_arrow().to_pylist()
+    letters = letters_table.scan().to_arrow().to_pylist()
     assert {row["payload_bytes"] or row["payload"].encode() for row in letters} == set(bad)
 
 

@@ -128,7 +128,7 @@ def test_documents_are_checked_by_the_columns_of_their_source(spark: Any) -> Non
 @pytest.mark.parametrize(
     ("condition", "said"),
     [
-        ("agee > 0", r"cannot evaluate the expectation rule: \[UNRESOLVED_COLUMN.WITH_SUGGESTION\].* `agee` cannot be"),
+        ("agee > 0", "cannot evaluate the expectation rule: there is no `agee`. Did you mean `age`"),
         ("age >", r"cannot evaluate the expectation rule: \[PARSE_SYNTAX_ERROR\] Syntax error at or near end of input"),
         ("age IN (", r"rule: \[PARSE_SYNTAX_ERROR\] Syntax error at or near '\('"),
         ("age = = 1", r"rule: \[PARSE_SYNTAX_ERROR\] Syntax error at or near '='"),
