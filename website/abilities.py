@@ -9,14 +9,13 @@ from lakesink_protocol.errors import SettingsError
 from lakesink_protocol.identity import SinkKind
 
 _STREAM = {"sink_id": "it", "checkpoint": "/checkpoint"}
-_EVENTS = {"mode": "changes", "decode": "debezium-json"}
 _MODES: Mapping[str, dict[str, Any]] = {
     "append": {},
     "append, documents": {"decode": "json"},
     "upsert": {"mode": "upsert"},
     "upsert, documents": {"mode": "upsert", "decode": "json"},
     "changes": {"mode": "changes", "apply_as_deletes": "deleted"},
-    "changes, Debezium's events": _EVENTS,
+    "changes, Debezium's events": {"mode": "changes", "decode": "debezium-json"},
 }
 _ABILITIES: Mapping[str, dict[str, Any]] = {
     "create the table: `create_table`; for documents with `schema`": {"create_table": True},

@@ -79,10 +79,9 @@ class SidesOfSink:
         """Letters that are missing of replays that the table lacks: they were rolled back, and the replays were not."""
         found = begun_replays(self.table.catalog, self.table_now(), letters, self.key.branch)
         replays, begun = found or (self.table, [])
-        for one in begun:
-            if not is_replay_of(one.key.name, self.key):
-                continue
-            with_files = load_table(self.table.catalog, ".".join(letters.name()))
+        own = [one for one in begun if is_replay_of(one.key.name, self.key)]
+        with_files = load_table(self.table.catalog, ".".join(letters.name())) if own else letters
+        for one in own:
             lost = lost_letters(with_files, assigned_letters(replays, one))
             if lost:
                 name, said = shown(".".join(letters.name()), 60), f"{counted(lost, 'letter')} of replay {one.batch_id}"
@@ -114,7 +113,7 @@ class SidesOfSink:
     ) -> Iterator[Finding | Note]:
         """Each batch that the table shows has so many `rows` in the side table; none if it states none.
 
-        Rows of a batch are not compared if `is_taken` says that nobody takes them for those of the batch.
+        If `is_taken` is false for a batch, nobody takes its rows in the side table, so they are not compared.
         """
         name, keeps = shown(".".join(side.name()), 60), _KEEPS[code]
         writes = cache(lambda query_id: key_of(self.key, query_id, str(self.table.metadata.table_uuid)).name)

@@ -120,11 +120,13 @@ def _pending(of: OfTable, wanted: Wanted) -> Counter[bool]:
 
 
 def _begun(of: OfTable, assignments: AllAssignments) -> Begun:
+    if not assignments.unfinished:
+        return Begun()
+    back = replays_back(of.letters.catalog, of.table, of.letters, of.branch) or ""
     told, stops = [], False
     for known, replay in assignments.unfinished:
         ids = known.letters_of(replay)
         lost = lost_letters(of.letters, ids)
-        back = replays_back(of.letters.catalog, of.table, of.letters, of.branch) or ""
         begun = f"Replay {replay} was begun and is not in the table"
         if lost:
             name = ".".join(of.letters.name())

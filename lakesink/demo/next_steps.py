@@ -50,7 +50,7 @@ def next_steps(place: Place, as_of: tuple[int, int]) -> list[Step]:
 
 
 def lakesink_command(place: Place, *arguments: str) -> str:
-    """A command of lakesink on the demo's catalog, whatever catalog is the user's default."""
+    """A command of lakesink that names the demo's catalog, because the user may have another default."""
     beside = Path(sys.executable).with_name("lakesink")
     program = _shown(beside) if beside.exists() else beside.name
     variable = f"{HOME_VARIABLE}={shlex.quote(_shown(place.lakehouse))}"

@@ -1,4 +1,4 @@
-"""Rows of files come in batches of a few MiB, whatever their width, and whatever the file takes."""
+"""Rows of files come in batches of a few MiB, for wide rows and for files that are small on disk too."""
 
 import os
 from collections.abc import Iterator
