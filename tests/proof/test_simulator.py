@@ -66,7 +66,7 @@ ROLLED_BACK = Scenario(
 
 
 def test_readers_have_each_row_once_if_the_table_is_rolled_back_and_what_refusals_say_is_done() -> None:
-    reports = [simulate(seed, lambda _: ROLLED_BACK) for seed in seeds(15)]
+    reports = [simulate(seed, lambda _: ROLLED_BACK) for seed in seeds(60)]
     assert [report.broken for report in reports if report.broken] == []
     done = sum((report.done for report in reports), Counter[str]())
     refused = {f"reader refused: LAKESINK_READ_{code}" for code in ("BATCH_CHANGED", "ROLLED_BACK")}
