@@ -39,6 +39,7 @@ from lakesink_catalog.read.landed import Landed
 from lakesink_catalog.read.landed import newest_batch as newest_in_table
 from lakesink_catalog.read.view import view_table
 from lakesink_protocol.identity import SinkKey, SinkKind
+from lakesink_protocol.ledger import LedgerEntry
 
 _OF_NO_SNAPSHOT = 0
 """The sequence number of a table before its first snapshot."""
@@ -135,7 +136,7 @@ def newest_position(table: Table, name: str, sink: SinkBatches) -> Position:
 
 def _newest_batch(table: Table, name: str, sink: SinkBatches) -> Position:
     found = newest_batch(table, name, sink)
-    entry = view_table(table, SinkKey(sink.sink, sink.branch)).entry if sink.follows is Follows.STREAM else None
+    entry = _own_entry(table, SinkKey(sink.sink, sink.branch)) if sink.follows is Follows.STREAM else None
     if entry is None or (found is not None and found.sequence_number >= entry.sequence_number):
         return found or Past(name, str(table.metadata.table_uuid), ()).beginning(sink)
     rolled_back = newest_batch(table, name, sink, entry.snapshot_id)
@@ -145,12 +146,18 @@ def _newest_batch(table: Table, name: str, sink: SinkBatches) -> Position:
     return Position(name, str(table.metadata.table_uuid), sink.branch, sink.sink, *batch)
 
 
+def _own_entry(table: Table, key: SinkKey) -> LedgerEntry | None:
+    """The ledger entry, unless it came from another table with the properties."""
+    entry = view_table(table, key).entry
+    return entry if entry is not None and entry.table_uuid == str(table.metadata.table_uuid) else None
+
+
 def _with_all_replays(table: Table, sink: SinkBatches, position: Position) -> Position:
     """The position behind all replays that the table has, also those that expired."""
     for key in keys_of_ledger(table):
         if key.kind is SinkKind.TXN and key.branch == sink.branch and sink.have_replays(key.name):
             newest = newest_in_table(table, key)
-            if newest is not None:
+            if newest is not None and _own_entry(table, key):
                 position = position.behind_replay(key.name, newest.batch_id, newest.end)
     return position
 
@@ -159,7 +166,7 @@ def _lost_replay(table: Table, position: Position) -> tuple[str, int]:
     """Application and number of a replay before the position that the table was rolled back behind; 0 if it has all."""
     for application, number, _ in position.replays:
         key = SinkKey(application, position.branch, SinkKind.TXN)
-        is_known = view_table(table, key).entry is not None  # else an operator removed the application
+        is_known = _own_entry(table, key) is not None  # else an operator removed the application
         if is_known and Landed(table, key).has("", number, _OF_NO_SNAPSHOT) is False:
             return application, number
     return "", 0

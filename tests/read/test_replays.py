@@ -210,6 +210,16 @@ def test_a_new_reader_begins_behind_the_replays_before_its_beginning(bronze: Bro
         assert titles(Consumer(bronze.lake, position=position)) == []
 
 
+def test_a_table_made_anew_with_the_properties_of_another_has_none_of_its_batches(bronze: Bronze) -> None:
+    bronze.run(0)
+    bronze.replay()
+    old = bronze.lake.table()
+    old.catalog.drop_table(TABLE)
+    old.catalog.create_table(TABLE, old.schema(), properties=old.properties)
+    position = newest_position(bronze.lake.table(), TABLE, EVENTS)
+    assert (position.is_before_all, position.replays) == (True, ())
+
+
 def test_a_position_of_an_earlier_lakesink_reads_on(bronze: Bronze, consumer: Consumer) -> None:
     bronze.run(0)
     bronze.replay()
