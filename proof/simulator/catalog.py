@@ -167,7 +167,7 @@ class SimulatedCatalog(NoopCatalog):
     def __init__(self, server: SimulatedServer, *others: SimulatedServer) -> None:
         Catalog.__init__(self, "simulated")
         self.server = server
-        self._others = {other.name: other for other in others}
+        self._tables = {one.name: one for one in (server, *others)}
         self.io = SimulatedIO(server.store)
         self.seen: Version | None = None
         self.unknown: list[int] = []
@@ -260,7 +260,10 @@ class SimulatedCatalog(NoopCatalog):
         return Version(would_be, "nowhere")
 
     def _server(self, identifier: str | Identifier) -> SimulatedServer:
-        return self._others.get(Catalog.identifier_to_tuple(identifier), self.server)
+        name = Catalog.identifier_to_tuple(identifier)
+        if name not in self._tables:
+            raise NoSuchTableError(str(identifier))
+        return self._tables[name]
 
     def _table(self, server: SimulatedServer, version: Version) -> Table:
         return Table(server.name, version.metadata, version.location, self.io, self)
