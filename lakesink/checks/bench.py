@@ -62,6 +62,7 @@ class Offer:
     requirements: tuple[TableRequirement, ...]
     updates: tuple[TableUpdate, ...]
     snapshot_id: int
+    batch_id: int
 
 
 @dataclass(slots=True)
@@ -134,6 +135,7 @@ class Bench:
             tag=view.tag_snapshot_id,
             entry=view.entry.snapshot_id if view.entry else None,
             snapshots=tuple((found.snapshot_id, found.parent_snapshot_id) for found in table.metadata.snapshots),
+            batches=view.entry.batch_id + 1 if view.entry else 0,
         )
 
     def offers(self, count: int = 2, snapshot_id: int | None = None) -> list[Offer]:
@@ -207,7 +209,7 @@ def next_offers(fence: FencedCommit, count: int = 1) -> list[Offer]:
         change = PlannedCommit(look.situation, look.verdict, batch, prepared, fence.options)
         merger = ManifestMerger(fence.options.merge, prepared.snapshot_id)
         request = build_request(table, change, merger, fence.effects.now_ms())
-        offers.append(Offer(table, request.requirements, request.updates, prepared.snapshot_id))
+        offers.append(Offer(table, request.requirements, request.updates, prepared.snapshot_id, number))
     return offers
 
 

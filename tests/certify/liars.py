@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.table import CommitTableRequest, CommitTableResponse, Table
+from pyiceberg.table import CommitTableRequest, CommitTableResponse, StagedTable, Table
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
@@ -43,14 +43,19 @@ class IgnoresHead(Forgetful):
         return isinstance(requirement, AssertRefSnapshotId) and requirement.ref == "main"
 
 
-class TakesNoHeadForAnyHead(Forgetful):
+class TakesNoHeadForAnyHead(IgnoresHead):
     def forgets(self, requirement: TableRequirement) -> bool:
-        return isinstance(requirement, AssertRefSnapshotId) and requirement.snapshot_id is None
+        return super().forgets(requirement) and getattr(requirement, "snapshot_id", None) is None
 
 
 class IgnoresTag(Forgetful):
     def forgets(self, requirement: TableRequirement) -> bool:
         return isinstance(requirement, AssertRefSnapshotId) and requirement.ref != "main"
+
+
+class TakesNoTagForAnyTag(IgnoresTag):
+    def forgets(self, requirement: TableRequirement) -> bool:
+        return super().forgets(requirement) and getattr(requirement, "snapshot_id", None) is None
 
 
 class IgnoresUuid(Forgetful):
@@ -121,6 +126,19 @@ class SlowToWrite(LastOneWins):
             requirement.validate(current.metadata)
         time.sleep(0.05)
         return self.overwrite(current, updates)
+
+
+class KeepsOneSnapshot(SqlCatalog):
+    """Forgets what is below the newest snapshot, as Nessie 0.99.0 does."""
+
+    def _update_and_stage_table(self, current: Table | None, *request: Any) -> StagedTable:
+        staged = super()._update_and_stage_table(current, *request)
+        whole = staged.metadata
+        head = whole.current_snapshot()
+        newest = [head.model_copy(update={"parent_snapshot_id": None})] if head else []
+        kept = {"snapshots": newest, "snapshot_log": whole.snapshot_log[-1:], "metadata_log": []}
+        staged.metadata = whole.model_copy(update=kept)
+        return staged
 
 
 class LosesOneInSeven(SqlCatalog):

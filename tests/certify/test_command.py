@@ -33,7 +33,7 @@ def test_a_fit_catalog_ends_with_0_and_says_what_may_be_done_with_it(run: Run, h
     lines = result.stdout.splitlines()
     assert (result.exit_code, result.stderr) == (0, "")
     assert lines[0] == f"The embedded catalog in {home} is certified for single-table commits."
-    assert [line.split()[0] for line in lines[2:13]] == ["kept"] * 10 + ["absent"]
+    assert [line.split()[0] for line in lines[2:15]] == ["kept"] * 12 + ["absent"]
     assert lines[-1].startswith("Next: Stream into it.")
     assert set(home.rglob("*")) == before
 

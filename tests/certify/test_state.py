@@ -5,16 +5,18 @@ import pytest
 from lakesink.checks.certify.state import Sent, State, not_landed, not_refused, race_figures
 
 HONEST = State("u", head=2, tag=2, entry=2, snapshots=((1, None), (2, 1)))
+NEW = State("u", head=None, tag=None, entry=None, snapshots=())
 ONE, TWO = Sent((1,)), Sent((2,))
 REFUSED = Sent((3,), "CommitFailedException")
 
 
 def broken(sent: list[Sent], *states: State, ledger_tag: bool = True) -> str:
-    return race_figures(sent, states or (HONEST,), ledger_tag=ledger_tag).broken
+    shown = states or (HONEST,)
+    return race_figures(sent, [NEW] * len(shown), shown, ledger_tag=ledger_tag).broken
 
 
 def test_an_honest_race_is_counted() -> None:
-    figures = race_figures([ONE, TWO, REFUSED, Sent((4,), "ReadTimeout", unknown=True)], [HONEST], ledger_tag=True)
+    figures = race_figures([ONE, TWO, REFUSED, Sent((4,), "ReadTimeout", unknown=True)], [NEW], [HONEST], ledger_tag=True)
     assert (figures.acknowledged, figures.refused, figures.unknown, figures.broken) == (2, 1, 1, "")
 
 
@@ -37,6 +39,14 @@ def test_an_answer_that_was_lost_may_belong_to_a_commit_that_landed() -> None:
 )
 def test_a_lie_is_seen(sent: list[Sent], state: State, words: str) -> None:
     assert words in broken(sent, state)
+
+
+def test_where_snapshots_are_forgotten_the_ledger_counts_what_is_lost() -> None:
+    def shown(batches: int) -> State:
+        return State("u", 2, 2, 2, ((2, None),), batches)
+
+    assert broken([ONE, TWO], shown(batches=2)) == ""
+    assert broken([ONE, TWO, Sent((3,))], shown(batches=2)) == "1 of 3 acknowledged commits are lost"
 
 
 def test_the_tag_counts_only_where_it_is_set() -> None:
@@ -63,6 +73,7 @@ BEFORE = State("u", head=1, tag=1, entry=1, snapshots=((1, None),))
         (HONEST, ""),
         (BEFORE, "does not show"),
         (State("u", 1, 2, 2, HONEST.snapshots), "does not show"),
+        (State("u", 2, 2, 2, ((2, None),)), ""),
         (State("u", 2, 2, 2, ((1, None), (2, None))), "does not show"),
         (State("u", 2, 2, 2, ((1, None), (2, 1), (2, 1))), "does not show"),
         (State("u", 2, 2, 2, ((1, None), (2, 1), (3, 1))), "other snapshots"),

@@ -39,6 +39,12 @@ def test_without_tags_it_is_good_enough_without_the_ledger_tag() -> None:
     assert verdict(TAG=Standing.BROKEN, STALE_HEAD=Standing.BROKEN) is Verdict.NOT_SAFE
 
 
+def test_without_history_rows_are_exactly_once_and_nothing_is_proved() -> None:
+    assert verdict(HISTORY=Standing.BROKEN) is Verdict.WITHOUT_HISTORY
+    assert verdict(HISTORY=Standing.BROKEN, TAG=Standing.BROKEN) is Verdict.WITHOUT_TAG
+    assert verdict(HISTORY=Standing.BROKEN, EQUAL_ID=Standing.BROKEN) is Verdict.NOT_SAFE
+
+
 def test_every_verdict_says_what_to_do_and_every_check_what_follows() -> None:
     assert set(ADVICE) == set(Verdict)
     assert all(check.follows for check in Check)

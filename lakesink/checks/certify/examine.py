@@ -119,6 +119,8 @@ class _Asker:
             return self._multi_table(check, stack)
         bench = self._bench(stack)
         if check is Check.COMPARE_AND_SWAP:
+            if wrong := bench.accepts(bench.offers(1)[0]):  # first commits have a check of their own
+                return Finding(check, Standing.BROKEN, wrong)
             return self._judged(check, bench)
         if wrong := next(filter(None, PROBES[check](bench)), ""):
             return Finding(check, Standing.BROKEN, wrong)
@@ -135,10 +137,11 @@ class _Asker:
 
     def _judged(self, check: Check, *benches: Bench) -> Finding:
         names = [bench.scratch.name for bench in benches]
+        before = [bench.state() for bench in benches]
         reports = race(self.found, names, self.size, ledger_tag=self.ledger_tag)
         sent = [request for requests, _ in reports for request in requests]
         troubles = [trouble for _, told in reports for trouble in told]
-        figures = race_figures(sent, [bench.state() for bench in benches], ledger_tag=self.ledger_tag)
+        figures = race_figures(sent, before, [bench.state() for bench in benches], ledger_tag=self.ledger_tag)
         return _raced(check, figures, troubles, self.size)
 
     def _bench(self, stack: ExitStack) -> Bench:

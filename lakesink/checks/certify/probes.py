@@ -1,9 +1,10 @@
 """Checks of a catalog with single commits. Each probe yields what went wrong at each step; empty strings are fine."""
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import cycle
 
 from pyiceberg.table.update import (
     AssertCurrentSchemaId,
@@ -15,12 +16,15 @@ from pyiceberg.table.update import (
 )
 
 from lakesink.checks.bench import KEY, Bench, Offer, answer, send
+from lakesink.checks.certify.state import Sent, broken_promise
 from lakesink.checks.certify.verdict import Check
+from lakesink.words import counted
 
 Probe = Callable[[Bench], Iterator[str]]
 
 OWN_WRITES = 10
 SENDERS = 4
+KEPT = 3
 
 
 def tag(bench: Bench) -> Iterator[str]:
@@ -29,14 +33,24 @@ def tag(bench: Bench) -> Iterator[str]:
         yield bench.accepts(bench.offers(1)[0])
 
 
+def first_commits(bench: Bench) -> Iterator[str]:
+    """Of several first commits one lands, and a later one is refused, which asserts no head where there is one."""
+    late, *rivals = bench.offers(1 + SENDERS)
+    answers = _at_once(bench, rivals)
+    yield broken_promise(answers, bench.state())
+    if all(sent.refused_as for sent in answers):  # a cautious catalog
+        yield bench.accepts(bench.offers(1)[0])
+    yield bench.refuses(_only_head(late), "a commit that asserted no head where there was one")
+
+
 def stale_head(bench: Bench) -> Iterator[str]:
-    """A commit is refused if it asserts an old head, or no head where there is one."""
-    first, no_head = bench.offers()
-    yield bench.accepts(first)
-    yield bench.refuses(_only_head(no_head), "a commit that asserted no head where there was one")
+    """A commit is refused if it asserts an old head."""
+    yield bench.accepts(bench.offers(1)[0])
     second, late = bench.offers()
     yield bench.accepts(second)
     yield bench.refuses(_only_head(late), "a commit that asserted an old head")
+    # Its sequence number can be the reason; of a property only the head is.
+    yield bench.refuses(_only_properties(_only_head(late)), "a property of a commit that asserted an old head")
 
 
 def stale_tag(bench: Bench) -> Iterator[str]:
@@ -73,7 +87,8 @@ def equal_id(bench: Bench) -> Iterator[str]:
     yield bench.accepts(first)
     yield bench.refuses(bench.offers(1, first.snapshot_id)[0], "a second snapshot of the same id")
     yield bench.accepts(bench.offers(1)[0])
-    yield bench.refuses(bench.offers(1, first.snapshot_id)[0], "a second snapshot of an older one's id")
+    if first.snapshot_id in dict(bench.state().snapshots):  # else the catalog has forgotten it
+        yield bench.refuses(bench.offers(1, first.snapshot_id)[0], "a second snapshot of an older one's id")
 
 
 def all_or_nothing(bench: Bench) -> Iterator[str]:
@@ -83,8 +98,7 @@ def all_or_nothing(bench: Bench) -> Iterator[str]:
     yield bench.accepts(first)
     yield bench.refuses(late, "a commit that asserted an old head")
     fresh = bench.offers(1)[0]
-    properties = [update for update in fresh.updates if isinstance(update, SetPropertiesUpdate)]
-    torn = replace(fresh, updates=(*properties, _nowhere(fresh)))
+    torn = replace(fresh, updates=(*_only_properties(fresh).updates, _nowhere(fresh)))
     yield bench.refuses(torn, "a commit that moved the branch to no snapshot")
     yield bench.accepts(bench.offers(1)[0])
 
@@ -105,12 +119,21 @@ def sent_twice(bench: Bench) -> Iterator[str]:
     bench.heard.append(bench.ask(first, bench.other).refused_as)
     yield _once(bench, first)
     second = bench.offers(1)[0]
-    with ThreadPoolExecutor(SENDERS) as senders:
-        sent = [senders.submit(bench.ask, second, (bench.mine, bench.other)[at % 2]) for at in range(SENDERS)]
-    answers = [answer.result() for answer in sent]
+    answers = _at_once(bench, [second] * SENDERS)
     if all(answer.refused_as for answer in answers):
         yield f"It refused every copy of a valid commit: {answers[0].detail}."
     yield _once(bench, second)
+
+
+def history(bench: Bench) -> Iterator[str]:
+    """After a few commits the table has all their snapshots, each with its parent."""
+    offered = []
+    for _ in range(KEPT):
+        offered.append(bench.offers(1)[0])
+        yield bench.accepts(offered[-1])
+    kept = bench.state().branch
+    if kept[:KEPT] != tuple(reversed([one.snapshot_id for one in offered])):
+        yield f"After {KEPT} commits the branch has {counted(len(kept), 'snapshot')}."
 
 
 def two_tables(first: Bench, second: Bench) -> str:
@@ -132,6 +155,7 @@ def two_tables(first: Bench, second: Bench) -> str:
 
 PROBES: Mapping[Check, Probe] = {
     Check.TAG: tag,
+    Check.FIRST_COMMITS: first_commits,
     Check.STALE_HEAD: stale_head,
     Check.STALE_TAG: stale_tag,
     Check.TABLE_UUID: table_uuid,
@@ -140,7 +164,14 @@ PROBES: Mapping[Check, Probe] = {
     Check.ALL_OR_NOTHING: all_or_nothing,
     Check.OWN_WRITES: own_writes,
     Check.SENT_TWICE: sent_twice,
+    Check.HISTORY: history,
 }
+
+
+def _at_once(bench: Bench, offers: Sequence[Offer]) -> list[Sent]:
+    """Send them through both connections by turns, each in a thread of its own."""
+    with ThreadPoolExecutor(len(offers)) as senders:
+        return list(senders.map(bench.ask, offers, cycle((bench.mine, bench.other))))
 
 
 def _once(bench: Bench, offered: Offer) -> str:
@@ -165,6 +196,10 @@ def _only_head(offered: Offer) -> Offer:
     """The offer without its assertion on the tag, so that only the head can refuse it."""
     kept = (need for need in offered.requirements if getattr(need, "ref", KEY.branch) == KEY.branch)
     return replace(offered, requirements=tuple(kept))
+
+
+def _only_properties(offered: Offer) -> Offer:
+    return replace(offered, updates=tuple(one for one in offered.updates if isinstance(one, SetPropertiesUpdate)))
 
 
 def _nowhere(offered: Offer) -> SetSnapshotRefUpdate:

@@ -15,12 +15,13 @@ from threading import Barrier
 
 from pyiceberg.catalog import Catalog
 
-from lakesink.checks.bench import answer, fence_on, next_offers
+from lakesink.checks.bench import KEY, Offer, answer, fence_on, next_offers
 from lakesink.checks.caught import caught
 from lakesink.checks.certify.state import Sent
 from lakesink_catalog.commit.fence import FencedCommit
 from lakesink_catalog.connect.catalog import FoundCatalog
 from lakesink_catalog.connect.kinds import is_of_one_process
+from lakesink_catalog.read.view import view_table
 from lakesink_protocol.errors import LakesinkError
 from lakesink_protocol.redact import describe
 
@@ -44,19 +45,23 @@ Report = tuple[list[Sent], list[str]]
 
 
 def _attempt(catalog: Catalog, fences: Sequence[FencedCommit]) -> Sent:
-    sent = answer(catalog, *(next_offers(fence)[0] for fence in fences))
+    offers = [next_offers(fence)[0] for fence in fences]
+    sent = answer(catalog, *offers)
     if sent.refused_as:
         return sent
-    return replace(sent, read_back=all(map(_shows, fences, sent.snapshot_ids)))
+    return replace(sent, read_back=all(map(_shows, fences, offers)))
 
 
-def _shows(fence: FencedCommit, snapshot_id: int) -> bool:
-    """False if the table, loaded now, lacks the snapshot; a failed load proves nothing."""
+def _shows(fence: FencedCommit, offered: Offer) -> bool:
+    """False if the table, loaded now, has neither the snapshot nor a later batch; a failed load proves nothing."""
     try:
         table = fence.load()
     except LakesinkError:
         return True
-    return table.metadata.snapshot_by_id(snapshot_id) is not None
+    if table.metadata.snapshot_by_id(offered.snapshot_id) is not None:
+        return True
+    entry = view_table(table, KEY).entry
+    return entry is not None and entry.batch_id > offered.batch_id
 
 
 def race(found: FoundCatalog, names: Sequence[str], size: Size, *, ledger_tag: bool) -> list[Report]:

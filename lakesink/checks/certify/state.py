@@ -16,6 +16,7 @@ class State:
     tag: int | None  # snapshot of the ledger tag
     entry: int | None  # snapshot that the ledger entry names
     snapshots: tuple[tuple[int, int | None], ...]  # id and parent of each, once for each occurrence in the metadata
+    batches: int = 0  # as the ledger counts them
 
     @property
     def branch(self) -> tuple[int, ...]:
@@ -26,6 +27,11 @@ class State:
             walked[at] = None
             at = parents[at]
         return tuple(walked)
+
+    @property
+    def forgets(self) -> bool:
+        """True if the branch has fewer snapshots than the ledger has batches."""
+        return len(self.branch) < self.batches
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +71,22 @@ class RaceFigures:
         return ", ".join(text for text, count in wrongs.items() if count)
 
 
-def race_figures(sent: Sequence[Sent], states: Sequence[State], *, ledger_tag: bool) -> RaceFigures:
+def race_figures(
+    sent: Sequence[Sent], before: Sequence[State], states: Sequence[State], *, ledger_tag: bool
+) -> RaceFigures:
     """Compare the answers to the writers with what the tables show after the race, in the order of the requests."""
     branches = [set(state.branch) for state in states]
     acknowledged = [request for request in sent if not request.refused_as]
     parts = [[snapshot in branch for snapshot, branch in zip(one.snapshot_ids, branches, strict=True)] for one in sent]
+    lost = sum(not one.refused_as and not all(there) for one, there in zip(sent, parts, strict=True))
+    if any(state.forgets for state in states):  # then only the ledgers know how many batches there are
+        grown = min(after.batches - earlier.batches for earlier, after in zip(before, states, strict=True))
+        lost = max(len(acknowledged) - grown, 0)
     return RaceFigures(
         acknowledged=len(acknowledged),
         refused=sum(bool(request.refused_as) and not request.unknown for request in sent),
         unknown=sum(request.unknown for request in sent),
-        lost=sum(not request.refused_as and not all(there) for request, there in zip(sent, parts, strict=True)),
+        lost=lost,
         torn=sum(any(there) and not all(there) for there in parts),
         forked=sum(map(_forked, states)),
         unread=sum(not request.read_back for request in acknowledged),
@@ -92,10 +104,15 @@ def _parted(state: State, *, ledger_tag: bool) -> bool:
 
 
 def not_landed(before: State, after: State, snapshot_id: int, *, ledger_tag: bool) -> str:
-    """What is wrong with an acknowledged commit of this snapshot; empty if the table shows all its parts."""
-    if after.head != snapshot_id or after.snapshots.count((snapshot_id, before.head)) != 1:
+    """What is wrong with an acknowledged commit of this snapshot; empty if the table shows all its parts.
+
+    A catalog may have forgotten the snapshots below it: that is another check's.
+    """
+    forgotten = before.head not in dict(after.snapshots)
+    added = (snapshot_id, None if forgotten else before.head)
+    if after.head != snapshot_id or after.snapshots.count(added) != 1:
         return "It accepted a commit that the table does not show."
-    if Counter(after.snapshots) - Counter(before.snapshots) != Counter({(snapshot_id, before.head): 1}):
+    if Counter(after.snapshots) - Counter(before.snapshots) != Counter({added: 1}):
         return "It accepted a commit and added other snapshots."
     if after.entry != snapshot_id:
         return "It accepted a commit and left out the table property in it."

@@ -11,6 +11,7 @@ class Need(Enum):
 
     PROMISE = "exactly-once"
     TAG = "the ledger tag"
+    HISTORY = "proofs of what arrived"
     MULTI_TABLE = "commits of several tables at once"
 
 
@@ -23,9 +24,14 @@ class Check(Enum):
         "a rollback after expiry is not noticed, nor a late request after it",
         Need.TAG,
     )
+    FIRST_COMMITS = (
+        "first commits",
+        "accept one of several first commits to a new table; refuse a commit that asserts no head where there is one",
+        "of two writers that begin a new table both are told that they committed, and the rows of one are lost",
+    )
     STALE_HEAD = (
         "stale head",
-        "refuse a commit that asserts an old head, or none where there is one",
+        "refuse a commit that asserts an old head",
         "of two drivers both commit a batch, or one overwrites the other: rows are doubled or lost",
     )
     STALE_TAG = (
@@ -63,6 +69,12 @@ class Check(Enum):
         "sent twice",
         "commit a repeated request only once, later or at the same time",
         "a request that a proxy or client repeats doubles the rows of its batch",
+    )
+    HISTORY = (
+        "history kept",
+        "keep every snapshot with its parent until somebody expires it",
+        "log, as-of, diff, audit and readers see the last batch only, and nothing before it can be proved",
+        Need.HISTORY,
     )
     COMPARE_AND_SWAP = (
         "compare-and-swap",
@@ -113,6 +125,7 @@ class Verdict(Enum):
     CERTIFIED = "certified"
     SINGLE_TABLE = "certified for single-table commits"
     WITHOUT_TAG = "certified without the ledger tag"
+    WITHOUT_HISTORY = "certified without history"
     NOT_SAFE = "NOT safe"
     UNDECIDED = "not decided"
 
@@ -128,6 +141,8 @@ ADVICE = {
     " order; the replay completes the tables that a crash left out.",
     Verdict.WITHOUT_TAG: "Give streams ledger_tag=False; before a rollback stop the stream, and expire nothing until it"
     " runs again.",
+    Verdict.WITHOUT_HISTORY: "Rows arrive exactly once, but nothing can be proved afterwards. Use another catalog if you"
+    " need log, as-of, audit or a reader.",
     Verdict.NOT_SAFE: "Do not stream into it: no writer can be exactly-once on it. Use a SQL catalog (SQLite,"
     " PostgreSQL) or a REST catalog that passes this.",
     Verdict.UNDECIDED: "Correct the failures of the checks, and run this again.",
@@ -147,7 +162,9 @@ def judge(findings: Sequence[Finding]) -> Verdict:
         return Verdict.UNDECIDED
     if any_is(Need.TAG, Standing.BROKEN):
         return Verdict.WITHOUT_TAG
-    if any_is(Need.TAG, Standing.UNDECIDED, Standing.ABSENT):
+    if any_is(Need.HISTORY, Standing.BROKEN):
+        return Verdict.WITHOUT_HISTORY
+    if any(any_is(need, Standing.UNDECIDED, Standing.ABSENT) for need in (Need.TAG, Need.HISTORY)):
         return Verdict.UNDECIDED
     if any_is(Need.MULTI_TABLE, Standing.KEPT):
         return Verdict.CERTIFIED
