@@ -1,11 +1,14 @@
 """`lakesink certify` on every catalog that this machine can run, and its results for the documents.
 
-``python -m proof.certify`` asks them and writes the tables of `DOCUMENT` anew.
+``python -m proof.certify`` asks them, keeps their certificates in `FOLDER` and writes the tables of `DOCUMENT` anew;
+``python -m proof.certify tables`` writes the tables from the certificates that are there, those that users sent too.
 """
 
+import json
+import re
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -20,12 +23,18 @@ from servers.jars import ICEBERG_BEFORE, ROOT
 from servers.missing import Missing
 from servers.postgres import USER, postgres_server
 from servers.rest_reference import rest_reference
+from website.tables import renewed
 
 DOCUMENT = ROOT / "docs/operate/certify.md"
+FOLDER = ROOT / "proof/certificates"
+"""What `run` found, as ``lakesink certify --output json`` prints it; its folder `USERS` has those that users sent."""
+USERS = "users"
 SECONDS_PER_COMMIT = 30
 """Of each writer, in all catalogs together, on two cores."""
 
 Progress = Callable[[str], None]
+Document = Mapping[str, Any]
+Documents = Mapping[str, Document]
 Held = Iterator[FoundCatalog]
 
 
@@ -122,46 +131,67 @@ def checks_markdown() -> str:
     return "\n".join(["| check | the catalog must | if it does not |", "|---|---|---|", *rows]) + "\n"
 
 
-def results_markdown(figures: CertifyFigures) -> str:
-    """The verdicts as a table, and what each race came to."""
+def kept_in(folder: Path) -> Documents:
+    """The certificates in a folder, by name of the catalog."""
+    documents = {path.stem: json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))}
+    return {document.get("name", stem): document for stem, document in documents.items()}
+
+
+def results_markdown(documents: Documents) -> str:
+    """The verdicts as a table, and what is broken; a sentence if there are none."""
+    if not documents:
+        return "None yet.\n"
     lines = ["| catalog | verdict | check by check | race | versions |", "|---|---|---|---|---|"]
-    lines += [_row(name, certificate) for name, certificate in figures.certificates.items()]
-    return "\n".join([*lines, "", *_broken(figures)]) + "\n"
+    lines += [_row(name, document) for name, document in documents.items()]
+    return "\n".join([*lines, "", *_broken(documents)]).rstrip() + "\n"
 
 
-def _row(name: str, certificate: Certificate) -> str:
-    race = next(finding.found for finding in certificate.findings if finding.check is Check.COMPARE_AND_SWAP)
-    counts = {word: [one.standing for one in certificate.findings].count(word) for word in Standing}
-    told = ", ".join(f"{count} {word.value}" for word, count in counts.items() if count)
-    versions = ", ".join(f"{what} {version}" for what, version in certificate.software.items())
-    return f"| {name} | {certificate.verdict.value} | {told} | {race} | {versions} |"
+def _row(name: str, document: Document) -> str:
+    checks = {one["check"]: one for one in document["checks"]}
+    standings = [one["standing"] for one in checks.values()]
+    told = ", ".join(f"{count} {word.value}" for word in Standing if (count := standings.count(word.value)))
+    versions = ", ".join(f"{what} {version}" for what, version in document["software"].items())
+    race = checks[Check.COMPARE_AND_SWAP.value]["found"]
+    return f"| {name} | {document['verdict']} | {told} | {race} | {document['product']}; {versions} |"
 
 
-def _broken(figures: CertifyFigures) -> Iterator[str]:
+def _broken(documents: Documents) -> Iterator[str]:
+    for name, document in documents.items():
+        for one in document["checks"]:
+            if one["standing"] == Standing.BROKEN.value:
+                yield f"- **{name}**, {one['check']}: {one['found']} So: {one['follows_if_broken']}."
+
+
+def _keep(figures: CertifyFigures) -> None:
     for name, certificate in figures.certificates.items():
-        for finding in certificate.findings:
-            if finding.standing is Standing.BROKEN:
-                yield f"- **{name}**, {finding.check.value}: {finding.found} So: {finding.check.follows}."
+        file = FOLDER / f"{re.sub('[^a-z0-9.]+', '-', name.lower()).strip('-')}.json"
+        document = {"name": name, **certificate.to_json()}
+        del document["catalog"]  # it names a folder or a port of this machine
+        file.write_text(json.dumps(document, indent=2) + "\n")
 
 
-def _write(name: str, table: str) -> None:
-    text = DOCUMENT.read_text()
-    start, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
-    before, _, rest = text.partition(start)
-    DOCUMENT.write_text(before + start + table + end + rest.partition(end)[2])
+def write_tables() -> None:
+    """Those of `DOCUMENT`, from the checks and the certificates."""
+    found = kept_in(FOLDER)
+    ours = {name: found[name] for name in CATALOGS if name in found}
+    text = renewed(DOCUMENT.read_text(), "checks", checks_markdown())
+    text = renewed(text, "results", results_markdown(ours))
+    DOCUMENT.write_text(renewed(text, "sent by users", results_markdown(kept_in(FOLDER / USERS))))
 
 
 def main(arguments: Sequence[str]) -> int:
     """Ask every catalog and write the tables, if all of them could be asked."""
-    assert not arguments
+    if list(arguments) == ["tables"]:
+        write_tables()
+        return 0
     figures = run(progress=lambda what: print(what, flush=True))
     for name, why in figures.skipped.items():
         print(f"not asked: {name}: {why}")
     undecided = any(one.verdict is Verdict.UNDECIDED for one in figures.certificates.values())
     if figures.skipped or undecided:
         return 2
-    _write("checks", checks_markdown())
-    _write("results", results_markdown(figures))
+    _keep(figures)
+    write_tables()
     return 0 if figures.well else 1
 
 

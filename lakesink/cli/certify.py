@@ -12,11 +12,11 @@ from lakesink_catalog.connect.catalog import CatalogConfig
 _WIDTH = 17
 
 
-def certify(catalog: str | None, writers: int, commits: int, processes: int) -> Report:
+def certify(catalog: str | None, writers: int, commits: int, processes: int, product: str) -> Report:
     """Exit code 1: a stream with lakesink's defaults is not exactly-once on it; 2: not decided."""
     found = CatalogConfig(catalog).find()
     with progress() as say:
-        return _report(ask(found, Size(writers, commits, processes), say))
+        return _report(ask(found, Size(writers, commits, processes), say, product=product))
 
 
 def _report(certificate: Certificate) -> Report:
@@ -37,4 +37,4 @@ def _lines(certificate: Certificate) -> Iterator[str]:
             yield f"  {'':9} {'':{_WIDTH}} so: {finding.check.follows}"
     for what in certificate.left:
         yield f"  not removed: {what}. Remove it manually."
-    yield f"  {', '.join(f'{name} {version}' for name, version in certificate.software.items())}"
+    yield f"  {certificate.product}; {', '.join(f'{name} {version}' for name, version in certificate.software.items())}"

@@ -1,6 +1,8 @@
 """The command as a person or a script meets it: text, JSON, exit codes, and no secret in any of them."""
 
 import json
+import re
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +14,8 @@ from lakesink.cli.main import main
 from lakesink_catalog.connect import catalog as connecting
 from lakesink_catalog.connect.catalog import connect
 from servers.ports import free_port
-from tests.certify.liars import IgnoresTag, IgnoresUuid, Silent
+from testkit.rest_catalog import RestService
+from tests.certify.liars import IgnoresTag, IgnoresUuid, Silent, served
 
 CANARY = "c4n4ry-Sw0rdfish"
 Run = Callable[..., Result]
@@ -44,7 +47,8 @@ def test_json_has_every_check_with_what_it_is_for(run: Run) -> None:
     assert [check["check"] for check in document["checks"]] == [check.value for check in Check]
     assert all(check["follows_if_broken"] and check["needed_for"] for check in document["checks"])
     assert document["race"]["writers"] == 2
-    assert {"lakesink", "pyiceberg", "python", "sqlite"} <= document["software"].keys()
+    assert {"lakesink", "pyiceberg", "python"} <= document["software"].keys()
+    assert document["product"] == f"sqlite {sqlite3.sqlite_version}"
     assert document["advice"]
 
 
@@ -69,6 +73,17 @@ def test_a_catalog_that_is_not_fit_says_why_and_what_follows(
     assert result.exit_code == exit_code, result.output
     assert verdict in result.stdout.splitlines()[0]
     assert words in result.stdout
+
+
+def test_the_certificate_has_the_product_that_the_user_or_else_the_service_names(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert json.loads(run("--product", "Polaris 1.4.1", "--output", "json").stdout)["product"] == "Polaris 1.4.1"
+    backing = connect("backing", {"uri": f"sqlite:///{tmp_path}/b.db", "warehouse": f"file://{tmp_path}/b"})
+    with served(RestService(backing)) as uri:
+        monkeypatch.setenv("PYICEBERG_CATALOG__PROD__URI", uri)
+        said = json.loads(run("prod", "--output", "json").stdout)["product"]
+    assert re.fullmatch(r"REST service, \S+/\S+ Python/\S+", said)
 
 
 def test_what_cannot_be_asked_ends_with_2_and_shows_no_secret(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,13 +1,13 @@
 """The page on certify says what the code asks, and its results are those of every catalog that the proof can run."""
 
-import re
+import json
 from pathlib import Path
 
 import pytest
 
 import proof.certify
-from lakesink.checks.certify.verdict import Verdict
-from proof.certify import CATALOGS, DOCUMENT, checks_markdown, results_markdown, run
+from lakesink.checks.certify.verdict import Check, Verdict
+from proof.certify import CATALOGS, DOCUMENT, FOLDER, USERS, checks_markdown, kept_in, results_markdown, run
 from testkit.http_servers import skipped_where_missing
 from website.tables import between
 
@@ -16,10 +16,23 @@ def test_the_page_lists_the_checks_as_the_code_has_them() -> None:
     assert between(DOCUMENT.read_text(), "checks") == checks_markdown()
 
 
-def test_the_page_has_a_result_for_every_catalog() -> None:
-    results = between(DOCUMENT.read_text(), "results")
-    names = re.findall(r"^\| ([^|]+) \|", results, re.MULTILINE)
-    assert names == ["catalog", *CATALOGS]
+def test_the_page_has_the_certificate_of_every_catalog() -> None:
+    results, kept = between(DOCUMENT.read_text(), "results"), kept_in(FOLDER)
+    assert results == results_markdown({name: kept[name] for name in CATALOGS})
+    assert kept.keys() == CATALOGS.keys()
+    for document in kept.values():
+        assert [one["check"] for one in document["checks"]] == [check.value for check in Check]
+
+
+def test_a_certificate_that_a_user_sends_is_on_the_page_by_its_file(tmp_path: Path) -> None:
+    assert between(DOCUMENT.read_text(), "sent by users") == results_markdown(kept_in(FOLDER / USERS))
+    [sqlite, *_] = sorted(FOLDER.glob("sqlite*.json"))
+    document = json.loads(sqlite.read_text())
+    del document["name"]
+    (tmp_path / "polaris-1.4.1.json").write_text(json.dumps(document | {"product": "Polaris 1.4.1"}))
+    shown = results_markdown(kept_in(tmp_path))
+    assert "| polaris-1.4.1 | certified for single-table commits | 12 kept, 1 absent |" in shown
+    assert "| Polaris 1.4.1; lakesink " in shown
 
 
 @pytest.mark.parametrize(
@@ -39,6 +52,6 @@ def test_the_reference_server_is_fit_but_not_for_commits_of_several_tables(monke
         pytest.skip(figures.skipped[name])
     assert figures.certificates[name].verdict is Verdict.SINGLE_TABLE, figures.to_json()
     assert figures.well
-    shown = results_markdown(figures)
-    assert f"| {name} | certified for single-table commits | 10 kept, 1 broken |" in shown
+    shown = results_markdown({name: figures.certificates[name].to_json()})
+    assert f"| {name} | certified for single-table commits | 12 kept, 1 broken |" in shown
     assert f"- **{name}**, multi-table: 16 writers at once: " in shown

@@ -65,11 +65,18 @@ class BoundedRestCatalog(RestCatalog):
 
     def idempotency_key_lifetime(self) -> str:
         """How long the service recognizes a repeated request by its key, as an ISO 8601 duration; empty if never."""
+        return str(self._configuration().json().get("idempotency-key-lifetime") or "")
+
+    def server(self) -> str:
+        """What the service calls itself in the header ``Server`` of its answers; empty if it does not."""
+        return str(self._configuration().headers.get("Server", ""))
+
+    def _configuration(self) -> Response:
         warehouse = self.properties.get(WAREHOUSE_LOCATION)
         asked = {WAREHOUSE_LOCATION: warehouse} if warehouse else {}
         response = self._session.get(self.url(Endpoints.get_config, prefixed=False), params=asked)
         response.raise_for_status()
-        return str(response.json().get("idempotency-key-lifetime") or "")
+        return response
 
     # PyIceberg offers no public hook to configure the session, and its constructor already uses the session.
     def _create_session(self) -> Session:

@@ -1,14 +1,13 @@
 """Runs the checks in order and collects their results. A failed check never ends the others."""
 
 import platform
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from importlib.metadata import version
 from typing import Any
 
-import pyiceberg
 from pyiceberg.catalog import Catalog
 from sqlalchemy import Engine
 
@@ -27,6 +26,7 @@ from lakesink_protocol.errors import LakesinkError
 from lakesink_protocol.redact import describe, redact
 
 NAMESPACE_PREFIX = "lakesink_certify_"
+MOST_OF_A_NAME = 80
 Say = Callable[[str], None]
 """Receives progress messages."""
 
@@ -36,8 +36,9 @@ class Certificate:
     """The verdict on a catalog, with its evidence."""
 
     catalog: str  # the catalog in words
+    product: str  # what serves it, with its version, as far as it is known
     kind: str
-    software: dict[str, str]  # versions of the software on both sides
+    software: dict[str, str]  # versions of the software on this side
     size: Size
     findings: tuple[Finding, ...]  # one for each check, in their order
     left: tuple[str, ...] = ()  # what could not be removed, and why
@@ -51,6 +52,7 @@ class Certificate:
         """The whole certificate, for programs."""
         return {
             "catalog": self.catalog,
+            "product": self.product,
             "kind": self.kind,
             "verdict": self.verdict.value,
             "fit": self.verdict.fit,
@@ -62,18 +64,24 @@ class Certificate:
 
 
 def certify(
-    found: FoundCatalog, size: Size, say: Say = lambda _: None, checks: Collection[Check] = tuple(Check)
+    found: FoundCatalog,
+    size: Size,
+    say: Say = lambda _: None,
+    checks: Collection[Check] = tuple(Check),
+    product: str = "",
 ) -> Certificate:
     """Check everything that lakesink needs of an existing catalog, on scratch tables that are removed afterwards.
 
-    A subset of the checks can only reject a catalog.
+    A subset of the checks can only reject a catalog. `product` names what serves the catalog, with its version; without
+    it the certificate has what the catalog says.
     """
     asker = _Asker(found, found.open(create=False), size, say)
     findings = tuple(asker.findings(checks))
     return Certificate(
         catalog=redact(found.where, found.properties),
+        product=product or _product(asker.catalog, found.properties),
         kind=kind_of(found.name, found.properties),
-        software=_software(asker.catalog),
+        software=_software(),
         size=size,
         findings=findings,
         left=tuple(asker.left),
@@ -164,13 +172,21 @@ def _raced(check: Check, figures: RaceFigures, troubles: list[str], size: Size) 
     return Finding(check, Standing.KEPT, f"{told}, none lost", numbers)
 
 
-def _software(catalog: Catalog) -> dict[str, str]:
-    software = {"lakesink": __version__, "pyiceberg": pyiceberg.__version__, "python": platform.python_version()}
+def _product(catalog: Catalog, known: Mapping[str, Any]) -> str:
+    """What the catalog says of itself; a service of REST need not say anything that helps."""
     engine = getattr(catalog, "engine", None)
     if isinstance(engine, Engine):
-        server = ".".join(map(str, engine.dialect.server_version_info or ()))
-        software |= {engine.dialect.name: server, "sqlalchemy": version("sqlalchemy")}
-    return software
+        return f"{engine.dialect.name} {'.'.join(map(str, engine.dialect.server_version_info or ()))}"
+    if isinstance(catalog, BoundedRestCatalog):
+        said = caught(catalog.server)
+        shown = "" if isinstance(said, Exception) else redact(said, known)
+        return f"REST service, {shown[:MOST_OF_A_NAME]}" if shown.isprintable() and shown else "REST service"
+    return type(catalog).__name__
+
+
+def _software() -> dict[str, str]:
+    libraries = {name: version(name) for name in ("pyiceberg", "sqlalchemy")}
+    return {"lakesink": __version__, **libraries, "python": platform.python_version()}
 
 
 def _document(finding: Finding) -> dict[str, Any]:
