@@ -3,7 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -18,8 +18,10 @@ from pyiceberg.exceptions import (
     TableAlreadyExistsError,
 )
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
-from pyiceberg.table import CommitTableRequest, Table
+from pyiceberg.table import CommitTableRequest, StagedTable, Table
+from pyiceberg.table.update import AssertCreate
 
+from lakesink_catalog.connect.first_snapshot import PROBE
 from testkit.http_servers import Answer, Request, error_answer, http_server
 
 Fault = Callable[[], Answer]
@@ -40,7 +42,7 @@ class RestService:
     Attributes:
         before: Taken from the front, one for each commit: the answer instead of a commit; None commits.
         after: Taken from the front, one for each commit that landed: a false answer; None for the true answer.
-        commits: Number of commits that landed.
+        commits: Number of commits that landed. Those to the scratch tables of a probe take no fault and do not count.
     """
 
     def __init__(self, backing: Catalog) -> None:
@@ -91,9 +93,12 @@ class RestService:
         return 200, _loaded(self.backing.load_table(identifier))
 
     def _drop(self, table: Table) -> Answer:
-        """Like a service that purges; the table is the only one of its namespace."""
+        """Like a service that purges."""
         self.backing.drop_table(table.name())
-        shutil.rmtree(Path(table.location().removeprefix("file://")).parent)
+        folder = Path(table.location().removeprefix("file://"))
+        shutil.rmtree(folder)
+        with suppress(OSError):  # that of the namespace, if it is empty
+            folder.parent.rmdir()
         return 204, b""
 
     def _namespace(self, namespace: tuple[str, ...], request: Request) -> Answer:
@@ -106,23 +111,39 @@ class RestService:
 
     def _create(self, namespace: tuple[str, ...], body: dict[str, Any]) -> Answer:
         wanted = CreateTableRequest.model_validate({"location": None, **body})
-        table = self.backing.create_table(
-            (*namespace, wanted.name),
-            wanted.table_schema,
-            partition_spec=wanted.partition_spec or UNPARTITIONED_PARTITION_SPEC,
-            properties=wanted.properties,
-        )
-        return 200, _loaded(table)
+        asked: dict[str, Any] = {
+            "identifier": (*namespace, wanted.name),
+            "schema": wanted.table_schema,
+            "partition_spec": wanted.partition_spec or UNPARTITIONED_PARTITION_SPEC,
+            "properties": wanted.properties,
+        }
+        if not wanted.stage_create:
+            return 200, _loaded(self.backing.create_table(**asked))
+        metadata = self.backing.create_table_transaction(**asked).table_metadata
+        return 200, {"metadata": json.loads(metadata.model_dump_json()), "config": {}}
 
     def _commit(self, identifier: tuple[str, ...], body: bytes) -> Answer:
+        wanted = CommitTableRequest.model_validate_json(body)
+        if identifier[-1].startswith(PROBE):
+            return self._committed(identifier, wanted)
         before = self.before.pop(0) if self.before else None
         if before is not None:
             return before()
-        wanted = CommitTableRequest.model_validate_json(body)
-        response = self.backing.commit_table(self.backing.load_table(identifier), wanted.requirements, wanted.updates)
+        answer = self._committed(identifier, wanted)
         self.commits += 1
         after = self.after.pop(0) if self.after else None
-        return after() if after is not None else (200, response.model_dump_json().encode())
+        return after() if after is not None else answer
+
+    def _committed(self, identifier: tuple[str, ...], wanted: CommitTableRequest) -> Answer:
+        response = self.backing.commit_table(self._target(identifier, wanted), wanted.requirements, wanted.updates)
+        return 200, response.model_dump_json().encode()
+
+    def _target(self, identifier: tuple[str, ...], wanted: CommitTableRequest) -> Table:
+        """The table; of a request that creates one only its name."""
+        if AssertCreate() in wanted.requirements and not self.backing.table_exists(identifier):
+            nothing: Any = None
+            return StagedTable(identifier, nothing, "", nothing, self.backing)
+        return self.backing.load_table(identifier)
 
 
 @contextmanager

@@ -14,6 +14,7 @@ logger = logging.getLogger("lakesink")
 LINES: Mapping[type[events.Event], str] = {
     events.ListenerFailed: "lakesink.listener.failed listener=%(listener)s event=%(event)s error=%(error)s",
     events.CatalogNotCertified: "lakesink.catalog.not-certified name=%(name)s %(by)s=%(value)s",
+    events.FirstSnapshotUnproven: "lakesink.first-snapshot.unproven name=%(name)s scratch=%(scratch)s error=%(error)s",
     events.PartitionByUnused: (
         "lakesink.partition_by.unused table=%(table)s: its partitions are %(partitions)s, partition_by is %(asked)s."
         " The table's own partitions are used; leave partition_by out"

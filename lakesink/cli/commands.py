@@ -242,6 +242,15 @@ COMMANDS = (
         click.Argument(["code"], required=False),
     ),
     _command(
+        "first-snapshot",
+        "Give a table without a snapshot an empty one.",
+        "Give TABLE a first snapshot without rows, while nothing writes to it. Needed once on a catalog that does not"
+        " protect first snapshots.",
+        _TABLE,
+        _YES,
+        _CATALOG,
+    ),
+    _command(
         "forget",
         "Remove a sink's ledger entry and tag.",
         "Remove the ledger entry and the ledger tag of a sink from TABLE. Its rows and snapshots stay.",

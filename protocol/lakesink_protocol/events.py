@@ -70,6 +70,15 @@ class CatalogNotCertified(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class FirstSnapshotUnproven(Event):
+    """The scratch table that shows whether the catalog protects first snapshots failed; it may be left."""
+
+    name: str
+    scratch: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionByUnused(Event):
     """The option differs from the partitions of a table whose partitioning evolved."""
 

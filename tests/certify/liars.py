@@ -243,15 +243,6 @@ class LosesUnderARace(MultiTableService):
         return 204, b""
 
 
-class NessieLike(RestService):
-    """Says what it is, as Nessie 0.99.0 does. Over `TakesNoHeadForAnyHead` it also loses first snapshots."""
-
-    def answer(self, request: Request) -> Answer:
-        if request.path == "/v1/config":
-            return 200, {"defaults": {}, "overrides": {"nessie.is-nessie-catalog": "true"}}
-        return super().answer(request)
-
-
 @contextmanager
 def served(service: RestService) -> Iterator[str]:
     """Yields the URI."""

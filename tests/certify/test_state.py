@@ -16,7 +16,8 @@ def broken(sent: list[Sent], *states: State, ledger_tag: bool = True) -> str:
 
 
 def test_an_honest_race_is_counted() -> None:
-    figures = race_figures([ONE, TWO, REFUSED, Sent((4,), "ReadTimeout", unknown=True)], [NEW], [HONEST], ledger_tag=True)
+    sent = [ONE, TWO, REFUSED, Sent((4,), "ReadTimeout", unknown=True)]
+    figures = race_figures(sent, [NEW], [HONEST], ledger_tag=True)
     assert (figures.acknowledged, figures.refused, figures.unknown, figures.broken) == (2, 1, 1, "")
 
 

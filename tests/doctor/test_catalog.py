@@ -2,17 +2,16 @@
 
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 from lakesink.checks.doctor.catalog import check_catalog
 from lakesink.checks.doctor.finding import Finding, Standing
-from lakesink.checks.doctor.table import check_table
-from lakesink_catalog.connect.catalog import connect
-from lakesink_catalog.tables.tables import create_table
+from lakesink.checks.doctor.scratch import prove_catalog
+from lakesink_catalog.connect.catalog import CatalogConfig
 from servers.ports import free_port
 from testkit.http_servers import rest_server
-from tests.certify.liars import NessieLike, served
+from testkit.rest_catalog import RestService
+from tests.certify.liars import TakesNoHeadForAnyHead, served
 
 CANARY = "c4n4ry-Sw0rdfish"
 
@@ -127,18 +126,11 @@ def test_a_database_that_is_not_there_yet_warns_and_is_not_made(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_catalog_that_does_not_protect_first_snapshots_is_a_warning_and_such_a_table_a_failure(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_catalog_that_does_not_protect_first_snapshots_is_a_warning_of_the_write_probe(tmp_path: Path) -> None:
     local = {"uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/w"}
-    with served(NessieLike(connect("backing", local))) as uri:
-        monkeypatch.setenv("PYICEBERG_CATALOG__PROD__URI", uri)
-        finding = looked("prod")["first snapshot"]
-        assert finding.standing is Standing.WARNING
-        assert "lakesink explain LAKESINK_FIRST_SNAPSHOT_UNPROTECTED" in finding.fix
-        table = create_table(connect("prod"), "demo.events", pa.schema([("id", pa.int64())]))
-        assert [found.check for found in check_table("demo.events", table) if found.standing is Standing.FAILED] == [
-            "readable"
-        ]
-        table.append(pa.table({"id": [1]}))
-        assert {found.standing for found in check_table("demo.events", table)} == {Standing.OK}
+    with served(RestService(TakesNoHeadForAnyHead("backing", **local))) as uri:
+        found = CatalogConfig("prod", {"type": "rest", "uri": uri}).find()
+        findings = {one.check: one for one in prove_catalog(found, found.open())}
+    assert findings["first snapshot"].standing is Standing.WARNING
+    assert "lakesink first-snapshot" in findings["first snapshot"].fix
+    assert {one.standing for one in findings.values()} == {Standing.OK, Standing.WARNING}

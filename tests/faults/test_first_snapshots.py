@@ -1,5 +1,6 @@
 """The first snapshots of a table, on a catalog that does not check that the table has no head."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,17 +8,19 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.table import Table
+from pyiceberg.table import StagedTable, Table
 
+from lakesink.cli.main import main
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.preflight import check_letters, check_start
 from lakesink.sinks.iceberg.sink import IcebergSink
+from lakesink.writer.letters import LETTERS as LETTERS_COLUMNS
 from lakesink.writer.plan import OnMalformed
-from lakesink_catalog.commit import first_snapshot
-from lakesink_catalog.commit.first_snapshot import unprotected_by
 from lakesink_catalog.commit.forget import Forgetting
+from lakesink_catalog.connect import first_snapshot
 from lakesink_catalog.connect.catalog import CatalogConfig, FoundCatalog
 from lakesink_catalog.tables.tables import create_table
 from lakesink_protocol.coordinator import run_batch
@@ -26,9 +29,9 @@ from lakesink_protocol.identity import SinkKey, SinkKind, stream_batch, transact
 from lakesink_protocol.outcome import Committed, Outcome
 from lakesink_protocol.two_phase import TaskWriter, receipts_of
 from lakesink_protocol.votes import Vote, Votes
-from testkit.batches import Writer
+from testkit.http_servers import error_answer
 from testkit.rest_catalog import RestService
-from tests.certify.liars import NessieLike, TakesNoHeadForAnyHead, served
+from tests.certify.liars import TakesNoHeadForAnyHead, served
 
 TABLE, LETTERS, CHANGES = "demo.events", "demo.events__dead_letters", "demo.changes"
 ROWS = pa.schema([("id", pa.int64())])
@@ -48,12 +51,13 @@ class Served:
         return sorted(self.table().scan().to_arrow()["id"].to_pylist())
 
 
-@pytest.fixture(params=[NessieLike])
-def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Served]:
+@pytest.fixture(params=[TakesNoHeadForAnyHead])
+def lake(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
     local = {"uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/w"}
-    backing = (TakesNoHeadForAnyHead if request.param is NessieLike else SqlCatalog)("backing", **local)
-    service = request.param(backing)
+    service = RestService(request.param("backing", **local))
     with served(service) as uri:
+        monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__TYPE", "rest")
+        monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__URI", uri)
         yield Served(service, CatalogConfig("lake", {"type": "rest", "uri": uri}).find(), tmp_path / "w")
 
 
@@ -76,57 +80,95 @@ def write(
 def overtaken(lake: Served) -> None:
     """Both sinks have prepared their first batch when the first request is sent; the second one lands before it."""
     late = lake.found.open()
-    send = late.commit_table
+    send, seconds = late.commit_table, [lake.found.open()]
 
-    def overtake(*request: Any) -> Any:
-        if not lake.service.commits:
-            [second] = write(lake.found.open(), "b", [4, 5, 6]).values()
+    def overtake(table: Table, requirements: Any, updates: Any) -> Any:
+        if seconds and table.name()[-1] == "events" and not isinstance(table, StagedTable):
+            [second] = write(seconds.pop(), "b", [4, 5, 6]).values()
             assert isinstance(second, Committed)
-        return send(*request)
+        return send(table, requirements, updates)
 
-    late.commit_table = overtake  # type: ignore[assignment, method-assign] # of this connection only
+    late.commit_table = overtake  # type: ignore[method-assign] # of this connection only
     [first] = write(late, "a", [1, 2, 3]).values()
     assert isinstance(first, Committed)
+    assert not seconds
 
 
-def follow_the_advice(refused: CatalogError, lake: Served, name: str = TABLE) -> None:
-    assert f"load_catalog('lake').load_table({name!r}); table.append(table.schema().as_arrow().empty_table())" in str(
-        refused
-    )
-    table = lake.found.open().load_table(name)
-    table.append(table.schema().as_arrow().empty_table())
+def made_by_others(lake: Served, name: str = TABLE, columns: pa.Schema = ROWS) -> Table:
+    """Without a snapshot, as other engines make a table."""
+    return create_table(lake.service.backing, name, columns)
+
+
+def follow_the_advice(refused: CatalogError) -> None:
+    command = re.search(r"`lakesink (first-snapshot \S+ --catalog lake)`", refused.action)
+    assert command is not None, refused.action
+    done = CliRunner().invoke(main, [*command[1].split(), "--yes"], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
 
 
 def test_where_nothing_is_refused_both_are_told_that_they_committed_and_rows_are_lost(
     lake: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(first_snapshot, "UNPROTECTED", {})
+    monkeypatch.setattr(first_snapshot, "_asked", lambda *_: True)
     overtaken(lake)
     assert lake.ids() == [1, 2, 3]
 
 
+@pytest.mark.parametrize("lake", [TakesNoHeadForAnyHead, SqlCatalog], indirect=True)
+def test_of_a_table_that_lakesink_creates_both_first_batches_are_in(lake: Served) -> None:
+    overtaken(lake)
+    assert lake.ids() == [1, 2, 3, 4, 5, 6]
+    assert lake.service.backing.list_tables("demo") == [("demo", "events")], "the probe leaves nothing"
+
+
+def test_a_table_is_created_together_with_its_first_snapshot(lake: Served) -> None:
+    table = create_table(lake.found.open(), TABLE, ROWS, "bucket(4, id)", {"owner": "me"}, keys=["id"])
+    [first] = table.metadata.snapshots
+    assert table.metadata.refs["main"].snapshot_id == first.snapshot_id
+    assert table.schema().identifier_field_names() == {"id"}
+    assert (str(table.spec().fields[0].transform), table.properties["owner"]) == ("bucket[4]", "me")
+    assert table.scan().to_arrow().num_rows == 0
+
+
+def test_of_two_drivers_that_create_a_table_the_later_one_takes_that_of_the_first(lake: Served) -> None:
+    late = lake.found.open()
+    stage, rivals = late.create_table_transaction, []
+
+    def overtaken_once_staged(*asked: Any, **more: Any) -> Any:
+        staged = stage(*asked, **more)
+        rivals.append(create_table(lake.found.open(), TABLE, ROWS))
+        return staged
+
+    late.create_table_transaction = overtaken_once_staged  # type: ignore[method-assign] # of this connection only
+    created = create_table(late, TABLE, ROWS)
+    [rival] = rivals
+    assert created.metadata == rival.metadata
+
+
 @pytest.mark.parametrize("kind", SinkKind)
-def test_every_first_batch_is_refused_before_anything_is_written(lake: Served, kind: SinkKind) -> None:
+def test_a_first_batch_for_a_table_of_others_is_refused_before_anything_is_written(
+    lake: Served, kind: SinkKind
+) -> None:
+    made_by_others(lake)
     for sink_id in ("a", "b"):
         with pytest.raises(CatalogError, match=REFUSED):
             write(lake.found.open(), sink_id, [1, 2, 3], kind)
-    assert lake.service.commits == 0
+    assert lake.table().metadata.snapshots == []
     assert list(lake.warehouse.rglob("*.parquet")) == []
 
 
 def test_after_the_advice_of_the_refusal_both_batches_are_in(lake: Served) -> None:
+    made_by_others(lake)
     with pytest.raises(CatalogError, match=REFUSED) as refused:
         write(lake.found.open(), "a", [1, 2, 3])
-    follow_the_advice(refused.value, lake)
-    lake.service.commits = 0
+    assert CliRunner().invoke(main, ["first-snapshot", TABLE, "--catalog", "lake"]).exit_code == 2, "it asks first"
+    assert lake.table().metadata.snapshots == []
+    follow_the_advice(refused.value)
     overtaken(lake)
     assert lake.ids() == [1, 2, 3, 4, 5, 6]
-
-
-@pytest.mark.parametrize("lake", [RestService], indirect=True)
-def test_an_ordinary_catalog_takes_both_first_batches(lake: Served) -> None:
-    overtaken(lake)
-    assert lake.ids() == [1, 2, 3, 4, 5, 6]
+    [*_, newest] = lake.table().metadata.snapshots
+    follow_the_advice(refused.value)
+    assert lake.table().metadata.snapshots[-1] == newest, "a table that has a snapshot gets no other one"
 
 
 @pytest.mark.parametrize(
@@ -136,48 +178,50 @@ def test_an_ordinary_catalog_takes_both_first_batches(lake: Served) -> None:
         (CHANGES, {"mode": "upsert", "keys": ["id"], "changelog_table": CHANGES}),
     ],
 )
-def test_a_side_table_is_refused_before_the_job_and_gets_its_first_snapshot_in_the_same_way(
+def test_a_side_table_of_others_is_refused_before_the_job_and_gets_its_first_snapshot_in_the_same_way(
     lake: Served, side: str, options: dict[str, Any]
 ) -> None:
-    for name in (TABLE, side):
-        with pytest.raises(CatalogError, match=rf"{REFUSED}\] {name} has no snapshot") as refused:
-            write(lake.found.open(), "a", [1, 2, 3], **options)
-        follow_the_advice(refused.value, lake, name)
+    made_by_others(lake, side, LETTERS_COLUMNS if side == LETTERS else ROWS)
+    with pytest.raises(CatalogError, match=rf"{REFUSED}\] {side} has no snapshot") as refused:
+        write(lake.found.open(), "a", [1, 2, 3], **options)
     assert list(lake.warehouse.rglob("data/*.parquet")) == []
+    follow_the_advice(refused.value)
     assert isinstance(write(lake.found.open(), "a", [1, 2, 3], **options)[f"{TABLE}@main"], Committed)
     assert lake.ids() == [1, 2, 3]
 
 
 def test_a_stream_is_refused_before_it_starts(lake: Served) -> None:
     settings, key = Settings(on_malformed=OnMalformed.QUARANTINE), SinkKey("a")
-    table = create_table(lake.found.open(), TABLE, ROWS)
+    table = made_by_others(lake)
     with pytest.raises(CatalogError, match=REFUSED):
         check_start(lake.found, TABLE, key, settings, ROWS, case_sensitive=False)
     table.append(ROWS.empty_table())
     check_start(lake.found, TABLE, key, settings, ROWS, case_sensitive=False)
-    create_table(lake.found.open(), LETTERS, ROWS)
+    made_by_others(lake, LETTERS)
     with pytest.raises(CatalogError, match=rf"{REFUSED}\] {LETTERS}"):
         check_letters(lake.found, TABLE, key, settings, ())
 
 
 def test_a_sink_of_a_table_without_a_head_is_not_forgotten(lake: Served) -> None:
     key = SinkKey("a")
-    table = create_table(lake.found.open(), TABLE, ROWS, properties={key.ledger_property: "{}"})
+    made_by_others(lake)
+    with lake.table().transaction() as change:
+        change.set_properties({key.ledger_property: "{}"})
+    table = lake.found.open().load_table(TABLE)
     with pytest.raises(CatalogError, match=REFUSED):
         Forgetting(lambda: table, key).run()
-    assert lake.service.commits == 0
+    assert lake.table().metadata.snapshots == []
 
 
-def test_the_commit_itself_refuses_a_table_whose_properties_are_those_of_such_a_catalog(tmp_path: Path) -> None:
-    """The properties of the table are enough: a proxy may leave out those of the configuration."""
-    catalog = SqlCatalog("lake", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}/w")
-    create_table(catalog, TABLE, ROWS, properties={"nessie.catalog.content-id": "1"})
-    with pytest.raises(CatalogError, match=REFUSED):
-        Writer(catalog).commit(0)
-    assert catalog.load_table(TABLE).metadata.snapshots == []
-
-
-def test_a_catalog_is_known_by_its_own_properties() -> None:
-    assert unprotected_by({"uri": "http://nessie.example", "warehouse": "nessie.wh"}, {"owner": "nessie"}) is None
-    assert unprotected_by({"nessie.core-base-uri": "http://x"}, {}) == "Nessie"
-    assert unprotected_by({}, {"nessie.commit.id": "1"}) == "Nessie"
+def test_without_the_right_to_make_a_table_the_log_says_that_nothing_is_proved(
+    lake: Served, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made_by_others(lake)
+    monkeypatch.setattr(lake.service, "_create", lambda *_: error_answer(403, "ForbiddenException", "ask an admin"))
+    catalog = lake.found.open()
+    write(catalog, "a", [1, 2, 3])
+    write(catalog, "b", [4, 5, 6])
+    assert lake.ids() == [1, 2, 3, 4, 5, 6]
+    told = [line.getMessage() for line in caplog.records if "first-snapshot.unproven" in line.getMessage()]
+    assert len(told) == 1, "each connection is asked once"
+    assert "ask an admin" in told[0]

@@ -2,22 +2,25 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.exceptions import (
+    CommitFailedException,
     NamespaceAlreadyExistsError,
     NoSuchNamespaceError,
     NoSuchTableError,
     TableAlreadyExistsError,
 )
+from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
 
 from lakesink_catalog.connect.errors import translated
+from lakesink_catalog.connect.first_snapshot import protects_first_snapshots
 from lakesink_catalog.connect.lean import lean_loading, storage_of
 from lakesink_catalog.connect.lean_json import LeanSnapshot
 from lakesink_catalog.tables.partition_by import parse_partition_by
@@ -124,9 +127,27 @@ def create_table(
     for depth in range(1, len(parts)):
         _create_namespace(catalog, parts[:depth])
     wanted["format-version"] = FORMAT_VERSION
+    create = _created if protects_first_snapshots(catalog, parts[:-1]) else _created_with_a_snapshot
     with suppress(TableAlreadyExistsError):
-        return _at(catalog, lambda: catalog.create_table(parts, schema, partition_spec=spec, properties=wanted))
+        return _at(catalog, lambda: create(catalog, parts, schema, spec, wanted))
     return load_table(catalog, identifier)
+
+
+def _created(
+    catalog: Catalog, parts: tuple[str, ...], schema: Schema, spec: PartitionSpec, properties: dict[str, Any]
+) -> Table:
+    return catalog.create_table(parts, schema, partition_spec=spec, properties=properties)
+
+
+def _created_with_a_snapshot(
+    catalog: Catalog, parts: tuple[str, ...], schema: Schema, spec: PartitionSpec, properties: dict[str, Any]
+) -> Table:
+    """In one request with its first snapshot, without rows: every later commit then asserts a head."""
+    creation = catalog.create_table_transaction(parts, schema, partition_spec=spec, properties=properties)
+    creation.append(creation.table_metadata.schema().as_arrow().empty_table())
+    with suppress(CommitFailedException):  # another driver was first
+        creation.commit_transaction()
+    return catalog.load_table(parts)
 
 
 def parse_identifier(text: object) -> tuple[str, ...]:

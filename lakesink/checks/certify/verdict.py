@@ -135,14 +135,20 @@ class Verdict(Enum):
         return self in (Verdict.CERTIFIED, Verdict.SINGLE_TABLE)
 
 
+WITHOUT = {
+    Need.PROMISE: Verdict.NOT_SAFE,
+    Need.TAG: Verdict.WITHOUT_TAG,
+    Need.HISTORY: Verdict.WITHOUT_HISTORY,
+}
+"""What a catalog is that does not give what is needed, the worst first."""
 ADVICE = {
     Verdict.CERTIFIED: "Stream into it. Its commits of several tables at once are atomic too.",
     Verdict.SINGLE_TABLE: "Stream into it. A batch of several tables commits them one after the other, in a fixed"
     " order; the replay completes the tables that a crash left out.",
     Verdict.WITHOUT_TAG: "Give streams ledger_tag=False; before a rollback stop the stream, and expire nothing until it"
     " runs again.",
-    Verdict.WITHOUT_HISTORY: "Rows arrive exactly once, but nothing can be proved afterwards. Use another catalog if you"
-    " need log, as-of, audit or a reader.",
+    Verdict.WITHOUT_HISTORY: "Rows arrive exactly once, but nothing can be proved afterwards. Use another catalog for"
+    " log, as-of, audit or a reader.",
     Verdict.NOT_SAFE: "Do not stream into it: no writer can be exactly-once on it. Use a SQL catalog (SQLite,"
     " PostgreSQL) or a REST catalog that passes this.",
     Verdict.UNDECIDED: "Correct the failures of the checks, and run this again.",
@@ -156,16 +162,9 @@ def judge(findings: Sequence[Finding]) -> Verdict:
     def any_is(need: Need, *of: Standing) -> bool:
         return any(standings.get(check, Standing.UNDECIDED) in of for check in Check if check.need is need)
 
-    if any_is(Need.PROMISE, Standing.BROKEN):
-        return Verdict.NOT_SAFE
-    if any_is(Need.PROMISE, Standing.UNDECIDED, Standing.ABSENT):
-        return Verdict.UNDECIDED
-    if any_is(Need.TAG, Standing.BROKEN):
-        return Verdict.WITHOUT_TAG
-    if any_is(Need.HISTORY, Standing.BROKEN):
-        return Verdict.WITHOUT_HISTORY
-    if any(any_is(need, Standing.UNDECIDED, Standing.ABSENT) for need in (Need.TAG, Need.HISTORY)):
-        return Verdict.UNDECIDED
-    if any_is(Need.MULTI_TABLE, Standing.KEPT):
-        return Verdict.CERTIFIED
-    return Verdict.SINGLE_TABLE
+    for need, verdict in WITHOUT.items():
+        if any_is(need, Standing.BROKEN):
+            return verdict
+        if any_is(need, Standing.UNDECIDED, Standing.ABSENT):
+            return Verdict.UNDECIDED
+    return Verdict.CERTIFIED if any_is(Need.MULTI_TABLE, Standing.KEPT) else Verdict.SINGLE_TABLE

@@ -1,7 +1,6 @@
 """Checks the catalog that a stream would use here: which one, why this one, its kind, and whether it answers."""
 
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,6 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.utils.config import Config
 
 from lakesink.checks.doctor.finding import Finding, Part, Standing, attempt
-from lakesink_catalog.commit.first_snapshot import unprotected_by
 from lakesink_catalog.connect.catalog import HOME_VARIABLE, CatalogConfig, FoundCatalog
 from lakesink_catalog.connect.errors import translated
 from lakesink_catalog.connect.kinds import KINDS, kind_of
@@ -48,7 +46,7 @@ def check_catalog(name: str | None, longest_seconds: float = LONGEST_SECONDS) ->
     if isinstance(opened, Finding):
         return CatalogChecks([*findings, opened], chosen)
     answers = Finding(Part.CATALOG, "answers", Standing.OK, f"with {len(opened[1])} namespace(s)")
-    return CatalogChecks([*findings, answers, *_first_snapshot(opened[0])], chosen, opened[0])
+    return CatalogChecks([*findings, answers], chosen, opened[0])
 
 
 def _find(name: str | None) -> FoundCatalog:
@@ -102,15 +100,6 @@ def _kind(found: FoundCatalog) -> Finding:
     found_text = f"{kind}: accepted, but lakesink's tests do not cover this kind"
     fix = "Use a SQL or REST catalog, or test its compare-and-swap with --write-probe."
     return Finding(Part.CATALOG, "kind", Standing.WARNING, found_text, fix)
-
-
-def _first_snapshot(catalog: Catalog) -> Iterator[Finding]:
-    """A warning, because a stream can write to tables that have a snapshot."""
-    product = unprotected_by(catalog.properties)
-    if product is not None:
-        found = f"{product} lets two first snapshots of a table replace each other; streams need a table that has one"
-        fix = "lakesink explain LAKESINK_FIRST_SNAPSHOT_UNPROTECTED shows how to give a table its first snapshot."
-        yield Finding(Part.CATALOG, "first snapshot", Standing.WARNING, found, fix)
 
 
 def _answering(found: FoundCatalog, longest_seconds: float) -> tuple[Catalog, list[Any]] | Finding:

@@ -4,7 +4,7 @@ Of two requests that assert the same head, at most one is accepted, and an accep
 that breaks this promise loses or doubles batches without an error. Run the test before a stream uses the catalog.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from tempfile import TemporaryDirectory
@@ -19,6 +19,7 @@ from lakesink.checks.doctor.finding import Finding, Part, Standing, attempt
 from lakesink.checks.doctor.storage import check_storage, now_ms
 from lakesink_catalog.connect.catalog import CatalogConfig, FoundCatalog
 from lakesink_catalog.connect.errors import translated
+from lakesink_catalog.connect.first_snapshot import protects_first_snapshots
 from lakesink_protocol.errors import CatalogError
 
 SWAP = "compare-and-swap"
@@ -48,9 +49,18 @@ def prove_catalog(found: FoundCatalog, catalog: Catalog) -> list[Finding]:
         sightings.append(created)
         swap = _swap(scratch, found)
         storage = check_storage(Part.CATALOG, table, sightings, may_write=True)
+        swap += _first_snapshot(catalog, scratch)
         return [*swap, *storage, check_clock(Part.CATALOG, sightings), *_removed(scratch)]
     finally:
         scratch.remove()  # again, after an interruption; a second removal does nothing
+
+
+def _first_snapshot(catalog: Catalog, scratch: ScratchTable) -> Iterator[Finding]:
+    """A warning, because a stream can write to tables that have a snapshot, and creates its own with one."""
+    if not protects_first_snapshots(catalog, (scratch.namespace,)):
+        found = "the catalog lets two first snapshots of a table replace each other"
+        fix = "Tables that lakesink creates get one at once. Give others one: lakesink first-snapshot TABLE."
+        yield Finding(Part.CATALOG, "first snapshot", Standing.WARNING, found, fix)
 
 
 def prove_place(found: FoundCatalog) -> list[Finding]:

@@ -16,12 +16,10 @@ from lakesink.settings.policy import POLICY, policy_in_words
 from lakesink.settings.table_settings import Effective, Origin
 from lakesink.sinks.iceberg.side_rollback import left_of
 from lakesink.words import counted
-from lakesink_catalog.commit.first_snapshot import check_has_head
 from lakesink_catalog.connect.kinds import CODE_PROPERTY, kind_of
 from lakesink_catalog.read.history import SinkState, sinks
 from lakesink_catalog.tables.partition_by import is_misread_by_java
 from lakesink_protocol.errors import Reason
-from lakesink_protocol.identity import MAIN_BRANCH
 from lakesink_protocol.redact import redact
 from lakesink_protocol.verdict import SUPPORTED_FORMAT_VERSION
 
@@ -56,7 +54,6 @@ def _loads(identifier: str, table: Table) -> Finding:
 def _readable(table: Table) -> Finding:
     head = table.metadata.current_snapshot()
     if head is None:
-        check_has_head(table, MAIN_BRANCH)
         return Finding(Part.TABLE, "readable", Standing.OK, "the table has no snapshot yet")
     manifests = list(read_manifest_list(table.io.new_input(head.manifest_list)))
     found = f"snapshot {head.snapshot_id}: {counted(len(manifests), 'manifest')} in its list"
