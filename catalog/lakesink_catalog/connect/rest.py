@@ -54,8 +54,8 @@ class BoundedRestCatalog(RestCatalog):
     ) -> CommitTableResponse:
         """As PyIceberg does it; a new schema also names the last column, which Nessie 0.99.0 insists on."""
         if not any(isinstance(update, AddSchemaUpdate) for update in updates):
-            answer: CommitTableResponse = super().commit_table(table, requirements, updates)
-            return answer
+            done: CommitTableResponse = super().commit_table(table, requirements, updates)
+            return done
         *namespace, name = table.name()
         identifier = TableIdentifier(namespace=namespace, name=name)
         request = CommitTableRequest(identifier=identifier, requirements=requirements, updates=updates)
@@ -66,8 +66,7 @@ class BoundedRestCatalog(RestCatalog):
         url = self.url(Endpoints.update_table, **self._split_identifier_for_path(identifier))
         token = table.config.get(TOKEN)
         own = {"Authorization": f"Bearer {token}"} if token else {}
-        answer: CommitTableResponse = CommitTableResponse.model_validate_json(self._committed(url, body, own).text)
-        return answer
+        return CommitTableResponse.model_validate_json(self._committed(url, body, own).text)
 
     def commit_tables(self, changes: Sequence[CommitTableRequest]) -> None:
         """Commit several tables in one request, for which PyIceberg has no call; each change contains its identifier.

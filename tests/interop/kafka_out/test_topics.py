@@ -57,7 +57,8 @@ def create(place: KafkaPlace, topic: str, partitions: int = 1, **config: str) ->
     client = admin(place)
     made = NewTopic(topic, partitions, 1, config={name.replace("_", "."): value for name, value in config.items()})
     client.create_topics([made])[topic].result(SECONDS)
-    wait_for(lambda: topic in client.list_topics(timeout=SECONDS).topics)  # the broker tells others of it a moment later
+    while topic not in client.list_topics(timeout=SECONDS).topics:  # the broker tells it to others a moment later
+        time.sleep(0.1)
 
 
 def ledger(place: KafkaPlace) -> str:
