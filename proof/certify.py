@@ -26,6 +26,7 @@ from servers.rest_reference import rest_reference
 from website.tables import renewed
 
 DOCUMENT = ROOT / "docs/operate/certify.md"
+OVERVIEW = ROOT / "docs/use/catalogs.md"
 FOLDER = ROOT / "proof/certificates"
 """What `run` found, as ``lakesink certify --output json`` prints it; its folder `USERS` has those that users sent."""
 USERS = "users"
@@ -146,6 +147,12 @@ def results_markdown(documents: Documents) -> str:
     return "\n".join([*lines, "", *_broken(documents)]).rstrip() + "\n"
 
 
+def verdicts_markdown(documents: Documents) -> str:
+    """The verdicts alone."""
+    rows = [f"| {name} | {document['verdict']} |" for name, document in documents.items()]
+    return "\n".join(["| catalog | verdict |", "|---|---|", *rows]) + "\n"
+
+
 def _row(name: str, document: Document) -> str:
     checks = {one["check"]: one for one in document["checks"]}
     standings = [one["standing"] for one in checks.values()]
@@ -171,12 +178,13 @@ def _keep(figures: CertifyFigures) -> None:
 
 
 def write_tables() -> None:
-    """Those of `DOCUMENT`, from the checks and the certificates."""
+    """Those of `DOCUMENT` and `OVERVIEW`, from the checks and the certificates."""
     found = kept_in(FOLDER)
     ours = {name: found[name] for name in CATALOGS if name in found}
     text = renewed(DOCUMENT.read_text(), "checks", checks_markdown())
     text = renewed(text, "results", results_markdown(ours))
     DOCUMENT.write_text(renewed(text, "sent by users", results_markdown(kept_in(FOLDER / USERS))))
+    OVERVIEW.write_text(renewed(OVERVIEW.read_text(), "verdicts", verdicts_markdown(ours)))
 
 
 def main(arguments: Sequence[str]) -> int:

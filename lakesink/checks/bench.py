@@ -21,7 +21,7 @@ from pyiceberg.exceptions import (
     TooManyRequestsError,
 )
 from pyiceberg.table import CommitTableRequest, Table, TableIdentifier
-from pyiceberg.table.update import TableRequirement, TableUpdate
+from pyiceberg.table.update import SetPropertiesUpdate, TableRequirement, TableUpdate
 from requests.exceptions import RequestException
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -63,6 +63,10 @@ class Offer:
     updates: tuple[TableUpdate, ...]
     snapshot_id: int
     batch_id: int
+
+    def only_properties(self) -> "Offer":
+        """Without the snapshot, whose sequence number can be a reason to refuse it: then only what is asserted is."""
+        return replace(self, updates=tuple(one for one in self.updates if isinstance(one, SetPropertiesUpdate)))
 
 
 @dataclass(slots=True)

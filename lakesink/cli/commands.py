@@ -82,7 +82,7 @@ COMMANDS = (
     ),
     _command(
         "as-of",
-        "The snapshot of a batch, a time or a tag, and SQL to read it.",
+        "The snapshot of a batch, time or tag, and SQL to read it.",
         "The snapshot of TABLE as of a batch, a time or a tag, and SQL to read it.",
         _TABLE,
         _option("--batch", type=click.IntRange(0), metavar="N", help="Batch id, or version of an append."),
@@ -130,7 +130,13 @@ COMMANDS = (
         _option("--writers", type=click.IntRange(2, 64), default=16, help="Number of concurrent writers."),
         _option("--commits", type=click.IntRange(1), default=10, help="Commits of each writer."),
         _option("--processes", type=click.IntRange(1, 64), default=4, help="Number of processes for the writers."),
-        _option("--product", default="", metavar="TEXT", help="Product and version, if the catalog does not say it."),
+        _option(
+            "--product",
+            default="",
+            show_default=False,
+            metavar="TEXT",
+            help="Product and version, if the catalog does not say it.",
+        ),
     ),
     _command(
         "dead-letters",
@@ -170,7 +176,7 @@ COMMANDS = (
     ),
     _command(
         "demo",
-        "Stream real flights, kill the driver twice, prove the result.",
+        "Stream real flights, kill the driver twice, prove it.",
         "Stream the flights of 2013 into a table, kill the driver twice, and prove every row.",
         _option(
             "--dir",

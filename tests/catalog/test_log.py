@@ -73,6 +73,11 @@ CASES: list[tuple[events.Event, str, str]] = [
         "lakesink.catalog.not-certified name=old type=hive",
     ),
     (
+        events.FirstSnapshotUnproven("prod", "demo.lakesink_probe_1", "ForbiddenError: no"),
+        "WARNING",
+        "lakesink.first-snapshot.unproven name=prod scratch=demo.lakesink_probe_1 error=ForbiddenError: no",
+    ),
+    (
         events.CatalogNotCertified("mine", "class", "my.Catalog"),
         "WARNING",
         "lakesink.catalog.not-certified name=mine class=my.Catalog",

@@ -7,7 +7,18 @@ import pytest
 
 import proof.certify
 from lakesink.checks.certify.verdict import Check, Verdict
-from proof.certify import CATALOGS, DOCUMENT, FOLDER, USERS, checks_markdown, kept_in, results_markdown, run
+from proof.certify import (
+    CATALOGS,
+    DOCUMENT,
+    FOLDER,
+    OVERVIEW,
+    USERS,
+    checks_markdown,
+    kept_in,
+    results_markdown,
+    run,
+    verdicts_markdown,
+)
 from testkit.http_servers import skipped_where_missing
 from website.tables import between
 
@@ -20,6 +31,8 @@ def test_the_page_has_the_certificate_of_every_catalog() -> None:
     results, kept = between(DOCUMENT.read_text(), "results"), kept_in(FOLDER)
     assert results == results_markdown({name: kept[name] for name in CATALOGS})
     assert kept.keys() == CATALOGS.keys()
+    verdicts = verdicts_markdown({name: kept[name] for name in CATALOGS})
+    assert between(OVERVIEW.read_text(), "verdicts") == verdicts
     for document in kept.values():
         assert [one["check"] for one in document["checks"]] == [check.value for check in Check]
 

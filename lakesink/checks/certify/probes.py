@@ -10,7 +10,6 @@ from pyiceberg.table.update import (
     AssertCurrentSchemaId,
     AssertRefSnapshotId,
     AssertTableUUID,
-    SetPropertiesUpdate,
     SetSnapshotRefUpdate,
     TableRequirement,
 )
@@ -49,8 +48,7 @@ def stale_head(bench: Bench) -> Iterator[str]:
     second, late = bench.offers()
     yield bench.accepts(second)
     yield bench.refuses(_only_head(late), "a commit that asserted an old head")
-    # Its sequence number can be the reason; of a property only the head is.
-    yield bench.refuses(_only_properties(_only_head(late)), "a property of a commit that asserted an old head")
+    yield bench.refuses(_only_head(late).only_properties(), "properties of a commit that asserted an old head")
 
 
 def stale_tag(bench: Bench) -> Iterator[str]:
@@ -98,7 +96,7 @@ def all_or_nothing(bench: Bench) -> Iterator[str]:
     yield bench.accepts(first)
     yield bench.refuses(late, "a commit that asserted an old head")
     fresh = bench.offers(1)[0]
-    torn = replace(fresh, updates=(*_only_properties(fresh).updates, _nowhere(fresh)))
+    torn = replace(fresh, updates=(*fresh.only_properties().updates, _nowhere(fresh)))
     yield bench.refuses(torn, "a commit that moved the branch to no snapshot")
     yield bench.accepts(bench.offers(1)[0])
 
@@ -196,10 +194,6 @@ def _only_head(offered: Offer) -> Offer:
     """The offer without its assertion on the tag, so that only the head can refuse it."""
     kept = (need for need in offered.requirements if getattr(need, "ref", KEY.branch) == KEY.branch)
     return replace(offered, requirements=tuple(kept))
-
-
-def _only_properties(offered: Offer) -> Offer:
-    return replace(offered, updates=tuple(one for one in offered.updates if isinstance(one, SetPropertiesUpdate)))
 
 
 def _nowhere(offered: Offer) -> SetSnapshotRefUpdate:

@@ -120,6 +120,8 @@ def _in_turn(bench: Bench) -> str:
         )
     rival = answer(bench.mine, second)
     _checked(bench, [landed, rival])
+    if not answer(bench.mine, second.only_properties()).refused_as:
+        raise _not_atomic(bench, "It accepted properties of a commit that asserted an old head.")
     return rival.refused_as
 
 
