@@ -213,6 +213,18 @@ def test_a_sink_of_a_table_without_a_head_is_not_forgotten(lake: Served) -> None
     assert lake.table().metadata.snapshots == []
 
 
+def test_a_scratch_table_that_cannot_be_dropped_is_named_and_what_it_showed_holds(
+    lake: Served, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made_by_others(lake)
+    monkeypatch.setattr(lake.service, "_drop", lambda _: error_answer(403, "ForbiddenException", "ask an admin"))
+    with pytest.raises(CatalogError, match=REFUSED):
+        write(lake.found.open(), "a", [1, 2, 3])
+    [left] = [name for _, name in lake.service.backing.list_tables("demo") if name != "events"]
+    [told] = [line.getMessage() for line in caplog.records if "first-snapshot.unproven" in line.getMessage()]
+    assert f"scratch=demo.{left} " in told
+
+
 def test_without_the_right_to_make_a_table_the_log_says_that_nothing_is_proved(
     lake: Served, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.rest import RestCatalog
-from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.exceptions import BadRequestError, CommitFailedException, NoSuchTableError
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, SetPropertiesUpdate
@@ -41,21 +41,36 @@ def protects_first_snapshots(catalog: Catalog, namespace: tuple[str, ...]) -> bo
 
 def _asked(catalog: Catalog, scratch: tuple[str, ...]) -> bool:
     try:
-        table = catalog.create_table(scratch, _COLUMNS)
-        try:
-            table.append(_COLUMNS.as_arrow().empty_table())
-            return _refuses_no_head(catalog, table)
-        finally:
-            catalog.purge_table(scratch)
+        return _refuses_no_head(catalog, catalog.create_table(scratch, _COLUMNS))
     except Exception as error:  # noqa: BLE001 - services answer with errors of any class
-        LISTENERS(FirstSnapshotUnproven(catalog.name, ".".join(scratch), describe(error, catalog.properties)))
+        _tell(catalog, scratch, error)
         return True
+    finally:
+        _drop(catalog, scratch)
 
 
 def _refuses_no_head(catalog: Catalog, table: Table) -> bool:
+    table.append(_COLUMNS.as_arrow().empty_table())
     no_head = AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=None)
     asserted = (AssertTableUUID(uuid=table.metadata.table_uuid), no_head)
-    with suppress(CommitFailedException):
+    with suppress(CommitFailedException, BadRequestError):  # some services refuse so
         catalog.commit_table(table, asserted, (SetPropertiesUpdate(updates={"probe": "no head"}),))
         return False
     return True
+
+
+def _drop(catalog: Catalog, scratch: tuple[str, ...]) -> None:
+    for drop in (catalog.purge_table, catalog.drop_table):  # some services do not purge
+        try:
+            drop(scratch)
+        except NoSuchTableError:
+            return
+        except Exception as error:  # noqa: BLE001 - as above
+            failure = error
+        else:
+            return
+    _tell(catalog, scratch, failure)
+
+
+def _tell(catalog: Catalog, scratch: tuple[str, ...], error: Exception) -> None:
+    LISTENERS(FirstSnapshotUnproven(catalog.name, ".".join(scratch), describe(error, catalog.properties)))
