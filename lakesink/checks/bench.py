@@ -11,19 +11,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
+from pydantic import ValidationError
 from pyiceberg.catalog import Catalog, MetastoreCatalog
 from pyiceberg.exceptions import (
-    CommitStateUnknownException,
+    BadRequestError,
+    CommitFailedException,
     NoSuchNamespaceError,
     NoSuchTableError,
-    ServerError,
-    ServiceUnavailableError,
-    TooManyRequestsError,
+    RESTError,
 )
 from pyiceberg.table import CommitTableRequest, Table, TableIdentifier
 from pyiceberg.table.update import SetPropertiesUpdate, TableRequirement, TableUpdate
-from requests.exceptions import RequestException
-from sqlalchemy.exc import SQLAlchemyError
 
 from lakesink.checks.caught import caught
 from lakesink.checks.certify.state import Sent, State, not_landed, not_refused
@@ -42,16 +40,7 @@ from lakesink_protocol.verdict import Commit
 
 KEY = SinkKey("certify")
 _QUERY = str(uuid.UUID(int=0))
-NO_ANSWER = (
-    CommitStateUnknownException,
-    OSError,
-    RequestException,
-    SQLAlchemyError,
-    ServerError,
-    ServiceUnavailableError,
-    TooManyRequestsError,
-)
-"""Errors for a missing answer or a failure of the catalog. They are no refusals: the commit may have landed."""
+_REFUSALS = (CommitFailedException, BadRequestError, NoSuchTableError, ValueError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +85,7 @@ class ScratchTable:
         owned = isinstance(self.catalog, MetastoreCatalog)  # else a service owns the files
         drop_table = self.catalog.drop_table if owned else self.catalog.purge_table
         left: list[str] = []
-        if self.table is not None:
-            self._try(f"table {self.name}", lambda: drop_table(self.name), left)
+        self._try(f"table {self.name}", lambda: drop_table(self.name), left)  # also one that could not be loaded
         self._try(f"namespace {self.namespace}", lambda: self.catalog.drop_namespace(self.namespace), left)
         if self.table is not None and owned:
             before, found, after = self.table.location().rpartition(self.namespace)
@@ -227,6 +215,16 @@ def send(catalog: Catalog, *offers: Offer) -> None:
         catalog.commit_tables([_one_of_several(offered) for offered in offers])
 
 
+def is_refusal(error: Exception) -> bool:
+    """True if a catalog refuses a commit in this way. After any other error, the commit may have landed.
+
+    PyIceberg raises a plain `RESTError` for the statuses of a client's mistake, and ValueErrors also for answers that
+    it cannot read.
+    """
+    unread = isinstance(error, (OSError, ValidationError))
+    return type(error) is RESTError or (isinstance(error, _REFUSALS) and not unread)
+
+
 def answer(catalog: Catalog, *offers: Offer, needed: bool = False) -> Sent:
     """Send commits in one request. Each error counts as an answer: only the tables show whether the commits landed.
 
@@ -237,7 +235,7 @@ def answer(catalog: Catalog, *offers: Offer, needed: bool = False) -> Sent:
     failure = caught(lambda: send(catalog, *offers))
     if failure is None:
         return sent
-    unknown = isinstance(failure, NO_ANSWER)
+    unknown = not is_refusal(failure)
     if needed and unknown:
         raise catalog_error(failure, f"The catalog {catalog.name!r}", known) from safe_cause(failure, known)
     return replace(sent, refused_as=type(failure).__name__, unknown=unknown, detail=describe(failure, known))

@@ -108,6 +108,11 @@ _UNREACHABLE: _Words = (
     "cannot be reached",
     "Check that the service runs and that the uri names it, then start again.",
 )
+_HIVE_4: _Words = (
+    "CATALOG_UNSUPPORTED",
+    "is a Hive 4 metastore, which PyIceberg cannot ask for a table before its version 0.13",
+    "Hive 4 needs PyIceberg 0.13: install it when it is out, or use a Hive 3 metastore or another catalog.",
+)
 _FAILED: _Words = (
     "CATALOG_FAILED",
     "failed",
@@ -118,12 +123,21 @@ _REFUSALS = ("password authentication failed", "no password supplied", "permissi
 
 
 def _words(error: Exception) -> _Words:
+    if _is_hive_4(error):
+        return _HIVE_4
     if isinstance(error, DatabaseError) and any(words in str(error).lower() for words in _REFUSALS):
         return _REJECTED
     trouble = storage_trouble(error) if isinstance(error, OSError) else None
     if trouble is not None:
         return trouble.code, trouble.what, trouble.action
     return next((words for types, words in _by_type() if isinstance(error, types)), _FAILED)
+
+
+def _is_hive_4(error: Exception) -> bool:
+    """Hive 4 has removed the calls of PyIceberg 0.12. Thrift may not be installed, so its class is known by name."""
+    kind = type(error)
+    of_thrift = kind.__name__ == "TApplicationException" and kind.__module__.partition(".")[0] == "thrift"
+    return of_thrift and "Invalid method name: 'get_table'" in str(error)
 
 
 def _by_type() -> Iterator[tuple[tuple[type[BaseException], ...], _Words]]:

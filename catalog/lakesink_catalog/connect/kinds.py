@@ -24,6 +24,7 @@ CODE_PROPERTY = "py-catalog-impl"
 _IO_PROPERTY = "py-io-impl"
 _LOCATION_PROVIDER_PROPERTY = "write.py-location-provider.impl"
 _BUSY_SECONDS = 30
+_NO_TABLE = ("default", "lakesink_asks_for_no_table")
 _MEMORY_URI = f"sqlite:///file:/lakesink-{{}}?vfs=memdb&uri=true&timeout={_BUSY_SECONDS}"
 _LIBPQ_DRIVERS = ("psycopg2", "psycopg")
 
@@ -111,6 +112,8 @@ def open_catalog(name: str, properties: Mapping[str, Any]) -> Catalog:
         bound_waits(catalog.engine)  # type: ignore[attr-defined] # an attribute of PyIceberg's SqlCatalog
     if url is not None and _in_memory(url):
         _share_between_threads(catalog)
+    if word == "hive":
+        catalog.table_exists(_NO_TABLE)  # Hive 4 does not know this call of PyIceberg 0.12: better now than in a batch
     return catalog
 
 
