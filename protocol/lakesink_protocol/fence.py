@@ -38,7 +38,15 @@ class Fenced(Protocol[R_co]):
 
 
 class GivenUp(Exception):
-    """No further attempt is allowed; the text gives the reason. The target is still read once more."""
+    """No further attempt is allowed; the text gives the reason. The target is still read once more.
+
+    Attributes:
+        action: What to do about it; empty if the usual advice is right.
+    """
+
+    def __init__(self, what: str, action: str = "") -> None:
+        self.action = action
+        super().__init__(what)
 
 
 class LostRace(Exception):
@@ -59,10 +67,11 @@ class MustBeWrittenAgain:
 
 @dataclass(frozen=True, slots=True)
 class Unseen:
-    """The target does not show the change; `trouble` describes the last failure."""
+    """The target does not show the change; `trouble` describes the last failure, `action` see `GivenUp`."""
 
     trouble: str
     attempts: int
+    action: str = ""
 
 
 def is_of_the_program(error: BaseException | None) -> bool:
@@ -87,13 +96,13 @@ def check_sent(error: Exception, *, sent: bool, known: Mapping[str, Any] | None 
 
 def fenced(change: Fenced[R], policy: RetryPolicy, waiting: Waiting) -> R | Unseen:
     """Attempt a change until the target shows it, or attempts run out. Final errors and refusals are raised."""
-    number, trouble = 0, ""
+    number, trouble, action = 0, "", ""
     attempts = Attempts(policy, waiting)
     for number in attempts:
         try:
             found = change.attempt(number)
         except GivenUp as end:
-            trouble = str(end)
+            trouble, action = str(end), end.action
             break
         except Exception as error:  # noqa: BLE001 - whatever a catalog or a store raises is neither yes nor no
             trouble = change.unsure(number, error)
@@ -108,4 +117,4 @@ def fenced(change: Fenced[R], policy: RetryPolicy, waiting: Waiting) -> R | Unse
         raise
     except Exception as error:  # noqa: BLE001 - a look that fails proves nothing
         trouble, found = trouble or describe(error), None
-    return Unseen(trouble or NOT_SHOWN, number) if found is None else found
+    return Unseen(trouble or NOT_SHOWN, number, action) if found is None else found

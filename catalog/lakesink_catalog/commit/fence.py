@@ -30,8 +30,9 @@ from lakesink_catalog.commit.outcomes import committed, is_final, unresolved
 from lakesink_catalog.commit.premises import is_compatible, premises_of
 from lakesink_catalog.commit.prepared import SNAPSHOT_IDS, PreparedBatch
 from lakesink_catalog.commit.prepared_changes import PreparedChanges
+from lakesink_catalog.commit.repeated import Repeated
 from lakesink_catalog.commit.request import CommitOptions, PlannedCommit, Request, build_request
-from lakesink_catalog.connect.errors import translate_storage_errors
+from lakesink_catalog.connect.errors import http_status, translate_storage_errors
 from lakesink_catalog.connect.turns import TakesTurns, turn_at
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_catalog.manifests.copying import AtOnce
@@ -53,6 +54,7 @@ from lakesink_protocol.situation import Situation
 from lakesink_protocol.verdict import Commit, Refuse, Skip, Verdict, decide
 
 TOOK_TOO_LONG = "the process was stopped for so long that an orphan cleanup may have removed its files"
+NO_OUTAGE = "This is no outage: correct what the answer says, or what the catalog's log says about it,"
 AT_ONCE = 16
 
 
@@ -286,6 +288,8 @@ class _Attempts:
     _sent: bool = False
     _sent_on: int | None = None
     _began_ms: int = 0
+    _metadata_file: str = ""
+    _repeated: Repeated = field(default_factory=Repeated)
 
     def __post_init__(self) -> None:
         fence = self.fence
@@ -305,11 +309,13 @@ class _Attempts:
         with fence.turn():
             self._began_ms = fence.effects.monotonic_ms()
             decision = fence.decide(batch)
-            self._known = decision.table.catalog.properties
+            self._known, self._metadata_file = decision.table.catalog.properties, decision.table.metadata_location
             if not isinstance(decision.verdict, Commit):
                 return fence.found(decision, prepared, number)
             if not still_usable(decision, prepared):
                 return MustBeWrittenAgain()
+            if self._repeated.is_refusal(self._metadata_file):
+                raise GivenUp(str(self._repeated), NO_OUTAGE)
             located = self._located(decision)
             request = fence.request(decision, batch, prepared, self._merger, located)
             if fence.is_old(prepared.begun_ms) and not prepared.is_there(decision.table.io, fence.effects.at_once):
@@ -317,6 +323,7 @@ class _Attempts:
             if fence.was_held_up(self._started):
                 raise GivenUp(TOOK_TOO_LONG)
             metadata = self._answer(decision, request)
+        self._repeated.times = 0
         emit(events.CommitAnswered(batch.batch_id))
         if not fence.shows(metadata, decision, batch, prepared):
             emit(events.CommitNotShown(batch.batch_id, number))
@@ -362,6 +369,7 @@ class _Attempts:
             raise error
         check_sent(error, sent=self._sent, known=self._known)
         trouble = describe(error, self._known)
+        self._repeated.heard(http_status(error), trouble, self._metadata_file, self.fence.effects.monotonic_ms())
         self.fence.effects.emit(events.CommitUnknown(self.batch.batch_id, number, trouble))
         return trouble
 

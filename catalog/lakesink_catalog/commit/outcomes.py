@@ -29,7 +29,7 @@ def unresolved(key: SinkKey, batch: Batch, unseen: Unseen) -> CommitUnresolved:
         f"{what.format(n=batch.batch_id, name=key.name)} was not seen in the table after attempt {unseen.attempts}.",
         data=f"{prepared}. A request may have succeeded, or may still succeed. Nothing was deleted. The last error:"
         f" {unseen.trouble.rstrip('.')}.",
-        action=f"Make the catalog reachable and {again}.",
+        action=f"{unseen.action or 'Make the catalog reachable'} and {again}.",
     )
 
 

@@ -71,6 +71,13 @@ def catalog_error(
     return CatalogError(code, f"{where} {happened} ({describe(error, known)}).", data=data, action=action)
 
 
+def http_status(error: Exception) -> int | None:
+    """The status of the answer for which PyIceberg's REST client raised this error; None for any other error."""
+    if not isinstance(error, (RESTError, NotImplementedError)):
+        return None
+    return getattr(getattr(error.__cause__, "response", None), "status_code", None)
+
+
 _Words = tuple[str, str, str]
 
 _NOT_INSTALLED: _Words = (
