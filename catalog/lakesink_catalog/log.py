@@ -131,6 +131,11 @@ LINES: Mapping[type[events.Event], str] = {
         "lakesink.turn.passed-over table=%(table)s error=%(error)s: commits go on without turns for ten minutes"
     ),
     events.CommitNotShown: "lakesink.commit.not-shown batch=%(batch_id)d attempt=%(attempt)d",
+    events.TagsLeftOut: (
+        "lakesink.catalog.without-tags table=%(table)s sink=%(sink)s code=LAKESINK_CATALOG_WITHOUT_TAGS: the catalog"
+        " accepts commits and leaves out their tags; lakesink cannot detect a rollback that expiry hides, or a late"
+        " request on an old head; ledger_tag=False sends no tag"
+    ),
     events.CommitUnknown: "lakesink.commit.unknown batch=%(batch_id)d attempt=%(attempt)d %(trouble)s",
     events.ChangeUnknown: "lakesink.%(command)s.unknown attempt=%(attempt)d %(trouble)s",
     events.CommittedByAnother: (

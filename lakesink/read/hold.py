@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.table import Table
+from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
 from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, SetSnapshotRefUpdate, TableRequirement
 
 from lakesink.read.steps import Step
+from lakesink_catalog.commit.left_out import shows_refs, without_tags
 from lakesink_catalog.connect.errors import translated
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.redact import describe
@@ -40,6 +41,9 @@ def set_hold(table: Table, reader_id: str, hold: Hold) -> str:
     """Move the branch of a reader. Returns why it was not moved; empty if it was.
 
     A failure changes nothing for the reader: the batches are then kept as long as the table's own branch keeps them.
+
+    Raises:
+        CatalogError: The catalog accepted the branch and left it out, so that nothing would ever be kept.
     """
     name = f"{PREFIX}{reader_id}"
     there = table.metadata.refs.get(name)
@@ -60,17 +64,28 @@ def set_hold(table: Table, reader_id: str, hold: Hold) -> str:
         min_snapshots_to_keep=hold.snapshots,
     )
     try:
-        return translated("The catalog", table.catalog.properties, lambda: _sent(table, requirements, update))
+        answer = translated("The catalog", table.catalog.properties, lambda: _sent(table, requirements, update))
     except CatalogError as error:
         return describe(error)
-
-
-def _sent(table: Table, requirements: tuple[TableRequirement, ...], update: SetSnapshotRefUpdate) -> str:
-    try:
-        table.catalog.commit_table(table, requirements, (update,))
-    except CommitFailedException:
+    if answer is None:
         return "another commit came first"
+    if not shows_refs(answer.metadata, (update,)):
+        raise without_tags(
+            f"The catalog accepted the branch {name} and left it out.",
+            "reader-id",
+            data="Nothing was read or lost. Without this branch, expiry can remove batches that are not read.",
+        )
     return ""
+
+
+def _sent(
+    table: Table, requirements: tuple[TableRequirement, ...], update: SetSnapshotRefUpdate
+) -> CommitTableResponse | None:
+    """The answer; None if another commit came first."""
+    try:
+        return table.catalog.commit_table(table, requirements, (update,))
+    except CommitFailedException:
+        return None
 
 
 def _holds(there: SnapshotRef, hold: Hold) -> bool:

@@ -37,6 +37,7 @@ from lakesink.spark.source_parts import RowsPartition, RowsReader, rows_reader
 from lakesink.spark.spark_errors import presentable
 from lakesink.writer.filesystem import shareable_properties
 from lakesink.writer.schema import parse_schema
+from lakesink_catalog.commit.left_out import check_keeps_refs
 from lakesink_catalog.connect.catalog import CatalogConfig
 from lakesink_catalog.tables.tables import load_table, parse_identifier
 from lakesink_protocol.catalogue import DataState
@@ -73,6 +74,8 @@ def load(options: Mapping[str, str]) -> tuple[StructType, str]:
     with presentable():
         settings = read_settings(options)
         table = load_table(open_catalog(settings), settings.table)
+        if settings.reader_id:
+            check_keeps_refs("reader-id", table.catalog.properties, table.metadata.properties)
         sink = followed(table, settings.table, settings.sink_id, settings.branch)
         schema_json = table.schema().model_dump_json()
         schema = parse_schema(schema_json)

@@ -43,6 +43,7 @@ from lakesink.spark.source_tasks import BatchTask, PlannedTask, StreamTask, Task
 from lakesink.spark.spark_errors import brief, presentable, raise_refusal
 from lakesink.watch.terminal import wanted
 from lakesink_catalog.commit.clock import ClockWatch
+from lakesink_catalog.commit.left_out import LeftOut
 from lakesink_catalog.connect.catalog import CatalogConfig
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_catalog.manifests.merging import MergeMemory
@@ -242,6 +243,7 @@ def _sink(destination: Destination, schema: pa.Schema) -> IcebergSink:
         clock=_clock_watch(settings.max_clock_ahead),
         words=words_of(settings.checkpoint),
         merges=_merge_memory(*of_catalog, destination.table, destination.key),
+        left_out=_left_out(*of_catalog),
         can_write_again=False,
     )
 
@@ -250,6 +252,12 @@ def _sink(destination: Destination, schema: pa.Schema) -> IcebergSink:
 def _merge_memory(*_of_sink: Any) -> MergeMemory:
     """A sink's memory of its merges in this process; the arguments are the key of the cache."""
     return MergeMemory()
+
+
+@lru_cache(maxsize=8)
+def _left_out(*_of_catalog: Any) -> LeftOut:
+    """What this process has seen a catalog leave out; the arguments are the key of the cache."""
+    return LeftOut()
 
 
 @lru_cache(maxsize=64)

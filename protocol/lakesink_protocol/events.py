@@ -548,6 +548,14 @@ class CommitNotShown(BatchEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class TagsLeftOut(Event):
+    """For the first time in a run, the table shows a batch and not the tags of its commit."""
+
+    table: str
+    sink: str
+
+
+@dataclass(frozen=True, slots=True)
 class CommitUnknown(BatchEvent):
     """The result of an attempt is unknown."""
 

@@ -280,6 +280,15 @@ CASES: list[tuple[events.Event, str, str]] = [
     (events.ClockBehind(71), "WARNING", "lakesink.clock.behind seconds=71"),
     (events.ClockAhead(71), "WARNING", "lakesink.clock.ahead seconds=71: until then, Java writers refuse the table"),
     (events.ClockUnknown("OSError"), "DEBUG", "lakesink.clock.untold error=OSError"),
+    (
+        events.TagsLeftOut("demo.events", "events"),
+        "WARNING",
+        (
+            "lakesink.catalog.without-tags table=demo.events sink=events code=LAKESINK_CATALOG_WITHOUT_TAGS: the"
+            " catalog accepts commits and leaves out their tags; lakesink cannot detect a rollback that expiry hides,"
+            " or a late request on an old head; ledger_tag=False sends no tag"
+        ),
+    ),
     (events.CommitNotShown(3, 2), "WARNING", "lakesink.commit.not-shown batch=3 attempt=2"),
     (events.CommitUnknown(3, 2, "no answer"), "WARNING", "lakesink.commit.unknown batch=3 attempt=2 no answer"),
     (events.ChangeUnknown("forget", 2, "no answer"), "WARNING", "lakesink.forget.unknown attempt=2 no answer"),

@@ -12,6 +12,8 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import CommitTableRequest, CommitTableResponse, StagedTable, Table
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
@@ -128,8 +130,8 @@ class SlowToWrite(LastOneWins):
         return self.overwrite(current, updates)
 
 
-class KeepsOneSnapshot(SqlCatalog):
-    """Forgets what is below the newest snapshot, as Nessie 0.99.0 does."""
+class ForgetsSnapshots(SqlCatalog):
+    """Forgets what is below the newest snapshot."""
 
     def _update_and_stage_table(self, current: Table | None, *request: Any) -> StagedTable:
         staged = super()._update_and_stage_table(current, *request)
@@ -157,6 +159,29 @@ class Silent(SqlCatalog):
 
     def commit_table(self, *_: Any) -> CommitTableResponse:
         raise TimeoutError("no answer")
+
+
+class KeepsOneSnapshot(SqlCatalog):
+    """Keeps the head of main only, without its parent, tags, other branches and logs, as Nessie 0.99.0 does."""
+
+    def _update_and_stage_table(self, *change: Any) -> StagedTable:
+        staged = super()._update_and_stage_table(*change)
+        staged.metadata = _head_only(staged.metadata)
+        return staged
+
+
+def _head_only(metadata: TableMetadata) -> TableMetadata:
+    head = metadata.current_snapshot()
+    if head is None:
+        return metadata
+    kept = {
+        "snapshots": [head.model_copy(update={"parent_snapshot_id": None})],
+        "refs": {MAIN_BRANCH: metadata.refs[MAIN_BRANCH]},
+        "snapshot_log": metadata.snapshot_log[-1:],
+        "metadata_log": [],
+        "properties": metadata.properties | {"gc.enabled": "false"},
+    }
+    return metadata.model_copy(update=kept)
 
 
 def _known(table: Table, update: Any) -> Snapshot | None:
@@ -241,6 +266,15 @@ class LosesUnderARace(MultiTableService):
                 except CommitFailedException:
                     return 204, b""
         return 204, b""
+
+
+class NessieLike(RestService):
+    """Says what it is, as Nessie 0.99.0 does."""
+
+    def answer(self, request: Request) -> Answer:
+        if request.path == "/v1/config":
+            return 200, {"defaults": {}, "overrides": {"nessie.is-nessie-catalog": "true"}}
+        return super().answer(request)
 
 
 @contextmanager

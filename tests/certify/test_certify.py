@@ -92,7 +92,7 @@ LIARS = [
     (Check.OWN_WRITES, liars.ShowsTheLastLook, "Another connection did not see"),
     (Check.OWN_WRITES, doctors.SaysYes, "does not show"),
     (Check.SENT_TWICE, liars.LandsTwice, "2 times in the table"),
-    (Check.HISTORY, liars.KeepsOneSnapshot, "After 3 commits the branch has 1 snapshot."),
+    (Check.HISTORY, liars.ForgetsSnapshots, "After 3 commits the branch has 1 snapshot."),
     (Check.COMPARE_AND_SWAP, liars.SlowToWrite, "acknowledged commits are lost"),
     (Check.COMPARE_AND_SWAP, liars.LosesOneInSeven, "acknowledged commits are lost"),
 ]
@@ -112,7 +112,7 @@ def test_a_liar_is_found_out(tmp_path: Path, check: Check, kind: type[SqlCatalog
     [
         (liars.TakesNoHeadForAnyHead, Check.FIRST_COMMITS),
         (doctors.LosesTags, Check.TAG),
-        (liars.KeepsOneSnapshot, Check.HISTORY),
+        (liars.ForgetsSnapshots, Check.HISTORY),
     ],
 )
 def test_what_nessie_does_wrong_is_found_by_the_check_for_it_alone(

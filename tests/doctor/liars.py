@@ -70,6 +70,14 @@ class LosesTags(SqlCatalog):
         return super().commit_table(table, requirements, tuple(u for u in updates if not _is_tag(u)))
 
 
+class LosesRefs(SqlCatalog):
+    """Takes a commit and forgets the tags in it, and what it says of branches other than main."""
+
+    def commit_table(self, table: Table, requirements: Requirements, updates: Updates) -> CommitTableResponse:
+        kept = tuple(u for u in updates if not isinstance(u, SetSnapshotRefUpdate) or u.ref_name == "main")
+        return super().commit_table(table, requirements, kept)
+
+
 class RefusesTags(SqlCatalog):
     """Takes no commit that sets a tag."""
 

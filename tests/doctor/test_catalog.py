@@ -11,7 +11,7 @@ from lakesink_catalog.connect.catalog import CatalogConfig
 from servers.ports import free_port
 from testkit.http_servers import rest_server
 from testkit.rest_catalog import RestService
-from tests.certify.liars import TakesNoHeadForAnyHead, served
+from tests.certify.liars import NessieLike, TakesNoHeadForAnyHead, served
 
 CANARY = "c4n4ry-Sw0rdfish"
 
@@ -134,3 +134,14 @@ def test_a_catalog_that_does_not_protect_first_snapshots_is_a_warning_of_the_wri
     assert findings["first snapshot"].standing is Standing.WARNING
     assert "lakesink first-snapshot" in findings["first snapshot"].fix
     assert {one.standing for one in findings.values()} == {Standing.OK, Standing.WARNING}
+
+
+def test_a_catalog_that_is_known_to_leave_tags_out_is_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    local = {"uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/w"}
+    with served(NessieLike(connect("backing", local))) as uri:
+        monkeypatch.setenv("PYICEBERG_CATALOG__PROD__URI", uri)
+        tags = looked("prod")["tags"]
+    assert tags.standing is Standing.WARNING
+    assert tags.found.startswith("[LAKESINK_CATALOG_WITHOUT_TAGS] Nessie")

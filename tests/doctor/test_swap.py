@@ -97,6 +97,7 @@ def test_a_catalog_without_tags_is_good_enough_without_the_ledger_tag(tmp_path: 
     assert findings["compare-and-swap"].standing is Standing.OK
     assert findings["tags"].standing is Standing.WARNING
     assert "ledger_tag=False" in findings["tags"].fix
+    assert ("[LAKESINK_CATALOG_WITHOUT_TAGS]" in findings["tags"].found) is (kind is liars.LosesTags)
     assert held.open().list_namespaces() == []
     assert files_under(tmp_path / "w") == set()
 

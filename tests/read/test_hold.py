@@ -9,9 +9,11 @@ from pyiceberg.table.update import SetSnapshotRefUpdate
 from lakesink.read.follow import steps_after
 from lakesink.read.hold import Hold, hold_of, set_hold
 from lakesink.read.past import past_of
+from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.outcome import Committed
 from testkit.builders import TABLE, Lake, Stream, expected
 from testkit.maintenance import change
+from tests.doctor.liars import LosesRefs
 from tests.read.consumer import EVENTS, Consumer
 
 BRANCH = "lakesink-reader-silver"
@@ -88,3 +90,13 @@ def test_a_tag_of_that_name_stays(lake: Lake) -> None:
     )
     assert set_hold(lake.table(), "silver", Hold(head, 1)) == f"{BRANCH} is a tag"
     assert lake.table().metadata.refs[BRANCH].snapshot_ref_type is SnapshotRefType.TAG
+
+
+def test_a_catalog_that_leaves_the_branch_out_stops_the_reader_which_has_asked_for_it(lake: Lake) -> None:
+    stream = Stream(lake)
+    stream.run(0)
+    catalog = LosesRefs("test", uri=f"sqlite:///{lake.folder}/catalog.db", warehouse=f"file://{lake.folder}/warehouse")
+    with pytest.raises(CatalogError, match="LAKESINK_CATALOG_WITHOUT_TAGS") as stopped:
+        set_hold(catalog.load_table(TABLE), "silver", Hold(stream.snapshot_of(0), 1))
+    assert "Leave out reader-id" in stopped.value.action
+    assert BRANCH not in lake.table().metadata.refs

@@ -24,6 +24,7 @@ from lakesink_catalog.commit.clock import ClockWatch, modified_ms
 from lakesink_catalog.commit.evolution import ChangeImpossible, brings_columns_of, evolve
 from lakesink_catalog.commit.first_snapshot import check_has_head
 from lakesink_catalog.commit.keys import key_holds
+from lakesink_catalog.commit.left_out import LeftOut, shows_refs, without_tags
 from lakesink_catalog.commit.located import Locate, Located, Locating
 from lakesink_catalog.commit.old_metadata import delete_old_metadata
 from lakesink_catalog.commit.outcomes import committed, is_final, unresolved
@@ -41,9 +42,10 @@ from lakesink_catalog.manifests.write import write_batch_manifests
 from lakesink_catalog.read.view import check_tag_name, view_metadata, view_table
 from lakesink_protocol import events
 from lakesink_protocol.change import ContentFile, SchemaChange
-from lakesink_protocol.errors import BatchRefused
+from lakesink_protocol.errors import BatchRefused, CatalogError
 from lakesink_protocol.fence import Fenced, GivenUp, LostRace, MustBeWrittenAgain, Unseen, check_sent, fenced
-from lakesink_protocol.identity import Batch, SinkKey
+from lakesink_protocol.identity import MAIN_BRANCH, Batch, SinkKey
+from lakesink_protocol.ledger import TableView
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
 from lakesink_protocol.quality import Quality
 from lakesink_protocol.redact import describe
@@ -109,6 +111,7 @@ class FencedCommit:
         clock: Watches the driver's clock during a run.
         words: Messages of refusals, instead of the general ones.
         turn: The turn at the table for one attempt; without it, attempts of several writers overlap.
+        left_out: What the run has seen the catalog leave out, kept from batch to batch.
     """
 
     load: Callable[[], Table]
@@ -120,6 +123,7 @@ class FencedCommit:
     clock: ClockWatch = field(default_factory=ClockWatch)
     words: Sequence[Words] = ()
     turn: Callable[[], AbstractContextManager[None]] = nullcontext
+    left_out: LeftOut = field(default_factory=LeftOut)
 
     def decide(self, batch: Batch) -> Decision:
         """Load the table and decide on the batch."""
@@ -185,14 +189,17 @@ class FencedCommit:
 
         Raises:
             BatchRefused: The table's history no longer allows the batch.
+            CatalogError: The catalog has accepted the commit and left the branch where it was.
             CommitUnresolved: Attempts ran out; the batch may still land, and a restart resolves it.
         """
-        attempts: Fenced[Outcome | MustBeWrittenAgain] = _Attempts(
+        attempts: Fenced[Outcome | MustBeWrittenAgain | CatalogError] = _Attempts(
             self, batch, prepared, Locating(batch, prepared, locate, self.effects.emit)
         )
         found = fenced(attempts, self.options.retry, self.effects)
         if isinstance(found, Unseen):
             raise unresolved(self.key, batch, found)
+        if isinstance(found, CatalogError):
+            raise found
         return None if isinstance(found, MustBeWrittenAgain) else found
 
     def found(self, decision: Decision, prepared: PreparedBatch, attempt: int) -> Outcome:
@@ -264,10 +271,22 @@ class FencedCommit:
         if found != [schema]:
             self.effects.emit(events.SchemaIdTaken(batch_id, name, prepared.snapshot_id))
 
+    def note_refs(self, decision: Decision, metadata: TableMetadata, request: Request) -> None:
+        """Note whether the table, of which the batch is the head, lacks the tags of its commit; warn of it once."""
+        if self.left_out.tags or shows_refs(metadata, request.updates):
+            return
+        self.left_out.tags = True
+        if self.options.tag_every is None:
+            self.effects.emit(events.TagsLeftOut(".".join(decision.table.name()), self.key.name))
+
     def shows(self, metadata: TableMetadata, decision: Decision, batch: Batch, prepared: PreparedBatch) -> bool:
-        """True if the answer has the snapshot on the asserted parent, under the head, and its ledger entry."""
+        """True if the answer has the snapshot on the asserted parent, under the head, and its ledger entry.
+
+        The parent may be missing on a catalog that leaves parents out, as the table itself has shown in this run.
+        """
         snapshot = metadata.snapshot_by_id(prepared.snapshot_id)
-        if snapshot is None or snapshot.parent_snapshot_id != decision.situation.view.head:
+        parents = {decision.situation.view.head} | ({None} if self.left_out.parents else set())
+        if snapshot is None or snapshot.parent_snapshot_id not in parents:
             return False
         view = view_metadata(metadata, decision.table.io, self.key)
         verdict = decide(Situation(view, self.key, batch, self.start_uuid))
@@ -285,6 +304,8 @@ class _Attempts:
     _merger: ManifestMerger = field(init=False)
     _started: tuple[int, int] = field(init=False)
     _known: Mapping[str, Any] = field(default_factory=dict)
+    _request: Request | None = None
+    _branch_stayed: bool = False
     _sent: bool = False
     _sent_on: int | None = None
     _began_ms: int = 0
@@ -303,15 +324,17 @@ class _Attempts:
         )
         self._started = fence.clocks()
 
-    def attempt(self, number: int) -> Outcome | MustBeWrittenAgain | None:
+    def attempt(self, number: int) -> Outcome | MustBeWrittenAgain | CatalogError | None:
         fence, batch, prepared, emit = self.fence, self.batch, self.prepared, self.fence.effects.emit
         self._locate_ahead()
         with fence.turn():
             self._began_ms = fence.effects.monotonic_ms()
             decision = fence.decide(batch)
             self._known, self._metadata_file = decision.table.catalog.properties, decision.table.metadata_location
+            if self._branch_stayed and self._is_ignored(decision.situation.view):
+                return self._branch_left_out()
             if not isinstance(decision.verdict, Commit):
-                return fence.found(decision, prepared, number)
+                return self._found(decision, number)
             if not still_usable(decision, prepared):
                 return MustBeWrittenAgain()
             if self._repeated.is_refusal(self._metadata_file):
@@ -327,8 +350,10 @@ class _Attempts:
         emit(events.CommitAnswered(batch.batch_id))
         if not fence.shows(metadata, decision, batch, prepared):
             emit(events.CommitNotShown(batch.batch_id, number))
+            self._branch_stayed = self._is_ignored(view_metadata(metadata, decision.table.io, fence.key))
             return None
         emit(events.CommitShown(batch.batch_id))
+        fence.note_refs(decision, metadata, request)
         if request.new_schema is not None:
             fence.tell_evolution(decision, metadata, request.new_schema, prepared)
         delete_old_metadata(decision.table, metadata, emit)
@@ -352,7 +377,7 @@ class _Attempts:
         return self.locating.on(decision.table, head)
 
     def _answer(self, decision: Decision, request: Request) -> TableMetadata:
-        self._sent, self._sent_on = True, decision.situation.view.head
+        self._sent, self._sent_on, self._request = True, decision.situation.view.head, request
         try:
             return self.fence.send(decision, self.batch, self.prepared, request)
         except CommitFailedException as error:
@@ -362,7 +387,31 @@ class _Attempts:
 
     def look(self, number: int) -> Outcome | None:
         decision = self.fence.decide(self.batch)
-        return None if isinstance(decision.verdict, Commit) else self.fence.found(decision, self.prepared, number)
+        return None if isinstance(decision.verdict, Commit) else self._found(decision, number)
+
+    def _found(self, decision: Decision, number: int) -> Outcome:
+        """The outcome. If an earlier attempt landed, the table shows what the catalog left out of it."""
+        view, ours = decision.situation.view, self.prepared.snapshot_id
+        snapshot = view.snapshots.get(ours)
+        if self._request is not None and snapshot is not None:
+            if snapshot.parent_snapshot_id is None and self._sent_on is not None:  # Iceberg never removes a parent's id
+                self.fence.left_out.parents = True
+            if view.head == ours:
+                self.fence.note_refs(decision, decision.table.metadata, self._request)
+        return self.fence.found(decision, self.prepared, number)
+
+    def _is_ignored(self, view: TableView) -> bool:
+        """True if the table has the ledger entry of the last request, and the branch is where it was before."""
+        has_entry = view.entry is not None and view.entry.snapshot_id == self.prepared.snapshot_id
+        return has_entry and view.head == self._sent_on and self.fence.key.branch != MAIN_BRANCH
+
+    def _branch_left_out(self) -> CatalogError:
+        n, branch = self.batch.batch_id, self.fence.key.branch
+        return without_tags(
+            f"The catalog accepted batch {n} and left the branch {branch[:60]!r} where it was.",
+            "branch",
+            data=f"Batch {n} is not in the branch: its ledger entry was set, and no reader sees its rows there.",
+        )
 
     def unsure(self, number: int, error: Exception) -> str:
         if isinstance(error, BatchRefused) or (not self._sent and is_final(error)):

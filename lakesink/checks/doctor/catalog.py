@@ -1,7 +1,9 @@
 """Checks the catalog that a stream would use here: which one, why this one, its kind, and whether it answers."""
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.utils.config import Config
 
 from lakesink.checks.doctor.finding import Finding, Part, Standing, attempt
+from lakesink_catalog.commit.left_out import check_keeps_refs
 from lakesink_catalog.connect.catalog import HOME_VARIABLE, CatalogConfig, FoundCatalog
 from lakesink_catalog.connect.errors import translated
 from lakesink_catalog.connect.kinds import KINDS, kind_of
@@ -46,7 +49,7 @@ def check_catalog(name: str | None, longest_seconds: float = LONGEST_SECONDS) ->
     if isinstance(opened, Finding):
         return CatalogChecks([*findings, opened], chosen)
     answers = Finding(Part.CATALOG, "answers", Standing.OK, f"with {len(opened[1])} namespace(s)")
-    return CatalogChecks([*findings, answers], chosen, opened[0])
+    return CatalogChecks([*findings, answers, *_tags(opened[0])], chosen, opened[0])
 
 
 def _find(name: str | None) -> FoundCatalog:
@@ -100,6 +103,13 @@ def _kind(found: FoundCatalog) -> Finding:
     found_text = f"{kind}: accepted, but lakesink's tests do not cover this kind"
     fix = "Use a SQL or REST catalog, or test its compare-and-swap with --write-probe."
     return Finding(Part.CATALOG, "kind", Standing.WARNING, found_text, fix)
+
+
+def _tags(catalog: Catalog) -> Iterator[Finding]:
+    """A warning, because a stream can do without tags."""
+    keeps = partial(check_keeps_refs, "tag_every, branch and reader-id", catalog.properties)
+    if isinstance(found := attempt(Part.CATALOG, "tags", keeps), Finding):
+        yield replace(found, standing=Standing.WARNING)
 
 
 def _answering(found: FoundCatalog, longest_seconds: float) -> tuple[Catalog, list[Any]] | Finding:

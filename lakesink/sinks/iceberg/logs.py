@@ -1,6 +1,6 @@
 """The logs of prepared batches of the Iceberg sink. They also remove keys files that nothing can ask for again."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,7 @@ from lakesink_catalog.tables.locations import data_location
 from lakesink_protocol import events
 from lakesink_protocol.identity import Batch, SinkKey
 from lakesink_protocol.redact import redact
-from lakesink_protocol.two_phase import Payload
+from lakesink_protocol.two_phase import Payload, PreparedLog
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,3 +107,24 @@ class UnrecordedLog:
     def landed(self, batch: Batch) -> None:  # noqa: ARG002 - the log is of one batch
         """Remove the keys files."""
         self.keys_files.remove(self._own)
+
+
+@dataclass(frozen=True, slots=True)
+class StoppingLog:
+    """A log that lets a batch land completely before `check` may stop the query: all participants have committed."""
+
+    log: PreparedLog
+    check: Callable[[Batch], None]
+
+    def find(self, batch: Batch) -> Mapping[str, Payload] | None:
+        """As the log."""
+        return self.log.find(batch)
+
+    def put(self, batch: Batch, payloads: Mapping[str, Payload]) -> None:
+        """As the log."""
+        self.log.put(batch, payloads)
+
+    def landed(self, batch: Batch) -> None:
+        """As the log, and then the check."""
+        self.log.landed(batch)
+        self.check(batch)

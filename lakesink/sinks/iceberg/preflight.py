@@ -25,6 +25,7 @@ from lakesink.writer.expectations import Expected
 from lakesink.writer.letters import LETTERS
 from lakesink.writer.plan import ChangesPlan, WritePlan
 from lakesink_catalog.commit.first_snapshot import check_has_head
+from lakesink_catalog.commit.left_out import check_keeps_refs
 from lakesink_catalog.connect.catalog import FoundCatalog
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_catalog.spark_types import sql_name
@@ -58,6 +59,7 @@ def check_start(
     if target is None:
         target = _table_to_be(table, check_creation(table, key, settings, schema), settings)
     else:
+        _check_refs(target, key, settings)
         _check_existing(target, table, key, settings)
     try:
         write = plan_write(target, _PROBE, key, settings, schema, case_sensitive=case_sensitive)
@@ -169,6 +171,12 @@ def explain_missing(error: CatalogError, table: str) -> LakesinkError:
             error.action,
         ),
     )
+
+
+def _check_refs(table: Table, key: SinkKey, settings: Settings) -> None:
+    for option, asked in (("branch", key.branch != MAIN_BRANCH), ("tag_every", settings.tag_every is not None)):
+        if asked:
+            check_keeps_refs(option, table.catalog.properties, table.metadata.properties)
 
 
 def _existing_table(found: FoundCatalog, table: str, settings: Settings) -> Table | None:

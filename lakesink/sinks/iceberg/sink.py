@@ -28,7 +28,7 @@ from lakesink.sinks.iceberg.document_evolution import (
 )
 from lakesink.sinks.iceberg.evolution import BatchWrite, plan_write
 from lakesink.sinks.iceberg.expectations import marks_invalid
-from lakesink.sinks.iceberg.logs import KeysFiles, ReportedLog, UnrecordedLog
+from lakesink.sinks.iceberg.logs import KeysFiles, ReportedLog, StoppingLog, UnrecordedLog
 from lakesink.sinks.iceberg.preflight import check_partitions, create_for_rows
 from lakesink.sinks.iceberg.records import why_unusable
 from lakesink.sinks.iceberg.side_rollback import with_side_tables
@@ -48,6 +48,7 @@ from lakesink_catalog.commit.evolution import ChangeImpossible
 from lakesink_catalog.commit.fence import Decision, Effects, FencedCommit
 from lakesink_catalog.commit.first_snapshot import check_has_head
 from lakesink_catalog.commit.keys import check_key
+from lakesink_catalog.commit.left_out import LeftOut, without_tags
 from lakesink_catalog.commit.located import Locate
 from lakesink_catalog.commit.premises import Path
 from lakesink_catalog.commit.prepared import PreparedBatch, TableLog, parse_prepared
@@ -58,6 +59,7 @@ from lakesink_catalog.tables.locations import metadata_location
 from lakesink_catalog.tables.tables import TABLE_MISSING, load_table
 from lakesink_catalog.trace import Trace
 from lakesink_protocol import events
+from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import CatalogError, Reason, WriteError
 from lakesink_protocol.identity import Batch, SinkKey, SinkKind
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
@@ -143,6 +145,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         refused_keys: Keys of documents that could not become columns: documents with no other news need no votes.
         clock: Watches the driver's clock; given by callers that create a sink for each batch.
         merges: Memory of the merges of manifests; the same callers keep it for the table and key.
+        left_out: What the run has seen the catalog leave out; the same callers keep it for the catalog.
         words: Messages of refusals for the place where the stream runs, instead of the general ones.
         schema: Of the rows as they arrive; without the marks of expectations after the sink was made.
         before_commit: Called when the batch is prepared. If it raises an error, nothing is committed.
@@ -165,6 +168,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
     clock: ClockWatch | None = None
     words: Sequence[Words] = ()
     merges: MergeMemory = field(default_factory=MergeMemory)
+    left_out: LeftOut = field(default_factory=LeftOut)
     before_commit: Callable[[], None] | None = None
     can_write_again: bool = True
     run_in_executors: RunInExecutors | None = None
@@ -409,7 +413,15 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             accept = None if self._has_accepted else self.settings.accept
             of_side = replace(settings, create_table=True, accept=accept)
             return IcebergSink(
-                table, key, open_catalog, of_side, columns, effects=effects, clock=self.clock, words=kind.words
+                table,
+                key,
+                open_catalog,
+                of_side,
+                columns,
+                effects=effects,
+                clock=self.clock,
+                words=kind.words,
+                left_out=self.left_out,
             )
 
         return SideTableSink(kind, table, self.key, self._own, columns, settings, open_catalog, open_table)
@@ -430,9 +442,17 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
 
     def _log(self, records: TableLog, write: BatchWrite) -> PreparedLog:
         keys_files = KeysFiles(write.table, self.name, self.key, self.effects)
+        log: PreparedLog
         if self.key.kind is SinkKind.TXN:
-            return UnrecordedLog(keys_files)
-        return ReportedLog(records, self.effects, None if write.plan.changes is None else keys_files)
+            log = UnrecordedLog(keys_files)
+        else:
+            log = ReportedLog(records, self.effects, None if write.plan.changes is None else keys_files)
+        return log if self.settings.tag_every is None else StoppingLog(log, self._check_tags)
+
+    def _check_tags(self, batch: Batch) -> None:
+        if self.left_out.tags:
+            what = f"The catalog accepted batch {batch.batch_id} of {self.table} and left out the tags of its commit."
+            raise without_tags(what, "tag_every", data=DataState.IN)
 
     def _open(self, table: Table) -> OpenedTable:
         check_partitions(table, self.settings.partition_by, self.effects.emit)
@@ -487,7 +507,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         )
         self.clock = self.clock or ClockWatch(_milliseconds(self.settings.max_clock_ahead))
         of_run = self.merges, self.clock, self.words, partial(self.effects.turn, table, self.effects.emit)
-        return FencedCommit(self._load, self.key, start_uuid, options, self.effects, *of_run)
+        return FencedCommit(self._load, self.key, start_uuid, options, self.effects, *of_run, self.left_out)
 
     def _with_table(self, quality: Quality, transaction: IcebergTransaction) -> Quality:
         """The counts, with the table of the dead letters of this batch and of those before it."""

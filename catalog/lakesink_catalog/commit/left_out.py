@@ -1,0 +1,56 @@
+"""What a catalog leaves out of the commits that it accepts, and the words about it. Pure.
+
+The rows, the head and the ledger entry are there, so the batch is in the table. The rest is missing without an error.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update import SetSnapshotRefUpdate, TableUpdate
+
+from lakesink_protocol.catalogue import DataState
+from lakesink_protocol.errors import CatalogError
+
+
+KNOWN = {"Nessie": "nessie."}
+"""Catalogs that leave tags and branches out: how their own properties begin, in their configuration and in tables."""
+
+
+@dataclass(slots=True)
+class LeftOut:
+    """What one run has seen a catalog leave out.
+
+    Attributes:
+        tags: Tags of commits.
+        parents: The parents of snapshots. Its answers show a batch without its parent, as the table does.
+    """
+
+    tags: bool = False
+    parents: bool = False
+
+
+def shows_refs(metadata: TableMetadata, updates: Iterable[TableUpdate]) -> bool:
+    """True if the table has every tag and branch where these updates put it."""
+    moves = [update for update in updates if isinstance(update, SetSnapshotRefUpdate)]
+    shown = {name: ref.snapshot_id for name, ref in metadata.refs.items()}
+    return all(shown.get(move.ref_name) == move.snapshot_id for move in moves)
+
+
+def without_tags(what: str, option: str, *, data: DataState | str) -> CatalogError:
+    """The error for an option that needs tags or branches."""
+    return CatalogError(
+        "CATALOG_WITHOUT_TAGS",
+        what,
+        data=data,
+        action=f"Leave out {option}, or use a catalog that keeps tags and branches: lakesink doctor --write-probe"
+        " tests it.",
+    )
+
+
+def check_keeps_refs(option: str, *properties: Mapping[str, Any]) -> None:
+    """Refuse an option that needs tags or branches, on a catalog that is known to leave them out."""
+    names = [name for found in properties for name in found]
+    for product in (one for one, start in KNOWN.items() if any(name.startswith(start) for name in names)):
+        raise without_tags(f"{product} takes tags and branches and leaves them out.", option, data=DataState.UNCHANGED)
