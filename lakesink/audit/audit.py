@@ -58,6 +58,7 @@ class Proof:
     footers: bool  # True if row counts were compared with Parquet footers
     leftovers: Leftovers  # own files that no snapshot references
     unchecked: int  # files that could not be checked
+    history_kept: bool  # False if the catalog keeps no snapshots before its newest
     keys: KeyProof | None = None  # None if the keys were not asked for
 
     def _repr_html_(self) -> str:
@@ -118,6 +119,7 @@ def audit(
         footers=footers,
         leftovers=leftovers,
         unchecked=sum(fault.code is None for fault in faults),
+        history_kept=scan.history_kept,
         keys=keys,
     )
 

@@ -19,6 +19,8 @@ def verdict_of(proof: "Proof") -> str:
         return "no lakesink stream has written to it"
     if proof.unchecked:
         return f"no finding, but {counted(proof.unchecked, 'file')} could not be checked"
+    if not proof.history_kept:
+        return "not proven: the catalog keeps no earlier snapshots, so only the newest one was checked"
     batches = counted(sum(found.batches for found in proof.sinks), "batch")
     return f"clean: {batches}, each there once, whole and readable"
 

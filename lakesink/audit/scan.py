@@ -92,6 +92,17 @@ class TableScan:
         branch = self.branches.get(key.branch)
         return branch.steps.get(key, ()) if branch is not None else ()
 
+    @property
+    def history_kept(self) -> bool:
+        """False if snapshots are missing that no expiry has removed, so that nothing is proved by what is there.
+
+        Any change of a table leaves the earlier metadata file in the metadata log, an expiry too. A branch without its
+        first snapshots and a table without this log are those of a catalog that makes its metadata anew each time.
+        """
+        branches = (self.branches.get(state.branch) for state in self.states)
+        whole = all(branch is None or branch.complete for branch in branches)
+        return whole or bool(self.table.metadata.metadata_log)
+
     def of_sinks(self, done: Done | None) -> Iterator[Said]:
         """Check the order of batches, the ledgers and their tags; `done` may show that a checkpoint was rewound."""
         for state in self.states:
@@ -175,7 +186,8 @@ class TableScan:
             # Another refusal than those that a last batch itself can get is a defect of the verdict.
             yield Finding(Code[state.trouble.name], subject, found)
         elif state.unverifiable:
-            found = f"Expiry removed the proof that its last batch, {state.batch_id}, is in the branch: assumed."
+            why = "Expiry removed the" if self.history_kept else "The catalog keeps no"
+            found = f"{why} proof that its last batch, {state.batch_id}, is in the branch: assumed."
             yield Note("unproven", subject, found)
         yield from self._ledger_tag(state)
         yield from self._audit_tags(state)
@@ -254,13 +266,15 @@ class TableScan:
         branch, steps = self.branches.get(state.branch), self.steps(key_of(state))
         if branch is None or branch.complete:
             return
+        gone = "have expired" if self.history_kept else "are not kept by the catalog"
         found = "No batch is retained on the branch: only the ledger names the last batch."
         if steps:
-            found = f"Batches before {steps[0].mark.batch_id} cannot be listed: their snapshots have expired."
+            found = f"Batches before {steps[0].mark.batch_id} cannot be listed: their snapshots {gone}."
         older = sorted({batch.batch_id for batch in select(self.cut_off, state.sink, state.branch)})
         kept = f" Tags keep of them {counted(len(older), 'batch')}: {listed(map(str, older))}." if older else ""
         brought = self._expired(branch)
-        left = f" The files of expired snapshots in the branch were checked: {brought}." if brought else ""
+        missing = "expired" if self.history_kept else "these"
+        left = f" The files of {missing} snapshots in the branch were checked: {brought}." if brought else ""
         yield Note("history", _subject(state), found + kept + left)
 
     def _expired(self, branch: BranchHistory) -> str:

@@ -89,7 +89,7 @@ def audit_report(
         document={
             "table": identifier,
             "catalog": table.catalog.name,
-            "well": not proof.findings,
+            "well": not proof.findings and proof.history_kept,
             "accepted_only": bool(proof.findings) and not broken(proof.findings),
             "sinks": [asdict(found) for found in proof.sinks],
             **_documents(proof.findings, proof.notes, {}),
@@ -101,6 +101,7 @@ def audit_report(
                 "bytes": proof.bytes,
                 "footers": proof.footers,
                 "unchecked": proof.unchecked,
+                "history_kept": proof.history_kept,
             },
             "leftovers": asdict(proof.leftovers),
             "seconds": round(seconds, 3),
@@ -109,7 +110,9 @@ def audit_report(
         columns=("sink", "branch", "last batch>", "retained from>", "batches>", f"{rows}>", "since"),
         rows=[_row(found) for found in proof.sinks],
         hints=[redact(hint) for hint in (*_lines(proof, seconds), next_step)],
-        exit_code=_exit_code(proof.findings, proof.unchecked) if proof.sinks else NOT_WELL,
+        exit_code=_exit_code(proof.findings, is_whole=not proof.unchecked and proof.history_kept)
+        if proof.sinks
+        else NOT_WELL,
     )
 
 
@@ -137,10 +140,11 @@ def _directory_report(directory: str, *, checkpoint: str | None, sink: str | Non
     )
 
 
-def _exit_code(findings: Sequence[Finding], unchecked: int = 0) -> int:
+def _exit_code(findings: Sequence[Finding], *, is_whole: bool = True) -> int:
+    """`is_whole` if everything could be checked."""
     if broken(findings):
         return NOT_WELL
-    if unchecked:
+    if not is_whole:
         return NOT_CHECKED
     return ACCEPTED if findings else OK
 
@@ -240,14 +244,16 @@ def _of_code(code: Code, findings: Sequence[Finding]) -> Iterator[str]:
 
 
 def _next_step(table: str, proof: Proof) -> str:
-    if proof.findings and not broken(proof.findings):
-        return "Next: check the rows of the accepted batches; the findings stay until the snapshots expire."
     if proof.findings:
-        return "Next: correct the findings, from the top, and run lakesink audit again."
+        correct = "Next: correct the findings, from the top, and run lakesink audit again."
+        accepted = "Next: check the rows of the accepted batches; the findings stay until the snapshots expire."
+        return correct if broken(proof.findings) else accepted
     if not proof.sinks and any(note.name in ("prepared", "first batch") for note in proof.notes):
         return "Next: start its query again, which completes the batch, and run lakesink audit again."
     if not proof.sinks:
         return f"Next: check the name of the table and the catalog, or lakesink status {table}"
+    if not proof.history_kept:
+        return "Next: lakesink certify tests what else this catalog does not do."
     if proof.unchecked:
         return "Next: correct why files could not be checked (rights, network), and run lakesink audit again."
     return f"Next: lakesink log {table} shows the batches."

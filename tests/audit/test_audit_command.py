@@ -93,6 +93,7 @@ def test_the_same_as_json(run: Run, lake: Lake, stream: Stream) -> None:
         "bytes": size,
         "footers": True,
         "unchecked": 0,
+        "history_kept": True,
     }
     assert document["sinks"][0]["batches"] == 4
     assert found(run("audit", "--skip-footers", *JSON))["looked_at"]["footers"] is False

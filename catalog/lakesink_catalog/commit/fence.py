@@ -45,7 +45,7 @@ from lakesink_protocol.change import ContentFile, SchemaChange
 from lakesink_protocol.errors import BatchRefused, CatalogError
 from lakesink_protocol.fence import Fenced, GivenUp, LostRace, MustBeWrittenAgain, Unseen, check_sent, fenced
 from lakesink_protocol.identity import MAIN_BRANCH, Batch, SinkKey
-from lakesink_protocol.ledger import TableView
+from lakesink_protocol.ledger import SnapshotLike, TableView
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
 from lakesink_protocol.quality import Quality
 from lakesink_protocol.redact import describe
@@ -306,6 +306,7 @@ class _Attempts:
     _known: Mapping[str, Any] = field(default_factory=dict)
     _request: Request | None = None
     _branch_stayed: bool = False
+    _parent_missed: bool = False
     _sent: bool = False
     _sent_on: int | None = None
     _began_ms: int = 0
@@ -351,6 +352,7 @@ class _Attempts:
         if not fence.shows(metadata, decision, batch, prepared):
             emit(events.CommitNotShown(batch.batch_id, number))
             self._branch_stayed = self._is_ignored(view_metadata(metadata, decision.table.io, fence.key))
+            self._parent_missed = self._lacks_parent(metadata.snapshot_by_id(prepared.snapshot_id))
             return None
         emit(events.CommitShown(batch.batch_id))
         fence.note_refs(decision, metadata, request)
@@ -392,13 +394,14 @@ class _Attempts:
     def _found(self, decision: Decision, number: int) -> Outcome:
         """The outcome. If an earlier attempt landed, the table shows what the catalog left out of it."""
         view, ours = decision.situation.view, self.prepared.snapshot_id
-        snapshot = view.snapshots.get(ours)
-        if self._request is not None and snapshot is not None:
-            if snapshot.parent_snapshot_id is None and self._sent_on is not None:  # Iceberg never removes a parent's id
-                self.fence.left_out.parents = True
-            if view.head == ours:
-                self.fence.note_refs(decision, decision.table.metadata, self._request)
+        self.fence.left_out.parents |= self._parent_missed and self._lacks_parent(view.snapshots.get(ours))
+        if self._request is not None and view.head == ours:
+            self.fence.note_refs(decision, decision.table.metadata, self._request)
         return self.fence.found(decision, self.prepared, number)
+
+    def _lacks_parent(self, snapshot: SnapshotLike | None) -> bool:
+        """True if the snapshot of the last request is there without its parent. An expiry can remove it later, too."""
+        return snapshot is not None and snapshot.parent_snapshot_id is None and self._sent_on is not None
 
     def _is_ignored(self, view: TableView) -> bool:
         """True if the table has the ledger entry of the last request, and the branch is where it was before."""
