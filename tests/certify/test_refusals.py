@@ -149,8 +149,14 @@ def test_doctor_and_certify_say_it_once(hive: dict[str, str]) -> None:
     assert "undecided" not in result.output
 
 
-def test_a_table_that_is_not_there_is_no_sign_of_hive_4(hive: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(kinds.KINDS, "hive", Kind("pyiceberg.catalog.sql", "SqlCatalog", certified=False))
+@pytest.mark.parametrize("error", [NoSuchTableError("none"), FAILED_CALL])
+def test_a_hive_that_answers_otherwise_is_opened(
+    hive: dict[str, str], monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(Hive4, "load_table", fail)
     assert CatalogConfig("hive", hive).open().list_namespaces() == []
 
 

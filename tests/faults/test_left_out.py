@@ -18,9 +18,10 @@ from lakesink_protocol.identity import SinkKey
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
 from lakesink_protocol.tags import EveryBatches
 from testkit import letters
-from testkit.answers import says_yes_and_shows_another_parent
+from testkit.answers import lands_then
+from testkit.answers import says_yes_and_shows_another_parent as without_parent
 from testkit.builders import ROWS, TABLE, Lake, Stream, counted, expected
-from testkit.maintenance import branch_off
+from testkit.maintenance import branch_off, expire
 from tests.certify.liars import KeepsOneSnapshot, NessieLike, served
 from tests.doctor.liars import LosesRefs, LosesTags
 
@@ -94,13 +95,16 @@ def test_missing_parents_are_looked_at_once_in_a_run_and_then_known(
     assert counted(lake) == expected(*range(4))
 
 
-def test_an_answer_alone_teaches_nothing(lake: Lake) -> None:
-    """The table has the parent that two answers lack, so the second of them is not believed either."""
+@pytest.mark.parametrize("expires", [False, True])
+def test_an_answer_or_an_expiry_alone_teaches_nothing(lake: Lake, *, expires: bool) -> None:
+    """The parent is missing in one answer, or in the table after an expiry. The next answer is not believed either."""
     stream = Stream(lake)
     sink = stream.sink()
-    stream.run_with(sink, 0)
-    for batch in (1, 2):
-        lake.catalog.faults = [says_yes_and_shows_another_parent]
+    first = stream.run_with(sink, 0)
+    assert isinstance(first, Committed)
+    expired = lands_then(lambda: expire(lake, [first.snapshot_id]))
+    for batch, fault in enumerate((expired if expires else without_parent, without_parent), 1):
+        lake.catalog.faults = [fault]
         outcome = stream.run_with(sink, batch)
         assert isinstance(outcome, Committed)
         assert outcome.attempts == 2

@@ -130,7 +130,7 @@ _REFUSALS = ("password authentication failed", "no password supplied", "permissi
 
 
 def _words(error: Exception) -> _Words:
-    if _is_hive_4(error):
+    if is_hive_4(error):
         return _HIVE_4
     if isinstance(error, DatabaseError) and any(words in str(error).lower() for words in _REFUSALS):
         return _REJECTED
@@ -140,7 +140,7 @@ def _words(error: Exception) -> _Words:
     return next((words for types, words in _by_type() if isinstance(error, types)), _FAILED)
 
 
-def _is_hive_4(error: Exception) -> bool:
+def is_hive_4(error: Exception) -> bool:
     """Hive 4 has removed the calls of PyIceberg 0.12. Thrift may not be installed, so its class is known by name."""
     kind = type(error)
     of_thrift = kind.__name__ == "TApplicationException" and kind.__module__.partition(".")[0] == "thrift"

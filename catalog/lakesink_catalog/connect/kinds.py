@@ -15,6 +15,7 @@ from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 from sqlalchemy import URL, create_engine, make_url
 from sqlalchemy.pool import QueuePool
 
+from lakesink_catalog.connect.errors import is_hive_4
 from lakesink_catalog.connect.lean import reading_leanly
 from lakesink_catalog.connect.sql_waits import bound_waits
 from lakesink_protocol.errors import CatalogError
@@ -113,8 +114,17 @@ def open_catalog(name: str, properties: Mapping[str, Any]) -> Catalog:
     if url is not None and _in_memory(url):
         _share_between_threads(catalog)
     if word == "hive":
-        catalog.table_exists(_NO_TABLE)  # Hive 4 does not know this call of PyIceberg 0.12: better now than in a batch
+        _check_is_spoken_to(catalog)
     return catalog
+
+
+def _check_is_spoken_to(catalog: Catalog) -> None:
+    """Refuse Hive 4 now, and not in a batch. Another failure of this question is left to the calls that matter."""
+    try:
+        catalog.table_exists(_NO_TABLE)
+    except Exception as error:
+        if is_hive_4(error):
+            raise
 
 
 def _warn_of(name: str, setting: str, value: str) -> None:
