@@ -243,7 +243,7 @@ def _sink(destination: Destination, schema: pa.Schema) -> IcebergSink:
         clock=_clock_watch(settings.max_clock_ahead),
         words=words_of(settings.checkpoint),
         merges=_merge_memory(*of_catalog, destination.table, destination.key),
-        left_out=_left_out(*of_catalog),
+        left_out=_left_out(*of_catalog, destination.table, destination.key),
         can_write_again=False,
     )
 
@@ -255,8 +255,8 @@ def _merge_memory(*_of_sink: Any) -> MergeMemory:
 
 
 @lru_cache(maxsize=8)
-def _left_out(*_of_catalog: Any) -> LeftOut:
-    """What this process has seen a catalog leave out; the arguments are the key of the cache."""
+def _left_out(*_of_sink: Any) -> LeftOut:
+    """What this process has seen the catalog of a sink leave out; the arguments are the key of the cache."""
     return LeftOut()
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.table import Table
+from pyiceberg.table import CommitTableResponse, Table
 
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.preflight import check_start
@@ -20,7 +20,7 @@ from lakesink_protocol.tags import EveryBatches
 from testkit import letters
 from testkit.answers import lands_then
 from testkit.answers import says_yes_and_shows_another_parent as without_parent
-from testkit.builders import ROWS, TABLE, Lake, Stream, counted, expected
+from testkit.builders import ROWS, TABLE, Apply, Lake, Stream, counted, expected
 from testkit.maintenance import branch_off, expire
 from tests.certify.liars import KeepsOneSnapshot, NessieLike, served
 from tests.doctor.liars import LosesRefs, LosesTags
@@ -74,6 +74,23 @@ def test_nothing_is_said_where_every_tag_is_there_or_none_was_sent(
     for batch in range(2):
         stream.run_with(sink, batch)
     assert WITHOUT_TAGS not in caplog.text
+
+
+def test_a_tag_that_a_later_batch_has_moved_is_not_left_out(lake: Lake, caplog: pytest.LogCaptureFixture) -> None:
+    """The answer to batch 0 shows the table after batch 1 of a rival driver."""
+
+    def answered_late(apply: Apply) -> CommitTableResponse:
+        apply()
+        assert isinstance(Stream(lake).run(1), Committed)
+        table = lake.table()
+        return CommitTableResponse(metadata=table.metadata, metadata_location=table.metadata_location)
+
+    lake.catalog.faults = [answered_late]
+    outcome = Stream(lake).run(0)
+    assert isinstance(outcome, Committed)
+    assert outcome.attempts == 1
+    assert WITHOUT_TAGS not in caplog.text
+    assert counted(lake) == expected(0, 1)
 
 
 def test_missing_parents_are_looked_at_once_in_a_run_and_then_known(

@@ -271,13 +271,14 @@ class FencedCommit:
         if found != [schema]:
             self.effects.emit(events.SchemaIdTaken(batch_id, name, prepared.snapshot_id))
 
-    def note_refs(self, decision: Decision, metadata: TableMetadata, request: Request) -> None:
-        """Note whether the table, of which the batch is the head, lacks the tags of its commit; warn of it once."""
-        if self.left_out.tags or shows_refs(metadata, request.updates):
+    def note_refs(self, table: Table, metadata: TableMetadata, prepared: PreparedBatch, request: Request) -> None:
+        """Note whether the table lacks the tags of a commit; warn of it once. A later head may have moved them."""
+        head, before = metadata.refs.get(self.key.branch), self.left_out.tags
+        if head is None or head.snapshot_id != prepared.snapshot_id:
             return
-        self.left_out.tags = True
-        if self.options.tag_every is None:
-            self.effects.emit(events.TagsLeftOut(".".join(decision.table.name()), self.key.name))
+        self.left_out.tags = not shows_refs(metadata, request.updates)
+        if self.left_out.tags and not before and self.options.tag_every is None:
+            self.effects.emit(events.TagsLeftOut(".".join(table.name()), self.key.name))
 
     def shows(self, metadata: TableMetadata, decision: Decision, batch: Batch, prepared: PreparedBatch) -> bool:
         """True if the answer has the snapshot on the asserted parent, under the head, and its ledger entry.
@@ -355,7 +356,7 @@ class _Attempts:
             self._parent_missed = self._lacks_parent(metadata.snapshot_by_id(prepared.snapshot_id))
             return None
         emit(events.CommitShown(batch.batch_id))
-        fence.note_refs(decision, metadata, request)
+        fence.note_refs(decision.table, metadata, prepared, request)
         if request.new_schema is not None:
             fence.tell_evolution(decision, metadata, request.new_schema, prepared)
         delete_old_metadata(decision.table, metadata, emit)
@@ -393,10 +394,10 @@ class _Attempts:
 
     def _found(self, decision: Decision, number: int) -> Outcome:
         """The outcome. If an earlier attempt landed, the table shows what the catalog left out of it."""
-        view, ours = decision.situation.view, self.prepared.snapshot_id
-        self.fence.left_out.parents |= self._parent_missed and self._lacks_parent(view.snapshots.get(ours))
-        if self._request is not None and view.head == ours:
-            self.fence.note_refs(decision, decision.table.metadata, self._request)
+        ours = decision.situation.view.snapshots.get(self.prepared.snapshot_id)
+        self.fence.left_out.parents |= self._parent_missed and self._lacks_parent(ours)
+        if self._request is not None:
+            self.fence.note_refs(decision.table, decision.table.metadata, self.prepared, self._request)
         return self.fence.found(decision, self.prepared, number)
 
     def _lacks_parent(self, snapshot: SnapshotLike | None) -> bool:

@@ -23,7 +23,7 @@ class LeftOut:
     """What one run has seen a catalog leave out.
 
     Attributes:
-        tags: Tags of commits.
+        tags: Tags of the last commit.
         parents: The parents of snapshots. Its answers show a batch without its parent, as the table does.
     """
 

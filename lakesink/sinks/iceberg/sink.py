@@ -145,7 +145,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         refused_keys: Keys of documents that could not become columns: documents with no other news need no votes.
         clock: Watches the driver's clock; given by callers that create a sink for each batch.
         merges: Memory of the merges of manifests; the same callers keep it for the table and key.
-        left_out: What the run has seen the catalog leave out; the same callers keep it for the catalog.
+        left_out: What the run has seen the catalog leave out; the same callers keep it for the table and key.
         words: Messages of refusals for the place where the stream runs, instead of the general ones.
         schema: Of the rows as they arrive; without the marks of expectations after the sink was made.
         before_commit: Called when the batch is prepared. If it raises an error, nothing is committed.
