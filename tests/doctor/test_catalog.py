@@ -7,7 +7,7 @@ import pytest
 from lakesink.checks.doctor.catalog import check_catalog
 from lakesink.checks.doctor.finding import Finding, Standing
 from lakesink.checks.doctor.scratch import prove_catalog
-from lakesink_catalog.connect.catalog import CatalogConfig
+from lakesink_catalog.connect.catalog import CatalogConfig, connect
 from servers.ports import free_port
 from testkit.http_servers import rest_server
 from testkit.rest_catalog import RestService

@@ -13,7 +13,6 @@ from pyiceberg.table.update import SetSnapshotRefUpdate, TableUpdate
 from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import CatalogError
 
-
 KNOWN = {"Nessie": "nessie."}
 """Catalogs that leave tags and branches out: how their own properties begin, in their configuration and in tables."""
 
