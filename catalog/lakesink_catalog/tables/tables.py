@@ -20,7 +20,6 @@ from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
 
 from lakesink_catalog.connect.errors import translated
-from lakesink_catalog.connect.first_snapshot import protects_first_snapshots
 from lakesink_catalog.connect.lean import lean_loading, storage_of
 from lakesink_catalog.connect.lean_json import LeanSnapshot
 from lakesink_catalog.tables.partition_by import parse_partition_by
@@ -115,6 +114,7 @@ def create_table(
         WriteError: A column has no Iceberg type.
         CatalogError: A property is not allowed, the catalog failed, or its warehouse cannot be written.
     """
+    from lakesink_catalog.connect.first_snapshot import protects_first_snapshots  # noqa: PLC0415 - readers create none
     from lakesink_catalog.tables.arrow_schema import iceberg_schema, with_identifier_fields  # noqa: PLC0415 - readers need no PyArrow
 
     parts = parse_identifier(identifier)
