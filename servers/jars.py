@@ -200,6 +200,14 @@ PRAVEGA = JarSet(
 )
 """Pravega in one process, see `servers.pravega`, without its ways to long-term storage."""
 
+NESSIE_VERSION = "0.99.0"
+NESSIE = JarSet("nessie", (f"org.projectnessie.nessie:nessie-quarkus:{NESSIE_VERSION}:runner",), transitive=False)
+"""Nessie with its Iceberg REST service, in one jar, see `servers.nessie`."""
+
+HIVE_VERSION = "3.1.3"
+HIVE = JarSet("hive", (f"org.apache.hive:hive-standalone-metastore:{HIVE_VERSION}",), without=("jdk.tools:jdk.tools",))
+"""Hive's metastore with Derby, see `servers.hive`."""
+
 SETS = {
     jars.name: jars
     for jars in (
@@ -214,6 +222,8 @@ SETS = {
         ICEBERG_AWS_FLINK,
         HDFS,
         PRAVEGA,
+        NESSIE,
+        HIVE,
     )
 }
 PEERS = {jars.name: jars for jars in (FLINK_KAFKA, KAFKA_CONNECT)}
