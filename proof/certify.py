@@ -9,7 +9,7 @@ import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from lakesink.checks.certify.examine import Certificate, certify
 from lakesink.checks.certify.race import Size
 from lakesink.checks.certify.verdict import Check, Standing, Verdict
 from lakesink_catalog.connect.catalog import CatalogConfig, FoundCatalog
+from servers import catalogs
 from servers.jars import ICEBERG_BEFORE, ROOT
 from servers.missing import Missing
 from servers.postgres import USER, postgres_server
@@ -67,12 +68,21 @@ def _in_memory(folder: Path) -> Held:
     kept.close()
 
 
-CATALOGS = {
+@contextmanager
+def _of_others(hold: catalogs.Hold, folder: Path) -> Held:
+    with hold(folder) as properties:
+        yield CatalogConfig("lake", properties).find()
+
+
+CATALOGS: Mapping[str, Callable[[Path], AbstractContextManager[FoundCatalog]]] = {
     "SQLite": _sqlite,
     "PostgreSQL": _postgresql,
     f"Iceberg REST reference server {ICEBERG_BEFORE}, over SQLite": _rest,
     "in memory (PyIceberg, over SQLite)": _in_memory,
+    **{name: partial(_of_others, hold) for name, hold in catalogs.CATALOGS.items()},
 }
+NOT_SAFE = {catalogs.NESSIE}
+"""Those that are rightly found to be so: a table must have a first snapshot before its stream starts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +98,19 @@ class CertifyFigures:
     skipped: dict[str, str]
 
     @property
+    def unexpected(self) -> dict[str, Verdict]:
+        """The verdicts that are not those of `NOT_SAFE`, or else fit, by name of the catalog."""
+        verdicts = {name: certificate.verdict for name, certificate in self.certificates.items()}
+        return {
+            name: verdict
+            for name, verdict in verdicts.items()
+            if not (verdict is Verdict.NOT_SAFE if name in NOT_SAFE else verdict.fit)
+        }
+
+    @property
     def well(self) -> bool:
-        """True if every catalog that was asked is fit."""
-        return all(certificate.verdict.fit for certificate in self.certificates.values())
+        """True if every catalog that was asked is as expected."""
+        return not self.unexpected
 
     def to_json(self) -> dict[str, Any]:
         """All of it, for programs."""

@@ -117,7 +117,7 @@ def targets(budget: Budget) -> Outcome:
 def catalogs(budget: Budget) -> Outcome:
     """Whether catalogs keep what the protocol needs of them."""
     figures = certify.run(budget.seconds, budget.seed, budget.progress)
-    broken = tuple(f"{name}: {one.verdict.value}" for name, one in figures.certificates.items() if not one.verdict.fit)
+    broken = tuple(f"{name}: {verdict.value}" for name, verdict in figures.unexpected.items())
     missing = tuple(f"{name}: {why}" for name, why in figures.skipped.items())
     return Outcome(broken, missing, tuple(_certified(figures)), figures.to_json())
 

@@ -6,19 +6,24 @@ from pathlib import Path
 import pytest
 
 import proof.certify
-from lakesink.checks.certify.verdict import Check, Verdict
+from lakesink.checks.certify.examine import Certificate
+from lakesink.checks.certify.race import Size
+from lakesink.checks.certify.verdict import Check, Finding, Standing, Verdict
 from proof.certify import (
     CATALOGS,
     DOCUMENT,
     FOLDER,
+    NOT_SAFE,
     OVERVIEW,
     USERS,
+    CertifyFigures,
     checks_markdown,
     kept_in,
     results_markdown,
     run,
     verdicts_markdown,
 )
+from servers import catalogs
 from testkit.http_servers import skipped_where_missing
 from website.tables import between
 
@@ -48,12 +53,24 @@ def test_a_certificate_that_a_user_sends_is_on_the_page_by_its_file(tmp_path: Pa
     assert "| Polaris 1.4.1; lakesink " in shown
 
 
+def starts_slowly(name: str) -> bool:
+    return "REST" in name or name in catalogs.CATALOGS
+
+
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.soak if "REST" in name else ()) for name in CATALOGS]
+    "name", [pytest.param(name, marks=pytest.mark.soak if starts_slowly(name) else ()) for name in CATALOGS]
 )
 def test_every_catalog_of_the_proof_is_there_to_be_asked(name: str, tmp_path: Path) -> None:
     with skipped_where_missing(), CATALOGS[name](tmp_path) as found:
-        assert found.open(create=False).list_namespaces() == []
+        assert found.open(create=False).list_namespaces() == ([("default",)] if "Hive" in name else [])
+
+
+@pytest.mark.parametrize("standing", [Standing.KEPT, Standing.BROKEN, Standing.UNDECIDED])
+@pytest.mark.parametrize("name", ["SQLite", *NOT_SAFE])
+def test_a_verdict_is_well_if_it_is_that_which_is_known_of_the_catalog(name: str, standing: Standing) -> None:
+    findings = tuple(Finding(check, standing, "") for check in Check)
+    figures = CertifyFigures({name: Certificate(name, "rest", {}, Size(), findings)}, {})
+    assert figures.well is (standing is (Standing.BROKEN if name in NOT_SAFE else Standing.KEPT))
 
 
 @pytest.mark.soak
