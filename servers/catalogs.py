@@ -14,7 +14,7 @@ from servers.s3 import s3
 
 _BUCKET = "lake"
 _WAREHOUSE = f"s3://{_BUCKET}/warehouse"
-_OFTEN = {"lock-check-max-wait-time": "1", "lock-check-retries": "60"}
+_OFTEN = {"lock-check-max-wait-time": "0.1", "lock-check-retries": "1000"}
 _Properties = dict[str, str]
 Hold = Callable[[Path], AbstractContextManager[_Properties]]
 
@@ -48,11 +48,11 @@ def over_hive(folder: Path) -> Iterator[_Properties]:
         yield {"type": "hive", "uri": server.uri, **_OFTEN}
 
 
-NESSIE = f"Nessie {NESSIE_VERSION}"
+NESSIE, HIVE = f"Nessie {NESSIE_VERSION}", f"Hive Metastore {HIVE_VERSION}"
 CATALOGS: Mapping[str, Hold] = {
     NESSIE: over_nessie,
     f"AWS Glue, as emulated by moto {MOTO_VERSION}": over_glue,
-    f"Hive Metastore {HIVE_VERSION}": over_hive,
+    HIVE: over_hive,
 }
 """Each runs within the block, in an empty folder. It yields properties for PyIceberg; keys are in the environment."""
 

@@ -62,7 +62,7 @@ def starts_slowly(name: str) -> bool:
 )
 def test_every_catalog_of_the_proof_is_there_to_be_asked(name: str, tmp_path: Path) -> None:
     with skipped_where_missing(), CATALOGS[name](tmp_path) as found:
-        assert found.open(create=False).list_namespaces() == ([("default",)] if "Hive" in name else [])
+        assert found.open(create=False).list_namespaces() == ([("default",)] if name == catalogs.HIVE else [])
 
 
 @pytest.mark.parametrize("standing", [Standing.KEPT, Standing.BROKEN, Standing.UNDECIDED])
