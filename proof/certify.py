@@ -84,7 +84,7 @@ CATALOGS: Mapping[str, Callable[[Path], AbstractContextManager[FoundCatalog]]] =
 WRITERS = {catalogs.HIVE: 6}
 """Fewer than the command's where writers wait for each other in the catalog: each must get a commit through in time."""
 NOT_SAFE = {catalogs.NESSIE}
-"""Those that are rightly found to be so: a table must have a first snapshot before its stream starts."""
+"""Those that are rightly found to be so: see the page for what Nessie does not keep."""
 
 
 @dataclass(frozen=True, slots=True)

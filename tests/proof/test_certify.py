@@ -69,7 +69,7 @@ def test_every_catalog_of_the_proof_is_there_to_be_asked(name: str, tmp_path: Pa
 @pytest.mark.parametrize("name", ["SQLite", *NOT_SAFE])
 def test_a_verdict_is_well_if_it_is_that_which_is_known_of_the_catalog(name: str, standing: Standing) -> None:
     findings = tuple(Finding(check, standing, "") for check in Check)
-    figures = CertifyFigures({name: Certificate(name, "rest", {}, Size(), findings)}, {})
+    figures = CertifyFigures({name: Certificate(name, "a product", "rest", {}, Size(), findings)}, {})
     assert figures.well is (standing is (Standing.BROKEN if name in NOT_SAFE else Standing.KEPT))
 
 
