@@ -218,7 +218,11 @@ def main(arguments: Sequence[str]) -> int:
     figures = run(progress=lambda what: print(what, flush=True))
     for name, why in figures.skipped.items():
         print(f"not asked: {name}: {why}")
-    undecided = any(one.verdict is Verdict.UNDECIDED for one in figures.certificates.values())
+    undecided = {name: one for name, one in figures.certificates.items() if one.verdict is Verdict.UNDECIDED}
+    for name, certificate in undecided.items():
+        for finding in certificate.findings:
+            if finding.standing is Standing.UNDECIDED:
+                print(f"not decided: {name}, {finding.check.value}: {finding.found}")
     if figures.skipped or undecided:
         return 2
     _keep(figures)

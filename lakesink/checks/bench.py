@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -115,6 +116,7 @@ class Bench:
     mine: Catalog
     other: Catalog
     ledger_tag: bool
+    connect: Callable[[], Catalog]
     heard: list[str] = field(default_factory=list)  # names of the errors that refused a commit
 
     def state(self, catalog: Catalog | None = None) -> State:
@@ -171,7 +173,8 @@ def bench_in(
     scratch = ScratchTable(catalog, prefix)
     try:
         scratch.create()
-        yield Bench(scratch, catalog, found.open(create=False), ledger_tag)
+        connect = partial(found.open, create=False)
+        yield Bench(scratch, catalog, connect(), ledger_tag, connect)
     finally:
         left.extend(scratch.remove())
 

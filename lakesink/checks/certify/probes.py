@@ -4,7 +4,6 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from itertools import cycle
 
 from pyiceberg.table.update import (
     AssertCurrentSchemaId,
@@ -167,9 +166,10 @@ PROBES: Mapping[Check, Probe] = {
 
 
 def _at_once(bench: Bench, offers: Sequence[Offer]) -> list[Sent]:
-    """Send them through both connections by turns, each in a thread of its own."""
+    """Send each through a connection of its own: some clients serve one thread only."""
+    connections = [bench.connect() for _ in offers]
     with ThreadPoolExecutor(len(offers)) as senders:
-        return list(senders.map(bench.ask, offers, cycle((bench.mine, bench.other))))
+        return list(senders.map(bench.ask, offers, connections))
 
 
 def _once(bench: Bench, offered: Offer) -> str:

@@ -75,7 +75,7 @@ def prove_place(found: FoundCatalog) -> list[Finding]:
 def _swap(scratch: ScratchTable, found: FoundCatalog) -> list[Finding]:
     catalog = scratch.catalog
     try:
-        proof = _prove_swap(Bench(scratch, catalog, found.open(), ledger_tag=True))
+        proof = _prove_swap(Bench(scratch, catalog, found.open(), ledger_tag=True, connect=found.open))
         return [Finding(Part.CATALOG, SWAP, Standing.OK, proof)]
     except CatalogError as error:
         failure = error
