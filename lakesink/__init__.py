@@ -84,6 +84,8 @@ _ERRORS = "lakesink_protocol.errors"
 
 def __getattr__(name: str) -> Any:
     """Import a public name's module when the name is first used: executors and the command line need no PySpark."""
+    if name == "java":  # a module: `lakesink.java.use()`
+        return import_module("lakesink.java")
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:

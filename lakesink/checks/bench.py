@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
@@ -29,8 +31,9 @@ from lakesink.checks.certify.state import Sent, State, not_landed, not_refused
 from lakesink.writer.filesystem import open_filesystem, shareable_properties
 from lakesink_catalog.commit.fence import Effects, FencedCommit
 from lakesink_catalog.commit.request import CommitOptions, PlannedCommit, build_request
-from lakesink_catalog.connect.catalog import FoundCatalog
+from lakesink_catalog.connect.catalog import CatalogConfig, FoundCatalog
 from lakesink_catalog.connect.errors import catalog_error
+from lakesink_catalog.connect.kinds import sqlite_file
 from lakesink_catalog.connect.rest import BoundedRestCatalog
 from lakesink_catalog.manifests.merging import ManifestMerger
 from lakesink_catalog.read.view import view_table
@@ -160,6 +163,22 @@ class Bench:
     def ask(self, offered: Offer, catalog: Catalog | None = None) -> Sent:
         """Send a commit and return the answer; raises a `CatalogError` if there was none."""
         return answer(catalog or self.mine, offered, needed=True)
+
+
+@contextmanager
+def there_or_like(found: FoundCatalog) -> Iterator[FoundCatalog]:
+    """The catalog; for one in a file that its first stream creates, one like it in a folder beside, for the time."""
+    file = Path(sqlite_file(found.properties) or "/")
+    places = file.parents if found.home else (file.parent,)  # a stream makes the folders of the embedded catalog only
+    beside = next((place for place in places if place.exists()), None)
+    if file.exists() or beside is None:
+        yield found
+        return
+    with TemporaryDirectory(prefix=".lakesink-", dir=beside) as folder:
+        own = {"uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}"}
+        made = CatalogConfig("lakesink-scratch", own).find()
+        made.open()
+        yield made
 
 
 @contextmanager

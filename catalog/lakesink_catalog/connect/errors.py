@@ -129,9 +129,15 @@ _FAILED: _Words = (
 _REFUSALS = ("password authentication failed", "no password supplied", "permission denied", "access denied", "pg_hba")
 
 
+_EXTRAS = {"thrift": "pyiceberg[hive]", "boto3": "pyiceberg[glue]", "psycopg2": "psycopg2-binary"}
+"""What brings a package that a catalog needs."""
+
+
 def _words(error: Exception) -> _Words:
     if is_hive_4(error):
         return _HIVE_4
+    if isinstance(error, ModuleNotFoundError) and error.name in _EXTRAS:
+        return (*_NOT_INSTALLED[:2], f'Install it: pip install "{_EXTRAS[error.name]}".')
     if isinstance(error, DatabaseError) and any(words in str(error).lower() for words in _REFUSALS):
         return _REJECTED
     trouble = storage_trouble(error) if isinstance(error, OSError) else None

@@ -12,7 +12,7 @@ from pyiceberg.catalog import Catalog
 from sqlalchemy import Engine
 
 from lakesink import __version__
-from lakesink.checks.bench import Bench, bench_in
+from lakesink.checks.bench import Bench, bench_in, there_or_like
 from lakesink.checks.caught import caught
 from lakesink.checks.certify.probes import PROBES, two_tables
 from lakesink.checks.certify.race import Size, race
@@ -75,8 +75,9 @@ def certify(
     A subset of the checks can only reject a catalog. `product` names what serves the catalog, with its version; without
     it the certificate has what the catalog says.
     """
-    asker = _Asker(found, found.open(create=False), size, say)
-    findings = tuple(asker.findings(checks))
+    with there_or_like(found) as asked:
+        asker = _Asker(asked, asked.open(create=False), size, say)
+        findings = tuple(asker.findings(checks))
     return Certificate(
         catalog=redact(found.where, found.properties),
         product=product or _product(asker.catalog, found.properties),

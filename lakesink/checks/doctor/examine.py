@@ -80,9 +80,7 @@ def _proofs(checked: CatalogChecks, *, may_write: bool) -> list[Finding]:
     found, opened = checked.found, checked.opened
     if opened is not None:
         return attempt_all(Part.CATALOG, SWAP, lambda: prove_catalog(found, opened))
-    if found.home is not None:
-        return attempt_all(Part.CATALOG, SWAP, lambda: prove_place(found))
-    return skipped_proofs("not tried: the catalog does not exist yet", "")
+    return attempt_all(Part.CATALOG, SWAP, lambda: prove_place(found))
 
 
 def _loaded(identifier: str, checked: CatalogChecks) -> Table | Finding:

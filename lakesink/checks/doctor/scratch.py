@@ -7,17 +7,16 @@ that breaks this promise loses or doubles batches without an error. Run the test
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from tempfile import TemporaryDirectory
 
 from pyiceberg.catalog import Catalog
 
-from lakesink.checks.bench import Bench, ScratchTable, answer, bench_in, send
+from lakesink.checks.bench import Bench, ScratchTable, answer, bench_in, send, there_or_like
 from lakesink.checks.caught import caught
 from lakesink.checks.certify.state import Sent, State, broken_promise
 from lakesink.checks.doctor.clock import Sighting, check_clock
 from lakesink.checks.doctor.finding import Finding, Part, Standing, attempt
 from lakesink.checks.doctor.storage import check_storage, now_ms
-from lakesink_catalog.connect.catalog import CatalogConfig, FoundCatalog
+from lakesink_catalog.connect.catalog import FoundCatalog
 from lakesink_catalog.connect.errors import translated
 from lakesink_catalog.connect.first_snapshot import protects_first_snapshots
 from lakesink_protocol.errors import CatalogError
@@ -64,12 +63,9 @@ def _first_snapshot(catalog: Catalog, scratch: ScratchTable) -> Iterator[Finding
 
 
 def prove_place(found: FoundCatalog) -> list[Finding]:
-    """Test an embedded catalog that does not exist yet, in a temporary folder beside its place."""
-    assert found.home is not None
-    parent = next(place for place in found.home.parents if place.exists())
-    with TemporaryDirectory(prefix=".lakesink-doctor-", dir=parent) as folder:
-        made = CatalogConfig("lakesink-doctor", {"uri": f"sqlite:///{folder}/catalog.db", "warehouse": folder})
-        return prove_catalog(made.find(), made.open())
+    """Test a catalog that does not exist yet, by one like it beside its place."""
+    with there_or_like(found) as made:
+        return prove_catalog(made, made.open())
 
 
 def _swap(scratch: ScratchTable, found: FoundCatalog) -> list[Finding]:

@@ -57,7 +57,10 @@ def other_letters(participant: str, letters: SideTableSink) -> WriteError:
 
 
 def _too_many(counted: CombinedReceipts, batch_id: int, limit: str, option: str) -> WriteError:
-    dead = counted.quality.dead_letters
+    quality, dead = counted.quality, counted.quality.dead_letters
+    of_rules = [f"{name}: {in_words(rows, 'row')}" for name, rows in quality.unmet.items() if rows]
+    others = max(dead - quality.unmet_rows, 0)
+    malformed = [f"malformed (lakesink explain VALUE_MALFORMED): {in_words(others, 'row')}"] if others else []
     return WriteError(
         "DEAD_LETTERS_TOO_MANY",
         f"{dead:,} of {in_words(counted.rows, 'row')} of batch {batch_id} would be dead letters, but {limit}.",
@@ -66,5 +69,5 @@ def _too_many(counted: CombinedReceipts, batch_id: int, limit: str, option: str)
             "Look for the cause: a changed source, a wrong topic, a wrong condition. Then start the query again.",
             f"If so many rows are to go aside, raise {option} and start the query again.",
         ),
-        details=[f"{name}: {in_words(rows, 'row')}" for name, rows in counted.quality.unmet.items() if rows],
+        details=[*malformed, *of_rules],
     )
