@@ -31,6 +31,11 @@ def test_only_the_spark_side_imports_pyspark(module: str) -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+def test_the_java_of_the_index_is_there_after_the_import_of_lakesink() -> None:
+    code = "import lakesink; lakesink.java.use"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
 @pytest.mark.parametrize("module", ["pyiceberg", "fsspec", "sqlalchemy", "duckdb"])
 def test_an_executor_imports_little(module: str) -> None:
     code = f"import sys, lakesink.spark.rows.task, lakesink.sinks.iceberg.task; sys.exit({module!r} in sys.modules)"

@@ -41,6 +41,17 @@ def test_a_fit_catalog_ends_with_0_and_says_what_may_be_done_with_it(run: Run, h
     assert set(home.rglob("*")) == before
 
 
+def test_a_catalog_that_its_first_stream_would_make_is_tested_beside_its_place(home: Path) -> None:
+    sizes = ["--writers", "2", "--commits", "2", "--processes", "1"]
+    result = CliRunner().invoke(main, ["certify", *sizes], catch_exceptions=False)
+    assert (result.exit_code, result.stdout.splitlines()[0]) == (
+        0,
+        f"The embedded catalog in {home} is certified for single-table commits.",
+    )
+    assert not home.exists()
+    assert list(home.parent.glob(".lakesink*")) == []
+
+
 def test_json_has_every_check_with_what_it_is_for(run: Run) -> None:
     document = json.loads(run("--output", "json").stdout)
     assert (document["verdict"], document["fit"]) == ("certified for single-table commits", True)

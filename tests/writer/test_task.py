@@ -14,7 +14,7 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import BinaryType, BooleanType, DoubleType, LongType, NestedField, StringType
 
-from lakesink.writer.plan import ParquetOptions
+from lakesink.writer.plan import ParquetOptions, PlanField
 from lakesink_protocol.change import ContentFile
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.receipt import Receipt, decode
@@ -268,3 +268,19 @@ def test_strings_reach_the_file_as_they_were_gathered(tmp_path: Path) -> None:
     table = pa.table({"c": [f"{n}😀" for n in range(5_000)]})
     receipt = write(plan_for(column(StringType()), tmp_path, buffer_bytes=5_000), in_batches(table, 7))
     assert rows_of(receipt.files) == table.to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("transforms", "clustered"),
+    [
+        (("bucket[4]",), ()),
+        (("identity",), ((("id",), "identity"),)),
+        (("truncate[10]", "bucket[4]"), ((("id",), "truncate[10]"),)),
+    ],
+)
+def test_rows_are_not_clustered_by_buckets_which_spark_cannot_compute(
+    transforms: tuple[str, ...], clustered: object, tmp_path: Path
+) -> None:
+    fields = tuple(PlanField(1, 1000 + at, f"p{at}", one) for at, one in enumerate(transforms))
+    plan = plan_for(EVENTS, tmp_path, partition_fields=fields, hash_distribution=True)
+    assert writer_of(plan).clustered_by == clustered

@@ -32,10 +32,14 @@ class ParquetTaskWriter:
 
     @property
     def clustered_by(self) -> tuple[tuple[tuple[str, ...], str], ...]:
-        """Path and transform of every partition field, if one task should get all rows of a partition."""
+        """Path and transform of the partition fields, if one task should get all rows of a partition.
+
+        Without buckets: Spark has no expression for them, and a shuffle by nothing would only make more files.
+        """
         if not self.plan.hash_distribution or self.plan.decode:
             return ()
-        return source_paths(parse_schema(self.plan.schema_json), self.plan.partition_fields)
+        found = source_paths(parse_schema(self.plan.schema_json), self.plan.partition_fields)
+        return tuple((path, transform) for path, transform in found if not transform.startswith("bucket"))
 
     def write(self, task: int, batches: Iterator[pa.RecordBatch]) -> bytes:
         """Write one task's rows and return its encoded receipt.
