@@ -1,5 +1,6 @@
 """The command ``audit``: what arrived, proved from the table or directory alone. Only reads."""
 
+import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -83,7 +84,7 @@ def audit_report(
     table = loaded_for(done, connect(catalog, create=False), identifier)
     proof = proved(table, done, sink, footers=footers, keys=keys)
     seconds = time.perf_counter() - started
-    next_step = _next_step(as_arguments(identifier, catalog), proof)
+    next_step = _next_step(as_arguments(identifier, catalog), proof, catalog)
     rows = name_of_rows(found.changes for found in proof.sinks)
     return Report(
         document={
@@ -243,7 +244,7 @@ def _of_code(code: Code, findings: Sequence[Finding]) -> Iterator[str]:
     yield f"  Do: {code.action}"
 
 
-def _next_step(table: str, proof: Proof) -> str:
+def _next_step(table: str, proof: Proof, catalog: str | None) -> str:
     if proof.findings:
         correct = "Next: correct the findings, from the top, and run lakesink audit again."
         accepted = "Next: check the rows of the accepted batches; the findings stay until the snapshots expire."
@@ -253,7 +254,8 @@ def _next_step(table: str, proof: Proof) -> str:
     if not proof.sinks:
         return f"Next: check the name of the table and the catalog, or lakesink status {table}"
     if not proof.history_kept:
-        return "Next: lakesink certify tests what else this catalog does not do."
+        command = shlex.join(["lakesink", "certify", *([catalog] if catalog else [])])
+        return f"Next: {command} tests what else this catalog does not do."
     if proof.unchecked:
         return "Next: correct why files could not be checked (rights, network), and run lakesink audit again."
     return f"Next: lakesink log {table} shows the batches."

@@ -75,7 +75,7 @@ def load(options: Mapping[str, str]) -> tuple[StructType, str]:
         settings = read_settings(options)
         table = load_table(open_catalog(settings), settings.table)
         if settings.reader_id:
-            check_keeps_refs("reader-id", table.catalog.properties, table.metadata.properties)
+            check_keeps_refs("reader-id", table.catalog.properties)
         sink = followed(table, settings.table, settings.sink_id, settings.branch)
         schema_json = table.schema().model_dump_json()
         schema = parse_schema(schema_json)

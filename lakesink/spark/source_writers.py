@@ -254,7 +254,7 @@ def _merge_memory(*_of_sink: Any) -> MergeMemory:
     return MergeMemory()
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=64)
 def _left_out(*_of_sink: Any) -> LeftOut:
     """What this process has seen the catalog of a sink leave out; the arguments are the key of the cache."""
     return LeftOut()

@@ -122,6 +122,16 @@ def test_what_nessie_does_wrong_is_found_by_the_check_for_it_alone(
     assert [one.check for one in findings if one.standing is Standing.BROKEN] == [check], findings
 
 
+def test_a_service_that_takes_no_head_for_any_head_is_not_safe_though_lakesink_makes_its_tables_with_one(
+    tmp_path: Path,
+) -> None:
+    backing = liars.TakesNoHeadForAnyHead("backing", **local(tmp_path))
+    with liars.served(RestService(backing)) as uri:
+        found = CatalogConfig("lake", {"type": "rest", "uri": uri}).find()
+        findings = certify(found, SMALL).findings
+    assert [one.check for one in findings if one.standing is Standing.BROKEN] == [Check.FIRST_COMMITS], findings
+
+
 def test_every_check_is_shown_to_fail() -> None:
     assert {check for check, _, _ in LIARS} | {Check.MULTI_TABLE} == set(Check)
 

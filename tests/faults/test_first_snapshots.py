@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.table import StagedTable, Table
+from pyiceberg.table import CommitTableRequest, StagedTable, Table
 
 from lakesink.cli.main import main
 from lakesink.settings.settings import Settings
@@ -237,3 +237,55 @@ def test_without_the_right_to_make_a_table_the_log_says_that_nothing_is_proved(
     told = [line.getMessage() for line in caplog.records if "first-snapshot.unproven" in line.getMessage()]
     assert len(told) == 1, "each connection is asked once"
     assert "ask an admin" in told[0]
+
+
+@pytest.mark.parametrize("status", [400, 403])
+def test_a_service_that_says_that_it_is_nessie_needs_no_proof(
+    lake: Served, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made_by_others(lake)
+    monkeypatch.setattr(lake.service, "_create", lambda *_: error_answer(status, "Refused", "ask an admin"))
+    catalog = lake.found.open()
+    catalog.properties["nessie.is-nessie-catalog"] = "true"
+    with pytest.raises(CatalogError, match=REFUSED):
+        write(catalog, "a", [1, 2, 3])
+
+
+@pytest.mark.parametrize("fault", ["_create", "_committed"])
+def test_an_outage_in_the_question_ends_the_start_and_is_no_answer(
+    lake: Served, fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made_by_others(lake)
+    catalog = lake.found.open()
+    with monkeypatch.context() as outage:
+        outage.setattr(lake.service, fault, lambda *_: error_answer(503, "ServiceUnavailable", "come back"))
+        with pytest.raises(CatalogError, match="come back"):
+            write(catalog, "a", [1, 2, 3])
+    with pytest.raises(CatalogError, match=REFUSED):
+        write(catalog, "a", [1, 2, 3])
+    assert [name for _, name in lake.service.backing.list_tables("demo")] == ["events"]
+
+
+def test_a_service_that_refuses_every_property_proves_nothing(
+    lake: Served, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made_by_others(lake)
+    committed = lake.service._committed  # noqa: SLF001 - to refuse some of them
+
+    def refuses(name: tuple[str, ...], wanted: CommitTableRequest) -> Any:
+        if name[-1].startswith(first_snapshot.PROBE) and len(wanted.updates) == 1:
+            return error_answer(409, "CommitFailedException", "no properties")
+        return committed(name, wanted)
+
+    monkeypatch.setattr(lake.service, "_committed", refuses)
+    write(lake.found.open(), "a", [1, 2, 3])
+    assert any("first-snapshot.unproven" in line.getMessage() for line in caplog.records)
+
+
+def test_a_first_snapshot_of_unknown_outcome_is_not_called_unwritten(lake: Served) -> None:
+    made_by_others(lake)
+    lake.service.after = [lambda: error_answer(500, "Timeout", "gateway")]
+    result = CliRunner().invoke(main, ["first-snapshot", TABLE, "--catalog", "lake", "--yes"])
+    assert result.exit_code == 2
+    assert "LAKESINK_COMMIT_UNRESOLVED" in result.stderr
+    assert f"Drop {TABLE}, create it again" in result.stderr

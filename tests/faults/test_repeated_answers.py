@@ -63,7 +63,7 @@ def test_the_same_error_of_the_server_for_half_a_minute_ends_the_retries_with_it
     assert TEXT in error.data
     assert "while the table stayed as it was" in error.data
     assert "Nothing was deleted" in error.data
-    assert error.action.startswith("This is no outage: correct what the answer says")
+    assert error.action.startswith("This may be no outage: correct what the answer says")
     asked = RETRIES - len(service.before)
     assert 3 <= asked < RETRIES
     assert sum(stream.chance.waited_ms[: asked - 1]) >= 30_000

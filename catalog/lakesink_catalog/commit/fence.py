@@ -56,7 +56,7 @@ from lakesink_protocol.situation import Situation
 from lakesink_protocol.verdict import Commit, Refuse, Skip, Verdict, decide
 
 TOOK_TOO_LONG = "the process was stopped for so long that an orphan cleanup may have removed its files"
-NO_OUTAGE = "This is no outage: correct what the answer says, or what the catalog's log says about it,"
+NO_OUTAGE = "This may be no outage: correct what the answer says, or what the catalog's log says about it,"
 AT_ONCE = 16
 
 
@@ -393,10 +393,13 @@ class _Attempts:
         return None if isinstance(decision.verdict, Commit) else self._found(decision, number)
 
     def _found(self, decision: Decision, number: int) -> Outcome:
-        """The outcome. If an earlier attempt landed, the table shows what the catalog left out of it."""
+        """The outcome. If an answer lacked the parent of this snapshot, the table shows what the catalog leaves out.
+
+        Without an answer somebody may have removed the tags since.
+        """
         ours = decision.situation.view.snapshots.get(self.prepared.snapshot_id)
         self.fence.left_out.parents |= self._parent_missed and self._lacks_parent(ours)
-        if self._request is not None:
+        if self._parent_missed and self._request is not None:
             self.fence.note_refs(decision.table, decision.table.metadata, self.prepared, self._request)
         return self.fence.found(decision, self.prepared, number)
 

@@ -14,7 +14,7 @@ from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import CatalogError
 
 KNOWN = {"Nessie": "nessie."}
-"""Catalogs that leave tags and branches out: how their own properties begin, in their configuration and in tables."""
+"""Catalogs that leave tags and branches out, and how their own properties begin in their configuration."""
 
 
 @dataclass(slots=True)
@@ -48,8 +48,7 @@ def without_tags(what: str, option: str, *, data: DataState | str) -> CatalogErr
     )
 
 
-def check_keeps_refs(option: str, *properties: Mapping[str, Any]) -> None:
+def check_keeps_refs(option: str, properties: Mapping[str, Any]) -> None:
     """Refuse an option that needs tags or branches, on a catalog that is known to leave them out."""
-    names = [name for found in properties for name in found]
-    for product in (one for one, start in KNOWN.items() if any(name.startswith(start) for name in names)):
+    for product in (one for one, start in KNOWN.items() if any(name.startswith(start) for name in properties)):
         raise without_tags(f"{product} takes tags and branches and leaves them out.", option, data=DataState.UNCHANGED)

@@ -5,23 +5,25 @@ check this, as Nessie 0.99.0, takes the request also where there is a head, and 
 """
 
 import uuid
-from contextlib import suppress
 from weakref import WeakKeyDictionary
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.rest import RestCatalog
-from pyiceberg.exceptions import BadRequestError, CommitFailedException, NoSuchTableError
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, SetPropertiesUpdate
 from pyiceberg.types import LongType, NestedField
 
+from lakesink_catalog.connect.errors import http_status, translated
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_protocol.events import FirstSnapshotUnproven
 from lakesink_protocol.identity import MAIN_BRANCH
 from lakesink_protocol.redact import describe
 
 PROBE = "lakesink_probe_"
+_NESSIE = "nessie."
+_COMES_TO_AN_END = (401, 408, 429)
 _COLUMNS = Schema(NestedField(1, "id", LongType()))
 _ANSWERS: WeakKeyDictionary[Catalog, bool] = WeakKeyDictionary()
 
@@ -30,33 +32,58 @@ def protects_first_snapshots(catalog: Catalog, namespace: tuple[str, ...]) -> bo
     """True unless a scratch table in this namespace shows that the catalog does not; each connection is asked once.
 
     Only a service of REST is asked: in front of every other catalog PyIceberg itself compares what a request asserts.
-    Without the right to make a table nothing is known, which is logged.
+    If the service refuses to make or to change the scratch table, nothing is known: that is logged, and only one that
+    says that it is Nessie counts as unprotected.
+
+    Raises:
+        CatalogError: The service does not answer.
     """
     if not isinstance(catalog, RestCatalog):
         return True
     if catalog not in _ANSWERS:
-        _ANSWERS[catalog] = _asked(catalog, (*namespace, PROBE + uuid.uuid4().hex[:12]))
+        scratch = (*namespace, PROBE + uuid.uuid4().hex[:12])
+        _ANSWERS[catalog] = translated(
+            f"The catalog {catalog.name!r}", catalog.properties, lambda: _asked(catalog, scratch)
+        )
     return _ANSWERS[catalog]
 
 
 def _asked(catalog: Catalog, scratch: tuple[str, ...]) -> bool:
     try:
         return _refuses_no_head(catalog, catalog.create_table(scratch, _COLUMNS))
-    except Exception as error:  # noqa: BLE001 - services answer with errors of any class
+    except Exception as error:
+        if not is_refusal(error):
+            raise
         _tell(catalog, scratch, error)
-        return True
+        return not any(name.startswith(_NESSIE) for name in catalog.properties)
     finally:
         _drop(catalog, scratch)
 
 
 def _refuses_no_head(catalog: Catalog, table: Table) -> bool:
     table.append(_COLUMNS.as_arrow().empty_table())
-    no_head = AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=None)
-    asserted = (AssertTableUUID(uuid=table.metadata.table_uuid), no_head)
-    with suppress(CommitFailedException, BadRequestError):  # some services refuse so
-        catalog.commit_table(table, asserted, (SetPropertiesUpdate(updates={"probe": "no head"}),))
-        return False
-    return True
+    head = catalog.load_table(table.name()).metadata.refs[MAIN_BRANCH].snapshot_id
+    _set_a_property(catalog, table, head)  # else a refusal of the next one proves nothing
+    try:
+        _set_a_property(catalog, table, None)
+    except Exception as error:
+        if not is_refusal(error):
+            raise
+        return True
+    return False
+
+
+def _set_a_property(catalog: Catalog, table: Table, head: int | None) -> None:
+    asserted = AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=head)
+    properties = SetPropertiesUpdate(updates={"probe": str(head)})
+    catalog.commit_table(table, (AssertTableUUID(uuid=table.metadata.table_uuid), asserted), (properties,))
+
+
+def is_refusal(error: Exception) -> bool:
+    """True if the service answered that it will not do this; False for an outage, and for credentials that expired."""
+    status = http_status(error)
+    of_client = status is not None and 400 <= status < 500 and status not in _COMES_TO_AN_END
+    return isinstance(error, CommitFailedException) or of_client
 
 
 def _drop(catalog: Catalog, scratch: tuple[str, ...]) -> None:
@@ -65,7 +92,7 @@ def _drop(catalog: Catalog, scratch: tuple[str, ...]) -> None:
             drop(scratch)
         except NoSuchTableError:
             return
-        except Exception as error:  # noqa: BLE001 - as above
+        except Exception as error:  # noqa: BLE001 - services answer with errors of any class
             failure = error
         else:
             return

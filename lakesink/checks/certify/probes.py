@@ -38,7 +38,10 @@ def first_commits(bench: Bench) -> Iterator[str]:
     yield broken_promise(answers, bench.state())
     if all(sent.refused_as for sent in answers):  # a cautious catalog
         yield bench.accepts(bench.offers(1)[0])
-    yield bench.refuses(_only_head(late), "a commit that asserted no head where there was one")
+    no_head = AssertRefSnapshotId(ref=KEY.branch, snapshot_id=None)
+    for form in (late, late.only_properties()):
+        wrong = _asserting(_only_head(form), no_head)
+        yield bench.refuses(wrong, "a commit that asserted no head where there was one")
 
 
 def stale_head(bench: Bench) -> Iterator[str]:

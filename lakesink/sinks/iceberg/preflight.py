@@ -176,7 +176,7 @@ def explain_missing(error: CatalogError, table: str) -> LakesinkError:
 def _check_refs(table: Table, key: SinkKey, settings: Settings) -> None:
     for option, asked in (("branch", key.branch != MAIN_BRANCH), ("tag_every", settings.tag_every is not None)):
         if asked:
-            check_keeps_refs(option, table.catalog.properties, table.metadata.properties)
+            check_keeps_refs(option, table.catalog.properties)
 
 
 def _existing_table(found: FoundCatalog, table: str, settings: Settings) -> Table | None:
