@@ -1,14 +1,15 @@
 """`lakesink certify` on every catalog that this machine can run, and its results for the documents.
 
-``python -m proof.certify`` asks them, keeps their certificates in `FOLDER` and writes the tables of `DOCUMENT` anew;
-``python -m proof.certify tables`` writes the tables from the certificates that are there, those that users sent too.
+``python -m proof.certify`` asks them, keeps their certificates in `FOLDER` and writes the tables of `DOCUMENT` anew.
+``python -m proof.certify NAME...`` asks some. ``python -m proof.certify tables`` writes the tables from the
+certificates that are there, those that users sent too.
 """
 
 import json
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -120,21 +121,27 @@ class CertifyFigures:
         return {"certificates": certificates, "skipped": self.skipped}
 
 
-def run(seconds: float | None = None, seed: int = 0, progress: Progress = lambda _: None) -> CertifyFigures:
-    """Ask every catalog.
+def run(
+    seconds: float | None = None,
+    seed: int = 0,
+    progress: Progress = lambda _: None,
+    names: Collection[str] = (),
+) -> CertifyFigures:
+    """Ask every catalog, or those with these names.
 
     Args:
         seconds: About how long it may take; it asks each writer for fewer commits, never for less than two. None for
             the default of the command.
         seed: Not used: chance comes from the scheduler.
         progress: Is told what is asked now.
+        names: Of those to ask; all if there are none.
     """
     del seed
     most = Size().commits
     commits = most if seconds is None else min(max(int(seconds / SECONDS_PER_COMMIT), 2), most)
     certificates: dict[str, Certificate] = {}
     skipped: dict[str, str] = {}
-    for name, hold in CATALOGS.items():
+    for name, hold in ((name, CATALOGS[name]) for name in names or CATALOGS):
         with tempfile.TemporaryDirectory(prefix="lakesink-certify-") as folder:
             try:
                 size = Size(writers=WRITERS.get(name, Size().writers), commits=commits)
@@ -211,11 +218,11 @@ def write_tables() -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Ask every catalog and write the tables, if all of them could be asked."""
+    """Ask every catalog, or some, and write the tables, if all of them could be asked."""
     if list(arguments) == ["tables"]:
         write_tables()
         return 0
-    figures = run(progress=lambda what: print(what, flush=True))
+    figures = run(progress=lambda what: print(what, flush=True), names=arguments)
     for name, why in figures.skipped.items():
         print(f"not asked: {name}: {why}")
     undecided = {name: one for name, one in figures.certificates.items() if one.verdict is Verdict.UNDECIDED}
