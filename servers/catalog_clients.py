@@ -5,17 +5,15 @@ It is no part of the environment, which shows how lakesink is without it: a user
 
 import hashlib
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 from servers.jars import ROOT
 from servers.missing import Missing
-from servers.once import made_once
+from servers.once import made_once, packages_in
 
 REQUIREMENTS = ROOT / "requirements" / "catalog-clients.txt"
 FOLDER = ROOT / ".tools" / "catalog-clients"
-LONGEST_SECONDS = 600
 
 
 class CatalogClientsMissing(Missing):
@@ -47,10 +45,7 @@ def installed() -> Path:
 
 
 def _install(home: Path) -> None:
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
-    call = [*pip, "--target", str(home), "-r", str(REQUIREMENTS)]
-    done = subprocess.run(call, capture_output=True, text=True, timeout=LONGEST_SECONDS, check=False)
-    if done.returncode:
+    if told := packages_in(home, REQUIREMENTS):
         raise CatalogClientsMissing(
-            f"The clients of Glue and Hive cannot be installed; run it again when the index answers. {done.stderr}"
+            f"The clients of Glue and Hive cannot be installed; run it again when the index answers. {told}"
         )

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from unittest.mock import patch
 
 from servers.catalog_clients import made_importable
 from servers.glue import MOTO_VERSION, glue
@@ -24,7 +25,7 @@ def over_nessie(folder: Path) -> Iterator[_Properties]:
     """Nessie, with its tables on S3, see `CATALOGS`."""
     with (
         s3(folder / "s3", _BUCKET) as store,
-        _environment(store.environment),
+        patch.dict(os.environ, store.environment),
         nessie(folder / "nessie", store, _WAREHOUSE) as server,
     ):
         yield server.properties
@@ -35,7 +36,7 @@ def over_glue(folder: Path) -> Iterator[_Properties]:
     """Glue, with its tables on S3, see `CATALOGS`."""
     with (
         s3(folder / "s3", _BUCKET) as store,
-        _environment({**store.environment, **made_importable()}),
+        patch.dict(os.environ, {**store.environment, **made_importable()}),
         glue(folder / "glue", store, _WAREHOUSE) as server,
     ):
         yield server.properties
@@ -44,7 +45,7 @@ def over_glue(folder: Path) -> Iterator[_Properties]:
 @contextmanager
 def over_hive(folder: Path) -> Iterator[_Properties]:
     """Hive's metastore, with its tables in the folder, see `CATALOGS`."""
-    with _environment(made_importable()), hive(folder / "hive") as server:
+    with patch.dict(os.environ, made_importable()), hive(folder / "hive") as server:
         yield {"type": "hive", "uri": server.uri, **_OFTEN}
 
 
@@ -60,17 +61,3 @@ CATALOGS: Mapping[str, Hold] = {
 def local_path(location: str, folder: Path) -> str:
     """The file of a location in a catalog of `CATALOGS`."""
     return location.replace("s3://", f"{folder}/s3/buckets/").removeprefix("file:")
-
-
-@contextmanager
-def _environment(own: Mapping[str, str]) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in own}
-    os.environ.update(own)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value

@@ -7,20 +7,18 @@ start from one version the second would replace the first. What it knows is in i
 import hashlib
 import re
 import subprocess
-import urllib.request
 import venv
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
-from urllib.error import URLError
 
 from servers.jars import ROOT
 from servers.missing import Missing
 from servers.once import made_once
 from servers.ports import free_port
-from servers.process import Server
+from servers.process import Server, answers_http
 from servers.s3 import REGION, S3
 
 REQUIREMENTS = ROOT / "requirements" / "moto.txt"
@@ -105,11 +103,7 @@ class Glue(Server):
         self._wait("The emulator of Glue", log_file, self._answers, PATIENCE_SECONDS)
 
     def _answers(self) -> bool:
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/moto-api/data.json", timeout=5):
-                return True
-        except (URLError, ConnectionError, TimeoutError):
-            return False
+        return answers_http(f"http://127.0.0.1:{self.port}/moto-api/data.json")
 
 
 @contextmanager

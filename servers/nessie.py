@@ -4,18 +4,16 @@ It runs on the Java that Trino needs; 21 would do.
 """
 
 import subprocess
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
-from urllib.error import URLError
 
 from servers.jars import NESSIE, fetched
 from servers.java import java_home
 from servers.ports import free_port
-from servers.process import Server
+from servers.process import Server, answers_http
 from servers.s3 import REGION, S3
 from servers.trino import JAVA
 
@@ -87,11 +85,7 @@ class Nessie(Server):
         }
 
     def _answers(self) -> bool:
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/iceberg/v1/config", timeout=5):
-                return True
-        except (URLError, ConnectionError, TimeoutError):
-            return False
+        return answers_http(f"http://127.0.0.1:{self.port}/iceberg/v1/config")
 
 
 @contextmanager

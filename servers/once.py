@@ -3,10 +3,14 @@
 import fcntl
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import mkdtemp
+
+LONGEST_SECONDS = 600
 
 
 def made_once(home: Path, make: Callable[[Path], None]) -> Path:
@@ -25,6 +29,14 @@ def made_once(home: Path, make: Callable[[Path], None]) -> Path:
             finally:
                 shutil.rmtree(staged, ignore_errors=True)
     return home
+
+
+def packages_in(home: Path, requirements: Path) -> str:
+    """Install Python packages into a folder beside this environment; returns what pip complained of, or nothing."""
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    call = [*pip, "--target", str(home), "-r", str(requirements)]
+    done = subprocess.run(call, capture_output=True, text=True, timeout=LONGEST_SECONDS, check=False)
+    return done.stderr or "pip failed" if done.returncode else ""
 
 
 @contextmanager

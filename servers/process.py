@@ -3,9 +3,11 @@
 import signal
 import subprocess
 import time
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar
+from urllib.error import URLError
 
 Process = subprocess.Popen[bytes]
 _TOLD = 3000
@@ -46,6 +48,15 @@ def end(process: Process, patience_seconds: float, how: signal.Signals = signal.
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+
+
+def answers_http(url: str) -> bool:
+    """True if a server of this machine answers."""
+    try:
+        with urllib.request.urlopen(url, timeout=5):  # noqa: S310 - our own loopback
+            return True
+    except (URLError, ConnectionError, TimeoutError):
+        return False
 
 
 class Server:

@@ -7,19 +7,17 @@ adapter are those of Iceberg's `RESTCatalogServer`, over its JDBC catalog. They 
 
 import os
 import subprocess
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
-from urllib.error import URLError
 from urllib.parse import quote
 
 from servers.jars import HADOOP_AWS, ICEBERG_SPARK, REST_REFERENCE, classpath, fetched
 from servers.ports import free_port
 from servers.postgres import USER, Postgres
-from servers.process import Server
+from servers.process import Server, answers_http
 from servers.s3 import REGION, S3
 
 PATIENCE_SECONDS = 60
@@ -129,11 +127,7 @@ class RestReference(Server):
         return os.pathsep.join([str(self.folder), classpath(HADOOP_AWS), classpath(REST_REFERENCE), str(driver)])
 
     def _answers(self) -> bool:
-        try:
-            with urllib.request.urlopen(f"{self.uri}/v1/config", timeout=5):  # noqa: S310 - our own loopback
-                return True
-        except (URLError, ConnectionError, TimeoutError):
-            return False
+        return answers_http(f"{self.uri}/v1/config")
 
 
 @contextmanager

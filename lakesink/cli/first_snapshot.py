@@ -7,7 +7,7 @@ from lakesink.words import as_arguments
 from lakesink_catalog.commit.first_snapshot import has_head
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.connect.errors import catalog_error
-from lakesink_catalog.connect.first_snapshot import is_refusal
+from lakesink_catalog.connect.first_snapshot import refused_by_service
 from lakesink_catalog.tables.tables import load_table
 from lakesink_protocol.errors import CommitUnresolved
 from lakesink_protocol.identity import MAIN_BRANCH
@@ -36,7 +36,7 @@ def _append_nothing(found: Table, table: str) -> None:
     try:
         found.append(found.schema().as_arrow().empty_table())
     except Exception as error:  # noqa: BLE001 - services answer with errors of any class
-        if is_refusal(error):
+        if refused_by_service(error):
             raise catalog_error(error, f"The catalog {found.catalog.name!r}", known) from safe_cause(error, known)
         raise CommitUnresolved(
             "COMMIT_UNRESOLVED",

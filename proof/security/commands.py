@@ -3,11 +3,11 @@
 import json
 import os
 import random
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
+from unittest.mock import patch
 from urllib.parse import urlsplit
 from zlib import crc32
 
@@ -76,19 +76,9 @@ class Commands:
         history(table)
         sinks(table)
 
-    @contextmanager
-    def _home(self) -> Iterator[None]:
+    def _home(self) -> AbstractContextManager[Any]:
         wanted = {HOME_VARIABLE: str(self.folder / "lakehouse"), "PYICEBERG_HOME": str(self.folder)}
-        before = {name: os.environ.get(name) for name in wanted}
-        os.environ.update(wanted)
-        try:
-            yield
-        finally:
-            for name, value in before.items():
-                if value is None:
-                    del os.environ[name]
-                else:
-                    os.environ[name] = value
+        return patch.dict(os.environ, wanted)
 
 
 def _run(command: tuple[str, ...]) -> None:

@@ -395,7 +395,7 @@ class _Attempts:
     def _found(self, decision: Decision, number: int) -> Outcome:
         """The outcome. If an answer lacked the parent of this snapshot, the table shows what the catalog leaves out.
 
-        Without an answer somebody may have removed the tags since.
+        If no answer came, a missing tag proves nothing: somebody may have removed it.
         """
         ours = decision.situation.view.snapshots.get(self.prepared.snapshot_id)
         self.fence.left_out.parents |= self._parent_missed and self._lacks_parent(ours)

@@ -10,11 +10,9 @@ from typing import Any
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import SetSnapshotRefUpdate, TableUpdate
 
+from lakesink_catalog.connect.first_snapshot import says_it_is_nessie
 from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import CatalogError
-
-KNOWN = {"Nessie": "nessie."}
-"""Catalogs that leave tags and branches out, and how their own properties begin in their configuration."""
 
 
 @dataclass(slots=True)
@@ -50,5 +48,5 @@ def without_tags(what: str, option: str, *, data: DataState | str) -> CatalogErr
 
 def check_keeps_refs(option: str, properties: Mapping[str, Any]) -> None:
     """Refuse an option that needs tags or branches, on a catalog that is known to leave them out."""
-    for product in (one for one, start in KNOWN.items() if any(name.startswith(start) for name in properties)):
-        raise without_tags(f"{product} takes tags and branches and leaves them out.", option, data=DataState.UNCHANGED)
+    if says_it_is_nessie(properties):
+        raise without_tags("Nessie takes tags and branches and leaves them out.", option, data=DataState.UNCHANGED)

@@ -5,6 +5,8 @@ check this, as Nessie 0.99.0, takes the request also where there is a head, and 
 """
 
 import uuid
+from collections.abc import Mapping
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from pyiceberg.catalog import Catalog
@@ -52,12 +54,17 @@ def _asked(catalog: Catalog, scratch: tuple[str, ...]) -> bool:
     try:
         return _refuses_no_head(catalog, catalog.create_table(scratch, _COLUMNS))
     except Exception as error:
-        if not is_refusal(error):
+        if not refused_by_service(error):
             raise
         _tell(catalog, scratch, error)
-        return not any(name.startswith(_NESSIE) for name in catalog.properties)
+        return not says_it_is_nessie(catalog.properties)
     finally:
         _drop(catalog, scratch)
+
+
+def says_it_is_nessie(properties: Mapping[str, Any]) -> bool:
+    """True for the configuration of a service that says that it is Nessie."""
+    return any(name.startswith(_NESSIE) for name in properties)
 
 
 def _refuses_no_head(catalog: Catalog, table: Table) -> bool:
@@ -67,7 +74,7 @@ def _refuses_no_head(catalog: Catalog, table: Table) -> bool:
     try:
         _set_a_property(catalog, table, None)
     except Exception as error:
-        if not is_refusal(error):
+        if not refused_by_service(error):
             raise
         return True
     return False
@@ -79,7 +86,7 @@ def _set_a_property(catalog: Catalog, table: Table, head: int | None) -> None:
     catalog.commit_table(table, (AssertTableUUID(uuid=table.metadata.table_uuid), asserted), (properties,))
 
 
-def is_refusal(error: Exception) -> bool:
+def refused_by_service(error: Exception) -> bool:
     """True if the service answered that it will not do this; False for an outage, and for credentials that expired."""
     status = http_status(error)
     of_client = status is not None and 400 <= status < 500 and status not in _COMES_TO_AN_END

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyiceberg.catalog import Catalog
@@ -13,7 +14,6 @@ from pyiceberg.exceptions import (
     NoSuchTableError,
     TableAlreadyExistsError,
 )
-from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from sqlalchemy import Select, select
@@ -127,23 +127,16 @@ def create_table(
     for depth in range(1, len(parts)):
         _create_namespace(catalog, parts[:depth])
     wanted["format-version"] = FORMAT_VERSION
-    create = _created if protects_first_snapshots(catalog, parts[:-1]) else _created_with_a_snapshot
+    is_protected = protects_first_snapshots(catalog, parts[:-1])
+    create = catalog.create_table if is_protected else partial(_created_with_a_snapshot, catalog)
     with suppress(TableAlreadyExistsError):
-        return _at(catalog, lambda: create(catalog, parts, schema, spec, wanted))
+        return _at(catalog, lambda: create(parts, schema, partition_spec=spec, properties=wanted))
     return load_table(catalog, identifier)
 
 
-def _created(
-    catalog: Catalog, parts: tuple[str, ...], schema: Schema, spec: PartitionSpec, properties: dict[str, Any]
-) -> Table:
-    return catalog.create_table(parts, schema, partition_spec=spec, properties=properties)
-
-
-def _created_with_a_snapshot(
-    catalog: Catalog, parts: tuple[str, ...], schema: Schema, spec: PartitionSpec, properties: dict[str, Any]
-) -> Table:
+def _created_with_a_snapshot(catalog: Catalog, parts: tuple[str, ...], schema: Schema, **asked: Any) -> Table:
     """In one request with its first snapshot, without rows: every later commit then asserts a head."""
-    creation = catalog.create_table_transaction(parts, schema, partition_spec=spec, properties=properties)
+    creation = catalog.create_table_transaction(parts, schema, **asked)
     creation.append(creation.table_metadata.schema().as_arrow().empty_table())
     try:
         creation.commit_transaction()
