@@ -35,8 +35,8 @@ from benchmarks import (
 from benchmarks.page import write_page
 from benchmarks.result import Result
 from benchmarks.session import iceberg_conf, session
-from lakesink.cli.output import progress
 from lakesink_protocol.suggest import did_you_mean
+from lakesink_tools.cli.output import progress
 from proof.provenance import machine
 
 Say = Callable[[str], None]

@@ -29,7 +29,7 @@ LENGTHS = (1_000, 30_000, 50_000)
 _RUN = """
 import atexit, re, sys
 from pathlib import Path
-from lakesink.cli.main import main
+from lakesink_tools.cli.main import main
 
 def tell():
     peak = re.search(r"VmHWM:\\s*(\\d+)", Path("/proc/self/status").read_text())[1]

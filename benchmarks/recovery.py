@@ -21,13 +21,13 @@ import psutil
 
 from benchmarks.oracle import WrongRows
 from benchmarks.result import Cell, Goal, Result
-from lakesink.demo.checks import source_checks
-from lakesink.demo.counts import compare
-from lakesink.demo.evidence import files_as_of
-from lakesink.demo.flights import ALL_ROWS, DailyFiles, write_daily_files
-from lakesink.demo.place import Place, prepare
-from lakesink.demo.process import DRIVER, BatchLine, run_driver
 from lakesink_catalog.connect.catalog import HOME_VARIABLE
+from lakesink_tools.demo.checks import source_checks
+from lakesink_tools.demo.counts import compare
+from lakesink_tools.demo.evidence import files_as_of
+from lakesink_tools.demo.flights import ALL_ROWS, DailyFiles, write_daily_files
+from lakesink_tools.demo.place import Place, prepare
+from lakesink_tools.demo.process import DRIVER, BatchLine, run_driver
 
 GOAL_SECONDS = 5.0
 BARE_STARTS = 2
@@ -37,7 +37,7 @@ _COMMITS = frozenset({"committed", "recovered"})
 _BARE = """
 import sys
 from pathlib import Path
-from lakesink.demo.session import quiet_session
+from lakesink_tools.demo.session import quiet_session
 print(quiet_session("bare", Path(sys.argv[1])).range(1).count(), flush=True)
 """
 

@@ -4,8 +4,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lakesink.audit.audit_table import audit_table
-    from lakesink.audit.history import history
     from lakesink.sinks.directory.reader import committed_files
     from lakesink.sinks.iceberg.replays import Replayed
     from lakesink.sinks.kafka.sink import KafkaSink
@@ -27,6 +25,8 @@ if TYPE_CHECKING:
         WriteError,
     )
     from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
+    from lakesink_tools.audit.audit_table import audit_table
+    from lakesink_tools.audit.history import history
 
 __version__ = "0.2.0.dev0"
 
@@ -62,9 +62,9 @@ __all__ = [
 
 _HOMES = {
     "append": "lakesink.spark.api",
-    "audit_table": "lakesink.audit.audit_table",
+    "audit_table": "lakesink_tools.audit.audit_table",
     "committed_files": "lakesink.sinks.directory.reader",
-    "history": "lakesink.audit.history",
+    "history": "lakesink_tools.audit.history",
     "register": "lakesink.spark.connect",
     "replay_dead_letters": "lakesink.spark.replay",
     "stream": "lakesink.spark.api",

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from lakesink.cli.output import progress
+from lakesink_tools.cli.output import progress
 from proof.outcome import Budget, Outcome
 from proof.page import as_markdown, as_text, highlights, renewed, together
 from proof.parts import PARTS

@@ -16,10 +16,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lakesink.checks.certify.examine import Certificate, certify
-from lakesink.checks.certify.race import Size
-from lakesink.checks.certify.verdict import Check, Standing, Verdict
 from lakesink_catalog.connect.catalog import CatalogConfig, FoundCatalog
+from lakesink_tools.checks.certify.examine import Certificate, certify
+from lakesink_tools.checks.certify.race import Size
+from lakesink_tools.checks.certify.verdict import Check, Standing, Verdict
 from servers import catalogs
 from servers.jars import ICEBERG_BEFORE, ROOT
 from servers.missing import Missing

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import click
 
-from lakesink.cli.output import progress
+from lakesink_tools.cli.output import progress
 from proof.grid.figures import RandomKills
 from proof.grid.kills import random_kills
 from proof.grid.run import machine

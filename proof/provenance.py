@@ -7,7 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PRODUCT = ("lakesink", "catalog", "protocol", "proof")
+PRODUCT = ("lakesink", "catalog", "protocol", "tools", "proof")
 """What the figures of the proof depend on."""
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 OWN_PORT = {"SPARK_TESTING": "1"}
 """With this variable PySpark's local Connect servers take a free port each, and not all of them 15002."""
-PARTS = ("lakesink", "catalog", "protocol", "pyspark_lakesink", "pyproject.toml", "README.md", "LICENSE")
+PARTS = ("lakesink", "catalog", "protocol", "tools", "pyspark_lakesink", "pyproject.toml", "README.md", "LICENSE")
 
 
 def installed(folder: Path) -> Path:

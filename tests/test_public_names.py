@@ -24,7 +24,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["lakesink", "lakesink_protocol.two_phase", "lakesink.sinks.iceberg.task", "lakesink.cli.main"]
+    "module", ["lakesink", "lakesink_protocol.two_phase", "lakesink.sinks.iceberg.task", "lakesink_tools.cli.main"]
 )
 def test_only_the_spark_side_imports_pyspark(module: str) -> None:
     code = f"import sys, {module}; sys.exit('pyspark' in sys.modules)"

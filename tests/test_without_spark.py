@@ -33,8 +33,9 @@ def test_what_needs_spark_says_so_and_how_to_get_it(tmp_path: Path, name: str) -
 
 
 def test_history_audit_and_the_command_line_need_none(tmp_path: Path) -> None:
-    code = "import lakesink, lakesink.two_phase, lakesink.cli.main; print(lakesink.history, lakesink.committed_files)"
+    modules = "lakesink, lakesink.two_phase, lakesink_tools.cli.main"
+    code = f"import {modules}; print(lakesink.history, lakesink.committed_files)"
     done = run(tmp_path, code)
     assert done.returncode == 0, done.stderr
-    shown = run(tmp_path, "from lakesink.cli.main import main; main(['explain', 'SPARK_MISSING'])")
+    shown = run(tmp_path, "from lakesink_tools.cli.main import main; main(['explain', 'SPARK_MISSING'])")
     assert "LAKESINK_SPARK_MISSING" in shown.stdout

@@ -15,9 +15,9 @@ _WIDTH = 100
 def api_markdown() -> str:
     """Every public name by its module."""
     loader = griffe.GriffeLoader(
-        search_paths=[ROOT, ROOT / "catalog", ROOT / "protocol"], docstring_parser=griffe.Parser.google
+        search_paths=[ROOT, ROOT / "catalog", ROOT / "protocol", ROOT / "tools"], docstring_parser=griffe.Parser.google
     )
-    for package in ("lakesink_protocol", "lakesink_catalog", "lakesink"):
+    for package in ("lakesink_protocol", "lakesink_catalog", "lakesink_tools", "lakesink"):
         loader.load(package)
     loader.resolve_aliases()
     return "\n".join(line for name in PUBLIC_MODULES for line in _module(loader.modules_collection[name]))

@@ -15,8 +15,8 @@ from benchmarks.__main__ import Say, ending, or_failed, show
 from benchmarks.result import Result
 from benchmarks.scale import driver, history, merges, sources, speed, wide, writers
 from benchmarks.scale.page import write_page
-from lakesink.cli.output import progress
 from lakesink_protocol.suggest import did_you_mean
+from lakesink_tools.cli.output import progress
 from proof.provenance import machine
 from servers.jars import ICEBERG
 

@@ -11,12 +11,12 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from lakesink.cli.output import Report, reported
-from lakesink.demo import flights, place
-from lakesink.demo.checks import Check
 from lakesink.words import number
 from lakesink_catalog.connect import HOME_VARIABLE
 from lakesink_catalog.errors import SettingsError
+from lakesink_tools.cli.output import Report, reported
+from lakesink_tools.demo import flights, place
+from lakesink_tools.demo.checks import Check
 from servers.kafka import KafkaBroker, kafka_broker
 from servers.missing import Missing
 

@@ -10,7 +10,7 @@ from random import Random
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakesink.demo import flights
+from lakesink_tools.demo import flights
 
 PARTITIONS = 3
 PER_TRANSACTION = 1_000

@@ -8,8 +8,8 @@ import sys
 
 from pyspark.sql import DataFrame, SparkSession
 
-from lakesink.demo.process import end_with_parent
-from lakesink.demo.session import quiet_session
+from lakesink_tools.demo.process import end_with_parent
+from lakesink_tools.demo.session import quiet_session
 from servers.jars import KAFKA_SPARK, fetched
 
 from .departures import PER_TRANSACTION

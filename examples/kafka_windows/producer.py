@@ -9,7 +9,7 @@ from typing import Protocol
 
 from confluent_kafka import Producer
 
-from lakesink.demo.process import end_with_parent
+from lakesink_tools.demo.process import end_with_parent
 
 from .departures import PARTITIONS, Transaction, departures, transactions
 from .queries import TOPIC

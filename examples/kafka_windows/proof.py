@@ -9,9 +9,9 @@ from pathlib import Path
 import duckdb
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
-from lakesink.demo.checks import Check
 from lakesink_catalog.connect import connect
 from lakesink_catalog.tables import load_table
+from lakesink_tools.demo.checks import Check
 
 from .departures import PARTITIONS
 from .queries import CATALOG, DEPARTURES, EVENTS, TOPIC

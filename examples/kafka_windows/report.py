@@ -3,11 +3,11 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from lakesink.cli.output import NOT_WELL, OK, Report
-from lakesink.demo.checks import Check
-from lakesink.demo.next_steps import Step, duckdb_command, lakesink_command
-from lakesink.demo.place import Place
 from lakesink.words import number
+from lakesink_tools.cli.output import NOT_WELL, OK, Report
+from lakesink_tools.demo.checks import Check
+from lakesink_tools.demo.next_steps import Step, duckdb_command, lakesink_command
+from lakesink_tools.demo.place import Place
 
 from .proof import Sent
 from .queries import DEPARTURES, EVENTS

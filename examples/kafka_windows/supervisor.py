@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from lakesink.checks.child import child, end
-from lakesink.demo.place import Place
-from lakesink.demo.process import driver_environment
 from lakesink_catalog.errors import LakesinkError
+from lakesink_tools.checks.child import child, end
+from lakesink_tools.demo.place import Place
+from lakesink_tools.demo.process import driver_environment
 from servers.kafka import KafkaBroker
 
 from .queries import EVENTS

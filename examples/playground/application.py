@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from subprocess import Popen
 from typing import Self
 
-from lakesink.checks.child import child, end
+from lakesink_tools.checks.child import child, end
 
 from .setting import Folder
 

@@ -132,7 +132,7 @@ class Playground:
         self.services.trino.sql(f"ALTER TABLE {CATALOG}.{TABLE} EXECUTE {procedure}", session)
 
     def _lakesink(self, *arguments: str) -> None:
-        command = [sys.executable, "-c", "from lakesink.cli.main import main; main()", *arguments]
+        command = [sys.executable, "-c", "from lakesink_tools.cli.main import main; main()", *arguments]
         done = subprocess.run(  # noqa: S603 - our own command
             command, env=self.application.variables, capture_output=True, text=True, check=False
         )

@@ -10,8 +10,8 @@ from pathlib import Path
 from pyspark.sql.functions import col, from_json
 
 import lakesink
-from lakesink.demo.process import end_with_parent
-from lakesink.demo.session import quiet_session
+from lakesink_tools.demo.process import end_with_parent
+from lakesink_tools.demo.session import quiet_session
 from servers.jars import KAFKA_SPARK, fetched
 
 from .setting import CATALOG, SINK_ID, TABLE, TOPIC, Folder

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from lakesink.cli.output import progress
+from lakesink_tools.cli.output import progress
 from proof.contrast.cases import CASES
 from proof.contrast.page import markdown, text
 from proof.contrast.run import run

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from lakesink.cli.output import progress
+from lakesink_tools.cli.output import progress
 from proof.grid.cells import all_cells
 from proof.grid.figures import GridFigures
 from proof.grid.page import renewed, text

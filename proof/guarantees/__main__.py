@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from lakesink.cli.output import progress
+from lakesink_tools.cli.output import progress
 from proof.guarantees.cells import KINDS, Source
 from proof.guarantees.page import markdown, renewed, text
 from proof.guarantees.play import whole

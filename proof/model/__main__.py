@@ -5,7 +5,7 @@ import sys
 
 import click
 
-from lakesink.cli.output import progress
+from lakesink_tools.cli.output import progress
 from proof.model.page import DOCS, pages, text
 from proof.model.run import run
 from proof.model.spin import CannotCheck

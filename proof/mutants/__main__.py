@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from lakesink.cli.output import progress
+from lakesink_tools.cli.output import progress
 from proof.mutants import MUTANTS
 from proof.mutants.figures import MutantFigures, table
 from proof.mutants.run import STARTS, run

@@ -29,7 +29,7 @@ LIBRARIES = (
     "pyiceberg.io.pyarrow",
     "pytest",
 )
-PRODUCT = ("lakesink", "lakesink_catalog", "lakesink_protocol")
+PRODUCT = ("lakesink", "lakesink_catalog", "lakesink_protocol", "lakesink_tools")
 POLL_SECONDS = 0.02
 CRASHED = 70
 

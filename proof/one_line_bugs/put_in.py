@@ -11,7 +11,7 @@ from types import CodeType, ModuleType
 
 from proof.one_line_bugs.draw import Bug, changed
 
-FOLDERS_OF_PACKAGES = ("catalog", "protocol")
+FOLDERS_OF_PACKAGES = ("catalog", "protocol", "tools")
 
 
 def put_in(bug: Bug, root: Path) -> None:

@@ -143,7 +143,7 @@ def run_commands(seen: Seen) -> None:
     """The commands, in both forms, on this very catalog."""
     from click.testing import CliRunner  # noqa: PLC0415 - only here
 
-    from lakesink.cli.main import main as command_line  # noqa: PLC0415 - as above
+    from lakesink_tools.cli.main import main as command_line  # noqa: PLC0415 - as above
 
     runner = CliRunner()
     for command in COMMANDS:

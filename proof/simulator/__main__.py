@@ -8,7 +8,7 @@ from typing import TextIO
 
 import click
 
-from lakesink.cli.output import progress
+from lakesink_tools.cli.output import progress
 from proof.simulator.changing import draw_changes
 from proof.simulator.run import Failure, Simulated, run
 from proof.simulator.scenario import draw

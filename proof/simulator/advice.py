@@ -19,7 +19,6 @@ from typing import Any
 
 from pyiceberg.table.snapshots import Snapshot
 
-from lakesink.audit.audit import audit
 from lakesink_catalog.commit.forget import Forgetting
 from lakesink_catalog.commit.restore import Restoring
 from lakesink_protocol.coordinator import Write
@@ -27,6 +26,7 @@ from lakesink_protocol.errors import BatchRefused, SettingsError, WriteError
 from lakesink_protocol.identity import Batch, stream_batch
 from lakesink_protocol.two_phase import TaskWriter
 from lakesink_protocol.votes import Votes
+from lakesink_tools.audit.audit import audit
 from testkit.builders import Lake, Stream
 from testkit.maintenance import (
     append_foreign,

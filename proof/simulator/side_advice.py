@@ -22,12 +22,12 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField
 
-from lakesink.audit.audit import audit
 from lakesink.sinks.iceberg.sink import IcebergSink
 from lakesink_protocol.coordinator import Write
 from lakesink_protocol.errors import BatchRefused, Reason, WriteError
 from lakesink_protocol.identity import Batch
 from lakesink_protocol.ledger import mark_of
+from lakesink_tools.audit.audit import audit
 from proof.simulator.advice import Advice, Checkpoint, Followed, Play
 from proof.simulator.advice import follow as alone
 from proof.simulator.operator import head_at

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from lakesink.cli.main import main
+from lakesink_tools.cli.main import main
 from testkit.builders import TABLE, Lake
 
 Run = Callable[..., Result]

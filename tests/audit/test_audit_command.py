@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lakesink.audit.finding import Code
+from lakesink_tools.audit.finding import Code
 from testkit.builders import TABLE, Chance, Lake, Stream, contents
 from testkit.maintenance import append_foreign, edit_metadata, set_property
 from tests.audit.terminal import Run, found, refused, terminal
@@ -176,7 +176,7 @@ WITHOUT_SPARK = """
 import sys
 import time
 sys.modules["pyspark"] = sys.modules["py4j"] = None  # as if they were not installed
-from lakesink.audit.checkpoint import read_done
+from lakesink_tools.audit.checkpoint import read_done
 print(read_done(sys.argv[1]).batches)
 """
 

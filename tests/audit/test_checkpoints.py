@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from lakesink.audit.audit import Proof, audit
-from lakesink.audit.checkpoint import read_done
 from lakesink_protocol.errors import QueryError
+from lakesink_tools.audit.audit import Proof, audit
+from lakesink_tools.audit.checkpoint import read_done
 from testkit.builders import Lake, Stream
 from testkit.maintenance import append_foreign, expire, remove_ref, roll_back
 from tests.faults.test_cherry_picks import pick

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from pyiceberg.io.pyarrow import _dataframe_to_data_files
 
-from lakesink.audit.audit import Proof, audit
 from lakesink_catalog.commit.forget import Forgetting
 from lakesink_protocol.identity import SinkKind
+from lakesink_tools.audit.audit import Proof, audit
 from testkit.builders import Lake, Stream
 from testkit.maintenance import (
     append_foreign,

@@ -16,10 +16,10 @@ from pyiceberg.manifest import DataFileContent, read_manifest_list, write_manife
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.update import SetSnapshotRefUpdate
 
-from lakesink.audit.audit import Proof, audit
-from lakesink.audit.data_files import faults
-from lakesink.audit.finding import Code
-from lakesink.audit.inventory import Entry
+from lakesink_tools.audit.audit import Proof, audit
+from lakesink_tools.audit.data_files import faults
+from lakesink_tools.audit.finding import Code
+from lakesink_tools.audit.inventory import Entry
 from testkit.builders import Lake, Stream
 from testkit.maintenance import branch_off, change, edit_metadata, remove_ref, roll_back, set_property, upgrade
 

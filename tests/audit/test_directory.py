@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from lakesink.cli.main import main
-from lakesink.cli.output import ACCEPTED, NOT_CHECKED, NOT_WELL, OK
 from lakesink.sinks.directory.marker import parse_marker
 from lakesink_catalog.failpoints import VARIABLE, FailpointReached
 from lakesink_protocol.identity import digest
+from lakesink_tools.cli.main import main
+from lakesink_tools.cli.output import ACCEPTED, NOT_CHECKED, NOT_WELL, OK
 from testkit.directory import Stream
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lakesink.audit.audit import audit
+from lakesink_tools.audit.audit import audit
 from testkit.builders import TABLE, Chance, Lake, Stream
 from testkit.maintenance import expire, expire_like_java
 from tests.audit.terminal import Run, terminal

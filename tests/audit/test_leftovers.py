@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from lakesink.audit.audit import audit
-from lakesink.audit.leftovers import Leftovers, own_name
-from lakesink.audit.no_records import has_no_records
 from lakesink_catalog.commit.forget import Forgetting
 from lakesink_catalog.failpoints import FailpointReached
 from lakesink_catalog.read.history import sinks
+from lakesink_tools.audit.audit import audit
+from lakesink_tools.audit.leftovers import Leftovers, own_name
+from lakesink_tools.audit.no_records import has_no_records
 from testkit.builders import TABLE, Lake, Stream, contents
 from testkit.change_table import ChangeStream, upsert_lake
 from testkit.maintenance import append_foreign, branch_off, expire, remove_ref, rewrite, set_property
@@ -229,7 +229,7 @@ def test_a_record_that_is_none_protects_nothing(lake: Lake, stream: Stream, cont
 
 STATUS = """
 import sys
-from lakesink.cli.main import main
+from lakesink_tools.cli.main import main
 try:
     main(["status", sys.argv[1], "--catalog", "test"])
 finally:

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from lakesink.audit.source_ranges import KafkaRange, merged
-from lakesink.cli.main import main
 from lakesink.writer.letters import letters_key
 from lakesink_protocol.identity import SinkKind, stream_batch
+from lakesink_tools.audit.source_ranges import KafkaRange, merged
+from lakesink_tools.cli.main import main
 from testkit.builders import Stream
 from testkit.maintenance import edit_metadata, expire, expire_like_java, roll_back
 from tests.audit.chain import BRONZE, GOLD, SILVER, Chain, Hand, offsets

@@ -7,7 +7,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
-from lakesink.audit.audit import Proof, audit
+from lakesink_tools.audit.audit import Proof, audit
 from testkit.builders import TABLE, FaultyCatalog, Lake, Stream
 from tests.writer.object_store import ObjectStore, object_store
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pyiceberg.manifest import ManifestContent
 
-from lakesink.audit.audit import Proof, audit
+from lakesink_tools.audit.audit import Proof, audit
 from testkit.maintenance import edit_metadata, expire, expire_like_java, roll_back, sweep
 from testkit.upserts import Upserts, local
 from tests.audit.deletes import delete_by_position

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from lakesink.checks.certify.examine import Certificate, certify
-from lakesink.checks.certify.race import Size
-from lakesink.checks.certify.verdict import Check, Finding, Standing, Verdict
 from lakesink_catalog.connect.catalog import CatalogConfig, FoundCatalog, connect
+from lakesink_tools.checks.certify.examine import Certificate, certify
+from lakesink_tools.checks.certify.race import Size
+from lakesink_tools.checks.certify.verdict import Check, Finding, Standing, Verdict
 from testkit.http_servers import postgres
 from testkit.rest_catalog import RestService
 from tests.certify import liars

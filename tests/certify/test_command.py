@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from lakesink.checks.certify.verdict import Check
-from lakesink.cli.main import main
 from lakesink_catalog.connect import catalog as connecting
 from lakesink_catalog.connect.catalog import connect
+from lakesink_tools.checks.certify.verdict import Check
+from lakesink_tools.cli.main import main
 from servers.ports import free_port
 from testkit.rest_catalog import RestService
 from tests.certify.liars import IgnoresTag, IgnoresUuid, Silent, served

@@ -20,12 +20,6 @@ from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.typedef import Identifier
 from requests.exceptions import JSONDecodeError, ReadTimeout
 
-from lakesink.checks.bench import ScratchTable, is_refusal
-from lakesink.checks.certify.examine import certify
-from lakesink.checks.certify.race import Size
-from lakesink.checks.certify.verdict import Check, Standing, Verdict
-from lakesink.checks.doctor.catalog import check_catalog
-from lakesink.cli.main import main
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.preflight import check_start
 from lakesink_catalog.connect import kinds
@@ -33,6 +27,12 @@ from lakesink_catalog.connect.catalog import CatalogConfig
 from lakesink_catalog.connect.kinds import Kind
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.identity import SinkKey
+from lakesink_tools.checks.bench import ScratchTable, is_refusal
+from lakesink_tools.checks.certify.examine import certify
+from lakesink_tools.checks.certify.race import Size
+from lakesink_tools.checks.certify.verdict import Check, Standing, Verdict
+from lakesink_tools.checks.doctor.catalog import check_catalog
+from lakesink_tools.cli.main import main
 from testkit.builders import ROWS, TABLE
 from tests.doctor.test_swap import Held
 

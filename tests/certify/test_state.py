@@ -2,7 +2,7 @@
 
 import pytest
 
-from lakesink.checks.certify.state import Sent, State, not_landed, not_refused, race_figures
+from lakesink_tools.checks.certify.state import Sent, State, not_landed, not_refused, race_figures
 
 HONEST = State("u", head=2, tag=2, entry=2, snapshots=((1, None), (2, 1)))
 NEW = State("u", head=None, tag=None, entry=None, snapshots=())

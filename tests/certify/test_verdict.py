@@ -2,7 +2,7 @@
 
 import pytest
 
-from lakesink.checks.certify.verdict import ADVICE, Check, Finding, Need, Standing, Verdict, judge
+from lakesink_tools.checks.certify.verdict import ADVICE, Check, Finding, Need, Standing, Verdict, judge
 
 WELL = dict.fromkeys(Check, Standing.KEPT)
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from lakesink.audit.checkpoint import read_done
 from lakesink.checkpoint.folder import Checkpoint, FsspecFiles
-from lakesink.checks.doctor.checkpoint import next_batch
-from lakesink.operate.rewind import RewindableCheckpoint
 from lakesink_protocol.errors import QueryError
 from lakesink_protocol.identity import Batch, digest
+from lakesink_tools.audit.checkpoint import read_done
+from lakesink_tools.checks.doctor.checkpoint import next_batch
+from lakesink_tools.operate.rewind import RewindableCheckpoint
 
 SAMPLES = Path(__file__).parent / "checkpoints"
 VERSIONS = ("4.2", "4.3")

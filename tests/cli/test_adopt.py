@@ -7,10 +7,10 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
 
-from lakesink.cli.main import main
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.read.history import sinks
 from lakesink_catalog.tables.tables import create_table, load_table
+from lakesink_tools.cli.main import main
 
 TABLE = "demo.events"
 

@@ -18,14 +18,14 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table.update import RemovePropertiesUpdate
 
 from lakesink import __version__
-from lakesink.cli.main import main
-from lakesink.cli.output import plain
 from lakesink.settings.parse import duration
 from lakesink.words import ago, size, span
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.read.history import history
 from lakesink_catalog.tables.tables import create_table, load_table
 from lakesink_protocol.identity import SinkKind
+from lakesink_tools.cli.main import main
+from lakesink_tools.cli.output import plain
 from servers.ports import free_port
 from testkit.batches import Writer
 
@@ -326,7 +326,7 @@ def process(home: Path, code: str, **environment: str) -> "subprocess.CompletedP
 WITHOUT_SPARK = """
 import sys
 sys.modules["pyspark"] = None  # as if it were not installed
-from lakesink.cli.main import main
+from lakesink_tools.cli.main import main
 main(["status", "demo.events"])
 """
 

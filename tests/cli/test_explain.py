@@ -5,9 +5,9 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from lakesink.cli.main import main
 from lakesink_protocol.catalogue import DataState, explanations
 from lakesink_protocol.errors import WriteError
+from lakesink_tools.cli.main import main
 
 
 def explain(*arguments: str, exit_code: int = 0) -> str:

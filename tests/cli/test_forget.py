@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
 
-from lakesink.cli.main import main
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table, load_table
+from lakesink_tools.cli.main import main
 from testkit.batches import Writer
 
 Run = Callable[..., Result]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from lakesink.cli.main import main
+from lakesink_tools.cli.main import main
 
 WRITTEN = [".pyiceberg.yaml", "first_stream.py"]
 
@@ -28,7 +28,7 @@ def newcomer(home: Path, *command: str) -> "subprocess.CompletedProcess[str]":
 
 
 def lakesink(home: Path, folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    code = f"import os; os.chdir({str(folder)!r}); from lakesink.cli.main import main; main()"
+    code = f"import os; os.chdir({str(folder)!r}); from lakesink_tools.cli.main import main; main()"
     return newcomer(home, sys.executable, "-c", code, *arguments)
 
 

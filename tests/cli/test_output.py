@@ -19,7 +19,7 @@ def test_the_end_of_input_at_a_question_changes_nothing_and_says_so(home: Path) 
     Writer(catalog).commit(0, rows=10)
     before = catalog.load_table("demo.events").metadata_location
     terminal, theirs = pty.openpty()
-    start = "from lakesink.cli.main import main; main()"
+    start = "from lakesink_tools.cli.main import main; main()"
     command = [sys.executable, "-c", start, "forget", "demo.events", "--sink", "events"]
     environment = {**os.environ, "LAKESINK_HOME": str(home)}
     with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment) as child:

@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from lakesink import __version__
-from lakesink.cli.main import main
-from lakesink.cli.pack import closure, files
+from lakesink_tools.cli.main import main
+from lakesink_tools.cli.pack import closure, files
 
 SEEN = (
     "import lakesink, pyarrow, pyiceberg_core, pyiceberg, s3fs, lakesink.sinks.iceberg.task; "
@@ -51,7 +51,7 @@ def test_what_is_there_is_not_touched_and_what_spark_cannot_unpack_is_not_made(
 
 
 def test_nothing_is_left_of_an_archive_that_could_not_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lakesink.cli.pack.files", lambda _found: [("gone", tmp_path / "gone")])
+    monkeypatch.setattr("lakesink_tools.cli.pack.files", lambda _found: [("gone", tmp_path / "gone")])
     answer = CliRunner().invoke(main, ["pack", str(tmp_path / "executors.tar.gz")])
     assert answer.exit_code == 2
     assert list(tmp_path.iterdir()) == []

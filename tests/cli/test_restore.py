@@ -7,9 +7,9 @@ import pyarrow as pa
 from click.testing import CliRunner
 from pyiceberg.table.update import RemovePropertiesUpdate
 
-from lakesink.cli.main import main
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table, load_table
+from lakesink_tools.cli.main import main
 from testkit.batches import Writer
 
 PROPERTY = "lakesink.ledger.stream.events"

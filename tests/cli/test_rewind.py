@@ -8,9 +8,9 @@ import fsspec
 import pytest
 from click.testing import CliRunner, Result
 
-from lakesink.cli.main import main
-from lakesink.operate.rewind import RewindableCheckpoint
 from lakesink_protocol.errors import QueryError
+from lakesink_tools.cli.main import main
+from lakesink_tools.operate.rewind import RewindableCheckpoint
 
 
 @pytest.fixture

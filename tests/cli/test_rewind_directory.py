@@ -8,12 +8,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 import lakesink
-from lakesink.cli.main import main
-from lakesink.operate.rewind_directory import RewindableDirectory
 from lakesink.sinks.storage import LocalStorage
 from lakesink_catalog.failpoints import VARIABLE, FailpointReached
 from lakesink_protocol.errors import QueryError
 from lakesink_protocol.outcome import Committed
+from lakesink_tools.cli.main import main
+from lakesink_tools.operate.rewind_directory import RewindableDirectory
 from testkit.builders import expected
 from testkit.directory import Stream
 

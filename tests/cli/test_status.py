@@ -11,9 +11,9 @@ import pytest
 from click.testing import CliRunner, Result
 from pyiceberg.catalog import Catalog
 
-from lakesink.cli.main import main
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table, load_table
+from lakesink_tools.cli.main import main
 from testkit.batches import Writer
 
 HOUR_MS = 3_600_000

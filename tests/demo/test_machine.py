@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from lakesink.demo.place import check_machine
 from lakesink_protocol.errors import SettingsError
+from lakesink_tools.demo.place import check_machine
 
 ROOT = Path(__file__).parents[2]
 OLD_JAVA = "#!/bin/sh\necho 'openjdk version \"1.8.0_392\"' >&2\n"

@@ -14,10 +14,10 @@ from pyspark.errors import StreamingQueryException
 import lakesink
 from examples.kafka_windows.departures import CLOSING, Departure, departures, transactions
 from examples.kafka_windows.queries import CATALOG, DEPARTURES, WATERMARK_DELAY, count_departures, from_files
-from lakesink.demo import flights
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.failpoints import VARIABLE
 from lakesink_catalog.tables.tables import load_table
+from lakesink_tools.demo import flights
 
 START = datetime(2013, 1, 1, tzinfo=UTC)
 LATE = f"""

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import strictyaml
 
-from lakesink.cli.main import main
+from lakesink_tools.cli.main import main
 from release.tree import ROOT
 
 FILES = ROOT / "examples" / "deploy"

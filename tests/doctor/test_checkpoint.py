@@ -7,11 +7,11 @@ import pyarrow as pa
 import pytest
 from pyiceberg.table import Table
 
-from lakesink.checks.doctor.checkpoint import check_checkpoint, coming_from
-from lakesink.checks.doctor.finding import Finding, Standing
-from lakesink.checks.doctor.table import check_table
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table
+from lakesink_tools.checks.doctor.checkpoint import check_checkpoint, coming_from
+from lakesink_tools.checks.doctor.finding import Finding, Standing
+from lakesink_tools.checks.doctor.table import check_table
 from testkit.batches import Writer
 from testkit.builders import Lake
 from testkit.maintenance import roll_back

@@ -2,8 +2,8 @@
 
 import pytest
 
-from lakesink.checks.doctor.clock import Sighting, check_clock
-from lakesink.checks.doctor.finding import Part, Standing
+from lakesink_tools.checks.doctor.clock import Sighting, check_clock
+from lakesink_tools.checks.doctor.finding import Part, Standing
 
 MINUTE = 60_000
 NOW = 1_900_000_000_000

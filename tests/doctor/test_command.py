@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner, Result
 from pyiceberg.table.update import RemovePropertiesUpdate
 
-from lakesink.cli.main import main
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table
+from lakesink_tools.cli.main import main
 from servers.ports import free_port
 from testkit.batches import Writer
 from testkit.rest_catalog import rest_catalog

@@ -8,9 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from lakesink.checks.doctor.expirations import check_expirations, check_request_keys, lent_credentials, object_rules
-from lakesink.checks.doctor.finding import Finding, Standing
 from lakesink_catalog.connect.catalog import connect
+from lakesink_tools.checks.doctor.expirations import (
+    check_expirations,
+    check_request_keys,
+    lent_credentials,
+    object_rules,
+)
+from lakesink_tools.checks.doctor.finding import Finding, Standing
 from testkit.builders import START_MS
 from testkit.http_servers import rest_server
 from tests.faults.test_prepared_records import Crashed

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from lakesink.checks.doctor.finding import Part, Standing, attempt
-from lakesink.checks.doctor.java import check_java
-from lakesink.checks.doctor.machine import Requirement, check_packages, check_python, requirements_in
 from lakesink_protocol.errors import SettingsError
+from lakesink_tools.checks.doctor.finding import Part, Standing, attempt
+from lakesink_tools.checks.doctor.java import check_java
+from lakesink_tools.checks.doctor.machine import Requirement, check_packages, check_python, requirements_in
 from tests.doctor.programs import distribution, java_at
 
 CANARY = "c4n4ry-Sw0rdfish"

@@ -11,9 +11,9 @@ from click.testing import CliRunner
 
 from lakesink.checkpoint.query_facts import MOST_BYTES, QUERY_FACTS, Functions, QueryFacts, parse_query_facts
 from lakesink.checkpoint.sources import Replay, Source
-from lakesink.checks.doctor.finding import Finding, Standing
-from lakesink.checks.doctor.query import check_query
-from lakesink.cli.main import main
+from lakesink_tools.checks.doctor.finding import Finding, Standing
+from lakesink_tools.checks.doctor.query import check_query
+from lakesink_tools.cli.main import main
 
 KAFKA = Source("kafka", Replay.YES)
 WELL = QueryFacts("0.1.0", "q1", "events", "demo.events", (KAFKA,), Functions(), "append", False, "file", "")  # noqa: FBT003 - as noted

@@ -10,9 +10,9 @@ import pyspark
 import pytest
 
 from lakesink import __version__
-from lakesink.checks.doctor.finding import Finding, Standing
-from lakesink.checks.doctor.spark import Probed, findings_of
 from lakesink.spark.probe_answer import SparkAnswer, Step, WorkerFacts
+from lakesink_tools.checks.doctor.finding import Finding, Standing
+from lakesink_tools.checks.doctor.spark import Probed, findings_of
 
 WORKER = WorkerFacts("127.0.0.1", sys.executable, platform.python_version(), __version__, pa.__version__, "")
 CANARY = "c4n4ry-Sw0rdfish"

@@ -9,10 +9,10 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 
-from lakesink.checks.certify.state import Sent, State, broken_promise
-from lakesink.checks.doctor.finding import Finding, Standing
-from lakesink.checks.doctor.scratch import prove_catalog
 from lakesink_catalog.connect.catalog import CatalogConfig, FoundCatalog, connect
+from lakesink_tools.checks.certify.state import Sent, State, broken_promise
+from lakesink_tools.checks.doctor.finding import Finding, Standing
+from lakesink_tools.checks.doctor.scratch import prove_catalog
 from servers.ports import free_port
 from testkit.http_servers import postgres
 from testkit.rest_catalog import rest_catalog

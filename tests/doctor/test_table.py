@@ -13,13 +13,13 @@ from pyiceberg.table.update import RemovePropertiesUpdate, RemoveSnapshotRefUpda
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import FixedType, NestedField
 
-from lakesink.checks.doctor.finding import Finding, Part, Standing
-from lakesink.checks.doctor.readers import check_readers
-from lakesink.checks.doctor.storage import check_storage
-from lakesink.checks.doctor.table import check_table
 from lakesink.read.hold import Hold, set_hold
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table, load_table
+from lakesink_tools.checks.doctor.finding import Finding, Part, Standing
+from lakesink_tools.checks.doctor.readers import check_readers
+from lakesink_tools.checks.doctor.storage import check_storage
+from lakesink_tools.checks.doctor.table import check_table
 from testkit.batches import Writer
 
 CANARY = "c4n4ry-Sw0rdfish"

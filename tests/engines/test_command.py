@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from lakesink.cli.main import main
 from lakesink_catalog.connect.catalog import connect
+from lakesink_tools.cli.main import main
 from testkit.builders import TABLE, Lake, Stream, parquet_files
 from testkit.maintenance import edit_metadata
 from tests.audit.deletes import delete_by_equality, delete_by_position

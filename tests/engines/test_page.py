@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from lakesink.cli.main import main
+from lakesink_tools.cli.main import main
 from testkit.builders import Lake, Stream
 
 PAGE = (Path(__file__).parents[2] / "docs/operate/engines.md").read_text()

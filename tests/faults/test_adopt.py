@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakesink.operate.adopt import Adopted, Takeover
 from lakesink.settings.settings import Settings
 from lakesink_catalog.read.history import sinks
 from lakesink_protocol.errors import BatchRefused, CatalogError, Reason
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
+from lakesink_tools.operate.adopt import Adopted, Takeover
 from testkit.builders import Apply, Lake, Stream, counted, expected
 from testkit.maintenance import append_foreign, expire, roll_back
 

@@ -10,12 +10,12 @@ from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.io.fsspec import FsspecFileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from lakesink.audit.audit import audit
-from lakesink.audit.finding import Code
 from lakesink_catalog.commit.clock import ClockWatch, modified_ms
 from lakesink_catalog.commit.fence import Effects
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.outcome import Committed, Outcome
+from lakesink_tools.audit.audit import audit
+from lakesink_tools.audit.finding import Code
 from testkit.builders import Lake, Stream, counted, expected
 
 HOUR_MS = 3_600_000

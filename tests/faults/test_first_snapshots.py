@@ -13,7 +13,6 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import CommitTableRequest, StagedTable, Table
 
-from lakesink.cli.main import main
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.preflight import check_letters, check_start
 from lakesink.sinks.iceberg.sink import IcebergSink
@@ -29,6 +28,7 @@ from lakesink_protocol.identity import SinkKey, SinkKind, stream_batch, transact
 from lakesink_protocol.outcome import Committed, Outcome
 from lakesink_protocol.two_phase import TaskWriter, receipts_of
 from lakesink_protocol.votes import Vote, Votes
+from lakesink_tools.cli.main import main
 from testkit.http_servers import error_answer
 from testkit.rest_catalog import RestService
 from tests.certify.liars import TakesNoHeadForAnyHead, served

@@ -17,13 +17,6 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField
 
-from lakesink.audit.audit import audit
-from lakesink.audit.finding import Finding
-from lakesink.audit.in_words import broken
-from lakesink.checks.doctor.checkpoint import NextBatch, next_verdict
-from lakesink.checks.doctor.finding import Standing
-from lakesink.checks.doctor.table import check_table
-from lakesink.cli.main import main
 from lakesink.sinks.iceberg.pending import OfTable, first_letters
 from lakesink_catalog.commit.forget import Forgetting
 from lakesink_protocol.coordinator import run_batch
@@ -32,6 +25,13 @@ from lakesink_protocol.identity import MAIN_BRANCH, SinkKind
 from lakesink_protocol.outcome import Committed, Outcome
 from lakesink_protocol.two_phase import TaskWriter
 from lakesink_protocol.votes import Votes
+from lakesink_tools.audit.audit import audit
+from lakesink_tools.audit.finding import Finding
+from lakesink_tools.audit.in_words import broken
+from lakesink_tools.checks.doctor.checkpoint import NextBatch, next_verdict
+from lakesink_tools.checks.doctor.finding import Standing
+from lakesink_tools.checks.doctor.table import check_table
+from lakesink_tools.cli.main import main
 from testkit.answers import first
 from testkit.builders import TABLE, Lake, Stream, is_prepared_record, offered
 from testkit.change_table import CHANGES, OPTIONS, ROWS, Change, upsert_lake
@@ -328,8 +328,8 @@ def test_audit_and_status_tell_of_a_first_batch_that_only_its_dead_letters_have(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pair = _letters(tmp_path)
-    monkeypatch.setattr("lakesink.cli.audit.connect", lambda *_, **__: pair.lake.catalog)
-    monkeypatch.setattr("lakesink.cli.status.connect", lambda *_, **__: pair.lake.catalog)
+    monkeypatch.setattr("lakesink_tools.cli.audit.connect", lambda *_, **__: pair.lake.catalog)
+    monkeypatch.setattr("lakesink_tools.cli.status.connect", lambda *_, **__: pair.lake.catalog)
     waits = f"{LETTERS} has dead letters of batch 0, which the table does not have yet: start its query again."
     for command in ("audit", "status"):
         assert "check the name" in CliRunner().invoke(main, [command, TABLE]).output

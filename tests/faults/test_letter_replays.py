@@ -10,7 +10,6 @@ from click.testing import CliRunner
 from pyiceberg.table import Table
 
 import lakesink
-from lakesink.cli.main import main
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.pending import first_letters
 from lakesink.sinks.iceberg.replay_loop import Repaired, check_no_documents
@@ -20,6 +19,7 @@ from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table, load_table
 from lakesink_protocol.errors import BatchRefused, CatalogError, LakesinkError
 from lakesink_protocol.identity import SinkKey, SinkKind, transaction_batch
+from lakesink_tools.cli.main import main
 from testkit import maintenance
 from testkit.bronze import Bronze
 from testkit.builders import counted, expected, offered
@@ -451,7 +451,7 @@ def test_the_command_decodes_documents_as_the_stream_did(monkeypatch: pytest.Mon
         given.update(options)
         return Replayed(1, 1)
 
-    monkeypatch.setattr("lakesink.cli.replay._replayed", replayed)
+    monkeypatch.setattr("lakesink_tools.cli.replay._replayed", replayed)
     (tmp_path / "fix.sql").write_text("SELECT letter_id, payload AS value FROM letters")
     wanted = {"decode": "avro", "schema_registry": "r.json", "binary_encoding": "hex", "rescue_column": "_rescued"}
     words = [word for name, value in wanted.items() for word in (f"--{name.replace('_', '-')}", value)]

@@ -15,11 +15,11 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 from pyiceberg.types import StringType
 
-from lakesink.audit.audit import audit
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table, load_table
 from lakesink_protocol.identity import SinkKey
 from lakesink_protocol.ledger import parse_entry
+from lakesink_tools.audit.audit import audit
 from servers.catalog_clients import made_importable
 from servers.catalogs import CATALOGS, NESSIE, local_path
 from servers.hive import hive

@@ -76,7 +76,7 @@ def test_the_demo_needs_no_other_java(tmp_path: Path, package: Path) -> None:
         [
             sys.executable,
             "-c",
-            "from lakesink.cli.main import main; main(['demo', '--rows', '20000', '--output', 'json'])",
+            "from lakesink_tools.cli.main import main; main(['demo', '--rows', '20000', '--output', 'json'])",
         ],
         cwd=tmp_path,
         env=without_java(tmp_path, package),

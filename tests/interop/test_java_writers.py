@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 from pyiceberg.table import Table
 
-from lakesink.audit.audit import audit
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table, load_table
+from lakesink_tools.audit.audit import audit
 from servers.jars import ICEBERG_SPARK, fetched
 from servers.postgres import USER, Postgres, postgres_server
 from servers.spark_sql import SparkFailed, SparkSQL, spark_sql

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from lakesink.checks.doctor.finding import Standing
-from lakesink.checks.doctor.query import check_query
+from lakesink_tools.checks.doctor.finding import Standing
+from lakesink_tools.checks.doctor.query import check_query
 from proof.oracle import batches_contiguous, facts_of, rows_once
 from servers.kafka import KafkaBroker
 from testkit.harness import PATIENCE_SECONDS, wait_for

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from botocore.validate import ParamValidator
 
-from lakesink.audit.audit import audit
 from lakesink_catalog.failpoints import VARIABLE
+from lakesink_tools.audit.audit import audit
 from servers.s3 import S3, s3
 from testkit.builders import FaultyCatalog, Lake, Stream
 from tests.interop.pages import block

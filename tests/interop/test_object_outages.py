@@ -14,12 +14,12 @@ import pyarrow as pa
 import pytest
 from pyiceberg.table import CommitTableResponse
 
-from lakesink.audit.audit import audit
 from lakesink.sinks.iceberg.task import ParquetTaskWriter
 from lakesink_protocol.errors import LakesinkError
 from lakesink_protocol.outcome import Committed
 from lakesink_protocol.two_phase import TaskWriter
 from lakesink_protocol.votes import Votes
+from lakesink_tools.audit.audit import audit
 from servers.s3 import S3, s3
 from testkit.builders import Apply, FaultyCatalog, Lake, Stream, expected
 from testkit.tasks import writer_of

@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
-from lakesink.operate.outbox.position import (
+from lakesink.read.position import LARGEST, Position
+from lakesink.read.steps import CHANGELOG_PART, Follows, SinkBatches, Step
+from lakesink.sinks.kafka.commit_record import LedgerState, parse_commit_record
+from lakesink_protocol.errors import CatalogError
+from lakesink_protocol.identity import SinkKey, stream_batch
+from lakesink_protocol.ledger import next_mark
+from lakesink_tools.operate.outbox.position import (
     LONGEST_KEY_BYTES,
     Outbox,
     Progress,
@@ -15,12 +21,6 @@ from lakesink.operate.outbox.position import (
     progress_in,
     record_of,
 )
-from lakesink.read.position import LARGEST, Position
-from lakesink.read.steps import CHANGELOG_PART, Follows, SinkBatches, Step
-from lakesink.sinks.kafka.commit_record import LedgerState, parse_commit_record
-from lakesink_protocol.errors import CatalogError
-from lakesink_protocol.identity import SinkKey, stream_batch
-from lakesink_protocol.ledger import next_mark
 
 OUTBOX = Outbox("orders-out", "shop.orders", SinkBatches("orders", "main"))
 HERE = "a" * 32

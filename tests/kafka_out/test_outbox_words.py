@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from lakesink.operate.outbox.words import TOPIC, Words
 from lakesink.read import refusals
 from lakesink.read.past import past_of
 from lakesink.read.position import Position
@@ -12,6 +11,7 @@ from lakesink.read.steps import SinkBatches, Why
 from lakesink.sinks.kafka.clients import Clients
 from lakesink.sinks.kafka.failures import kafka_failures
 from lakesink_protocol.errors import CommitUnresolved, LakesinkError
+from lakesink_tools.operate.outbox.words import TOPIC, Words
 from testkit.builders import TABLE, Lake, Stream
 
 SINK = SinkBatches("events", "main")

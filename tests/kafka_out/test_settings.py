@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 import lakesink
-from lakesink.cli.outbox import _properties
 from lakesink.sinks.directory.parts import PartsPlan, PartsWriter
 from lakesink.sinks.kafka.rows import RecordsWriter
 from lakesink_protocol.errors import SettingsError
+from lakesink_tools.cli.outbox import _properties
 
 SECRET = "hunter2-of-kafka"  # noqa: S105 - the bait
 

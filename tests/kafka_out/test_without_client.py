@@ -23,6 +23,6 @@ def test_the_sink_says_what_to_install() -> None:
 
 def test_the_outbox_says_what_to_install() -> None:
     asked = ["outbox", "shop.orders", "--topic", "orders", "--bootstrap-servers", "127.0.0.1:1", "--once"]
-    failed = run(f"{WITHOUT}from lakesink.cli.main import main; sys.argv = ['lakesink', *{asked!r}]; main()")
+    failed = run(f"{WITHOUT}from lakesink_tools.cli.main import main; sys.argv = ['lakesink', *{asked!r}]; main()")
     assert failed.returncode == 2
     assert "LAKESINK_KAFKA_CLIENT_MISSING" in failed.stderr

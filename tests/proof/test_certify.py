@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 import proof.certify
-from lakesink.checks.certify.examine import Certificate
-from lakesink.checks.certify.race import Size
-from lakesink.checks.certify.verdict import Check, Finding, Standing, Verdict
+from lakesink_tools.checks.certify.examine import Certificate
+from lakesink_tools.checks.certify.race import Size
+from lakesink_tools.checks.certify.verdict import Check, Finding, Standing, Verdict
 from proof.certify import (
     CATALOGS,
     DOCUMENT,

@@ -11,10 +11,6 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
-from lakesink.audit.batch_input import Known
-from lakesink.audit.lineage import Lineage
-from lakesink.operate.outbox.position import Outbox
-from lakesink.operate.outbox.standing import check_standing
 from lakesink.read.begin import AtBatch, AtTime, Begin, beginning
 from lakesink.read.follow import newest_position, unread_batches
 from lakesink.read.position import Position, parse_offset
@@ -22,6 +18,10 @@ from lakesink.read.steps import Past, SinkBatches, up_to
 from lakesink.spark.source_readers import BatchesReader, Loaded, read_settings
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.identity import stream_batch
+from lakesink_tools.audit.batch_input import Known
+from lakesink_tools.audit.lineage import Lineage
+from lakesink_tools.operate.outbox.position import Outbox
+from lakesink_tools.operate.outbox.standing import check_standing
 from testkit.bronze import LETTERS, SCHEMA, Bronze
 from testkit.builders import ROWS, TABLE, Lake, Stream
 from testkit.examples import seeds

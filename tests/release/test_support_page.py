@@ -2,7 +2,7 @@
 
 import re
 
-from lakesink.engines.spark_runtime import NEWEST_SPARK, SPARK_RUNTIME
+from lakesink_tools.engines.spark_runtime import NEWEST_SPARK, SPARK_RUNTIME
 from release.tree import ROOT, project
 from servers.jars import FLINK_VERSION, HADOOP, ICEBERG_BEFORE, ICEBERG_SPARK, KAFKA, TRINO_VERSION
 from servers.s3 import VERSION as VERSITYGW
@@ -52,7 +52,10 @@ def test_the_pyspark_that_is_installed_is_the_newest_with_an_iceberg_runtime() -
     assert SPARK_RUNTIME in ICEBERG_SPARK.artifacts
     assert run_of("Spark SQL").startswith(f"{NEWEST_SPARK}.")
     texts = [*ROOT.glob("README.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")]
-    texts += [*(ROOT / "lakesink").rglob("*.py"), ROOT / "protocol/lakesink_protocol/errors.toml"]
+    texts += [
+        *(path for folder in ("lakesink", "tools") for path in (ROOT / folder).rglob("*.py")),
+        ROOT / "protocol/lakesink_protocol/errors.toml",
+    ]
     commands = [line for text in texts for line in re.findall(r"pip install .*\[spark.*", text.read_text())]
     assert commands
     assert [line for line in commands if not re.search(rf"pyspark\S*==({NEWEST_SPARK}|4\.3)\.\*", line)] == []

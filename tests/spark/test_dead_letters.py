@@ -12,12 +12,12 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, LongType, NestedField
 
 import lakesink
-from lakesink.cli.main import main
 from lakesink.sinks.iceberg.sink import IcebergSink
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table, load_table
 from lakesink_protocol.errors import LakesinkError, SettingsError
 from lakesink_protocol.identity import SinkKind
+from lakesink_tools.cli.main import main
 from tests.spark.adapters import ADAPTERS, Adapter
 from tests.spark.streams import failure, run
 

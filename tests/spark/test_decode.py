@@ -14,7 +14,6 @@ from pyiceberg.types import BinaryType, IntegerType, LongType, TimestamptzType
 from pyspark.sql.functions import from_json
 
 import lakesink
-from lakesink.cli.main import main
 from lakesink.decode.json_values import JsonReader
 from lakesink.writer.plan import BinaryEncoding
 from lakesink.writer.schema import Field, ListOf, MapOf, Primitive, Struct, Type
@@ -23,6 +22,7 @@ from lakesink_catalog.tables.tables import create_table, load_table
 from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import LakesinkError
 from lakesink_protocol.outcome import Committed
+from lakesink_tools.cli.main import main
 
 TABLE = "demo.events"
 COLUMNS = pa.schema([("id", pa.int64()), ("name", pa.string()), ("at", pa.timestamp("us", "UTC"))])

@@ -11,10 +11,10 @@ from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import IntegerType, LongType
 
 import lakesink
-from lakesink.cli.main import main
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table, load_table
 from lakesink_protocol.errors import SettingsError, WriteError
+from lakesink_tools.cli.main import main
 from tests.spark.adapters import Adapter
 from tests.spark.streams import failure, run
 

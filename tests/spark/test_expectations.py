@@ -8,12 +8,12 @@ import pytest
 from click.testing import CliRunner
 
 import lakesink
-from lakesink.cli.main import main
 from lakesink.spark.data_source import LakesinkDataSource
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import load_table
 from lakesink_protocol.errors import LakesinkError, QueryError, SettingsError
 from lakesink_protocol.quality import Quality
+from lakesink_tools.cli.main import main
 from tests.spark.adapters import ADAPTERS, embedded_catalog
 from tests.spark.streams import failure, run
 

@@ -11,9 +11,9 @@ from click.testing import CliRunner
 from pyspark.errors import StreamingQueryException
 
 import lakesink
-from lakesink.cli.main import main
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import load_table
+from lakesink_tools.cli.main import main
 from tests.spark.adapters import Adapter
 from tests.spark.streams import counter_stream, file_stream, run, run_batches, write_files
 

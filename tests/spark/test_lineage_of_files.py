@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 import lakesink
-from lakesink.cli.main import main
+from lakesink_tools.cli.main import main
 from tests.spark.streams import file_stream, run, write_files
 
 pytestmark = pytest.mark.usefixtures("home")

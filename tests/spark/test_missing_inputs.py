@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import lakesink
-from lakesink.audit.audit import audit
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import load_table
+from lakesink_tools.audit.audit import audit
 from tests.spark.adapters import Adapter
 from tests.spark.directory_sink import DirectorySink
 from tests.spark.streams import failure, file_stream, forget_commits, ids, run, write_files, writer

@@ -9,10 +9,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lakesink import __version__
-from lakesink.checks.doctor.finding import Standing
-from lakesink.checks.doctor.spark import Probed, check_spark, findings_of
 from lakesink.spark.probe import ROWS_A_TASK, probe
 from lakesink.spark.probe_answer import SparkAnswer, Step
+from lakesink_tools.checks.doctor.finding import Standing
+from lakesink_tools.checks.doctor.spark import Probed, check_spark, findings_of
 
 
 @pytest.fixture(scope="module")

@@ -15,10 +15,10 @@ import pytest
 from click.testing import CliRunner
 
 import lakesink
-from lakesink.cli.main import main
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import load_table
 from lakesink_protocol.errors import LakesinkError, SettingsError
+from lakesink_tools.cli.main import main
 from testkit.letters import ANY, LETTERS, REPLAYS, TABLE, assigned, ids, load, rows
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -122,7 +122,7 @@ def test_a_view_of_the_user_with_the_name_of_the_letters_is_there_afterwards(spa
 def command(*arguments: str) -> tuple[int, dict[str, Any]]:
     """As a user runs it: a replay starts Spark in its own process."""
     done = subprocess.run(
-        [sys.executable, "-c", "from lakesink.cli.main import main; main()", "dead-letters", TABLE, *arguments],
+        [sys.executable, "-c", "from lakesink_tools.cli.main import main; main()", "dead-letters", TABLE, *arguments],
         capture_output=True,
         text=True,
         check=False,

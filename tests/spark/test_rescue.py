@@ -11,11 +11,11 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import BinaryType, LongType, NestedField, StringType
 
 import lakesink
-from lakesink.cli.main import main
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table, load_table
 from lakesink_protocol.errors import LakesinkError, SettingsError
 from lakesink_protocol.quality import Quality
+from lakesink_tools.cli.main import main
 from tests.spark.adapters import ADAPTERS
 from tests.spark.streams import failure, run
 

@@ -11,9 +11,9 @@ from click.testing import CliRunner
 from pyiceberg.table import Table
 
 import lakesink
-from lakesink.cli.main import main
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import load_table
+from lakesink_tools.cli.main import main
 from tests.spark.streams import failure, file_stream, run, write_files
 
 pytestmark = pytest.mark.usefixtures("home")

@@ -8,13 +8,13 @@ import pytest
 from pyspark.sql import DataFrame
 
 import lakesink
-from lakesink.audit.audit import audit
-from lakesink.audit.checkpoint import read_done
-from lakesink.checks.doctor.checkpoint import check_checkpoint
-from lakesink.checks.doctor.finding import Standing
-from lakesink.operate.rewind import RewindableCheckpoint
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import load_table
+from lakesink_tools.audit.audit import audit
+from lakesink_tools.audit.checkpoint import read_done
+from lakesink_tools.checks.doctor.checkpoint import check_checkpoint
+from lakesink_tools.checks.doctor.finding import Standing
+from lakesink_tools.operate.rewind import RewindableCheckpoint
 from tests.spark.adapters import Adapter
 from tests.spark.streams import SCHEMA, failure, forget_commits, ids, run, write_files
 

@@ -118,9 +118,7 @@ def test_stop_is_sigstop_and_the_process_goes_on_when_it_is_told_to() -> None:
 
 def test_every_place_in_the_code_is_in_the_table_and_every_name_in_the_table_is_a_place() -> None:
     sources = [
-        *(ROOT / "lakesink").rglob("*.py"),
-        *(ROOT / "catalog").rglob("*.py"),
-        *(ROOT / "protocol").rglob("*.py"),
+        path for folder in ("lakesink", "catalog", "protocol", "tools") for path in (ROOT / folder).rglob("*.py")
     ]
     calls = (node for path in sources for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
     emitted = {ast.unparse(call.func).removeprefix("events.") for call in calls}

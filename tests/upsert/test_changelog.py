@@ -13,11 +13,11 @@ from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.update import SetSnapshotRefUpdate
 from pyiceberg.types import LongType, StringType
 
-from lakesink.audit.audit import audit
-from lakesink.audit.finding import Code
 from lakesink_protocol.errors import BatchRefused, Reason, SettingsError, WriteError
 from lakesink_protocol.identity import SinkKind
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
+from lakesink_tools.audit.audit import audit
+from lakesink_tools.audit.finding import Code
 from testkit.builders import Lake, offered
 from testkit.change_table import ROWS, Change, ChangeStream, Reference, rows_of, upsert_lake, votes_of
 from testkit.examples import seeds

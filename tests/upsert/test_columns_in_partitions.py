@@ -11,9 +11,6 @@ import pyarrow as pa
 import pytest
 from pyiceberg.types import IcebergType, StringType
 
-from lakesink.audit.key_proof import KeyProof, KeyQuestion
-from lakesink.audit.keys import prove_keys
-from lakesink.operate.outbox.batch_records import BatchRecords
 from lakesink.read.batch_files import files_of
 from lakesink.read.begin import Begin, beginning
 from lakesink.read.follow import unread_batches
@@ -21,6 +18,9 @@ from lakesink.read.steps import SinkBatches
 from lakesink_catalog.manifests.live_reading import LiveMemory
 from lakesink_protocol.outcome import Committed
 from lakesink_protocol.row_changes import ChangeCounts
+from lakesink_tools.audit.key_proof import KeyProof, KeyQuestion
+from lakesink_tools.audit.keys import prove_keys
+from lakesink_tools.operate.outbox.batch_records import BatchRecords
 from testkit.builders import Lake
 from tests.upsert.foreign_files import ID, PART, TYPES, VERSION, add_file, lake_of, live_rows
 from tests.upsert.rows import RowStream

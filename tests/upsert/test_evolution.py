@@ -11,10 +11,10 @@ from pyiceberg.table import CommitTableResponse
 from pyiceberg.transforms import BucketTransform, IdentityTransform, Transform, TruncateTransform
 from pyiceberg.types import IntegerType, LongType, NestedField
 
-from lakesink.audit.audit import audit
 from lakesink_protocol.errors import BatchRefused, WriteError
 from lakesink_protocol.outcome import Committed
 from lakesink_protocol.row_changes import ChangeCounts
+from lakesink_tools.audit.audit import audit
 from testkit.builders import Apply, Lake
 from testkit.maintenance import upgrade
 from tests.upsert.rows import Row, RowStream, live_rows

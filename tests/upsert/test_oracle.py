@@ -10,10 +10,10 @@ from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Summary
 from pyiceberg.table.update import SetSnapshotRefUpdate
 
-from lakesink.audit.audit import audit
 from lakesink.locate import live_rows
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
 from lakesink_protocol.row_changes import ChangeCounts, counts_in
+from lakesink_tools.audit.audit import audit
 from testkit.builders import Lake
 from testkit.change_table import Change, ChangeStream, Reference, rows_of, upsert_lake, write_all_anew
 from testkit.examples import seeds

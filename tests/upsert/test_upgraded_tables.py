@@ -15,14 +15,14 @@ import pyarrow as pa
 import pytest
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 
-from lakesink.audit.audit import audit
-from lakesink.checks.doctor.finding import Standing
-from lakesink.checks.doctor.table import check_table
 from lakesink.compact.choose import ENOUGH_FILES
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
 from lakesink_protocol.two_phase import TaskWriter
 from lakesink_protocol.votes import Votes
+from lakesink_tools.audit.audit import audit
+from lakesink_tools.checks.doctor.finding import Standing
+from lakesink_tools.checks.doctor.table import check_table
 from testkit.builders import TABLE, Lake, Stream
 from testkit.change_table import BY_PART, ROWS, SCHEMA, Change, ChangeStream, Reference, compactions, rows_of
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lakesink.cli.main import main
+from lakesink_tools.cli.main import main
 from tests.test_docs import document
 from website.navigation import CONFIG, navigation
 from website.snippets import Folders, PageFailed, alike, blocks, predecessor, run_page, unmarked
@@ -30,7 +30,7 @@ def shown_by(page: str) -> list[str]:
     """The page, the page that it continues, and its commands: a change of one of these can change what is shown."""
     text = document(f"docs/{page}")
     named = {name.replace("-", "_") for name in re.findall(r"^\$ lakesink ([\w-]+)", text, re.MULTILINE)}
-    commands = [f"lakesink/cli/{name}.py" for name in sorted(named)]
+    commands = [f"tools/lakesink_tools/cli/{name}.py" for name in sorted(named)]
     return [f"docs/{one}" for one in (page, predecessor(text)) if one] + [*commands, "website/snippets.py"]
 
 

@@ -12,8 +12,6 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from pyroaring import BitMap64
 
-from lakesink.operate.outbox import batch_records, deleted
-from lakesink.operate.outbox.produce import Producing
 from lakesink.sinks.kafka import ledger, producing, publication, target
 from lakesink.sinks.kafka import sink as sink_module
 from lakesink.sinks.kafka.clients import Clients
@@ -26,6 +24,8 @@ from lakesink_protocol.errors import CatalogError, CommitUnresolved
 from lakesink_protocol.events import CommitAnswered, Listener, Listeners
 from lakesink_protocol.outcome import AlreadyCommitted
 from lakesink_protocol.retry import RetryPolicy
+from lakesink_tools.operate.outbox import batch_records, deleted
+from lakesink_tools.operate.outbox.produce import Producing
 from servers.kafka import KafkaBroker
 from tests.interop.kafka_out import test_outbox, test_topics
 from tests.interop.kafka_out.suite_sink import KafkaPlace

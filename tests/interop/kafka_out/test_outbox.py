@@ -13,8 +13,6 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 
-from lakesink.operate.outbox.position import Outbox
-from lakesink.operate.outbox.produce import Produced, Producing
 from lakesink.read.begin import followed
 from lakesink.sinks.iceberg.sink import IcebergSink
 from lakesink.sinks.kafka.clients import Clients
@@ -22,6 +20,8 @@ from lakesink.sinks.kafka.target import KafkaTarget
 from lakesink_catalog.commit.fence import Effects
 from lakesink_protocol.errors import LakesinkError
 from lakesink_protocol.events import CommitAnswered, CommitDue, Event, Listeners
+from lakesink_tools.operate.outbox.position import Outbox
+from lakesink_tools.operate.outbox.produce import Produced, Producing
 from servers.kafka import KafkaBroker
 from testkit.bronze import Bronze
 from testkit.builders import TABLE, Lake, Stream

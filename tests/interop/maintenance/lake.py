@@ -13,9 +13,9 @@ from click.testing import CliRunner
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from lakesink.cli.main import main
 from lakesink_catalog.connect.catalog import EMBEDDED_NAME, connect
 from lakesink_catalog.tables.tables import create_table, load_table
+from lakesink_tools.cli.main import main
 from servers.spark_sql import SparkSQL
 from servers.trino import Trino
 from testkit.harness import Stream

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from click.testing import CliRunner
 
-from lakesink.cli.main import main
+from lakesink_tools.cli.main import main
 from testkit.harness import PATIENCE_SECONDS, Stream, expected, own_snapshots
 from tests.interop.maintenance.lake import Lake
 from tests.interop.maintenance.running import done_batches

@@ -10,7 +10,7 @@ from typing import Any
 
 from click.testing import CliRunner
 
-from lakesink.cli.main import main
+from lakesink_tools.cli.main import main
 from servers.jars import ICEBERG_AWS, ICEBERG_SPARK, fetched
 
 

@@ -12,9 +12,9 @@ from click.testing import CliRunner
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
-from lakesink.cli.main import main
 from lakesink_catalog.connect.catalog import EMBEDDED_NAME, connect
 from lakesink_catalog.tables.tables import load_table
+from lakesink_tools.cli.main import main
 from servers.jars import ICEBERG_SPARK, fetched
 from servers.spark_sql import SparkFailed, SparkSQL, spark_sql
 from testkit.builders import SCHEMA, TABLE, Chance, FaultyCatalog, Lake, Stream, expected

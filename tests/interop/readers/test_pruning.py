@@ -29,8 +29,8 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from lakesink.engines.recipe import text_literal
 from lakesink_catalog.connect.catalog import EMBEDDED_NAME
+from lakesink_tools.engines.recipe import text_literal
 from tests.interop.readers.engines import Engine
 from tests.interop.readers.kinds import PRIMITIVES, SCHEMA
 from tests.interop.readers.kinds import rows as some_rows

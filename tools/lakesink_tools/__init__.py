@@ -1,0 +1,1 @@
+"""Instruments of a sink: what looks at it from outside, and runs in no query."""

@@ -1,0 +1,131 @@
+"""Checks that manifests and summaries agree and no file is referenced twice. Pure: works on what was read before."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from lakesink.words import counted
+from lakesink_tools.audit.branch_history import BranchHistory, Step
+from lakesink_tools.audit.finding import Code, Finding, Note, listed
+from lakesink_tools.audit.inventory import Inventory, held, sums
+from lakesink_tools.audit.snapshot_facts import Counts, SnapshotFacts
+
+_NAMES = ("files", "rows", "bytes", "delete files", "position deletes")
+
+_NOTHING = Counts(0, 0, 0, 0, 0)
+_COMPARED = 3
+"""Totals of a head that are compared with its files: other engines do not agree on how they count delete files."""
+
+
+def damaged(inventory: Inventory) -> Iterator[Finding]:
+    """Manifests and manifest lists that cannot be read."""
+    for path, why in inventory.damaged.items():
+        yield Finding(Code.MANIFEST_UNREADABLE, "", f"{path}: {why}.", (path,))
+
+
+def disagreeing_manifests(inventory: Inventory) -> Iterator[Finding]:
+    """Manifests with other contents than their manifest list states."""
+    for manifest in inventory.known():
+        there = (len(manifest.entries), sum(entry.rows for entry in manifest.entries))
+        if manifest.stated is not None and manifest.stated != there:
+            found = f"{manifest.path}: {_counts(there)}, where the list states {_counts(manifest.stated)}."
+            yield Finding(Code.MANIFEST_DISAGREES, "", found, (manifest.path,))
+
+
+def doubled_files(snapshots: Iterable[SnapshotFacts], inventory: Inventory) -> Iterator[Finding]:
+    """Data files that one snapshot references more than once, reported in the first snapshot that shows them."""
+    reported: set[str] = set()
+    for snapshot in snapshots:
+        times = Counter(entry.path for entry in inventory.entries(snapshot) if entry.is_data)
+        paths = sorted(path for path, count in times.items() if count > 1 and path not in reported)
+        reported.update(paths)
+        if paths:
+            found = f"Snapshot {snapshot.snapshot_id} references {counted(len(paths), 'data file')} more than once:"
+            yield Finding(Code.FILE_TWICE, "", f"{found} {listed(paths)}.", tuple(paths))
+
+
+def added_twice(inventory: Inventory, own: Iterable[int]) -> Iterator[Finding]:
+    """Data files that two batches added; `own` lists the snapshots of batches that are on a branch."""
+    ours = frozenset(own)
+    brought: dict[str, int] = {}
+    twice = set()
+    for entry in (entry for manifest in inventory.known() for entry in manifest.entries):
+        if entry.is_data and entry.added_by in ours:
+            first = brought.setdefault(entry.path, entry.added_by)
+            if first != entry.added_by:
+                twice.add(entry.path)
+    if paths := sorted(twice):
+        found = f"{counted(len(paths), 'data file')} were added by two batches each: {listed(paths)}."
+        yield Finding(Code.FILE_ADDED_TWICE, "", found, tuple(paths))
+
+
+def unshown(steps: Iterable[Step], shown: Sequence[Mapping[int, Counts]]) -> list[Step]:
+    """Batches whose files are not all live together in one of the read snapshots, as their summary counts them.
+
+    `shown` has, for each read snapshot, what its files hold by the snapshot that added them.
+    """
+    return [
+        step
+        for step in steps
+        if not any(_agrees(step.snapshot, sums.get(step.snapshot.snapshot_id, _NOTHING)) for sums in shown)
+    ]
+
+
+def disagreeing_summaries(subject: str, steps: Iterable[Step], inventory: Inventory) -> Iterator[Finding]:
+    """Batches whose own manifests, read before, differ from their summaries."""
+    for step in steps:
+        snapshot = step.snapshot
+        own = sums(entry for entry in inventory.entries(snapshot) if entry.is_new)
+        there = own.get(snapshot.snapshot_id, _NOTHING)
+        if inventory.is_whole(snapshot) and not _agrees(snapshot, there):
+            claimed = _counts([count or 0 for count in snapshot.added])
+            found = f"Batch {step.mark.batch_id}: its manifests hold {_counts(there)}, its summary states {claimed}."
+            yield Finding(Code.SUMMARY_DISAGREES, subject, found, (str(snapshot.snapshot_id),))
+
+
+def broken_sums(subject: str, steps: Sequence[Step], snapshots: Mapping[int, SnapshotFacts]) -> Iterator[Finding]:
+    """Batches whose totals are not the parent's totals with what they added and removed."""
+    for step in steps:
+        parent_id = step.snapshot.parent_snapshot_id
+        parent = snapshots.get(parent_id) if parent_id is not None else None
+        if parent is None:
+            continue
+        facts = step.snapshot
+        counts = zip(parent.totals, facts.added, facts.removed, facts.totals, _NAMES, strict=True)
+        for before, added, removed, after, name in counts:
+            expected = None if before is None else before + (added or 0) - (removed or 0)
+            if None not in (expected, after) and expected != after:
+                found = (
+                    f"Batch {step.mark.batch_id}: its summary totals {after:,} {name}, its parent and it {expected:,}."
+                )
+                yield Finding(Code.SUMMARY_DISAGREES, subject, found, (str(step.snapshot.snapshot_id),))
+
+
+def totals(branch: BranchHistory, inventory: Inventory) -> Iterator[Finding | Note]:
+    """Compare the totals of a branch's head with its files."""
+    head = branch.head
+    if head is None or not inventory.is_whole(head):
+        return
+    there, claims = held(inventory.entries(head))[:_COMPARED], head.totals[:_COMPARED]
+    wrong = [
+        f"{number:,} {name} where its summary totals {claim:,}"
+        for number, claim, name in zip(there, claims, _NAMES, strict=False)
+        if claim is not None and claim != number
+    ]
+    if wrong:
+        found = f"The head of {branch.name} has {', '.join(wrong)}."
+        yield Finding(Code.TOTALS_DISAGREE, branch.name, found, (str(head.snapshot_id),))
+    if None in claims:
+        unknown = [name for name, claim in zip(_NAMES, claims, strict=False) if claim is None]
+        found = f"The summary of the head of {branch.name} does not total {', '.join(unknown)}: not compared."
+        yield Note("not stated", branch.name, found)
+
+
+def _agrees(snapshot: SnapshotFacts, there: Counts) -> bool:
+    return all((claim or 0) == number for claim, number in zip(snapshot.added, there, strict=True))
+
+
+def _counts(counts: Sequence[int | None]) -> str:
+    """Files, rows and bytes; deletes only if there are any."""
+    named = list(zip(counts, _NAMES, strict=False))
+    shown = [*named[:_COMPARED], *(pair for pair in named[_COMPARED:] if pair[0])]
+    return ", ".join(counted(number, name[:-1]) for number, name in shown)

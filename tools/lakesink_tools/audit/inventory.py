@@ -1,0 +1,213 @@
+"""What retained snapshots reference. Reads each manifest list and manifest once, several at a time."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TypeVar
+
+from pyiceberg.avro.file import AvroFile
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import (
+    DEFAULT_READ_VERSION,
+    MANIFEST_ENTRY_SCHEMAS,
+    DataFile,
+    DataFileContent,
+    FileFormat,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestFile,
+    read_manifest_list,
+)
+from pyiceberg.typedef import StructProtocol
+
+from lakesink_protocol.redact import describe
+from lakesink_tools.audit.at_once import at_once
+from lakesink_tools.audit.snapshot_facts import Counts, SnapshotFacts
+
+_TYPES: dict[int, Callable[..., StructProtocol]] = {-1: ManifestEntry, 2: DataFile}
+_ENUMS: dict[int, Callable[..., Enum]] = {0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent}
+"""By field ids of a manifest's entries."""
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A live file as its manifest states it."""
+
+    path: str  # with the scheme
+    size_bytes: int
+    rows: int  # rows of a data file, deletes of a delete file
+    added_by: int  # id of the snapshot that added it
+    content: DataFileContent
+    is_parquet: bool  # True if it has a footer to compare with
+    is_new: bool  # True if the manifest was written by the snapshot that added the file
+
+    @property
+    def is_data(self) -> bool:
+        """False for delete files."""
+        return self.content is DataFileContent.DATA
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """A manifest: what its list states, and its live files."""
+
+    path: str
+    added_by: int  # id of the snapshot that wrote it
+    stated: tuple[int, int] | None  # live files and rows by the manifest list; None if not stated
+    entries: tuple[Entry, ...]  # live files
+
+
+@dataclass(slots=True)
+class Inventory:
+    """Reads what snapshots reference, and remembers it."""
+
+    io: FileIO
+    damaged: dict[str, str] = field(default_factory=dict)  # location of a missing or malformed file -> the reason
+    _manifests: dict[str, Manifest] = field(default_factory=dict)
+    _paths: dict[int, tuple[str, ...]] = field(default_factory=dict)
+
+    def read(self, snapshots: Iterable[SnapshotFacts], *, only_own: bool = False) -> None:
+        """Read manifest lists and manifests that are not known yet; `only_own` for those that the snapshots wrote.
+
+        Raises an OSError if the storage failed. A missing file is recorded as damaged instead.
+        """
+        unread = [snapshot for snapshot in snapshots if snapshot.snapshot_id not in self._paths]
+        lists = [self._recorded(found) or [] for found in at_once(self._list, [one.manifest_list for one in unread])]
+        files: dict[str, ManifestFile] = {}
+        for snapshot, manifests in zip(unread, lists, strict=True):
+            own = [manifest for manifest in manifests if manifest.added_snapshot_id == snapshot.snapshot_id]
+            chosen = own if only_own else manifests
+            self._paths[snapshot.snapshot_id] = tuple(manifest.manifest_path for manifest in chosen)
+            files |= {manifest.manifest_path: manifest for manifest in chosen}
+        unknown = [file for path, file in files.items() if path not in self._manifests and path not in self.damaged]
+        for manifest in map(self._recorded, at_once(self._manifest, unknown)):
+            if manifest is not None:
+                self._manifests[manifest.path] = manifest
+
+    def find_lists(self, snapshots: Iterable[SnapshotFacts]) -> None:
+        """Check that manifest lists which were not read exist."""
+        lists = [snapshot.manifest_list for snapshot in snapshots if snapshot.snapshot_id not in self._paths]
+        for found in at_once(lambda location: self._attempt(location, lambda: len(self.io.new_input(location))), lists):
+            self._recorded(found)
+
+    def entries(self, snapshot: SnapshotFacts) -> Iterator[Entry]:
+        """The live files in undamaged manifests of a snapshot that was read, once for each reference."""
+        known = (self._manifests.get(path) for path in self._paths.get(snapshot.snapshot_id, ()))
+        return (entry for manifest in known if manifest is not None for entry in manifest.entries)
+
+    def known(self) -> Iterator[Manifest]:
+        """Every manifest that was read."""
+        return iter(self._manifests.values())
+
+    def is_whole(self, snapshot: SnapshotFacts) -> bool:
+        """True if no list or manifest of the snapshot is damaged."""
+        paths = self._paths.get(snapshot.snapshot_id, ())
+        return snapshot.manifest_list not in self.damaged and not any(path in self.damaged for path in paths)
+
+    def _list(self, location: str) -> "list[ManifestFile] | Damage":
+        return self._attempt(location, lambda: list(filter(_has_live_files, _manifests(location, self.io))))
+
+    def _manifest(self, file: ManifestFile) -> "Manifest | Damage":
+        def read() -> Manifest:
+            return Manifest(
+                file.manifest_path, file.added_snapshot_id or 0, _stated(file), tuple(_entries(file, self.io))
+            )
+
+        return self._attempt(file.manifest_path, read)
+
+    def _recorded(self, found: "T | Damage") -> T | None:
+        """What was read; damage is recorded in the order of the files, whichever thread was first."""
+        if not isinstance(found, Damage):
+            return found
+        self.damaged[found.location] = found.reason
+        return None
+
+    def _attempt(self, location: str, read: Callable[[], T]) -> "T | Damage":
+        try:
+            return read()
+        except FileNotFoundError:
+            return Damage(location, "it is not there")
+        except OSError:
+            raise
+        except Exception as error:  # noqa: BLE001 - PyIceberg's decoder raises whatever the bytes lead to
+            return Damage(location, describe(error, self.io.properties))
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A missing or malformed file."""
+
+    location: str
+    reason: str
+
+
+def sums(entries: Iterable[Entry]) -> dict[int, Counts]:
+    """What the files hold, by the snapshot that added them."""
+    found: dict[int, list[int]] = defaultdict(_none)
+    for entry in entries:
+        _count(entry, found[entry.added_by])
+    return {snapshot_id: Counts(*found.pop(snapshot_id)) for snapshot_id in list(found)}  # never both forms of all
+
+
+def held(entries: Iterable[Entry]) -> Counts:
+    """What these files hold."""
+    counts = _none()
+    for entry in entries:
+        _count(entry, counts)
+    return Counts(*counts)
+
+
+def _none() -> list[int]:
+    return [0] * len(Counts._fields)
+
+
+def _count(entry: Entry, counts: list[int]) -> None:
+    """Add a file to the fields of `Counts`. As in summaries, the bytes are those of all files."""
+    counts[2] += entry.size_bytes
+    if entry.is_data:
+        counts[0] += 1
+        counts[1] += entry.rows
+    else:
+        counts[3] += 1
+        counts[4] += entry.rows if entry.content is DataFileContent.POSITION_DELETES else 0
+
+
+def _manifests(location: str, io: FileIO) -> Iterator[ManifestFile]:
+    return read_manifest_list(io.new_input(location))
+
+
+def _has_live_files(manifest: ManifestFile) -> bool:
+    return manifest.has_added_files() or manifest.has_existing_files()
+
+
+def _entries(manifest: ManifestFile, io: FileIO) -> Iterator[Entry]:
+    """The live entries, as `ManifestFile.fetch_manifest_entry` reads them, but one at a time."""
+    file = io.new_input(manifest.manifest_path)
+    schema = MANIFEST_ENTRY_SCHEMAS[DEFAULT_READ_VERSION]
+    with AvroFile[ManifestEntry](file, schema, read_types=_TYPES, read_enums=_ENUMS) as entries:
+        for entry in entries:
+            if entry.status != ManifestEntryStatus.DELETED:
+                yield _entry(entry, manifest)
+
+
+def _entry(entry: ManifestEntry, manifest: ManifestFile) -> Entry:
+    file = entry.data_file
+    return Entry(
+        path=file.file_path,
+        size_bytes=file.file_size_in_bytes,
+        rows=file.record_count,
+        added_by=(manifest.added_snapshot_id if entry.snapshot_id is None else entry.snapshot_id) or 0,
+        content=DataFileContent(file.content),
+        is_parquet=file.file_format == FileFormat.PARQUET,
+        is_new=entry.status == ManifestEntryStatus.ADDED,
+    )
+
+
+def _stated(file: ManifestFile) -> tuple[int, int] | None:
+    counts = (file.added_files_count, file.existing_files_count, file.added_rows_count, file.existing_rows_count)
+    if any(count is None for count in counts):
+        return None
+    added, existing, added_rows, existing_rows = (count or 0 for count in counts)
+    return added + existing, added_rows + existing_rows

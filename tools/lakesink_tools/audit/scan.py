@@ -1,0 +1,322 @@
+"""One scan of a table: its branches, its sinks, and everything that retained snapshots reference."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from pyiceberg.table import Table
+from pyiceberg.table.refs import SnapshotRefType
+
+from lakesink.words import counted
+from lakesink_catalog.commit.clock import CLOCK_TOLERANCE_MS
+from lakesink_catalog.read.history import RetainedBatch, SinkState, retained, select, sinks
+from lakesink_catalog.read.landed import newest_batch
+from lakesink_catalog.read.view import view_table
+from lakesink_catalog.tables.tables import TABLE_MISSING, load_to_read
+from lakesink_protocol.errors import CatalogError, Reason, SettingsError
+from lakesink_protocol.identity import SinkKey, SinkKind
+from lakesink_protocol.suggest import did_you_mean
+from lakesink_tools.audit import contents
+from lakesink_tools.audit.branch_history import (
+    BranchHistory,
+    Step,
+    branch_histories,
+    frontier,
+    last_change_ms,
+    replacing,
+)
+from lakesink_tools.audit.checkpoint import Done, Present, compare, present
+from lakesink_tools.audit.continuity import Chain, breaks
+from lakesink_tools.audit.finding import (
+    Code,
+    Finding,
+    Note,
+    awaits_replay,
+    key_of,
+    listed,
+    of_changes,
+    of_quality,
+    of_replay,
+    sink_label,
+)
+from lakesink_tools.audit.inventory import Entry, Inventory, sums
+from lakesink_tools.audit.letters import SidesOfSink, of_first_batches, of_replays, of_rollback
+from lakesink_tools.audit.row_changes import contradictions
+from lakesink_tools.audit.snapshot_facts import SnapshotFacts, facts_of
+
+Said = Finding | Note
+_TAGGED_BATCH = re.compile(r"[0-9]{1,19}")
+
+
+@dataclass(frozen=True, slots=True)
+class TableScan:
+    """One scan."""
+
+    table: Table
+    cut_off: Sequence[RetainedBatch]  # batches of every sink that expiry cut off from their branches
+    known: tuple[SinkState, ...]  # every sink
+    states: tuple[SinkState, ...]  # the sinks to audit
+    branches: Mapping[str, BranchHistory]  # branches by name
+    snapshots: Mapping[int, SnapshotFacts]  # every retained snapshot, by id
+    tips: tuple[SnapshotFacts, ...]  # heads, and the snapshots that together reference everything retained
+    inventory: Inventory
+
+    @classmethod
+    def at(cls, table: Table, sink: str | None) -> "TableScan":
+        """Scan a table; audit only one sink if it is named. Raises an OSError if the storage failed."""
+        shown = retained(table)
+        known = tuple(sinks(table, shown))
+        states = _chosen(known, sink)
+        snapshots = facts_of(table.metadata.snapshots, shown.batches)
+        branches = branch_histories(table, snapshots)
+        heads = {branch.head.snapshot_id for branch in branches.values() if branch.head is not None}
+        tips = tuple(snapshots[snapshot_id] for snapshot_id in {*heads, *frontier(snapshots)})
+        inventory = Inventory(table.io)
+        inventory.read(tips)
+        inventory.read(replacing(snapshots), only_own=True)
+        tagged = {ref.snapshot_id for ref in table.metadata.refs.values()} & snapshots.keys()
+        inventory.find_lists(snapshots[snapshot_id] for snapshot_id in tagged)
+        cut_off = [batch for batch in shown.batches if batch.in_branch is None]
+        return cls(table, cut_off, known, states, branches, snapshots, tips, inventory)
+
+    def entries(self) -> list[Entry]:
+        """Every referenced file, once for each stated size and row count."""
+        claims: dict[tuple[str, int, int], Entry] = {}
+        for manifest in self.inventory.known():
+            for entry in manifest.entries:
+                claims.setdefault((entry.path, entry.size_bytes, entry.rows), entry)
+        return list(claims.values())
+
+    def ledgers(self) -> dict[SinkKey, int]:
+        """Last batch of every sink; of a removed sink, as far as the branches still show it."""
+        steps = [(key, steps[-1]) for branch in self.branches.values() for key, steps in branch.steps.items()]
+        shown = {key: last.mark.ledger_batch_id for key, last in steps if key.branch in self.branches}
+        return shown | {key_of(state): -1 if state.batch_id is None else state.batch_id for state in self.known}
+
+    def steps(self, key: SinkKey) -> tuple[Step, ...]:
+        """A sink's batches on its branch, oldest first."""
+        branch = self.branches.get(key.branch)
+        return branch.steps.get(key, ()) if branch is not None else ()
+
+    @property
+    def history_kept(self) -> bool:
+        """False if snapshots are missing that no expiry has removed, so that nothing is proved by what is there.
+
+        Any change of a table leaves the earlier metadata file in the metadata log, an expiry too. A branch without its
+        first snapshots and a table without this log are those of a catalog that makes its metadata anew each time.
+        """
+        branches = (self.branches.get(state.branch) for state in self.states)
+        whole = all(branch is None or branch.complete for branch in branches)
+        return whole or bool(self.table.metadata.metadata_log)
+
+    def of_sinks(self, done: Done | None) -> Iterator[Said]:
+        """Check the order of batches, the ledgers and their tags; `done` may show that a checkpoint was rewound."""
+        for state in self.states:
+            yield from self._of_sink(state, done)
+        if self.states == self.known:
+            yield from self._of_retired()
+
+    def of_clock(self, now_ms: int) -> Iterator[Finding]:
+        """A last change that is ahead of the wall clock: all later changes get the time of this change."""
+        ahead_ms = last_change_ms(self.table) - now_ms
+        if ahead_ms > CLOCK_TOLERANCE_MS:
+            found = f"The table's last change is {ahead_ms // 1000:,} s ahead of this machine's clock."
+            yield Finding(Code.CLOCK_AHEAD, "", found)
+
+    def of_contents(self) -> Iterator[Said]:
+        """Check manifests, summaries and totals, and files that are referenced twice."""
+        yield from contents.disagreeing_manifests(self.inventory)
+        yield from contents.doubled_files(self.tips, self.inventory)
+        for branch in self.branches.values():
+            yield from contents.totals(branch, self.inventory)
+        yield from self._of_summaries()
+        own = (step.snapshot.snapshot_id for state in self.states for step in self.steps(key_of(state)))
+        yield from contents.added_twice(self.inventory, own)
+        yield from contents.damaged(self.inventory)
+
+    def of_checkpoint(self, done: Done) -> Iterator[Said]:
+        """Compare Spark's completed batches with the table."""
+        found = [self._present(state, done) for state in self.states if state.kind == SinkKind.STREAM.value]
+        return compare(done, [one for one in found if one is not None])
+
+    def of_side_tables(self) -> Iterator[Said]:
+        """Compare rows that batches put aside, and the changes that they count, with the tables that have them."""
+        side_of = cache(self._side)
+        if not self.known:
+            yield from of_first_batches(self.table, side_of)
+        for state in self.states:
+            key, subject = key_of(state), _subject(state)
+            rolled_back = state.trouble is Reason.ROLLED_BACK
+            sides = SidesOfSink(key, subject, self.steps(key), self.table, side_of, self._now, rolled_back)
+            yield from sides.of_letters()
+            yield from of_replays(key, subject, self.steps(key), side_of)
+            yield from sides.of_changelogs()
+            if rolled_back:
+                yield from of_rollback(key, subject, self._now())
+
+    def _now(self) -> Table:
+        return load_to_read(self.table.catalog, ".".join(self.table.name()))
+
+    def _side(self, name: str) -> Table | None:
+        try:
+            return load_to_read(self.table.catalog, name)
+        except CatalogError as error:
+            if error.code != TABLE_MISSING:
+                raise
+            return None
+
+    def of_history(self) -> Iterator[Note]:
+        """What the retained history can no longer show."""
+        for state in self.states:
+            yield from self._reach(state)
+            yield from (Note("documents", _subject(state), said) for said in of_quality(state))
+            yield from (Note("changes", _subject(state), said) for said in of_changes(state))
+        on_branches = {snapshot.snapshot_id for branch in self.branches.values() for snapshot in branch.ancestry}
+        aside = len(self.snapshots.keys() - on_branches)
+        if aside:
+            found = f"{counted(aside, 'retained snapshot')} on no branch: rolled back, or kept by a tag."
+            yield Note("aside", "", found)
+
+    def _of_sink(self, state: SinkState, done: Done | None) -> Iterator[Said]:
+        key, subject = key_of(state), _subject(state)
+        branch = self.branches.get(key.branch)
+        if branch is not None:
+            yield from breaks(chain_of(branch, key, subject))
+        if awaits_replay(state):
+            yield Note("replays", subject, of_replay(".".join(self.table.name()), state))
+        elif done is not None and self._is_rewound(state, done):
+            found = f"The branch was rolled back behind batch {state.batch_id}, and so was the given checkpoint."
+            yield Note("rewound", subject, found)
+        elif state.trouble is not None:
+            found = f"Its next batch would be refused: {state.trouble.value}.{self._rewind(state)}"
+            # Another refusal than those that a last batch itself can get is a defect of the verdict.
+            yield Finding(Code[state.trouble.name], subject, found)
+        elif state.unverifiable:
+            why = "Expiry removed the" if self.history_kept else "The catalog keeps no"
+            found = f"{why} proof that its last batch, {state.batch_id}, is in the branch: assumed."
+            yield Note("unproven", subject, found)
+        yield from self._ledger_tag(state)
+        yield from self._audit_tags(state)
+
+    def _of_retired(self) -> Iterator[Finding]:
+        """Batches of sinks that were retired: what they doubled or left out is still so."""
+        known = {key_of(state) for state in self.known}
+        for branch in self.branches.values():
+            for key in sorted(branch.steps.keys() - known, key=str):
+                if key.branch == branch.name:
+                    yield from breaks(chain_of(branch, key, f"{key.name} into {key.branch}, retired"))
+
+    def _is_rewound(self, state: SinkState, done: Done) -> bool:
+        """The branch was rolled back, and the checkpoint taken back to the newest batch that is in it."""
+        key, branch = key_of(state), self.branches.get(state.branch)
+        entry, newest = view_table(self.table, key).entry, newest_batch(self.table, key)
+        if state.trouble is not Reason.ROLLED_BACK or entry is None or entry.query_id != done.query_id:
+            return False
+        last = max(done.batches, default=-1)
+        if newest is None:
+            return last == -1 and branch is not None and branch.complete
+        return newest.query_id == done.query_id and newest.batch_id - 1 <= last <= newest.batch_id
+
+    def _rewind(self, state: SinkState) -> str:
+        """The command that sets a checkpoint back to where the branch was rolled back, if the branch shows it."""
+        moved = [step.mark for step in self.steps(key_of(state)) if step.mark.batch_id == step.mark.ledger_batch_id]
+        branch = self.branches.get(state.branch)
+        if state.trouble is not Reason.ROLLED_BACK or branch is None or state.kind != SinkKind.STREAM.value:
+            return ""
+        if not moved and not branch.complete:
+            return " The newest batch in the branch is unknown after expiry: find it by the rows."
+        newest = moved[-1].batch_id if moved else -1
+        there = f"The newest batch in the branch is {newest}" if moved else "No batch is in the branch"
+        return f" {there}: lakesink rewind <checkpoint> --to-batch {newest}."
+
+    def _ledger_tag(self, state: SinkState) -> Iterator[Said]:
+        name = key_of(state).ledger_tag
+        tag = self.table.metadata.refs.get(name)
+        if tag is None or tag.snapshot_ref_type is not SnapshotRefType.TAG:
+            yield Note("no tag", _subject(state), f"There is no tag {name}: a rollback after expiry is not noticed.")
+        elif state.trouble is None and tag.snapshot_id != state.snapshot_id:
+            found = f"The tag {name} is at snapshot {tag.snapshot_id}, the ledger at {state.snapshot_id}."
+            yield Finding(Code.TAG_ELSEWHERE, _subject(state), found, (name,))
+
+    def _audit_tags(self, state: SinkState) -> Iterator[Finding]:
+        """A tag that names a batch must show it, also after a rollback of the batch."""
+        key = key_of(state)
+        for name, tag in self.table.metadata.refs.items():
+            named = _TAGGED_BATCH.match(name.removeprefix(key.audit_tag_prefix))
+            snapshot = self.snapshots.get(tag.snapshot_id)
+            if not name.startswith(key.audit_tag_prefix) or named is None or snapshot is None:
+                continue
+            mark = snapshot.mark
+            if mark is None or mark.key != key or mark.batch_id != int(named[0]):
+                shown = "no batch of the sink" if mark is None or mark.key != key else f"batch {mark.batch_id}"
+                yield Finding(Code.TAG_ELSEWHERE, _subject(state), f"The tag {name} shows {shown}.", (name,))
+
+    def _of_summaries(self) -> Iterator[Said]:
+        """Live files of a tip prove most batches; only for the others their own manifests are read."""
+        shown = [sums(self.inventory.entries(tip)) for tip in self.tips]
+        doubtful = {state: contents.unshown(self.steps(key_of(state)), shown) for state in self.states}
+        self.inventory.read((step.snapshot for steps in doubtful.values() for step in steps), only_own=True)
+        for state, steps in doubtful.items():
+            yield from contents.disagreeing_summaries(_subject(state), steps, self.inventory)
+            yield from contents.broken_sums(_subject(state), self.steps(key_of(state)), self.snapshots)
+            yield from contradictions(_subject(state), self.steps(key_of(state)), self.snapshots)
+
+    def _present(self, state: SinkState, done: Done) -> Present | None:
+        key = key_of(state)
+        entry = view_table(self.table, key).entry if state.trouble is None else None
+        ledger = (entry.query_id, entry.batch_id, entry.end) if entry is not None else None
+        return present(_subject(state), done.query_id, [step.mark for step in self.steps(key)], ledger)
+
+    def _reach(self, state: SinkState) -> Iterator[Note]:
+        """How far back a sink's batches can be listed one by one."""
+        branch, steps = self.branches.get(state.branch), self.steps(key_of(state))
+        if branch is None or branch.complete:
+            return
+        gone = "have expired" if self.history_kept else "are not kept by the catalog"
+        found = "No batch is retained on the branch: only the ledger names the last batch."
+        if steps:
+            found = f"Batches before {steps[0].mark.batch_id} cannot be listed: their snapshots {gone}."
+        older = sorted({batch.batch_id for batch in select(self.cut_off, state.sink, state.branch)})
+        kept = f" Tags keep of them {counted(len(older), 'batch')}: {listed(map(str, older))}." if older else ""
+        brought = self._expired(branch)
+        missing = "expired" if self.history_kept else "these"
+        left = f" The files of {missing} snapshots in the branch were checked: {brought}." if brought else ""
+        yield Note("history", _subject(state), found + kept + left)
+
+    def _expired(self, branch: BranchHistory) -> str:
+        """What the head still references of expired snapshots."""
+        gone = [
+            counts
+            for snapshot_id, counts in sums(self.inventory.entries(branch.head) if branch.head else ()).items()
+            if snapshot_id not in self.snapshots
+        ]
+        files, rows = sum(counts.files or 0 for counts in gone), sum(counts.rows or 0 for counts in gone)
+        return f"{counted(files, 'file')} with {counted(rows, 'row')}" if files else ""
+
+
+def _chosen(states: Sequence[SinkState], sink: str | None) -> tuple[SinkState, ...]:
+    found = tuple(state for state in states if sink in (None, state.sink))
+    if sink is None or found:
+        return found
+    raise SettingsError(
+        "SINK_UNKNOWN",
+        f"The table knows no batch of sink {sink[:60]!r}.",
+        action=f"{did_you_mean(sink, {state.sink for state in states})} lakesink status shows every sink.".strip(),
+    )
+
+
+def chain_of(branch: BranchHistory, key: SinkKey, subject: str) -> Chain:
+    """A sink's batches on a branch, with what else the branch shows."""
+    steps = sorted(
+        (step for steps in branch.steps.values() for step in steps), key=lambda step: step.snapshot.sequence_number or 0
+    )
+    queries = {step.mark.query_id for step in branch.steps.get(key, ())}
+    epochs = (snapshot.epoch for snapshot in branch.ancestry)
+    written = frozenset(epoch for epoch in epochs if epoch is not None and epoch[0] in queries)
+    marks = tuple(step.mark for step in steps)
+    return Chain(subject, key, branch.chain(key), branch.complete, marks, written)
+
+
+def _subject(state: SinkState) -> str:
+    return f"{sink_label(key_of(state))} into {state.branch}"

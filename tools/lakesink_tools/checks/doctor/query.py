@@ -1,0 +1,191 @@
+"""Reports the guarantee of a query, from the facts that its start stored beside its checkpoint, with remedies."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from lakesink.checkpoint.folder import Checkpoint, FsspecFiles
+from lakesink.checkpoint.offsets import log_offset
+from lakesink.checkpoint.query_facts import MOST_BYTES, QUERY_FACTS, QueryFacts, is_atomic, parse_query_facts
+from lakesink.checkpoint.sources import Replay, guarantee
+from lakesink.settings.option_types import OutputMode
+from lakesink_protocol.redact import describe, redact
+from lakesink_tools.checks.doctor.finding import Finding, Part, Standing, attempt, attempt_all
+
+UNTOLD = "failOnDataLoss, the isolation level, expressions and speculation: only a running query knows them"
+
+_STANDINGS = {
+    Replay.YES: Standing.OK,
+    Replay.MAY_LOSE: Standing.WARNING,
+    Replay.UNKNOWN: Standing.WARNING,
+    Replay.NO: Standing.FAILED,
+}
+_REMEDIES = {
+    Replay.YES: "",
+    Replay.MAY_LOSE: "Leave failOnDataLoss at true: the query then stops if the source has lost rows.",
+    Replay.UNKNOWN: "Make sure that the source returns the same rows for the same offsets, also after a restart.",
+    Replay.NO: "Put a store that keeps rows between the source and the query: Kafka, or files.",
+}
+
+
+def opened(root: str, part: Part, check: str, standing: Standing, fix: str) -> Checkpoint | Finding:
+    """The checkpoint; or the given finding if it cannot be read from here."""
+    try:
+        return Checkpoint(FsspecFiles(root))
+    except (ImportError, ValueError) as error:
+        return Finding(part, check, standing, f"{redact(root)} cannot be read from here: {describe(error)}", fix)
+
+
+def check_query(root: str) -> Iterator[Finding]:
+    """Report and judge the stored facts of a query, given the path or URI of its checkpoint."""
+    fix = "Install the fsspec package for its scheme, or read the line lakesink.query.started in the query's log."
+    checkpoint = opened(root, Part.QUERY, "notes", Standing.FAILED, fix)
+    if isinstance(checkpoint, Finding):
+        yield checkpoint
+        return
+    query_id = attempt(Part.QUERY, "notes", checkpoint.query_id)
+    if isinstance(query_id, Finding):
+        yield query_id
+        return
+    notes = attempt(Part.QUERY, "notes", lambda: _read(query_id, checkpoint))
+    if isinstance(notes, Finding):
+        yield notes
+    elif notes is None:
+        yield from attempt_all(Part.QUERY, "guarantee", lambda: _unnoted(root, query_id, checkpoint))
+    else:
+        yield _of_query(root, notes)
+        yield _guarantee(notes)
+        yield from _isolation(notes)
+        yield from _texts(notes)
+        yield from _functions(notes)
+        yield _output_mode(notes)
+        yield _speculation(notes)
+        yield _checkpoint(notes)
+
+
+def _read(query_id: str, checkpoint: Checkpoint) -> QueryFacts | Finding | None:
+    size_bytes = checkpoint.files.size_bytes(QUERY_FACTS)
+    if size_bytes is None:
+        return None
+    try:
+        notes = parse_query_facts(checkpoint.files.read_range(QUERY_FACTS, 0, min(size_bytes, MOST_BYTES + 1)))
+    except ValueError as error:
+        found = f"The notes of query {query_id} cannot be read: {error}"
+        return Finding(Part.QUERY, "notes", Standing.FAILED, redact(found), "Start the query again: it rewrites them.")
+    if notes.query_id != query_id:
+        found = f"The notes are of query {notes.query_id}, the checkpoint is of {query_id}."
+        return Finding(Part.QUERY, "notes", Standing.FAILED, found, "Start the query again: it rewrites them.")
+    return notes
+
+
+def _of_query(root: str, notes: QueryFacts) -> Finding:
+    found = (
+        f"{redact(root)}: query {notes.query_id}, sink {notes.sink} into {notes.table}, by lakesink {notes.lakesink}"
+    )
+    return Finding(Part.QUERY, "notes", Standing.OK, redact(found))
+
+
+def _guarantee(notes: QueryFacts) -> Finding:
+    promise = guarantee(notes.sources)
+    weakest = sorted({source.name for source in notes.sources if source.replay is promise}) or ["no source is known"]
+    found = f"{promise.value} ({', '.join(weakest)})"
+    return Finding(Part.QUERY, "guarantee", _STANDINGS[promise], found, _REMEDIES[promise])
+
+
+def _isolation(notes: QueryFacts) -> Iterator[Finding]:
+    if any(source.uncommitted for source in notes.sources):
+        found = "kafka.isolation.level is read_uncommitted, Kafka's default: records of aborted transactions are rows."
+        fix = 'If producers use transactions: .option("kafka.isolation.level", "read_committed") on a new checkpoint.'
+        yield Finding(Part.QUERY, "isolation", Standing.WARNING, found, fix)
+    elif any(source.name == "kafka" for source in notes.sources):
+        yield Finding(Part.QUERY, "isolation", Standing.OK, "read_committed: rows of aborted transactions are not read")
+
+
+def _texts(notes: QueryFacts) -> Iterator[Finding]:
+    if any(source.lenient for source in notes.sources):
+        found = "Spark reads the texts of a file source leniently: a broken line becomes NULL, or no row, in silence."
+        fix = (
+            'Read them with spark.readStream.text and decode="json" of lakesink, which refuses such a line or puts it'
+            ' aside; or set .option("mode", "FAILFAST").'
+        )
+        yield Finding(Part.QUERY, "texts", Standing.WARNING, found, fix)
+
+
+def _functions(notes: QueryFacts) -> Iterator[Finding]:
+    unstable, trusted = notes.functions.unstable, notes.functions.trusted
+    if unstable:
+        found = (
+            f"Not deterministic: {', '.join(unstable)}. A batch that is written again after a crash has other values"
+            " than its first run. A stage that Spark repeats may move, lose or double rows."
+        )
+        fix = "Compute values from the row's own columns (xxhash64 of its key). current_timestamp() is safe."
+        yield Finding(Part.QUERY, "expressions", Standing.WARNING, redact(found), fix)
+    else:
+        yield Finding(Part.QUERY, "expressions", Standing.OK, "all are deterministic, as far as Spark knows")
+    if trusted:
+        found = f"Spark assumes that these are deterministic: {', '.join(trusted)}"
+        fix = "If one of them is not (clock, random numbers, network), mark it with asNondeterministic(), or change it."
+        yield Finding(Part.QUERY, "functions", Standing.OK, redact(found), fix)
+
+
+def _output_mode(notes: QueryFacts) -> Finding:
+    emits = (
+        "a later batch emits a changed result again, and it replaces the earlier one by its key"
+        if notes.output_mode == OutputMode.UPDATE
+        else "no two batches emit the same row"
+    )
+    return Finding(Part.QUERY, "output mode", Standing.OK, f"{notes.output_mode}: {emits}")
+
+
+def _speculation(notes: QueryFacts) -> Finding:
+    if not notes.speculation:
+        return Finding(Part.QUERY, "speculation", Standing.OK, "off")
+    found = "on: the copy of a slow task leaves unreferenced files; only one of the two counts"
+    fix = "spark.speculation=false, unless tasks often hang; else run an orphan cleanup from time to time."
+    return Finding(Part.QUERY, "speculation", Standing.WARNING, found, fix)
+
+
+def _checkpoint(notes: QueryFacts) -> Finding:
+    if notes.creates_atomically:
+        return Finding(Part.QUERY, "atomic create", Standing.OK, f"{notes.scheme}: files are created in one step")
+    found = (
+        f"{notes.scheme} is not known to create a file in one step: a crash may truncate a log of the"
+        " checkpoint, and Spark does not stop a second driver. The table stays exact: its own commit decides."
+    )
+    fix = (
+        "Keep checkpoints on HDFS, ABFS or a file system; on S3 give Spark spark-hadoop-cloud and set"
+        " spark.sql.streaming.checkpointFileManagerClass to its AbortableStreamBasedCheckpointFileManager."
+    )
+    return Finding(Part.QUERY, "atomic create", Standing.WARNING, found, fix)
+
+
+def _unnoted(root: str, query_id: str, checkpoint: Checkpoint) -> Iterator[Finding]:
+    """What the checkpoint of a query without stored facts shows of its guarantee, and what it does not."""
+    found = f"Query {query_id} has no query facts in {QUERY_FACTS}; these findings are from its checkpoint."
+    fix = 'lakesink.stream, stream_files and stream_to write them; format("lakesink") and other sinks do not.'
+    yield Finding(Part.QUERY, "notes", Standing.SKIPPED, found, fix)
+    kinds = [_kind_of(offset) for offset in checkpoint.offsets(checkpoint.newest_batch()).ends.values()]
+    yield _sources(kinds)
+    yield Finding(Part.QUERY, "untold", Standing.SKIPPED, UNTOLD, "Read the code of the query.")
+    scheme = urlsplit(root).scheme or "file"
+    if not is_atomic(scheme):
+        told = f"{scheme} is not known to create a file in one step, unless Spark was given a file manager for that."
+        advice = "Keep it on HDFS, ABFS or a file system, or set Spark's AbortableStreamBasedCheckpointFileManager."
+        yield Finding(Part.QUERY, "atomic create", Standing.WARNING, told, advice)
+
+
+def _kind_of(offset: Any) -> str:
+    """The kind of source that logs such an offset, parsed from the offset log; empty if unknown."""
+    if log_offset(offset) is not None:
+        return "files"
+    topics = list(offset.values()) if isinstance(offset, Mapping) else []
+    partitions = [end for topic in topics if isinstance(topic, Mapping) for end in topic.values()]
+    return "kafka" if partitions and all(isinstance(end, int) for end in partitions) else ""
+
+
+def _sources(kinds: list[str]) -> Finding:
+    shown = ", ".join(kind or "of an unknown kind" for kind in kinds) or "none"
+    if kinds and all(kinds):
+        return Finding(Part.QUERY, "guarantee", Standing.OK, f"sources by their offsets: {shown}; these can replay")
+    found = f"sources by their offsets: {shown}"
+    return Finding(Part.QUERY, "guarantee", Standing.WARNING, found, _REMEDIES[Replay.UNKNOWN])

@@ -1,0 +1,173 @@
+"""Checks one table as a stream would find it: format, settings with their origin, locations, state of its sinks."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from pyiceberg.manifest import read_manifest_list
+from pyiceberg.table import Table
+
+from lakesink.settings.options import OPTIONS
+from lakesink.settings.policy import POLICY, policy_in_words
+from lakesink.settings.table_settings import Effective, Origin
+from lakesink.sinks.iceberg.side_rollback import left_of
+from lakesink.words import counted
+from lakesink_catalog.connect.kinds import CODE_PROPERTY, kind_of
+from lakesink_catalog.read.history import SinkState, sinks
+from lakesink_catalog.tables.partition_by import is_misread_by_java
+from lakesink_protocol.errors import Reason
+from lakesink_protocol.redact import redact
+from lakesink_protocol.verdict import SUPPORTED_FORMAT_VERSION
+from lakesink_tools.audit.finding import awaits_replay, key_of, of_replay, sink_label
+from lakesink_tools.checks.doctor.changes import check_changes
+from lakesink_tools.checks.doctor.checkpoint import NextBatch, is_taken
+from lakesink_tools.checks.doctor.finding import Finding, Part, Standing, attempt, attempt_all
+from lakesink_tools.checks.doctor.readers import check_readers
+
+_HIVE_LIMIT = 4000
+_SHOWN = 40
+
+
+def check_table(identifier: str, table: Table, coming: NextBatch | None = None) -> Iterator[Finding]:
+    """Check everything about a table that needs no writing; `identifier` as the user gave it.
+
+    `coming` is the next batch of a checkpoint that was given: it decides how its sink can go on.
+    """
+    yield _loads(identifier, table)
+    yield attempt(Part.TABLE, "readable", lambda: _readable(table), table.io.properties)
+    yield attempt(Part.TABLE, "partitions", lambda: _partitions(table))
+    yield attempt(Part.TABLE, "settings", lambda: _settings(table))
+    yield from attempt_all(Part.TABLE, "properties", lambda: _property_limit(table))
+    yield from attempt_all(Part.TABLE, "sinks", lambda: _sinks(identifier, table, coming))
+    yield from attempt_all(Part.TABLE, "readers", lambda: check_readers(identifier, table))
+
+
+def _loads(identifier: str, table: Table) -> Finding:
+    version = table.metadata.format_version
+    snapshots = counted(len(table.metadata.snapshots), "snapshot")
+    found = f"{identifier}: format version {version}, {snapshots}, in {table.location()}"
+    if version == SUPPORTED_FORMAT_VERSION:
+        return Finding(Part.TABLE, "loads", Standing.OK, redact(found))
+    fix = f"Stream into a table of format version {SUPPORTED_FORMAT_VERSION}: lakesink writes no other."
+    return Finding(Part.TABLE, "loads", Standing.FAILED, redact(found), fix)
+
+
+def _readable(table: Table) -> Finding:
+    head = table.metadata.current_snapshot()
+    if head is None:
+        return Finding(Part.TABLE, "readable", Standing.OK, "the table has no snapshot yet")
+    manifests = list(read_manifest_list(table.io.new_input(head.manifest_list)))
+    found = f"snapshot {head.snapshot_id}: {counted(len(manifests), 'manifest')} in its list"
+    return Finding(Part.TABLE, "readable", Standing.OK, found)
+
+
+def _partitions(table: Table) -> Finding:
+    schema = table.schema()
+    columns = {field: schema.find_column_name(field.source_id) for field in table.spec().fields}
+    found = ", ".join(f"{field.transform}({column})" for field, column in columns.items()) or "unpartitioned"
+    lost = [field.name for field, column in columns.items() if column is None]
+    if lost:
+        fix = f"lakesink cannot write this table: drop partition field {lost[0]!r}, whose column was dropped."
+        return Finding(Part.TABLE, "partitions", Standing.FAILED, found, fix)
+    if any(is_misread_by_java(field.transform, schema.find_type(field.source_id)) for field in columns):
+        fix = "Spark, Trino and Flink cannot read this table: partition a column of type fixed by bucket."
+        return Finding(Part.TABLE, "partitions", Standing.WARNING, found, fix)
+    return Finding(Part.TABLE, "partitions", Standing.OK, found)
+
+
+def _settings(table: Table) -> Finding:
+    effective = Effective.of({}, table.properties)
+    chosen = [name for name, value in effective.values.items() if value.origin is Origin.TABLE]
+    shown = ", ".join(f"{name}={_short(effective.values[name].value)}" for name in chosen) or "none"
+    found = f"by table property: {shown}; all others are defaults"
+    details = {"settings": _all_settings(effective)}
+    ignored = list(effective.ignored())
+    if ignored:
+        fix = "lakesink ignores them: remove them, or keep them for other engines."
+        found = f"{found}; not honoured: {', '.join(map(_short, ignored))}"
+        return Finding(Part.TABLE, "settings", Standing.WARNING, found, fix, details)
+    return Finding(Part.TABLE, "settings", Standing.OK, found, details=details)
+
+
+def _all_settings(effective: Effective) -> dict[str, dict[str, Any]]:
+    """Every effective setting: value, origin, and the stream option that overrides it."""
+    options = {option.table_property: option.name for option in OPTIONS if option.table_property}
+    honoured = {
+        name: {"value": chosen.value, "origin": chosen.origin.value, "option": options.get(name)}
+        for name, chosen in effective.values.items()
+    }
+    by_option = {
+        option.name: {"value": option.default, "origin": "option default", "option": option.name}
+        for option in OPTIONS
+        if not option.table_property and option.default not in ("required", "none")
+    }
+    return honoured | by_option
+
+
+def _property_limit(table: Table) -> Iterator[Finding]:
+    """Hive stores table properties as parameters in its metastore, which often have a length limit."""
+    properties = table.catalog.properties
+    if CODE_PROPERTY in properties or kind_of(table.catalog.name, properties) != "hive":
+        return
+    name, value = max(table.metadata.properties.items(), key=lambda item: len(item[1]), default=("", ""))
+    found = f"longest: {_short(name)}, {len(value):,} of {_HIVE_LIMIT:,} characters, the limit of many Hive metastores"
+    if len(value) <= _HIVE_LIMIT:
+        yield Finding(Part.TABLE, "properties", Standing.OK, found)
+    else:
+        fix = "Shorten it, or enlarge the metastore's column TABLE_PARAMS.PARAM_VALUE."
+        yield Finding(Part.TABLE, "properties", Standing.WARNING, found, fix)
+
+
+def _sinks(identifier: str, table: Table, coming: NextBatch | None) -> Iterator[Finding]:
+    states = sinks(table)
+    if not states:
+        yield Finding(Part.TABLE, "sinks", Standing.OK, "no lakesink stream has written to it yet")
+    for state in states:
+        taken = coming if coming is not None and is_taken(key_of(state), coming, table) else None
+        yield _sink(identifier, state, taken)
+        yield _policy(table, state)
+        if state.trouble is Reason.ROLLED_BACK:
+            for left in left_of(table, key_of(state)):
+                said = f"{_named(state)}: {left.said}"
+                yield Finding(Part.TABLE, "side table", Standing.FAILED, redact(said), redact(left.step))
+        if state.trouble is None and key_of(state).ledger_tag not in table.metadata.refs:
+            found = f"{_named(state)}: its ledger tag is missing, so a rollback after expiry is not noticed."
+            fix = "Keep ledger_tag=True if the catalog supports tags; the next batch sets the tag."
+            yield Finding(Part.TABLE, "tags", Standing.WARNING, found, fix)
+    yield from check_changes(identifier, table, states)
+
+
+def _sink(identifier: str, state: SinkState, taken: NextBatch | None) -> Finding:
+    found = f"{_named(state)}: last batch {state.batch_id}, snapshot {state.snapshot_id}"
+    if state.trouble is not None and taken is not None:
+        found = f"{found} ({state.trouble.value}); the given checkpoint goes on with batch {taken.batch.batch_id}"
+        return Finding(Part.TABLE, "sinks", Standing.OK, found)
+    if awaits_replay(state):
+        return Finding(Part.TABLE, "sinks", Standing.OK, found, of_replay(identifier, state))
+    if state.trouble is not None:
+        found = f"{found}; its next batch would be refused: {state.trouble.value}"
+        log = f"lakesink log {identifier} --sink {state.sink}"
+        fix = f"lakesink explain LAKESINK_{state.trouble.name}, and: {log}"
+        return Finding(Part.TABLE, "sinks", Standing.FAILED, found, fix)
+    if state.unverifiable:
+        found = f"{found}; expiry removed the proof that it is in the branch; lakesink assumes that it is"
+        fix = "Keep snapshots longer, or keep the ledger tag."
+        return Finding(Part.TABLE, "sinks", Standing.WARNING, found, fix)
+    return Finding(Part.TABLE, "sinks", Standing.OK, found)
+
+
+def _policy(table: Table, state: SinkState) -> Finding:
+    """What its last batch says of rows that do not fit."""
+    snapshot = table.snapshot_by_id(state.snapshot_id) if state.snapshot_id is not None else None
+    if snapshot is None or snapshot.summary is None:
+        return Finding(Part.TABLE, "policy", Standing.SKIPPED, f"{_named(state)}: its last snapshot has expired")
+    words = policy_in_words(str(snapshot.summary[POLICY] or ""))
+    return Finding(Part.TABLE, "policy", Standing.OK, f"{_named(state)}: {words}")
+
+
+def _named(state: SinkState) -> str:
+    return f"{sink_label(key_of(state))} into {_short(state.branch)}"
+
+
+def _short(value: Any) -> str:
+    text = redact(str(value))
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."

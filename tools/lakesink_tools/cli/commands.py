@@ -1,0 +1,387 @@
+"""Every command with its arguments. The module that runs a command is imported only when the command runs.
+
+Help and errors in arguments therefore need neither PyIceberg nor PyArrow.
+"""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import click
+
+from lakesink.settings.parse import duration
+from lakesink_tools.cli.output import Report, reported
+
+_ONLY_READS = frozenset(
+    {"as-of", "audit", "dead-letters", "diff", "engines", "explain", "lineage", "log", "quality", "status"}
+)
+
+
+def _command(name: str, summary: str, text: str, *arguments: click.Parameter) -> click.Command:
+    """A command that calls the function of its name in the module of its name in this package.
+
+    `summary` is the command's line in the list of commands, `text` the first sentence of its own help.
+    """
+    function = name.replace("-", "_")
+
+    def run(**given: Any) -> Report:
+        report: Report = getattr(import_module(f"lakesink_tools.cli.{function}"), function)(**given)
+        return report
+
+    told = reported(run, only_reads=name in _ONLY_READS)
+    return click.command(name, params=list(arguments), short_help=summary, help=text)(told)
+
+
+def _option(*names: str, **settings: Any) -> click.Option:
+    settings.setdefault("show_default", settings.get("default") is not None)
+    return click.Option(names, **settings)
+
+
+def _branch(text: str) -> click.Option:
+    return _option("--branch", default="main", help=text)
+
+
+def _parsed_by(parse: Callable[[str], Any]) -> Callable[[click.Context, click.Parameter, str | None], Any]:
+    def callback(_: click.Context, __: click.Parameter, value: str | None) -> Any:
+        try:
+            return None if value is None else parse(value)
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from None
+
+    return callback
+
+
+def _time(text: str) -> datetime:
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError("expected a time such as 2026-11-21T05:00:12Z; without a zone it is UTC") from None
+    return time.replace(tzinfo=UTC) if time.tzinfo is None else time
+
+
+_TABLE = click.Argument(["table"])
+_TABLE_OR_DIRECTORY = click.Argument(["table"], metavar="TABLE|DIRECTORY")
+_CATALOG = _option("--catalog", metavar="NAME", help="Catalog in PyIceberg's configuration; default as for a stream.")
+_SINK_OR_APPLICATION = _option("--sink", required=True, metavar="ID", help="Sink id, or with --txn an application id.")
+_TXN = _option("--txn", is_flag=True, help="An application id of lakesink.append.")
+_YES = _option("--yes", is_flag=True, help="Do not ask.")
+
+COMMANDS = (
+    _command(
+        "adopt",
+        "Continue a stream of Iceberg's own Spark sink.",
+        "Take over the stream that Iceberg's own Spark sink wrote into TABLE, on the same checkpoint.",
+        _TABLE,
+        _option("--sink", required=True, metavar="ID", help="Sink id that the stream will have with lakesink."),
+        _option("--checkpoint", required=True, metavar="DIR", help="The stream's checkpoint, a path or URI."),
+        _branch("Branch of the sink."),
+        _YES,
+        _CATALOG,
+    ),
+    _command(
+        "as-of",
+        "The snapshot of a batch, time or tag, and SQL to read it.",
+        "The snapshot of TABLE as of a batch, a time or a tag, and SQL to read it.",
+        _TABLE,
+        _option("--batch", type=click.IntRange(0), metavar="N", help="Batch id, or version of an append."),
+        _option("--sink", metavar="ID", help="Sink of the batch; needed if several sinks write to the branch."),
+        _option(
+            "--time",
+            callback=_parsed_by(_time),
+            metavar="T",
+            help="Time of the readers' view: 2026-11-21T05:00:12Z.",
+        ),
+        _option("--tag", metavar="NAME", help="A tag."),
+        _option("--branch", metavar="NAME", help="Branch of the batch or time.  [default: main]"),
+        _option("--read", "read_rows", is_flag=True, help="Print rows."),
+        _option("--limit", type=click.IntRange(1), default=20, help="Maximum number of rows for --read."),
+        _CATALOG,
+    ),
+    _command(
+        "audit",
+        "Prove from the table that every batch is in it once.",
+        "Prove that every batch is in TABLE, or in DIRECTORY of stream_files, once, complete and readable.",
+        _TABLE_OR_DIRECTORY,
+        _option(
+            "--checkpoint",
+            metavar="DIR",
+            help="Spark's checkpoint; check that every batch that Spark completed is there.",
+        ),
+        _option("--sink", metavar="ID", help="Audit only this sink's batches and ledger; all files are checked."),
+        _option(
+            "--skip-footers",
+            is_flag=True,
+            help="Compare only file sizes, not row counts in Parquet footers.",
+        ),
+        _option("--keys", is_flag=True, help="Also prove that each key has one live row; reads the key columns."),
+        _option("--key", multiple=True, metavar="COLUMN", help="Column of the key.  [default: the identifier fields]"),
+        _option("--at", metavar="NAME", help="Branch, tag or snapshot id for --keys.  [default: main]"),
+        _option("--show-values", is_flag=True, help="Print keys with several rows."),
+        _CATALOG,
+    ),
+    _command(
+        "certify",
+        "Test whether a catalog supports exactly-once.",
+        "Test in a minute or two whether CATALOG, from PyIceberg's configuration, supports exactly-once; by default the"
+        " one that a stream would use here. The test creates and drops its own namespaces and tables. Exit code 0: it"
+        " does; 1: it does not; 2: not decided.",
+        click.Argument(["catalog"], required=False),
+        _option("--writers", type=click.IntRange(2, 64), default=16, help="Number of concurrent writers."),
+        _option("--commits", type=click.IntRange(1), default=10, help="Commits of each writer."),
+        _option("--processes", type=click.IntRange(1, 64), default=4, help="Number of processes for the writers."),
+        _option(
+            "--product",
+            default="",
+            show_default=False,
+            metavar="TEXT",
+            help="Product and version, if the catalog does not say it.",
+        ),
+    ),
+    _command(
+        "dead-letters",
+        "Rows that a stream put aside, by reason; replays them.",
+        "Show the newest rows that streams into TABLE put aside and that were not replayed, and how many by reason."
+        " With --replay, append them to TABLE, repaired, each once.",
+        _TABLE,
+        _option("--letters", metavar="TABLE", help="Table of the dead letters.  [default: TABLE__dead_letters]"),
+        _option("--sink", metavar="ID", help="Only this sink id or application id."),
+        _option("--batch", type=click.IntRange(0), metavar="N", help="Only this batch, or version of an append."),
+        _option("--reason", metavar="CODE", help="Only this reason, for example VALUE_MALFORMED."),
+        _option("--limit", type=click.IntRange(1), default=20, help="Maximum number of letters to show."),
+        _branch("Branch of the streams."),
+        _option(
+            "--replay",
+            type=click.Path(dir_okay=False, exists=True, path_type=Path),
+            metavar="FILE",
+            help="Query in Spark SQL over the view letters: SELECT letter_id, row.* FROM letters. Starts Spark.",
+        ),
+        _option(
+            "--decode",
+            type=click.Choice(["json", "avro"]),
+            help="The query returns documents in the column value; decode them as the stream does.",
+        ),
+        _option("--schema-registry", metavar="URL", help="Location of the writers' schemas, for --decode avro."),
+        _option(
+            "--binary-encoding",
+            type=click.Choice(["base64", "hex"]),
+            help="How texts in documents spell bytes, for --decode.",
+        ),
+        _option(
+            "--rescue-column",
+            metavar="NAME",
+            help="Column for what other columns do not hold of a document, for --decode.",
+        ),
+        _CATALOG,
+    ),
+    _command(
+        "demo",
+        "Stream real flights, kill the driver twice, prove it.",
+        "Stream the flights of 2013 into a table, kill the driver twice, and prove every row.",
+        _option(
+            "--dir",
+            "folder",
+            type=click.Path(path_type=Path),
+            default=Path("lakesink-demo"),
+            help="Folder for the demo; a folder of an earlier demo is emptied.",
+        ),
+        _option("--rows", type=click.IntRange(1_000, 336_776), default=336_776, help="Number of flights."),
+        _option("--no-kill", is_flag=True, help="Do not kill the driver."),
+    ),
+    _command(
+        "diff",
+        "Rows added between two batches.",
+        "Rows added to TABLE after batch A, up to and including batch B: their number, and some rows.",
+        _TABLE,
+        _option("--from-batch", type=click.IntRange(-1), required=True, metavar="A", help="-1 for the empty table."),
+        _option("--to-batch", type=click.IntRange(0), required=True, metavar="B", help="A batch after A."),
+        _option("--sink", metavar="ID", help="Sink of the batches; needed if several sinks write to the branch."),
+        _branch("Branch of the batches."),
+        _option("--limit", type=click.IntRange(0), default=20, help="Maximum number of rows to show."),
+        _CATALOG,
+    ),
+    _command(
+        "doctor",
+        "Check what a stream needs, and say how to fix the rest.",
+        "Check this machine, Spark, the catalog, and optionally TABLE and a checkpoint; print how to fix each failure.",
+        click.Argument(["table"], required=False),
+        _option("--checkpoint", metavar="DIR", help="Checkpoint of a stream; check its next batch against TABLE."),
+        _option("--query", metavar="DIR", help="Checkpoint of a query; print only the query's guarantee."),
+        _option(
+            "--spark/--no-spark",
+            default=True,
+            show_default=False,
+            help="Start Spark and run a task in its Python.  [default: spark]",
+        ),
+        _option(
+            "--write-probe/--no-write-probe",
+            default=None,
+            help="Write scratch tables and objects, and remove them.  [default: in the embedded catalog only]",
+        ),
+        _CATALOG,
+    ),
+    _command(
+        "engines",
+        "Configuration and first queries for another engine.",
+        "Configuration and first queries for another engine, for this catalog and TABLE.",
+        _TABLE,
+        _option(
+            "--for",
+            "engine",
+            type=click.Choice(["trino", "spark", "duckdb", "flink", "pyiceberg"]),
+            required=True,
+            help="The engine.",
+        ),
+        _option(
+            "--batch",
+            type=click.IntRange(0),
+            metavar="N",
+            help="Read as of this batch.  [default: the newest]",
+        ),
+        _option("--sink", metavar="ID", help="Sink of the batch; needed if several sinks write to main."),
+        _CATALOG,
+    ),
+    _command(
+        "explain",
+        "What an error means, and how to fix it.",
+        "Explain the error CODE, for example ROLLED_BACK; without CODE, list all codes.",
+        click.Argument(["code"], required=False),
+    ),
+    _command(
+        "first-snapshot",
+        "Give a table without a snapshot an empty one.",
+        "Give TABLE a first snapshot without rows, while nothing writes to it. Needed once on a catalog that does not"
+        " protect first snapshots.",
+        _TABLE,
+        _YES,
+        _CATALOG,
+    ),
+    _command(
+        "forget",
+        "Remove a sink's ledger entry and tag.",
+        "Remove the ledger entry and the ledger tag of a sink from TABLE. Its rows and snapshots stay.",
+        _TABLE,
+        _SINK_OR_APPLICATION,
+        _branch("Branch of the sink."),
+        _TXN,
+        _option("--tags", is_flag=True, help="Also remove its audit tags (tag_every); their snapshots can expire."),
+        _YES,
+        _CATALOG,
+    ),
+    _command(
+        "init",
+        "Write a configuration and a first stream that runs as it is.",
+        "Write a commented configuration and a first stream, which runs as it is, into DIR. Nothing is overwritten.",
+        click.Argument(["folder"], metavar="[DIR]", default=".", type=click.Path(path_type=Path)),
+    ),
+    _command(
+        "lineage",
+        "Source offsets behind a batch, through all tables.",
+        "Show what a batch of TABLE was made of: the batches of other tables that its query read, and the offsets of"
+        " Kafka and other sources behind these.",
+        _TABLE,
+        _option("--batch", type=click.IntRange(0), required=True, metavar="N", help="The batch."),
+        _option("--sink", metavar="ID", help="Sink of the batch; needed if several sinks write to the branch."),
+        _branch("Branch of the batch."),
+        _option(
+            "--checkpoint",
+            multiple=True,
+            metavar="DIR",
+            help="Checkpoint of a query on the way: it has input files, beginnings, and long offsets. Repeatable.",
+        ),
+        _CATALOG,
+    ),
+    _command(
+        "log",
+        "Batches of a table: snapshots, rows, files, offsets, time.",
+        "Batches of TABLE or DIRECTORY with snapshot, rows, files, bytes, source offsets and time, newest last.",
+        _TABLE_OR_DIRECTORY,
+        _option("--sink", metavar="ID", help="Only this sink id or application id."),
+        _option("--branch", metavar="NAME", help="Only this branch."),
+        _option("--limit", type=click.IntRange(1), default=20, help="Maximum number of batches; the newest are shown."),
+        _CATALOG,
+    ),
+    _command(
+        "outbox",
+        "Produce each batch of a table into a Kafka topic, once.",
+        "Produce each committed batch of TABLE into a Kafka topic: its rows as JSON, and a tombstone for each deleted"
+        " key, in one transaction with the position. Runs until it is interrupted.",
+        _TABLE,
+        _option("--topic", required=True, metavar="NAME", help="The topic; it must exist."),
+        _option("--bootstrap-servers", required=True, metavar="HOST:PORT", help="Brokers, separated by commas."),
+        _option(
+            "--config",
+            type=click.Path(dir_okay=False, exists=True, path_type=Path),
+            metavar="FILE",
+            help="Properties of the client, one name=value a line, for example sasl.password.",
+        ),
+        _option("--key", multiple=True, metavar="COLUMN", help="Column of the key.  [default: the identifier fields]"),
+        _option("--sink", metavar="ID", help="Sink whose batches are produced; needed if the branch has several."),
+        _branch("Branch of the batches."),
+        _option("--id", "name", metavar="ID", help="Permanent name of the outbox.  [default: outbox-TABLE-TOPIC]"),
+        _option(
+            "--starting-batch",
+            type=click.IntRange(0),
+            metavar="N",
+            help="First batch of a new outbox.  [default: the first one of the table]",
+        ),
+        _option("--once", is_flag=True, help="Produce the batches that there are now, and end."),
+        _option("--every", type=click.FloatRange(0.1), default=1.0, help="Seconds between two looks at the table."),
+        _CATALOG,
+    ),
+    _command(
+        "pack",
+        "Pack an archive for the executors of a cluster.",
+        "Pack the installed lakesink and the packages that its tasks need into FILE, for a cluster.",
+        click.Argument(["file"], type=click.Path(dir_okay=False, path_type=Path)),
+    ),
+    _command(
+        "quality",
+        "How many rows met the expectations, batch by batch.",
+        "Show for each expectation of TABLE how many rows did not meet it, over time, and the same for documents.",
+        _TABLE,
+        _option("--sink", metavar="ID", help="Only this sink id or application id."),
+        _option("--branch", metavar="NAME", help="Only this branch."),
+        _option("--limit", type=click.IntRange(1), default=1_000, help="Maximum number of batches; the newest count."),
+        _CATALOG,
+    ),
+    _command(
+        "restore",
+        "Restore a lost ledger entry from the newest batch.",
+        "Restore the lost ledger entry of a sink from its newest batch in TABLE. No row changes.",
+        _TABLE,
+        _SINK_OR_APPLICATION,
+        _branch("Branch of the sink."),
+        _TXN,
+        _YES,
+        _CATALOG,
+    ),
+    _command(
+        "rewind",
+        "Set a checkpoint back, to replay batches after a rollback.",
+        "Set the CHECKPOINT of a stopped query back to a batch, and the directory of stream_files with it. The command"
+        " copies files before it removes them.",
+        click.Argument(["checkpoint"]),
+        _option("--to-batch", type=click.IntRange(-1), required=True, help="Newest batch to keep; -1 for none."),
+        _option("--directory", metavar="DIR", help="Also set back this directory of stream_files."),
+        _option("--sink", metavar="ID", help="Sink of the directory.  [default: its only sink]"),
+        _option("--backup", metavar="DIR", help="Folder for the copy of the logs.  [default: beside the checkpoint]"),
+        _YES,
+    ),
+    _command(
+        "status",
+        "State of each sink of a table or of a catalog.",
+        "Show each sink of TABLE or DIRECTORY: last batch, totals, and whether its next batch would be accepted."
+        " Without a name, show every table and sink of the catalog.",
+        click.Argument(["table"], metavar="[TABLE|DIRECTORY]", required=False),
+        _option(
+            "--max-age",
+            callback=_parsed_by(duration),
+            metavar="SPAN",
+            help="Exit with 1 if the last batch of a sink is older: '30 min'.",
+        ),
+        _option("--limit", type=click.IntRange(1), default=1_000, help="Of a catalog, maximum number of tables."),
+        _CATALOG,
+    ),
+)

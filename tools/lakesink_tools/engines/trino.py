@@ -1,0 +1,120 @@
+"""Trino's Iceberg connector. Pure."""
+
+import re
+
+from lakesink_protocol.errors import CatalogError
+from lakesink_tools.audit.resolve_snapshot import id_for_trino
+from lakesink_tools.engines.recipe import File, Query, Recipe, first_queries, newest_batches, properties_file, quoted
+from lakesink_tools.engines.target import SQLITE_DRIVER, Rest, Sqlite, Target
+
+ENGINE = "Trino 476"
+_REST_NAMES = {"prefix": "iceberg.rest-catalog.prefix", "scope": "iceberg.rest-catalog.oauth2.scope"} | {
+    "oauth2-server-uri": "iceberg.rest-catalog.oauth2.server-uri",
+    "token": "iceberg.rest-catalog.oauth2.token",
+    "credential": "iceberg.rest-catalog.oauth2.credential",
+}
+
+
+def recipe(target: Target) -> Recipe:
+    """A catalog's properties file, and queries; raises a `CatalogError` for a name that Trino cannot express."""
+    _check_name(target)
+    name = _catalog_name(target)
+    return Recipe(
+        engine=ENGINE,
+        needs=_needs(target),
+        files=(
+            File(
+                f"{name}.properties",
+                "put it into etc/catalog of every node, and restart Trino",
+                properties_file({"connector.name": "iceberg", **_catalog(target), **_storage(target)}),
+            ),
+        ),
+        queries=_queries(target, name),
+        notes=tuple(_notes(target)),
+    )
+
+
+def _check_name(target: Target) -> None:
+    nested = target.is_sql and len(target.parts) > 2
+    if nested or any(part != part.lower() for part in target.parts):
+        raise CatalogError(
+            "NAME_UNREADABLE",
+            f"Trino cannot name {'.'.join(target.parts)}: "
+            + ("its SQL catalogs support one namespace only." if nested else "it changes every name to lower case."),
+            action="Rename the table in PyIceberg (catalog.rename_table), or read it in another engine.",
+        )
+
+
+def _catalog_name(target: Target) -> str:
+    """Trino names a catalog after its file, in lower case."""
+    return re.sub(r"[^a-z0-9_]", "_", target.catalog.lower())
+
+
+def _needs(target: Target) -> tuple[str, ...]:
+    if not isinstance(target.backend, Sqlite):
+        return target.access
+    jar = "-".join(SQLITE_DRIVER.split(":")[1:])
+    driver = f"{jar}.jar in plugin/iceberg of every node; and all nodes on this machine: SQLite is a file"
+    return (*target.access, driver)
+
+
+def _catalog(target: Target) -> dict[str, str]:
+    backend = target.backend
+    if isinstance(backend, Rest):
+        return _rest(target, backend)
+    return {
+        "iceberg.catalog.type": "jdbc",
+        "iceberg.jdbc-catalog.driver-class": backend.driver_class,
+        "iceberg.jdbc-catalog.connection-url": backend.jdbc,
+        "iceberg.jdbc-catalog.catalog-name": target.catalog,
+        "iceberg.jdbc-catalog.default-warehouse-dir": target.warehouse,
+        "iceberg.jdbc-catalog.schema-version": "V1",
+        **({"iceberg.jdbc-catalog.connection-user": backend.user} if backend.user else {}),
+    }
+
+
+def _rest(target: Target, rest: Rest) -> dict[str, str]:
+    known = {_REST_NAMES[name]: value for name, value in rest.properties.items() if name in _REST_NAMES}
+    secrets = {_REST_NAMES[key]: f"${{ENV:{name}}}" for key, name in rest.secrets.items() if key in _REST_NAMES}
+    return {
+        "iceberg.catalog.type": "rest",
+        "iceberg.rest-catalog.uri": rest.uri,
+        **({"iceberg.rest-catalog.warehouse": target.warehouse} if target.warehouse else {}),
+        **({"iceberg.rest-catalog.nested-namespace-enabled": "true"} if len(target.parts) > 2 else {}),
+        **({"iceberg.rest-catalog.security": "OAUTH2"} if secrets else {}),
+        **known,
+        **secrets,
+    }
+
+
+def _storage(target: Target) -> dict[str, str]:
+    found = {"fs.native-local.enabled": "true", "local.location": "/"} if target.on_disk else {}
+    if target.on_s3:
+        found["fs.native-s3.enabled"] = "true"
+        found |= {name: target.storage[name] for name in ("s3.endpoint", "s3.region") if name in target.storage}
+        found |= {"s3.path-style-access": "true"} if "s3.endpoint" in target.storage else {}
+    return found
+
+
+def _notes(target: Target) -> list[str]:
+    found = []
+    if isinstance(target.backend, Rest):
+        names = [*target.backend.properties, *target.backend.secrets]
+        left = sorted(name for name in names if name not in _REST_NAMES)
+        found = [f"Trino has no equivalent setting for {', '.join(left)}."] if left else []
+    if target.on_disk:
+        found.append("local.location=/ lets Trino read every file that its user may read.")
+    return found
+
+
+def _queries(target: Target, name: str) -> tuple[Query, ...]:
+    *namespaces, table = target.parts
+    schema = (name, ".".join(namespaces))
+    snapshots = quoted((*schema, f"{table}$snapshots"), '"')
+    return first_queries(
+        target.moment,
+        table=quoted((*schema, table), '"'),
+        newest=newest_batches(snapshots, "element_at(summary, '{}')"),
+        at_snapshot="FOR VERSION AS OF " + (id_for_trino(target.moment.snapshot_id) if target.moment else ""),
+        at_tag="FOR VERSION AS OF {}",
+    )
