@@ -20,7 +20,7 @@ from benchmarks.oracle import WrongRows
 from benchmarks.result import Result
 from benchmarks.session import CATALOG, session
 from benchmarks.upserts import write_rows
-from lakesink.spark.rows.schema import arrow_schema
+from lakesink.spark.rows.frame_schema import arrow_schema
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table, load_table
 from servers.s3 import S3, s3

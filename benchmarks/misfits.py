@@ -18,7 +18,7 @@ from benchmarks.oracle import WrongRows
 from benchmarks.result import Goal, Result
 from benchmarks.session import CATALOG, TABLE_PROPERTIES, catalog_properties, session
 from benchmarks.usage import measured
-from lakesink.spark.rows.schema import arrow_schema
+from lakesink.spark.rows.frame_schema import arrow_schema
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table
 

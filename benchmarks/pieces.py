@@ -16,7 +16,7 @@ from benchmarks import data
 from benchmarks.oracle import Fingerprint, fingerprint
 from benchmarks.session import CATALOG, TABLE_PROPERTIES
 from benchmarks.sinks import Target
-from lakesink.spark.rows.schema import arrow_schema
+from lakesink.spark.rows.frame_schema import arrow_schema
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table
 

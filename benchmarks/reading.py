@@ -19,7 +19,7 @@ from benchmarks.session import CATALOG, catalog_properties, iceberg_conf, sessio
 from benchmarks.upserts import write_rows
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.sink import IcebergSink
-from lakesink.spark.data_source import LakesinkDataSource
+from lakesink.spark.source.data_source import LakesinkDataSource
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table
 from lakesink_protocol.coordinator import run_batch

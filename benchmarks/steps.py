@@ -10,11 +10,11 @@ from benchmarks.stopwatch import Kind, Timed
 from lakesink.checkpoint.folder import Checkpoint
 from lakesink.sinks.iceberg import sink as iceberg
 from lakesink.sinks.iceberg.sink import IcebergSink
-from lakesink.sinks.iceberg.task import ParquetTaskWriter
 from lakesink.spark.foreach_batch import BatchFunction
 from lakesink.spark.report import Reporter
 from lakesink.spark.rows.batch_rows import PlanRows
 from lakesink.spark.rows.job import RowsJob
+from lakesink.task.task import ParquetTaskWriter
 from lakesink_catalog.commit import fence as commit
 from lakesink_catalog.commit import request
 from lakesink_catalog.commit.fence import FencedCommit

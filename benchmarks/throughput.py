@@ -18,7 +18,7 @@ from benchmarks.result import Goal, Ratio, Result
 from benchmarks.session import CATALOG, TABLE_PROPERTIES, catalog_properties
 from benchmarks.sinks import ADD_FILES, APPEND, ICEBERG, LAKESINK, PARQUET, Sink, Target, parsed_by_spark
 from benchmarks.usage import Usage, measured
-from lakesink.spark.rows.schema import arrow_schema
+from lakesink.spark.rows.frame_schema import arrow_schema
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table
 

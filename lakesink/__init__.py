@@ -4,14 +4,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from lakesink.api.replay import replay_dead_letters
+    from lakesink.api.stream_files import stream_files
+    from lakesink.api.streams import append, stream, stream_to, upsert
+    from lakesink.api.with_expectations import with_expectations
     from lakesink.sinks.directory.reader import committed_files
-    from lakesink.sinks.iceberg.replays import Replayed
+    from lakesink.sinks.iceberg.side.replays import Replayed
     from lakesink.sinks.kafka.sink import KafkaSink
-    from lakesink.spark.api import append, stream, stream_to, upsert
-    from lakesink.spark.connect import register
-    from lakesink.spark.expectations import with_expectations
-    from lakesink.spark.replay import replay_dead_letters
-    from lakesink.spark.stream_files import stream_files
+    from lakesink.spark.source.connect import register
     from lakesink_catalog.read.history import Record
     from lakesink_protocol.errors import (
         BatchRefused,
@@ -61,23 +61,23 @@ __all__ = [
 ]
 
 _HOMES = {
-    "append": "lakesink.spark.api",
+    "append": "lakesink.api.streams",
     "audit_table": "lakesink_tools.audit.audit_table",
     "committed_files": "lakesink.sinks.directory.reader",
     "history": "lakesink_tools.audit.history",
-    "register": "lakesink.spark.connect",
-    "replay_dead_letters": "lakesink.spark.replay",
-    "stream": "lakesink.spark.api",
-    "stream_files": "lakesink.spark.stream_files",
-    "stream_to": "lakesink.spark.api",
-    "upsert": "lakesink.spark.api",
-    "with_expectations": "lakesink.spark.expectations",
+    "register": "lakesink.spark.source.connect",
+    "replay_dead_letters": "lakesink.api.replay",
+    "stream": "lakesink.api.streams",
+    "stream_files": "lakesink.api.stream_files",
+    "stream_to": "lakesink.api.streams",
+    "upsert": "lakesink.api.streams",
+    "with_expectations": "lakesink.api.with_expectations",
     "AlreadyCommitted": "lakesink_protocol.outcome",
     "Committed": "lakesink_protocol.outcome",
     "KafkaSink": "lakesink.sinks.kafka.sink",
     "Outcome": "lakesink_protocol.outcome",
     "Record": "lakesink_catalog.read.history",
-    "Replayed": "lakesink.sinks.iceberg.replays",
+    "Replayed": "lakesink.sinks.iceberg.side.replays",
 }
 _ERRORS = "lakesink_protocol.errors"
 

@@ -11,10 +11,10 @@ from lakesink_catalog.commit.evolution import evolve
 from lakesink_catalog.commit.fence import Effects
 from lakesink_catalog.read.view import view_table
 from lakesink_catalog.tables.tables import load_table
-from lakesink_protocol.accept import Accept
 from lakesink_protocol.change import ContentFile, SchemaChange
 from lakesink_protocol.identity import MAIN_BRANCH, Batch, SinkKey, SinkKind, stream_batch, transaction_batch
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
+from lakesink_protocol.refusals.accept import Accept
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.verdict import Skip
 from testkit.commits import fence_of

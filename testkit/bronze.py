@@ -14,7 +14,7 @@ from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField
 
 from lakesink.settings.settings import Settings
-from lakesink.sinks.iceberg.replay_loop import Repaired, ReplayLoop
+from lakesink.sinks.iceberg.side.replay_loop import Repaired, ReplayLoop
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.identity import SinkKind
 from lakesink_protocol.outcome import Outcome

@@ -19,12 +19,12 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import parse_transform
 from pyiceberg.types import IcebergType, NestedField, PrimitiveType
 
-from lakesink.sinks.iceberg.change_task import ChangeTaskWriter
-from lakesink.sinks.iceberg.task import ParquetTaskWriter
-from lakesink.writer.expectations import Expected
-from lakesink.writer.partitions import Source, partition_sources
-from lakesink.writer.plan import PartitionField, WritePlan
-from lakesink.writer.schema import parse_schema
+from lakesink.parquet.partitions import Source, partition_sources
+from lakesink.rows.expectations import Expected
+from lakesink.rows.plan import PartitionField, WritePlan
+from lakesink.rows.schema import parse_schema
+from lakesink.task.change_task import ChangeTaskWriter
+from lakesink.task.task import ParquetTaskWriter
 from lakesink_protocol.change import ContentFile
 from lakesink_protocol.receipt import Receipt, decode
 

@@ -22,6 +22,8 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
+from lakesink.keys.changed_rows import DELETE_MARK
+from lakesink.rows.plan import DELETED, ChangesPlan
 from lakesink.settings.option_types import Deletes
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.change_plan import (
@@ -31,8 +33,6 @@ from lakesink.sinks.iceberg.change_plan import (
     stored_columns,
 )
 from lakesink.sinks.iceberg.preflight import create_for_rows
-from lakesink.writer.changed_rows import DELETE_MARK
-from lakesink.writer.plan import DELETED, ChangesPlan
 from lakesink_protocol.errors import CatalogError, SettingsError
 from lakesink_protocol.identity import SinkKey
 from lakesink_protocol.row_changes import Mode

@@ -24,7 +24,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["lakesink", "lakesink_protocol.two_phase", "lakesink.sinks.iceberg.task", "lakesink_tools.cli.main"]
+    "module", ["lakesink", "lakesink_protocol.two_phase", "lakesink.task.task", "lakesink_tools.cli.main"]
 )
 def test_only_the_spark_side_imports_pyspark(module: str) -> None:
     code = f"import sys, {module}; sys.exit('pyspark' in sys.modules)"
@@ -38,5 +38,5 @@ def test_the_java_of_the_index_is_there_after_the_import_of_lakesink() -> None:
 
 @pytest.mark.parametrize("module", ["pyiceberg", "fsspec", "sqlalchemy", "duckdb"])
 def test_an_executor_imports_little(module: str) -> None:
-    code = f"import sys, lakesink.spark.rows.task, lakesink.sinks.iceberg.task; sys.exit({module!r} in sys.modules)"
+    code = f"import sys, lakesink.spark.rows.task, lakesink.task.task; sys.exit({module!r} in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -20,9 +20,9 @@ from lakesink.settings.settings import Settings
 from lakesink.settings.table_settings import DEFAULTS_OF_CHANGES, MIN_COUNT_TO_MERGE, PROPERTIES, Effective, Origin
 from lakesink_catalog.manifests.merging import MergePolicy
 from lakesink_catalog.tables.arrow_schema import iceberg_schema
-from lakesink_protocol.accept import Accept
 from lakesink_protocol.errors import Reason, SettingsError
 from lakesink_protocol.identity import SinkKind
+from lakesink_protocol.refusals.accept import Accept
 from lakesink_protocol.row_changes import Mode
 
 CANARY = "c4n4ry-Sw0rdfish"
@@ -499,7 +499,7 @@ def test_a_stream_of_changes_merges_manifests_sooner_unless_the_table_says_other
 
 
 def test_defaults_of_the_parts_and_of_the_table_agree() -> None:
-    from lakesink.writer.plan import ParquetOptions  # noqa: PLC0415 - compared here alone
+    from lakesink.rows.plan import ParquetOptions  # noqa: PLC0415 - compared here alone
     from lakesink_protocol.retry import RetryPolicy  # noqa: PLC0415 - the same
 
     effective = parse().effective({})

@@ -17,7 +17,7 @@ PUBLIC_MODULES = (
     "lakesink.java",
     "lakesink.two_phase",
     "lakesink.testing",
-    "lakesink.sinks.records",
+    "lakesink.sinks.record_folder",
     "lakesink_catalog.identity",
     "lakesink_catalog.connect",
     "lakesink_catalog.tables",

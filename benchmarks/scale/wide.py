@@ -17,7 +17,7 @@ from benchmarks.sinks import LAKESINK, Target
 from benchmarks.steps import STEPS, WRITE
 from benchmarks.stopwatch import Stopwatch, timing
 from benchmarks.usage import measured
-from lakesink.spark.rows.schema import arrow_schema
+from lakesink.spark.rows.frame_schema import arrow_schema
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table
 

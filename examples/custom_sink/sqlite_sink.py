@@ -19,7 +19,7 @@ from typing import Any, TypeGuard
 import pyarrow as pa
 
 from lakesink import AlreadyCommitted, BatchRefused, Committed, Outcome, Reason, WriteError
-from lakesink.sinks.records import PreparedDirectory
+from lakesink.sinks.record_folder import PreparedDirectory
 from lakesink.two_phase import Durability, Payload, PreparedLog, TwoPhaseCommitSink
 from lakesink_catalog.identity import Batch
 

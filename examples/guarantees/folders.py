@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakesink import AlreadyCommitted, BatchRefused, Committed, Outcome, Reason, WriteError
-from lakesink.sinks.records import PreparedDirectory
+from lakesink.sinks.record_folder import PreparedDirectory
 from lakesink.testing import reached
 from lakesink.two_phase import Durability, Payload, TwoPhaseCommitSink
 from lakesink_catalog.identity import Batch

@@ -15,7 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from lakesink import AlreadyCommitted, Committed, Outcome
-from lakesink.sinks.records import PreparedDirectory
+from lakesink.sinks.record_folder import PreparedDirectory
 from lakesink.two_phase import Durability, Payload, TwoPhaseCommitSink
 from lakesink_catalog.identity import Batch
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from lakesink.words import number
 from lakesink_catalog.connect import HOME_VARIABLE
 from lakesink_catalog.errors import SettingsError
+from lakesink_catalog.words import number
 from lakesink_tools.cli.output import Report, reported
 from lakesink_tools.demo import flights, place
 from lakesink_tools.demo.checks import Check

@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from lakesink.words import number
+from lakesink_catalog.words import number
 from lakesink_tools.cli.output import NOT_WELL, OK, Report
 from lakesink_tools.demo.checks import Check
 from lakesink_tools.demo.next_steps import Step, duckdb_command, lakesink_command

@@ -24,8 +24,8 @@ from lakesink.checkpoint.offsets import (
     source_log_tail,
     unreadable,
 )
-from lakesink.words import counted
 from lakesink_catalog.listeners import LISTENERS
+from lakesink_catalog.words import counted
 from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import QueryError
 from lakesink_protocol.events import InputUnchecked, Listener

@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-from lakesink.writer.partitions import Partition
+from lakesink.parquet.partitions import Partition
 from lakesink_catalog.manifests.live import PARQUET, LiveFile, LiveFiles
 
 SMALL_BYTES = 4 * 2**20

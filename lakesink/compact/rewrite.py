@@ -13,19 +13,19 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from lakesink.locate.footers import open_parquet
-from lakesink.locate.refusals import file_unreadable, reading
-from lakesink.writer.batches import rows_at_once
-from lakesink.writer.files import DataFiles
-from lakesink.writer.filesystem import NewFiles, many_at_once
-from lakesink.writer.parquet import FileFormat
-from lakesink.writer.partitions import Partition, partition_sources
-from lakesink.writer.plan import WritePlan
-from lakesink.writer.positions import in_order
-from lakesink.writer.refusals import rows_differ
-from lakesink.writer.scalars import FALSE
-from lakesink.writer.schema import FIELD_ID_KEY, arrow_schema, leaves, parse_schema
-from lakesink.writer.statistics import columns
+from lakesink.keys.footers import open_parquet
+from lakesink.keys.locate_errors import file_unreadable, reading
+from lakesink.parquet.files import DataFiles
+from lakesink.parquet.filesystem import NewFiles, many_at_once
+from lakesink.parquet.parquet import FileFormat
+from lakesink.parquet.partitions import Partition, partition_sources
+from lakesink.parquet.positions import in_order
+from lakesink.parquet.statistics import columns
+from lakesink.rows.batches import rows_at_once
+from lakesink.rows.plan import WritePlan
+from lakesink.rows.scalars import FALSE
+from lakesink.rows.schema import FIELD_ID_KEY, arrow_schema, leaves, parse_schema
+from lakesink.rows.task_errors import rows_differ
 from lakesink_protocol.change import ContentFile
 
 TASK = 99_999

@@ -20,13 +20,13 @@ from lakesink.decode.news_rows import FindsNews, NewsRows
 from lakesink.decode.places import PLACES, Places
 from lakesink.decode.rescue import Rescue
 from lakesink.decode.unknown_keys import UnknownKeys
-from lakesink.writer.batches import joined
-from lakesink.writer.casts import lossless_cast
-from lakesink.writer.letters import Fault
-from lakesink.writer.plan import DEBEZIUM_JSON, JSON, NewsPlan, OnMalformed, WritePlan
-from lakesink.writer.refusals import LONGEST_VALUE, decoder_missing, schema_mismatch, shown
-from lakesink.writer.schema import Field, Primitive, Struct, sql_type_of
-from lakesink.writer.unfit import all_but
+from lakesink.rows.batches import joined
+from lakesink.rows.casts import lossless_cast
+from lakesink.rows.letters import Fault
+from lakesink.rows.plan import DEBEZIUM_JSON, JSON, NewsPlan, OnMalformed, WritePlan
+from lakesink.rows.schema import Field, Primitive, Struct, sql_type_of
+from lakesink.rows.task_errors import LONGEST_VALUE, decoder_missing, schema_mismatch, shown
+from lakesink.rows.unfit import all_but
 from lakesink_catalog.spark_types import sql_type
 from lakesink_protocol.quality import Quality, together
 from lakesink_protocol.receipt import LONGEST_PLACE, MOST_MISFITS, Misfit

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakesink.decode.joined import any_match
-from lakesink.writer.schema import ListOf, MapOf, Nested, Primitive, Struct, Type, leaves
+from lakesink.rows.schema import ListOf, MapOf, Nested, Primitive, Struct, Type, leaves
 
 _EXACT_DIGITS = 15
 """Digits of a decimal number that a double keeps."""

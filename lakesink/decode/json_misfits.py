@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from lakesink.decode.misfits import ENTRY, ITEM, KEY, Column, Found, Path
-from lakesink.words import counted
-from lakesink.writer.schema import Field, Primitive, sql_type_of
+from lakesink.rows.schema import Field, Primitive, sql_type_of
+from lakesink_catalog.words import counted
 
 OBJECT = "a JSON object"
 _CONTAINERS = {ITEM: ("ARRAY", list), KEY: ("MAP", dict), ENTRY: ("MAP", dict)}

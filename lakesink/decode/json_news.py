@@ -11,8 +11,8 @@ from lakesink.decode.json_values import JsonReader
 from lakesink.decode.news import News, NewsFinder
 from lakesink.decode.news_rows import hopeful
 from lakesink.decode.widest import widest
-from lakesink.writer.plan import NewsPlan
-from lakesink.writer.schema import Struct
+from lakesink.rows.plan import NewsPlan
+from lakesink.rows.schema import Struct
 
 
 @dataclass(slots=True)

@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from lakesink.decode.json_raw import as_written, items, members
 from lakesink.decode.misfits import ENTRY, ITEM, Path, dotted
-from lakesink.writer.nested import as_list
-from lakesink.writer.schema import ListOf, MapOf, Primitive, Struct, Type, sql_type_of
+from lakesink.rows.nested import as_list
+from lakesink.rows.schema import ListOf, MapOf, Primitive, Struct, Type, sql_type_of
 
 UNKNOWN, UNFIT, VALUE, EXPECTED = "unknown", "unfit", "value", "expected"
 NO_COLUMN = "no column"

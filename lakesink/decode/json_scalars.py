@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 
 from lakesink.decode.decimals import parse_decimals
 from lakesink.decode.joined import any_character
-from lakesink.writer.casts import parse_uuids
-from lakesink.writer.plan import BinaryEncoding
-from lakesink.writer.schema import Primitive
+from lakesink.rows.casts import parse_uuids
+from lakesink.rows.plan import BinaryEncoding
+from lakesink.rows.schema import Primitive
 
 Convert = Callable[[pa.Array], pa.Array]
 """Converts texts to values; raises `pyarrow.ArrowInvalid` if a text does not fit."""

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakesink.decode.joined import any_match
-from lakesink.writer.schema import Primitive, Struct, Type
+from lakesink.rows.schema import Primitive, Struct, Type
 
 Bytes = npt.NDArray[np.uint8]
 Positions = npt.NDArray[np.intp]

@@ -29,7 +29,7 @@ from lakesink.decode.json_scalars import Parsed, converted, either, forgiven, ho
 from lakesink.decode.libraries import FindUnknownKeys, load_duckdb, load_unknown_keys
 from lakesink.decode.misfits import ENTRY, ITEM, KEY, Column, Found, Path, misfitting, with_option
 from lakesink.decode.unknown_keys import SEARCHED, UnknownKeys
-from lakesink.writer.nested import (
+from lakesink.rows.nested import (
     as_list,
     rebuild_list,
     rebuild_map,
@@ -37,9 +37,9 @@ from lakesink.writer.nested import (
     with_duplicate_keys,
     without_validity,
 )
-from lakesink.writer.plan import BinaryEncoding
-from lakesink.writer.schema import Field, ListOf, MapOf, Nested, Primitive, Struct, Type, arrow_type
-from lakesink.writer.unfit import all_but
+from lakesink.rows.plan import BinaryEncoding
+from lakesink.rows.schema import Field, ListOf, MapOf, Nested, Primitive, Struct, Type, arrow_type
+from lakesink.rows.unfit import all_but
 
 _BLANKS = " \t\r\n"
 _JSON, _TEXT = "JSON", "VARCHAR"

@@ -5,9 +5,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakesink.writer.libraries import check_library
-from lakesink.writer.refusals import decoder_missing
-from lakesink.writer.schema import Struct
+from lakesink.rows.libraries import check_library
+from lakesink.rows.schema import Struct
+from lakesink.rows.task_errors import decoder_missing
 
 FindUnknownKeys = Callable[[pa.Array, Sequence[pa.Array], Struct], pa.BooleanArray | None]
 """Finds objects with a member for which a struct has no field; see `json_unknown.with_unknown_keys`."""

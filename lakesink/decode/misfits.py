@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from lakesink.decode.json_scalars import Parsed
-from lakesink.writer.plan import BinaryEncoding
-from lakesink.writer.schema import ListOf, MapOf, Primitive, Struct, Type, sql_type_of
+from lakesink.rows.plan import BinaryEncoding
+from lakesink.rows.schema import ListOf, MapOf, Primitive, Struct, Type, sql_type_of
 
 ITEM, KEY, ENTRY = "[]", "{key}", "{}"
 """Steps of a path below a list or map: any element, any key, any value."""

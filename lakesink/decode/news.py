@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lakesink.decode.json_raw import items, members
-from lakesink.decode.kinds import (
+from lakesink.decode.value_kinds import (
     DOUBLE,
     LONG,
     LONGEST_NAME,
@@ -25,7 +25,7 @@ from lakesink.decode.kinds import (
     merged,
     says_nothing,
 )
-from lakesink.writer.schema import Field, ListOf, MapOf, Primitive, Struct, Type
+from lakesink.rows.schema import Field, ListOf, MapOf, Primitive, Struct, Type
 
 LARGEST_NEWS_BYTES = 64 * 1024 * 1024
 MOST_KEYS = 10_000

@@ -8,12 +8,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakesink.decode.json_scalars import Parsed
-from lakesink.decode.kinds import Place, says_nothing
 from lakesink.decode.misfits import dotted
 from lakesink.decode.news import News
-from lakesink.writer.plan import NewsPlan
-from lakesink.writer.schema import Struct
-from lakesink.writer.unfit import all_but
+from lakesink.decode.value_kinds import Place, says_nothing
+from lakesink.rows.plan import NewsPlan
+from lakesink.rows.schema import Struct
+from lakesink.rows.unfit import all_but
 
 
 class FindsNews(Protocol):

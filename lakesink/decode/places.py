@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakesink.writer.exact_values import exact_values
+from lakesink.rows.exact_values import exact_values
 from lakesink_protocol.redact import redact
 
 FILE = "file_path"

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from lakesink.decode.json_rest import Reason, Rest, present_in, rest_of
 from lakesink.decode.json_scalars import Parsed, either, without
 from lakesink.decode.misfits import dotted
-from lakesink.writer.schema import Struct
+from lakesink.rows.schema import Struct
 from lakesink_protocol.quality import Quality, first_reasons, reason_of
 
 LARGEST_REST_BYTES = 1024 * 1024

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from lakesink.decode.kinds import DOUBLE, FLOAT, INT, LONG, MOST_DIGITS, Place
-from lakesink.writer.plan import NewsPlan
-from lakesink.writer.schema import Field, ListOf, MapOf, Primitive, Struct, Type
+from lakesink.decode.value_kinds import DOUBLE, FLOAT, INT, LONG, MOST_DIGITS, Place
+from lakesink.rows.plan import NewsPlan
+from lakesink.rows.schema import Field, ListOf, MapOf, Primitive, Struct, Type
 
 _WIDE = {INT: LONG, FLOAT: DOUBLE}
 Widen = Callable[[Primitive, Place], Primitive]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from pyiceberg.table import Table
 
-from lakesink.read.refusals import batch_gone
+from lakesink.read.reading_errors import batch_gone
 from lakesink.read.steps import Past, Step
 from lakesink_catalog.manifests.lists import read_list
 from lakesink_catalog.manifests.live import LiveFile

@@ -9,7 +9,7 @@ from pyiceberg.table import Table
 
 from lakesink.read.past import past_of
 from lakesink.read.position import Position
-from lakesink.read.refusals import (
+from lakesink.read.reading_errors import (
     batch_unknown,
     sink_ambiguous,
     sink_unknown,

@@ -11,7 +11,7 @@ from pyiceberg.table import Table
 
 from lakesink.read.past import newest_batch, past_of
 from lakesink.read.position import Position
-from lakesink.read.refusals import (
+from lakesink.read.reading_errors import (
     batches_rolled_back,
     begins_behind_plan,
     position_lost,

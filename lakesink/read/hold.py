@@ -15,7 +15,7 @@ from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, SetSnap
 
 from lakesink.read.steps import Step
 from lakesink_catalog.commit.left_out import without_tags
-from lakesink_catalog.connect.errors import translated
+from lakesink_catalog.connect.catalog_failures import translated
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.redact import describe
 

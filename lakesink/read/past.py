@@ -15,8 +15,8 @@ from pyiceberg.table.snapshots import Snapshot
 
 from lakesink.read.position import Position
 from lakesink.read.steps import Past, SinkBatches, Step
-from lakesink.writer.letters import REPLAYS_TABLE
-from lakesink_catalog.connect.errors import METADATA_UNREADABLE
+from lakesink.rows.letters import REPLAYS_TABLE
+from lakesink_catalog.connect.catalog_failures import METADATA_UNREADABLE
 from lakesink_protocol.ledger import mark_of, stated
 
 _FIRST_SEQUENCE = 1

@@ -6,12 +6,12 @@ from enum import Enum
 
 from lakesink.checkpoint.offsets import name_their_data
 from lakesink.read.position import Position
-from lakesink.writer.letters import is_replay_of
+from lakesink.rows.letters import is_replay_of
 from lakesink_protocol.identity import SinkKey, SinkKind
 from lakesink_protocol.ledger import Mark
 
 CHANGELOG_PART = ".changelog."
-"""In the name of an application that writes a changelog; see `lakesink.writer.changelog.changelog_key`."""
+"""In the name of an application that writes a changelog; see `lakesink.task.changelog.changelog_key`."""
 _APPEND, _REPLACE = "append", "replace"
 
 

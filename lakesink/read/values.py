@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 
 import pyarrow as pa
 
-from lakesink.locate.footers import field_id_of, footer_of
-from lakesink.writer.schema import Field, ListOf, MapOf, Primitive, Struct, Type
+from lakesink.keys.footers import field_id_of, footer_of
+from lakesink.rows.schema import Field, ListOf, MapOf, Primitive, Struct, Type
 
 Convert = Callable[[pa.Array], pa.Array]
 _WIDER = {"int": "long", "float": "double"}

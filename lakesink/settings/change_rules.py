@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from lakesink.rows.expectations import OnUnmet
+from lakesink.rows.plan import DEBEZIUM, OnMalformed
 from lakesink.settings.option_types import OutputMode, SchemaEvolution
 from lakesink.settings.options import option_invalid
-from lakesink.writer.expectations import OnUnmet
-from lakesink.writer.plan import DEBEZIUM, OnMalformed
 from lakesink_protocol.identity import SinkKind
 from lakesink_protocol.row_changes import Mode
 

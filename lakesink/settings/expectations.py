@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lakesink.writer.expectations import OnUnmet
+from lakesink.rows.expectations import OnUnmet
 from lakesink_protocol.quality import EXPECTATION_NAME, MOST_EXPECTATIONS
 
 _LONGEST_CONDITION = 4_000

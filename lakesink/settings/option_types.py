@@ -6,7 +6,7 @@ from enum import StrEnum
 from os import PathLike
 from typing import Any, Literal, TypedDict
 
-from lakesink_protocol.accept import Accept
+from lakesink_protocol.refusals.accept import Accept
 
 Duration = timedelta | str
 Place = str | PathLike[str]

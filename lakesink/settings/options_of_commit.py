@@ -6,8 +6,8 @@ from typing import Any
 
 from lakesink.settings.option import LONGEST_TEXT, Option, read_text
 from lakesink.settings.parse import duration, switch, whole_number
-from lakesink_protocol.accept import Accept
 from lakesink_protocol.redact import contains_secret
+from lakesink_protocol.refusals.accept import Accept
 from lakesink_protocol.tags import SHORTEST_PERIOD_MS, EveryBatches, EveryPeriod, TagEvery
 
 _OWN_SUMMARY = re.compile(

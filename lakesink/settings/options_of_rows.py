@@ -4,11 +4,11 @@ import math
 import os
 from typing import Any
 
+from lakesink.rows.plan import AVRO, DEBEZIUM, JSON, BinaryEncoding, OnMalformed
 from lakesink.settings.expectations import parse_expectations
 from lakesink.settings.option import LONGEST_COLUMN_BYTES, Option, one_of, read_text
 from lakesink.settings.option_types import SchemaEvolution
 from lakesink.settings.parse import switch, whole_number
-from lakesink.writer.plan import AVRO, DEBEZIUM, JSON, BinaryEncoding, OnMalformed
 from lakesink_protocol.redact import contains_secret
 
 _MOST_NEW_COLUMNS = 1_000

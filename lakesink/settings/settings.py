@@ -9,18 +9,18 @@ from datetime import timedelta
 from functools import cache
 from typing import Any
 
+from lakesink.rows.plan import AVRO, DEBEZIUM_AVRO, BinaryEncoding, OnMalformed
 from lakesink.settings.change_rules import check_changes
 from lakesink.settings.expectations import Expectation
 from lakesink.settings.option_types import Deletes, LocateIn, OnLate, OutputMode, SchemaEvolution
 from lakesink.settings.options import BY_NAME, OPTIONS, option_invalid, read_option
 from lakesink.settings.table_settings import DEFAULTS_OF_CHANGES, Effective, unsupported_level
-from lakesink.writer.plan import AVRO, DEBEZIUM_AVRO, BinaryEncoding, OnMalformed
 from lakesink_catalog.listeners import LISTENERS
-from lakesink_protocol.accept import Accept
 from lakesink_protocol.errors import SettingsError
 from lakesink_protocol.events import Listener, OptionDeprecated, PropertiesIgnored
 from lakesink_protocol.identity import MAIN_BRANCH, SinkKind
 from lakesink_protocol.redact import MASK, redact
+from lakesink_protocol.refusals.accept import Accept
 from lakesink_protocol.row_changes import Mode
 from lakesink_protocol.suggest import did_you_mean
 from lakesink_protocol.tags import EveryBatches, EveryPeriod, TagEvery

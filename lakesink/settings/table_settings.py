@@ -13,9 +13,9 @@ from typing import Any
 
 from pyiceberg.schema import Schema
 
+from lakesink.rows.plan import ParquetOptions
 from lakesink.settings.metrics_modes import METRICS_PREFIX, metrics_modes
 from lakesink.settings.parse import size_bytes, switch, whole_number
-from lakesink.writer.plan import ParquetOptions
 from lakesink_catalog.manifests.merging import MergePolicy
 from lakesink_protocol.errors import SettingsError
 from lakesink_protocol.redact import redact

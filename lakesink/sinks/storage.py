@@ -16,9 +16,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from lakesink.parquet.filesystem import fsspec_filesystem, local_path, scheme_of
+from lakesink.rows.task_errors import unsupported_storage
 from lakesink.sinks.durable import make_folder, sync_folder
-from lakesink.writer.filesystem import fsspec_filesystem, local_path, scheme_of
-from lakesink.writer.refusals import unsupported_storage
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.redact import describe
 

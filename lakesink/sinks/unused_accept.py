@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from lakesink_protocol.accept import Accept
 from lakesink_protocol.events import AcceptUnused, Listener
+from lakesink_protocol.refusals.accept import Accept
 from lakesink_protocol.verdict import Commit, Verdict
 
 

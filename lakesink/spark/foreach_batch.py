@@ -24,9 +24,9 @@ from lakesink.spark.query import QUERY_ID, RUN_ID, RunningQuery
 from lakesink.spark.report import Reporter, facts_of, report_end, store_facts
 from lakesink.spark.rows.arrow_limits import ArrowBatchLimits
 from lakesink.spark.rows.batch_rows import FrameRows, PlanRows, arriving_schema, arrow_converter
+from lakesink.spark.rows.frame_schema import arrow_schema
 from lakesink.spark.rows.job import RowsJob
 from lakesink.spark.rows.on_driver import most_rows
-from lakesink.spark.rows.schema import arrow_schema
 from lakesink.spark.rows.task_count import BatchTasks, TaskCount, closes_readers, input_size
 from lakesink.spark.rows.transport import Transport
 from lakesink.spark.spark_errors import (

@@ -20,7 +20,7 @@ from lakesink.settings.option_types import OutputMode
 from lakesink.spark.determinism import items, plan_of
 from lakesink.spark.hadoop import hadoop_of
 from lakesink.spark.spark_errors import JAVA_ERRORS, telling_line, whole_text
-from lakesink.words import cut
+from lakesink_catalog.words import cut
 from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import QueryError, SettingsError
 from lakesink_protocol.redact import redact

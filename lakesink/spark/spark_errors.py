@@ -12,7 +12,7 @@ from typing import Any
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
-from lakesink.words import cut
+from lakesink_catalog.words import cut
 from lakesink_protocol.errors import CatalogError, LakesinkError, QueryError, SettingsError, WriteError
 from lakesink_protocol.redact import describe, redact, safe_cause
 

@@ -11,7 +11,7 @@ from lakesink_catalog.failpoints import ACTIONS, FAILPOINTS, Failpoint, Failpoin
 if TYPE_CHECKING:
     from lakesink.testing.conformance import SinkConformance
     from lakesink.testing.promises import BrokenPromise, Promise
-    from lakesink.testing.rows import ROWS
+    from lakesink.testing.tagged_rows import ROWS
 
 __all__ = [
     "ACTIONS",
@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "ROWS": "lakesink.testing.rows",
+    "ROWS": "lakesink.testing.tagged_rows",
     "BrokenPromise": "lakesink.testing.promises",
     "Promise": "lakesink.testing.promises",
     "SinkConformance": "lakesink.testing.conformance",

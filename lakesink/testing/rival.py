@@ -8,8 +8,8 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from lakesink.testing.rows import SeenRows
 from lakesink.testing.stream import Stream, cast_votes
+from lakesink.testing.tagged_rows import SeenRows
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
 from lakesink_protocol.two_phase import TaskWriter
 

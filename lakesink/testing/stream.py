@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from lakesink.testing.points import AtPoint, WatchedSink, Within
-from lakesink.testing.rows import Attempt, SeenRows, count_positions, wrong_rows
+from lakesink.testing.tagged_rows import Attempt, SeenRows, count_positions, wrong_rows
 from lakesink_protocol.coordinator import run_batch
 from lakesink_protocol.identity import Batch, stream_batch
 from lakesink_protocol.outcome import AlreadyCommitted, Outcome

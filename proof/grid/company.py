@@ -9,7 +9,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyiceberg.table.update import RemoveSnapshotsUpdate
 
-from lakesink.writer.letters import LETTERS, SUFFIX
+from lakesink.rows.letters import LETTERS, SUFFIX
 from lakesink_catalog.tables.tables import create_table, load_table
 from proof.content import CHANGES, ROWS
 from proof.grid.cells import Company

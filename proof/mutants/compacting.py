@@ -5,7 +5,7 @@ from dataclasses import replace
 from pyiceberg.table import Table
 
 from lakesink.compact import choose
-from lakesink.locate.deleted_rows import Deleted
+from lakesink.keys.deleted_rows import Deleted
 from lakesink.sinks.iceberg import compaction
 from lakesink_catalog.commit.compaction import Compacted, CompactionCommit
 from proof.mutants.locating import IN_BATCHES

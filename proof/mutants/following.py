@@ -8,10 +8,11 @@ from pyiceberg.table.update import AssertCurrentSchemaId
 from pyiceberg.table.update.schema import UpdateSchema
 
 from lakesink.decode.documents import Decoder
-from lakesink.sinks.iceberg import side_tables, votes
-from lakesink.sinks.iceberg.side_table import PreparedRows, SideTableSink, SideTransaction
+from lakesink.sinks.iceberg import checked_receipts as votes
+from lakesink.sinks.iceberg.side import side_tables
+from lakesink.sinks.iceberg.side.side_table import PreparedRows, SideTableSink, SideTransaction
 from lakesink.sinks.iceberg.sink import IcebergSink, IcebergTransaction
-from lakesink.sinks.iceberg.task_rows import TaskRows
+from lakesink.task.task_rows import TaskRows
 from lakesink_catalog.commit import evolution
 from lakesink_catalog.commit import fence as commit
 from lakesink_catalog.commit.evolution import evolve

@@ -9,12 +9,12 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation
 from pyroaring import BitMap64
 
-from lakesink.locate import newest
-from lakesink.locate.resolve import Resolution
+from lakesink.keys import newest
+from lakesink.keys.resolve import Resolution
+from lakesink.parquet.deletes import DeletedRows
 from lakesink.sinks.iceberg.locator import Locator
 from lakesink.sinks.iceberg.rows_on_head import BatchKeys, FilesOnHead
 from lakesink.sinks.iceberg.sink import IcebergSink, IcebergTransaction
-from lakesink.writer.deletes import DeletedRows
 from lakesink_catalog.commit import request
 from lakesink_catalog.commit.located import Located
 from lakesink_catalog.commit.prepared import PreparedBatch

@@ -18,7 +18,8 @@ from pyiceberg.typedef import Identifier
 from pyspark.core.rdd import RDD
 from pyspark.util import local_connect_and_auth
 
-from lakesink.sinks.iceberg import replay_loop, side_table, votes
+from lakesink.sinks.iceberg import checked_receipts as votes
+from lakesink.sinks.iceberg.side import replay_loop, side_table
 from lakesink.spark.rows import batch_rows
 from lakesink.spark.rows.task import RawBytes
 from lakesink_catalog.commit import fence

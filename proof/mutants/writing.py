@@ -17,12 +17,12 @@ from uuid import UUID
 import pyarrow.parquet as pq
 from pyiceberg.table import Table
 
+from lakesink.parquet import files
+from lakesink.parquet.locations import is_location, new_location
+from lakesink.parquet.parquet import OpenFile
+from lakesink.rows.plan import WritePlan
 from lakesink.sinks.iceberg import sink as iceberg
-from lakesink.sinks.iceberg.votes import CombinedReceipts, Written
-from lakesink.writer import files
-from lakesink.writer.locations import is_location, new_location
-from lakesink.writer.parquet import OpenFile
-from lakesink.writer.plan import WritePlan
+from lakesink.sinks.iceberg.checked_receipts import CombinedReceipts, Written
 from lakesink_catalog.tables.locations import data_location
 from lakesink_protocol.change import ContentFile
 from proof.mutants.mutant import Focus, Patches, mutant

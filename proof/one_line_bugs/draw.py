@@ -21,9 +21,9 @@ ROOMS = (
     "protocol/lakesink_protocol",
     "catalog/lakesink_catalog/commit",
     "catalog/lakesink_catalog/manifests",
-    "lakesink/locate",
+    "lakesink/keys",
     "lakesink/sinks/iceberg",
-    "lakesink/writer",
+    "lakesink/parquet",
 )
 OF_WORDS = frozenset(
     {

@@ -11,7 +11,7 @@ from typing import Any
 
 from pyiceberg.table import Table
 
-from lakesink.writer.letters import SUFFIX
+from lakesink.rows.letters import SUFFIX
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import load_table
 from lakesink_protocol.errors import CatalogError

@@ -130,7 +130,7 @@ def fail_in_every_way(seen: Seen, given: Mapping[str, Any]) -> None:
 
 def refuse_options(seen: Seen, given: Mapping[str, Any]) -> None:
     """A secret as an option, where it does not belong."""
-    from lakesink.spark.source_options import stream_destination  # noqa: PLC0415 - imports the whole Spark side
+    from lakesink.spark.source.source_options import stream_destination  # noqa: PLC0415 - imports the whole Spark side
 
     honest = {"table": TABLE, "sink-id": "events", "checkpointLocation": "/ck"}
     for name, value in given["options"].items():

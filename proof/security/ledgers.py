@@ -10,7 +10,7 @@ from typing import Any
 from lakesink_catalog.read.view import view_metadata
 from lakesink_protocol.identity import Batch
 from lakesink_protocol.ledger import TableView
-from lakesink_protocol.refusal import refusal
+from lakesink_protocol.refusals.message import refusal
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.verdict import Commit, Refuse, Skip, Verdict, decide
 from proof.security.judge import ACCEPTED, check_message, require

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from lakesink.settings.options import OPTIONS
 from lakesink.settings.settings import Settings
-from lakesink.spark.source_options import stream_destination
+from lakesink.spark.source.source_options import stream_destination
 from lakesink_catalog.tables.arrow_schema import iceberg_schema
 from lakesink_catalog.tables.partition_by import parse_partition_by
 from lakesink_catalog.tables.tables import parse_identifier

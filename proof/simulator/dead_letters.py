@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from pyiceberg.table.metadata import TableMetadata
 
-from lakesink.writer.letters import letters_key
+from lakesink.rows.letters import letters_key
 from lakesink_protocol.errors import Reason
 from lakesink_protocol.identity import SinkKey
 from proof.oracle import Broken, Promise, Rows, rows_once

@@ -13,9 +13,9 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from lakesink.writer.locations import new_location
-from lakesink.writer.plan import WritePlan
-from lakesink.writer.side_rows import SidePlan
+from lakesink.parquet.locations import new_location
+from lakesink.rows.plan import WritePlan
+from lakesink.rows.side_rows import SidePlan
 from lakesink_protocol.change import ContentFile
 from lakesink_protocol.receipt import Receipt, encode
 from lakesink_protocol.row_changes import KeysFile, Operation

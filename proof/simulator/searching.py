@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakesink.compact import choose
-from lakesink.locate.data_file import DataFile
-from lakesink.locate.newest import CHANGE
-from lakesink.locate.refusals import file_unreadable, reading
-from lakesink.locate.scan import found_schema
-from lakesink.locate.search import Search
+from lakesink.keys.data_file import DataFile
+from lakesink.keys.locate_errors import file_unreadable, reading
+from lakesink.keys.newest import CHANGE
+from lakesink.keys.scan import found_schema
+from lakesink.keys.search import Search
 
 Found = tuple[int, int, int, tuple[object, ...]]
 """File, position, change, and the sequence of the row."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from pyiceberg.table import Table
 
-from lakesink.writer.letters import SUFFIX
+from lakesink.rows.letters import SUFFIX
 from proof.oracle import Broken, Promise, Rows, facts_of, files_whole, rows_once, untouched
 from proof.simulator.catalog import EVENTS, SimulatedCatalog, SimulatedServer, Version
 from proof.simulator.dead_letters import DeadLetters

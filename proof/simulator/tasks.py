@@ -11,13 +11,13 @@ from uuid import uuid4
 import pyarrow as pa
 
 from lakesink.decode.news import News, NewsFinder
+from lakesink.parquet.locations import new_location
+from lakesink.rows.expectations import Expected
+from lakesink.rows.letters import payload_digest
+from lakesink.rows.plan import WritePlan
+from lakesink.rows.schema import Primitive, Struct, parse_schema
+from lakesink.rows.side_rows import SidePlan, digest_sum
 from lakesink.sinks.iceberg.sink import IcebergSink, IcebergTransaction
-from lakesink.writer.expectations import Expected
-from lakesink.writer.letters import payload_digest
-from lakesink.writer.locations import new_location
-from lakesink.writer.plan import WritePlan
-from lakesink.writer.schema import Primitive, Struct, parse_schema
-from lakesink.writer.side_rows import SidePlan, digest_sum
 from lakesink_protocol.change import ContentFile
 from lakesink_protocol.identity import Batch
 from lakesink_protocol.outcome import AlreadyCommitted

@@ -60,7 +60,7 @@ class Quality:
         unmet_rows: Rows that did not meet at least one expectation.
         dead_letters: Rows that are not in the table, but in its table of dead letters.
         letters_table: That table; only the driver knows it.
-        letters_since: Which table has the dead letters of which batches, see `lakesink.writer.letters.letters_since`.
+        letters_since: Which table has the dead letters of which batches, see `lakesink.rows.letters.letters_since`.
         unmet: Of every expectation, the number of rows that did not meet it; 0 if all did.
         rescued_rows: Rows with a text in the rescue column.
         rescued: For each reason, such as ``a.b: no column`` or ``a.c: not INT``, the number of these rows. Of more than

@@ -12,7 +12,7 @@ from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from lakesink_protocol.identity import Batch
 from lakesink_protocol.outcome import AlreadyCommitted, Outcome
-from lakesink_protocol.refusal import input_missing
+from lakesink_protocol.refusals.message import input_missing
 
 Payload = Mapping[str, Any]
 
@@ -82,7 +82,7 @@ class Transaction(Protocol):
         """The log that keeps the batch's prepared record, if this participant is its last or only one.
 
         A sink whose `durability` is `MUST_BE_REDONE` has `NoPreparedLog()`. For other sinks,
-        `lakesink.sinks.records.PreparedDirectory` keeps the records in any folder.
+        `lakesink.sinks.record_folder.PreparedDirectory` keeps the records in any folder.
         """
 
 

@@ -7,11 +7,11 @@ overrule the refusal for one batch with `Accept`, by one of the choices that the
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lakesink_protocol.accept import Accept, ledger_state
-from lakesink_protocol.choices import choices
 from lakesink_protocol.errors import Reason
 from lakesink_protocol.identity import SinkKind
 from lakesink_protocol.ledger import Mark
+from lakesink_protocol.refusals.accept import Accept, ledger_state
+from lakesink_protocol.refusals.choices import choices
 from lakesink_protocol.situation import Situation
 
 SUPPORTED_FORMAT_VERSION = 2

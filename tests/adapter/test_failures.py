@@ -3,10 +3,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pyspark.errors import PySparkException
 
-from lakesink.decode.debezium.refusals import key_missing, operation_unknown, truncated
+from lakesink.api.sql_errors import reason_in
+from lakesink.decode.debezium.event_errors import key_missing, operation_unknown, truncated
 from lakesink.spark.spark_errors import INTERRUPTED, MAX_NOTE, QueryStopped, job_error
-from lakesink.spark.sql_errors import reason_in
-from lakesink.words import cut
+from lakesink_catalog.words import cut
 from lakesink_protocol.errors import MOST_CHOICES, LakesinkError, QueryError, WriteError
 
 JAVA = "\tat org.apache.spark.sql.execution.SparkPlan.collect(SparkPlan.scala:1)\n"

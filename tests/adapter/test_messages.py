@@ -5,6 +5,7 @@ import pickle
 import pyarrow as pa
 import pytest
 
+from lakesink.rows.batches import joined
 from lakesink.spark.rows.task import (
     JOINED_BYTES,
     JOINED_ROWS,
@@ -16,7 +17,6 @@ from lakesink.spark.rows.task import (
     refused_or,
 )
 from lakesink.spark.spark_errors import job_error
-from lakesink.writer.batches import joined
 from lakesink_protocol.catalogue import explanations
 from lakesink_protocol.errors import WriteError
 

@@ -1,7 +1,7 @@
 """A reading query tells what it waits for, as often as one would look."""
 
 from lakesink.read.steps import Past, Unread
-from lakesink.spark.reading_log import WAITS_SECONDS, Progress
+from lakesink.spark.source.reading_log import WAITS_SECONDS, Progress
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_protocol import events
 

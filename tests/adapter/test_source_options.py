@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from lakesink.spark.source_options import stream_destination, transaction_destination
+from lakesink.spark.source.source_options import stream_destination, transaction_destination
 from lakesink_protocol.errors import SettingsError
 from lakesink_protocol.identity import SinkKind
 

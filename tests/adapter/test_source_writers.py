@@ -5,10 +5,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from lakesink.keys.changed_rows import DELETE_MARK
 from lakesink.settings.settings import Settings
-from lakesink.spark.source_tasks import PlannedTask, TaskMessage
-from lakesink.spark.source_writers import Arriving, FinishedJob
-from lakesink.writer.changed_rows import DELETE_MARK
+from lakesink.spark.source.source_tasks import PlannedTask, TaskMessage
+from lakesink.spark.source.source_writers import Arriving, FinishedJob
 from lakesink_protocol.errors import SettingsError, WriteError
 
 STREAM: dict[str, Any] = {"sink_id": "orders", "checkpoint": "ck"}

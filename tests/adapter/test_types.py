@@ -28,7 +28,7 @@ from pyspark.sql.types import (
     YearMonthIntervalType,
 )
 
-from lakesink.spark.rows.schema import stored_schema
+from lakesink.spark.rows.frame_schema import stored_schema
 from lakesink_catalog.spark_types import sql_type
 from lakesink_catalog.tables.arrow_schema import iceberg_schema
 from lakesink_protocol.errors import WriteError

@@ -111,7 +111,7 @@ PLANS_AND_COMMITS = """
 import gc
 from contextlib import suppress
 from pyspark.sql.types import StructType
-from lakesink.spark.data_source import LakesinkDataSource
+from lakesink.spark.source.data_source import LakesinkDataSource
 from lakesink_protocol.errors import LakesinkError
 for _ in range(2):
     before = gc.get_freeze_count()

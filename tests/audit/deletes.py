@@ -22,7 +22,7 @@ from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.table.update import AddSnapshotUpdate
 from pyiceberg.typedef import Record
 
-from lakesink.writer.deletes import FILE_PATH
+from lakesink.parquet.deletes import FILE_PATH
 from testkit.builders import Lake
 from testkit.maintenance import change, roll_back
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from lakesink_catalog.commit.forget import Forgetting
+from lakesink_catalog.commit.remove_sink import Forgetting
 from lakesink_protocol.identity import SinkKind
 from lakesink_tools.audit.audit import audit
 from lakesink_tools.audit.finding import Code
-from lakesink_tools.cli.audit import audit_report
+from lakesink_tools.cli.run.audit import audit_report
 from testkit.builders import START_MS, Lake, Stream, counted, expected
 from testkit.maintenance import append_foreign, branch_off, expire, remove_ref, roll_back
 
@@ -90,7 +90,7 @@ def test_what_an_operator_accepted_is_never_called_clean(
     proof = audit(lake.table())
     assert {finding.code.name for finding in proof.findings} == STORIES[story]
     assert all(finding.accepted for finding in proof.findings)
-    monkeypatch.setattr("lakesink_tools.cli.audit.connect", lambda *_, **__: lake.catalog)
+    monkeypatch.setattr("lakesink_tools.cli.run.audit.connect", lambda *_, **__: lake.catalog)
     monkeypatch.setattr("time.time_ns", lambda: (START_MS + 10**9) * 10**6)  # these tables were written in that year
     report = audit_report("demo.events", None, checkpoint=None, sink=None, footers=True)
     assert report.exit_code == 3

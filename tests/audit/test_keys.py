@@ -35,9 +35,9 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from lakesink_tools.audit import keys as keys_module
+from lakesink_tools.audit import key_scan as keys_module
 from lakesink_tools.audit.key_proof import KeyProof, KeyQuestion
-from lakesink_tools.audit.keys import prove_keys
+from lakesink_tools.audit.key_scan import prove_keys
 from testkit.builders import Lake, Stream
 from testkit.maintenance import branch_off
 from testkit.upserts import KEYED, Upserts

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lakesink_catalog.commit.forget import Forgetting
+from lakesink_catalog.commit.remove_sink import Forgetting
 from lakesink_catalog.failpoints import FailpointReached
 from lakesink_catalog.read.history import sinks
 from lakesink_tools.audit.audit import audit

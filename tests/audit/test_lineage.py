@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from lakesink.writer.letters import letters_key
+from lakesink.rows.letters import letters_key
 from lakesink_protocol.identity import SinkKind, stream_batch
 from lakesink_tools.audit.source_ranges import KafkaRange, merged
 from lakesink_tools.cli.main import main

@@ -51,7 +51,7 @@ def test_a_wrong_argument_is_refused_before_a_heavy_library_is_imported() -> Non
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
 def test_a_command_has_a_function_with_the_parameters_that_are_declared(command: click.Command) -> None:
     name = str(command.name).replace("-", "_")
-    function = getattr(import_module(f"lakesink_tools.cli.{name}"), name)
+    function = getattr(import_module(f"lakesink_tools.cli.run.{name}"), name)
     declared = {parameter.name for parameter in command.params} - {"output"}
     assert set(inspect.signature(function).parameters) == declared
 

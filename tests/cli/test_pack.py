@@ -11,12 +11,9 @@ from click.testing import CliRunner
 
 from lakesink import __version__
 from lakesink_tools.cli.main import main
-from lakesink_tools.cli.pack import closure, files
+from lakesink_tools.cli.run.pack import closure, files
 
-SEEN = (
-    "import lakesink, pyarrow, pyiceberg_core, pyiceberg, s3fs, lakesink.sinks.iceberg.task; "
-    "print(lakesink.__version__)"
-)
+SEEN = "import lakesink, pyarrow, pyiceberg_core, pyiceberg, s3fs, lakesink.task.task; print(lakesink.__version__)"
 
 
 @pytest.mark.soak
@@ -51,7 +48,7 @@ def test_what_is_there_is_not_touched_and_what_spark_cannot_unpack_is_not_made(
 
 
 def test_nothing_is_left_of_an_archive_that_could_not_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lakesink_tools.cli.pack.files", lambda _found: [("gone", tmp_path / "gone")])
+    monkeypatch.setattr("lakesink_tools.cli.run.pack.files", lambda _found: [("gone", tmp_path / "gone")])
     answer = CliRunner().invoke(main, ["pack", str(tmp_path / "executors.tar.gz")])
     assert answer.exit_code == 2
     assert list(tmp_path.iterdir()) == []
@@ -60,7 +57,7 @@ def test_nothing_is_left_of_an_archive_that_could_not_be_made(tmp_path: Path, mo
 def test_nothing_is_packed_twice_or_outside_of_the_archive() -> None:
     names = [name for name, _ in files(closure())]
     assert len(names) == len(set(names))
-    assert "lakesink/sinks/iceberg/task.py" in names
+    assert "lakesink/task/task.py" in names
     assert {"lakesink_protocol/receipt.py", "lakesink_catalog/failpoints.py"} <= set(names)
     assert {"duckdb/__init__.py", "numpy/__init__.py"} <= set(names), "executors decode with them"
     assert not [name for name in names if name.startswith(("/", "..")) or "/tests/" in name]

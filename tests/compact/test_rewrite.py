@@ -15,8 +15,8 @@ from pyiceberg.types import IntegerType, LongType, NestedField, StringType, Time
 from pyroaring import BitMap64
 
 from lakesink.compact.rewrite import ChosenFile, Opened, _live, open_all, rewrite
-from lakesink.writer.filesystem import NewFiles
-from lakesink.writer.plan import ParquetOptions, WritePlan
+from lakesink.parquet.filesystem import NewFiles
+from lakesink.rows.plan import ParquetOptions, WritePlan
 from lakesink_protocol.change import ContentFile
 from lakesink_protocol.errors import WriteError
 from testkit.examples import examples

@@ -15,10 +15,10 @@ from pyiceberg.types import BinaryType, ListType, LongType, NestedField
 from lakesink.decode.avro.messages import MessageReader
 from lakesink.decode.avro.schema import parse_writer_schema
 from lakesink.decode.json_values import JsonReader
+from lakesink.rows.plan import BinaryEncoding
+from lakesink.rows.schema import Field, ListOf, MapOf, Primitive, Struct, Type
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.planning import write_plan
-from lakesink.writer.plan import BinaryEncoding
-from lakesink.writer.schema import Field, ListOf, MapOf, Primitive, Struct, Type
 from lakesink_protocol.errors import SettingsError
 from testkit.builders import Lake, Stream
 from tests.decode.avro.messages import encoded, message, record

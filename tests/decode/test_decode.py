@@ -18,8 +18,8 @@ from pyiceberg.types import IntegerType, LongType, MapType, NestedField
 
 from lakesink.decode.documents import check_documents
 from lakesink.decode.json_values import JsonReader
-from lakesink.writer.plan import BinaryEncoding, OnMalformed, WritePlan
-from lakesink.writer.schema import Field, ListOf, MapOf, Primitive, Struct, Type, parse_schema
+from lakesink.rows.plan import BinaryEncoding, OnMalformed, WritePlan
+from lakesink.rows.schema import Field, ListOf, MapOf, Primitive, Struct, Type, parse_schema
 from lakesink_protocol.errors import WriteError
 from testkit.examples import examples
 from testkit.tasks import plan_for, rows_of, write

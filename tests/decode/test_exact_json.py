@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 
 from lakesink.decode.json_digits import respelled
 from lakesink.decode.json_values import JsonReader
-from lakesink.writer.plan import BinaryEncoding
-from lakesink.writer.schema import Field, ListOf, MapOf, Primitive, Struct, Type
+from lakesink.rows.plan import BinaryEncoding
+from lakesink.rows.schema import Field, ListOf, MapOf, Primitive, Struct, Type
 from testkit.examples import examples
 from testkit.tasks import exactly
 

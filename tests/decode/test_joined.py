@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from lakesink.decode.decimals import parse_decimals
 from lakesink.decode.joined import any_character, any_match
 from lakesink.decode.json_values import JsonReader
-from lakesink.writer.schema import Field, Primitive, Struct
+from lakesink.rows.schema import Field, Primitive, Struct
 from tests.decode.test_exact_json import MALFORMED, NUMBERS, as_decimal
 
 READER = JsonReader()

@@ -12,9 +12,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakesink.decode.json_values import JsonReader
-from lakesink.decode.kinds import DEEPEST, MOST_MEMBERS, NONE, WAITS, arrow_of, check_kind, kind_of, leaves_of, merged
 from lakesink.decode.news import MOST_KEYS, News, NewsFinder, all_news, news_from
-from lakesink.writer.schema import Field, ListOf, Primitive, Struct, Type
+from lakesink.decode.value_kinds import (
+    DEEPEST,
+    MOST_MEMBERS,
+    NONE,
+    WAITS,
+    arrow_of,
+    check_kind,
+    kind_of,
+    leaves_of,
+    merged,
+)
+from lakesink.rows.schema import Field, ListOf, Primitive, Struct, Type
 
 READER = JsonReader()
 NUMBERS = st.one_of(

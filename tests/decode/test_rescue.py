@@ -17,9 +17,9 @@ from lakesink.decode.json_rest import step_of
 from lakesink.decode.json_scalars import Parsed, either, without
 from lakesink.decode.json_values import JsonReader
 from lakesink.decode.rescue import LARGEST_REST_BYTES, Rescue
+from lakesink.rows.plan import BinaryEncoding
+from lakesink.rows.schema import Field, ListOf, MapOf, Primitive, Struct, Type, sql_type_of
 from lakesink.sinks.iceberg.rescue import rescue_column_change
-from lakesink.writer.plan import BinaryEncoding
-from lakesink.writer.schema import Field, ListOf, MapOf, Primitive, Struct, Type, sql_type_of
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.quality import Quality
 from lakesink_protocol.receipt import Receipt

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lakesink.decode.json_values import JsonReader
 from lakesink.decode.unknown_keys import UnknownKeys
-from lakesink.writer.schema import Field, ListOf, MapOf, Primitive, Struct, Type
+from lakesink.rows.schema import Field, ListOf, MapOf, Primitive, Struct, Type
 
 
 def optional(name: str, kind: Type) -> Field:

@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakesink_catalog.read.history import Record
-from lakesink_tools.cli.demo import _report
 from lakesink_tools.cli.output import NOT_WELL, OK
+from lakesink_tools.cli.run.demo import _report
 from lakesink_tools.demo.checks import Check, DiedAfterCommit, DiedBeforeCommit, source_checks
 from lakesink_tools.demo.counts import compare
 from lakesink_tools.demo.evidence import PreparedRecord, TableFacts

@@ -11,7 +11,7 @@ from lakesink_catalog.connect.catalog import CatalogConfig, FoundCatalog
 from lakesink_tools.audit.resolve_snapshot import queries
 from lakesink_tools.engines import duckdb, flink, pyiceberg, spark, trino
 from lakesink_tools.engines.recipe import Moment, Recipe
-from lakesink_tools.engines.target import Postgres, Rest, Sqlite, Target, target_of
+from lakesink_tools.engines.recipe_input import Postgres, Rest, Sqlite, Target, target_of
 from testkit.builders import Lake
 
 CANARY = "c4n4ry-Sw0rdfish"

@@ -13,8 +13,8 @@ from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.update import SetSnapshotRefUpdate
 from pyiceberg.types import LongType, NestedField
 
-from lakesink.sinks.iceberg import side_table
-from lakesink.sinks.iceberg.side_table import SideTableSink
+from lakesink.sinks.iceberg.side import side_table
+from lakesink.sinks.iceberg.side.side_table import SideTableSink
 from lakesink.sinks.iceberg.sink import IcebergSink
 from lakesink_catalog.commit.current import is_current as current
 from lakesink_protocol.coordinator import Write, run_batch

@@ -13,12 +13,12 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import CommitTableRequest, StagedTable, Table
 
+from lakesink.rows.letters import LETTERS as LETTERS_COLUMNS
+from lakesink.rows.plan import OnMalformed
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.preflight import check_letters, check_start
 from lakesink.sinks.iceberg.sink import IcebergSink
-from lakesink.writer.letters import LETTERS as LETTERS_COLUMNS
-from lakesink.writer.plan import OnMalformed
-from lakesink_catalog.commit.forget import Forgetting
+from lakesink_catalog.commit.remove_sink import Forgetting
 from lakesink_catalog.connect import first_snapshot
 from lakesink_catalog.connect.catalog import CatalogConfig, FoundCatalog
 from lakesink_catalog.tables.tables import create_table

@@ -9,7 +9,7 @@ import pytest
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table.refs import SnapshotRefType
 
-from lakesink_catalog.commit.forget import Forgetting
+from lakesink_catalog.commit.remove_sink import Forgetting
 from lakesink_catalog.read.history import sinks
 from lakesink_protocol.errors import BatchRefused, CommitUnresolved, Reason, SettingsError, WriteError
 from lakesink_protocol.identity import SinkKind

@@ -17,8 +17,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField
 
-from lakesink.sinks.iceberg.pending import OfTable, first_letters
-from lakesink_catalog.commit.forget import Forgetting
+from lakesink.sinks.iceberg.side.pending import OfTable, first_letters
+from lakesink_catalog.commit.remove_sink import Forgetting
 from lakesink_protocol.coordinator import run_batch
 from lakesink_protocol.errors import BatchRefused, WriteError
 from lakesink_protocol.identity import MAIN_BRANCH, SinkKind
@@ -251,7 +251,7 @@ def test_the_first_batch_alone_looks_for_what_was_left_behind(pair: Pair, monkey
     """Two drivers at a time: one dies between its commits, after the other one has looked."""
     pair.run("wins", 0, lambda: pair.dies("loses", 0))
     assert pair.batches() == [0, 0]
-    monkeypatch.setattr("lakesink.sinks.iceberg.side_table.left_behind", None)
+    monkeypatch.setattr("lakesink.sinks.iceberg.side.side_table.left_behind", None)
     assert isinstance(pair.run("wins", 1), Committed)
 
 
@@ -328,8 +328,8 @@ def test_audit_and_status_tell_of_a_first_batch_that_only_its_dead_letters_have(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pair = _letters(tmp_path)
-    monkeypatch.setattr("lakesink_tools.cli.audit.connect", lambda *_, **__: pair.lake.catalog)
-    monkeypatch.setattr("lakesink_tools.cli.status.connect", lambda *_, **__: pair.lake.catalog)
+    monkeypatch.setattr("lakesink_tools.cli.run.audit.connect", lambda *_, **__: pair.lake.catalog)
+    monkeypatch.setattr("lakesink_tools.cli.run.status.connect", lambda *_, **__: pair.lake.catalog)
     waits = f"{LETTERS} has dead letters of batch 0, which the table does not have yet: start its query again."
     for command in ("audit", "status"):
         assert "check the name" in CliRunner().invoke(main, [command, TABLE]).output
@@ -446,7 +446,7 @@ def test_letters_that_an_earlier_lakesink_wrote_count_for_a_later_query_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pair = _letters(tmp_path)
-    monkeypatch.setattr("lakesink.sinks.iceberg.side_table.side_end", lambda *_: "")
+    monkeypatch.setattr("lakesink.sinks.iceberg.side.side_table.side_end", lambda *_: "")
     monkeypatch.setattr("lakesink.sinks.iceberg.sink.application_of", lambda _: "")
     for number in range(3):
         pair.run("old", number)
@@ -586,7 +586,7 @@ def test_letters_that_an_earlier_lakesink_wrote_count_when_the_sink_is_at_their_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pair = _letters(tmp_path)
-    monkeypatch.setattr("lakesink.sinks.iceberg.side_table.side_end", lambda *_: "")
+    monkeypatch.setattr("lakesink.sinks.iceberg.side.side_table.side_end", lambda *_: "")
     monkeypatch.setattr("lakesink.sinks.iceberg.sink.application_of", lambda _: "")
     pair.run("old", 0)
     pair.dies("old", 1)

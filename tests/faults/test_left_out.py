@@ -10,7 +10,7 @@ from pyiceberg.table import CommitTableResponse, Table
 
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.preflight import check_start
-from lakesink.spark.source_readers import load
+from lakesink.spark.source.source_readers import load
 from lakesink_catalog.connect import catalog as connecting
 from lakesink_catalog.connect.catalog import CatalogConfig, connect
 from lakesink_protocol.errors import CatalogError

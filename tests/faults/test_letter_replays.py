@@ -11,9 +11,9 @@ from pyiceberg.table import Table
 
 import lakesink
 from lakesink.settings.settings import Settings
-from lakesink.sinks.iceberg.pending import first_letters
-from lakesink.sinks.iceberg.replay_loop import Repaired, check_no_documents
-from lakesink.sinks.iceberg.replays import Replayed, assign
+from lakesink.sinks.iceberg.side.pending import first_letters
+from lakesink.sinks.iceberg.side.replay_loop import Repaired, check_no_documents
+from lakesink.sinks.iceberg.side.replays import Replayed, assign
 from lakesink_catalog.commit.fence import FencedCommit
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table, load_table
@@ -55,7 +55,7 @@ def test_a_table_without_dead_letters_is_named() -> None:
 
 def test_many_letters_are_replayed_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "lakesink.sinks.iceberg.replay_loop.first_letters", lambda of, wanted: first_letters(of, wanted, 2)
+        "lakesink.sinks.iceberg.side.replay_loop.first_letters", lambda of, wanted: first_letters(of, wanted, 2)
     )
     load(1, *((at, 150) for at in range(5)))
     assert fix(aged_120(lambda id_: id_ != 1)) == (3, 4, 1)
@@ -65,7 +65,7 @@ def test_many_letters_are_replayed_in_parts(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_part_has_a_limit_of_bytes_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "lakesink.sinks.iceberg.replay_loop.first_letters", lambda of, wanted: first_letters(of, wanted, 100, 1)
+        "lakesink.sinks.iceberg.side.replay_loop.first_letters", lambda of, wanted: first_letters(of, wanted, 100, 1)
     )
     for version in range(3):
         load(version, (version, 150))
@@ -123,11 +123,11 @@ def test_the_loser_of_a_race_continues_with_the_letters_of_the_winner(monkeypatc
     load(1, (1, 30), (2, 150), (3, -1))
 
     def beaten(*arguments: Any) -> bool:
-        monkeypatch.setattr("lakesink.sinks.iceberg.replay_loop.assign", assign)
+        monkeypatch.setattr("lakesink.sinks.iceberg.side.replay_loop.assign", assign)
         dies(monkeypatch, lambda: fix(ONLY_2), assigned_first=True)
         return assign(*arguments)
 
-    monkeypatch.setattr("lakesink.sinks.iceberg.replay_loop.assign", beaten)
+    monkeypatch.setattr("lakesink.sinks.iceberg.side.replay_loop.assign", beaten)
     assert fix() == (2, 2, 0)
     assert ids() == [1, 2, 3]
     assert assigned() == {1: 1, 2: 1}
@@ -351,7 +351,7 @@ def test_letters_are_not_replayed_from_an_older_state_of_their_table(
         count += 1
         return older if count in behind else load_table(catalog, name)
 
-    monkeypatch.setattr("lakesink.sinks.iceberg.replay_loop.load_table", load_older)
+    monkeypatch.setattr("lakesink.sinks.iceberg.side.replay_loop.load_table", load_older)
     assert fix() == (1, 1, 0)
     assert ids() == [3 if lost == "dropped" else 1]
     assert count > len(behind)
@@ -451,7 +451,7 @@ def test_the_command_decodes_documents_as_the_stream_did(monkeypatch: pytest.Mon
         given.update(options)
         return Replayed(1, 1)
 
-    monkeypatch.setattr("lakesink_tools.cli.replay._replayed", replayed)
+    monkeypatch.setattr("lakesink_tools.cli.run.replay._replayed", replayed)
     (tmp_path / "fix.sql").write_text("SELECT letter_id, payload AS value FROM letters")
     wanted = {"decode": "avro", "schema_registry": "r.json", "binary_encoding": "hex", "rescue_column": "_rescued"}
     words = [word for name, value in wanted.items() for word in (f"--{name.replace('_', '-')}", value)]

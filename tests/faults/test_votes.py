@@ -12,8 +12,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import BinaryType, DecimalType, FixedType, LongType, NestedField, StringType
 
+from lakesink.sinks.iceberg.checked_receipts import bounds_fit, bounds_of, counts_agree
 from lakesink.sinks.iceberg.sink import IcebergSink, IcebergTransaction
-from lakesink.sinks.iceberg.votes import bounds_fit, bounds_of, counts_agree
 from lakesink_catalog.tables.locations import all_under
 from lakesink_protocol.change import ContentFile
 from lakesink_protocol.errors import WriteError

@@ -20,10 +20,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakesink.rows.lines import LineEncoder
 from lakesink.sinks.directory.part_formats import FORMATS, check_part_schema
 from lakesink.sinks.directory.part_receipt import PartsReceipt, decode_parts
 from lakesink.sinks.directory.parts import PartsPlan, PartsWriter
-from lakesink.writer.lines import LineEncoder
 from lakesink_protocol.errors import WriteError
 from testkit.examples import examples
 

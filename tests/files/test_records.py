@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lakesink.sinks.records import PreparedDirectory
+from lakesink.sinks.record_folder import PreparedDirectory
 from lakesink_protocol.identity import Batch, stream_batch
 
 BATCH = stream_batch(4, "q1", start=[4], end=[5])

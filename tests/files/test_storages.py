@@ -13,7 +13,7 @@ import pytest
 
 import lakesink
 from lakesink.sinks.directory.sink import FileSink
-from lakesink.sinks.records import PreparedDirectory
+from lakesink.sinks.record_folder import PreparedDirectory
 from lakesink.sinks.storage import LocalStorage, ObjectStorage, Storage, open_storage, prove_exclusive
 from lakesink_protocol.coordinator import run_batch
 from lakesink_protocol.errors import CatalogError, SettingsError, WriteError

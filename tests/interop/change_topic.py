@@ -19,7 +19,7 @@ import duckdb
 import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
-from lakesink.writer.plan import DELETED
+from lakesink.rows.plan import DELETED
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import load_table
 from servers.jars import KAFKA_SPARK, fetched

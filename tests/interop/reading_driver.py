@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import lakesink
-from lakesink.spark.data_source import LakesinkDataSource
+from lakesink.spark.source.data_source import LakesinkDataSource
 from proof.drivers import session
 
 

@@ -12,7 +12,7 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from lakesink.writer.filesystem import fsspec_filesystem
+from lakesink.parquet.filesystem import fsspec_filesystem
 from lakesink_catalog.connect.catalog import connect
 from lakesink_protocol.errors import WriteError
 from servers.catalog_clients import made_importable

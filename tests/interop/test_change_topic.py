@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from lakesink.writer.plan import DELETED
+from lakesink.rows.plan import DELETED
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table
 from servers.kafka import KafkaBroker, kafka_broker

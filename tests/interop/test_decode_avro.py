@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from lakesink.writer.schema import Struct
+from lakesink.rows.schema import Struct
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import load_table
 from servers.jars import KAFKA_SPARK, fetched

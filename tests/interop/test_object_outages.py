@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.table import CommitTableResponse
 
-from lakesink.sinks.iceberg.task import ParquetTaskWriter
+from lakesink.task.task import ParquetTaskWriter
 from lakesink_protocol.errors import LakesinkError
 from lakesink_protocol.outcome import Committed
 from lakesink_protocol.two_phase import TaskWriter

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from pyiceberg.exceptions import NoSuchTableError
 
-from lakesink_catalog.connect.errors import METADATA_UNREADABLE
+from lakesink_catalog.connect.catalog_failures import METADATA_UNREADABLE
 from lakesink_catalog.read.history import history
 from servers.jars import ROOT
 from testkit.bronze import Bronze

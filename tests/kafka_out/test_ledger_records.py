@@ -14,9 +14,9 @@ from lakesink.sinks.kafka.commit_record import (
     parse_commit_record,
 )
 from lakesink.sinks.kafka.failures import refused
-from lakesink_protocol.accept import Accept
 from lakesink_protocol.errors import Reason
 from lakesink_protocol.identity import Batch, SinkKey, stream_batch
+from lakesink_protocol.refusals.accept import Accept
 from lakesink_protocol.verdict import Commit, Refuse, Skip, Verdict
 
 KEY = SinkKey("orders")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lakesink.read import refusals
+from lakesink.read import reading_errors as refusals
 from lakesink.read.past import past_of
 from lakesink.read.position import Position
 from lakesink.read.steps import SinkBatches, Why

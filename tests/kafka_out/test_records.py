@@ -10,7 +10,7 @@ import pytest
 from lakesink.sinks.directory.part_formats import PARQUET
 from lakesink.sinks.directory.parts import PartsPlan, PartsWriter
 from lakesink.sinks.kafka.receipt import KafkaReceipt, Needs, decode_kafka, needs_of_all
-from lakesink.sinks.kafka.rows import HEADERS, RecordsWriter, record_sizes
+from lakesink.sinks.kafka.staged_rows import HEADERS, RecordsWriter, record_sizes
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.receipt import ReceiptInvalid
 

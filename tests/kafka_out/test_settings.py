@@ -8,9 +8,9 @@ import pytest
 
 import lakesink
 from lakesink.sinks.directory.parts import PartsPlan, PartsWriter
-from lakesink.sinks.kafka.rows import RecordsWriter
+from lakesink.sinks.kafka.staged_rows import RecordsWriter
 from lakesink_protocol.errors import SettingsError
-from lakesink_tools.cli.outbox import _properties
+from lakesink_tools.cli.run.outbox import _properties
 
 SECRET = "hunter2-of-kafka"  # noqa: S105 - the bait
 

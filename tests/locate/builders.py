@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, NestedField
 
-from lakesink.locate.key_columns import KeyColumns, key_columns
-from lakesink.locate.keys_files import changes_schema
-from lakesink.writer.schema import FIELD_ID_KEY
+from lakesink.keys.key_columns import KeyColumns, key_columns
+from lakesink.keys.keys_files import changes_schema
+from lakesink.rows.schema import FIELD_ID_KEY
 from lakesink_protocol.row_changes import KeysFile, Operation
 
 UPSERT, DELETE, SNAPSHOT = (int(operation) for operation in Operation)

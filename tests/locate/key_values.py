@@ -21,7 +21,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from lakesink.locate.key_columns import KeyColumn
+from lakesink.keys.key_columns import KeyColumn
 
 INT = [-(2**31), -(2**31) + 1, -1, 0, 1, 2**31 - 2, 2**31 - 1]
 LONG = [-(2**63), -(2**63) + 1, -(2**53) - 1, -(2**53), -1, 0, 1, 2**53, 2**53 + 1, 2**63 - 2, 2**63 - 1]

@@ -18,11 +18,11 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, PrimitiveType, StringType
 
-from lakesink.locate.data_file import DataFile
-from lakesink.locate.key_cache import KeyCache
-from lakesink.locate.key_columns import key_columns
-from lakesink.locate.keys_files import changes_schema
-from lakesink.locate.work import RemoteSearch, groups_of
+from lakesink.keys.data_file import DataFile
+from lakesink.keys.key_cache import KeyCache
+from lakesink.keys.key_columns import key_columns
+from lakesink.keys.keys_files import changes_schema
+from lakesink.keys.work import RemoteSearch, groups_of
 from lakesink.sinks.iceberg.locator import Locator
 from lakesink.sinks.iceberg.rows_on_head import LocateSettings
 from lakesink_catalog.manifests.live_reading import LiveMemory, live_files

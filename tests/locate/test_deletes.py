@@ -9,11 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 from pyroaring import BitMap64
 
-from lakesink.locate import live_rows
-from lakesink.locate.deleted_rows import KnownDeletes, read_deleted
-from lakesink.locate.live_rows import OldDeletes, OldFile, applicable, merged, not_deleted
-from lakesink.locate.scan import FILE, POSITION
-from lakesink.writer.deletes import FILE_PATH, POS, DeletedRows, write_deletes
+from lakesink.keys import live_rows
+from lakesink.keys.deleted_rows import KnownDeletes, read_deleted
+from lakesink.keys.live_rows import OldDeletes, OldFile, applicable, merged, not_deleted
+from lakesink.keys.scan import FILE, POSITION
+from lakesink.parquet.deletes import FILE_PATH, POS, DeletedRows, write_deletes
 from lakesink_protocol.change import Content
 from lakesink_protocol.errors import WriteError
 from tests.locate.builders import opened

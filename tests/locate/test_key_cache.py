@@ -16,13 +16,13 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.types import LongType, StringType
 
-from lakesink.locate import key_cache
-from lakesink.locate.data_file import DataFile
-from lakesink.locate.footers import Source
-from lakesink.locate.key_cache import KeyCache
-from lakesink.locate.newest import CHANGE
-from lakesink.locate.scan import ScanLimits, find_rows
-from lakesink.locate.search import Search
+from lakesink.keys import key_cache
+from lakesink.keys.data_file import DataFile
+from lakesink.keys.footers import Source
+from lakesink.keys.key_cache import KeyCache
+from lakesink.keys.newest import CHANGE
+from lakesink.keys.scan import ScanLimits, find_rows
+from lakesink.keys.search import Search
 from lakesink_protocol.errors import WriteError
 from tests.locate.builders import columns_of, write_rows
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 
-from lakesink.locate.work import Group
+from lakesink.keys.work import Group
 from lakesink.sinks.iceberg.rows_on_head import Workers
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.row_changes import ChangeCounts, Operation

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 from pyiceberg.types import LongType, StringType
 
-from lakesink.locate.key_columns import KeyColumns
-from lakesink.locate.newest import CHANGE, Newest, newest_of_each_key
+from lakesink.keys.key_columns import KeyColumns
+from lakesink.keys.newest import CHANGE, Newest, newest_of_each_key
 from lakesink_protocol.errors import WriteError
 from tests.locate.builders import DELETE, SNAPSHOT, UPSERT, changes_table, columns_of
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 from pyiceberg.types import BooleanType, IcebergType, LongType, NestedField, StringType, UUIDType
 
-from lakesink.locate.newest import CHANGE
-from lakesink.locate.prune import KeyRanges, key_partitions, key_ranges
-from lakesink.writer.plan import PartitionField
-from lakesink.writer.single_value import encode_value
+from lakesink.keys.newest import CHANGE
+from lakesink.keys.prune import KeyRanges, key_partitions, key_ranges
+from lakesink.parquet.single_value import encode_value
+from lakesink.rows.plan import PartitionField
 from testkit.examples import examples
 from testkit.tasks import column, plan_for, spec_of, write
 from tests.locate.builders import columns_of

@@ -7,10 +7,10 @@ import pyarrow as pa
 import pytest
 from pyiceberg.types import LongType, StringType
 
-from lakesink.locate.key_columns import KeyColumns
-from lakesink.locate.newest import CHANGE
-from lakesink.locate.resolve import Resolution, resolve
-from lakesink.locate.scan import found_schema
+from lakesink.keys.key_columns import KeyColumns
+from lakesink.keys.newest import CHANGE
+from lakesink.keys.resolve import Resolution, resolve
+from lakesink.keys.scan import found_schema
 from lakesink_protocol.row_changes import ChangeCounts
 from tests.locate.builders import DELETE, SNAPSHOT, UPSERT, columns_of
 

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.types import IcebergType, IntegerType, LongType, StringType, UUIDType
 
-from lakesink.locate.key_columns import KeyColumns
-from lakesink.locate.newest import CHANGE
-from lakesink.locate.scan import ScanLimits, find_rows
+from lakesink.keys.key_columns import KeyColumns
+from lakesink.keys.newest import CHANGE
+from lakesink.keys.scan import ScanLimits, find_rows
 from lakesink_protocol.errors import WriteError
 from testkit.examples import examples
 from tests.locate.builders import columns_of, write_rows

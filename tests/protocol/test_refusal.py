@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from lakesink_protocol.accept import Accept
-from lakesink_protocol.choices import choices
 from lakesink_protocol.errors import MOST_CHOICES, CatalogError, Reason
 from lakesink_protocol.identity import SinkKey, stream_batch
-from lakesink_protocol.refusal import refusal
+from lakesink_protocol.refusals.accept import Accept
+from lakesink_protocol.refusals.choices import choices
+from lakesink_protocol.refusals.message import refusal
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.verdict import Commit, Refuse, decide
 from tests.protocol.verdict_cases import CASES

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakesink_protocol.accept import Accept, accept_of
-from lakesink_protocol.choices import choices
 from lakesink_protocol.errors import Reason
 from lakesink_protocol.identity import Batch
 from lakesink_protocol.ledger import mark_of
+from lakesink_protocol.refusals.accept import Accept, accept_of
+from lakesink_protocol.refusals.choices import choices
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.verdict import Commit, Refuse, Skip, decide
 from tests.protocol.verdict_cases import CASES, EVERY, L2, UNDER_FOREIGN

@@ -3,10 +3,10 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lakesink_protocol.accept import Accept, accept_of
 from lakesink_protocol.errors import Reason
 from lakesink_protocol.identity import Batch, SinkKey, SinkKind, transaction_batch
 from lakesink_protocol.ledger import Mark, TableView
+from lakesink_protocol.refusals.accept import Accept, accept_of
 from lakesink_protocol.situation import CHERRY_PICKED_FROM, Situation
 from lakesink_protocol.verdict import Commit, Refuse, Skip, Verdict
 from tests.protocol.views import FOREIGN, KEY, OTHER_UUID, UUID, Epoch, Snap, batch, chain, entry, mark, view

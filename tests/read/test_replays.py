@@ -15,7 +15,7 @@ from lakesink.read.begin import AtBatch, AtTime, Begin, beginning
 from lakesink.read.follow import newest_position, unread_batches
 from lakesink.read.position import Position, parse_offset
 from lakesink.read.steps import Past, SinkBatches, up_to
-from lakesink.spark.source_readers import BatchesReader, Loaded, read_settings
+from lakesink.spark.source.source_readers import BatchesReader, Loaded, read_settings
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.identity import stream_batch
 from lakesink_tools.audit.batch_input import Known

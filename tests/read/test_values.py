@@ -33,9 +33,9 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from lakesink.read.rows import OPEN_COST_BYTES, PART_BYTES, RowsFile, RowsPart, divided
+from lakesink.read.file_rows import OPEN_COST_BYTES, PART_BYTES, RowsFile, RowsPart, divided
 from lakesink.read.values import readable_schema, unknown_columns, unreadable_columns
-from lakesink.writer.schema import Struct, arrow_schema, parse_schema
+from lakesink.rows.schema import Struct, arrow_schema, parse_schema
 from lakesink_protocol.errors import WriteError
 
 MOST = 2**63 - 1

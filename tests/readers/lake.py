@@ -14,7 +14,7 @@ from pyiceberg.table import Table
 
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.sink import IcebergSink
-from lakesink.sinks.iceberg.task import ParquetTaskWriter
+from lakesink.task.task import ParquetTaskWriter
 from lakesink_catalog.connect.catalog import CatalogConfig, FoundCatalog
 from lakesink_catalog.tables.tables import load_table
 from lakesink_protocol.change import ContentFile

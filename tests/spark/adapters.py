@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import lakesink
-from lakesink.spark.data_source import LakesinkDataSource
+from lakesink.spark.source.data_source import LakesinkDataSource
 from lakesink_catalog.connect.catalog import EMBEDDED_NAME, HOME_VARIABLE
 from lakesink_catalog.failpoints import VARIABLE
 

@@ -11,15 +11,15 @@ import pyarrow as pa
 import pytest
 
 import lakesink
+from lakesink.api.change_frames import trusts_order, with_operations
+from lakesink.keys.changed_rows import DELETE_MARK
 from lakesink.settings.settings import Settings
-from lakesink.spark.changes import trusts_order, with_operations
 from lakesink.spark.executors import Executors
 from lakesink.spark.rows.arrow_limits import ArrowBatchLimits
 from lakesink.spark.rows.batch_rows import FrameRows
 from lakesink.spark.rows.job import RowsJob
 from lakesink.spark.rows.task_count import BatchTasks, InputSize, TaskCount, Unit
 from lakesink.spark.rows.transport import encode_for_transport
-from lakesink.writer.changed_rows import DELETE_MARK
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table, load_table
 from lakesink_protocol.errors import LakesinkError, QueryError, SettingsError, WriteError

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 import lakesink
 from lakesink.settings.ddl import columns_of
 from lakesink.settings.option_types import Options
-from lakesink.spark.rows.schema import stored_schema
+from lakesink.spark.rows.frame_schema import stored_schema
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.arrow_schema import iceberg_schema
 from lakesink_catalog.tables.tables import load_table

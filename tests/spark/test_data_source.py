@@ -11,9 +11,9 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql.types import LongType, StringType, StructType
 
 import lakesink
-from lakesink.spark.data_source import LakesinkDataSource
-from lakesink.spark.source_tasks import StreamTask, TaskMessage
-from lakesink.spark.source_writers import StreamWriter
+from lakesink.spark.source.data_source import LakesinkDataSource
+from lakesink.spark.source.source_tasks import StreamTask, TaskMessage
+from lakesink.spark.source.source_writers import StreamWriter
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import load_table
 from lakesink_protocol.errors import CatalogError, WriteError

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 import lakesink
-from lakesink.spark.data_source import LakesinkDataSource
+from lakesink.spark.source.data_source import LakesinkDataSource
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import load_table
 from lakesink_protocol.errors import LakesinkError, QueryError, SettingsError

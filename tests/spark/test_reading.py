@@ -13,9 +13,9 @@ from pyspark.sql import DataFrame
 import lakesink
 from lakesink.checkpoint.sources import Replay
 from lakesink.read.begin import followed
-from lakesink.spark.data_source import LakesinkDataSource
 from lakesink.spark.query import sources_of
-from lakesink.spark.source_readers import ADMITS, BatchesReader, Loaded, read_settings
+from lakesink.spark.source.data_source import LakesinkDataSource
+from lakesink.spark.source.source_readers import ADMITS, BatchesReader, Loaded, read_settings
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import load_table
 from lakesink_tools.cli.main import main

@@ -25,10 +25,10 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from lakesink.rows.schema import arrow_schema, parse_schema
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.sink import IcebergSink
-from lakesink.spark.data_source import LakesinkDataSource
-from lakesink.writer.schema import arrow_schema, parse_schema
+from lakesink.spark.source.data_source import LakesinkDataSource
 from lakesink_catalog.connect.catalog import connect
 from lakesink_protocol.coordinator import run_batch
 from lakesink_protocol.identity import SinkKey, SinkKind, stream_batch

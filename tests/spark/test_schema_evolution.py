@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import lakesink
-from lakesink.spark.data_source import LakesinkDataSource
+from lakesink.spark.source.data_source import LakesinkDataSource
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import load_table
 from lakesink_protocol.errors import WriteError

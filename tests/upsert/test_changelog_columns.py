@@ -8,8 +8,8 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import ListType, LongType, MapType, NestedField, StringType, StructType
 
-from lakesink.sinks.iceberg.changelog import changelog_columns, check_filled
-from lakesink.writer.plan import ChangesPlan
+from lakesink.rows.plan import ChangesPlan
+from lakesink.sinks.iceberg.side.changelog_table import changelog_columns, check_filled
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.row_changes import ChangeCounts, Mode
 from testkit.builders import Lake

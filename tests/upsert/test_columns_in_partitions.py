@@ -19,7 +19,7 @@ from lakesink_catalog.manifests.live_reading import LiveMemory
 from lakesink_protocol.outcome import Committed
 from lakesink_protocol.row_changes import ChangeCounts
 from lakesink_tools.audit.key_proof import KeyProof, KeyQuestion
-from lakesink_tools.audit.keys import prove_keys
+from lakesink_tools.audit.key_scan import prove_keys
 from lakesink_tools.operate.outbox.batch_records import BatchRecords
 from testkit.builders import Lake
 from tests.upsert.foreign_files import ID, PART, TYPES, VERSION, add_file, lake_of, live_rows

@@ -18,7 +18,7 @@ from pyiceberg.types import StringType
 
 from lakesink.compact import choose
 from lakesink.compact.choose import ENOUGH_FILES
-from lakesink.locate import deleted_rows
+from lakesink.keys import deleted_rows
 from lakesink.sinks.iceberg.compaction import Compaction
 from lakesink_catalog.connect.catalog import connect
 from lakesink_protocol import events

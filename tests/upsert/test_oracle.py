@@ -10,7 +10,7 @@ from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Summary
 from pyiceberg.table.update import SetSnapshotRefUpdate
 
-from lakesink.locate import live_rows
+from lakesink.keys import live_rows
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
 from lakesink_protocol.row_changes import ChangeCounts, counts_in
 from lakesink_tools.audit.audit import audit

@@ -7,10 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakesink.writer.change_order import KeyNames
-from lakesink.writer.changed_rows import ChangedRows
-from lakesink.writer.newest import NewestChanges
-from lakesink.writer.single_value import raw_values
+from lakesink.keys.change_order import KeyNames
+from lakesink.keys.changed_rows import ChangedRows
+from lakesink.keys.newest_of_task import NewestChanges
+from lakesink.parquet.single_value import raw_values
 from lakesink_protocol.row_changes import Operation
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from lakesink.sinks.iceberg.change_task import ChangeTaskWriter
-from lakesink.sinks.iceberg.task import ParquetTaskWriter
+from lakesink.task.change_task import ChangeTaskWriter
+from lakesink.task.task import ParquetTaskWriter
 from lakesink_protocol.receipt import decode
 
 

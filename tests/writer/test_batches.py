@@ -11,7 +11,7 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StringType
 
-from lakesink.read.rows import RowsFile, RowsPart
+from lakesink.read.file_rows import RowsFile, RowsPart
 from lakesink.sinks.directory.part_receipt import Part
 from lakesink.sinks.kafka.staging import StagingFolder
 

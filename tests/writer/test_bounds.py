@@ -26,10 +26,10 @@ from pyiceberg.types import (
     StructType,
 )
 
-from lakesink.writer.bounds import Range, bounds
-from lakesink.writer.plan import ParquetOptions
-from lakesink.writer.schema import Primitive
-from lakesink.writer.single_value import encode_value
+from lakesink.parquet.bounds import Range, bounds
+from lakesink.parquet.single_value import encode_value
+from lakesink.rows.plan import ParquetOptions
+from lakesink.rows.schema import Primitive
 from lakesink_protocol.change import ContentFile
 from testkit.commits import add
 from testkit.tasks import column, new_table, plan_for, write

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 from pyiceberg.types import BooleanType, LongType, NestedField, StringType, UUIDType
 
-from lakesink.sinks.iceberg.change_task import check_change_columns
-from lakesink.writer import newest
-from lakesink.writer.changed_rows import DELETE_MARK
-from lakesink.writer.expectations import Expected, OnUnmet
-from lakesink.writer.keys_file import is_keys_file
-from lakesink.writer.plan import DELETED, ChangesPlan, OnMalformed, WritePlan
-from lakesink.writer.side_file import read_side_file
+from lakesink.keys import newest_of_task as newest
+from lakesink.keys.changed_rows import DELETE_MARK
+from lakesink.keys.keys_file import is_keys_file
+from lakesink.parquet.side_file import read_side_file
+from lakesink.rows.expectations import Expected, OnUnmet
+from lakesink.rows.plan import DELETED, ChangesPlan, OnMalformed, WritePlan
+from lakesink.task.change_task import check_change_columns
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.receipt import Receipt
 from lakesink_protocol.row_changes import Mode, Operation
@@ -241,7 +241,7 @@ def test_a_task_that_fails_removes_its_open_files(tmp_path: Path, monkeypatch: p
     def fail(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("lakesink.writer.keys_file.KeysFileWriter.close", fail)
+    monkeypatch.setattr("lakesink.keys.keys_file.KeysFileWriter.close", fail)
     with pytest.raises(KeyboardInterrupt):
         write(plan(tmp_path), [upserts(row(1, 1))])
     assert [path.suffix for path in tmp_path.rglob("*") if path.is_file()] == [

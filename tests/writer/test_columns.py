@@ -32,7 +32,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from lakesink.sinks.iceberg.task import check_columns
+from lakesink.task.task import check_columns
 from lakesink_catalog.spark_types import sql_type
 from lakesink_protocol.errors import WriteError
 from testkit.tasks import plan_for, rows_of, write

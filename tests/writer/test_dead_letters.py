@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 from pyiceberg.types import DateType, LongType, NestedField, StringType
 
-from lakesink.sinks.iceberg.task import QuarantiningTaskWriter
-from lakesink.writer.expectations import Expected, OnUnmet
-from lakesink.writer.letters import LETTERS, letters_since, may_have_letters, payload_digest
-from lakesink.writer.plan import OnMalformed
-from lakesink.writer.side_rows import SidePlan, digest_sum
+from lakesink.rows.expectations import Expected, OnUnmet
+from lakesink.rows.letters import LETTERS, letters_since, may_have_letters, payload_digest
+from lakesink.rows.plan import OnMalformed
+from lakesink.rows.side_rows import SidePlan, digest_sum
+from lakesink.task.task import QuarantiningTaskWriter
 from lakesink_catalog.tables.arrow_schema import iceberg_schema
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.identity import SinkKey

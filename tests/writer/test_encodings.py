@@ -27,7 +27,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from lakesink.sinks.iceberg.task import check_columns
+from lakesink.task.task import check_columns
 from lakesink_protocol.errors import WriteError
 from testkit.tasks import footer, plan_for, write
 

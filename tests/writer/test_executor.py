@@ -12,7 +12,7 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import BinaryType, LongType, NestedField
 
-from lakesink.writer.plan import ChangesPlan, WritePlan
+from lakesink.rows.plan import ChangesPlan, WritePlan
 from lakesink_protocol.row_changes import Mode
 from testkit.tasks import plan_for, spec_of
 

@@ -8,7 +8,7 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
-from lakesink.writer.expectations import Expected, Marks, OnUnmet, expected_in, without_marks
+from lakesink.rows.expectations import Expected, Marks, OnUnmet, expected_in, without_marks
 from lakesink_protocol.quality import Quality
 from lakesink_protocol.receipt import Receipt
 from testkit.tasks import plan_for, rows_of, write

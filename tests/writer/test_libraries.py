@@ -11,10 +11,10 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
 from lakesink import __version__
+from lakesink.rows.libraries import OLDEST, check_library, is_too_old
 from lakesink.sinks.directory.part_formats import FORMATS, check_part_schema
-from lakesink.sinks.iceberg.task import check_columns
 from lakesink.spark.rows.task import check_versions
-from lakesink.writer.libraries import OLDEST, check_library, is_too_old
+from lakesink.task.task import check_columns
 from lakesink_protocol.errors import WriteError
 from release.tree import project
 from testkit.tasks import plan_for, write

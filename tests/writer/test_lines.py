@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakesink.writer.lines import LineEncoder
+from lakesink.rows.lines import LineEncoder
 
 DAYS_OF_400_YEARS = 146_097
 TO_1970 = 719_468  # days from 0000-03-01

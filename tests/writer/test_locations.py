@@ -22,10 +22,10 @@ from pyiceberg.types import (
     TimeType,
 )
 
-from lakesink.writer.locations import MAX_PARTITION_PATH, new_location, partition_path
-from lakesink.writer.partitions import group, partition_sources
-from lakesink.writer.plan import PartitionField as PlanField
-from lakesink.writer.schema import parse_schema
+from lakesink.parquet.locations import MAX_PARTITION_PATH, new_location, partition_path
+from lakesink.parquet.partitions import group, partition_sources
+from lakesink.rows.plan import PartitionField as PlanField
+from lakesink.rows.schema import parse_schema
 from testkit.tasks import column, plan_for, rows_of, sources_of, spec_of, write_values
 from tests.writer.random_tables import TEXT
 

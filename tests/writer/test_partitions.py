@@ -29,8 +29,8 @@ from pyiceberg.types import (
     TimeType,
 )
 
-from lakesink.writer.partitions import group
-from lakesink.writer.plan import PartitionField as PlanField
+from lakesink.parquet.partitions import group
+from lakesink.rows.plan import PartitionField as PlanField
 from lakesink_protocol.errors import WriteError
 from testkit.examples import examples
 from testkit.tasks import Row, column, exactly, plan_for, rows_of, sources_of, spec_of, write, write_values

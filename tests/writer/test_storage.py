@@ -15,7 +15,7 @@ import pytest
 from pyarrow.fs import LocalFileSystem, S3FileSystem
 from pyiceberg.types import LongType
 
-from lakesink.writer.filesystem import open_filesystem, shareable_properties
+from lakesink.parquet.filesystem import open_filesystem, shareable_properties
 from lakesink_protocol.errors import WriteError
 from testkit.tasks import column, in_batches, plan_for, spec_of, write, writer_of
 from tests.writer.object_store import ObjectStore, object_store

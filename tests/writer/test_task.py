@@ -14,8 +14,8 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import BinaryType, BooleanType, DoubleType, LongType, NestedField, StringType
 
-from lakesink.writer.plan import ParquetOptions
-from lakesink.writer.plan import PartitionField as PlanField
+from lakesink.rows.plan import ParquetOptions
+from lakesink.rows.plan import PartitionField as PlanField
 from lakesink_protocol.change import ContentFile
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.receipt import Receipt, decode

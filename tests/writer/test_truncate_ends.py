@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.types import DecimalType, IcebergType, IntegerType, LongType, TimestampType
 
-from lakesink.writer.schema import Primitive
-from lakesink.writer.single_value import raw_values
-from lakesink.writer.transforms import parse_transform
+from lakesink.parquet.single_value import raw_values
+from lakesink.parquet.transforms import parse_transform
+from lakesink.rows.schema import Primitive
 from lakesink_protocol.errors import WriteError
 from testkit.tasks import column, spec_of, write_values
 

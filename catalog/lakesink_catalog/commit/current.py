@@ -10,7 +10,7 @@ from pyiceberg.table.update import (
     TableRequirement,
 )
 
-from lakesink_catalog.connect.errors import translated
+from lakesink_catalog.connect.catalog_failures import translated
 
 
 def is_current(table: Table, branch: str) -> bool:

@@ -22,8 +22,7 @@ from pyiceberg.table.metadata import TableMetadata
 
 from lakesink_catalog.commit.clock import ClockWatch, modified_ms
 from lakesink_catalog.commit.evolution import ChangeImpossible, brings_columns_of, evolve
-from lakesink_catalog.commit.first_snapshot import check_has_head
-from lakesink_catalog.commit.keys import key_holds
+from lakesink_catalog.commit.identifier_fields import key_holds
 from lakesink_catalog.commit.left_out import LeftOut, shows_refs, without_tags
 from lakesink_catalog.commit.located import Locate, Located, Locating
 from lakesink_catalog.commit.old_metadata import delete_old_metadata
@@ -33,7 +32,8 @@ from lakesink_catalog.commit.prepared import SNAPSHOT_IDS, PreparedBatch
 from lakesink_catalog.commit.prepared_changes import PreparedChanges
 from lakesink_catalog.commit.repeated import Repeated
 from lakesink_catalog.commit.request import CommitOptions, PlannedCommit, Request, build_request
-from lakesink_catalog.connect.errors import http_status, translate_storage_errors
+from lakesink_catalog.commit.unprotected_first import check_has_head
+from lakesink_catalog.connect.catalog_failures import http_status, translate_storage_errors
 from lakesink_catalog.connect.turns import TakesTurns, turn_at
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_catalog.manifests.copying import AtOnce
@@ -49,8 +49,8 @@ from lakesink_protocol.ledger import SnapshotLike, TableView
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
 from lakesink_protocol.quality import Quality
 from lakesink_protocol.redact import describe
-from lakesink_protocol.refusal import refusal
-from lakesink_protocol.refusal_words import Words
+from lakesink_protocol.refusals.message import refusal
+from lakesink_protocol.refusals.texts import Words
 from lakesink_protocol.row_changes import ChangeCounts, counts_in
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.verdict import Commit, Refuse, Skip, Verdict, decide

@@ -14,7 +14,7 @@ from pyiceberg.table.metadata import TableMetadata
 from lakesink_catalog.commit.premises import Premises, premises_of
 from lakesink_catalog.commit.prepared_changes import PreparedChanges
 from lakesink_catalog.commit.record import MAX_RECORD_BYTES, PreparedRecords, batch_identity
-from lakesink_catalog.connect.errors import translate_storage_errors
+from lakesink_catalog.connect.catalog_failures import translate_storage_errors
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_catalog.manifests.copying import AtOnce
 from lakesink_catalog.manifests.write import ManifestRecord

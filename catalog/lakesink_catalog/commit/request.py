@@ -31,11 +31,11 @@ from lakesink_catalog.manifests.deletes import DeleteChange, DeleteManifests
 from lakesink_catalog.manifests.lists import manifests_under, write_list
 from lakesink_catalog.manifests.merging import ManifestMerger, MergePolicy
 from lakesink_catalog.read.view import view_refs
-from lakesink_protocol.accept import Accept
 from lakesink_protocol.change import SCHEMA_CHANGE
 from lakesink_protocol.events import ClockBehind, Listener, TagTaken
 from lakesink_protocol.identity import Batch
 from lakesink_protocol.ledger import LedgerEntry, Mark, next_entry, next_mark
+from lakesink_protocol.refusals.accept import Accept
 from lakesink_protocol.retry import RetryPolicy
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.tags import DEFAULT_MAX_AGE_MS, TagEvery, TagPlace, is_due, place_of_tag

@@ -37,7 +37,7 @@ from pyiceberg.utils.properties import property_as_int
 from sqlalchemy import select, update
 from sqlalchemy.exc import DBAPIError
 
-from lakesink_catalog.connect.errors import METADATA_UNREADABLE
+from lakesink_catalog.connect.catalog_failures import METADATA_UNREADABLE
 from lakesink_catalog.connect.lean import is_lean_loading
 from lakesink_catalog.connect.snapshots_json import NONE_KNOWN, SnapshotsJson, grown, share_fields_sets
 from lakesink_catalog.connect.turns import TakesTurns, Turns

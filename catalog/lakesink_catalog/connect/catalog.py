@@ -15,7 +15,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.utils.config import Config, merge_config
 from sqlalchemy import URL
 
-from lakesink_catalog.connect.errors import translated
+from lakesink_catalog.connect.catalog_failures import translated
 from lakesink_catalog.connect.kinds import CODE_PROPERTY, kind_of, normalized, open_catalog, sqlite_file
 from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import CatalogError, SettingsError

@@ -17,7 +17,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, SetPropertiesUpdate
 from pyiceberg.types import LongType, NestedField
 
-from lakesink_catalog.connect.errors import http_status, translated
+from lakesink_catalog.connect.catalog_failures import http_status, translated
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_protocol.events import FirstSnapshotUnproven
 from lakesink_protocol.identity import MAIN_BRANCH

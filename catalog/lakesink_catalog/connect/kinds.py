@@ -15,7 +15,7 @@ from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 from sqlalchemy import URL, create_engine, make_url
 from sqlalchemy.pool import QueuePool
 
-from lakesink_catalog.connect.errors import is_hive_4
+from lakesink_catalog.connect.catalog_failures import is_hive_4
 from lakesink_catalog.connect.lean import reading_leanly
 from lakesink_catalog.connect.sql_waits import bound_waits
 from lakesink_protocol.errors import CatalogError

@@ -12,7 +12,7 @@ from sqlalchemy.exc import DisconnectionError
 LOCK_SECONDS = 30
 SILENT_SECONDS = 120.0
 """Longest use of one connection. A transaction has a few statements, and the server ends each of them after 60 s."""
-_WATCH = "lakesink.watch"
+_WATCH = "lakesink.observe"
 
 
 def bound_waits(engine: Engine) -> None:

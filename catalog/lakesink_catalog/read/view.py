@@ -10,7 +10,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import SnapshotRefType
 
-from lakesink_catalog.connect.errors import METADATA_UNREADABLE
+from lakesink_catalog.connect.catalog_failures import METADATA_UNREADABLE
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.identity import MAIN_BRANCH, SinkKey
 from lakesink_protocol.ledger import EntryUnreadable, LedgerEntry, TableView, parse_entry

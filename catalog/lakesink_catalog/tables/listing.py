@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 from pyiceberg.catalog import Catalog
 
-from lakesink_catalog.connect.errors import translated
+from lakesink_catalog.connect.catalog_failures import translated
 from lakesink_protocol.errors import CatalogError
 
 Found = tuple[str, CatalogError | None]

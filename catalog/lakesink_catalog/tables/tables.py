@@ -19,7 +19,7 @@ from pyiceberg.table import Table
 from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
 
-from lakesink_catalog.connect.errors import translated
+from lakesink_catalog.connect.catalog_failures import translated
 from lakesink_catalog.connect.lean import lean_loading, storage_of
 from lakesink_catalog.connect.lean_json import LeanSnapshot
 from lakesink_catalog.tables.partition_by import parse_partition_by

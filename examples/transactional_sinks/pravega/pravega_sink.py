@@ -20,7 +20,7 @@ from pravega_staging import Encode, StagingWriter, key_and_value, staged_files
 from pravega_transaction import is_durable, write_transaction
 
 from lakesink import AlreadyCommitted, Committed, CommitUnresolved, Outcome, Reason, WriteError
-from lakesink.sinks.records import PreparedDirectory
+from lakesink.sinks.record_folder import PreparedDirectory
 from lakesink.testing import reached
 from lakesink.two_phase import Durability, Payload, PreparedLog, TwoPhaseCommitSink
 from lakesink_catalog.identity import Batch

@@ -14,7 +14,9 @@ from lakesink.decode.avro.schema import (
     WriterSchema,
 )
 from lakesink.decode.avro.schema import Kind as AvroKind
-from lakesink.decode.kinds import (
+from lakesink.decode.misfits import ENTRY, ITEM, Path
+from lakesink.decode.news import MOST_KEYS, News, wider
+from lakesink.decode.value_kinds import (
     DEEP,
     DEEPEST,
     DOUBLE,
@@ -38,10 +40,8 @@ from lakesink.decode.kinds import (
     struct_of,
     without_type,
 )
-from lakesink.decode.misfits import ENTRY, ITEM, Path
-from lakesink.decode.news import MOST_KEYS, News, wider
-from lakesink.writer.plan import NewsPlan
-from lakesink.writer.schema import Field, ListOf, MapOf, Primitive, Struct, Type
+from lakesink.rows.plan import NewsPlan
+from lakesink.rows.schema import Field, ListOf, MapOf, Primitive, Struct, Type
 
 _LOGICAL: Mapping[str, Kind] = {
     "date": "date",

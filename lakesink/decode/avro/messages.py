@@ -14,9 +14,9 @@ from lakesink.decode.avro.schema import WriterSchema, kind_at
 from lakesink.decode.json_scalars import Parsed
 from lakesink.decode.misfits import Column, Found, Path, misfitting, with_option
 from lakesink.decode.unknown_keys import UnknownKeys
-from lakesink.writer.nested import all_null
-from lakesink.writer.plan import BinaryEncoding
-from lakesink.writer.schema import Struct, arrow_type
+from lakesink.rows.nested import all_null
+from lakesink.rows.plan import BinaryEncoding
+from lakesink.rows.schema import Struct, arrow_type
 
 MAGIC = 0
 HEADER_BYTES = 5

@@ -25,9 +25,9 @@ from lakesink.decode.avro.schema import (
     Union,
     WriterSchema,
 )
-from lakesink.writer.nested import all_null, with_duplicate_keys, without_validity
-from lakesink.writer.plan import BinaryEncoding
-from lakesink.writer.schema import Field, ListOf, MapOf, Primitive, Struct, Type, arrow_type
+from lakesink.rows.nested import all_null, with_duplicate_keys, without_validity
+from lakesink.rows.plan import BinaryEncoding
+from lakesink.rows.schema import Field, ListOf, MapOf, Primitive, Struct, Type, arrow_type
 
 _FRAMES = {Reference: 1, Union: 2, Record: 3, ArrayOf: 5, MapTo: 5}
 """Calls within one another for one level of a nested type."""

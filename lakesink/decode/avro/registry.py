@@ -18,8 +18,8 @@ from typing import Any
 from urllib.parse import quote
 
 from lakesink.decode.avro.schema import SchemaInvalid, WriterSchema, parse_writer_schema
-from lakesink.writer.filesystem import open_filesystem
-from lakesink.writer.refusals import registry_refused, registry_unreachable
+from lakesink.parquet.filesystem import open_filesystem
+from lakesink.rows.task_errors import registry_refused, registry_unreachable
 from lakesink_protocol.redact import describe, redact
 from lakesink_protocol.retry import Attempts, RetryPolicy
 

@@ -18,9 +18,9 @@ from lakesink.decode.avro.cursor import Bytes, Cursor, Mask, Whole, bitmap
 from lakesink.decode.avro.schema import ANY_ZONE, TEXT, Enumeration, Scalar
 from lakesink.decode.decimals import MOST_DIGITS, digits_of, parse_decimals, rescale
 from lakesink.decode.json_scalars import Convert, bytes_of, converted, converter_of, parse_in_utc
-from lakesink.writer.casts import parse_uuids
-from lakesink.writer.plan import BinaryEncoding
-from lakesink.writer.schema import Primitive
+from lakesink.rows.casts import parse_uuids
+from lakesink.rows.plan import BinaryEncoding
+from lakesink.rows.schema import Primitive
 
 _STRING = Primitive("string")
 _INT = np.iinfo(np.int32)

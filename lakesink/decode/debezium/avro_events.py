@@ -23,8 +23,8 @@ from lakesink.decode.debezium.placeholders import available, unavailable
 from lakesink.decode.json_scalars import Parsed, either
 from lakesink.decode.misfits import Found, Path
 from lakesink.decode.unknown_keys import UnknownKeys
-from lakesink.writer.plan import BinaryEncoding
-from lakesink.writer.schema import Field, Primitive, Struct, Type, sql_type_of
+from lakesink.rows.plan import BinaryEncoding
+from lakesink.rows.schema import Field, Primitive, Struct, Type, sql_type_of
 
 
 @dataclass(slots=True)

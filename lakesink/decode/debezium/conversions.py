@@ -17,8 +17,8 @@ from lakesink.decode.debezium.connect_types import BYTES, VARIABLE_SCALE, Connec
 from lakesink.decode.decimals import digits_of, parse_decimals
 from lakesink.decode.json_raw import as_text, first_members, items, members
 from lakesink.decode.json_scalars import Convert, converter_of, parse_in_utc, wants_json, whole_numbers
-from lakesink.writer.plan import BinaryEncoding
-from lakesink.writer.schema import ListOf, MapOf, Primitive, Struct, Type
+from lakesink.rows.plan import BinaryEncoding
+from lakesink.rows.schema import ListOf, MapOf, Primitive, Struct, Type
 
 _DATES = ("io.debezium.time.Date", "org.apache.kafka.connect.data.Date")
 _CONNECT_TIME, _CONNECT_TIMESTAMP = (f"org.apache.kafka.connect.data.{name}" for name in ("Time", "Timestamp"))

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakesink.decode.debezium.envelopes import EventColumns, EventReader, Events, with_keys_before
+from lakesink.decode.debezium.event_errors import MOST_PLACES, key_missing, operation_unknown, truncated
 from lakesink.decode.debezium.events_reader import reader_of
-from lakesink.decode.debezium.refusals import MOST_PLACES, key_missing, operation_unknown, truncated
 from lakesink.decode.debezium.sorting import SortedEvents, sort_events
 from lakesink.decode.documents import (
     GATHERED_BYTES,
@@ -28,12 +28,12 @@ from lakesink.decode.documents import (
 from lakesink.decode.json_scalars import Parsed
 from lakesink.decode.places import Places
 from lakesink.decode.unknown_keys import UnknownKeys
-from lakesink.writer.batches import joined
-from lakesink.writer.changed_rows import ChangedRows, positions_in
-from lakesink.writer.letters import Fault
-from lakesink.writer.nested import all_null
-from lakesink.writer.plan import DELETED, ChangesPlan, OnMalformed, WritePlan
-from lakesink.writer.schema import Struct
+from lakesink.keys.changed_rows import ChangedRows, positions_in
+from lakesink.rows.batches import joined
+from lakesink.rows.letters import Fault
+from lakesink.rows.nested import all_null
+from lakesink.rows.plan import DELETED, ChangesPlan, OnMalformed, WritePlan
+from lakesink.rows.schema import Struct
 from lakesink_protocol.quality import Quality
 from lakesink_protocol.receipt import MOST_MISFITS, Misfit
 from lakesink_protocol.row_changes import Operation
@@ -44,7 +44,7 @@ KEY = "key"
 
 @dataclass(slots=True)
 class DebeziumDecoder:
-    """Decodes one task's events; see `lakesink.writer.changed_rows.ChangeDecoder`.
+    """Decodes one task's events; see `lakesink.keys.changed_rows.ChangeDecoder`.
 
     Every row is an upsert, a delete, a tombstone or a dead letter, and a split is a delete more.
 

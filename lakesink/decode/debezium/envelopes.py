@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from lakesink.decode.json_scalars import Parsed
 from lakesink.decode.misfits import Found
-from lakesink.writer.schema import Field, Struct
+from lakesink.rows.schema import Field, Struct
 
 CREATE, UPDATE, DELETE, READ, TRUNCATE, MESSAGE = "c", "u", "d", "r", "t", "m"
 AFTER, BEFORE, OPERATION = "after", "before", "op"

@@ -3,8 +3,8 @@
 from lakesink.decode.debezium.envelopes import EventColumns, EventReader
 from lakesink.decode.debezium.json_events import JsonEvents
 from lakesink.decode.unknown_keys import UnknownKeys
-from lakesink.writer.plan import DEBEZIUM_JSON, WritePlan
-from lakesink.writer.refusals import decoder_missing
+from lakesink.rows.plan import DEBEZIUM_JSON, WritePlan
+from lakesink.rows.task_errors import decoder_missing
 
 
 def reader_of(plan: WritePlan, columns: EventColumns, unknown: UnknownKeys) -> EventReader:

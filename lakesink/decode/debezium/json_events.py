@@ -34,8 +34,8 @@ from lakesink.decode.json_scalars import Parsed, converted, either, wants_json, 
 from lakesink.decode.json_values import JsonReader, other_than, with_spelling
 from lakesink.decode.misfits import Found
 from lakesink.decode.unknown_keys import SEARCHED, UnknownKeys
-from lakesink.writer.plan import BinaryEncoding
-from lakesink.writer.schema import Field, Primitive, Struct
+from lakesink.rows.plan import BinaryEncoding
+from lakesink.rows.schema import Field, Primitive, Struct
 
 _NO_ROW_BEFORE = '{"before":null,'
 _ROWS_BEFORE = "SELECT coalesce(json_type(value, '/before') <> 'NULL', false) FROM documents"

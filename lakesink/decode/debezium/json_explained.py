@@ -22,7 +22,7 @@ from lakesink.decode.json_misfits import (
 from lakesink.decode.json_raw import first_members
 from lakesink.decode.json_values import JsonReader
 from lakesink.decode.misfits import Found, with_option
-from lakesink.writer.schema import Field, Primitive, Struct, sql_type_of
+from lakesink.rows.schema import Field, Primitive, Struct, sql_type_of
 
 _WITHOUT_UNIT = frozenset({"time", "timestamp", "timestamptz"})
 

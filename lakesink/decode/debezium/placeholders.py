@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 
 from lakesink.decode.json_scalars import Parsed, either, holding, without
 from lakesink.decode.misfits import Found
-from lakesink.writer.nested import as_list
-from lakesink.writer.schema import Field, sql_type_of
-from lakesink.writer.unfit import all_but
+from lakesink.rows.nested import as_list
+from lakesink.rows.schema import Field, sql_type_of
+from lakesink.rows.unfit import all_but
 
 _TEXT = "__debezium_unavailable_value"
 """Debezium's default for its option ``unavailable.value.placeholder``."""

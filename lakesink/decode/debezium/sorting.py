@@ -19,7 +19,7 @@ from lakesink.decode.debezium.envelopes import (
     misfits_in,
 )
 from lakesink.decode.json_scalars import Parsed
-from lakesink.writer.schema import Struct
+from lakesink.rows.schema import Struct
 
 _UPSERTS = (CREATE, UPDATE, READ)
 _KNOWN = (*_UPSERTS, DELETE, TRUNCATE, MESSAGE)

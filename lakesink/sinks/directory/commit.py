@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from lakesink import __version__
+from lakesink.sinks.directory.directory_errors import refused
 from lakesink.sinks.directory.ledger import LedgerDecision, MarkerLedger
 from lakesink.sinks.directory.marker import Marker
 from lakesink.sinks.directory.prepared import PreparedParts, still_usable
-from lakesink.sinks.directory.refusals import refused
 from lakesink.sinks.directory.settings import FileSettings
 from lakesink_catalog.commit.fence import Effects
 from lakesink_protocol.errors import CommitUnresolved, LakesinkError

@@ -21,11 +21,11 @@ from lakesink.sinks.directory.markers import (
 )
 from lakesink.sinks.directory.part_receipt import Part
 from lakesink.sinks.storage import Storage
-from lakesink_protocol.accept import Accept
 from lakesink_protocol.events import HighWaterKept, Listener
 from lakesink_protocol.identity import Batch, SinkKey
 from lakesink_protocol.ledger import LedgerEntry, TableView, next_entry
 from lakesink_protocol.redact import describe
+from lakesink_protocol.refusals.accept import Accept
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.verdict import SUPPORTED_FORMAT_VERSION, Verdict, decide
 

@@ -9,14 +9,14 @@ import pyarrow as pa
 from pyarrow.fs import FileSystem, LocalFileSystem
 from pyarrow.parquet import ParquetWriter
 
+from lakesink.parquet.filesystem import local_path, open_by_fsspec, scheme_of
+from lakesink.parquet.parquet import parquet_writer
+from lakesink.rows.lines import LineEncoder
+from lakesink.rows.plan import ParquetOptions
+from lakesink.rows.task_errors import footer_disagrees, storage_failures, unwritable_value
 from lakesink.sinks.directory.part_formats import PARQUET
 from lakesink.sinks.directory.part_receipt import Part
 from lakesink.sinks.durable import make_folder, sync_file, sync_folder
-from lakesink.writer.filesystem import local_path, open_by_fsspec, scheme_of
-from lakesink.writer.lines import LineEncoder
-from lakesink.writer.parquet import parquet_writer
-from lakesink.writer.plan import ParquetOptions
-from lakesink.writer.refusals import footer_disagrees, storage_failures, unwritable_value
 
 GZIP = 16 + zlib.MAX_WBITS
 """zlib's `wbits` for a gzip header."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from lakesink.writer.libraries import check_library
-from lakesink.writer.refusals import shown
+from lakesink.rows.libraries import check_library
+from lakesink.rows.task_errors import shown
 from lakesink_catalog.spark_types import sql_type
 from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import WriteError

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from lakesink.rows.texts import check_texts
 from lakesink.sinks.directory.part_files import OpenPart
 from lakesink.sinks.directory.part_formats import FORMATS, check_part_schema
 from lakesink.sinks.directory.part_receipt import Part, PartsReceipt, encode_parts, new_part_name
-from lakesink.writer.texts import check_texts
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_protocol.events import FileClosing
 

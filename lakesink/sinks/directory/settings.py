@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from lakesink.parquet.filesystem import local_path, scheme_of
 from lakesink.settings.options import read_option
 from lakesink.settings.settings import PREPARED_MAX_AGE
 from lakesink.sinks.directory.layout import Layout
 from lakesink.sinks.directory.part_formats import FORMATS, PartFormat
-from lakesink.writer.filesystem import local_path, scheme_of
-from lakesink_protocol.accept import Accept
 from lakesink_protocol.errors import SettingsError
 from lakesink_protocol.redact import contains_secret
+from lakesink_protocol.refusals.accept import Accept
 from lakesink_protocol.suggest import did_you_mean, sentence
 
 PATTERN_CHARACTERS = frozenset("*?[]{}\\")

@@ -8,23 +8,23 @@ from datetime import timedelta
 from functools import cached_property
 
 from lakesink.sinks.directory.commit import Publication
+from lakesink.sinks.directory.directory_errors import directory_failures, refused
 from lakesink.sinks.directory.layout import Layout
 from lakesink.sinks.directory.ledger import LedgerDecision, MarkerLedger
 from lakesink.sinks.directory.part_receipt import check_batch, decode_parts, part_stem
 from lakesink.sinks.directory.parts import PartsPlan, PartsWriter
 from lakesink.sinks.directory.prepared import PreparedParts, parse_prepared, still_usable
-from lakesink.sinks.directory.refusals import directory_failures, refused
 from lakesink.sinks.directory.settings import FileSettings
-from lakesink.sinks.records import PreparedDirectory
+from lakesink.sinks.record_folder import PreparedDirectory
 from lakesink.sinks.storage import Storage, check_exclusive, open_storage, prove_exclusive
 from lakesink.sinks.unused_accept import UnusedAcceptWarning
 from lakesink_catalog.commit.fence import Effects
-from lakesink_protocol.accept import Accept
 from lakesink_protocol.errors import Reason, SettingsError
 from lakesink_protocol.events import BatchAborted, PreparedUnusable
 from lakesink_protocol.identity import Batch
 from lakesink_protocol.outcome import AlreadyCommitted, Outcome
 from lakesink_protocol.receipt import ReceiptInvalid
+from lakesink_protocol.refusals.accept import Accept
 from lakesink_protocol.two_phase import Durability, Payload, TwoPhaseCommitSink
 from lakesink_protocol.verdict import Commit, Refuse, Skip
 from lakesink_protocol.votes import check_tasks, receipt_rejected

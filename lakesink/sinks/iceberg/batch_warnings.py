@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from lakesink.sinks.iceberg.votes import CombinedReceipts
-from lakesink.writer.expectations import Expected, OnUnmet
+from lakesink.rows.expectations import Expected, OnUnmet
+from lakesink.sinks.iceberg.checked_receipts import CombinedReceipts
 from lakesink_protocol import events
 from lakesink_protocol.events import Listener
 from lakesink_protocol.quality import LONGEST_NAME, Quality

@@ -24,15 +24,15 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
+from lakesink.keys.changed_rows import DELETE_MARK
+from lakesink.rows.columns import NameRule
+from lakesink.rows.plan import DELETED, ChangesPlan
+from lakesink.rows.task_errors import shown
 from lakesink.settings.ddl import columns_of
 from lakesink.settings.option_types import Deletes
 from lakesink.settings.options import option_invalid
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.schema_advice import spark_type
-from lakesink.writer.changed_rows import DELETE_MARK
-from lakesink.writer.columns import NameRule
-from lakesink.writer.plan import DELETED, ChangesPlan
-from lakesink.writer.refusals import shown
 from lakesink_catalog.manifests.live_reading import equality_deletes
 from lakesink_catalog.spark_types import sql_name
 from lakesink_catalog.tables.arrow_schema import iceberg_schema

@@ -5,21 +5,21 @@ writer was quicker, the table stays as it is, and a later batch tries again.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from pyiceberg.table import Table
 from pyroaring import BitMap64
 
-from lakesink.compact.choose import MOST_FILES, Group, choose
+from lakesink.compact.choose import MOST_FILES, Group, Pace, choose
 from lakesink.compact.rewrite import ChosenFile, open_all, rewrite
-from lakesink.locate.deleted_rows import Deleted, read_deleted
-from lakesink.locate.live_rows import applicable
+from lakesink.keys.deleted_rows import Deleted, read_deleted
+from lakesink.keys.live_rows import applicable
+from lakesink.parquet.filesystem import NewFiles
+from lakesink.parquet.positions import below
+from lakesink.rows.plan import WritePlan
 from lakesink.sinks.iceberg.rows_on_head import LocateMemory, old_files, opener
-from lakesink.writer.filesystem import NewFiles
-from lakesink.writer.plan import WritePlan
-from lakesink.writer.positions import below
 from lakesink_catalog.commit.compaction import Compacted, CompactionCommit
 from lakesink_catalog.commit.fence import Effects
 from lakesink_catalog.manifests.live import LiveFile, LiveFiles
@@ -30,6 +30,18 @@ from lakesink_protocol.change import ContentFile
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.identity import SinkKey
 from lakesink_protocol.redact import describe
+
+
+@dataclass(slots=True)
+class CompactionMemory:
+    """What compactions remember from batch to batch.
+
+    Attributes:
+        unsuitable: Files that are not compacted: by path, the schema whose columns they do not have.
+    """
+
+    unsuitable: dict[str, int] = field(default_factory=dict)
+    pace: Pace = field(default_factory=Pace)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +57,14 @@ class Compaction:
     key: SinkKey
     plan: WritePlan
     added: int
-    memory: LocateMemory
+    located: LocateMemory
+    memory: CompactionMemory
     merges: MergeMemory
     effects: Effects
 
     def compact(self) -> None:
         """Compact the files that are due, as far as one compaction may; an error is only told: the batch is in."""
-        if not self._due(self.memory.head) or not self.memory.pace.is_due():
+        if not self._due(self.located.head) or not self.memory.pace.is_due():
             return
         known: dict[str, Any] = {}
         try:
@@ -70,7 +83,7 @@ class Compaction:
         if head is None or not self._writes(table):
             return True
         keys = self.plan.changes.keys if self.plan.changes else ()
-        live = live_files(table, head.snapshot_id, self.memory.live, bounds_of=keys, at_once=self.effects.at_once)
+        live = live_files(table, head.snapshot_id, self.located.live, bounds_of=keys, at_once=self.effects.at_once)
         compacted = self._rewritten(table, head.snapshot_id, live)
         if not compacted.removed:
             return True
@@ -86,6 +99,8 @@ class Compaction:
         return True
 
     def _due(self, live: LiveFiles) -> list[Group]:
+        paths = {file.path for file in live.data}
+        self.memory.unsuitable = {path: schema for path, schema in self.memory.unsuitable.items() if path in paths}
         target, most_files = self.plan.target_file_size_bytes, max(MOST_FILES, 2 * self.added)
         unsuitable = {path for path, schema in self.memory.unsuitable.items() if schema == self.plan.schema_id}
         return choose(live, self.plan.spec_id, target, unsuitable, most_files)
@@ -101,7 +116,7 @@ class Compaction:
         for group in self._due(live):
             try:
                 wanted = applicable(old_files(group.files), old_deletes)
-                deleted = read_deleted(wanted, opener(table), self.memory.deletes)
+                deleted = read_deleted(wanted, opener(table), self.located.deletes)
                 added, removed = self._rewritten_group(table, group, deleted)
             except WriteError as error:  # other groups can be compacted
                 failed.append(error)

@@ -10,21 +10,21 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import StructType
 
-from lakesink.decode.kinds import DOUBLE, Kind, arrow_of, leaves_of, says_nothing, without_type
 from lakesink.decode.news import MOST_KEYS, News, all_news
+from lakesink.decode.value_kinds import DOUBLE, Kind, arrow_of, leaves_of, says_nothing, without_type
+from lakesink.parquet.left_rows import is_left_rows
+from lakesink.parquet.side_file import read_side_file
+from lakesink.rows.plan import JSON, OnMalformed, WritePlan
 from lakesink.settings.option_types import SchemaEvolution
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.evolution import BatchWrite, new_column, unfit_name, unfit_names_within
 from lakesink.sinks.iceberg.schema_advice import commands, difference_lines
-from lakesink.sinks.iceberg.task import check_columns
-from lakesink.words import counted
-from lakesink.writer.left_rows import is_left_rows
-from lakesink.writer.plan import JSON, OnMalformed, WritePlan
-from lakesink.writer.side_file import read_side_file
+from lakesink.task.task import check_columns
 from lakesink_catalog.commit.evolution import ChangeImpossible, parse_type
 from lakesink_catalog.commit.premises import Path, columns, former_names, is_promotion
-from lakesink_catalog.connect.errors import translate_storage_errors
+from lakesink_catalog.connect.catalog_failures import translate_storage_errors
 from lakesink_catalog.tables.locations import data_location
+from lakesink_catalog.words import counted
 from lakesink_protocol.change import ColumnType, SchemaChange
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.quality import LONGEST_NAME

@@ -18,18 +18,18 @@ from pyiceberg.types import (
     StructType,
 )
 
+from lakesink.rows.columns import NameRule, align, is_list
+from lakesink.rows.plan import WritePlan
+from lakesink.rows.schema import Struct, parse_schema, sql_type_of
+from lakesink.rows.task_errors import schema_mismatch, shown
 from lakesink.settings.ddl import columns_of
 from lakesink.settings.option_types import SchemaEvolution
 from lakesink.settings.settings import Settings
-from lakesink.sinks.iceberg.change_task import check_change_columns
 from lakesink.sinks.iceberg.planning import write_plan
 from lakesink.sinks.iceberg.rescue import rescue_column_change
 from lakesink.sinks.iceberg.schema_advice import commands, difference_lines
-from lakesink.sinks.iceberg.task import check_columns
-from lakesink.writer.columns import NameRule, align, is_list
-from lakesink.writer.plan import WritePlan
-from lakesink.writer.refusals import schema_mismatch, shown
-from lakesink.writer.schema import Struct, parse_schema, sql_type_of
+from lakesink.task.change_task import check_change_columns
+from lakesink.task.task import check_columns
 from lakesink_catalog.commit.evolution import ChangeImpossible, evolve, keeps_columns_of
 from lakesink_catalog.commit.premises import Path, Premises, former_names, is_promotion
 from lakesink_catalog.spark_types import sql_type

@@ -8,13 +8,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.table import Table
 
-from lakesink.locate.data_file import DataFile
-from lakesink.locate.keys_files import TASK
-from lakesink.locate.live_rows import positions_by_file
-from lakesink.locate.newest import CHANGE, numbered, written
-from lakesink.locate.refusals import keys_file_damaged
-from lakesink.locate.resolve import Resolution, resolve
-from lakesink.locate.scan import FILE, found_schema
+from lakesink.keys.data_file import DataFile
+from lakesink.keys.keys_files import TASK
+from lakesink.keys.live_rows import positions_by_file
+from lakesink.keys.locate_errors import keys_file_damaged
+from lakesink.keys.newest import CHANGE, numbered, written
+from lakesink.keys.resolve import Resolution, resolve
+from lakesink.keys.scan import FILE, found_schema
+from lakesink.parquet.deletes import DeletedRows, write_deletes
+from lakesink.parquet.partitions import Partition
 from lakesink.sinks.iceberg.rows_on_head import (
     BatchKeys,
     FoundRows,
@@ -26,8 +28,6 @@ from lakesink.sinks.iceberg.rows_on_head import (
     live_rows_and_files,
     read_batch,
 )
-from lakesink.writer.deletes import DeletedRows, write_deletes
-from lakesink.writer.partitions import Partition
 from lakesink_catalog.commit.located import Located
 from lakesink_catalog.manifests.copying import AtOnce
 from lakesink_catalog.manifests.live_reading import live_files

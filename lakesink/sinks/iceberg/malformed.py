@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from lakesink.words import counted
+from lakesink_catalog.words import counted
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.receipt import MOST_MISFITS, Misfit, Receipt
 

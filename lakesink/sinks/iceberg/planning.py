@@ -6,13 +6,13 @@ from pyiceberg.table import Table
 
 from lakesink.decode.avro.registry import is_url, schemas_in_file
 from lakesink.decode.documents import own_columns
+from lakesink.parquet.filesystem import shareable_properties
+from lakesink.rows.plan import JSON, NewsPlan, PartitionField, WritePlan
+from lakesink.rows.schema import holds_binary, parse_schema
+from lakesink.rows.task_errors import shown
 from lakesink.settings.option_types import SchemaEvolution
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.change_plan import changes_plan
-from lakesink.writer.filesystem import shareable_properties
-from lakesink.writer.plan import JSON, NewsPlan, PartitionField, WritePlan
-from lakesink.writer.refusals import shown
-from lakesink.writer.schema import holds_binary, parse_schema
 from lakesink_catalog.commit.premises import Premises
 from lakesink_catalog.tables.locations import data_location
 from lakesink_protocol.errors import BatchRefused, Reason, SettingsError

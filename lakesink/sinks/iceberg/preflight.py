@@ -13,19 +13,19 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 
+from lakesink.rows.expectations import Expected
+from lakesink.rows.letters import LETTERS
+from lakesink.rows.plan import ChangesPlan, WritePlan
 from lakesink.settings.option_types import SchemaEvolution
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.change_plan import check_created_keys, check_no_equality_deletes, created_schema
-from lakesink.sinks.iceberg.changelog import CHANGELOG, changelog_columns, check_changelog_name, check_filled
 from lakesink.sinks.iceberg.evolution import plan_write
-from lakesink.sinks.iceberg.letters import DEAD_LETTERS
-from lakesink.sinks.iceberg.letters_policy import letters_table, puts_aside
-from lakesink.sinks.iceberg.side_table import SideTable, side_plan
-from lakesink.writer.expectations import Expected
-from lakesink.writer.letters import LETTERS
-from lakesink.writer.plan import ChangesPlan, WritePlan
-from lakesink_catalog.commit.first_snapshot import check_has_head
+from lakesink.sinks.iceberg.side.changelog_table import CHANGELOG, changelog_columns, check_changelog_name, check_filled
+from lakesink.sinks.iceberg.side.letters_policy import letters_table, puts_aside
+from lakesink.sinks.iceberg.side.letters_table import DEAD_LETTERS
+from lakesink.sinks.iceberg.side.side_table import SideTable, side_plan
 from lakesink_catalog.commit.left_out import check_keeps_refs
+from lakesink_catalog.commit.unprotected_first import check_has_head
 from lakesink_catalog.connect.catalog import FoundCatalog
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_catalog.spark_types import sql_name

@@ -3,8 +3,8 @@
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StringType
 
+from lakesink.rows.task_errors import schema_mismatch, shown
 from lakesink.sinks.iceberg.schema_advice import spark_type
-from lakesink.writer.refusals import schema_mismatch, shown
 from lakesink_catalog.tables.arrow_schema import RESERVED_NAMES
 from lakesink_protocol.change import ColumnType, SchemaChange
 from lakesink_protocol.quality import OTHERS

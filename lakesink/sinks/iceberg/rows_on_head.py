@@ -13,22 +13,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.table import Table
 
-from lakesink.compact.choose import Pace
-from lakesink.locate.data_file import DataFile, constants_of
-from lakesink.locate.deleted_rows import Deleted, KnownDeletes, read_deleted
-from lakesink.locate.footers import Footer, Source, name_mapping
-from lakesink.locate.key_cache import DEFAULT_BYTES, KeyCache
-from lakesink.locate.key_columns import KeyColumns, key_columns
-from lakesink.locate.keys_files import read_changes
-from lakesink.locate.live_rows import OldFile, applicable, merged, not_deleted, positions_by_file
-from lakesink.locate.newest import CHANGE, Newest, newest_of_each_key, places_of
-from lakesink.locate.prune import key_partitions, key_ranges
-from lakesink.locate.scan import FILE, ScanLimits
-from lakesink.locate.search import Search
-from lakesink.locate.work import RemoteSearch, Run, from_bytes, groups_of
-from lakesink.writer.deletes import FILE_PATH, DeletedRows
-from lakesink.writer.filesystem import shareable_properties
-from lakesink.writer.plan import PartitionField
+from lakesink.keys.data_file import DataFile, constants_of
+from lakesink.keys.deleted_rows import Deleted, KnownDeletes, read_deleted
+from lakesink.keys.footers import Footer, Source, name_mapping
+from lakesink.keys.key_cache import DEFAULT_BYTES, KeyCache
+from lakesink.keys.key_columns import KeyColumns, key_columns
+from lakesink.keys.keys_files import read_changes
+from lakesink.keys.live_rows import OldFile, applicable, merged, not_deleted, positions_by_file
+from lakesink.keys.newest import CHANGE, Newest, newest_of_each_key, places_of
+from lakesink.keys.prune import key_partitions, key_ranges
+from lakesink.keys.scan import FILE, ScanLimits
+from lakesink.keys.search import Search
+from lakesink.keys.work import RemoteSearch, Run, from_bytes, groups_of
+from lakesink.parquet.deletes import FILE_PATH, DeletedRows
+from lakesink.parquet.filesystem import shareable_properties
+from lakesink.rows.plan import PartitionField
 from lakesink_catalog.manifests.live import LiveFile, LiveFiles
 from lakesink_catalog.manifests.live_reading import LiveMemory
 from lakesink_protocol.row_changes import KeysFile
@@ -90,22 +89,17 @@ class LocateMemory:
 
     Attributes:
         head: The files of the newest head that was searched.
-        unsuitable: Files that are not compacted: by path, the schema whose columns they do not have.
-        pace: Of compactions.
     """
 
     live: LiveMemory = field(default_factory=LiveMemory)
     deletes: KnownDeletes = field(default_factory=KnownDeletes)
     footers: dict[DataFile, Footer] = field(default_factory=dict)
     head: LiveFiles = field(default_factory=partial(LiveFiles, (), ()))
-    unsuitable: dict[str, int] = field(default_factory=dict)
-    pace: Pace = field(default_factory=Pace)
 
     def see(self, live: LiveFiles) -> None:
         """Remember the files of a head, and forget what is known of all other data files."""
         self.head = live
         paths = {file.path for file in live.data}
-        self.unsuitable = {path: schema_id for path, schema_id in self.unsuitable.items() if path in paths}
         for file in [file for file in self.footers if file.path not in paths]:
             del self.footers[file]
 

@@ -10,13 +10,17 @@ import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
+from lakesink.rows.columns import missing_columns, unknown_columns
+from lakesink.rows.expectations import Expected, expected_in, without_marks
+from lakesink.rows.letters import letters_since
+from lakesink.rows.plan import DEBEZIUM, DELETED, WritePlan
+from lakesink.rows.side_rows import SidePlan, application_of
+from lakesink.rows.task_errors import schema_mismatch
 from lakesink.settings.policy import policy_of
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.batch_warnings import BatchWarnings
-from lakesink.sinks.iceberg.change_task import ChangeTaskWriter, LoggingTaskWriter
-from lakesink.sinks.iceberg.changelog import note_changelog
-from lakesink.sinks.iceberg.changes import ChangesByKey, RunInExecutors, check_sequence, prepared_changes
-from lakesink.sinks.iceberg.compaction import Compaction
+from lakesink.sinks.iceberg.checked_receipts import Written, count_votes, opened
+from lakesink.sinks.iceberg.compaction import Compaction, CompactionMemory
 from lakesink.sinks.iceberg.document_evolution import (
     follow_documents,
     left_rows,
@@ -27,32 +31,28 @@ from lakesink.sinks.iceberg.document_evolution import (
     without_columns,
 )
 from lakesink.sinks.iceberg.evolution import BatchWrite, plan_write
-from lakesink.sinks.iceberg.expectations import marks_invalid
+from lakesink.sinks.iceberg.keyed_changes import ChangesByKey, RunInExecutors, check_sequence, prepared_changes
 from lakesink.sinks.iceberg.logs import KeysFiles, ReportedLog, StoppingLog, UnrecordedLog
 from lakesink.sinks.iceberg.preflight import check_partitions, create_for_rows
 from lakesink.sinks.iceberg.records import why_unusable
-from lakesink.sinks.iceberg.side_rollback import with_side_tables
-from lakesink.sinks.iceberg.side_table import SideTable, SideTableSink
-from lakesink.sinks.iceberg.side_tables import SideTables
-from lakesink.sinks.iceberg.task import ParquetTaskWriter, QuarantiningTaskWriter
-from lakesink.sinks.iceberg.votes import Written, count_votes, opened
+from lakesink.sinks.iceberg.side.changelog_table import note_changelog
+from lakesink.sinks.iceberg.side.side_rollback import with_side_tables
+from lakesink.sinks.iceberg.side.side_table import SideTable, SideTableSink
+from lakesink.sinks.iceberg.side.side_tables import SideTables
+from lakesink.sinks.iceberg.unmet import marks_invalid
 from lakesink.sinks.unused_accept import UnusedAcceptWarning
-from lakesink.writer.columns import missing_columns, unknown_columns
-from lakesink.writer.expectations import Expected, expected_in, without_marks
-from lakesink.writer.letters import letters_since
-from lakesink.writer.plan import DEBEZIUM, DELETED, WritePlan
-from lakesink.writer.refusals import schema_mismatch
-from lakesink.writer.side_rows import SidePlan, application_of
+from lakesink.task.change_task import ChangeTaskWriter, LoggingTaskWriter
+from lakesink.task.task import ParquetTaskWriter, QuarantiningTaskWriter
 from lakesink_catalog.commit.clock import ClockWatch
 from lakesink_catalog.commit.evolution import ChangeImpossible
 from lakesink_catalog.commit.fence import Decision, Effects, FencedCommit
-from lakesink_catalog.commit.first_snapshot import check_has_head
-from lakesink_catalog.commit.keys import check_key
+from lakesink_catalog.commit.identifier_fields import check_key
 from lakesink_catalog.commit.left_out import LeftOut, without_tags
 from lakesink_catalog.commit.located import Locate
 from lakesink_catalog.commit.premises import Path
 from lakesink_catalog.commit.prepared import PreparedBatch, TableLog, parse_prepared
 from lakesink_catalog.commit.request import CommitOptions
+from lakesink_catalog.commit.unprotected_first import check_has_head
 from lakesink_catalog.manifests.merging import MergeMemory
 from lakesink_catalog.read.landed import newest_summary
 from lakesink_catalog.tables.locations import metadata_location
@@ -65,8 +65,8 @@ from lakesink_protocol.identity import Batch, SinkKey, SinkKind
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
 from lakesink_protocol.quality import LETTERS_SINCE, Quality
 from lakesink_protocol.receipt import ReceiptInvalid
-from lakesink_protocol.refusal import refusal
-from lakesink_protocol.refusal_words import Words
+from lakesink_protocol.refusals.message import refusal
+from lakesink_protocol.refusals.texts import Words
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.two_phase import (
     Durability,
@@ -168,6 +168,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
     clock: ClockWatch | None = None
     words: Sequence[Words] = ()
     merges: MergeMemory = field(default_factory=MergeMemory)
+    compactions: CompactionMemory = field(default_factory=CompactionMemory)
     left_out: LeftOut = field(default_factory=LeftOut)
     before_commit: Callable[[], None] | None = None
     can_write_again: bool = True
@@ -388,7 +389,8 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
 
     def _compact(self, plan: WritePlan, added: int) -> None:
         if plan.changes is not None and self.settings.compact_small_files:
-            Compaction(self._load, self.key, plan, added, self.changes.memory, self.merges, self.effects).compact()
+            located, memory = self.changes.memory, self.compactions
+            Compaction(self._load, self.key, plan, added, located, memory, self.merges, self.effects).compact()
 
     def _check_again(self, transaction: IcebergTransaction, prepared: PreparedBatch) -> None:
         """Refuse the batch before a side table has its rows, or a record its files: they would stay there.

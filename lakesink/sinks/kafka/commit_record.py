@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from lakesink_protocol.accept import Accept
 from lakesink_protocol.identity import BATCH_FACTS, Batch, SinkKey
 from lakesink_protocol.ledger import (
     LARGEST_NUMBER,
@@ -19,6 +18,7 @@ from lakesink_protocol.ledger import (
     next_entry,
     next_mark,
 )
+from lakesink_protocol.refusals.accept import Accept
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.verdict import SUPPORTED_FORMAT_VERSION, Verdict, decide
 

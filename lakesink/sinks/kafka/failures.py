@@ -16,8 +16,8 @@ from lakesink.sinks.kafka.clients import (
 from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import BatchRefused, CatalogError, LakesinkError, Reason
 from lakesink_protocol.redact import redact, safe_cause, shown
-from lakesink_protocol.refusal import refusal
-from lakesink_protocol.refusal_words import Words
+from lakesink_protocol.refusals.message import refusal
+from lakesink_protocol.refusals.texts import Words
 from lakesink_protocol.situation import Situation
 
 LONGEST = 120

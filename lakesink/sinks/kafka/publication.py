@@ -15,12 +15,12 @@ from lakesink.sinks.kafka.producing import commit_rows
 from lakesink.sinks.kafka.staging import StagingFolder
 from lakesink.sinks.kafka.target import KafkaTarget
 from lakesink_catalog.commit.fence import Effects
-from lakesink_protocol.accept import Accept
 from lakesink_protocol.errors import CommitUnresolved, LakesinkError
 from lakesink_protocol.events import CommitUnknown
 from lakesink_protocol.fence import Fenced, MustBeWrittenAgain, Unseen, check_sent, fenced
 from lakesink_protocol.identity import Batch, SinkKey
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
+from lakesink_protocol.refusals.accept import Accept
 from lakesink_protocol.retry import RetryPolicy
 from lakesink_protocol.verdict import Commit, Refuse, Skip
 

@@ -13,23 +13,23 @@ from lakesink.sinks.directory.parts import PartsPlan, PartsWriter
 from lakesink.sinks.kafka.clients import MESSAGE_BYTES
 from lakesink.sinks.kafka.commit_record import LedgerDecision
 from lakesink.sinks.kafka.failures import kafka_failures, refused
+from lakesink.sinks.kafka.kafka_settings import KafkaSettings
 from lakesink.sinks.kafka.prepared import PreparedRecords, parse_prepared, still_usable
 from lakesink.sinks.kafka.publication import Publication
 from lakesink.sinks.kafka.receipt import Needs, decode_kafka, needs_of_all
-from lakesink.sinks.kafka.rows import RecordsWriter
-from lakesink.sinks.kafka.settings import KafkaSettings
+from lakesink.sinks.kafka.staged_rows import RecordsWriter
 from lakesink.sinks.kafka.staging import StagingRecords
 from lakesink.sinks.kafka.target import KafkaTarget
 from lakesink.sinks.kafka.topics import TopicFacts
 from lakesink.sinks.unused_accept import UnusedAcceptWarning
 from lakesink_catalog.commit.fence import Effects
-from lakesink_protocol.accept import Accept
 from lakesink_protocol.errors import Reason, WriteError
 from lakesink_protocol.events import BatchAborted, PreparedUnusable
 from lakesink_protocol.identity import Batch, SinkKey
 from lakesink_protocol.outcome import AlreadyCommitted, Outcome
 from lakesink_protocol.receipt import ReceiptInvalid
 from lakesink_protocol.redact import shown
+from lakesink_protocol.refusals.accept import Accept
 from lakesink_protocol.two_phase import Durability, Payload, TwoPhaseCommitSink
 from lakesink_protocol.verdict import Commit, Refuse, Skip
 from lakesink_protocol.votes import check_tasks, receipt_rejected

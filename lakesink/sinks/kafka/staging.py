@@ -13,12 +13,12 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lakesink.rows.batches import rows_at_once
 from lakesink.sinks.directory.part_files import file_system
 from lakesink.sinks.directory.part_receipt import Part, part_stem
 from lakesink.sinks.kafka.prepared import parse_prepared
-from lakesink.sinks.records import PreparedDirectory
+from lakesink.sinks.record_folder import PreparedDirectory
 from lakesink.sinks.storage import open_storage
-from lakesink.writer.batches import rows_at_once
 from lakesink_catalog.commit.record import parse_record
 from lakesink_protocol.errors import CatalogError, LakesinkError
 from lakesink_protocol.redact import describe, redact

@@ -22,7 +22,7 @@ from pyspark.util import local_connect_and_auth
 from lakesink import __version__
 from lakesink.spark.rows.arrow_limits import message_bytes, message_records
 from lakesink.spark.rows.distribution import distributed
-from lakesink.spark.rows.schema import arrow_schema
+from lakesink.spark.rows.frame_schema import arrow_schema
 from lakesink.spark.rows.task import RawBytes, TaskReport, WriteTask, read_messages, write_messages
 from lakesink.spark.rows.transport import Transport
 from lakesink_protocol.catalogue import DataState

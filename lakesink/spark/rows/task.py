@@ -15,10 +15,10 @@ from pyspark import TaskContext
 from pyspark.serializers import FramedSerializer
 
 from lakesink import __version__
+from lakesink.rows.batches import joined
+from lakesink.rows.libraries import check_library
 from lakesink.spark.rows.transport import Transport
 from lakesink.spark.rows.worker_reuse import make_reuse_cheap
-from lakesink.writer.batches import joined
-from lakesink.writer.libraries import check_library
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.two_phase import TaskWriter
 

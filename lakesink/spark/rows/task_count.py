@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from statistics import median_low
 
-from lakesink.writer.libraries import version_numbers
+from lakesink.rows.libraries import version_numbers
 
 LEAST_TASK_BYTES = 16 * 1024 * 1024
 """A task that has less is worth less than what it costs, even while other cores are idle."""

@@ -9,8 +9,8 @@ from lakesink.testing.checks.base import SinkUnderTest, keeps
 from lakesink.testing.child import PREFIX, answered, drive, ended, start, start_together
 from lakesink.testing.points import KILL_POINTS, Point
 from lakesink.testing.promises import Promise
-from lakesink.testing.rows import Attempt
 from lakesink.testing.stream import Stream, wrote
+from lakesink.testing.tagged_rows import Attempt
 from lakesink_protocol.two_phase import TaskWriter
 
 RACERS = 2

@@ -13,9 +13,9 @@ from lakesink.testing.checks.crashes import at, ended_at
 from lakesink.testing.points import CRASH_POINTS, Died, Phase, Point
 from lakesink.testing.promises import Promise
 from lakesink.testing.rival import Ended, Party, Patience, Rival
-from lakesink.testing.rows import wrong_rows
 from lakesink.testing.steps import Step, stepping
 from lakesink.testing.stream import Stream
+from lakesink.testing.tagged_rows import wrong_rows
 from lakesink_protocol.errors import LakesinkError
 from lakesink_protocol.two_phase import Durability
 

@@ -7,9 +7,9 @@ import pytest
 from lakesink.testing.checks.base import BATCHES, BY_PROCESS, FIRST_MIDDLE_LAST, OTHER, SinkUnderTest, keeps
 from lakesink.testing.points import Phase, Point
 from lakesink.testing.promises import Promise
-from lakesink.testing.rows import wrong_rows
 from lakesink.testing.steps import Step, spread
 from lakesink.testing.stream import Cast, Stream, cast_votes, empty
+from lakesink.testing.tagged_rows import wrong_rows
 from lakesink_protocol.identity import Batch
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
 

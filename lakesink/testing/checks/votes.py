@@ -8,8 +8,8 @@ import pytest
 
 from lakesink.testing.checks.base import SinkUnderTest, keeps
 from lakesink.testing.promises import Promise
-from lakesink.testing.rows import Attempt
 from lakesink.testing.stream import Cast, Sink, Stream, cast_votes, shipped, wrote
+from lakesink.testing.tagged_rows import Attempt
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.two_phase import Durability, TaskWriter
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from lakesink.decode.avro.messages import MessageReader
 from lakesink.decode.avro.schema import parse_writer_schema
-from lakesink.writer.schema import Field, ListOf, MapOf, Primitive, Struct, Type
+from lakesink.rows.schema import Field, ListOf, MapOf, Primitive, Struct, Type
 
 MALFORMED = "malformed"
 

@@ -12,7 +12,7 @@ import fastavro
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakesink.writer.schema import Struct, Type
+from lakesink.rows.schema import Struct, Type
 from tests.decode.avro.messages import MALFORMED, columns, decoded, encoded, list_of, logical, map_to, message, record
 
 Value = Callable[[Random], Any]

@@ -19,7 +19,7 @@ from lakesink.decode.avro.messages import MessageReader
 from lakesink.decode.avro.schema import parse_writer_schema
 from lakesink.decode.json_scalars import Parsed, either, without
 from lakesink.decode.rescue import LARGEST_REST_BYTES, Rescue
-from lakesink.writer.schema import Field, ListOf, MapOf, Primitive, Struct, Type, sql_type_of
+from lakesink.rows.schema import Field, ListOf, MapOf, Primitive, Struct, Type, sql_type_of
 from lakesink_protocol.quality import Quality
 from testkit.examples import examples
 from tests.decode.avro.messages import (

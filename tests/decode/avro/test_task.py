@@ -9,7 +9,7 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import ListType, LongType, MapType, NestedField, StringType, StructType
 
-from lakesink.writer.plan import AVRO, OnMalformed, WritePlan
+from lakesink.rows.plan import AVRO, OnMalformed, WritePlan
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.quality import Quality
 from servers.ports import free_port

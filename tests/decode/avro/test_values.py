@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from lakesink.writer.schema import Type
+from lakesink.rows.schema import Type
 from tests.decode.avro.messages import (
     MALFORMED,
     columns,

@@ -7,8 +7,8 @@ from typing import Any
 import pyarrow as pa
 
 from lakesink.decode.debezium.decoder import DebeziumDecoder
-from lakesink.writer.plan import DEBEZIUM_JSON, ChangesPlan, WritePlan
-from lakesink.writer.schema import Field, Primitive, Struct, Type
+from lakesink.rows.plan import DEBEZIUM_JSON, ChangesPlan, WritePlan
+from lakesink.rows.schema import Field, Primitive, Struct, Type
 from lakesink_protocol.row_changes import Mode, Operation
 
 Row = dict[str, Any]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lakesink.writer.plan import DEBEZIUM_AVRO
+from lakesink.rows.plan import DEBEZIUM_AVRO
 from lakesink_protocol.errors import WriteError
 from tests.decode.avro.messages import encoded, message, record, without_meaning
 from tests.decode.debezium.events import Change, decoded, table

@@ -9,11 +9,11 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
-from lakesink.sinks.iceberg.change_task import LoggingTaskWriter
-from lakesink.writer.changelog import changelog_schema
-from lakesink.writer.plan import DEBEZIUM_JSON, ChangesPlan
-from lakesink.writer.schema import Field, Primitive, Struct, parse_schema
-from lakesink.writer.side_rows import SidePlan
+from lakesink.rows.plan import DEBEZIUM_JSON, ChangesPlan
+from lakesink.rows.schema import Field, Primitive, Struct, parse_schema
+from lakesink.rows.side_rows import SidePlan
+from lakesink.task.change_task import LoggingTaskWriter
+from lakesink.task.changelog import changelog_schema
 from lakesink_catalog.tables.arrow_schema import iceberg_schema
 from lakesink_protocol.identity import SinkKey
 from lakesink_protocol.receipt import decode

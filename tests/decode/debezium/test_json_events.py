@@ -9,9 +9,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lakesink.writer.letters import Fault
-from lakesink.writer.plan import BinaryEncoding, OnMalformed
-from lakesink.writer.schema import Field, ListOf, MapOf, Primitive, Struct
+from lakesink.rows.letters import Fault
+from lakesink.rows.plan import BinaryEncoding, OnMalformed
+from lakesink.rows.schema import Field, ListOf, MapOf, Primitive, Struct
 from lakesink_protocol.errors import WriteError
 from testkit.examples import examples
 from testkit.tasks import exactly

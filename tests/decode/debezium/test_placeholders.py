@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from lakesink.writer.plan import BinaryEncoding
-from lakesink.writer.schema import Field, ListOf, MapOf, Primitive, Struct, Type
+from lakesink.rows.plan import BinaryEncoding
+from lakesink.rows.schema import Field, ListOf, MapOf, Primitive, Struct, Type
 from tests.decode.debezium.events import decoded, event, table, wrapped
 from tests.decode.debezium.test_avro_events import event as message
 from tests.decode.debezium.test_avro_events import named, read

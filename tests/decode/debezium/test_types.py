@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lakesink.writer.plan import BinaryEncoding
-from lakesink.writer.schema import Field, ListOf, MapOf, Primitive, Struct, Type
+from lakesink.rows.plan import BinaryEncoding
+from lakesink.rows.schema import Field, ListOf, MapOf, Primitive, Struct, Type
 from testkit.examples import examples
 from testkit.tasks import exactly
 from tests.decode.debezium.events import batch, decoded, decoder, event, table, text, wrapped

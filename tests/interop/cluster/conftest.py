@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lakesink_tools.cli.pack import FOLDER
+from lakesink_tools.cli.run.pack import FOLDER
 from servers.postgres import USER, postgres_server
 from servers.s3 import s3
 from servers.spark_cluster import spark_cluster

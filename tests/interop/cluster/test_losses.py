@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from lakesink_catalog.failpoints import VARIABLE
-from lakesink_tools.cli.pack import FOLDER
+from lakesink_tools.cli.run.pack import FOLDER
 from testkit.harness import PATIENCE_SECONDS, added_files, expected, own_snapshots, wait_for
 from tests.interop.cluster.ground import (
     CATALOG,

@@ -16,7 +16,7 @@ from lakesink.sinks.kafka import ledger, producing, publication, target
 from lakesink.sinks.kafka import sink as sink_module
 from lakesink.sinks.kafka.clients import Clients
 from lakesink.sinks.kafka.commit_record import CommitRecord, LedgerState
-from lakesink.sinks.kafka.rows import RecordsWriter
+from lakesink.sinks.kafka.staged_rows import RecordsWriter
 from lakesink.sinks.kafka.target import KafkaTarget, Session
 from lakesink.testing.points import Died
 from lakesink_catalog.commit.fence import Effects

@@ -13,8 +13,8 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
-from lakesink.sinks.kafka.rows import HEADERS
 from lakesink.sinks.kafka.sink import KafkaSink
+from lakesink.sinks.kafka.staged_rows import HEADERS
 from lakesink.testing.points import Died
 from lakesink.testing.stream import Stream
 from lakesink_protocol.coordinator import run_batch

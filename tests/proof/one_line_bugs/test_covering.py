@@ -3,7 +3,7 @@
 from proof.one_line_bugs.covering import Covering
 from proof.one_line_bugs.draw import Bug, bugs_in
 
-FILE = "lakesink/writer/toy.py"
+FILE = "lakesink/parquet/toy.py"
 TOY = "SMALL = sorted(SIZES)\n\n\ndef f(a, b):\n    a += 1\n    return a < b\n"
 
 

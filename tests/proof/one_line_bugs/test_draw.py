@@ -7,7 +7,7 @@ import pytest
 
 from proof.one_line_bugs.draw import bugs_in, changed, draw
 
-FILE = "lakesink/writer/toy.py"
+FILE = "lakesink/parquet/toy.py"
 TOY = """
 def clamp(value, low, high):
     if value < low or value is None:

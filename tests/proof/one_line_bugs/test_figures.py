@@ -10,7 +10,7 @@ from proof.one_line_bugs.figures import Figures
 from proof.one_line_bugs.run import Result
 from proof.one_line_bugs.survivors import Survivors
 
-BUGS = bugs_in({"lakesink/writer/toy.py": "def f(a, b):\n    return a < b <= a == b and a > b\n"})
+BUGS = bugs_in({"lakesink/parquet/toy.py": "def f(a, b):\n    return a < b <= a == b and a > b\n"})
 BUG = BUGS[0]
 
 

@@ -11,8 +11,8 @@ from datetime import datetime
 
 from pyiceberg.table import Table
 
-from lakesink.words import counted, number
 from lakesink_catalog.read.history import SinkState
+from lakesink_catalog.words import counted, number
 from lakesink_protocol.row_changes import ChangeCounts, sum_of
 from lakesink_tools.audit import data_files
 from lakesink_tools.audit.checkpoint import Done

@@ -9,7 +9,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from lakesink_catalog.connect.catalog import connect
-from lakesink_catalog.connect.errors import catalog_error
+from lakesink_catalog.connect.catalog_failures import catalog_error
 from lakesink_catalog.tables.tables import TABLE_MISSING, load_to_read
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.redact import safe_cause
@@ -99,6 +99,6 @@ def proved(
 
 def _prover(question: KeyQuestion) -> Callable[[Table], KeyProof]:
     check_duckdb("lakesink audit --keys")
-    from lakesink_tools.audit.keys import prove_keys  # noqa: PLC0415 - DuckDB is an extra
+    from lakesink_tools.audit.key_scan import prove_keys  # noqa: PLC0415 - DuckDB is an extra
 
     return partial(prove_keys, question=question)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakesink.checkpoint.folder import Checkpoint, FsspecFiles
-from lakesink.words import counted
+from lakesink_catalog.words import counted
 from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import QueryError
 from lakesink_protocol.identity import digest

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from lakesink.words import counted
+from lakesink_catalog.words import counted
 from lakesink_tools.audit.branch_history import BranchHistory, Step
 from lakesink_tools.audit.finding import Code, Finding, Note, listed
 from lakesink_tools.audit.inventory import Inventory, held, sums

@@ -8,7 +8,7 @@ that an operator accepted is still reported, as accepted: the rows are the same.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from lakesink.words import counted
+from lakesink_catalog.words import counted
 from lakesink_protocol.identity import SinkKey, SinkKind
 from lakesink_protocol.ledger import Mark
 from lakesink_tools.audit.finding import Code, Finding, runs

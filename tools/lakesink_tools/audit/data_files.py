@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO, InputFile
 
-from lakesink.words import counted
+from lakesink_catalog.words import counted
 from lakesink_protocol.redact import describe
 from lakesink_tools.audit.at_once import at_once
 from lakesink_tools.audit.finding import Code, Finding, Note, listed

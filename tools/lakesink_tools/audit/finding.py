@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import groupby
 
-from lakesink.words import changed, counted
 from lakesink_catalog.read.history import Record, SinkState
+from lakesink_catalog.words import changed, counted
 from lakesink_protocol.errors import Reason
 from lakesink_protocol.identity import MAIN_BRANCH, SinkKey, SinkKind
 from lakesink_protocol.quality import REPLAY

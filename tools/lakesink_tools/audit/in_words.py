@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from lakesink.words import changed, counted, number
 from lakesink_catalog.read.history import Record
+from lakesink_catalog.words import changed, counted, number
 from lakesink_tools.audit.finding import Code, Finding, Note
 
 if TYPE_CHECKING:

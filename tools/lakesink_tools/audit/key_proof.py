@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from lakesink.words import counted, number
+from lakesink_catalog.words import counted, number
 from lakesink_protocol.identity import MAIN_BRANCH
 from lakesink_tools.audit.finding import Code, Finding, listed
 

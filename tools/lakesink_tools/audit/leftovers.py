@@ -15,12 +15,12 @@ from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType, FSSpecHandl
 from pyiceberg.table import Table
 from pyiceberg.typedef import Properties
 
-from lakesink.words import counted
 from lakesink_catalog.commit.prepared import parse_prepared
 from lakesink_catalog.commit.record import MAX_RECORD_BYTES, parse_record
 from lakesink_catalog.connect.lean import local_path, storage_of
 from lakesink_catalog.read.history import SinkState
 from lakesink_catalog.tables.locations import data_location, metadata_location
+from lakesink_catalog.words import counted
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.identity import NAME_PATTERN, SinkKey, SinkKind
 from lakesink_protocol.redact import describe

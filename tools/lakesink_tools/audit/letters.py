@@ -11,8 +11,9 @@ from functools import cache, partial
 
 from pyiceberg.table import Table
 
-from lakesink.sinks.iceberg.begun_replays import assigned_letters, begun_replays, lost_letters
-from lakesink.sinks.iceberg.side_batches import (
+from lakesink.rows.letters import REPLAYS_TABLE, SUFFIX, is_replay_of, letters_key
+from lakesink.sinks.iceberg.side.begun_replays import assigned_letters, begun_replays, lost_letters
+from lakesink.sinks.iceberg.side.side_batches import (
     KeyOf,
     SideBatch,
     all_batches,
@@ -21,12 +22,11 @@ from lakesink.sinks.iceberg.side_batches import (
     states_letters,
     way_back,
 )
-from lakesink.words import counted
-from lakesink.writer.changelog import changelog_key
-from lakesink.writer.letters import REPLAYS_TABLE, SUFFIX, is_replay_of, letters_key
+from lakesink.task.changelog import changelog_key
 from lakesink_catalog.read.history import RetainedBatch, retained
 from lakesink_catalog.read.landed import Landed, newest_batch
 from lakesink_catalog.tables.tables import load_table
+from lakesink_catalog.words import counted
 from lakesink_protocol.errors import Reason
 from lakesink_protocol.identity import SinkKey, SinkKind
 from lakesink_protocol.ledger import Mark
@@ -162,7 +162,7 @@ class SidesOfSink:
 
 def of_rollback(key: SinkKey, subject: str, table: Table) -> Iterator[Finding]:
     """What side tables still have of batches that were rolled back: the query cannot write these again before."""
-    from lakesink.sinks.iceberg.side_rollback import left_of  # noqa: PLC0415 - all of a sink, after rollbacks only
+    from lakesink.sinks.iceberg.side.side_rollback import left_of  # noqa: PLC0415 - all of a sink, after rollbacks only
 
     for left in left_of(table, key):
         yield Finding(Code[left.kind.code], subject, f"{left.said} {left.step}", tuple(map(str, left.batches)))

@@ -16,8 +16,8 @@ from lakesink.read.follow import batches_between
 from lakesink.read.past import head_of, past_under
 from lakesink.read.position import Position
 from lakesink.read.steps import Follows, Past, SinkBatches, Step, owner_of_changelog
-from lakesink.writer.letters import REPLAYS_SUFFIX
-from lakesink.writer.side_rows import application_of
+from lakesink.rows.letters import REPLAYS_SUFFIX
+from lakesink.rows.side_rows import application_of
 from lakesink_catalog.tables.tables import load_to_read
 from lakesink_protocol.errors import CatalogError, LakesinkError
 from lakesink_protocol.identity import MAIN_BRANCH, SinkKey, SinkKind

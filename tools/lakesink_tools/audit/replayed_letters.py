@@ -8,7 +8,7 @@ from pyiceberg.expressions import EqualTo, Reference
 from pyiceberg.expressions.literals import literal
 from pyiceberg.table import Table
 
-from lakesink.writer.side_rows import APPLICATION
+from lakesink.rows.side_rows import APPLICATION
 
 
 def batches_of_letters(

@@ -6,7 +6,7 @@ without the deleted ones, so each batch changes their number by what its counts 
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from lakesink.words import counted
+from lakesink_catalog.words import counted
 from lakesink_protocol.row_changes import ChangeCounts
 from lakesink_tools.audit.branch_history import Step
 from lakesink_tools.audit.finding import Code, Finding

@@ -8,12 +8,12 @@ from functools import cache
 from pyiceberg.table import Table
 from pyiceberg.table.refs import SnapshotRefType
 
-from lakesink.words import counted
 from lakesink_catalog.commit.clock import CLOCK_TOLERANCE_MS
 from lakesink_catalog.read.history import RetainedBatch, SinkState, retained, select, sinks
 from lakesink_catalog.read.landed import newest_batch
 from lakesink_catalog.read.view import view_table
 from lakesink_catalog.tables.tables import TABLE_MISSING, load_to_read
+from lakesink_catalog.words import counted
 from lakesink_protocol.errors import CatalogError, Reason, SettingsError
 from lakesink_protocol.identity import SinkKey, SinkKind
 from lakesink_protocol.suggest import did_you_mean

@@ -6,8 +6,8 @@ from itertools import islice
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from lakesink.writer.changelog import changelog_key
-from lakesink.writer.letters import letters_key
+from lakesink.rows.letters import letters_key
+from lakesink.task.changelog import changelog_key
 from lakesink_catalog.read.history import keys_of_ledger
 from lakesink_catalog.read.view import view_table
 from lakesink_catalog.tables.listing import tables_in

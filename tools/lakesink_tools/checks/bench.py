@@ -26,11 +26,11 @@ from pyiceberg.exceptions import (
 from pyiceberg.table import CommitTableRequest, Table, TableIdentifier
 from pyiceberg.table.update import SetPropertiesUpdate, TableRequirement, TableUpdate
 
-from lakesink.writer.filesystem import open_filesystem, shareable_properties
+from lakesink.parquet.filesystem import open_filesystem, shareable_properties
 from lakesink_catalog.commit.fence import Effects, FencedCommit
 from lakesink_catalog.commit.request import CommitOptions, PlannedCommit, build_request
 from lakesink_catalog.connect.catalog import CatalogConfig, FoundCatalog
-from lakesink_catalog.connect.errors import catalog_error
+from lakesink_catalog.connect.catalog_failures import catalog_error
 from lakesink_catalog.connect.kinds import sqlite_file
 from lakesink_catalog.connect.rest import BoundedRestCatalog
 from lakesink_catalog.manifests.merging import ManifestMerger

@@ -27,7 +27,7 @@ def _command(name: str, summary: str, text: str, *arguments: click.Parameter) ->
     function = name.replace("-", "_")
 
     def run(**given: Any) -> Report:
-        report: Report = getattr(import_module(f"lakesink_tools.cli.{function}"), function)(**given)
+        report: Report = getattr(import_module(f"lakesink_tools.cli.run.{function}"), function)(**given)
         return report
 
     told = reported(run, only_reads=name in _ONLY_READS)

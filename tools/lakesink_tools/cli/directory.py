@@ -3,10 +3,10 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from lakesink.sinks.directory.directory_errors import directory_failures
 from lakesink.sinks.directory.marker import Marker
-from lakesink.sinks.directory.refusals import directory_failures
-from lakesink.words import counted, moment, number, size, span
 from lakesink_catalog.read.gaps import silence_limit
+from lakesink_catalog.words import counted, moment, number, size, span
 from lakesink_protocol.redact import redact
 from lakesink_tools.audit.directory import SinkInDirectory, committed_at, sinks_in, waiting_in
 from lakesink_tools.cli.output import NOT_WELL, OK, Report, invalid

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from lakesink.words import printable
+from lakesink_catalog.words import printable
 from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import LakesinkError, SettingsError
 from lakesink_protocol.redact import describe, redact

@@ -4,8 +4,8 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from lakesink.words import ago
 from lakesink_catalog.read.history import SinkState
+from lakesink_catalog.words import ago
 from lakesink_tools.audit.finding import awaits_replay
 from lakesink_tools.cli.rows import parsed_offsets
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from pyiceberg.catalog import Catalog
 
-from lakesink.words import as_arguments, counted, moment, number, span
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.read.history import SinkState, sinks
 from lakesink_catalog.tables.listing import Found, tables_in
 from lakesink_catalog.tables.tables import load_to_read
+from lakesink_catalog.words import as_arguments, counted, moment, number, span
 from lakesink_protocol.errors import LakesinkError
 from lakesink_protocol.redact import redact
 from lakesink_tools.audit.finding import key_of, sink_label

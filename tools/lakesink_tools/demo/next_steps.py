@@ -10,8 +10,8 @@ from lakesink_catalog.connect.catalog import EMBEDDED_NAME, HOME_VARIABLE, Catal
 from lakesink_catalog.tables.tables import load_table, parse_identifier
 from lakesink_tools.demo.place import TABLE, Place
 from lakesink_tools.engines import pyiceberg, spark
+from lakesink_tools.engines.recipe_input import Target, target_of
 from lakesink_tools.engines.spark_runtime import lacks_runtime
-from lakesink_tools.engines.target import Target, target_of
 
 _QUERY = """
 # Arguments: a snapshot to read instead of the newest one, and another query.

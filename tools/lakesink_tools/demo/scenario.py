@@ -8,7 +8,7 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from lakesink.words import counted
+from lakesink_catalog.words import counted
 from lakesink_protocol.errors import LakesinkError
 from lakesink_tools.demo.checks import Check, DiedAfterCommit, DiedBeforeCommit, only, source_checks
 from lakesink_tools.demo.counts import Comparison, compare, count_rows

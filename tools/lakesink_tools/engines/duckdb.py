@@ -1,7 +1,7 @@
 """DuckDB's Iceberg extension: attaches a REST catalog; reads tables of other catalogs by their metadata file. Pure."""
 
 from lakesink_tools.engines.recipe import File, Query, Recipe, first_queries, quoted, text_literal
-from lakesink_tools.engines.target import Rest, Target
+from lakesink_tools.engines.recipe_input import Rest, Target
 
 ENGINE = "DuckDB 1.5.5"
 

@@ -1,7 +1,7 @@
 """Flink SQL with Iceberg's own catalog. Pure."""
 
 from lakesink_tools.engines.recipe import File, Query, Recipe, first_queries, newest_batches, quoted, text_literal
-from lakesink_tools.engines.target import FLINK_RUNTIME, Target, jars, java_catalog
+from lakesink_tools.engines.recipe_input import FLINK_RUNTIME, Target, jars, java_catalog
 
 ENGINE = "Flink 2.1"
 _HADOOP = ("hadoop-client-api-3.4.2.jar", "hadoop-client-runtime-3.4.2.jar", "commons-logging-1.3.0.jar")

@@ -2,7 +2,7 @@
 
 from lakesink_protocol.errors import CatalogError
 from lakesink_tools.engines.recipe import File, Query, Recipe
-from lakesink_tools.engines.target import Rest, Target
+from lakesink_tools.engines.recipe_input import Rest, Target
 
 ENGINE = "PyIceberg 0.12"
 

@@ -1,8 +1,8 @@
 """Spark SQL with Iceberg's own catalog. Pure."""
 
 from lakesink_tools.engines.recipe import File, Query, Recipe, first_queries, newest_batches, properties_file, quoted
+from lakesink_tools.engines.recipe_input import Target, jars, java_catalog
 from lakesink_tools.engines.spark_runtime import NEWEST_SPARK, SPARK_RUNTIME
-from lakesink_tools.engines.target import Target, jars, java_catalog
 
 ENGINE = f"Spark {NEWEST_SPARK}"
 

@@ -1,6 +1,6 @@
 """The newest Spark that Iceberg has released a runtime for, and what a newer PySpark cannot do. Pure."""
 
-from lakesink.writer.libraries import version_numbers
+from lakesink.rows.libraries import version_numbers
 
 NEWEST_SPARK = "4.1"
 SPARK_RUNTIME = f"org.apache.iceberg:iceberg-spark-runtime-{NEWEST_SPARK}_2.13:1.12.0"

@@ -18,13 +18,13 @@ from lakesink_catalog.commit.request import CommitOptions
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.read.view import view_table
 from lakesink_catalog.tables.tables import load_table
-from lakesink_protocol.accept import accept_of
 from lakesink_protocol.errors import CatalogError, Reason
 from lakesink_protocol.iceberg_spark_sink import epochs
 from lakesink_protocol.identity import Batch, SinkKey
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
 from lakesink_protocol.redact import redact
-from lakesink_protocol.refusal import refusal
+from lakesink_protocol.refusals.accept import accept_of
+from lakesink_protocol.refusals.message import refusal
 from lakesink_protocol.retry import RetryPolicy
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.verdict import Refuse, Skip

@@ -8,11 +8,11 @@ because readers that listed them can read them. A rewind that was interrupted is
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from lakesink.sinks.directory.directory_errors import directory_failures
 from lakesink.sinks.directory.layout import batch_of_record
 from lakesink.sinks.directory.marker import HighWater, Marker
 from lakesink.sinks.directory.markers import marker_sizes, undamaged_history
 from lakesink.sinks.directory.reader import opened_sinks
-from lakesink.sinks.directory.refusals import directory_failures
 from lakesink_protocol.errors import QueryError
 from lakesink_protocol.redact import redact
 

@@ -12,10 +12,10 @@ from pyiceberg.catalog import Catalog
 from sqlalchemy import Engine
 
 from lakesink import __version__
-from lakesink.words import counted
 from lakesink_catalog.connect.catalog import FoundCatalog
 from lakesink_catalog.connect.kinds import kind_of
 from lakesink_catalog.connect.rest import BoundedRestCatalog
+from lakesink_catalog.words import counted
 from lakesink_protocol.errors import LakesinkError
 from lakesink_protocol.redact import describe, redact
 from lakesink_tools.checks.bench import Bench, bench_in, there_or_like

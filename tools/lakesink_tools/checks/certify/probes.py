@@ -13,7 +13,7 @@ from pyiceberg.table.update import (
     TableRequirement,
 )
 
-from lakesink.words import counted
+from lakesink_catalog.words import counted
 from lakesink_tools.checks.bench import KEY, Bench, Offer, answer, send
 from lakesink_tools.checks.certify.state import Sent, broken_promise
 from lakesink_tools.checks.certify.verdict import Check

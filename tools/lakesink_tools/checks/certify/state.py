@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lakesink.words import counted
+from lakesink_catalog.words import counted
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from pyiceberg.utils.config import Config
 
 from lakesink_catalog.commit.left_out import check_keeps_refs
 from lakesink_catalog.connect.catalog import HOME_VARIABLE, CatalogConfig, FoundCatalog
-from lakesink_catalog.connect.errors import translated
+from lakesink_catalog.connect.catalog_failures import translated
 from lakesink_catalog.connect.kinds import KINDS, kind_of
 from lakesink_catalog.connect.rest import TIMEOUT_PROPERTY, within
 from lakesink_protocol.errors import CatalogError

@@ -7,11 +7,11 @@ from typing import Any
 from pyiceberg.table import Table
 
 from lakesink.settings.policy import POLICY, ChangePolicy, change_policy
-from lakesink.words import changed, counted
-from lakesink.writer.changelog import changelog_key
+from lakesink.task.changelog import changelog_key
 from lakesink_catalog.read.history import SinkState
 from lakesink_catalog.read.landed import newest_batch
 from lakesink_catalog.tables.tables import load_to_read
+from lakesink_catalog.words import changed, counted
 from lakesink_protocol.errors import CatalogError, Reason
 from lakesink_protocol.ledger import mark_of, stated
 from lakesink_protocol.redact import shown

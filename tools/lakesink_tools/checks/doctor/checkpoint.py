@@ -8,13 +8,13 @@ from urllib.parse import urlsplit
 from pyiceberg.table import Table
 
 from lakesink.checkpoint.folder import Checkpoint
-from lakesink.sinks.iceberg.side_rollback import left_of, with_left
+from lakesink.sinks.iceberg.side.side_rollback import left_of, with_left
 from lakesink_catalog.read.history import sinks
 from lakesink_catalog.read.view import view_table
 from lakesink_catalog.tables.locations import is_under
 from lakesink_protocol.identity import Batch, SinkKey, SinkKind, digest
 from lakesink_protocol.redact import redact
-from lakesink_protocol.refusal import refusal
+from lakesink_protocol.refusals.message import refusal
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.verdict import Commit, Refuse, Skip, decide
 from lakesink_tools.audit.checkpoint import numbers

@@ -16,9 +16,9 @@ from pyiceberg.io.fsspec import FsspecFileIO
 from pyiceberg.table import Table
 
 from lakesink.settings.settings import PREPARED_MAX_AGE
-from lakesink.words import counted
 from lakesink_catalog.connect.rest import BoundedRestCatalog
 from lakesink_catalog.read.history import sinks
+from lakesink_catalog.words import counted
 from lakesink_protocol.redact import describe
 from lakesink_tools.audit.leftovers import Listing, PreparedRecord, opened_listing, waiting_batches
 from lakesink_tools.checks.caught import caught

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 
-from lakesink.writer.libraries import version_numbers
+from lakesink.rows.libraries import version_numbers
 from lakesink_protocol.redact import describe
 from lakesink_tools.checks.caught import caught
 from lakesink_tools.checks.doctor.finding import Finding, Part, Standing

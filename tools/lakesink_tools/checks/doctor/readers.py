@@ -7,7 +7,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
 
 from lakesink.read.hold import LONGEST_HOLD_MS, PREFIX
-from lakesink.words import counted, printable, span
+from lakesink_catalog.words import counted, printable, span
 from lakesink_tools.checks.doctor.finding import Finding, Part, Standing
 
 GIVEN_UP = timedelta(days=7)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pyiceberg.catalog import Catalog
 
 from lakesink_catalog.connect.catalog import FoundCatalog
-from lakesink_catalog.connect.errors import translated
+from lakesink_catalog.connect.catalog_failures import translated
 from lakesink_catalog.connect.first_snapshot import protects_first_snapshots
 from lakesink_protocol.errors import CatalogError
 from lakesink_tools.checks.bench import Bench, ScratchTable, answer, bench_in, send, there_or_like

@@ -13,9 +13,9 @@ from platform import python_version
 from tempfile import TemporaryDirectory
 
 from lakesink import __version__
+from lakesink.rows.libraries import OLDEST, is_too_old
 from lakesink.spark.probe_answer import SparkAnswer, Step, WorkerFacts
-from lakesink.words import counted
-from lakesink.writer.libraries import OLDEST, is_too_old
+from lakesink_catalog.words import counted
 from lakesink_protocol.redact import redact
 from lakesink_tools.checks.child import child, end
 from lakesink_tools.checks.doctor.finding import Finding, Part, Standing

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from pyarrow.fs import FileSystem, LocalFileSystem
 from pyiceberg.table import Table
 
-from lakesink.writer.filesystem import open_filesystem, shareable_properties
+from lakesink.parquet.filesystem import open_filesystem, shareable_properties
 from lakesink_catalog.tables.locations import data_location, metadata_location
 from lakesink_protocol.redact import redact
 from lakesink_tools.checks.doctor.clock import Sighting

@@ -9,11 +9,11 @@ from pyiceberg.table import Table
 from lakesink.settings.options import OPTIONS
 from lakesink.settings.policy import POLICY, policy_in_words
 from lakesink.settings.table_settings import Effective, Origin
-from lakesink.sinks.iceberg.side_rollback import left_of
-from lakesink.words import counted
+from lakesink.sinks.iceberg.side.side_rollback import left_of
 from lakesink_catalog.connect.kinds import CODE_PROPERTY, kind_of
 from lakesink_catalog.read.history import SinkState, sinks
 from lakesink_catalog.tables.partition_by import is_misread_by_java
+from lakesink_catalog.words import counted
 from lakesink_protocol.errors import Reason
 from lakesink_protocol.redact import redact
 from lakesink_protocol.verdict import SUPPORTED_FORMAT_VERSION

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from pyiceberg.table import Table
 
-from lakesink.locate.footers import name_mapping
+from lakesink.keys.footers import name_mapping
+from lakesink.parquet.filesystem import shareable_properties
 from lakesink.read.batch_files import BatchFiles
-from lakesink.read.rows import RowsFile, RowsPart
+from lakesink.read.file_rows import RowsFile, RowsPart
 from lakesink.read.steps import Past
-from lakesink.writer.filesystem import shareable_properties
 from lakesink_catalog.manifests.live_reading import LiveMemory
 from lakesink_tools.operate.outbox.deleted import NOWHERE, rows_at, taken_away
 from lakesink_tools.operate.outbox.records import RowRecords

@@ -10,15 +10,15 @@ import pyarrow.compute as pc
 from pyiceberg.table import Table
 from pyroaring import BitMap64
 
-from lakesink.locate.data_file import constants_of
-from lakesink.locate.deleted_rows import KnownDeletes, read_deleted
-from lakesink.locate.live_rows import OldDeletes
+from lakesink.keys.data_file import constants_of
+from lakesink.keys.deleted_rows import KnownDeletes, read_deleted
+from lakesink.keys.live_rows import OldDeletes
+from lakesink.parquet.filesystem import open_filesystem
+from lakesink.parquet.positions import in_order
 from lakesink.read.batch_files import BatchFiles
-from lakesink.read.refusals import batch_gone
-from lakesink.read.rows import RowsFile, RowsPart
+from lakesink.read.file_rows import RowsFile, RowsPart
+from lakesink.read.reading_errors import batch_gone
 from lakesink.read.steps import Past
-from lakesink.writer.filesystem import open_filesystem
-from lakesink.writer.positions import in_order
 from lakesink_catalog.manifests.live import LiveFile, LiveFiles
 from lakesink_catalog.manifests.live_reading import LiveMemory, live_files
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from lakesink.read.values import readable_schema
-from lakesink.writer.lines import LineEncoder
-from lakesink.writer.schema import parse_schema
+from lakesink.rows.lines import LineEncoder
+from lakesink.rows.schema import parse_schema
 from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import SettingsError, WriteError
 from lakesink_protocol.redact import describe, shown
@@ -25,7 +25,7 @@ class RowRecords:
 
     @classmethod
     def of_schema(cls, schema_json: str, keys: Sequence[str]) -> "RowRecords":
-        """For rows as `lakesink.read.rows` reads them in this schema of the table."""
+        """For rows as `lakesink.read.file_rows` reads them in this schema of the table."""
         schema = readable_schema(parse_schema(schema_json))
         for key in keys:
             if key not in schema.names:

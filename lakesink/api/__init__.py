@@ -1,0 +1,1 @@
+"""The public functions: streams, appends, files, replays of dead letters."""

@@ -1,0 +1,109 @@
+"""`stream_files`: a stream into files of a directory, each batch once and atomically, without table or catalog."""
+
+import os
+from collections.abc import Iterable
+from datetime import timedelta
+from functools import partial
+from typing import Any, Never
+
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from lakesink.api.streams import check_streaming, stream_writer
+from lakesink.observe.terminal import watched
+from lakesink.rows.expectations import is_mark
+from lakesink.settings.options import OPTIONS, read_option
+from lakesink.sinks.directory.part_formats import PartFormat, check_part_schema
+from lakesink.sinks.directory.sink import FileSink
+from lakesink.spark.report import Reporter
+from lakesink.spark.rows.frame_schema import stored_schema
+from lakesink_protocol.errors import QueryError, SettingsError
+from lakesink_protocol.redact import redact, shown
+from lakesink_protocol.refusals.accept import Accept
+from lakesink_protocol.suggest import did_you_mean
+
+_NAMES = (
+    "sink_id",
+    "checkpoint",
+    "format",
+    "compression_codec",
+    "target_file_size_bytes",
+    "accept",
+    "prepared_max_age",
+    "verbose",
+)
+
+
+def stream_files(  # noqa: PLR0913 - the options, each by its name
+    df: DataFrame,
+    directory: str | os.PathLike[str],
+    *,
+    sink_id: str,
+    checkpoint: str | os.PathLike[str],
+    format: str = "parquet",  # noqa: A002 - the user's word
+    compression_codec: str | None = None,
+    target_file_size_bytes: int | str | None = None,
+    accept: str | Accept | None = None,
+    prepared_max_age: timedelta | str | None = None,
+    verbose: bool | str | None = None,
+    **others: Never,
+) -> DataStreamWriter:
+    """Return a writer of a streaming DataFrame into files of a directory, each row exactly once.
+
+    Set only trigger and query name, and call `start`. Only files that `lakesink.committed_files` lists are committed.
+
+    Args:
+        df: Streaming DataFrame of a classic Spark session.
+        directory: Path, or URI that fsspec supports; created if missing.
+        sink_id: Permanent name of this stream in this directory. It stays the same when the checkpoint changes.
+        checkpoint: Checkpoint folder of this query only: a path or a URI.
+        format: ``parquet``, or ``jsonl`` for one line of JSON for each row.
+        compression_codec: For Parquet ``zstd`` (the default), ``snappy``, ``gzip``, ``lz4``, ``brotli`` or
+            ``uncompressed``; for JSON lines ``uncompressed`` (the default) or ``gzip``.
+        target_file_size_bytes: Size at which a task begins a new file: bytes, or text such as ``512MB`` (the default).
+        accept: Accepts one refused batch, once; copy the value from the message of the refusal.
+        prepared_max_age: A prepared batch older than this is written again; 20 hours by default.
+        verbose: True to print one line for each batch, False for none; by default at a terminal and in a notebook.
+        **others: Refused, with the options of tables by their names.
+
+    Raises:
+        SettingsError: An option is unknown, malformed, or contradicts another.
+        QueryError: The DataFrame is not a streaming one of a classic session.
+        WriteError: The format does not support a column's type, or the storage cannot create files exclusively.
+    """
+    _check_known(others)
+    check_streaming(df, "lakesink.stream_files")
+    sizes: dict[str, Any] = {"target_file_size_bytes": target_file_size_bytes, "prepared_max_age": prepared_max_age}
+    files: dict[str, Any] = {"format": format, "compression_codec": compression_codec, "accept": accept, **sizes}
+    new_sink = partial(FileSink, directory, sink_id, **files)
+    settings = new_sink().settings
+    _check_columns(df, settings.part_format)
+    reporter = _reporter(settings.layout.directory, sink_id, verbose=verbose)
+    return stream_writer(df, read_option("checkpoint", checkpoint), reporter, lambda _schema, _session: new_sink())
+
+
+def _check_known(others: Iterable[str]) -> None:
+    for name in others:
+        if name in {option.name for option in OPTIONS}:
+            hint = "Only a table can have it. Write the stream into a table with lakesink.stream, or leave it out."
+        else:
+            hint = did_you_mean(name, _NAMES)
+        raise SettingsError(
+            "OPTION_UNKNOWN",
+            f"lakesink.stream_files has no option {shown(name, 60)}. {hint}",
+            action=f"Options are {', '.join(_NAMES)}.",
+        )
+
+
+def _check_columns(df: DataFrame, part_format: PartFormat) -> None:
+    if any(map(is_mark, df.columns)):
+        raise QueryError(
+            "WRONG_DATAFRAME",
+            "The rows have expectations, which only a table can count.",
+            action="Leave out with_expectations, or filter the rows in the query.",
+        )
+    check_part_schema(stored_schema(df.schema), part_format)
+
+
+def _reporter(directory: str, sink_id: str, *, verbose: bool | str | None) -> Reporter:
+    return Reporter(directory, sink_id, watched(sink_id, f"directory {redact(directory)}", verbose=verbose))

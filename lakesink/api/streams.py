@@ -1,0 +1,355 @@
+"""The public functions `stream`, `append`, `upsert` and `stream_to`."""
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Unpack
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+from pyspark.sql.types import BinaryType
+
+from lakesink.api.change_frames import trusts_order, with_operations
+from lakesink.api.with_expectations import marked, marks_of
+from lakesink.decode.documents import INCOMING, VALUE
+from lakesink.decode.places import FILE
+from lakesink.observe.terminal import watched
+from lakesink.rows.expectations import expected_in, is_mark, without_marks
+from lakesink.rows.plan import DEBEZIUM_JSON, JSON
+from lakesink.settings.option_types import Options, OutputMode
+from lakesink.settings.options import option_invalid, read_option
+from lakesink.settings.settings import Settings
+from lakesink.sinks.iceberg.change_plan import stored_columns
+from lakesink.sinks.iceberg.preflight import check_letters, check_start, open_existing
+from lakesink.sinks.iceberg.sink import IcebergSink
+from lakesink.spark.determinism import functions_of, runs_python
+from lakesink.spark.executors import Executors
+from lakesink.spark.foreach_batch import BatchFunction, MakeSink
+from lakesink.spark.query import QUERY_ID, absolute_checkpoint, check_checkpoint, check_output_mode, sources_of
+from lakesink.spark.report import Reporter
+from lakesink.spark.rows.arrow_limits import ArrowBatchLimits
+from lakesink.spark.rows.batch_rows import FrameRows
+from lakesink.spark.rows.frame_schema import is_case_sensitive, stored_schema
+from lakesink.spark.rows.job import RowsJob
+from lakesink.spark.rows.on_driver import only_drops_rows
+from lakesink.spark.rows.transport import encode_for_transport
+from lakesink.spark.source.connect import is_of_connect
+from lakesink.spark.spark_errors import brief, is_interruption
+from lakesink_catalog.connect.catalog import CatalogConfig, FoundCatalog
+from lakesink_protocol.coordinator import run_batch
+from lakesink_protocol.errors import QueryError, SettingsError
+from lakesink_protocol.events import OrderTrusted
+from lakesink_protocol.identity import NAME_PATTERN, Batch, SinkKey, SinkKind, transaction_batch
+from lakesink_protocol.outcome import Outcome
+from lakesink_protocol.row_changes import Mode
+from lakesink_protocol.two_phase import TwoPhaseCommitSink
+
+_ON_CONNECT = {
+    "lakesink.stream": 'Use df.writeStream.format("lakesink"), which takes the same options with dashes.',
+    "lakesink.append": 'Use df.write.format("lakesink") with the options txn-app-id and txn-version.',
+    "lakesink.upsert": 'Use df.write.format("lakesink") with the options mode, txn-app-id and txn-version.',
+}
+_CLASSIC = "Use a classic session: SparkSession.builder.master(...), without SPARK_REMOTE or spark.remote."
+
+
+def stream(
+    df: DataFrame, table: str, *, sink_id: str, checkpoint: str | os.PathLike[str], **options: Unpack[Options]
+) -> DataStreamWriter:
+    """Return a writer of a streaming DataFrame into an Iceberg table, each row exactly once.
+
+    With ``mode="upsert"`` or ``"changes"``, a row replaces or deletes the row of its key, also exactly once.
+
+    Call its `start` as usual. Output mode, checkpoint and batch function are already set: do not change them. You
+    choose trigger and query name.
+
+    Args:
+        df: Streaming DataFrame of a classic Spark session.
+        table: Table identifier, ``namespace.table``.
+        sink_id: Permanent name of this stream in this table. It stays the same when the checkpoint changes.
+        checkpoint: Checkpoint folder of this query only: a path or a URI.
+        **options: See "Options and table properties" in the documentation, docs/reference/options.md.
+
+    Raises:
+        SettingsError: An option is unknown, malformed, or contradicts another.
+        CatalogError: The catalog is unusable, or the table does not exist and `create_table` is not set.
+        WriteError: A column's type does not match the table, or has no Iceberg equivalent.
+        BatchRefused: The branch does not exist, or the table's format version is not 2.
+        QueryError: The DataFrame is not a streaming one of a classic session.
+    """
+    check_streaming(df, "lakesink.stream")
+    settings = Settings.parse({"sink_id": sink_id, "checkpoint": checkpoint, **options})
+    check_checkpoint(df.sparkSession, settings.checkpoint)
+    check_output_mode(df, settings.output_mode)
+    key = SinkKey(settings.sink_id, settings.branch)
+    df = _arriving(df, settings)
+    catalog = CatalogConfig(settings.catalog, settings.catalog_properties).find()
+    sensitive = is_case_sensitive(df.sparkSession)
+    columns = stored_columns(stored_schema(df.schema), settings, case_sensitive=sensitive)
+    check_start(catalog, table, key, settings, without_marks(columns), case_sensitive=sensitive)
+    check_letters(catalog, table, key, settings, expected_in(columns))
+
+    def make_sink(_: pa.Schema, session: SparkSession) -> IcebergSink:
+        return _sink(table, key, catalog.open, settings, df, session)
+
+    reporter = Reporter(table, key.name, watched(table, _place(table, catalog), verbose=settings.verbose))
+    if trusts_order(df, settings):
+        reporter.emit(OrderTrusted(table, key.name))
+    return stream_writer(
+        df, settings.checkpoint, reporter, make_sink, output_mode=settings.output_mode, by_key=settings.has_changes
+    )
+
+
+def stream_to(
+    df: DataFrame,
+    sink: TwoPhaseCommitSink[Any, Any],
+    *,
+    checkpoint: str | os.PathLike[str],
+    verbose: bool | str | None = None,
+) -> DataStreamWriter:
+    """Return a writer of a streaming DataFrame into a custom sink, with the same two-phase commit as `stream`.
+
+    Args:
+        df: Streaming DataFrame of a classic Spark session.
+        sink: The target of the rows; see `lakesink_protocol.two_phase.TwoPhaseCommitSink`.
+        checkpoint: Checkpoint folder of this query only: a path or a URI.
+        verbose: True to print one line for each batch, False for none; by default at a terminal and in a notebook.
+
+    Raises:
+        SettingsError: An option is malformed.
+        QueryError: The DataFrame is not a streaming one of a classic session.
+    """
+    check_streaming(df, "lakesink.stream_to")
+    location = read_option("checkpoint", checkpoint)
+    reporter = Reporter(sink.name, sink.name, watched(sink.name, sink.name, verbose=verbose))
+    return stream_writer(df, location, reporter, lambda _schema, _session: sink)
+
+
+def append(df: DataFrame, table: str, *, txn: tuple[str, int], **options: Unpack[Options]) -> Outcome:
+    """Append a batch DataFrame once for each version of an application, even if this is called several times.
+
+    If the table contains this version already, `df` is not evaluated. Otherwise its rows are written, also after an
+    earlier call for the same version failed. Exactly one call commits; the outcome shows whether it was this one. The
+    session's settings are restored.
+
+    Args:
+        df: Batch DataFrame of a classic Spark session, for example the one that a user's own `foreachBatch` receives.
+        table: Table identifier, ``namespace.table``.
+        txn: Application id and version; versions must increase.
+        **options: See "Options and table properties" in the documentation, docs/reference/options.md.
+
+    Returns:
+        `Committed`: the table contains the rows of this `df`. `AlreadyCommitted`: the table contains the rows of an
+            earlier call, whose result may have been lost, and no row of this call.
+
+    Raises:
+        SettingsError: An option or the transaction is malformed.
+        CatalogError: The catalog or the table is unusable.
+        QueryError: The DataFrame is a streaming one, or not of a classic session.
+        WriteError: The rows could not be written.
+        BatchRefused: The table's ledger does not allow this version.
+        CommitUnresolved: It is unknown whether the rows were committed. Call again with the same version.
+    """
+    settings = _settings_of_batch(df, "lakesink.append", options)
+    if settings.has_changes:
+        raise option_invalid("mode", f"lakesink.append only appends; lakesink.upsert has mode='{settings.mode}'.")
+    return _write_version(df, table, txn, settings)
+
+
+def upsert(df: DataFrame, table: str, *, txn: tuple[str, int], **options: Unpack[Options]) -> Outcome:
+    """Replace the rows of the keys of a batch DataFrame, once for each version of an application.
+
+    Each row replaces the row of its key, or is inserted; with ``mode="changes"``, a row for which `apply_as_deletes` is
+    true deletes it. Like `append`, only the first call for a version changes the table.
+
+    Args:
+        df: Batch DataFrame of a classic Spark session.
+        table: Table identifier, ``namespace.table``.
+        txn: Application id and version; versions must increase.
+        **options: See "Options and table properties" in the documentation; `keys` are the columns that identify a
+            row.
+
+    Returns:
+        `Committed`: the table contains the changes of this `df`. `AlreadyCommitted`: it contains those of an earlier
+            call, and none of this call.
+
+    Raises:
+        SettingsError: An option or the transaction is malformed, or the table has another key.
+        CatalogError: The catalog or the table is unusable.
+        QueryError: The DataFrame is a streaming one, or not of a classic session.
+        WriteError: The rows could not be written, or nothing decides which of two changes of a key is the newer one.
+        BatchRefused: The table's ledger does not allow this version.
+        CommitUnresolved: It is unknown whether the changes were committed. Call again with the same version.
+    """
+    settings = _settings_of_batch(df, "lakesink.upsert", {"mode": Mode.UPSERT, **options})
+    if not settings.has_changes:
+        raise option_invalid("mode", "lakesink.upsert does not append; lakesink.append does.")
+    return _write_version(df, table, txn, settings)
+
+
+def _settings_of_batch(df: Any, function: str, options: Mapping[str, Any]) -> Settings:
+    check_classic(df, function)
+    if df.isStreaming:
+        raise _wrong_frame(f"{function} needs a batch DataFrame.", "Use lakesink.stream for a streaming DataFrame.")
+    return Settings.parse(options, kind=SinkKind.TXN)
+
+
+def _write_version(df: DataFrame, table: str, txn: tuple[str, int], settings: Settings) -> Outcome:
+    name, version = _transaction(txn)
+    return append_version(df, table, SinkKey(name, settings.branch, SinkKind.TXN), transaction_batch(version), settings)
+
+
+def append_version(
+    df: DataFrame,
+    table: str,
+    key: SinkKey,
+    batch: Batch,
+    settings: Settings,
+    before_commit: Callable[[], None] | None = None,
+) -> Outcome:
+    """Write a batch DataFrame as one version of an application; `IcebergSink` explains `before_commit`."""
+    df = _arriving(df, settings)
+    session = df.sparkSession
+    found = CatalogConfig(settings.catalog, settings.catalog_properties).find()
+    open_catalog = found.open if settings.create_table else partial(open_existing, found, table)
+    sink = _sink(table, key, open_catalog, settings, df, session)
+    sink.before_commit = before_commit
+    in_query = session.sparkContext.getLocalProperty(QUERY_ID) is not None
+    limits = ArrowBatchLimits(session.conf, df.schema.jsonValue(), with_functions=runs_python(df))
+    frame = FrameRows(*encode_for_transport(df))
+    job = RowsJob(frame, limits, lambda error: in_query and is_interruption(error), by_key=settings.has_changes)
+    listeners = watched(table, _place(table, found), verbose=settings.verbose, noun="version")
+    return _run(batch, sink, job, Reporter(table, key.name, listeners))
+
+
+def _place(table: str, catalog: FoundCatalog) -> str:
+    return f"{table} in {catalog.where[0].lower()}{catalog.where[1:]}"
+
+
+def _arriving(df: DataFrame, settings: Settings) -> DataFrame:
+    """The rows with what lakesink adds to them, and without what it does not read."""
+    if settings.decode:
+        return _select_for_decoding(df, settings)
+    rows = marked(df, settings.expect)
+    return with_operations(rows, settings) if settings.has_changes else rows
+
+
+def _sink(
+    table: str,
+    key: SinkKey,
+    open_catalog: Callable[[], Catalog],
+    settings: Settings,
+    df: DataFrame,
+    session: SparkSession,
+) -> IcebergSink:
+    sensitive = is_case_sensitive(session)
+    columns = stored_columns(stored_schema(df.schema), settings, case_sensitive=sensitive)
+    run = Executors(df.sparkSession) if settings.has_changes else None
+    return IcebergSink(table, key, open_catalog, settings, columns, sensitive, run_in_executors=run)
+
+
+def _select_for_decoding(df: DataFrame, settings: Settings) -> DataFrame:
+    """Select the columns that decoding uses. JSON becomes text, because Spark copies bytes twice and text once."""
+    needed = [df[name] for name in df.columns if name in INCOMING or is_mark(name)]
+    needed += marks_of(df, settings.expect)
+    if not needed:
+        return df
+    if FILE not in df.columns and _reads_files(df):
+        needed.append(df.metadataColumn("_metadata")[FILE].alias(FILE))
+    rows = df.select(*needed)
+    is_json = settings.decode in (JSON, DEBEZIUM_JSON)
+    bytes_of_json = is_json and VALUE in rows.columns and rows.schema[VALUE].dataType == BinaryType()
+    return rows.withColumn(VALUE, rows[VALUE].cast("string")) if bytes_of_json else rows
+
+
+def _reads_files(df: DataFrame) -> bool:
+    """True if the rows still have the hidden column ``_metadata``, which Spark adds to rows of files."""
+    try:
+        df.select(df.metadataColumn("_metadata")[FILE])
+    except AnalysisException:
+        return False
+    return True
+
+
+def _run(batch: Any, sink: IcebergSink, job: RowsJob, reporter: Reporter) -> Outcome:
+    started = time.monotonic()
+    try:
+        outcome = run_batch(batch, [sink], job.write)[sink.name]
+    except Exception as error:
+        reporter.failed(batch.batch_id, brief(error), time.monotonic() - started)
+        raise
+    finally:
+        job.limits.restore()
+    reporter.finished(batch.batch_id, outcome, time.monotonic() - started)
+    return outcome
+
+
+def stream_writer(
+    df: DataFrame,
+    checkpoint: str,
+    reporter: Reporter,
+    make_sink: MakeSink,
+    *,
+    output_mode: OutputMode = OutputMode.APPEND,
+    by_key: bool = False,
+) -> DataStreamWriter:
+    """A writer that commits every micro-batch in two phases; the first batch of a run calls `make_sink`."""
+    location = absolute_checkpoint(df.sparkSession, checkpoint)
+    rows, transport = encode_for_transport(df)
+    function = BatchFunction(
+        session=df.sparkSession,
+        reporter=reporter,
+        checkpoint=location,
+        sources=tuple(sources_of(df)),
+        schema=df.schema,
+        transport=transport,
+        functions=functions_of(df),
+        runs_python=runs_python(df),
+        only_drops_rows=only_drops_rows(df),
+        make_sink=make_sink,
+        output_mode=output_mode,
+        by_key=by_key,
+    )
+    writer = rows.writeStream.outputMode(output_mode.value).option("checkpointLocation", location)
+    return writer.foreachBatch(function)
+
+
+def check_streaming(df: Any, function: str) -> None:
+    """Refuse a DataFrame that is not a streaming one of a classic session; `function` names the user's call."""
+    check_classic(df, function)
+    if not df.isStreaming:
+        raise _wrong_frame(f"{function} needs a streaming DataFrame.", "Use lakesink.append for a batch DataFrame.")
+
+
+def check_classic(df: Any, function: str, kind: type = DataFrame) -> None:
+    """Refuse a DataFrame or a session of Spark Connect; `function` names the user's call."""
+    if is_of_connect(df):
+        ways = (_ON_CONNECT.get(function), _CLASSIC)
+        raise QueryError(
+            "SPARK_CONNECT",
+            f"{function} cannot write a DataFrame of a Spark Connect session: its code would run on the server.",
+            action=[way for way in ways if way is not None],
+        )
+    if not isinstance(df, kind):
+        raise TypeError(f"expected a {kind.__name__}, not a {type(df).__name__}")
+
+
+def _wrong_frame(what: str, action: str) -> QueryError:
+    return QueryError("WRONG_DATAFRAME", what, action=action)
+
+
+def _transaction(txn: Any) -> tuple[str, int]:
+    match txn:
+        case (str(name), int(version)) if (
+            NAME_PATTERN.fullmatch(name) and type(version) is int and 0 <= version < 2**63
+        ):
+            return name, version
+    raise SettingsError(
+        "OPTION_INVALID",
+        "The argument txn is not an application id and a version.",
+        action='Give txn=("nightly-load", 42): an id of 1 to 64 characters A-Z a-z 0-9 . _ -, and a whole number that'
+        " increases with every append.",
+    )

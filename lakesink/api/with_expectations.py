@@ -1,0 +1,63 @@
+"""Lets Spark evaluate expectations: one more BOOLEAN column for each, in the query's own pass over the rows."""
+
+from collections.abc import Mapping, Sequence
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql.types import BooleanType
+
+from lakesink.api.sql_errors import checked_sql, reason_in
+from lakesink.rows.expectations import Expected, is_mark
+from lakesink.settings.expectations import Expectation, parse_expectations
+from lakesink.settings.options import option_invalid
+
+_LONGEST = 170
+"""A first line has less than 200 characters, with the code of the error."""
+
+
+def with_expectations(df: DataFrame, expect: Mapping[str, str | Sequence[str]]) -> DataFrame:
+    """The rows with their expectations, for ``format("lakesink")``; `stream` and `append` take the option `expect`.
+
+    Args:
+        df: Streaming or batch DataFrame. Do not change its columns afterwards.
+        expect: As the option `expect`: conditions by name, each alone or with ``"warn"`` or ``"fail"``.
+
+    Raises:
+        SettingsError: A name is malformed, or Spark cannot evaluate a condition on these rows.
+    """
+    try:
+        return marked(df, parse_expectations(expect))
+    except ValueError as error:
+        raise option_invalid("expect", str(error)) from None
+
+
+def marked(df: DataFrame, expectations: Mapping[str, Expectation]) -> DataFrame:
+    """The rows with a mark for each expectation; unchanged if there are none."""
+    return df.select("*", *marks_of(df, expectations)) if expectations else df
+
+
+def marks_of(df: DataFrame, expectations: Mapping[str, Expectation]) -> list[Column]:
+    """A column for each expectation, for a `select` of these rows."""
+    taken = {column.lower() for column in df.columns if is_mark(column)}
+    marks = []
+    for name, expectation in expectations.items():
+        check_condition(df, "expect", f"the expectation {name}", expectation.condition)
+        mark = Expected(name, expectation.on_unmet).mark
+        if mark.lower() in taken:
+            raise option_invalid("expect", f"The rows have an expectation {name} already.")
+        marks.append(sf.coalesce(sf.expr(expectation.condition), sf.lit(False)).alias(mark))  # noqa: FBT003
+    return marks
+
+
+def check_condition(df: DataFrame, option: str, what: str, condition: str) -> None:
+    """Check that Spark can evaluate a condition beside the rows: alone, an aggregate would be valid."""
+    try:
+        with checked_sql():
+            kind = df.select("*", sf.coalesce(sf.expr(condition))).schema.fields[-1].dataType
+    except PySparkException as error:
+        begin = f"Spark cannot evaluate {what}: "
+        raise option_invalid(option, f"{begin}{reason_in(error, _LONGEST - len(begin))}") from None
+    if not isinstance(kind, BooleanType):
+        is_kind = f"is {kind.simpleString().upper()}, not a condition (BOOLEAN)"
+        raise option_invalid(option, f"{what[:1].upper()}{what[1:]} {is_kind}.")

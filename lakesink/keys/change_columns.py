@@ -1,0 +1,165 @@
+"""Converts changes to the table's columns: rows to store as a whole, deletes as the columns of key and sequence.
+
+A conversion is computed once for the columns that arrive, and applied to every batch.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakesink.keys.change_order import KeyNames
+from lakesink.keys.changed_rows import ChangedRows, place_in_words, positions_in
+from lakesink.keys.keys_file import names_of
+from lakesink.rows.columns import Alignment, NameRule, align
+from lakesink.rows.exact_values import exact_values
+from lakesink.rows.plan import DELETED, ChangesPlan, WritePlan
+from lakesink.rows.scalars import TRUE, operation_scalar
+from lakesink.rows.schema import Struct
+from lakesink.rows.task_errors import schema_mismatch, shown
+from lakesink_catalog.words import counted
+from lakesink_protocol.errors import WriteError
+from lakesink_protocol.redact import redact
+from lakesink_protocol.row_changes import Operation
+
+_FILE = "file_path"
+"""The column for a row's file in Spark's ``_metadata``."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeConversion:
+    """The conversion of changes whose rows have one schema.
+
+    Attributes:
+        incoming: That schema.
+        stored_columns: Names of its columns that are stored.
+        keys: Names of its columns of the key, and `sequence` of those of the sequence.
+        whole: For rows to store.
+        narrow: For deletes.
+        logged: For deletes in a changelog, with all their columns; None without one.
+    """
+
+    incoming: pa.Schema
+    stored_columns: tuple[str, ...]
+    keys: tuple[str, ...]
+    sequence: tuple[str, ...]
+    whole: Alignment
+    narrow: Alignment
+    soft_deletes: bool
+    logged: Alignment | None = None
+
+    def check(self, changed: ChangedRows, first_row: int) -> None:
+        """Raise WriteError if key or sequence is NULL in a change; `first_row` rows of the task came before."""
+        for code, names in (("KEY_NULL", self.keys), ("SEQUENCE_NULL", self.sequence)):
+            for name in names:
+                nulls = _nulls(changed.rows.column(name))
+                if nulls.true_count:
+                    raise _null(code, name, nulls.true_count, first_place(changed, nulls, first_row))
+
+    def stored(self, changed: ChangedRows) -> ChangedRows | None:
+        """The changes with rows to store, as the table's columns; None if there are none."""
+        deletes = pc.equal(changed.operations, operation_scalar(Operation.DELETE))
+        if not self.soft_deletes:
+            some = _only(changed, pc.invert(deletes))
+            return None if some is None else some.of(self.whole.apply(some.rows.select(self.stored_columns)))
+        rows = changed.rows.select(self.stored_columns).append_column(DELETED, deletes)
+        kept = pc.if_else(deletes, operation_scalar(Operation.UPSERT), changed.operations)
+        return ChangedRows(self.whole.apply(rows), kept, changed.places, changed.offsets)
+
+    def deletes(self, changed: ChangedRows) -> ChangedRows | None:
+        """The deletes, as the columns of key and sequence; None if there are none, or rows are stored for them."""
+        deletes = pc.equal(changed.operations, operation_scalar(Operation.DELETE))
+        some = None if self.soft_deletes else _only(changed, deletes)
+        return None if some is None else some.of(self.narrow.apply(some.rows))
+
+    def log(self, changed: ChangedRows, stored: ChangedRows | None) -> Iterator[ChangedRows]:
+        """All changes as the table's columns, for a changelog; `stored` are those of the method of that name."""
+        if self.soft_deletes and stored is not None:
+            yield changed.of(stored.rows)
+            return
+        if stored is not None:
+            yield stored
+        deletes = _only(changed, pc.equal(changed.operations, operation_scalar(Operation.DELETE)))
+        if deletes is not None:
+            assert self.logged is not None, "the plan has no changelog"
+            yield deletes.of(self.logged.apply(deletes.rows.select(self.stored_columns)))
+
+
+def key_names(schema: Struct, changes: ChangesPlan) -> KeyNames:
+    """The names of the table's columns of key and sequence."""
+    return KeyNames(names_of(schema, changes.keys), names_of(schema, changes.sequence))
+
+
+def own_schema(schema: Struct, changes: ChangesPlan) -> Struct:
+    """The table's columns that come with the changes: lakesink itself fills the column of soft deletes."""
+    if not changes.soft_deletes:
+        return schema
+    return Struct(tuple(one for one in schema.fields if one.name != DELETED))
+
+
+def conversion_of(incoming: pa.Schema, schema: Struct, plan: WritePlan, changes: ChangesPlan) -> ChangeConversion:
+    """The conversion of changes with these columns; raises WriteError if one is missing or does not fit."""
+    rule, columns = NameRule(plan.case_sensitive), key_names(schema, changes)
+    excepted = set() if plan.decode else {rule.key(name) for name in changes.except_columns}
+    stored = pa.schema([one for one in incoming if rule.key(one.name) not in excepted])
+    whole = stored.append(pa.field(DELETED, pa.bool_())) if changes.soft_deletes else stored
+    by_name = {one.name: one for one in schema.fields}
+    narrow = Struct(tuple(by_name[name] for name in columns.names))
+    return ChangeConversion(
+        incoming,
+        tuple(stored.names),
+        _matching(stored, columns.keys, rule),
+        _matching(stored, columns.sequence, rule),
+        align(whole, schema, case_sensitive=plan.case_sensitive, ignore_unknown=plan.ignore_unknown),
+        align(incoming, narrow, case_sensitive=plan.case_sensitive, ignore_unknown=True),
+        changes.soft_deletes,
+        _logged(stored, schema, plan) if changes.has_changelog and not changes.soft_deletes else None,
+    )
+
+
+def first_place(changed: ChangedRows, found: pa.BooleanArray, first_row: int) -> str:
+    """Where the first of these changes comes from, in words."""
+    at = pc.index(found, TRUE).as_py()
+    row = changed.rows.slice(at, 1)  # rows with the table's columns have no place, but perhaps columns of one
+    found = (changed.places[at], changed.offsets[at]), tuple(values[0] for values in positions_in(row))
+    known = next(filter(None, (place_in_words(place.as_py(), offset.as_py()) for place, offset in found)), "")
+    path = exact_values(row.column(_FILE), pa.string())[0].as_py() if _FILE in row.schema.names else None
+    return known or (f"of {redact(path)}" if path else f"row {first_row + at + 1} of its task")
+
+
+def _logged(stored: pa.Schema, schema: Struct, plan: WritePlan) -> Alignment:
+    """The conversion of deletes to a changelog: what a delete lacks is NULL there."""
+    optional = Struct(tuple(replace(one, required=False) for one in schema.fields))
+    return align(stored, optional, case_sensitive=plan.case_sensitive, ignore_unknown=plan.ignore_unknown)
+
+
+def _only(changed: ChangedRows, kept: pa.BooleanArray) -> ChangedRows | None:
+    if kept.true_count == len(kept):
+        return changed
+    return changed.filter(kept) if kept.true_count else None
+
+
+def _matching(incoming: pa.Schema, names: Sequence[str], rule: NameRule) -> tuple[str, ...]:
+    """The names of the table's columns as the rows have them."""
+    found = {rule.key(name): name for name in incoming.names}
+    for name in names:
+        if rule.key(name) not in found:
+            raise schema_mismatch(
+                f"Column {shown(name)!r} identifies or orders the changes, and is missing in the query.",
+                action="Select it in the query.",
+            )
+    return tuple(found[rule.key(name)] for name in names)
+
+
+def _nulls(column: pa.Array) -> pa.BooleanArray:
+    return (column.dictionary_decode() if pa.types.is_dictionary(column.type) else column).is_null()
+
+
+def _null(code: str, name: str, rows: int, where: str) -> WriteError:
+    part = "key" if code == "KEY_NULL" else "sequence"
+    return WriteError(
+        code,
+        f"Column {shown(name)!r} of the {part} is NULL in at least {counted(rows, 'row')}; the first is {where}.",
+        action="Filter these rows in the query, or fill the column.",
+    )

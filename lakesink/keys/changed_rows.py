@@ -1,0 +1,151 @@
+"""Changes of rows on their way to a task's files: rows with an operation and a place in the source. PyArrow only.
+
+A *mark* is a BOOLEAN column that Spark adds to rows with the table's columns: true if the row is a delete. Documents
+need none, because a decoder knows the operation of each.
+"""
+
+import hashlib
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakesink.rows.exact_values import exact_values
+from lakesink.rows.scalars import int64, operation_scalar
+from lakesink_protocol.quality import Quality
+from lakesink_protocol.receipt import Misfit
+from lakesink_protocol.row_changes import Operation
+
+DELETE_MARK = "_lakesink_delete"
+"""Name of the mark: true deletes, false upserts, NULL refuses the batch."""
+TOPIC, PARTITION, OFFSET = "topic", "partition", "offset"
+"""Columns of Kafka's source."""
+POSITIONS = ("_kafka_partition", "_kafka_offset")
+"""Columns of a table with positions in Kafka: they order the records of one partition only."""
+_PARTITION_BITS = 32
+_TOPIC_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedRows:
+    """Changes, one for each row.
+
+    Attributes:
+        rows: Columns with the names of the table's. A delete needs values only in the columns of key and sequence.
+        operations: `Operation` as int8, without NULLs.
+        places: int64: where the row comes from, see `positions_in`; NULL if that is unknown.
+        offsets: int64: the position within that place; NULL if the place is.
+    """
+
+    rows: pa.RecordBatch
+    operations: pa.Array
+    places: pa.Array
+    offsets: pa.Array
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory."""
+        return sum(int(part.nbytes) for part in self._parts)
+
+    def of(self, rows: pa.RecordBatch) -> "ChangedRows":
+        """The changes with their rows in another form."""
+        return ChangedRows(rows, self.operations, self.places, self.offsets)
+
+    def filter(self, kept: pa.BooleanArray) -> "ChangedRows":
+        """A copy of the changes for which this is true."""
+        return ChangedRows(*(part.filter(kept) for part in self._parts))
+
+    @property
+    def _parts(self) -> tuple[pa.RecordBatch, pa.Array, pa.Array, pa.Array]:
+        return self.rows, self.operations, self.places, self.offsets
+
+
+def joined(parts: Sequence[ChangedRows]) -> ChangedRows:
+    """The changes of all parts, of which there is at least one."""
+    if len(parts) == 1:
+        return parts[0]
+    arrays = ([part.operations for part in parts], [part.places for part in parts], [part.offsets for part in parts])
+    return ChangedRows(pa.concat_batches([part.rows for part in parts]), *map(pa.concat_arrays, arrays))
+
+
+class ChangeDecoder(Protocol):
+    """Decodes one task's documents to changes.
+
+    Every document is one change, but one that changes a key is two (a split), and a tombstone is none.
+    """
+
+    @property
+    def refuses(self) -> bool:
+        """True once a malformed document must fail the batch; no changes are returned from then on."""
+
+    @property
+    def quality(self) -> Quality:
+        """What was found in the documents."""
+
+    @property
+    def misfits(self) -> Sequence[Misfit]:
+        """The first malformed values."""
+
+    @property
+    def documents(self) -> int:
+        """Rows whose document is not NULL."""
+
+    @property
+    def splits(self) -> int:
+        """Documents that became two changes: a delete of the old key and an upsert of the new one."""
+
+    @property
+    def tombstones(self) -> int:
+        """Rows without a change, because they repeat the delete before them."""
+
+    def changes(self, batches: Iterator[pa.RecordBatch]) -> Iterator[ChangedRows]:
+        """The changes in these batches, in their order."""
+
+
+def same_operation(operation: Operation, rows: int) -> pa.Array:
+    """The operations of rows that all have this one."""
+    return pa.repeat(operation_scalar(operation), rows)
+
+
+def positions_in(batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
+    """Places and offsets of rows from Kafka; NULLs for rows of another source.
+
+    A place is a partition of a topic, as one number: offsets are comparable within a place only.
+    """
+    names = batch.schema.names
+    if PARTITION not in names or OFFSET not in names:
+        unknown = pa.nulls(batch.num_rows, pa.int64())
+        return unknown, unknown
+    partitions = exact_values(batch.column(PARTITION), pa.int32()).cast(pa.int64())
+    offsets = exact_values(batch.column(OFFSET), pa.int64())
+    topics = exact_values(batch.column(TOPIC), pa.string()) if TOPIC in names else None
+    places = partitions if topics is None else pc.add(partitions, _topics(topics))
+    known = pc.and_(places.is_valid(), offsets.is_valid())
+    nothing = pa.nulls(1, pa.int64())[0]
+    return pc.if_else(known, places, nothing), pc.if_else(known, offsets, nothing)
+
+
+def partitions_of(places: pa.Array) -> pa.Array:
+    """The partitions of these places; NULL for unknown ones."""
+    return pc.bit_wise_and(places, int64((1 << _PARTITION_BITS) - 1)).cast(pa.int32())
+
+
+def place_in_words(place: int | None, offset: int | None) -> str:
+    """A position for messages; empty if it is unknown."""
+    return "" if place is None else f"partition {place % (1 << _PARTITION_BITS)}, offset {offset}"
+
+
+def _topics(names: pa.Array) -> pa.Array:
+    """A number for each topic, above those of partitions."""
+    encoded = names.dictionary_encode()
+    numbers = array("q", [_topic_number(name) for name in encoded.dictionary.to_pylist()])
+    values = [None, pa.py_buffer(numbers)]
+    return pa.Array.from_buffers(pa.int64(), len(numbers), values).take(encoded.indices)  # pa.array would import pandas
+
+
+def _topic_number(name: str) -> int:
+    digest = hashlib.sha256(name.encode()).digest()[:_TOPIC_BYTES]
+    return int.from_bytes(digest) >> 1 << _PARTITION_BITS

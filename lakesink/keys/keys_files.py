@@ -1,0 +1,108 @@
+"""Reads the keys files of a batch into one table of changes. Each file is checked against what its task reported."""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakesink.keys.key_columns import KeyColumns
+from lakesink.keys.locate_errors import keys_file_damaged, reading, too_many_changes
+from lakesink.parquet.filesystem import many_at_once
+from lakesink_protocol.redact import describe
+from lakesink_protocol.row_changes import KeysFile, Operation
+
+MOST_BYTES = 2**30
+"""Limit for the changes of a batch in memory."""
+_CHUNK = 2**20
+
+OpenInput = Callable[[str], Any]
+"""Opens a location as a binary file that can seek."""
+
+OP, TASK, PLACE, OFFSET = "op", "task", "place", "offset"
+
+
+def read_changes(
+    files: Sequence[KeysFile], columns: KeyColumns, open_input: OpenInput, most_bytes: int = MOST_BYTES
+) -> pa.Table:
+    """All changes of the files, in their order, with a column for the task. Raises WriteError for a damaged file."""
+    if sum(file.size_bytes for file in files) > most_bytes:
+        raise too_many_changes(most_bytes)
+    schema = changes_schema(columns)
+    read = partial(_read_file, schema=schema, open_input=open_input, most_bytes=most_bytes)
+    tables, total = [schema.empty_table().append_column(TASK, pa.array([], pa.int32()))], 0
+    for found in many_at_once(read, files, files[0].path if files else ""):
+        tables.append(found)
+        total += found.nbytes
+        if total > most_bytes:
+            raise too_many_changes(most_bytes)
+    return pa.concat_tables(tables)
+
+
+def changes_schema(columns: KeyColumns) -> pa.Schema:
+    """The columns of a keys file."""
+    found = [(column.alias, column.arrow) for column in columns.all]
+    return pa.schema([*found, (OP, pa.int8()), (PLACE, pa.int64()), (OFFSET, pa.int64())])
+
+
+def _read_file(file: KeysFile, schema: pa.Schema, open_input: OpenInput, most_bytes: int) -> pa.Table:
+    with reading(file.path, keys_file_damaged):
+        data = _read_exactly(file, open_input)
+    try:
+        found = _decoded(data, file, schema, most_bytes)
+    except (pa.ArrowException, OSError) as error:
+        raise keys_file_damaged(file.path, describe(error)) from error
+    _check_values(file, found)
+    return found.append_column(TASK, pa.repeat(pa.scalar(file.task, pa.int32()), found.num_rows))
+
+
+def _read_exactly(file: KeysFile, open_input: OpenInput) -> pa.Buffer:
+    parts, size, digest = [], 0, hashlib.sha256()
+    with open_input(file.path) as source:
+        while size <= file.size_bytes and (part := source.read(min(_CHUNK, file.size_bytes + 1 - size))):
+            parts.append(part)
+            size += len(part)
+            digest.update(part)
+    if size != file.size_bytes or digest.hexdigest() != file.sha256:
+        raise keys_file_damaged(file.path, "its size or its digest differs from the receipt's")
+    return pa.py_buffer(b"".join(parts))
+
+
+def _decoded(data: pa.Buffer, file: KeysFile, schema: pa.Schema, most_bytes: int) -> pa.Table:
+    rows, size, batches = 0, 0, []
+    with pa.ipc.open_stream(data) as reader:
+        if not _fits(reader.schema, schema):
+            raise keys_file_damaged(file.path, "its columns are not the key and sequence columns of the table")
+        for batch in reader:
+            rows, size = rows + batch.num_rows, size + batch.nbytes
+            if size > most_bytes:
+                raise too_many_changes(most_bytes)
+            batches.append(batch)
+        found = pa.Table.from_batches(batches, reader.schema)
+    if rows != file.rows:
+        raise keys_file_damaged(file.path, f"it has {rows} changes, and the receipt has {file.rows}")
+    found.validate(full=True)
+    return found.cast(schema)
+
+
+def _fits(found: pa.Schema, expected: pa.Schema) -> bool:
+    """True for the expected columns, some perhaps with the narrower type of an older schema of the table."""
+    return found.names == expected.names and all(map(_widens, found.types, expected.types))
+
+
+def _widens(narrow: pa.DataType, wide: pa.DataType) -> bool:
+    if pa.types.is_decimal128(narrow) and pa.types.is_decimal128(wide):
+        return bool(narrow.scale == wide.scale and narrow.precision <= wide.precision)
+    return bool(narrow == wide) or bool(pa.types.is_int32(narrow) and pa.types.is_int64(wide))
+
+
+def _check_values(file: KeysFile, found: pa.Table) -> None:
+    ends = pc.min_max(found[OP]).as_py()
+    known = not found.num_rows or (ends["min"] in set(Operation) and ends["max"] in set(Operation))
+    required = [found[name].null_count for name in found.column_names if name not in (PLACE, OFFSET)]
+    if any(required) or not known:
+        raise keys_file_damaged(file.path, "it has a NULL, or an unknown operation")
+    if not found[PLACE].is_valid().equals(found[OFFSET].is_valid()):
+        raise keys_file_damaged(file.path, "a source position has a place without an offset, or the reverse")

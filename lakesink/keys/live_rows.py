@@ -1,0 +1,127 @@
+"""What older delete files mean for the data files of found rows, and which rows are still there. Pure."""
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyroaring import BitMap64
+
+from lakesink.keys.scan import FILE, POSITION
+from lakesink.parquet.partitions import Partition
+from lakesink.parquet.positions import in_order, positions_of
+from lakesink.rows.scalars import FALSE
+
+LARGE_ROWS = 65_536
+"""Positions from which on a delete file may stay beside a newer one."""
+_LARGE_TIMES = 8
+_BLOCK_ROWS = 262_144
+_NONE = BitMap64()
+
+
+@dataclass(frozen=True, slots=True)
+class OldFile:
+    """A live data file or delete file, as its manifest states it.
+
+    Attributes:
+        names: The one data file that a delete file names, by its manifest; empty for several, and for a data file.
+        lower: Lower bound of the paths in a delete file; empty if unknown.
+        upper: Upper bound of the paths in a delete file; empty if unknown.
+    """
+
+    path: str
+    rows: int
+    spec_id: int
+    partition: Partition
+    sequence_number: int
+    names: str = ""
+    lower: bytes = b""
+    upper: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class OldDeletes:
+    """A delete file that applies to some data files of interest; `only` is True if its manifest says it names one."""
+
+    path: str
+    rows: int
+    data_files: frozenset[str]
+    only: bool
+
+
+def applicable(data: Sequence[OldFile], deletes: Collection[OldFile]) -> list[OldDeletes]:
+    """The delete files that may delete rows of these data files, each with these data files.
+
+    Position deletes apply to data files of the same spec and partition whose sequence number is not higher.
+    """
+    by_path: dict[str, list[OldFile]] = {file.path: [file] for file in data}
+    by_partition: dict[tuple[int, Partition], list[OldFile]] = defaultdict(list)
+    for file in data:
+        by_partition[file.spec_id, file.partition].append(file)
+    found = []
+    for delete in deletes:
+        there = by_path.get(delete.names, []) if delete.names else by_partition[delete.spec_id, delete.partition]
+        paths = frozenset(file.path for file in there if _applies(delete, file))
+        if paths:
+            found.append(OldDeletes(delete.path, delete.rows, paths, bool(delete.names)))
+    return found
+
+
+def not_deleted(rows: pa.Table, positions: Mapping[int, BitMap64]) -> pa.Table:
+    """The rows without those at deleted positions, which are by the number of the data file."""
+    if not positions or not rows.num_rows:
+        return rows
+    starts = range(0, rows.num_rows, _BLOCK_ROWS)
+    return pa.concat_tables([_not_deleted(rows.slice(start, _BLOCK_ROWS), positions) for start in starts])
+
+
+def _not_deleted(rows: pa.Table, positions: Mapping[int, BitMap64]) -> pa.Table:
+    column, order, start, deleted = rows[POSITION].combine_chunks(), pc.sort_indices(rows[FILE]), 0, []
+    for count in pc.value_counts(rows[FILE].take(order)).to_pylist():
+        places = order.slice(start, count["counts"])
+        start += count["counts"]
+        there = column.take(places)
+        if gone := positions_of(there) & positions.get(count["values"], _NONE):
+            deleted.append(places.filter(pc.is_in(there, value_set=in_order(gone))))
+    found = pa.concat_arrays(deleted) if deleted else pa.nulls(0, order.type)
+    if not len(found):
+        return rows
+    stays = pc.scatter(pa.repeat(FALSE, len(found)), found.cast(pa.int64()), max_index=rows.num_rows - 1)
+    return rows.filter(pc.fill_null(stays, fill_value=True))
+
+
+def positions_by_file(rows: pa.Table) -> dict[int, BitMap64]:
+    """The positions of rows by the number of their data file."""
+    ordered = rows.select([FILE, POSITION]).sort_by(FILE).combine_chunks()
+    counts = pc.value_counts(ordered[FILE])
+    found, start = {}, 0
+    for count in counts.to_pylist():
+        found[count["values"]] = positions_of(ordered[POSITION].slice(start, count["counts"]).combine_chunks())
+        start += count["counts"]
+    return found
+
+
+def merged(new: BitMap64, older: Mapping[str, BitMap64]) -> tuple[list[str], BitMap64]:
+    """The older delete files of one data file, by path, whose place a new one takes, and the positions that it has.
+
+    If it took the place of all, one file would be left, but each batch would write all deleted positions again. So a
+    large one stays until the newer positions are an eighth of it: a position is written again a few times, as in a
+    log-structured merge tree (O'Neil and others, 1996), and a data file has few delete files. One that shares positions
+    with others stays too: a snapshot counts positions by file, and would state more live rows than before.
+    """
+    found, every = list[str](), new
+    for path, positions in sorted(older.items(), key=lambda one: len(one[1])):
+        if len(positions) >= max(LARGE_ROWS, _LARGE_TIMES * len(every)):
+            break
+        if every.isdisjoint(positions):
+            every = every | positions
+            found.append(path)
+    return found, every
+
+
+def _applies(delete: OldFile, file: OldFile) -> bool:
+    path = file.path.encode()
+    same_partition = (delete.spec_id, delete.partition) == (file.spec_id, file.partition)
+    within = (not delete.lower or delete.lower <= path) and (not delete.upper or path <= delete.upper)
+    return same_partition and within and delete.sequence_number >= file.sequence_number

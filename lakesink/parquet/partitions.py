@@ -1,0 +1,150 @@
+"""Groups rows by partition: one pass to number the partitions, at most one sort, and at most one copy of each row.
+
+Filtering for each partition would be quadratic. Rows that arrive clustered are only sliced.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakesink.parquet.single_value import encode_value, raw_values
+from lakesink.parquet.transforms import Transform, distinguishable, parse_transform
+from lakesink.rows.plan import PartitionField
+from lakesink.rows.schema import Struct, leaves, sql_type_of
+from lakesink.rows.task_errors import shown
+from lakesink_protocol.errors import WriteError
+
+Partition = tuple[bytes | None, ...]
+"""One value for each partition field, in Iceberg's single-value binary form; None is NULL."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One partition field: its name, positions of its source column from the top through structs, its transform."""
+
+    name: str
+    indices: tuple[int, ...]
+    transform: Transform
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The position of one partition's rows in a `Grouping`."""
+
+    partition: Partition
+    start: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """A table grouped by partition; `order` lists rows by partition, None if the table already has this order."""
+
+    table: pa.Table
+    order: pa.Array | None
+    groups: tuple[Group, ...]
+
+    def take(self, groups: Sequence[Group]) -> pa.Table:
+        """A copy of the rows of these partitions, one after the other; within a partition, rows keep their order."""
+        if self.order is None:
+            return pa.concat_tables([self.table.slice(group.start, group.count) for group in groups]).combine_chunks()
+        return self.table.take(pa.concat_arrays([self.order.slice(group.start, group.count) for group in groups]))
+
+    def split(self, groups: Sequence[Group]) -> Iterator[tuple[Partition, pa.Table]]:
+        """The rows of each of these partitions; they share one copy, or none if the table is in order."""
+        if self.order is None:
+            for group in groups:
+                yield group.partition, self.table.slice(group.start, group.count)
+            return
+        taken, start = self.take(groups), 0
+        for group in groups:
+            yield group.partition, taken.slice(start, group.count)
+            start += group.count
+
+
+def partition_sources(schema: Struct, fields: Sequence[PartitionField]) -> tuple[Source, ...]:
+    """The source column of every partition field in the schema."""
+    found = {leaf.field_id: leaf for leaf in leaves(schema)}
+    columns = (found[field.source_id] for field in fields)
+    return tuple(
+        Source(field.name, leaf.indices, parse_transform(field.transform, leaf.type))
+        for field, leaf in zip(fields, columns, strict=True)
+    )
+
+
+def source_paths(schema: Struct, fields: Sequence[PartitionField]) -> tuple[tuple[tuple[str, ...], str], ...]:
+    """Path of every partition field's source column, and the transform in Iceberg's spelling."""
+    paths = {leaf.field_id: leaf.path for leaf in leaves(schema)}
+    return tuple((paths[field.source_id], field.transform) for field in fields)
+
+
+def group(table: pa.Table, sources: Sequence[Source]) -> Grouping:
+    """Group the rows of a non-empty table; raises WriteError if a transform's result does not fit its type."""
+    if not sources:
+        return Grouping(table, None, (Group((), 0, table.num_rows),))
+    values = [_partitioned(table, source) for source in sources]
+    numbers = _partition_numbers(values)
+    counts = pc.value_counts(numbers).field("counts")
+    starts = pc.subtract(pc.cumulative_sum(counts), counts)
+    order = None if _is_sorted(numbers) else pc.sort_indices(numbers)
+    partitions = _partition_values(values, starts if order is None else order.take(starts), sources)
+    return Grouping(table, order, tuple(map(Group, partitions, starts.to_pylist(), counts.to_pylist())))
+
+
+def check_partition_values(rows: pa.RecordBatch, sources: Sequence[Source]) -> None:
+    """Raise WriteError if a transform's result does not fit its type for one of the rows."""
+    for source in sources:
+        if source.transform.may_not_fit:
+            _partitioned(pa.Table.from_batches([rows]), source)
+
+
+def _partitioned(table: pa.Table, source: Source) -> pa.Array:
+    try:
+        return source.transform.apply(_source_values(table, source))
+    except pa.ArrowInvalid:
+        transform = source.transform
+        spelled = f"{transform.name}[{transform.width}]" if transform.width else transform.name
+        column, kind = table.column_names[source.indices[0]], sql_type_of(transform.source)
+        raise WriteError(
+            "PARTITION_VALUE_UNFIT",
+            f"A value in column {shown(column)!r} ({shown(kind)}) is too large or too small for the partition field"
+            f" {shown(source.name)!r}.",
+            action=f"The result of {spelled} does not fit its type. Filter such values in the query, widen the column,"
+            " or change the table's partition spec.",
+        ) from None
+
+
+def _partition_values(values: Sequence[pa.Array], firsts: pa.Array, sources: Sequence[Source]) -> list[Partition]:
+    """The values of every partition, read from its first row."""
+    columns = []
+    for array, source in zip(values, sources, strict=True):
+        kind = source.transform.result
+        columns.append([None if raw is None else encode_value(kind, raw) for raw in raw_values(array.take(firsts))])
+    return list(zip(*columns, strict=True))
+
+
+def _partition_numbers(values: Sequence[pa.Array]) -> pa.Array:
+    """A number for every row, equal for rows of one partition, counted from 0 in the order of appearance."""
+    numbers = _dense(values[0])
+    for column in values[1:]:
+        more = _dense(column)
+        shifted = pc.multiply(numbers.cast(pa.int64()), pc.count_distinct(more))
+        numbers = _dense(pc.add(shifted, more.cast(pa.int64())))
+    return numbers
+
+
+def _dense(values: pa.Array) -> pa.Array:
+    return pc.dictionary_encode(distinguishable(values), null_encoding="encode").indices
+
+
+def _is_sorted(numbers: pa.Array) -> bool:
+    return bool(pc.all(pc.greater_equal(numbers[1:], numbers[:-1])).as_py())
+
+
+def _source_values(table: pa.Table, source: Source) -> pa.Array:
+    column = table.column(source.indices[0])
+    if len(source.indices) > 1:
+        column = pc.struct_field(column, indices=list(source.indices[1:]))
+    return pa.concat_arrays(column.chunks)

@@ -1,0 +1,175 @@
+"""Column statistics of one closed file, from its footer and by the table's metrics modes.
+
+Floating-point columns are counted from the rows. The footer has no statistics for them, because readers would skip
+rows with NaN.
+"""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from lakesink.parquet.bounds import Range, bounds, merge, parquet_raw
+from lakesink.rows.nested import entries
+from lakesink.rows.schema import Leaf
+
+_DEFAULT_LENGTH = 16
+_TRUNCATE = re.compile(r"truncate\((\d+)\)")
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsMode:
+    """Statistics to record for one column; `truncate_to` is the length of string and binary bounds, None keeps all."""
+
+    counts: bool
+    bounds: bool
+    truncate_to: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A leaf column and its metrics mode."""
+
+    leaf: Leaf
+    mode: MetricsMode
+
+    @property
+    def is_counted(self) -> bool:
+        """True if its statistics are counted from the rows."""
+        return self.mode.counts and self.leaf.type.is_floating
+
+
+@dataclass(frozen=True, slots=True)
+class FloatCounts:
+    """Non-NULL values and NaNs of a floating-point column, and the range of its other values; None if there is none."""
+
+    values: int = 0
+    nans: int = 0
+    range: Range | None = None
+
+    def __add__(self, other: "FloatCounts") -> "FloatCounts":
+        """The counts of both sets of rows."""
+        ranges = [part.range for part in (self, other) if part.range is not None]
+        return FloatCounts(self.values + other.values, self.nans + other.nans, merge(ranges) if ranges else None)
+
+
+@dataclass(frozen=True, slots=True)
+class FileStatistics:
+    """Statistics by field id, under their names in `ContentFile`."""
+
+    column_sizes: dict[int, int] = field(default_factory=dict)
+    value_counts: dict[int, int] = field(default_factory=dict)
+    null_value_counts: dict[int, int] = field(default_factory=dict)
+    nan_value_counts: dict[int, int] = field(default_factory=dict)
+    lower_bounds: dict[int, bytes] = field(default_factory=dict)
+    upper_bounds: dict[int, bytes] = field(default_factory=dict)
+
+
+def parse_mode(spelling: str) -> MetricsMode:
+    """The mode for a table property's value; an invalid value means Iceberg's default."""
+    text = spelling.strip().lower()
+    if text == "none":
+        return MetricsMode(counts=False, bounds=False)
+    if text == "counts":
+        return MetricsMode(counts=True, bounds=False)
+    if text == "full":
+        return MetricsMode(counts=True, bounds=True)
+    found = _TRUNCATE.fullmatch(text)
+    length = int(found[1]) if found else 0
+    return MetricsMode(counts=True, bounds=True, truncate_to=length or _DEFAULT_LENGTH)
+
+
+def columns(leaves: Sequence[Leaf], modes: Mapping[int, str]) -> tuple[Column, ...]:
+    """Every leaf column with its mode; Iceberg's default for a column without one."""
+    return tuple(Column(leaf, parse_mode(modes.get(leaf.field_id, f"truncate({_DEFAULT_LENGTH})"))) for leaf in leaves)
+
+
+def count(rows: pa.Table, column: Column) -> FloatCounts:
+    """Count a floating-point column of some rows."""
+    chunks = rows.column(column.leaf.indices[0]).chunks
+    return sum((_count(_leaf(chunk, column.leaf)) for chunk in chunks), FloatCounts())
+
+
+def _count(values: pa.Array) -> FloatCounts:
+    ends = pc.min_max(values).as_py()  # NaNs are ignored
+    found = ends["min"] is not None and not math.isnan(ends["min"])
+    nans = pc.sum(pc.is_nan(values)).as_py() or 0
+    return FloatCounts(len(values) - values.null_count, nans, Range(ends["min"], ends["max"]) if found else None)
+
+
+def _leaf(array: pa.Array, leaf: Leaf) -> pa.Array:
+    """The values of a leaf column inside a top-level column, without list items that a NULL hides."""
+    for name in leaf.path[1:]:
+        if pa.types.is_struct(array.type):
+            array = pc.struct_field(array, array.type.get_field_index(name))
+        elif pa.types.is_map(array.type):
+            array = entries(array)[("key", "value").index(name)]
+        else:
+            array = array.flatten()
+    return array
+
+
+def file_statistics(
+    footer: pq.FileMetaData, columns: Sequence[Column], counted: Mapping[int, FloatCounts]
+) -> FileStatistics:
+    """Statistics of a file; `counted` has the columns that were counted from the rows, by field id."""
+    found = FileStatistics()
+    groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
+    for position, column in enumerate(columns):
+        field_id, chunks = column.leaf.field_id, [group.column(position) for group in groups]
+        found.column_sizes[field_id] = sum(chunk.total_compressed_size for chunk in chunks)
+        if not column.mode.counts:
+            continue
+        found.value_counts[field_id] = sum(chunk.num_values for chunk in chunks)
+        if column.is_counted:
+            _add_counted(found, column, counted[field_id])
+        else:
+            _add_from_footer(found, column, chunks)
+    return found
+
+
+def split_offsets(footer: pq.FileMetaData) -> tuple[int, ...]:
+    """Start of every row group, ascending."""
+    firsts = (footer.row_group(index).column(0) for index in range(footer.num_row_groups))
+    return tuple(sorted(_start(chunk) for chunk in firsts))
+
+
+def _start(chunk: pq.ColumnChunkMetaData) -> int:
+    start = int(chunk.data_page_offset)
+    return min(start, int(chunk.dictionary_page_offset)) if chunk.dictionary_page_offset else start
+
+
+def _add_counted(found: FileStatistics, column: Column, counted: FloatCounts) -> None:
+    field_id = column.leaf.field_id
+    found.null_value_counts[field_id] = found.value_counts[field_id] - counted.values
+    if column.leaf.repeated:
+        return
+    found.nan_value_counts[field_id] = counted.nans
+    if column.mode.bounds and counted.range is not None:
+        _add_bounds(found, column, counted.range)
+
+
+def _add_from_footer(found: FileStatistics, column: Column, chunks: Sequence[pq.ColumnChunkMetaData]) -> None:
+    """Add statistics from the footer, without bounds if a chunk with values has none."""
+    statistics = [chunk.statistics for chunk in chunks]
+    if all(part is not None and part.has_null_count for part in statistics):
+        found.null_value_counts[column.leaf.field_id] = sum(part.null_count for part in statistics)
+    with_values = [part for part in statistics if part is None or part.has_min_max or part.num_values]
+    if not column.mode.bounds or column.leaf.repeated or not with_values:
+        return
+    if all(part is not None and part.has_min_max for part in with_values):
+        kind = column.leaf.type
+        ranges = (Range(parquet_raw(kind, part.min_raw), parquet_raw(kind, part.max_raw)) for part in with_values)
+        _add_bounds(found, column, merge(ranges))
+
+
+def _add_bounds(found: FileStatistics, column: Column, values: Range) -> None:
+    lower, upper = bounds(column.leaf.type, values, column.mode.truncate_to)
+    if lower is not None:
+        found.lower_bounds[column.leaf.field_id] = lower
+    if upper is not None:
+        found.upper_bounds[column.leaf.field_id] = upper

@@ -1,0 +1,304 @@
+"""Validates the receipts of a batch: one for each task, for this batch, with a schema and spec of the table.
+
+Receipts come from less trusted processes, and another process may have planned the tasks. Statistics must be possible,
+but are not compared with the file: the task is responsible for its rows. Impossible statistics in manifests would make
+readers fail, or skip files, much later.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import repeat
+from operator import le, lt
+
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema, index_by_id
+from pyiceberg.table import Table
+from pyiceberg.types import (
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    StringType,
+    TimestampType,
+    TimestamptzType,
+    TimeType,
+    UUIDType,
+)
+
+from lakesink.keys.keys_file import is_keys_file
+from lakesink.parquet.locations import is_location
+from lakesink.rows.expectations import Expected, OnUnmet
+from lakesink.sinks.iceberg.malformed import check_documents, first_of, in_words
+from lakesink.sinks.iceberg.rescue import check_rescued
+from lakesink.sinks.iceberg.unmet import check_expectations
+from lakesink_catalog.commit.premises import premises_of
+from lakesink_catalog.tables.locations import all_under, data_location, is_under
+from lakesink_protocol.change import Change, ContentFile
+from lakesink_protocol.quality import Quality, together
+from lakesink_protocol.receipt import MOST_IN_A_BATCH, Receipt, ReceiptInvalid, decode
+from lakesink_protocol.row_changes import KeysFile
+from lakesink_protocol.votes import check_tasks, receipt_rejected
+
+_WIDTHS: Mapping[type[IcebergType], range] = {
+    BooleanType: range(1, 2),
+    **dict.fromkeys((IntegerType, FloatType, DateType), range(4, 5)),
+    **dict.fromkeys((LongType, DoubleType, TimeType, TimestampType, TimestamptzType), range(8, 9)),
+    DecimalType: range(1, 17),
+    UUIDType: range(16, 17),
+}
+_ANY = range(2**31)
+
+
+@dataclass(frozen=True, slots=True)
+class PossibleBounds:
+    """What bounds can be: their size in bytes by field id, and the fields whose bounds are texts."""
+
+    widths: Mapping[int, range]
+    texts: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class CombinedReceipts:
+    """The combined receipts of a batch; `first_malformed` describes a value, empty if there is none.
+
+    `rows` are those that the tasks received. The other numbers are of changes by key.
+
+    Attributes:
+        keys_files: One of each task that wrote changes, in the order of the tasks.
+        superseded: Changes with a newer change of their key in their task.
+        deletes: Deletes in the files of keys.
+    """
+
+    files: tuple[ContentFile, ...]
+    schema: Schema
+    quality: Quality
+    first_malformed: str
+    rows: int
+    keys_files: tuple[KeysFile, ...] = ()
+    superseded: int = 0
+    deletes: int = 0
+    splits: int = 0
+    tombstones: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The table that tasks wrote under; and the one for the rows that they left, if they left any."""
+
+    table: Table
+    rest: Table | None = None
+
+    def groups(self, receipts: Sequence[Receipt]) -> list[tuple[Table, Sequence[Receipt]]]:
+        """The receipts by the table that they are for; the last one is for the rows that were left."""
+        if self.rest is None or not receipts:
+            return [(self.table, receipts)]
+        return [(self.table, receipts[:-1]), (self.rest, receipts[-1:])]
+
+
+def count_votes(
+    encoded: Sequence[bytes],
+    written: Written,
+    file_stem: str,
+    batch_id: int,
+    expected: Sequence[Expected] = (),
+    *,
+    changes_by_key: bool = False,
+) -> CombinedReceipts:
+    """Combine the receipts; raises WriteError unless every receipt is valid and none refuses the batch.
+
+    `changes_by_key` is true if the rows are changes, and false if they are only appended.
+    """
+    receipts = sorted(map(opened, encoded), key=lambda receipt: receipt.task)
+    check_tasks(receipt.task for receipt in receipts)
+    groups = written.groups(receipts)
+    [(_, of_job), *rest] = groups
+    for table, some in groups:
+        for receipt in some:
+            _check_receipt(table, receipt, file_stem)
+            _check_changes(table, receipt, file_stem, changes_by_key=changes_by_key)
+    for receipt in of_job:
+        _check_quality(receipt, expected)
+    _check_rest([receipt for _, some in rest for receipt in some], of_job)
+    check_expectations(of_job, expected, batch_id)
+    check_documents(receipts, batch_id, changes_by_key=changes_by_key)
+    files = tuple(file for receipt in receipts for file in receipt.files)
+    if len({file.path for file in files}) != len(files):
+        raise receipt_rejected("a data file is listed twice")
+    if max(sum(file.record_count for file in files), sum(file.file_size_bytes for file in files)) > MOST_IN_A_BATCH:
+        raise receipt_rejected("the batch has more rows or bytes than the limit")
+    first = first_of(receipts)
+    quality = together(receipt.quality for receipt in receipts)
+    schemas = [_written_under(table, some) for table, some in groups]
+    for table, some in groups:
+        _check_premises(table, some)
+    return CombinedReceipts(
+        files,
+        schemas[-1],
+        quality,
+        "" if first is None else in_words(first),
+        sum(receipt.rows for receipt in of_job),
+        keys_files=tuple(receipt.keys for receipt in receipts if receipt.keys is not None),
+        superseded=sum(receipt.superseded for receipt in receipts),
+        deletes=sum(receipt.deletes for receipt in receipts),
+        splits=sum(receipt.splits for receipt in receipts),
+        tombstones=sum(receipt.tombstones for receipt in receipts),
+    )
+
+
+def is_data_file(path: str, folder: str, file_stem: str, task: int | None = None) -> bool:
+    """True if a task of this batch can have chosen this path for a data file below the folder."""
+    return is_under(path, folder) and is_location(path, folder, file_stem, task)
+
+
+def opened(data: bytes) -> Receipt:
+    """The receipt in these bytes; raises WriteError if there is none."""
+    try:
+        return decode(data)
+    except ReceiptInvalid as error:
+        raise receipt_rejected(str(error)) from None
+
+
+def _check_receipt(table: Table, receipt: Receipt, file_stem: str) -> None:
+    if not Change(receipt.files, receipt.schema_change).only_appends:
+        raise receipt_rejected("a task deletes rows or changes the schema, but this sink only appends")
+    written = sum(file.record_count for file in receipt.files)
+    left = 0 if receipt.left is None else receipt.left.rows
+    changed = receipt.deletes + receipt.superseded
+    if not receipt.refused and receipt.changes != written + receipt.quality.dead_letters + left + changed:
+        raise receipt_rejected("a task received another number of rows than its files and dead letters contain")
+    folder = data_location(table)
+    if not all_under((file.path for file in receipt.files), folder):
+        raise receipt_rejected("a data file is outside the table's data location")
+    if not all(is_location(file.path, folder, file_stem, receipt.task) for file in receipt.files):
+        raise receipt_rejected("a data file has the name of another task, batch or sink")
+    specs = table.specs()
+    if any(not _fits_its_spec(file, specs) for file in receipt.files):
+        raise receipt_rejected("a data file is empty, or has a partition spec that the table does not have")
+    if not all(counts_agree(file) for file in receipt.files):
+        raise receipt_rejected("the statistics of a data file contradict each other")
+
+
+def _check_changes(table: Table, receipt: Receipt, file_stem: str, *, changes_by_key: bool) -> None:
+    """Check the file of keys, and that a task changes rows by key only if it should."""
+    keys = receipt.keys
+    if receipt.changes_by_key and (not changes_by_key or receipt.left is not None):
+        raise receipt_rejected("a task changed rows by key, but its rows were to be appended")
+    if max(receipt.splits, receipt.tombstones) > receipt.rows:
+        raise receipt_rejected("a task split more rows than it received")
+    if not changes_by_key:
+        return
+    written = receipt.deletes + sum(file.record_count for file in receipt.files)
+    if written != (0 if keys is None else keys.rows) or (receipt.refused and keys is not None):
+        raise receipt_rejected("a task's file of keys has another number of changes than the task wrote")
+    if keys is None:
+        return
+    if not is_under(keys.path, data_location(table)):
+        raise receipt_rejected("a file of keys is outside the table's data location")
+    if keys.task != receipt.task or not is_keys_file(keys.path, data_location(table), file_stem, receipt.task):
+        raise receipt_rejected("a file of keys has the name of another task, batch or sink")
+    if not keys.size_bytes:
+        raise receipt_rejected("a file of keys is empty")
+
+
+def _check_quality(receipt: Receipt, expected: Sequence[Expected]) -> None:
+    quality, unmet = receipt.quality, receipt.quality.unmet
+    counts = quality.malformed_rows, quality.unmet_rows, quality.dead_letters, quality.unread_before, receipt.documents
+    if max(counts) > receipt.rows:
+        raise receipt_rejected("a task reports more documents, malformed or unexpected rows than it received")
+    check_rescued(receipt)
+    if set(unmet) != {one.name for one in expected}:
+        raise receipt_rejected("a task counted other expectations than those of the query")
+    reasons = quality.malformed_rows + sum(unmet[one.name] for one in expected if one.on_unmet is OnUnmet.FAIL)
+    if receipt.refused and (receipt.files or not reasons):
+        raise receipt_rejected("a task refused the batch, but wrote files or gave no reason")
+    if not max(unmet.values(), default=0) <= quality.unmet_rows <= sum(unmet.values()):
+        raise receipt_rejected("a task's counts of expectations contradict each other")
+
+
+def _check_rest(rest: Sequence[Receipt], of_job: Sequence[Receipt]) -> None:
+    """Check the receipt for the rows that the tasks of the job left."""
+    left = sum(receipt.left.rows for receipt in of_job if receipt.left is not None and not receipt.refused)
+    for receipt in rest:
+        _check_quality(receipt, ())
+    if sum(receipt.rows for receipt in rest) != left or any(receipt.left is not None for receipt in rest):
+        raise receipt_rejected("the driver wrote another number of rows than the tasks left")
+
+
+def _written_under(table: Table, receipts: Sequence[Receipt]) -> Schema:
+    """The schema of all files, perhaps not the current one: an earlier process may have planned the tasks.
+
+    The commit checks whether the table still accepts files of this schema.
+    """
+    schema_ids = {receipt.schema_id for receipt in receipts} or {table.schema().schema_id}
+    known = [schema for schema in table.metadata.schemas if schema_ids == {schema.schema_id}]
+    if not known:
+        raise receipt_rejected("tasks used different schemas, or one that the table does not have")
+    if not bounds_fit((file for receipt in receipts for file in receipt.files), bounds_of(known[0])):
+        raise receipt_rejected("a bound is not a value of its column's type")
+    return known[0]
+
+
+def _check_premises(table: Table, receipts: Sequence[Receipt]) -> None:
+    """Compare digests: tasks may have been planned before the id of a schema or spec was reused."""
+    for schema_id, spec_id, digest in {
+        (receipt.schema_id, file.spec_id, receipt.premises) for receipt in receipts for file in receipt.files
+    }:
+        premises = None if schema_id is None else premises_of(table.metadata, schema_id, [spec_id])
+        if premises is None or premises.digest != digest:
+            raise receipt_rejected("the id of a data file's schema or spec now means another one")
+
+
+def _fits_its_spec(file: ContentFile, specs: Mapping[int, PartitionSpec]) -> bool:
+    spec = specs.get(file.spec_id)
+    fits = spec is not None and len(file.partition) == len(spec.fields)
+    return fits and file.record_count > 0 and file.file_size_bytes > 0
+
+
+def bounds_of(schema: Schema) -> PossibleBounds:
+    """What the bounds of this schema's columns can be."""
+    kinds = {field_id: field.field_type for field_id, field in index_by_id(schema).items()}
+    texts = [field_id for field_id, kind in kinds.items() if isinstance(kind, StringType)]
+    return PossibleBounds({field_id: _widths(kind) for field_id, kind in kinds.items()}, texts)
+
+
+def counts_agree(file: ContentFile) -> bool:
+    """True if no column has more NULLs or NaNs than values, and the row groups' offsets ascend within the file."""
+    offsets, values = file.split_offsets, file.value_counts
+    ascending = all(map(lt, offsets, offsets[1:]))
+    within = not offsets or offsets[-1] < file.file_size_bytes
+    counted = [counts for counts in (file.null_value_counts, file.nan_value_counts) if any(counts.values())]
+    return (
+        ascending and within and all(all(map(le, each.values(), map(values.get, each, repeat(0)))) for each in counted)
+    )
+
+
+def bounds_fit(files: Iterable[ContentFile], possible: PossibleBounds) -> bool:
+    """True if every bound belongs to a column of the schema and can be a value of its type."""
+    maps = [bounds for file in files for bounds in (file.lower_bounds, file.upper_bounds)]
+    shapes = {(tuple(bounds), tuple(map(len, bounds.values()))) for bounds in maps}
+    wide = all(
+        width in possible.widths.get(field_id, ())
+        for field_ids, widths in shapes
+        for field_id, width in zip(field_ids, widths, strict=True)
+    )
+    return wide and all(
+        _are_texts([each[field_id] for each in maps if field_id in each]) for field_id in possible.texts
+    )
+
+
+def _widths(kind: IcebergType) -> range:
+    return range(len(kind) + 1) if isinstance(kind, FixedType) else _WIDTHS.get(type(kind), _ANY)
+
+
+def _are_texts(bounds: Sequence[bytes]) -> bool:
+    """True if each is UTF-8. Together they are only if each is: no byte below 128 is a part of another character."""
+    try:
+        b"\0".join(bounds).decode()
+    except UnicodeDecodeError:
+        return False
+    return True

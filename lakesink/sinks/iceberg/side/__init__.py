@@ -1,0 +1,1 @@
+"""Tables beside a sink's own, which a batch also writes: dead letters and changelogs."""

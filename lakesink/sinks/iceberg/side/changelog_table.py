@@ -1,0 +1,234 @@
+"""The side table of all changes of a stream, and its messages: the changelog that downstream streams read."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+from pyiceberg.table.update import AssertTableUUID, RemovePropertiesUpdate, SetPropertiesUpdate, TableUpdate
+
+from lakesink.rows.letters import SUFFIX
+from lakesink.rows.plan import ChangesPlan
+from lakesink.rows.schema import Field, Primitive, parse_schema
+from lakesink.rows.task_errors import shown
+from lakesink.settings.option_types import SchemaEvolution
+from lakesink.settings.options import option_invalid
+from lakesink.settings.settings import Settings
+from lakesink.sinks.iceberg.checked_receipts import CombinedReceipts
+from lakesink.sinks.iceberg.schema_advice import commands
+from lakesink.sinks.iceberg.side.side_batches import in_snapshots, left_behind, way_back
+from lakesink.sinks.iceberg.side.side_table import SideTable, SideTableSink
+from lakesink.task.changelog import METADATA, changelog_key, changelog_schema
+from lakesink_catalog.commit.fence import Decision
+from lakesink_catalog.commit.premises import Path
+from lakesink_catalog.connect.catalog_failures import translated
+from lakesink_catalog.tables.tables import TABLE_MISSING, load_table, parse_identifier
+from lakesink_protocol.change import SchemaChange
+from lakesink_protocol.errors import CatalogError, Reason, WriteError
+from lakesink_protocol.identity import LEDGER_PREFIX, Batch, SinkKey
+from lakesink_protocol.redact import shown as redacted
+from lakesink_protocol.refusals.texts import Words
+from lakesink_protocol.row_changes import CHANGELOG_OF, CHANGELOG_TABLE, counts_in
+from lakesink_protocol.votes import receipt_rejected
+
+CHANGELOG_WORDS: Sequence[Words] = (
+    Words(
+        Reason.TABLE_REPLACED,
+        "The changelog now has UUID {table_uuid}; this query wrote to {known_uuid}.",
+        "If the old changelog was dropped by mistake, restore it, and start the query again.\n"
+        "If a new changelog is wanted, name it with another name in the option changelog_table.",
+    ),
+    Words(
+        Reason.REWOUND,
+        "The changelog has just got the changes of batch {last}, and this is batch {n}.",
+        "Look for a second query with the same sink id and stop it. Then start this one again.",
+    ),
+    Words(
+        Reason.ROLLED_BACK,
+        "The changelog was rolled back behind the changes of batch {last}; the newest in it are of {newest}.",
+        "If the query's table still has the batches of which changes are missing ({undone}), roll the changelog forward"
+        " again.\n"
+        "If these batches are written again, nothing is missing: accept as below.\n"
+        "If the query's table was rolled back too, no accept overrules both: rewind with `lakesink rewind`,"
+        " or name another table with the option changelog_table.",
+    ),
+)
+"""All can be met by a query whose own table is as it was."""
+
+
+def _differ(table: str, batch: Batch, rows: int, ways_out: Sequence[str]) -> WriteError:
+    return WriteError(
+        "CHANGELOG_DIFFERS",
+        f"Batch {batch.batch_id} has {rows:,} changes, and its earlier run wrote other changes into {table}.",
+        data=f"Changes of batch {batch.batch_id} are in {table}; they are not in the table.",
+        action=ways_out,
+    )
+
+
+def _unfit(table: str, error: WriteError) -> WriteError:
+    return WriteError(
+        "SCHEMA_MISMATCH",
+        f"The table {table} cannot keep the changelog: {error.what}",
+        action="Name another table with the option changelog_table; lakesink creates it.",
+    )
+
+
+CHANGELOG = SideTable(
+    "changes",
+    "changelog_table",
+    "CHANGELOG_DIFFERS",
+    changelog_key,
+    CHANGELOG_WORDS,
+    "Start the query again as it was, over the same rows.",
+    _differ,
+    _unfit,
+    schema_evolution=SchemaEvolution.WIDEN,
+    is_read=True,
+)
+"""Every change of a batch. New and wider columns of the table are followed."""
+
+
+def changelog_columns(schema_json: str, changes: ChangesPlan, table: str) -> pa.Schema:
+    """The columns of the changelog of a table; raises SettingsError if the table has one of lakesink's names."""
+    columns = parse_schema(schema_json)
+    own = {name.casefold() for name in METADATA.names}
+    taken = next((one.name for one in columns.fields if one.name.casefold() in own), None)
+    if taken is not None:
+        raise option_invalid(
+            "changelog_table",
+            f"The option changelog_table cannot be used: {shown(table)} has a column {taken!r}, which a changelog has"
+            " for itself.",
+        )
+    return changelog_schema(columns, changes)
+
+
+def check_filled(changelog: str, schema_json: str, columns: pa.Schema) -> None:
+    """Refuse a changelog of this schema with a NOT NULL column for which a change may have no value."""
+    path = next(_unfilled(parse_schema(schema_json).fields, list(columns)), None)
+    if path is not None:
+        raise WriteError(
+            "SCHEMA_MISMATCH",
+            f"The table {changelog} cannot keep the changelog: column {shown('.'.join(path))!r} is NOT NULL there, and"
+            " a change may have no value for it.",
+            action=(
+                *commands(SchemaChange(optional=(path,)), parse_identifier(changelog)),
+                "Name another table with the option changelog_table; lakesink creates it.",
+            ),
+        )
+
+
+def _unfilled(wanted: Iterable[Field], arriving: Iterable[pa.Field], path: Path = ()) -> Iterator[Path]:
+    """The NOT NULL columns, also those within others, for which nullable ones arrive."""
+    by_name = {one.name.lower(): one for one in arriving}
+    for field in wanted:
+        found, below = by_name.get(field.name.lower()), (*path, field.name)
+        if found is None:
+            continue  # the evolution has made it optional
+        if field.required and found.nullable:
+            yield below
+        if not isinstance(field.type, Primitive):
+            yield from _unfilled(field.type.fields, _parts(found.type), below)
+
+
+def _parts(kind: pa.DataType) -> list[pa.Field]:
+    """The fields of a nested type, under Iceberg's names."""
+    if pa.types.is_map(kind):
+        return [kind.key_field.with_name("key"), kind.item_field.with_name("value")]
+    return [kind.value_field.with_name("element")] if pa.types.is_list(kind) else list(kind)
+
+
+def check_changelog_name(table: str, name: str) -> None:
+    """Refuse a malformed name, and those of the table and of its dead letters."""
+    for taken, what in ((table, "the table itself"), (f"{table}{SUFFIX}", "the table of its dead letters")):
+        if parse_identifier(name) == parse_identifier(taken):
+            raise option_invalid("changelog_table", f"The option changelog_table is {name!r}, {what}.")
+
+
+def check_changelog(counted: CombinedReceipts, changelog: SideTableSink, batch_id: int) -> None:
+    """Check that the tasks wrote each change into the changelog, and nothing else."""
+    changes = sum(file.record_count for file in counted.files) + counted.deletes + counted.superseded
+    if changes != (changelog.voted[1] if changelog.voted[0] == batch_id else 0):
+        raise receipt_rejected("a task wrote another number of changes into the changelog than it has")
+
+
+def check_is_logged(decision: Decision, changelog: SideTableSink) -> None:
+    """Refuse an empty changelog that, by the newest batch that the table has, has the changes of that: it was dropped.
+
+    A changelog that was rolled back knows what it had, and its own verdict refuses it.
+    """
+    batch, seen = decision.situation.batch, decision.situation
+    newest = seen.newest_mark if seen.rolled_back else seen.entry
+    if newest is None or newest.query_id != batch.query_id or changelog.knows(batch):
+        return
+    its = (newest.query_id, newest.batch_id)
+    summary = next((one.summary for mark, one in seen.own_marks if (mark.query_id, mark.batch_id) == its), None) or {}
+    counts = counts_in(summary)
+    if summary.get(CHANGELOG_TABLE) != changelog.table or counts is None or not counts.changes:
+        return
+    raise WriteError(
+        "CHANGELOG_DIFFERS",
+        f"{changelog.table} has no changes of this query, and those of batch {newest.batch_id} were written into it.",
+        data=f"Nothing of batch {batch.batch_id} was written.",
+        action=(
+            f"If {changelog.table} was dropped or replaced by mistake, restore it, and start the query again.",
+            "If a new changelog is wanted, start the query with another name as changelog_table.",
+        ),
+    )
+
+
+def note_changelog(catalog: Catalog, table: Table, key: SinkKey, batch: Batch, changelog: str | None) -> None:
+    """Keep in a table where the changes of a sink go, before any is there.
+
+    Raises:
+        WriteError: The changelog that was kept has changes of this batch, and the query has another one, or none.
+        CatalogError: The catalog failed.
+    """
+    name = f"{CHANGELOG_OF}{key.ledger_property.removeprefix(LEDGER_PREFIX)}"
+    known = table.properties.get(name)
+    if known == changelog:
+        return
+    if known is not None:
+        _check_without_changes(catalog, known, table, key, batch)
+    update: TableUpdate = RemovePropertiesUpdate(removals=[name])
+    if changelog is not None:
+        update = SetPropertiesUpdate(updates={name: changelog})
+    same = (AssertTableUUID(uuid=table.metadata.table_uuid),)
+    translated("The catalog", catalog.properties, lambda: catalog.commit_table(table, same, (update,)))
+
+
+def _check_without_changes(catalog: Catalog, changelog: str, table: Table, key: SinkKey, batch: Batch) -> None:
+    """Refuse a batch of which an earlier run has written changes into this changelog: its readers have got them."""
+    try:
+        side = load_table(catalog, changelog)
+    except CatalogError as error:
+        if error.code != TABLE_MISSING:
+            raise
+        return
+    found = left_behind(side, changelog_key, key, table)
+    left = [one for one in found if one.query_id == batch.query_id and one.batch_id >= batch.batch_id]
+    back = way_back(side, left)
+    if back is None:
+        return  # none, or other batches came later: then another changelog is the way out that keeps theirs
+    changelog = redacted(changelog, 200)
+    raise WriteError(
+        "CHANGELOG_DIFFERS",
+        f"{changelog} has changes of batch {left[-1].batch_id}, and this query does not write into it.",
+        data=f"Nothing of batch {batch.batch_id} was written.",
+        action=(
+            f"Start the query with changelog_table={changelog!r} until this batch is committed.",
+            f"{back} Then start this one again.",
+        ),
+        details=[in_snapshots(left)],
+    )
+
+
+def other_changelog(participant: str, settings: Settings) -> WriteError:
+    """The error for a batch that was prepared for another changelog than the query's."""
+    other = redacted(participant.removesuffix("@main"), 60)
+    named = f"changelog_table={settings.changelog_table!r}" if settings.changelog_table else "no changelog_table"
+    return WriteError(
+        "CHANGELOG_DIFFERS",
+        f"The batch was prepared for the changelog {other}, but the query has {named}.",
+        data=f"Changes of this batch may be in {other}; they are not in the table.",
+        action=f"Start the query with changelog_table={other!r} until this batch is committed.",
+    )

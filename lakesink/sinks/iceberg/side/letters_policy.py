@@ -1,0 +1,73 @@
+"""Decides where rows go that are put aside, and how many of them a batch may have."""
+
+from collections.abc import Sequence
+
+from lakesink.rows.expectations import Expected, OnUnmet
+from lakesink.rows.letters import SUFFIX
+from lakesink.rows.plan import OnMalformed
+from lakesink.settings.options import option_invalid
+from lakesink.settings.settings import Settings
+from lakesink.sinks.iceberg.checked_receipts import CombinedReceipts
+from lakesink.sinks.iceberg.side.side_table import SideTableSink
+from lakesink_catalog.tables.tables import parse_identifier
+from lakesink_catalog.words import counted as in_words
+from lakesink_protocol.errors import WriteError
+from lakesink_protocol.redact import shown
+from lakesink_protocol.votes import receipt_rejected
+
+
+def puts_aside(settings: Settings, expected: Sequence[Expected]) -> bool:
+    """True if the query puts rows aside that cannot be written, or that do not meet an expectation."""
+    quarantined = any(one.on_unmet is OnUnmet.QUARANTINE for one in expected)
+    return quarantined or settings.on_malformed is OnMalformed.QUARANTINE
+
+
+def letters_table(table: str, settings: Settings) -> str:
+    """The table of dead letters of a table; raises SettingsError if its name is malformed, or that of the table."""
+    own, name = parse_identifier(table), settings.dead_letter_table
+    if name is None:
+        return f"{table}{SUFFIX}"
+    if parse_identifier(name) == own:
+        raise option_invalid("dead_letter_table", f"The option dead_letter_table is {name!r}, the table itself.")
+    return name
+
+
+def check_letters(counted: CombinedReceipts, letters: SideTableSink, settings: Settings, batch_id: int) -> None:
+    """Check that both receipts of the tasks say the same, and that the batch does not have too many dead letters."""
+    dead = counted.quality.dead_letters
+    if dead != (letters.voted[1] if letters.voted[0] == batch_id else 0):
+        raise receipt_rejected("a task put another number of rows aside than it wrote as dead letters")
+    limit = settings.max_dead_letters
+    if limit is not None and dead > limit:
+        raise _too_many(counted, batch_id, f"max_dead_letters is {limit:,}", "max_dead_letters")
+    ratio = settings.max_dead_letter_ratio
+    if dead > ratio * counted.rows:
+        raise _too_many(counted, batch_id, f"max_dead_letter_ratio is {ratio:g}", "max_dead_letter_ratio")
+
+
+def other_letters(participant: str, letters: SideTableSink) -> WriteError:
+    """The error for dead letters of a batch in another table than the query's."""
+    other = shown(participant.removesuffix("@main"), 60)
+    return WriteError(
+        "DEAD_LETTERS_DIFFER",
+        f"The batch has dead letters for {other}, but the query puts rows aside into {letters.table}.",
+        data=f"The dead letters of this batch may be in {other}; its other rows are not in the table.",
+        action=f"Start the query with dead_letter_table={other!r} until this batch is committed.",
+    )
+
+
+def _too_many(counted: CombinedReceipts, batch_id: int, limit: str, option: str) -> WriteError:
+    quality, dead = counted.quality, counted.quality.dead_letters
+    of_rules = [f"{name}: {in_words(rows, 'row')}" for name, rows in quality.unmet.items() if rows]
+    others = max(dead - quality.unmet_rows, 0)
+    malformed = [f"malformed (lakesink explain VALUE_MALFORMED): {in_words(others, 'row')}"] if others else []
+    return WriteError(
+        "DEAD_LETTERS_TOO_MANY",
+        f"{dead:,} of {in_words(counted.rows, 'row')} of batch {batch_id} would be dead letters, but {limit}.",
+        data=f"Nothing of batch {batch_id} was committed, to no table.",
+        action=(
+            "Look for the cause: a changed source, a wrong topic, a wrong condition. Then start the query again.",
+            f"If so many rows are to go aside, raise {option} and start the query again.",
+        ),
+        details=[*malformed, *of_rules],
+    )

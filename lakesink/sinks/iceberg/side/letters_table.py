@@ -1,0 +1,79 @@
+"""The side table of dead letters, and its messages: its batches are those of a stream, whose table has the rows."""
+
+from collections.abc import Sequence
+
+from lakesink.rows.letters import letters_key
+from lakesink.sinks.iceberg.side.side_table import SideTable
+from lakesink_protocol.errors import CatalogError, Reason, WriteError
+from lakesink_protocol.identity import Batch
+from lakesink_protocol.refusals.texts import Words
+
+LETTERS_WORDS: Sequence[Words] = (
+    Words(
+        Reason.TABLE_REPLACED,
+        "The table of dead letters now has UUID {table_uuid}; this query wrote to {known_uuid}.",
+        "Start the query again: it writes batch {n} again, and its dead letters into this table.\n"
+        "If the old table was dropped by mistake, restore it before. If this one is a copy of another table of dead"
+        " letters, name another one with the option dead_letter_table.",
+    ),
+    Words(
+        Reason.REWOUND,
+        "The table of dead letters has just got those of batch {last}, and this is batch {n}.",
+        "Look for a second query with the same sink id and stop it. Then start this one again.",
+    ),
+    Words(
+        Reason.ROLLED_BACK,
+        "The table of dead letters was rolled back behind those of batch {last}; the newest in it are of {newest}.",
+        "If the query's table still has the batches of which letters are missing ({undone}), roll this table forward"
+        " again.\n"
+        "If these batches were written again, nothing is missing: accept as below.\n"
+        "If the query's table was rolled back too, no accept overrules both: rewind with `lakesink rewind`,"
+        " or name another table with the option dead_letter_table.",
+    ),
+)
+"""All can be met by a query whose own table is as it was."""
+
+
+def _differ(table: str, batch: Batch, rows: int, ways_out: Sequence[str]) -> WriteError:
+    """The error for a batch that puts other rows aside than an earlier run of it did."""
+    return WriteError(
+        "DEAD_LETTERS_DIFFER",
+        f"Batch {batch.batch_id} puts {rows:,} rows aside, and its earlier run put other rows into {table}.",
+        data=f"Dead letters of batch {batch.batch_id} are in {table}, its other rows are not in the table.",
+        action=ways_out,
+    )
+
+
+def _unfit(table: str, error: WriteError) -> WriteError:
+    return WriteError(
+        "SCHEMA_MISMATCH",
+        f"The table {table} cannot keep dead letters: {error.what}",
+        action="Name another table with the option dead_letter_table; lakesink creates it.",
+    )
+
+
+DEAD_LETTERS = SideTable(
+    "dead letters",
+    "dead_letter_table",
+    "DEAD_LETTERS_DIFFER",
+    letters_key,
+    LETTERS_WORDS,
+    "Start the query again as it was, with the same expectations and the same columns of the table.",
+    _differ,
+    _unfit,
+    has_replays=True,
+)
+"""Rows that are put aside."""
+
+
+def no_letters(table: str, name: str, data: str, how: str) -> CatalogError:
+    """There is no table of dead letters of a table; `how` names another one."""
+    return CatalogError(
+        "TABLE_MISSING",
+        f"There is no table {name}: no query has put rows of {table} aside there.",
+        data=data,
+        action=(
+            f"If the query has the option dead_letter_table, {how}.",
+            "To put rows aside that cannot be written, start the query with on_malformed='quarantine'.",
+        ),
+    )

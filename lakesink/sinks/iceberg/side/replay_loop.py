@@ -1,0 +1,245 @@
+"""The loop of `lakesink.replay_dead_letters`: pending letters are repaired and land in their table, each once.
+
+How letters are repaired and how their rows are appended is given: both need a Spark session, and this loop does not.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+
+from lakesink.rows.letters import REPLAYS_TABLE, VALUE
+from lakesink.settings.option_types import SchemaEvolution
+from lakesink.settings.settings import Settings
+from lakesink.sinks.iceberg.side.begun_replays import replays_back
+from lakesink.sinks.iceberg.side.letters_table import no_letters
+from lakesink.sinks.iceberg.side.pending import MOST_BYTES, OfTable, check_letter_table, count_letters, first_letters
+from lakesink.sinks.iceberg.side.replays import (
+    AllAssignments,
+    Assignments,
+    Replayed,
+    assign,
+    load_assignments,
+    replay_batch,
+    replays_differ,
+)
+from lakesink.sinks.iceberg.side.side_table import MOST_LOOKS, unsettled
+from lakesink_catalog.commit.current import is_current
+from lakesink_catalog.tables.tables import TABLE_MISSING, load_table
+from lakesink_catalog.words import counted
+from lakesink_protocol.errors import CatalogError, LakesinkError, WriteError
+from lakesink_protocol.identity import MAIN_BRANCH, Batch, SinkKey
+from lakesink_protocol.outcome import Committed, Outcome
+
+LETTER_ID = "letter_id"
+_SHARED_WITH_REPLAYS = ("prepared_max_age", "ledger_tag", "ledger_tag_max_age", "max_clock_ahead")
+"""Options that the table of replays has too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """The result of a repair, evaluated once: the letters that it returned, and their rows in the same order."""
+
+    letters: list[str]
+    rows: Any
+
+
+RepairLetters = Callable[[pa.Table, Table], Repaired]
+"""Repairs letters for their table."""
+AppendRows = Callable[[Any, str, SinkKey, Batch, Settings, Callable[[], None] | None], Outcome]
+"""Appends repaired rows to a table as a version of an application; calls the last argument before it commits."""
+
+
+class _LostRace(LakesinkError):
+    """Another process has assigned letters to the replay; nothing of this one was committed."""
+
+    def __init__(self, replay: int) -> None:
+        what = f"Another process has begun replay {replay}; it is continued with the letters of that process."
+        super().__init__("REPLAYS_DIFFER", what, data="This process committed nothing.", action="Wait: it goes on.")
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One replay: of which application, its number, and its letters; `begun` if they are assigned to it."""
+
+    of: Assignments
+    replay: int
+    letters: pa.Table
+    begun: bool
+
+
+@dataclass(slots=True)
+class ReplayLoop:
+    """One call for a table and its table of dead letters."""
+
+    table: str
+    letters: str
+    settings: Settings
+    open_catalog: Callable[[], Catalog]
+    catalog: Catalog
+    repair: RepairLetters
+    append: AppendRows
+    left: set[str] = field(default_factory=set)
+    skipped: set[tuple[str, int]] = field(default_factory=set)
+    done: Replayed = field(default_factory=Replayed)
+
+    def run(self) -> Replayed:
+        """Replay until no letter is left that the repair returns."""
+        of, assignments = self._look()
+        while (step := self._next(of, assignments)) is not None:
+            self._replay(of, assignments, step)
+            of, assignments = self._look()
+        return replace(self.done, pending=count_letters(of, lambda letter, *_: not assignments.is_replayed(letter)))
+
+    def _replay(self, of: OfTable, assignments: AllAssignments, step: _Step) -> None:
+        rows = self.repair(step.letters, of.table)
+        _check_returned(rows.letters, step.letters)
+        if step.begun:
+            _check_all_returned(rows, step.replay, step.letters.num_rows)
+        self.left.update({*step.letters.column(LETTER_ID).to_pylist()}.difference(rows.letters))
+        if rows.letters:
+            self._append(of, assignments, step, rows)
+
+    def _look(self) -> tuple[OfTable, AllAssignments]:
+        """The tables, in an order in which no later one lacks what an earlier one shows.
+
+        A letter that was rolled back, or dropped with its table, may be in another place since: none of those is taken.
+        """
+        for _ in range(MOST_LOOKS):
+            first = self._letters()
+            check_letter_table(first)
+            table = load_table(self.catalog, self.table)
+            if LETTER_ID in {name.lower() for name in table.schema().column_names}:
+                raise invalid_repair(f"{self.table} has a column letter_id.", "Append the rows with lakesink.append.")
+            branch = self.settings.branch
+            assignments = load_assignments(self.catalog, table, first, self.letters, branch)
+            letters = load_table(self.catalog, self.letters)
+            if letters.metadata.table_uuid == first.metadata.table_uuid and is_current(letters, MAIN_BRANCH):
+                return OfTable(table, letters, branch), assignments
+        raise unsettled(self.letters, "its dead letters are")
+
+    def _letters(self) -> Table:
+        try:
+            return load_table(self.catalog, self.letters)
+        except CatalogError as error:
+            if error.code != TABLE_MISSING:
+                raise
+        load_table(self.catalog, self.table)  # its name may be the wrong one
+        raise no_letters(self.table, self.letters, "Nothing was replayed.", "give it here too")
+
+    def _next(self, of: OfTable, assignments: AllAssignments) -> _Step | None:
+        waiting = set()
+        for begun, replay in assignments.unfinished:
+            step = self._unfinished(of, assignments.name, begun, replay)
+            if of.are_complete(step.letters):
+                return step
+            waiting.add(begun.key)
+        chosen = first_letters(
+            of,
+            lambda letter, sink, batch_id: (
+                not assignments.is_assigned(letter)
+                and letter not in self.left
+                and of.is_complete(letter, sink, batch_id)
+                and not (waiting and assignments.of(of.owner(letter, sink)).key in waiting)
+            ),
+        )
+        if chosen is None:
+            return None
+        owners = list(map(of.owner, chosen[LETTER_ID].to_pylist(), chosen["sink"].to_pylist()))
+        of_one_sink = chosen.filter(pa.array([owner == owners[0] for owner in owners]))
+        of_sink = assignments.of(owners[0])
+        return _Step(of_sink, of_sink.newest + 1, of_one_sink, begun=False)
+
+    def _unfinished(self, of: OfTable, name: str, assignments: Assignments, replay: int) -> _Step:
+        """The replay that an earlier call has begun, or that was rolled back in the table: exactly its letters."""
+        ids = assignments.letters_of(replay)
+        letters = first_letters(of, lambda letter, *_: letter in ids, len(ids) + 1, len(ids) * MOST_BYTES)
+        missing = len(ids) - (0 if letters is None else letters.num_rows)
+        if letters is None or missing:
+            back = replays_back(self.catalog, of.table, of.letters, of.branch)
+            ways = [f"{back} Then run the replay again."] if back else []
+            raise replays_differ(f"{self.letters} lacks {counted(missing, 'letter')} of replay {replay}.", name, *ways)
+        if (assignments.key.name, replay) in self.skipped:
+            raise replays_differ(f"{self.table} skips replay {replay}, but does not show it.", name)
+        return _Step(assignments, replay, letters, begun=True)
+
+    def _append(self, of: OfTable, assignments: AllAssignments, step: _Step, rows: Repaired) -> None:
+        of_replay: Mapping[str, str] = {**self.settings.snapshot_properties, REPLAYS_TABLE: assignments.name}
+        settings, key = replace(self.settings, snapshot_properties=of_replay), step.of.key
+        given = step.letters.filter(pc.is_in(step.letters[LETTER_ID], pa.array(rows.letters)))
+        batch = replay_batch(step.of, step.replay, given)
+
+        def begin() -> None:
+            if load_table(self.catalog, self.table).metadata.table_uuid != of.table.metadata.table_uuid:
+                raise replays_differ(f"{self.table} was replaced by another table of this name.", assignments.name)
+            of_replays = self._settings_of_replays()
+            if not assign(self.open_catalog, assignments.name, key.name, step.replay, rows.letters, of_replays):
+                raise _LostRace(step.replay)
+
+        hook = None if step.begun else begin
+        try:
+            outcome = self.append(rows.rows, self.table, key, batch, settings, hook)
+        except _LostRace:
+            return
+        if isinstance(outcome, Committed):
+            self.done = Replayed(self.done.replays + 1, self.done.letters + len(rows.letters))
+        elif step.begun:
+            self.skipped.add((key.name, step.replay))
+
+    def _settings_of_replays(self) -> Settings:
+        shared: dict[str, Any] = {name: getattr(self.settings, name) for name in _SHARED_WITH_REPLAYS}
+        return Settings(create_table=True, **shared)
+
+
+def check_no_documents(columns: Sequence[str], table: Table, settings: Settings) -> None:
+    """Refuse a column of documents where none are decoded: the table would be told to add it."""
+    known = {name.lower() for name in table.schema().column_names}
+    if settings.decode or settings.schema_evolution is not SchemaEvolution.FAIL or VALUE in known:
+        return
+    if VALUE in {name.lower() for name in columns}:
+        raise invalid_repair(
+            f"The repair returns a column {VALUE}, which the table does not have.",
+            (
+                "If it has documents, decode them as the stream does: decode='json', or --decode json of the command.",
+                "Return columns of the table only.",
+            ),
+        )
+
+
+def invalid_repair(what: str, action: str | Sequence[str]) -> WriteError:
+    """The error for a repair that cannot be run, or whose result cannot be used."""
+    return _wrong(what, "Nothing was replayed in this step; its letters are still pending.", action)
+
+
+def _check_all_returned(found: Repaired, replay: int, letters: int) -> None:
+    """Check that a replay that was begun gets the rows of all its letters; raises WriteError."""
+    returned = len(found.letters)
+    if returned < letters:
+        raise _wrong(
+            f"Replay {replay} was begun with {counted(letters, 'letter')}, the repair returns {returned:,} of them.",
+            f"Nothing of replay {replay} is in the table yet; its letters are assigned to it.",
+            "Run it again with a repair that returns a row for all letters of that replay, as the first one did.",
+        )
+
+
+def _wrong(what: str, data: str, action: str | Sequence[str]) -> WriteError:
+    return WriteError("REPAIR_INVALID", what, data=data, action=action)
+
+
+def _check_returned(ids: Sequence[str], letters: pa.Table) -> None:
+    given = set(letters.column(LETTER_ID).to_pylist())
+    unknown, twice = sum(letter not in given for letter in ids), len(ids) - len(set(ids))
+    if unknown:
+        raise invalid_repair(
+            f"The repair returns {counted(unknown, 'row')} with a letter_id that it was not given.",
+            "Return the letter_id of the letter that a row was made of, unchanged.",
+        )
+    if twice:
+        raise invalid_repair(
+            f"The repair returns {counted(twice, 'row')} more than letters: a letter_id comes twice.",
+            "Return one row for each letter: a join or explode can double rows.",
+        )

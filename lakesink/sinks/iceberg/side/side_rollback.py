@@ -1,0 +1,91 @@
+"""What side tables still have of batches that were rolled back from the table of a sink."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+
+from lakesink.rows.letters import SUFFIX
+from lakesink.sinks.iceberg.side.begun_replays import begun_replays
+from lakesink.sinks.iceberg.side.changelog_table import CHANGELOG
+from lakesink.sinks.iceberg.side.letters_table import DEAD_LETTERS
+from lakesink.sinks.iceberg.side.side_batches import left_behind
+from lakesink.sinks.iceberg.side.side_table import SideTable, SideTableSink
+from lakesink_catalog.read.history import retained
+from lakesink_catalog.tables.tables import load_table
+from lakesink_catalog.words import counted
+from lakesink_protocol.errors import BatchRefused, CatalogError, Reason
+from lakesink_protocol.identity import SinkKey
+from lakesink_protocol.quality import LETTERS_TABLE
+from lakesink_protocol.row_changes import CHANGELOG_TABLE
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What one side table still has.
+
+    Attributes:
+        batches: Their ids, the oldest first.
+        said: What is left, for messages.
+        step: What is to be done before the batches are replayed.
+        stays: What becomes of it if they are not.
+    """
+
+    kind: SideTable
+    batches: tuple[int, ...]
+    said: str
+    step: str
+    stays: str
+
+
+def with_side_tables(refused: BatchRefused, sides: Iterable[SideTableSink]) -> BatchRefused:
+    """The refusal, after a rollback with the side tables that have batches which the table has no more."""
+    if refused.reason is not Reason.ROLLED_BACK:
+        return refused
+    found = (left_in(side.kind, side.connected(), side.table, side.owner, side.own()) for side in sides)
+    return with_left(refused, [one for one in found if one is not None])
+
+
+def with_left(refused: BatchRefused, left: Sequence[Left]) -> BatchRefused:
+    """The refusal with what is left: it must go before batches are replayed, and stays if an operator accepts."""
+    if not left:
+        return refused
+    said, steps = " ".join(one.said for one in left), " ".join(one.step for one in left)
+    stays = " ".join(one.stays for one in left)
+    ways = [f"{way} {stays}" if "accept=" in way else f"{steps} {way}" for way in refused.choices or (refused.action,)]
+    return BatchRefused(refused.reason, refused.what, data=f"{refused.data} {said}", action=ways)
+
+
+def left_of(table: Table, owner: SinkKey) -> Iterator[Left]:
+    """What is left in all side tables that the batches of a sink name, also those that were rolled back."""
+    summaries = [one.snapshot.summary for one in retained(table).batches if one.key == owner]
+    usual = [".".join(table.name()) + SUFFIX]
+    for kind, named_by, known in ((DEAD_LETTERS, LETTERS_TABLE, usual), (CHANGELOG, CHANGELOG_TABLE, [])):
+        named = {str(summary[named_by]) for summary in summaries if summary and summary[named_by]}
+        for name in sorted(named.union(known)):
+            left = left_in(kind, table.catalog, name, owner, table)
+            if left is not None:
+                yield left
+
+
+def left_in(kind: SideTable, catalog: Catalog, name: str, owner: SinkKey, table: Table) -> Left | None:
+    """What one side table has; None if nothing, or if it cannot be told."""
+    try:
+        side = load_table(catalog, name)
+        left = left_behind(side, kind.key_of, owner, table)
+        if not left:
+            return None
+        back = kind.way_back(catalog, side, left, table, owner.branch)
+        begun = begun_replays(catalog, table, side, owner.branch) if kind.has_replays else None
+    except CatalogError:
+        return None
+    batches = tuple(one.batch_id for one in reversed(left))
+    first, last = batches[0], batches[-1]
+    named = f"batch {first}" if first == last else f"batches {first} to {last}"
+    said = f"{name} still has {kind.keeps} of {named}, which the table no longer has."
+    if begun is not None:
+        replays, those = begun
+        said = f"{said} {'.'.join(replays.name())} has {counted(len(those), 'replay')} that it no longer has."
+    step = back or f"Name another {kind.option}: no rollback takes these {kind.keeps} out."
+    return Left(kind, batches, said, step, f"{name} keeps the {kind.keeps} of {named}.")

@@ -1,0 +1,93 @@
+"""The side tables of one sink: which of them the rows of a query need, and what the tasks must say of them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lakesink.rows.expectations import Expected
+from lakesink.rows.letters import LETTERS
+from lakesink.rows.plan import WritePlan
+from lakesink.settings.settings import Settings
+from lakesink.sinks.iceberg.checked_receipts import CombinedReceipts
+from lakesink.sinks.iceberg.side.changelog_table import (
+    CHANGELOG,
+    changelog_columns,
+    check_changelog,
+    check_changelog_name,
+    check_filled,
+    check_is_logged,
+    other_changelog,
+)
+from lakesink.sinks.iceberg.side.letters_policy import check_letters, letters_table, other_letters, puts_aside
+from lakesink.sinks.iceberg.side.letters_table import DEAD_LETTERS
+from lakesink.sinks.iceberg.side.side_table import SideTable, SideTableSink
+from lakesink.task.changelog import METADATA
+from lakesink_catalog.commit.fence import Decision
+
+Make = Callable[[SideTable, str, pa.Schema], SideTableSink]
+"""Makes the participant of a side table, from its kind, its name, and the columns of its rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class SideTables:
+    """The side tables of one sink.
+
+    Attributes:
+        letters: Gets rows that are put aside. A batch that an earlier run prepared can have some, even if the query
+            puts none aside now.
+        changelog: Gets all changes; None without the option `changelog_table`.
+        used: The one that the rows of this query may need; None if they need none.
+    """
+
+    table: str
+    settings: Settings
+    letters: SideTableSink
+    changelog: SideTableSink | None
+    used: SideTableSink | None
+
+    @classmethod
+    def of(cls, table: str, settings: Settings, expected: Sequence[Expected], make: Make) -> "SideTables":
+        """Those of a table; raises SettingsError if an option names a table that cannot be one."""
+        letters, changelog = make(DEAD_LETTERS, letters_table(table, settings), LETTERS), None
+        if settings.changelog_table is not None:
+            check_changelog_name(table, settings.changelog_table)
+            changelog = make(CHANGELOG, settings.changelog_table, METADATA)
+        used = changelog or (letters if puts_aside(settings, expected) else None)
+        return cls(table, settings, letters, changelog, used)
+
+    @property
+    def all(self) -> tuple[SideTableSink, ...]:
+        """Those that may have rows of an earlier batch, whether this query needs them or not."""
+        return (self.letters,) if self.changelog is None else (self.letters, self.changelog)
+
+    def opened(self, name: str) -> SideTableSink:
+        """The participant that votes or a record name; raises WriteError if the query has no such table."""
+        if name == self.letters.name:
+            return self.letters
+        if self.changelog is not None and name == self.changelog.name:
+            return self.changelog
+        if self.settings.has_changes:
+            raise other_changelog(name, self.settings)
+        raise other_letters(name, self.letters)
+
+    def plan_for(self, side: SideTableSink, decision: Decision, own: WritePlan) -> WritePlan:
+        """The plan of a batch for one of them; `own` is that of the sink's own table."""
+        if side is not self.changelog:
+            return side.plan_for(decision.situation)
+        assert own.changes is not None, "only changes have a changelog"
+        side.follow(changelog_columns(own.schema_json, own.changes, self.table))
+        plan = side.plan_for(decision.situation)
+        check_filled(side.table, plan.schema_json, side.columns)
+        check_is_logged(decision, side)
+        return plan
+
+    def check(self, counted: CombinedReceipts, batch_id: int, *, logs: bool) -> None:
+        """Check that both receipts of the tasks say the same; `logs` is true if the batch goes to a changelog."""
+        check_letters(counted, self.letters, self.settings, batch_id)
+        if self.changelog is not None and logs:
+            check_changelog(counted, self.changelog, batch_id)
+
+    def changelog_of(self, *, logs: bool) -> str:
+        """The name of the changelog that gets a batch; empty if none does."""
+        return self.changelog.table if self.changelog is not None and logs else ""

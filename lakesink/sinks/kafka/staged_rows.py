@@ -1,0 +1,217 @@
+"""Writes one task's rows as records for Kafka into staged parts: the Kafka sink's pre-commit in executors.
+
+The columns are those of Spark's Kafka sink: `value`, and if wanted `key`, `headers`, `topic` and `partition`. Every
+rule that a row can break is checked here, so that nothing is sent for a batch with such a row. No Kafka client is
+needed.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakesink.rows.task_errors import shown
+from lakesink.sinks.directory.parts import PartsWriter
+from lakesink.sinks.kafka.receipt import LONGEST_TOPIC, Needs, encode_kafka
+from lakesink_catalog.spark_types import sql_type
+from lakesink_protocol.errors import WriteError
+
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+COLUMNS: Mapping[str, pa.DataType] = {
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "headers": HEADERS,
+    "topic": pa.string(),
+    "partition": pa.int32(),
+}
+"""The columns, and their types in a part."""
+SPARK_TYPES = {
+    "key": "STRING or BINARY",
+    "value": "STRING or BINARY",
+    "headers": "ARRAY<STRUCT<key: STRING, value: BINARY>>",
+    "topic": "STRING",
+    "partition": "INT",
+}
+RECORD_BYTES, HEADER_BYTES = 128, 16
+"""Room for Kafka's own fields of a batch with one record, and of a header: more than they ever take."""
+_TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordsWriter:
+    """Writes one task's rows; see `lakesink_protocol.two_phase.TaskWriter`.
+
+    Attributes:
+        parts: Writes the staged parts.
+        topic: The topic of all rows; empty if each row names its own.
+        most_bytes: The largest record that producer and topic take.
+    """
+
+    parts: PartsWriter
+    topic: str
+    most_bytes: int
+
+    def write(self, task: int, batches: Iterator[pa.RecordBatch]) -> bytes:
+        """Write one task's rows and return its encoded receipt."""
+        records = _Records(self.topic, self.most_bytes, self.parts.plan.batch_id)
+        staged = self.parts.write(task, map(records.taken, batches))
+        return encode_kafka(staged, records.needs)
+
+
+@dataclass(slots=True)
+class _Records:
+    """Turns rows into records of the columns above, and adds up what they need."""
+
+    topic: str
+    most_bytes: int
+    batch_id: int
+    needs: dict[str, Needs] = field(default_factory=dict)
+
+    def taken(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows as records."""
+        records = as_records(rows, self.topic)
+        if records.num_rows:
+            self._check(records)
+        return records
+
+    def _check(self, records: pa.RecordBatch) -> None:
+        if _has_header_without_key(records):
+            raise _row_refused("A row has a header without a key", self.batch_id)
+        if _has_header_with_nul(records):
+            raise _row_refused("A row has a header whose key contains the character NUL", self.batch_id)
+        sizes = record_sizes(records)
+        largest = pc.max(sizes).as_py()
+        if largest > self.most_bytes:
+            raise _too_large(largest, self.most_bytes, self.batch_id)
+        partitions = _column(records, "partition", pa.int32())
+        if (pc.min(partitions).as_py() or 0) < 0:
+            raise _row_refused("A row has a negative partition", self.batch_id)
+        topics = _column(records, "topic", pa.string())
+        if not self.topic and topics.null_count:
+            raise _row_refused("A row has no topic", self.batch_id)
+        if _has_nul(topics):
+            raise _row_refused("A row has a topic whose name contains the character NUL", self.batch_id)
+        for topic, needs in self._needs_of(topics, sizes, partitions):
+            if not 0 < len(topic) <= LONGEST_TOPIC:
+                raise _row_refused("A row has a topic whose name is empty or too long", self.batch_id)
+            self.needs[topic] = needs.also(self.needs.get(topic))
+
+    def _needs_of(self, topics: pa.Array, sizes: pa.Array, partitions: pa.Array) -> Iterator[tuple[str, Needs]]:
+        if self.topic:
+            yield self.topic, Needs(pc.max(sizes).as_py(), _highest(partitions))
+            return
+        rows = pa.table({"topic": topics, "bytes": sizes, "partition": partitions})
+        found = rows.group_by("topic").aggregate([("bytes", "max"), ("partition", "max")])
+        for row in found.to_pylist():
+            partition = row["partition_max"]
+            yield row["topic"], Needs(row["bytes_max"], -1 if partition is None else partition)
+
+
+def as_records(rows: pa.RecordBatch, topic: str) -> pa.RecordBatch:
+    """The rows with the columns of a record, in their types; the column `topic` counts only without a fixed topic."""
+    check_columns(rows.schema, topic)
+    names = [name for name in COLUMNS if name in rows.schema.names and not (topic and name == "topic")]
+    columns = [rows.column(name).cast(COLUMNS[name]) for name in names]
+    return pa.RecordBatch.from_arrays(columns, names=names)
+
+
+def check_columns(schema: pa.Schema, topic: str) -> None:
+    """Refuse rows that are not records, by their columns."""
+    unknown = [name for name in schema.names if name not in COLUMNS]
+    if unknown:
+        raise _columns(f"Column {shown(unknown[0])!r} is none of a Kafka record: it would not be sent")
+    if "value" not in schema.names:
+        raise _columns("The rows have no column 'value'")
+    if not topic and "topic" not in schema.names:
+        raise _columns("The rows have no column 'topic', and the sink has no topic")
+    for part in schema:
+        if not _is_type_of(part.name, part.type):
+            told = shown(sql_type(part.type))
+            raise _columns(f"Column {part.name!r} is {told}, expected {SPARK_TYPES[part.name]}")
+
+
+def record_sizes(records: pa.RecordBatch) -> pa.Array:
+    """An upper bound of the size of each record, uncompressed and alone in its batch."""
+    sizes = pc.fill_null(pc.binary_length(records.column("value")), 0)
+    if "key" in records.schema.names:
+        sizes = pc.add(sizes, pc.fill_null(pc.binary_length(records.column("key")), 0))
+    if "headers" in records.schema.names:
+        sizes = pc.add(sizes, pa.array(map(_header_bytes, records.column("headers").to_pylist()), pa.int32()))
+    return pc.add(pc.cast(sizes, pa.int64()), RECORD_BYTES)
+
+
+def _header_bytes(headers: list[dict[str, Any]] | None) -> int:
+    return sum(HEADER_BYTES + len(header["key"].encode()) + len(header["value"] or b"") for header in headers or ())
+
+
+def _has_header_without_key(records: pa.RecordBatch) -> bool:
+    if "headers" not in records.schema.names:
+        return False
+    headers = records.column("headers").flatten()
+    return bool(headers.null_count or headers.field("key").null_count)
+
+
+def _has_header_with_nul(records: pa.RecordBatch) -> bool:
+    return "headers" in records.schema.names and _has_nul(records.column("headers").flatten().field("key"))
+
+
+def _has_nul(texts: pa.Array) -> bool:
+    """The client takes these texts as strings of C: it would send such a text only up to its first NUL."""
+    return bool(pc.any(pc.match_substring(texts, "\0")).as_py())
+
+
+def _is_type_of(name: str, kind: pa.DataType) -> bool:
+    if name in ("key", "value"):
+        return any(is_kind(kind) for is_kind in _TEXTS)
+    if name == "headers":
+        return _is_headers(kind)
+    if name == "partition":
+        return bool(pa.types.is_int32(kind))
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _is_headers(kind: pa.DataType) -> bool:
+    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)) or not pa.types.is_struct(kind.value_type):
+        return False
+    parts = [(part.name, part.type) for part in kind.value_type]
+    return parts in ([("key", key), ("value", value)] for key in _STRINGS for value in _BINARIES)
+
+
+_STRINGS, _BINARIES = (pa.string(), pa.large_string()), (pa.binary(), pa.large_binary())
+
+
+def _column(records: pa.RecordBatch, name: str, kind: pa.DataType) -> pa.Array:
+    return records.column(name) if name in records.schema.names else pa.nulls(records.num_rows, kind)
+
+
+def _highest(partitions: pa.Array) -> int:
+    found = pc.max(partitions).as_py()
+    return -1 if found is None else int(found)
+
+
+def _columns(what: str) -> WriteError:
+    return WriteError(
+        "KAFKA_COLUMNS",
+        f"{what}.",
+        action="Select the columns value, and if wanted key, headers, topic and partition, for example"
+        " df.selectExpr('CAST(id AS STRING) AS key', 'to_json(struct(*)) AS value').",
+    )
+
+
+def _row_refused(what: str, batch_id: int) -> WriteError:
+    return WriteError(
+        "KAFKA_ROW_REFUSED",
+        f"{what}, in batch {batch_id}.",
+        action="Correct or filter such rows in the query. Nothing of the batch was sent.",
+    )
+
+
+def _too_large(size: int, most: int, batch_id: int) -> WriteError:
+    return WriteError(
+        "KAFKA_RECORD_TOO_LARGE",
+        f"A row of batch {batch_id} takes {size} bytes as a record; producer and topic accept {most}.",
+        action="Filter or split such rows, or raise max.message.bytes of the topic and message.max.bytes in config."
+        " Nothing of the batch was sent.",
+    )

@@ -1,0 +1,1 @@
+"""``format("lakesink")``: Spark's Python data source, to write and to read."""

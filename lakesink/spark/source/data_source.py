@@ -1,0 +1,85 @@
+"""``format("lakesink")`` as Spark knows it: the class that PySpark finds by itself, see `pyspark_lakesink`.
+
+PySpark imports this module to look up data sources, and an error here would hide those of every other package too. So
+it imports PySpark only, and the writers where a query needs them.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.types import StructType
+
+if TYPE_CHECKING:
+    from lakesink.spark.source.source_readers import BatchesReader
+    from lakesink.spark.source.source_tasks import BatchTask
+    from lakesink.spark.source.source_writers import StreamWriter
+
+NAME = "lakesink"
+
+
+class LakesinkDataSource(DataSource):
+    """The data source of one query. Spark creates a new object in every process and for every batch.
+
+    Attributes:
+        loaded: What `schema` found, for the readers; empty if Spark did not ask for it.
+    """
+
+    loaded = ""
+
+    @classmethod
+    def name(cls) -> str:
+        """Name of the format."""
+        return NAME
+
+    def schema(self) -> StructType:
+        """The columns that a stream from the table has; Spark sends this object on, with what was loaded here."""
+        columns, self.loaded = _readers().load(self.options)
+        return columns  # type: ignore[no-any-return]
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Always raises: the format reads streams only."""
+        from lakesink_protocol.errors import QueryError
+
+        raise QueryError(
+            "READ_UNSUPPORTED",
+            'spark.read.format("lakesink") is not supported: the format reads streams only.',
+            data="Nothing was read or written.",
+            action="Use spark.readStream, or read the table with Iceberg's own Spark catalog, Trino, DuckDB or"
+            " PyIceberg.",
+        )
+
+    def streamReader(self, schema: StructType) -> "BatchesReader":
+        """The reader of a stream over the batches of a sink."""
+        return _readers().stream_reader(self.options, self.loaded)  # type: ignore[no-any-return]
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> "StreamWriter":
+        """The writer of one micro-batch."""
+        return _writers().stream_writer(self.options, schema, overwrite=overwrite)  # type: ignore[no-any-return]
+
+    def writer(self, schema: StructType, overwrite: bool) -> "BatchTask":
+        """The writer of a batch write, already planned."""
+        return _writers().batch_writer(self.options, schema, overwrite=overwrite)  # type: ignore[no-any-return]
+
+
+def _writers() -> Any:
+    return _imported("source_writers")
+
+
+def _readers() -> Any:
+    return _imported("source_readers")
+
+
+def _imported(name: str) -> Any:
+    try:
+        return import_module(f"lakesink.spark.source.{name}")
+    except ImportError as error:
+        from lakesink_protocol.errors import QueryError
+
+        raise QueryError(
+            "EXECUTOR_PYTHON",
+            f'The Python in which Spark plans format("lakesink") cannot import it: {error}.',
+            data="Nothing was written.",
+            action="Install lakesink with its dependencies in that Python (pip install), or point PYSPARK_PYTHON at a"
+            " Python that has them.",
+        ) from None

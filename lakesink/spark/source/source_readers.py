@@ -1,0 +1,252 @@
+"""Readers of ``format("lakesink")``: a stream over the batches of a sink, whose offset is a batch.
+
+Spark asks for offsets and plans in one Python process, which lives as long as a run of the query. A planner's process
+makes a second reader, which it only pickles for the executors. None of them has a Spark session. Since Spark 4.2, the
+reader gets the position with each question, and limits; in 4.1 it must know by itself where it is.
+"""
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+from pyspark.sql import datasource
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from lakesink import __version__
+from lakesink.parquet.filesystem import shareable_properties
+from lakesink.read.batch_files import BatchFiles, files_of
+from lakesink.read.begin import AtBatch, AtTime, Begin, Beginning, beginning, followed
+from lakesink.read.file_rows import RowsFile, RowsPart, divided
+from lakesink.read.follow import batches_between, newest_position, steps_after, unread_batches
+from lakesink.read.hold import hold_of, set_hold
+from lakesink.read.position import Position, parse_offset
+from lakesink.read.reading_errors import schema_changed, type_unsupported
+from lakesink.read.steps import Follows, Past, SinkBatches, Step, up_to
+from lakesink.read.values import readable_schema, unknown_columns, unreadable_columns
+from lakesink.rows.schema import parse_schema
+from lakesink.settings.options_of_reading import LATEST, ReadSettings
+from lakesink.spark.rows.worker_reuse import make_reuse_cheap
+from lakesink.spark.source.connect import check_lasts
+from lakesink.spark.source.reading_log import Progress
+from lakesink.spark.source.source_options import secret_in_option
+from lakesink.spark.source.source_parts import RowsPartition, RowsReader, rows_reader
+from lakesink.spark.spark_errors import presentable
+from lakesink_catalog.commit.left_out import check_keeps_refs
+from lakesink_catalog.connect.catalog import CatalogConfig
+from lakesink_catalog.tables.tables import load_table, parse_identifier
+from lakesink_protocol.catalogue import DataState
+from lakesink_protocol.errors import SettingsError
+from lakesink_protocol.redact import contains_secret
+
+SECONDS_BETWEEN_HOLDS = 600
+ADMITS = hasattr(datasource, "ReadLimit")
+"""True if this Spark asks a Python source for offsets with a position and a limit: since version 4.2."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What ``load()`` found: whose batches are read, and the columns of the query."""
+
+    sink: SinkBatches
+    schema_json: str
+
+    def to_json(self) -> str:
+        """As text, because executors get it too and cannot import this module."""
+        sink = self.sink
+        return json.dumps([sink.sink, sink.branch, sink.follows.name, self.schema_json])
+
+    @classmethod
+    def from_json(cls, text: str) -> "Loaded":
+        """From `to_json`."""
+        name, branch, follows, schema_json = json.loads(text)
+        return cls(SinkBatches(name, branch, Follows[follows]), schema_json)
+
+
+def load(options: Mapping[str, str]) -> tuple[StructType, str]:
+    """The columns of the query, and `Loaded` as text."""
+    make_reuse_cheap()
+    with presentable():
+        settings = read_settings(options)
+        table = load_table(open_catalog(settings), settings.table)
+        if settings.reader_id:
+            check_keeps_refs("reader-id", table.catalog.properties)
+        sink = followed(table, settings.table, settings.sink_id, settings.branch)
+        schema_json = table.schema().model_dump_json()
+        schema = parse_schema(schema_json)
+        for column in unreadable_columns(schema):
+            raise type_unsupported(settings.table, column)
+        return spark_schema(readable_schema(schema)), Loaded(sink, schema_json).to_json()
+
+
+def stream_reader(options: Mapping[str, str], loaded: str) -> "BatchesReader":
+    """The reader of one query; opens nothing."""
+    with presentable():
+        settings = read_settings(options)
+        if not loaded:
+            raise SettingsError(
+                "READ_SCHEMA_GIVEN",
+                "The query gives a schema to format('lakesink'), which reads columns by the table's own field ids.",
+                data=DataState.UNCHANGED,
+                action="Leave .schema(...) out, and select and cast columns of the DataFrame.",
+            )
+        return _reader_class()(settings, Loaded.from_json(loaded))
+
+
+def read_settings(options: Mapping[str, str]) -> ReadSettings:
+    """Parse the options of a reading query; their letter case does not matter."""
+    given = {key.lower(): value for key, value in options.items()}
+    for key, value in given.items():
+        if contains_secret(key, value):
+            raise secret_in_option(key)
+    settings = ReadSettings.parse(given)
+    parse_identifier(settings.table)
+    if settings.has_limits and not ADMITS:
+        raise SettingsError(
+            "READ_LIMITS_UNSUPPORTED",
+            "The options max-batches-per-trigger and max-rows-per-trigger need Spark 4.2: in this version, a Python"
+            " source cannot limit a micro-batch.",
+            data=DataState.UNCHANGED,
+            action="Use Spark 4.2 or newer, or leave the option out: a micro-batch then has all batches that are new.",
+        )
+    return settings
+
+
+def open_catalog(settings: ReadSettings) -> Catalog:
+    """The catalog of the table."""
+    found = CatalogConfig(settings.catalog, settings.catalog_properties).find()
+    check_lasts(found)
+    return found.open(create=False)
+
+
+def spark_schema(columns: pa.Schema) -> StructType:
+    """Columns in Spark's types."""
+    return from_arrow_schema(columns, prefer_timestamp_ntz=True)
+
+
+class BatchesReader(datasource.DataSourceStreamReader):
+    """The reader in the process that plans, for Spark 4.1.
+
+    Attributes:
+        known: The greatest position that this process has seen; None at the beginning of a run on an old checkpoint.
+        begins: Where this run begins, if its checkpoint has no completed micro-batch.
+    """
+
+    def __init__(self, settings: ReadSettings, loaded: Loaded) -> None:
+        self.settings = settings
+        self.loaded = loaded
+        self.known: Position | None = None
+        self.begins: Position | None = None
+        self.progress = Progress(settings.table, loaded.sink.sink)
+        self._catalog: Catalog | None = None
+        self._holds_until = float("-inf")
+
+    def __reduce__(self) -> tuple[Callable[..., RowsReader], tuple[()]]:
+        """Executors get a reader without options and catalog."""
+        return rows_reader, ()
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Where a query without a checkpoint begins; Spark 4.1 has asked for the newest offset before."""
+        with presentable():
+            begin = _beginning(self.settings)
+            if begin is not Begin.LATEST or self.known is None:
+                self.known = beginning(self.table(), self.settings.table, self.loaded.sink, begin)
+            self.begins = self.known
+            return self.known.to_offset()
+
+    def latestOffset(self) -> dict[str, Any]:
+        """The end of what can be read now."""
+        with presentable():
+            if self.known is None:
+                self.known = newest_position(self.table(), self.settings.table, self.loaded.sink)
+            else:
+                self.known = self.after(self.known, limited=False)
+            return self.known.to_offset()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[RowsPartition]:
+        """The tasks of a micro-batch: the same rows whenever Spark plans it."""
+        with presentable():
+            return self._planned(parse_offset(start), parse_offset(end))
+
+    def read(self, partition: Any) -> Any:
+        """Never called: executors get what `__reduce__` gives."""
+        raise AssertionError("a task must have a RowsReader")
+
+    def after(self, position: Position, *, limited: bool, newest: Position | None = None) -> Position:
+        """The end of the next micro-batch; the position itself if there is nothing new."""
+        past, found = unread_batches(self.table(), self.settings.table, self.loaded.sink, position)
+        batches: Sequence[Step] = found.batches
+        if newest is not None:
+            batches = [step for step in batches if step.is_read_at(newest)]
+        if limited:
+            batches = up_to(batches, self.settings.most_batches, self.settings.most_rows)
+        self.progress.found(past, found)
+        return past.behind(position, batches)
+
+    def table(self) -> Table:
+        """The table as it is now."""
+        if self._catalog is None:
+            self._catalog = open_catalog(self.settings)
+        return load_table(self._catalog, self.settings.table)
+
+    def _planned(self, start: Position, end: Position) -> list[RowsPartition]:
+        if start.is_at(end):
+            return []
+        table = self.table()
+        is_first = self.begins is not None and start.is_at(self.begins)
+        past, batches = batches_between(table, self.settings.table, self.loaded.sink, start, end, is_first=is_first)
+        self._hold(table, past, start)
+        found = files_of(table, past, batches)
+        self._check_columns(table, past, found)
+        files = [
+            RowsFile(file.path, file.record_count, file.file_size_bytes, one.batch.title)
+            for one in found
+            for file in one.data
+        ]
+        self.progress.planned(found)
+        part = RowsPart((), self.loaded.schema_json, shareable_properties(table.io.properties), table.catalog.name)
+        return [RowsPartition(replace(part, files=some), __version__) for some in divided(files)]
+
+    def _hold(self, table: Table, past: Past, start: Position) -> None:
+        """Keep from expiry what this query has not read, once in a while: each time is a commit to the table."""
+        now = time.monotonic()
+        if not self.settings.reader_id or now < self._holds_until:
+            return
+        self._holds_until = now + SECONDS_BETWEEN_HOLDS
+        hold = hold_of(steps_after(past, self.loaded.sink, start))
+        why = set_hold(table, self.settings.reader_id, hold) if hold else ""
+        if why:
+            self.progress.hold_not_moved(self.settings.reader_id, why)
+
+    def _check_columns(self, table: Table, past: Past, found: Sequence[BatchFiles]) -> None:
+        """Refuse batches with columns that came after the query's start."""
+        reader, current = parse_schema(self.loaded.schema_json), parse_schema(table.schema().model_dump_json())
+        checked: set[str] = {self.loaded.schema_json}
+        for one in found:
+            if one.schema_json in checked:
+                continue
+            checked.add(one.schema_json)
+            unknown = unknown_columns(reader, parse_schema(one.schema_json), current)
+            if unknown:
+                raise schema_changed(past.table, one.batch, unknown)
+
+
+def _reader_class() -> "type[BatchesReader]":
+    if not ADMITS:
+        return BatchesReader
+    from lakesink.spark.source.admitting_reader import AdmittingReader
+
+    return AdmittingReader
+
+
+def _beginning(settings: ReadSettings) -> Beginning:
+    if settings.starting_time_ms is not None:
+        return AtTime(settings.starting_time_ms)
+    if isinstance(settings.starting_batch, int):
+        return AtBatch(settings.starting_batch)
+    return Begin.LATEST if settings.starting_batch == LATEST else Begin.EARLIEST

@@ -1,0 +1,288 @@
+"""Writers of ``format("lakesink")``: the API for queries that cannot use `foreachBatch`.
+
+Spark plans a batch in one Python process, writes it in the executors' processes, and commits it in a third. None of
+them has a Spark session, and they share only the table and the checkpoint. The planner reads the batch from the
+checkpoint and sends a pickled writer to the tasks. The committer reads the batch again, validates the receipts and runs
+the same two-phase commit as `lakesink.stream`.
+"""
+
+import pickle
+import shlex
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import lru_cache, partial
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from lakesink import __version__
+from lakesink.checkpoint.folder import Checkpoint, FsspecFiles
+from lakesink.observe.terminal import wanted
+from lakesink.settings.options import option_invalid
+from lakesink.settings.settings import Settings
+from lakesink.sinks.iceberg.change_plan import check_left_out, stored_columns
+from lakesink.sinks.iceberg.sink import IcebergSink
+from lakesink.spark.report import Reporter
+from lakesink.spark.rows.frame_schema import stored_schema
+from lakesink.spark.rows.worker_reuse import make_reuse_cheap
+from lakesink.spark.source.connect import check_lasts
+from lakesink.spark.source.log_handler import ensure_log_handler
+from lakesink.spark.source.pipelines import words_of
+from lakesink.spark.source.source_options import (
+    Destination,
+    spelled_for_spark,
+    stream_destination,
+    transaction_destination,
+)
+from lakesink.spark.source.source_tasks import BatchTask, PlannedTask, StreamTask, TaskMessage, marked_names
+from lakesink.spark.spark_errors import brief, presentable, raise_refusal
+from lakesink_catalog.commit.clock import ClockWatch
+from lakesink_catalog.commit.left_out import LeftOut
+from lakesink_catalog.connect.catalog import CatalogConfig
+from lakesink_catalog.listeners import LISTENERS
+from lakesink_catalog.manifests.merging import MergeMemory
+from lakesink_protocol.coordinator import run_batch, writers_for
+from lakesink_protocol.errors import LakesinkError, QueryError
+from lakesink_protocol.events import BatchStarted
+from lakesink_protocol.identity import Batch, SinkKey
+from lakesink_protocol.redact import redact
+from lakesink_protocol.two_phase import TaskWriter, receipts_of
+from lakesink_protocol.votes import Vote, Votes, votes_incomplete
+
+Messages = Sequence[WriterCommitMessage | None]
+
+
+def stream_writer(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> "StreamWriter":
+    """The writer of one micro-batch."""
+    make_reuse_cheap()
+    with presentable():
+        _check_appends(overwrite=overwrite)
+        destination = stream_destination(options)
+        with spelled_for_spark():
+            return StreamWriter(destination, Arriving.of(stored_schema(schema), destination.settings))
+
+
+def batch_writer(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> BatchTask:
+    """The writer of a batch write, already planned."""
+    make_reuse_cheap()
+    with presentable(), spelled_for_spark():
+        _check_appends(overwrite=overwrite)
+        destination, batch = transaction_destination(options)
+        arriving = Arriving.of(stored_schema(schema), destination.settings)
+        committer = partial(commit_batch, destination, arriving.stored, batch)
+        writer = _writer_for(_sink(destination, arriving.stored), batch)
+        task = PlannedTask(__version__, None, writer, deletes=arriving.deletes)
+        return BatchTask(task, pickle.dumps(committer))
+
+
+@dataclass(frozen=True, slots=True)
+class Arriving:
+    """The columns of the rows that are stored, and the name of the one that is true for a delete; empty if none is."""
+
+    stored: pa.Schema
+    deletes: str = ""
+
+    @classmethod
+    def of(cls, rows: pa.Schema, settings: Settings) -> "Arriving":
+        """Of rows of this schema."""
+        if not settings.has_changes:
+            return cls(rows)
+        check_left_out(rows.names, settings, case_sensitive=False)
+        deletes = _deletes_column(rows, settings.apply_as_deletes)
+        names = marked_names(rows.names, deletes)
+        marked = pa.schema([field.with_name(name) for field, name in zip(rows, names, strict=True)])
+        return cls(stored_columns(marked, settings, case_sensitive=False), deletes)
+
+
+def _deletes_column(rows: pa.Schema, named: str) -> str:
+    """The column that the option apply_as_deletes names; empty without the option."""
+    found = [field for field in rows if field.name.lower() == named.strip().lower()]
+    if named and (len(found) != 1 or found[0].type != pa.bool_()):
+        raise option_invalid(
+            "apply_as_deletes",
+            f"The option apply_as_deletes is {named[:60]!r}, which is no BOOLEAN column of the rows: the format gets"
+            " them after Spark has evaluated the query.",
+        )
+    return found[0].name if named else ""
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Plans or commits one micro-batch of a stream, in the planner's or the committer's process."""
+
+    def __init__(self, destination: Destination, arriving: Arriving) -> None:
+        self._destination = destination
+        self._arriving = arriving
+        self._planned: PlannedTask | None = None
+
+    def __reduce__(self) -> tuple[Callable[[PlannedTask], StreamTask], tuple[PlannedTask]]:
+        """Plan the batch: only the planner pickles a writer, to send it. The pickled plan contains no options."""
+        if self._planned is None:
+            self._planned = self._plan()
+        return StreamTask, (self._planned,)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
+        """Never called: tasks run the `StreamTask` that `__reduce__` pickles."""
+        raise AssertionError("a task must run a StreamTask")
+
+    def commit(self, messages: Messages, batchId: int) -> None:
+        """Validate the receipts of a batch and commit it; called in the committer's process."""
+        with presentable():
+            batch = self._batch(batchId)
+        commit_batch(self._destination, self._arriving.stored, batch, messages)
+
+    def _plan(self) -> PlannedTask:
+        checkpoint = self._checkpoint()
+        with presentable():
+            batch_id = _planned_batch(checkpoint)
+        LISTENERS(BatchStarted(batch_id))  # Spark builds this object from options
+        with _reported(self._destination, batch_id):
+            writer = _writer_for(_sink(self._destination, self._arriving.stored), self._batch(batch_id))
+        keeps_state = writer is None and checkpoint.has_state()
+        return PlannedTask(__version__, batch_id, writer, keeps_state, self._arriving.deletes)
+
+    def _batch(self, batch_id: int) -> Batch:
+        checkpoint = self._checkpoint()
+        end = checkpoint.offsets(batch_id)
+        checkpoint.check_folders(end)
+        return checkpoint.batch_to_run(checkpoint.query_id(), batch_id, end)
+
+    def _checkpoint(self) -> Checkpoint:
+        return Checkpoint(FsspecFiles(self._destination.settings.checkpoint))
+
+
+@dataclass(slots=True)
+class FinishedJob:
+    """A finished job over a batch's rows. It ended before the commit began, so it cannot run again."""
+
+    messages: Messages = field(repr=False)
+    used: bool = False
+
+    def __call__(self, writers: Mapping[str, TaskWriter]) -> Votes:
+        """Return the votes once; a second call raises WriteError, because Spark must write the batch again."""
+        if self.used:
+            raise votes_incomplete(
+                "The table's history or schema changed after the batch was written, so it must be written again."
+            )
+        self.used = True
+        [(name, writer)] = writers.items()
+        sent = [message for message in self.messages if isinstance(message, TaskMessage)]
+        raise_refusal((one.task, one.refusal) for one in sent)
+        votes = [Vote(one.task, _receipts(name, writer, one), one.version) for one in sent]
+        return Votes(max(len(self.messages), 1), votes, __version__)  # Spark plans at least one task, even without rows
+
+
+def _receipts(name: str, writer: TaskWriter, sent: TaskMessage) -> Mapping[str, bytes]:
+    return {} if sent.receipt is None else receipts_of(name, writer, sent.receipt)
+
+
+def commit_batch(destination: Destination, schema: pa.Schema, batch: Batch, messages: Messages) -> None:
+    """Validate the receipts of a batch and commit it; a message is None if its task sent nothing."""
+    started = time.monotonic()
+    with _reported(destination, batch.batch_id) as reporter:
+        sink = _sink(destination, schema)
+        outcome = run_batch(batch, [sink], FinishedJob(messages))[sink.name]
+    reporter.finished(batch.batch_id, outcome, time.monotonic() - started)
+
+
+@contextmanager
+def _reported(destination: Destination, batch_id: int) -> Iterator[Reporter]:
+    """Log what fails in one line on the driver's standard error: Spark buries it in stack traces."""
+    if wanted(verbose=destination.settings.verbose) is not False:
+        ensure_log_handler()
+    reporter = Reporter(destination.table, destination.key.name)
+    started = time.monotonic()
+    try:
+        with presentable(), spelled_for_spark():
+            yield reporter
+    except Exception as error:
+        _open_catalog.cache_clear()
+        if isinstance(error, LakesinkError):
+            error.name_checkpoint(shlex.quote(redact(destination.settings.checkpoint)))
+        reporter.failed(batch_id, error, time.monotonic() - started)
+        if (short := brief(error)) is not error:
+            raise short from None
+        raise
+
+
+def _writer_for(sink: IcebergSink, batch: Batch) -> bytes | None:
+    """The pickled writer of a batch; None if it is already in the table, or prepared."""
+    writer = writers_for(batch, [sink]).get(sink.name)
+    return None if writer is None else pickle.dumps(writer)
+
+
+@lru_cache(maxsize=8)
+def _open_catalog(name: str | None, properties: tuple[tuple[str, Any], ...]) -> Catalog:
+    """Open a catalog, or reuse it until a batch fails: Spark reuses processes. `properties` contain no secrets."""
+    found = CatalogConfig(name, dict(properties)).find()
+    check_lasts(found)
+    return found.open()
+
+
+@lru_cache(maxsize=8)
+def _clock_watch(max_ahead: timedelta) -> ClockWatch:
+    """One clock watch for all batches that this process commits."""
+    return ClockWatch(round(max_ahead.total_seconds() * 1000))
+
+
+def _sink(destination: Destination, schema: pa.Schema) -> IcebergSink:
+    settings = destination.settings
+    of_catalog = settings.catalog, tuple(settings.catalog_properties.items())
+    return IcebergSink(
+        destination.table,
+        destination.key,
+        partial(_open_catalog, *of_catalog),
+        settings,
+        schema,
+        reported=_warned_names(destination.table, destination.key),
+        clock=_clock_watch(settings.max_clock_ahead),
+        words=words_of(settings.checkpoint),
+        merges=_merge_memory(*of_catalog, destination.table, destination.key),
+        left_out=_left_out(*of_catalog, destination.table, destination.key),
+        can_write_again=False,
+    )
+
+
+@lru_cache(maxsize=8)
+def _merge_memory(*_of_sink: Any) -> MergeMemory:
+    """A sink's memory of its merges in this process; the arguments are the key of the cache."""
+    return MergeMemory()
+
+
+@lru_cache(maxsize=64)
+def _left_out(*_of_sink: Any) -> LeftOut:
+    """What this process has seen the catalog of a sink leave out; the arguments are the key of the cache."""
+    return LeftOut()
+
+
+@lru_cache(maxsize=64)
+def _warned_names(table: str, key: SinkKey) -> set[str]:  # the arguments are the key of the cache
+    """Names in earlier warnings of a sink in this process, where every batch has its own sink object."""
+    return set()
+
+
+def _planned_batch(checkpoint: Checkpoint) -> int:
+    """Id of the batch that Spark plans now; a continuous query plans none before it writes."""
+    if not checkpoint.files.names("offsets"):
+        raise QueryError(
+            "TRIGGER_UNSUPPORTED",
+            "This checkpoint contains no planned batch. lakesink commits micro-batches, not continuous epochs.",
+            action="Use the trigger availableNow or processingTime, not continuous, and give checkpointLocation as an"
+            " absolute path or a full URI.",
+        )
+    return checkpoint.newest_batch()
+
+
+def _check_appends(*, overwrite: bool) -> None:
+    if overwrite:
+        raise QueryError(
+            "OUTPUT_MODE",
+            "The query runs in output mode 'complete', or the write in mode 'overwrite'; lakesink only appends.",
+            data="Nothing was written.",
+            action='Use .outputMode("append") for a stream, .mode("append") for a batch write.',
+        )

@@ -1,0 +1,1 @@
+"""What a task does with its rows: stages and writers, in executors."""

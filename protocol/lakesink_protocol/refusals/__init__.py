@@ -1,0 +1,1 @@
+"""What a refused batch says, what it offers, and how an operator accepts it. Pure."""

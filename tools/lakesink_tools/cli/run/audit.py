@@ -1,0 +1,261 @@
+"""The command ``audit``: what arrived, proved from the table or directory alone. Only reads."""
+
+import shlex
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from lakesink_catalog.connect.catalog import connect
+from lakesink_catalog.words import as_arguments, counted, moment, number, size
+from lakesink_protocol.identity import MAIN_BRANCH
+from lakesink_protocol.redact import redact
+from lakesink_tools.audit.audit import Proof, SinkProof
+from lakesink_tools.audit.audit_table import loaded_for, proved
+from lakesink_tools.audit.checkpoint import read_done
+from lakesink_tools.audit.finding import Code, Finding, Note, name_of_rows
+from lakesink_tools.audit.in_words import broken, sink_in_words, told, verdict_of, verdict_on
+from lakesink_tools.audit.key_proof import KeyProof, KeyQuestion
+from lakesink_tools.cli.output import ACCEPTED, NOT_CHECKED, NOT_WELL, OK, Report, invalid
+from lakesink_tools.cli.rows import documents
+from lakesink_tools.cli.target import is_directory
+
+if TYPE_CHECKING:
+    from lakesink_tools.audit.directory import DirectoryProof
+
+_SHOWN = 5
+_DIRECTORY_WORDS = {
+    Code.LEDGER_DAMAGED: (
+        "A commit is missing, incomplete, changed or out of order: readers and the stream stop.",
+        "Restore its file from a backup, or set the directory back to a batch before it (lakesink rewind).",
+    ),
+    Code.BATCH_TWICE: (
+        "One batch was committed twice: its rows are in the directory twice.",
+        "Set the directory back to the batch before the second one (lakesink rewind), and restart the stream.",
+    ),
+    Code.BATCH_GAP: (
+        "Batches are missing between two committed batches.",
+        "Set the directory back to the batch before the gap (lakesink rewind), or replay the missing batches.",
+    ),
+    Code.CHECKPOINT_AHEAD: (
+        "Spark completed batches that the directory does not have: their rows are missing.",
+        "Stop the stream, run lakesink rewind with the newest batch that is in the directory, and start it again.",
+    ),
+}
+
+
+def audit(  # noqa: PLR0913 - click hands over one argument an option
+    *,
+    table: str,
+    catalog: str | None,
+    checkpoint: str | None,
+    sink: str | None,
+    skip_footers: bool,
+    keys: bool,
+    key: Sequence[str],
+    at: str | None,
+    show_values: bool,
+) -> Report:
+    """Exit code 1: something is not as it must be; 2: some could not be checked; 3: all was accepted."""
+    if not keys and (key or at is not None or show_values):
+        raise invalid("--key, --at and --show-values go with --keys.", "Give --keys too.")
+    if is_directory(table, catalog):
+        if keys:
+            raise invalid("--keys is for tables, and this is a directory.", "Leave --keys out.")
+        return _directory_report(table, checkpoint=checkpoint, sink=sink)
+    question = KeyQuestion(tuple(key), at or MAIN_BRANCH, show_values) if keys else None
+    return audit_report(table, catalog, checkpoint=checkpoint, sink=sink, footers=not skip_footers, keys=question)
+
+
+def audit_report(
+    identifier: str,
+    catalog: str | None,
+    *,
+    checkpoint: str | None,
+    sink: str | None,
+    footers: bool,
+    keys: KeyQuestion | None = None,
+) -> Report:
+    """What arrived, proved from the table, and from Spark's checkpoint if it is named."""
+    started = time.perf_counter()
+    done = read_done(checkpoint) if checkpoint is not None else None
+    table = loaded_for(done, connect(catalog, create=False), identifier)
+    proof = proved(table, done, sink, footers=footers, keys=keys)
+    seconds = time.perf_counter() - started
+    next_step = _next_step(as_arguments(identifier, catalog), proof, catalog)
+    rows = name_of_rows(found.changes for found in proof.sinks)
+    return Report(
+        document={
+            "table": identifier,
+            "catalog": table.catalog.name,
+            "well": not proof.findings and proof.history_kept,
+            "accepted_only": bool(proof.findings) and not broken(proof.findings),
+            "sinks": [asdict(found) for found in proof.sinks],
+            **_documents(proof.findings, proof.notes, {}),
+            "keys": None if proof.keys is None else _keys(proof.keys),
+            "looked_at": {
+                "snapshots": proof.snapshots,
+                "manifests": proof.manifests,
+                "files": proof.files,
+                "bytes": proof.bytes,
+                "footers": proof.footers,
+                "unchecked": proof.unchecked,
+                "history_kept": proof.history_kept,
+            },
+            "leftovers": asdict(proof.leftovers),
+            "seconds": round(seconds, 3),
+        },
+        title=f"{identifier} in {table.catalog.name}: {verdict_of(proof)}",
+        columns=("sink", "branch", "last batch>", "retained from>", "batches>", f"{rows}>", "since"),
+        rows=[_row(found) for found in proof.sinks],
+        hints=[redact(hint) for hint in (*_lines(proof, seconds), next_step)],
+        exit_code=_exit_code(proof.findings, is_whole=not proof.unchecked and proof.history_kept)
+        if proof.sinks
+        else NOT_WELL,
+    )
+
+
+def _directory_report(directory: str, *, checkpoint: str | None, sink: str | None) -> Report:
+    from lakesink_tools.audit.directory import audit_directory  # tables need nothing of it
+    from lakesink_tools.cli.directory import COLUMNS, state_of, state_row  # as above
+
+    done = read_done(checkpoint) if checkpoint is not None else None
+    proof = audit_directory(directory, sink=sink, done=done)
+    batches = counted(sum(len(found.markers) for found in proof.sinks), "batch")
+    clean = f"clean: {batches}, each there once, with all files"
+    now = datetime.now(UTC)
+    return Report(
+        document={
+            "directory": redact(directory),
+            "well": not proof.findings,
+            "sinks": [state_of(found) for found in proof.sinks],
+            **_documents(proof.findings, proof.notes, _DIRECTORY_WORDS),
+        },
+        title=f"{redact(directory)}: {verdict_on(proof.findings) or clean}",
+        columns=COLUMNS,
+        rows=[state_row(found, now) for found in proof.sinks],
+        hints=[redact(line) for line in _directory_lines(proof)],
+        exit_code=_exit_code(proof.findings),
+    )
+
+
+def _exit_code(findings: Sequence[Finding], *, is_whole: bool = True) -> int:
+    """`is_whole` if everything could be checked."""
+    if broken(findings):
+        return NOT_WELL
+    if not is_whole:
+        return NOT_CHECKED
+    return ACCEPTED if findings else OK
+
+
+def _documents(
+    findings: Sequence[Finding], notes: Sequence[Note], words: Mapping[Code, tuple[str, str]]
+) -> dict[str, Any]:
+    """Findings and notes for JSON; `words` replace what a code means and what to do."""
+    return {
+        "findings": [
+            _finding(finding, *words.get(finding.code, (finding.code.means, finding.code.action)))
+            for finding in findings
+        ],
+        "notes": [asdict(note) | {"found": redact(note.found)} for note in notes],
+    }
+
+
+def _directory_lines(proof: "DirectoryProof") -> Iterator[str]:
+    for finding in proof.findings:
+        means, action = _DIRECTORY_WORDS.get(finding.code, (finding.code.means, finding.code.action))
+        yield f"[{finding.code.name}] {told(finding)}"
+        yield f"  It means: {means}"
+        yield f"  Do: {action}"
+    for note in proof.notes:
+        yield f"note: {told(note)}"
+    markers = [marker for found in proof.sinks for marker in found.markers]
+    files = sum(len(marker.parts) for marker in markers)
+    yield f"Checked {counted(len(markers), 'commit')}, and sizes of {counted(files, 'file')}."
+
+
+def _keys(proof: KeyProof) -> dict[str, Any]:
+    return {
+        "snapshot_id": proof.snapshot_id,
+        "columns": proof.columns,
+        "rows": proof.rows,
+        "keys": proof.keys,
+        "repeated": proof.repeated,
+        "surplus": proof.surplus,
+        "nulls": proof.nulls,
+        "files": [{"path": redact(path), "rows": rows} for path, rows in proof.files],
+        "values": None if proof.values is None else documents(proof.values),
+    }
+
+
+def _key_lines(proof: KeyProof) -> Iterator[str]:
+    yield proof.summary
+    if proof.values is not None:
+        for values in documents(proof.values):
+            yield f"  {', '.join(f'{name}={value}' for name, value in values.items())}"
+
+
+def _finding(finding: Finding, means: str, action: str) -> dict[str, Any]:
+    return {
+        "code": finding.code.name,
+        "subject": finding.subject,
+        "found": redact(finding.found),
+        "accepted": finding.accepted,
+        "means": means,
+        "action": action,
+        "items": [redact(item) for item in finding.items],
+    }
+
+
+def _row(found: SinkProof) -> list[str]:
+    return [
+        sink_in_words(found),
+        found.branch,
+        number(found.last),
+        number(found.oldest),
+        number(found.batches),
+        number(found.rows),
+        "-" if found.since is None else moment(found.since),
+    ]
+
+
+def _lines(proof: Proof, seconds: float) -> Iterator[str]:
+    by_code = sorted(proof.findings, key=lambda finding: list(Code).index(finding.code))
+    for code, group in groupby(by_code, key=lambda finding: finding.code):
+        yield from _of_code(code, list(group))
+    for note in proof.notes:
+        yield f"note: {told(note)}"
+    yield from _key_lines(proof.keys) if proof.keys is not None else ()
+    footers = "sizes and footers" if proof.footers else "sizes"
+    yield (
+        f"Checked {counted(proof.snapshots, 'snapshot')}, {counted(proof.manifests, 'manifest')}, and {footers} of"
+        f" {counted(proof.files, 'file')} ({size(proof.bytes)}) in {seconds:.1f} s."
+    )
+
+
+def _of_code(code: Code, findings: Sequence[Finding]) -> Iterator[str]:
+    for finding in findings[:_SHOWN]:
+        yield f"[{code.name}] {told(finding)}"
+    if len(findings) > _SHOWN:
+        yield f"[{code.name}] and {number(len(findings) - _SHOWN)} more; --output json has all."
+    yield f"  It means: {code.means}"
+    yield f"  Do: {code.action}"
+
+
+def _next_step(table: str, proof: Proof, catalog: str | None) -> str:
+    if proof.findings:
+        correct = "Next: correct the findings, from the top, and run lakesink audit again."
+        accepted = "Next: check the rows of the accepted batches; the findings stay until the snapshots expire."
+        return correct if broken(proof.findings) else accepted
+    if not proof.sinks and any(note.name in ("prepared", "first batch") for note in proof.notes):
+        return "Next: start its query again, which completes the batch, and run lakesink audit again."
+    if not proof.sinks:
+        return f"Next: check the name of the table and the catalog, or lakesink status {table}"
+    if not proof.history_kept:
+        command = shlex.join(["lakesink", "certify", *([catalog] if catalog else [])])
+        return f"Next: {command} tests what else this catalog does not do."
+    if proof.unchecked:
+        return "Next: correct why files could not be checked (rights, network), and run lakesink audit again."
+    return f"Next: lakesink log {table} shows the batches."

@@ -1,0 +1,130 @@
+"""The command ``diff``: rows that came into a table after one batch, up to and including another. Only reads."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any
+
+from lakesink_catalog.connect.catalog import connect
+from lakesink_catalog.read.history import time_of, total_changes
+from lakesink_catalog.tables.tables import load_table
+from lakesink_catalog.words import as_arguments, changed, counted, number
+from lakesink_protocol.ledger import mark_of
+from lakesink_protocol.row_changes import ChangeCounts
+from lakesink_tools.audit.as_of import look_back
+from lakesink_tools.audit.finding import sink_label
+from lakesink_tools.audit.need_duckdb import check_duckdb
+from lakesink_tools.audit.resolve_snapshot import Chosen, Past, by_batch
+from lakesink_tools.cli.output import Report, invalid
+from lakesink_tools.cli.rows import cells, documents
+
+if TYPE_CHECKING:
+    from lakesink_tools.audit.changes import Changes
+
+FOREIGN = "others"
+
+
+def diff(
+    *, table: str, catalog: str | None, from_batch: int, to_batch: int, sink: str | None, branch: str, limit: int
+) -> Report:
+    """Exit code 2: a batch is not there, or not there any more, or rows cannot be compared."""
+    _check_possible(from_batch, to_batch)
+    from lakesink_tools.audit.changes import changes  # DuckDB is an extra
+
+    opened = load_table(connect(catalog, create=False), table)
+    past = look_back(opened, table, branch)
+    newer = by_batch(past, to_batch, sink)
+    older = None if from_batch < 0 else by_batch(past, from_batch, sink)
+    start = older.snapshot_id if older else None
+    found = changes(opened, start, newer.snapshot_id, limit)
+    commits, linked = _commits(past, start, newer.snapshot_id)
+    between = _changes_between(past, start, newer.snapshot_id) if linked else None
+    shown = documents(found.sample)
+    assert newer.key is not None, "a batch has a sink"
+    return Report(
+        document={
+            "table": table,
+            "catalog": opened.catalog.name,
+            "branch": branch,
+            "sink": newer.key.name,
+            "from": _end(past, older, from_batch),
+            "to": _end(past, newer, to_batch),
+            "rows_added": found.rows_added,
+            "rows_removed": found.rows_removed,
+            "files_added": found.files_added,
+            "files_removed": found.files_removed,
+            "compared": "rows" if found.compared else "files",
+            "commits": dict(commits) if linked else None,
+            "changes": None if between is None else asdict(between),
+            "sample": shown,
+        },
+        title=f"{table} in {opened.catalog.name}: {counted(found.rows_added, 'row')} added after batch"
+        f" {from_batch} up to batch {to_batch} of {sink_label(newer.key)}, {counted(found.files_added, 'file')}",
+        columns=found.sample.column_names,
+        rows=cells(shown),
+        hints=[
+            *_hints(found, from_batch, commits if linked else None, between),
+            *(end.note for end in (older, newer) if end and end.note),
+            _next_step(as_arguments(table, catalog), to_batch, sink, branch),
+        ],
+    )
+
+
+def _check_possible(from_batch: int, to_batch: int) -> None:
+    if from_batch >= to_batch:
+        raise invalid("--to-batch is not above --from-batch.", "Give an earlier batch as --from-batch.")
+    check_duckdb("lakesink diff")
+
+
+def _end(past: Past, chosen: Chosen | None, batch_id: int) -> dict[str, Any]:
+    if chosen is None:
+        return {"batch_id": batch_id, "snapshot_id": None, "committed_at": None, "note": "the empty table"}
+    at = time_of(past.snapshots[chosen.snapshot_id].timestamp_ms)
+    return {"batch_id": batch_id, "snapshot_id": chosen.snapshot_id, "committed_at": at, "note": chosen.note}
+
+
+def _commits(past: Past, start: int | None, end: int) -> tuple[Counter[str], bool]:
+    """Snapshots of each writer after `start` up to `end`, and whether links lead from one to the other."""
+    found: Counter[str] = Counter()
+    first: int | None = None
+    for snapshot in past.ancestry(end):
+        if snapshot.snapshot_id == start:
+            return found, True
+        mark = mark_of(snapshot.summary)
+        found[sink_label(mark.key) if mark else FOREIGN] += 1
+        first = snapshot.sequence_number
+    return found, start is None and first == 1
+
+
+def _changes_between(past: Past, start: int | None, end: int) -> ChangeCounts | None:
+    """What became of the changes by key of all batches after `start` up to `end`; None if all appended."""
+    ids = {snapshot.snapshot_id for snapshot in takewhile(lambda one: one.snapshot_id != start, past.ancestry(end))}
+    return total_changes(batch for batch in past.records if batch.snapshot_id in ids)
+
+
+def _hints(
+    found: "Changes", from_batch: int, commits: Counter[str] | None, between: ChangeCounts | None
+) -> Iterator[str]:
+    shown = found.sample.num_rows
+    if shown < found.rows_added:
+        yield f"{number(shown)} of {counted(found.rows_added, 'row')} shown; --limit shows more."
+    if between is not None:
+        yield f"Changes by key of the batches between: {changed(between)}."
+    if found.compared:
+        who = "Files were rewritten or rows replaced" if between else "Others rewrote files or deleted rows"
+        yield (
+            f"{who}, in {counted(found.files_removed, 'file')} of batch {from_batch}."
+            f" So rows were compared: {counted(found.rows_removed, 'row')} removed."
+        )
+    if commits is None:
+        yield "Snapshots between have expired or were rolled back, so the writers of these rows are unknown."
+    elif len(commits) > 1:
+        who = ", ".join(f"{name} {number(count)}" for name, count in sorted(commits.items()))
+        yield f"The rows are from all writers to the branch. Commits between: {who}."
+
+
+def _next_step(table: str, to_batch: int, sink: str | None, branch: str) -> str:
+    of_sink = f" --sink {sink}" if sink else ""
+    of_branch = "" if branch == "main" else f" --branch {branch}"
+    return f"Next: lakesink as-of {table} --batch {to_batch}{of_sink}{of_branch} --read"

@@ -1,0 +1,84 @@
+"""The command ``engines``: configuration and first queries for another engine, ready to paste. Only reads."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from importlib import metadata
+
+from pyiceberg.table import Table
+
+from lakesink_catalog.connect.catalog import CatalogConfig
+from lakesink_catalog.read.history import history
+from lakesink_catalog.tables.tables import load_table, parse_identifier
+from lakesink_protocol.identity import MAIN_BRANCH
+from lakesink_tools.audit.as_of import Question, as_of
+from lakesink_tools.cli.output import Report, invalid
+from lakesink_tools.engines import duckdb, flink, pyiceberg, spark, trino
+from lakesink_tools.engines.recipe import Moment, Recipe
+from lakesink_tools.engines.recipe_input import target_of
+from lakesink_tools.engines.spark_runtime import WITHOUT_RUNTIME, lacks_runtime
+
+_RECIPES = {
+    "trino": trino.recipe,
+    "spark": spark.recipe,
+    "duckdb": duckdb.recipe,
+    "flink": flink.recipe,
+    "pyiceberg": pyiceberg.recipe,
+}
+FORMAT_VERSION = 2
+_COMMENTS = {"pyiceberg": "#"}
+
+
+def engines(*, table: str, catalog: str | None, engine: str, batch: int | None, sink: str | None) -> Report:
+    """Exit code 2: there is no such table or batch, or no recipe for it."""
+    if sink is not None and batch is None:
+        raise invalid("--sink goes with --batch.", "Give --batch too.")
+    found = CatalogConfig(catalog).find()
+    opened = load_table(found.open(create=False), table)
+    target = target_of(found, opened, parse_identifier(table), _moment(opened, table, batch, sink))
+    recipe = _RECIPES[engine](target)
+    recipe = replace(recipe, notes=(*recipe.notes, *_notes(engine, target.format_version)))
+    return Report(
+        document={"table": table, "catalog": found.name, **asdict(recipe)},
+        title=f"{table} in {found.name}, for {recipe.engine}",
+        hints=_lines(recipe, _COMMENTS.get(engine, "--")),
+    )
+
+
+def _notes(engine: str, format_version: int) -> Iterator[str]:
+    if format_version != FORMAT_VERSION:
+        yield f"The table is of format version {format_version}; this was tried with version {FORMAT_VERSION}."
+    if engine == "spark" and (found := lacks_runtime(_installed_pyspark())):
+        yield f"{found} {WITHOUT_RUNTIME}"
+
+
+def _installed_pyspark() -> str:
+    try:
+        return metadata.version("pyspark")
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def _moment(table: Table, identifier: str, batch: int | None, sink: str | None) -> Moment | None:
+    """The batch that is asked for, else the newest one, else what is there."""
+    if batch is None:
+        retained = [record for record in history(table, branch=MAIN_BRANCH) if record.in_branch]
+        if not retained:
+            head = table.metadata.current_snapshot()
+            return None if head is None else Moment("the table as it is now", head.snapshot_id)
+        batch, sink = retained[-1].batch_id, retained[-1].sink
+    answer = as_of(table, identifier, Question(batch_id=batch, sink=sink))
+    lasting = [name for name in answer.tags if name not in answer.moving]
+    return Moment(f"the table as of batch {batch}", answer.snapshot_id, next(iter(lasting), None))
+
+
+def _lines(recipe: Recipe, comment: str) -> list[str]:
+    """Files and queries stand as they are, to be copied; the words around them are their comments."""
+    lines = [f"Needs: {need}." for need in recipe.needs]
+    lines += [f"Note: {note}" for note in recipe.notes]
+    for file in recipe.files:
+        lines += ["", f"{file.name}: {file.what}", "", *file.text.splitlines()]
+    lines += ["", "First queries:", ""]
+    end = ";" if comment == "--" else ""
+    for query in recipe.queries:
+        lines += [f"{comment} {query.what}", f"{query.text}{end}"]
+    return [*lines, "", f"Next: write {recipe.files[0].name}, start the engine with it, and run the queries."]

@@ -1,0 +1,42 @@
+"""The command ``explain``: the page of an error, without a network and without the docs."""
+
+from lakesink_catalog.words import counted
+from lakesink_protocol.catalogue import PREFIX, Explanation, explanations, full_code
+from lakesink_protocol.errors import SettingsError
+from lakesink_protocol.suggest import nearest
+from lakesink_tools.cli.output import Report
+
+
+def explain(code: str | None) -> Report:
+    """Exit code 2: there is no such code."""
+    if code is None:
+        return _list()
+    found = explanations().get(full_code(code))
+    if found is None:
+        names = [known.removeprefix(PREFIX) for known in explanations()]
+        close = nearest(full_code(code).removeprefix(PREFIX), names)
+        raise SettingsError(
+            "CODE_UNKNOWN",
+            f"There is no error {code[:60]!r}.",
+            action=f"{'' if close is None else f'Did you mean {PREFIX}{close}? '}lakesink explain lists every code.",
+        )
+    first, _, rest = found.page().partition("\n")
+    return Report(_document(found), title=first, hints=rest.splitlines())
+
+
+def _list() -> Report:
+    known = sorted(explanations().values(), key=lambda one: one.code)
+    longest = max(len(one.code) for one in known)
+    return Report(
+        {"errors": [_document(one) for one in known]},
+        title=counted(len(known), "error"),
+        hints=[
+            *(f"{one.code:<{longest}}  {one.meaning}" for one in known),
+            "",
+            f"Next: lakesink explain {PREFIX}ROLLED_BACK, for example",
+        ],
+    )
+
+
+def _document(one: Explanation) -> dict[str, str]:
+    return {"code": one.code, "what": one.what, "data": one.data.value, "do": one.action, "more": one.more}

@@ -1,0 +1,163 @@
+"""The command ``lineage``: the source offsets behind a batch, through all tables between. Only reads."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from lakesink_catalog.connect.catalog import connect
+from lakesink_catalog.read.history import time_of
+from lakesink_catalog.words import as_arguments, counted, moment, number
+from lakesink_tools.audit.checkpoint import opened
+from lakesink_tools.audit.lineage import Hop, Lineage, Upstream
+from lakesink_tools.audit.source_ranges import FilesRange, FirstRange, KafkaRange, OtherRange, merged
+from lakesink_tools.cli.output import NOT_WELL, OK, Report
+from lakesink_tools.cli.rows import cells, documents_of
+
+_COLUMNS = ("where", "from>", "to>", "rows>", "committed", "known by")
+MOST_LINES = 60
+AS_ABOVE = "as above"
+
+
+def lineage(
+    *, table: str, catalog: str | None, batch: int, sink: str | None, branch: str, checkpoint: Sequence[str]
+) -> Report:
+    """Exit code 1: a part of the answer is not known."""
+    known = {one.query_id(): one for one in map(opened, checkpoint)}
+    loaded = connect(catalog, create=False)
+    hop = Lineage(loaded, known).of(table, batch, sink, branch)
+    unused = known.keys() - {one.query_id for one in hop.hops()}
+    troubles = [*hop.troubles(), *(f"No batch is of query {one}, whose checkpoint was given." for one in unused)]
+    lines = list(_lines(hop, 0, set()))
+    return Report(
+        document={
+            "table": table,
+            "catalog": loaded.name,
+            "batch": _document(hop, set()),
+            "kafka": [_range(one) for one in merged(hop.kafka())],
+            "complete": not troubles,
+            "not_known": troubles,
+        },
+        title=f"{table} in {loaded.name}, batch {number(batch)} of {hop.sink}: {_in_short(hop)}",
+        columns=_COLUMNS,
+        rows=lines[:MOST_LINES],
+        hints=_hints(hop, catalog, troubles, hidden=len(lines) - MOST_LINES),
+        exit_code=NOT_WELL if troubles else OK,
+    )
+
+
+def _in_short(hop: Hop) -> str:
+    """``3 rows, from 300 offsets of Kafka in 2 partitions, through 2 tables``."""
+    ranges = merged(hop.kafka())
+    counts = [one.offsets for one in ranges]
+    tables = len({one.table for one in hop.hops()}) - 1
+    parts = [counted(hop.rows, "row")]
+    if ranges:
+        amount = "offsets" if None in counts else counted(sum(filter(None, counts)), "offset")
+        parts.append(
+            f"from {amount} of Kafka in {counted(len({(one.topic, one.partition) for one in ranges}), 'partition')}"
+        )
+    return ", ".join([*parts, f"through {counted(tables, 'table')}"] if tables else parts)
+
+
+def _lines(hop: Hop, depth: int, told: set[int]) -> Iterator[list[str]]:
+    times = list(dict.fromkeys(moment(time_of(at_ms)) for at_ms in hop.times_ms))
+    named = f"{hop.table}, {hop.sink}" if hop.branch == "main" else f"{hop.table}, {hop.sink} on {hop.branch}"
+    committed = times[0] if len(times) == 1 else f"{times[0]} to {times[-1]}"
+    yield [_indented(named, depth), number(hop.first), number(hop.last), number(hop.rows), committed, hop.known.value]
+    if id(hop) in told:
+        if hop.sources:
+            yield _line(AS_ABOVE, depth + 1, "", "", "")
+        return
+    told.add(id(hop))
+    for source in hop.sources:
+        if isinstance(source, Upstream):
+            if not source.hops:
+                yield _line(source.table, depth + 1, "-", "-", "-")
+            for one in source.hops:
+                yield from _lines(one, depth + 1, told)
+        else:
+            yield _source_line(source, depth + 1)
+
+
+def _source_line(source: FirstRange, depth: int) -> list[str]:
+    match source:
+        case KafkaRange(topic=topic, partition=partition, start=start, end=end):
+            return _line(f"Kafka {topic}, partition {partition}", depth, *_ends(start, end, 0))
+        case FilesRange(start=start, end=end, paths=paths):
+            what = (
+                f"files, log of Spark's source ({counted(len(paths), 'file')})"
+                if paths
+                else "files, log of Spark's source"
+            )
+            return _line(what, depth, *_ends(start, end, 1)[:2], "-")
+        case OtherRange(start=start, end=end):
+            before, after = cells([{"start": start, "end": end}])[0]
+            return _line("source of another kind", depth, "-" if start is None else before, after, "-")
+
+
+def _ends(start: int | None, end: int, after: int) -> tuple[str, str, str]:
+    """First, last and number; `start` is the first one, or `after` 1 the one before it."""
+    first = None if start is None else start + after
+    amount = None if start is None else end - start
+    return number(first), number(end - 1 + after), number(amount)
+
+
+def _line(what: str, depth: int, first: str, last: str, amount: str) -> list[str]:
+    return [_indented(what, depth), first, last, amount, "", ""]
+
+
+def _indented(text: str, depth: int) -> str:
+    return "  " * depth + text
+
+
+def _document(hop: Hop, told: set[int]) -> dict[str, Any]:
+    """A batch that was read twice has its sources at its first place only."""
+    is_told = id(hop) in told
+    told.add(id(hop))
+    return {
+        "table": hop.table,
+        "branch": hop.branch,
+        "sink": hop.sink,
+        "query_id": hop.query_id,
+        "first_batch": hop.first,
+        "last_batch": hop.last,
+        "snapshots": [str(one) for one in hop.snapshots],
+        "rows": hop.rows,
+        "committed_at": [time_of(at_ms) for at_ms in hop.times_ms],
+        "known_by": hop.known.name.lower(),
+        "sources": [] if is_told else [_source(one, told) for one in hop.sources],
+        "told_above": is_told,
+        "not_known": list(hop.why),
+        "note": hop.note,
+    }
+
+
+def _source(source: FirstRange | Upstream, told: set[int]) -> dict[str, Any]:
+    match source:
+        case Upstream(table=table, hops=hops, why=why):
+            batches = [_document(hop, told) for hop in hops]
+            return {"kind": "table", "table": table, "batches": batches, "not_known": why}
+        case KafkaRange():
+            return {"kind": "kafka", **_range(source)}
+        case FilesRange(start=start, end=end, paths=paths):
+            return {"kind": "files", "after_log": start, "to_log": end, "files": list(paths)}
+        case OtherRange(start=start, end=end):
+            return {"kind": "other", **documents_of([{"start": start, "end": end}])[0]}
+
+
+def _range(one: KafkaRange) -> dict[str, Any]:
+    return {
+        "topic": one.topic,
+        "partition": one.partition,
+        "first_offset": one.start,
+        "last_offset": one.end - 1,
+        "offsets": one.offsets,
+    }
+
+
+def _hints(hop: Hop, catalog: str | None, troubles: Sequence[str], *, hidden: int) -> list[str]:
+    more = [f"Not shown: {counted(hidden, 'line')}; --output json has all."] if hidden > 0 else []
+    notes = [hop.note] if hop.note else []
+    arguments = as_arguments(hop.table, catalog)
+    of = f"--batch {hop.last} --sink {hop.sink}" + ("" if hop.branch == "main" else f" --branch {hop.branch}")
+    step = f"Next: lakesink as-of {arguments} {of} --read shows the table as of it."
+    return [*notes, *troubles, *more, step]

@@ -1,0 +1,260 @@
+"""The command ``outbox``: each committed batch of a table, in one Kafka transaction and once."""
+
+import re
+import signal
+import threading
+from collections import deque
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from lakesink_catalog.words import as_arguments, counted, moment, number, printable
+from lakesink_protocol.errors import LakesinkError, SettingsError
+from lakesink_protocol.identity import NAME_PATTERN
+from lakesink_protocol.redact import redact
+from lakesink_tools.cli.output import NOT_WELL, OK, Report, invalid
+from lakesink_tools.operate.outbox.passing import Pauses, may_pass
+
+if TYPE_CHECKING:
+    from lakesink_tools.operate.outbox.produce import Produced, Producing
+
+_COLUMNS = ("batch>", "replay>", "snapshot>", "rows>", "tombstones>")
+_TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
+MOST_SHOWN = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The options of the command that say what is produced, and where to."""
+
+    table: str
+    catalog: str | None
+    topic: str
+    bootstrap_servers: str
+    config: Path | None
+    key: tuple[str, ...]
+    sink: str | None
+    branch: str
+    name: str | None
+    starting_batch: int | None
+
+
+def outbox(  # noqa: PLR0913 - the options of the command
+    *,
+    table: str,
+    catalog: str | None,
+    topic: str,
+    bootstrap_servers: str,
+    config: Path | None,
+    key: tuple[str, ...],
+    sink: str | None,
+    branch: str,
+    name: str | None,
+    starting_batch: int | None,
+    once: bool,
+    every: float,
+) -> Report:
+    """Produce batches until interrupted, or those that there are now; each is a line on standard error."""
+    asked = Asked(table, catalog, topic, bootstrap_servers, config, key, sink, branch, name, starting_batch)
+    done, stopped = Done(), _stopped_by_signals()
+    if once:
+        producing = _opened(asked)
+        _look(producing, done, stopped, Pauses())
+    else:
+        producing = _run(asked, every, done, stopped)
+    return _report(asked, producing, done, once=once)
+
+
+def _run(asked: Asked, every: float, done: "Done", stopped: threading.Event) -> "Producing":
+    """Look at the table until stopped. Errors that may pass are waited for, however long."""
+    producing, pauses = None, Pauses()
+    while True:
+        wait = every
+        try:
+            producing = producing or _opened(asked)
+            _look(producing, done, stopped, pauses)
+        except LakesinkError as error:
+            if not may_pass(error) or (stopped.is_set() and producing is None):
+                raise
+            wait = pauses.after_error()
+            _say(f"[{error.code}] {redact(error.what).rstrip('.')}. Trying again in {wait:g} s.")
+        if stopped.wait(wait) and producing is not None:
+            return producing
+
+
+def _look(producing: "Producing", done: "Done", stopped: threading.Event, pauses: Pauses) -> None:
+    """Produce the batches that there are now, or those before it is stopped."""
+    for batch in producing.all_there_is():
+        done.add(batch)
+        _say(_in_short(batch))
+        pauses.after_success()
+        if stopped.is_set():
+            return
+    pauses.after_success()
+
+
+def _say(text: str) -> None:
+    click.echo(f"{moment(datetime.now(UTC))} {printable(text)}", err=True)
+
+
+def _stopped_by_signals() -> threading.Event:
+    """Set by Ctrl-C or SIGTERM: the batch that is being produced is finished. The second signal ends the process."""
+    stopped = threading.Event()
+
+    def stop(which: int, _: object) -> None:
+        stopped.set()
+        signal.signal(which, signal.SIG_DFL)
+
+    for one in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(one, stop)
+    return stopped
+
+
+@dataclass(slots=True)
+class Done:
+    """What the command has produced: how much, and the newest batches."""
+
+    batches: int = 0
+    newest: "deque[Produced]" = field(default_factory=lambda: deque(maxlen=MOST_SHOWN))
+
+    def add(self, batch: "Produced") -> None:
+        """Count a batch, and keep it while it is one of the newest."""
+        self.batches += 1
+        self.newest.append(batch)
+
+
+def _in_short(batch: "Produced") -> str:
+    title = f"batch {batch.batch_id}" if batch.replay is None else f"replay {batch.replay} of dead letters"
+    if batch.rows is None:
+        return f"{title}: another process has committed it"
+    deleted = f", {counted(batch.tombstones, 'tombstone')}" if batch.tombstones else ""
+    return f"{title}: {counted(batch.rows, 'row')}{deleted}"
+
+
+def _opened(asked: Asked) -> "Producing":
+    try:
+        from lakesink.sinks.kafka.clients import Clients
+        from lakesink.sinks.kafka.target import KafkaTarget
+        from lakesink_tools.operate.outbox.produce import Producing
+    except ModuleNotFoundError as error:
+        if error.name != "confluent_kafka":
+            raise
+        raise _client_missing() from None
+    from lakesink.read.begin import followed
+    from lakesink_catalog.connect.catalog import connect
+    from lakesink_catalog.tables.tables import load_to_read
+    from lakesink_tools.operate.outbox.position import Outbox
+    from lakesink_tools.operate.outbox.words import Words
+
+    _check_topic(asked.topic)
+    name, opened = _named(asked), connect(asked.catalog, create=False)
+    table = load_to_read(opened, asked.table)
+    try:
+        batches = followed(table, asked.table, asked.sink or "", asked.branch)
+    except LakesinkError as error:
+        raise Words(name).of(error) from None
+    return Producing(
+        Outbox(name, asked.table, batches),
+        lambda: load_to_read(opened, asked.table),
+        KafkaTarget(Clients.parse(asked.bootstrap_servers, _properties(asked.config)), name, asked.topic),
+        asked.key or None,
+        asked.starting_batch,
+    )
+
+
+def _check_topic(topic: str) -> None:
+    if not _TOPIC_NAME.fullmatch(topic) or topic in {".", ".."}:
+        raise invalid(
+            "The option --topic: this cannot be the name of a topic.",
+            "Correct --topic: a name has at most 249 letters, digits, '.', '_' and '-'.",
+        )
+
+
+def _named(asked: Asked) -> str:
+    """The name of the outbox: the user's, or one of table and topic."""
+    made = asked.name is None
+    chosen = f"outbox-{asked.table}-{asked.topic}" if asked.name is None else asked.name
+    if not NAME_PATTERN.fullmatch(chosen):
+        raise SettingsError(
+            "OUTBOX_ID",
+            "Table and topic make no name for the outbox." if made else "The name of the outbox is invalid.",
+            action="Give it a permanent name with --id: at most 64 letters, digits, '.', '_' and '-'.",
+        )
+    return chosen
+
+
+def _properties(config: Path | None) -> dict[str, str]:
+    """The client's properties in a file, one name=value a line, as Kafka's own tools read them."""
+    try:
+        text = "" if config is None else config.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise invalid("The option --config: the file is not text in UTF-8.", "Write it in UTF-8.") from None
+    lines = [line.strip() for line in text.splitlines()]
+    pairs = [line.partition("=") for line in lines if line and not line.startswith("#")]
+    if not all(equals for _, equals, _ in pairs):
+        raise SettingsError(
+            "OPTION_INVALID",
+            "The option --config: a line of the file is not name=value.",
+            action="Write one property of the client a line, and comments after #.",
+        )
+    return {found.strip(): value.strip() for found, _, value in pairs}
+
+
+def _report(asked: Asked, producing: "Producing", done: Done, *, once: bool) -> Report:
+    sink, left, stopped_by = producing.outbox.sink.sink, producing.left, producing.stopped_by
+    return Report(
+        document={
+            "table": asked.table,
+            "topic": asked.topic,
+            "outbox": producing.outbox.name,
+            "sink": sink,
+            "produced": done.batches,
+            "left": left,
+            "stopped_by": None if stopped_by is None else stopped_by.snapshot_id,
+            "batches": [asdict(batch) for batch in done.newest],
+        },
+        title=f"{asked.table} into topic {asked.topic}: {counted(done.batches, 'batch')} of sink {sink}",
+        columns=_COLUMNS,
+        rows=[_row(batch) for batch in done.newest],
+        hints=[*_not_produced(asked, producing), *_next(asked, producing.outbox.name)],
+        exit_code=NOT_WELL if once and (left or stopped_by) else OK,
+    )
+
+
+def _row(batch: "Produced") -> list[str]:
+    ids, counts = (batch.batch_id, batch.replay), (batch.rows, batch.tombstones)
+    first, second, *rest = ("" if count is None else number(count) for count in (*ids, *counts))
+    return [first, second, str(batch.snapshot_id), *rest]
+
+
+def _not_produced(asked: Asked, producing: "Producing") -> list[str]:
+    hints = []
+    if producing.others:
+        hints.append(f"Not produced: rows of {counted(producing.others, 'snapshot')} of other writers.")
+    if producing.left:
+        hints.append(f"Interrupted: {counted(producing.left, 'batch')} of the last look are left. Start it again.")
+    if producing.stopped_by is not None:
+        hints.append(
+            f"Not produced: what is behind snapshot {producing.stopped_by.snapshot_id}, in which another writer removed"
+            f" or replaced rows of {asked.table}; see lakesink explain READ_ROWS_REMOVED."
+        )
+    return hints
+
+
+def _next(asked: Asked, name: str) -> list[str]:
+    return [
+        f"Next: read {asked.topic} with isolation.level=read_committed.",
+        f"The position is in topic lakesink-ledger-{name}: never delete it.",
+        f"All batches of the table: lakesink log {as_arguments(asked.table, asked.catalog)}",
+    ]
+
+
+def _client_missing() -> SettingsError:
+    return SettingsError(
+        "KAFKA_CLIENT_MISSING",
+        "lakesink outbox needs confluent-kafka, which this Python does not have.",
+        action='pip install "lakesink[kafka]" for this Python.',
+    )

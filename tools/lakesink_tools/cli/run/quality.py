@@ -1,0 +1,79 @@
+"""The command ``quality``: the expectations of a table's batches over time. Only reads."""
+
+from dataclasses import asdict
+from typing import Any
+
+from lakesink_catalog.connect.catalog import connect
+from lakesink_catalog.read.history import retained, select
+from lakesink_catalog.tables.tables import load_to_read
+from lakesink_catalog.words import as_arguments, counted, number
+from lakesink_protocol.identity import SinkKey, SinkKind
+from lakesink_tools.audit.finding import sink_label
+from lakesink_tools.audit.quality_history import Check, checks_of, shares
+from lakesink_tools.cli.output import NOT_WELL, OK, Report
+
+_COLUMNS = ("sink", "branch", "check", "batches>", "rows>", "not met>", "share>", "last batch>", "over time")
+_NONE, _BARS = "·", "▁▂▃▄▅▆▇█"
+_WIDEST = 40
+
+
+def quality(table: str, catalog: str | None, sink: str | None, branch: str | None, limit: int) -> Report:
+    """Exit code 1: no batch is retained."""
+    opened = load_to_read(connect(catalog, create=False), table)
+    batches = select(retained(opened).batches, sink, branch)
+    shown = batches[-limit:]
+    checks = checks_of(shown)
+    return Report(
+        document={
+            "table": table,
+            "catalog": opened.catalog.name,
+            "retained": len(batches),
+            "checks": [_document(check) for check in checks],
+        },
+        title=f"{table} in {opened.catalog.name}: {counted(len(checks), 'check')} of {counted(len(shown), 'batch')}",
+        columns=_COLUMNS,
+        rows=[_row(check) for check in checks],
+        hints=_hints(as_arguments(table, catalog), checks, hidden=len(batches) - len(shown)),
+        exit_code=OK if batches else NOT_WELL,
+    )
+
+
+def drawn(found: list[float]) -> str:
+    """One character for each share: a point for zero, else a bar by its part of the largest."""
+    top = max(found, default=0.0)
+    return "".join(_BARS[min(int(one / top * len(_BARS)), len(_BARS) - 1)] if one else _NONE for one in found)
+
+
+def _document(check: Check) -> dict[str, Any]:
+    return asdict(check) | {"rows": check.rows, "found": check.found, "share": check.share, "last_batch": check.last}
+
+
+def _row(check: Check) -> list[str]:
+    return [
+        sink_label(SinkKey(check.sink, check.branch, SinkKind(check.kind))),
+        check.branch,
+        check.name,
+        number(len(check.batches)),
+        number(check.rows),
+        number(check.found),
+        _percent(check),
+        number(check.last),
+        drawn(shares(check.batches, _WIDEST)),
+    ]
+
+
+def _percent(check: Check) -> str:
+    """A small share is never shown as none."""
+    percent = check.share * 100
+    return "0 %" if not percent else f"{percent:.2f} %" if percent >= 0.01 else "< 0.01 %"
+
+
+def _hints(arguments: str, checks: list[Check], *, hidden: int) -> list[str]:
+    older = [f"Not shown: {counted(hidden, 'older batch')}; --limit shows more."] if hidden else []
+    if not checks:
+        said = "No batch has an expectation, a malformed document or an unknown key."
+        return [*older, f"{said} Next: give the stream the option expect."]
+    drawing = (
+        "Over time: the oldest batches are left; a point means none, the highest bar the largest share of the line."
+    )
+    return [drawing, *older, f"Next: lakesink log {arguments}"]

@@ -1,0 +1,176 @@
+"""The command ``status``: how each sink of a table, a directory or a whole catalog stands. Only reads."""
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from pyiceberg.table import Table
+
+from lakesink_catalog.connect.catalog import connect
+from lakesink_catalog.read.history import SinkState, sinks
+from lakesink_catalog.tables.tables import load_to_read
+from lakesink_catalog.words import ago, as_arguments, counted, moment, number, rows_in_words, size, span
+from lakesink_protocol.errors import CatalogError
+from lakesink_protocol.identity import SinkKind
+from lakesink_protocol.ledger import stated
+from lakesink_protocol.redact import describe
+from lakesink_tools.audit.finding import (
+    awaits_replay,
+    key_of,
+    name_of_rows,
+    of_changes,
+    of_quality,
+    of_replay,
+    sink_label,
+)
+from lakesink_tools.audit.no_records import has_no_records
+from lakesink_tools.cli.output import NOT_WELL, OK, Report, plain
+from lakesink_tools.cli.standing import STALE, Standing, document_of, prepared_hint, stale_hint, standing_of
+from lakesink_tools.cli.status_of_catalog import status_of_catalog
+from lakesink_tools.cli.target import is_directory
+
+if TYPE_CHECKING:
+    from lakesink_tools.audit.leftovers import PreparedRecord
+
+_COLUMNS = ("sink", "branch", "last batch>", "committed", "ago>", "batches>", "{rows}>", "size>", "since", "standing")
+_TOTALS = {
+    "rows": "total-records",
+    "files": "total-data-files",
+    "bytes": "total-files-size",
+    "delete_files": "total-delete-files",
+    "position_deletes": "total-position-deletes",
+}
+
+
+def status(table: str | None, catalog: str | None, max_age: timedelta | None, limit: int) -> Report:
+    """Exit code 1: no sink, or one whose next batch would be refused or whose last one is older than --max-age.
+
+    Exit code 2: a table of the catalog could not be read, and no sink has a problem.
+    """
+    if table is None:
+        return status_of_catalog(catalog, max_age, limit=limit)
+    if is_directory(table, catalog):
+        from lakesink_tools.cli.directory import status_of_directory  # tables need nothing of it
+
+        return status_of_directory(table, max_age)
+    opened = load_to_read(connect(catalog, create=False), table)
+    return _report(table, opened, max_age, as_arguments(table, catalog))
+
+
+def _report(identifier: str, table: Table, max_age: timedelta | None, arguments: str) -> Report:
+    now = datetime.now(UTC)
+    found = [(state, standing_of(state, max_age, now)) for state in sinks(table)]
+    snapshots, totals = len(table.metadata.snapshots), _totals(table)
+    waiting, unlisted = _waiting(table, [state for state, _ in found])
+    first = [] if found else _first_batches(table)
+    return Report(
+        document={
+            "table": identifier,
+            "catalog": table.catalog.name,
+            "snapshots": snapshots,
+            **totals,
+            "sinks": [document_of(state, standing, now) for state, standing in found],
+            "prepared": [{"sink": one.key.name, "branch": one.key.branch, "batch_id": one.batch_id} for one in waiting],
+        },
+        title=f"{identifier} in {table.catalog.name}: {rows_in_words(totals['rows'], totals['position_deletes'])},"
+        f" {counted(totals['files'], 'file')}, {size(totals['bytes'])}, {counted(snapshots, 'snapshot')}",
+        columns=[name.format(rows=name_of_rows(state.changes for state, _ in found)) for name in _COLUMNS],
+        rows=[_row(state, standing, now) for state, standing in found],
+        hints=[
+            *_ages([state for state, _ in found], max_age, now),
+            *(prepared_hint(plain(one.key.name), one.batch_id) for one in waiting),
+            *unlisted,
+            *first,
+            *_hints(arguments, found, max_age, now),
+            f"Next: lakesink log {arguments}" if found else _no_sink(identifier, waits=bool(waiting or first)),
+        ],
+        exit_code=OK if found and all(standing.is_well for _, standing in found) else NOT_WELL,
+    )
+
+
+def _waiting(table: Table, states: list[SinkState]) -> "tuple[list[PreparedRecord], list[str]]":
+    """Prepared batches, and why they could not be looked for: the other lines need only the metadata."""
+    try:
+        if has_no_records(table, states):
+            return [], []
+        from lakesink_tools.audit.leftovers import waiting_batches  # PyArrow, and all that reads records
+
+        return waiting_batches(table, states) or [], []
+    except CatalogError as error:
+        why = error.what.rstrip(".")
+    except OSError as error:
+        why = describe(error, table.io.properties)
+    return [], [f"Prepared batches were not looked for: {why}."]
+
+
+def _totals(table: Table) -> dict[str, int | None]:
+    head = table.metadata.current_snapshot()
+    if head is None:
+        return dict.fromkeys(_TOTALS, 0)
+    return {name: stated(head.summary, key) for name, key in _TOTALS.items()}
+
+
+def _row(state: SinkState, standing: Standing, now: datetime) -> list[str]:
+    return [
+        sink_label(key_of(state)),
+        state.branch,
+        number(state.batch_id),
+        moment(state.committed_at),
+        "-" if state.committed_at is None else span(now - state.committed_at),
+        number(state.batches),
+        number(state.rows),
+        size(state.bytes),
+        moment(state.since) if state.batches or state.trouble is None else "-",
+        standing.word,
+    ]
+
+
+def _ages(states: list[SinkState], max_age: timedelta | None, now: datetime) -> list[str]:
+    """How long ago each sink wrote: nothing in a table says whether its query still runs."""
+    told = [
+        f"Last batch of sink {plain(state.sink)}: {ago(now - state.committed_at)}."
+        for state in states
+        if state.committed_at is not None
+    ]
+    streams = any(state.kind == SinkKind.STREAM.value and state.trouble is None for state in states)
+    if streams and max_age is None:
+        told.append("ok: the next batch would be accepted. To detect a stopped query, use --max-age '30 min'.")
+    return told
+
+
+def _hints(
+    arguments: str, found: list[tuple[SinkState, Standing]], max_age: timedelta | None, now: datetime
+) -> list[str]:
+    hints = [
+        f"The next batch of sink {plain(state.sink)} would be refused: {standing.word}."
+        f" Next: lakesink explain {state.trouble.name}"
+        for state, standing in found
+        if state.trouble is not None and not awaits_replay(state)
+    ]
+    hints += [of_replay(arguments, state) for state, _ in found if awaits_replay(state)]
+    hints += [
+        f"Sink {plain(state.sink)}: {said}" for state, _ in found for said in (*of_changes(state), *of_quality(state))
+    ]
+    hints += [
+        stale_hint(plain(state.sink), state.committed_at, max_age, now)
+        for state, standing in found
+        if standing.word == STALE
+    ]
+    return hints
+
+
+def _first_batches(table: Table) -> list[str]:
+    """What side tables have of first batches that the table lacks."""
+    from lakesink_tools.audit.letters import of_first_batches  # PyArrow, as above
+
+    def side_of(name: str) -> Table | None:
+        try:
+            return load_to_read(table.catalog, name)
+        except CatalogError:
+            return None
+
+    return [f"{plain(note.subject)}: {note.found}" for note in of_first_batches(table, side_of)]
+
+
+def _no_sink(identifier: str, *, waits: bool) -> str:
+    then = "start its query again" if waits else "check the name of the table and the catalog"
+    return f"No lakesink stream has committed to {identifier}. Next: {then}."
