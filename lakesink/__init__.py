@@ -3,6 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from lakesink._version import __version__
+
 if TYPE_CHECKING:
     from lakesink.api.replay import replay_dead_letters
     from lakesink.api.stream_files import stream_files
@@ -27,8 +29,6 @@ if TYPE_CHECKING:
     from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
     from lakesink_tools.audit.audit_table import audit_table
     from lakesink_tools.audit.history import history
-
-__version__ = "0.2.0.dev0"
 
 __all__ = [
     "AlreadyCommitted",

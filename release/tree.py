@@ -13,7 +13,7 @@ _ALSO_SHIPPED = {"CHANGELOG.md", "LICENSE", "MANIFEST.in", "README.md", "pyproje
 
 def version() -> str:
     """The version, from the one place that has it."""
-    [found] = _VERSION.findall((ROOT / "lakesink" / "__init__.py").read_text())
+    [found] = _VERSION.findall((ROOT / "lakesink" / "_version.py").read_text())
     return str(found)
 
 

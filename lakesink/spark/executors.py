@@ -10,7 +10,7 @@ from pyspark import cloudpickle
 from pyspark.core.rdd import PipelinedRDD
 from pyspark.sql import SparkSession
 
-from lakesink import __version__
+from lakesink._version import __version__
 from lakesink.spark.query import QUERY_ID, RunningQuery
 from lakesink.spark.rows.batch_rows import collected
 from lakesink.spark.rows.task import RawBytes, check_versions

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from pyspark.sql import SparkSession
 
-from lakesink import __version__
+from lakesink._version import __version__
 from lakesink.checkpoint.query_facts import QUERY_FACTS, Functions, QueryFacts
 from lakesink.checkpoint.sources import Replay, Source, guarantee
 from lakesink.spark.hadoop import HadoopFiles

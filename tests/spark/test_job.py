@@ -178,9 +178,9 @@ def _other_lakesink(folder: Path) -> str:
     package = folder / "lakesink"
     package.mkdir(parents=True)
     for found in source.iterdir():
-        if found.name != "__init__.py":
+        if found.name != "_version.py":
             (package / found.name).symlink_to(found)
-    (package / "__init__.py").write_text('__version__ = "0.0.1"\n')
+    (package / "_version.py").write_text('__version__ = "0.0.1"\n')
     (folder / "lakesink_catalog").symlink_to(source.parent / "catalog" / "lakesink_catalog")
     (folder / "lakesink_protocol").symlink_to(source.parent / "protocol" / "lakesink_protocol")
     return str(folder)

@@ -7,7 +7,7 @@ proven success counts: after any other answer, the next attempt reads the ledger
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from lakesink import __version__
+from lakesink._version import __version__
 from lakesink.sinks.directory.directory_errors import refused
 from lakesink.sinks.directory.ledger import LedgerDecision, MarkerLedger
 from lakesink.sinks.directory.marker import Marker

@@ -7,7 +7,7 @@ other, and reads the ledger after that.
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from lakesink import __version__
+from lakesink._version import __version__
 from lakesink.sinks.kafka.commit_record import CommitRecord, LedgerDecision
 from lakesink.sinks.kafka.failures import refused
 from lakesink.sinks.kafka.prepared import PreparedRecords, still_usable

@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import BinaryType, StructType
 from pyspark.util import local_connect_and_auth
 
-from lakesink import __version__
+from lakesink._version import __version__
 from lakesink.spark.rows.arrow_limits import message_bytes, message_records
 from lakesink.spark.rows.distribution import distributed
 from lakesink.spark.rows.frame_schema import arrow_schema

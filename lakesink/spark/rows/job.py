@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from lakesink import __version__
+from lakesink._version import __version__
 from lakesink.spark.rows.arrow_limits import ArrowBatchLimits
 from lakesink.spark.rows.batch_rows import BatchRows, FrameRows, PlanRows, clustered_by
 from lakesink.spark.rows.on_driver import driver_may_write

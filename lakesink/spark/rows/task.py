@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.serializers import FramedSerializer
 
-from lakesink import __version__
+from lakesink._version import __version__
 from lakesink.rows.batches import joined
 from lakesink.rows.libraries import check_library
 from lakesink.spark.rows.transport import Transport

@@ -18,7 +18,7 @@ from pyspark.sql import datasource
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from lakesink import __version__
+from lakesink._version import __version__
 from lakesink.parquet.filesystem import shareable_properties
 from lakesink.read.batch_files import BatchFiles, files_of
 from lakesink.read.begin import AtBatch, AtTime, Begin, Beginning, beginning, followed

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from lakesink import __version__
+from lakesink._version import __version__
 from lakesink.keys.changed_rows import DELETE_MARK
 from lakesink.spark.rows.task import check_versions, refused_or
 from lakesink.spark.rows.worker_reuse import make_reuse_cheap

@@ -21,7 +21,7 @@ from pyiceberg.catalog import Catalog
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from lakesink import __version__
+from lakesink._version import __version__
 from lakesink.checkpoint.folder import Checkpoint, FsspecFiles
 from lakesink.observe.terminal import wanted
 from lakesink.settings.options import option_invalid

@@ -46,7 +46,7 @@ class Pythons:
     def another(self) -> Path:
         """Another version of lakesink."""
         python = self._installed("another")
-        module = packages_of(python) / "lakesink" / "__init__.py"
+        module = packages_of(python) / "lakesink" / "_version.py"
         module.write_text(re.sub(r'__version__ = "[^"]+"', f'__version__ = "{ANOTHER}"', module.read_text()))
         return python
 

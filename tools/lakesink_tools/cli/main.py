@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from lakesink import __version__
+from lakesink._version import __version__
 from lakesink_protocol.suggest import did_you_mean
 from lakesink_tools.cli.commands import COMMANDS
 

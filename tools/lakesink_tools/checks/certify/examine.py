@@ -11,7 +11,7 @@ from typing import Any
 from pyiceberg.catalog import Catalog
 from sqlalchemy import Engine
 
-from lakesink import __version__
+from lakesink._version import __version__
 from lakesink_catalog.connect.catalog import FoundCatalog
 from lakesink_catalog.connect.kinds import kind_of
 from lakesink_catalog.connect.rest import BoundedRestCatalog

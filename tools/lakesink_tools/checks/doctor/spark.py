@@ -12,7 +12,7 @@ from pathlib import Path
 from platform import python_version
 from tempfile import TemporaryDirectory
 
-from lakesink import __version__
+from lakesink._version import __version__
 from lakesink.rows.libraries import OLDEST, is_too_old
 from lakesink.spark.probe_answer import SparkAnswer, Step, WorkerFacts
 from lakesink_catalog.words import counted

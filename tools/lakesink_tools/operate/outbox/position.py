@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from lakesink import __version__
+from lakesink._version import __version__
 from lakesink.read.position import Position, parse_offset
 from lakesink.read.steps import Follows, SinkBatches, owner_of_changelog
 from lakesink.sinks.kafka.commit_record import CommitRecord, LedgerState
