@@ -1,12 +1,21 @@
-"""The public function `replay_dead_letters`: repaired dead letters land in their table, each once."""
+"""The public function `replay_dead_letters`: repaired dead letters land in their table, each once.
 
+A repair is the user's: rows of a DataFrame, checked before a commit.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Lock
 from typing import Unpack
 
 import pyarrow as pa
+from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import Table
-from pyspark.sql import SparkSession
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
 
-from lakesink.api.repair import Repair, repaired
+from lakesink.api.sql_errors import checked_sql, reason_in
 from lakesink.api.streams import append_version, check_classic
 from lakesink.rows.expectations import OnUnmet
 from lakesink.rows.plan import OnMalformed
@@ -15,10 +24,97 @@ from lakesink.settings.options import option_invalid
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.preflight import open_existing
 from lakesink.sinks.iceberg.side.letters_policy import letters_table
-from lakesink.sinks.iceberg.side.replay_loop import Repaired, ReplayLoop, check_no_documents
+from lakesink.sinks.iceberg.side.replay_loop import LETTER_ID, Repaired, ReplayLoop, check_no_documents, invalid_repair
 from lakesink.sinks.iceberg.side.replays import Replayed
+from lakesink.spark.rows.frame_schema import stored_schema
 from lakesink_catalog.connect.catalog import CatalogConfig
+from lakesink_catalog.spark_types import sql_type
+from lakesink_catalog.words import counted
 from lakesink_protocol.identity import SinkKind
+
+Repair = Callable[[DataFrame], DataFrame] | str
+"""A function of the letters, or a query in Spark SQL over the view `letters`."""
+ROW = "row"
+VIEW = "letters"
+_LONGEST_REASON = 120
+_ONE_VIEW = Lock()
+"""Threads of one session share the name of the view, until Spark has resolved their queries."""
+
+
+def repaired(session: SparkSession, letters: pa.Table, table: Table, repair: Repair) -> Repaired:
+    """Run a repair, once; raises WriteError if Spark cannot, or no table can store its rows."""
+    frame = _run(_with_row(session.createDataFrame(letters), table), repair)
+    column = _letter_id(frame)
+    kept = frame.drop(column)
+    stored_schema(kept.schema)  # raises for a type that no table can store
+    found = frame.toArrow()
+    at = frame.columns.index(column)
+    ids = found.column(at).to_pylist()
+    return Repaired(ids, session.createDataFrame(found.remove_column(at), kept.schema))
+
+
+def _with_row(letters: DataFrame, table: Table) -> DataFrame:
+    """The letters with their payload in the table's columns; NULL if the payload is no JSON object."""
+    schema = _readable(pa.struct(list(schema_to_pyarrow(table.schema(), include_field_ids=False))))
+    is_object = sf.json_object_keys("payload").isNotNull()
+    return letters.withColumn(ROW, sf.when(is_object, sf.from_json("payload", sql_type(schema))))
+
+
+def _readable(kind: pa.DataType) -> pa.DataType:
+    """The type with what Spark cannot read from JSON as it is written: TIME as text, maps by other keys as entries."""
+    if pa.types.is_struct(kind):
+        return pa.struct([part.with_type(_readable(part.type)) for part in kind])
+    if pa.types.is_map(kind):
+        key, item = _readable(kind.key_type), _readable(kind.item_type)
+        by_text = pa.types.is_string(key) or pa.types.is_large_string(key)
+        return pa.map_(key, item) if by_text else pa.list_(pa.struct([("key", key), ("value", item)]))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.list_(_readable(kind.value_type))
+    return pa.string() if pa.types.is_time(kind) else kind
+
+
+def _run(letters: DataFrame, repair: Repair) -> DataFrame:
+    if callable(repair):
+        found = repair(letters)
+        if isinstance(found, DataFrame):
+            return found
+        raise invalid_repair(
+            f"The repair returned a {type(found).__name__}.", "Return a DataFrame, made of the one that it gets."
+        )
+    with _ONE_VIEW, _view(letters), checked_sql():
+        try:
+            return letters.sparkSession.sql(repair)
+        except PySparkException as error:
+            reason = reason_in(error, _LONGEST_REASON)
+    raise invalid_repair(f"Spark cannot run the repair: {reason}", "Correct the query over the view letters.")
+
+
+@contextmanager
+def _view(letters: DataFrame) -> Iterator[None]:
+    """The letters as a temporary view; one that the user has under the name is back afterwards."""
+    session = letters.sparkSession
+    before = session.table(VIEW) if _is_temporary_view(session) else None
+    letters.createOrReplaceTempView(VIEW)
+    try:
+        yield
+    finally:
+        session.catalog.dropTempView(VIEW)
+        if before is not None:
+            before.createOrReplaceTempView(VIEW)
+
+
+def _is_temporary_view(session: SparkSession) -> bool:
+    return session.catalog.tableExists(VIEW) and session.catalog.getTable(VIEW).isTemporary
+
+
+def _letter_id(frame: DataFrame) -> str:
+    found = [name for name in frame.columns if name.lower() == LETTER_ID]
+    if len(found) == 1:
+        return found[0]
+    raise invalid_repair(
+        f"The repair returns {counted(len(found), 'column')} letter_id.",
+        "Return the letter_id of each letter beside the columns of the table: SELECT letter_id, row.* FROM letters.",
+    )
 
 
 def replay_dead_letters(spark: SparkSession, table: str, repair: Repair, **options: Unpack[Options]) -> Replayed:

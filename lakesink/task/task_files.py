@@ -1,17 +1,85 @@
-"""The data files of one table that a task writes, and their receipt. Runs in executors."""
+"""The data files of one table that a task writes, and their receipt. Runs in executors.
 
+Rows are buffered for large row groups: Spark sends ten thousand at a time, Parquet needs far more. One memory limit
+covers all partitions. At the limit, the largest ones are written, with at least half of the rows, so small ones grow.
+"""
+
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from lakesink.parquet.files import DataFiles
 from lakesink.parquet.parquet import FileFormat
-from lakesink.parquet.partitions import Source, partition_sources
-from lakesink.parquet.row_buffer import RowBuffer
+from lakesink.parquet.partitions import Group, Grouping, Source, group, partition_sources
 from lakesink.parquet.statistics import columns
 from lakesink.rows.plan import WritePlan
 from lakesink.rows.schema import Struct, arrow_schema, leaves, parse_schema
 from lakesink_protocol.receipt import Receipt, ReceiptEncoder
+
+
+@dataclass(slots=True)
+class RowBuffer:
+    """Keeps a task's rows in memory until there are enough for its files."""
+
+    files: DataFiles
+    _batches: list[pa.RecordBatch] = field(default_factory=list)
+    _bytes: int = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Add rows; writes rows at the memory limit."""
+        size = batch.nbytes
+        plan = self.files.plan
+        limit = plan.buffer_bytes if self.files.sources else min(plan.buffer_bytes, plan.parquet.row_group_size_bytes)
+        if self._batches and self._bytes + size > limit:
+            self._spill()
+        self._batches.append(batch)
+        self._bytes += size
+
+    def flush(self) -> None:
+        """Write all rows and close the files; partitions with an open file first, because the others could evict it."""
+        if not self._batches:
+            return
+        grouping = self._take()
+        groups = sorted(grouping.groups, key=lambda found: not self.files.is_open(found.partition))
+        for part in _parts(groups, grouping.table.num_rows // 2):
+            self._write(grouping, part)
+            for found in part:
+                self.files.finish(found.partition)
+
+    def _spill(self) -> None:
+        """Write the largest partitions. The other rows are copied, because slices would keep all memory."""
+        grouping = self._take()
+        groups = sorted(grouping.groups, key=lambda found: found.count, reverse=True)
+        largest = next(_parts(groups, grouping.table.num_rows // 2))
+        self._write(grouping, largest)
+        rest = groups[len(largest) :]
+        if rest:
+            self._batches = grouping.take(rest).to_batches()
+            self._bytes = sum(batch.nbytes for batch in self._batches)
+
+    def _write(self, grouping: Grouping, groups: Sequence[Group]) -> None:
+        for partition, rows in grouping.split(groups):
+            self.files.write(partition, rows)
+
+    def _take(self) -> Grouping:
+        table = pa.Table.from_batches(self._batches)
+        self._batches, self._bytes = [], 0
+        return group(table, self.files.sources)
+
+
+def _parts(groups: Sequence[Group], rows: int) -> Iterator[list[Group]]:
+    """The groups in their order, in parts of at least this many rows, which limits the size of one copy."""
+    part: list[Group] = []
+    held = 0
+    for found in groups:
+        part.append(found)
+        held += found.count
+        if held >= rows:
+            yield part
+            part, held = [], 0
+    if part:
+        yield part
 
 
 @dataclass(slots=True)

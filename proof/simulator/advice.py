@@ -19,8 +19,7 @@ from typing import Any
 
 from pyiceberg.table.snapshots import Snapshot
 
-from lakesink_catalog.commit.remove_sink import Forgetting
-from lakesink_catalog.commit.restore import Restoring
+from lakesink_catalog.commit.remove_sink import Forgetting, Restoring
 from lakesink_protocol.coordinator import Write
 from lakesink_protocol.errors import BatchRefused, SettingsError, WriteError
 from lakesink_protocol.identity import Batch, stream_batch

@@ -17,9 +17,8 @@ from lakesink.read.hold import Hold, set_hold
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table, load_table
 from lakesink_tools.checks.doctor.finding import Finding, Part, Standing
-from lakesink_tools.checks.doctor.readers import check_readers
 from lakesink_tools.checks.doctor.storage import check_storage
-from lakesink_tools.checks.doctor.table import check_table
+from lakesink_tools.checks.doctor.table import check_readers, check_table
 from testkit.batches import Writer
 
 CANARY = "c4n4ry-Sw0rdfish"

@@ -11,8 +11,8 @@ from lakesink.keys.changed_rows import DELETE_MARK
 from lakesink.rows.plan import ChangesPlan
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.checked_receipts import CombinedReceipts, Written, count_votes
-from lakesink.sinks.iceberg.malformed import check_documents
 from lakesink.sinks.iceberg.planning import write_plan
+from lakesink.sinks.iceberg.unmet import check_documents
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.quality import Quality
 from lakesink_protocol.receipt import Receipt, decode, encode

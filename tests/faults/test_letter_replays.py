@@ -451,7 +451,7 @@ def test_the_command_decodes_documents_as_the_stream_did(monkeypatch: pytest.Mon
         given.update(options)
         return Replayed(1, 1)
 
-    monkeypatch.setattr("lakesink_tools.cli.run.replay._replayed", replayed)
+    monkeypatch.setattr("lakesink_tools.cli.run.dead_letters._replayed", replayed)
     (tmp_path / "fix.sql").write_text("SELECT letter_id, payload AS value FROM letters")
     wanted = {"decode": "avro", "schema_registry": "r.json", "binary_encoding": "hex", "rescue_column": "_rescued"}
     words = [word for name, value in wanted.items() for word in (f"--{name.replace('_', '-')}", value)]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lakesink_catalog.commit.restore import Restoring
+from lakesink_catalog.commit.remove_sink import Restoring
 from lakesink_catalog.read.history import sinks
 from lakesink_protocol.errors import BatchRefused, CommitUnresolved, Reason, SettingsError
 from lakesink_protocol.identity import SinkKind

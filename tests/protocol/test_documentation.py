@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lakesink_protocol.documentation import documentation_url
+from lakesink_protocol.catalogue import documentation_url
 from lakesink_protocol.errors import CatalogError
 
 

@@ -26,8 +26,8 @@ from pyiceberg.types import (
     StructType,
 )
 
-from lakesink.parquet.bounds import Range, bounds
 from lakesink.parquet.single_value import encode_value
+from lakesink.parquet.statistics import Range, bounds
 from lakesink.rows.plan import ParquetOptions
 from lakesink.rows.schema import Primitive
 from lakesink_protocol.change import ContentFile

@@ -7,7 +7,7 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import ListType, LongType, MapType, NestedField, StringType, StructType
 
-from lakesink.parquet.dictionaries import dictionary_columns, expected_distinct
+from lakesink.parquet.files import dictionary_columns, expected_distinct
 from lakesink.parquet.statistics import columns
 from lakesink.rows.schema import leaves, parse_schema
 from testkit.tasks import footer, plan_for, write

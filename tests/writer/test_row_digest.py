@@ -7,8 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakesink.rows.row_digest import rows_digest
 from lakesink.rows.side_rows import digest_sum
+from lakesink.task.changelog import rows_digest
 
 VALUES: list[tuple[pa.DataType, Any, Any]] = [
     (pa.bool_(), True, False),

@@ -6,14 +6,13 @@ sequence.
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakesink.decode.debezium.envelopes import EventColumns, EventReader, Events, with_keys_before
-from lakesink.decode.debezium.event_errors import MOST_PLACES, key_missing, operation_unknown, truncated
 from lakesink.decode.debezium.events_reader import reader_of
 from lakesink.decode.debezium.sorting import SortedEvents, sort_events
 from lakesink.decode.documents import (
@@ -34,9 +33,50 @@ from lakesink.rows.letters import Fault
 from lakesink.rows.nested import all_null
 from lakesink.rows.plan import DELETED, ChangesPlan, OnMalformed, WritePlan
 from lakesink.rows.schema import Struct
+from lakesink_catalog.words import counted
+from lakesink_protocol.errors import WriteError
 from lakesink_protocol.quality import Quality
 from lakesink_protocol.receipt import MOST_MISFITS, Misfit
 from lakesink_protocol.row_changes import Operation
+
+MOST_PLACES = 20
+"""Places that one error names."""
+
+
+def operation_unknown(places: Sequence[str], count: int) -> WriteError:
+    """Documents are no change events, or have an operation that is unknown."""
+    return WriteError(
+        "OPERATION_UNKNOWN",
+        f"{counted(count, 'document')} of a task {'is' if count == 1 else 'are'} no Debezium change "
+        f"{'event' if count == 1 else 'events'}: no operation c, u, d, r, t or m. The first: {places[0][-60:]}.",
+        action="Subscribe to the topic of one table only, without heartbeats and transaction metadata. If the events "
+        "are flattened (ExtractNewRecordState), use mode='upsert' with decode='json' or 'avro', or remove that "
+        "transform.",
+        details=places[:MOST_PLACES],
+    )
+
+
+def truncated(place: str) -> WriteError:
+    """The source table was truncated."""
+    return WriteError(
+        "TRUNCATE",
+        f"The source table was truncated, at {place[-60:]}. lakesink never empties a table because of an event.",
+        action="Delete the rows of the table yourself, if that is wanted, and leave these events out: set "
+        "skipped.operations=t in Debezium, or filter them in the query.",
+    )
+
+
+def key_missing(places: Sequence[str], count: int, keys: Sequence[str]) -> WriteError:
+    """The row before a delete or an update lacks columns of the key."""
+    return WriteError(
+        "KEY_MISSING",
+        f"{counted(count, 'event')} of a task delete or update a row without telling its whole key "
+        f"({', '.join(keys)[:25]}). The first: {places[0][-60:]}.",
+        action="Let the database log the whole row: ALTER TABLE ... REPLICA IDENTITY FULL in PostgreSQL, "
+        "binlog_row_image=FULL in MySQL. Or let keys be the columns of the messages' keys (message.key.columns).",
+        details=places[:MOST_PLACES],
+    )
+
 
 KEY = "key"
 """Kafka's column with the key of a message."""

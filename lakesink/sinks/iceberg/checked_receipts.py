@@ -33,9 +33,8 @@ from pyiceberg.types import (
 from lakesink.keys.keys_file import is_keys_file
 from lakesink.parquet.locations import is_location
 from lakesink.rows.expectations import Expected, OnUnmet
-from lakesink.sinks.iceberg.malformed import check_documents, first_of, in_words
 from lakesink.sinks.iceberg.rescue import check_rescued
-from lakesink.sinks.iceberg.unmet import check_expectations
+from lakesink.sinks.iceberg.unmet import check_documents, check_expectations, first_of, in_words
 from lakesink_catalog.commit.premises import premises_of
 from lakesink_catalog.tables.locations import all_under, data_location, is_under
 from lakesink_protocol.change import Change, ContentFile

@@ -5,15 +5,16 @@ it imports PySpark only, and the writers where a query needs them.
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
-
-if TYPE_CHECKING:
-    from lakesink.spark.source.source_readers import BatchesReader
-    from lakesink.spark.source.source_tasks import BatchTask
-    from lakesink.spark.source.source_writers import StreamWriter
 
 NAME = "lakesink"
 
@@ -49,15 +50,17 @@ class LakesinkDataSource(DataSource):
             " PyIceberg.",
         )
 
-    def streamReader(self, schema: StructType) -> "BatchesReader":
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """The reader of a stream over the batches of a sink."""
-        return _readers().stream_reader(self.options, self.loaded)  # type: ignore[no-any-return]
+        readers = _readers()
+        kind = _imported("admitting_reader").AdmittingReader if readers.ADMITS else readers.BatchesReader
+        return readers.stream_reader(self.options, self.loaded, kind)
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> "StreamWriter":
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """The writer of one micro-batch."""
         return _writers().stream_writer(self.options, schema, overwrite=overwrite)  # type: ignore[no-any-return]
 
-    def writer(self, schema: StructType, overwrite: bool) -> "BatchTask":
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """The writer of a batch write, already planned."""
         return _writers().batch_writer(self.options, schema, overwrite=overwrite)  # type: ignore[no-any-return]
 

@@ -84,8 +84,8 @@ def load(options: Mapping[str, str]) -> tuple[StructType, str]:
         return spark_schema(readable_schema(schema)), Loaded(sink, schema_json).to_json()
 
 
-def stream_reader(options: Mapping[str, str], loaded: str) -> "BatchesReader":
-    """The reader of one query; opens nothing."""
+def stream_reader(options: Mapping[str, str], loaded: str, kind: "type[BatchesReader]") -> "BatchesReader":
+    """The reader of one query, of this class; opens nothing."""
     with presentable():
         settings = read_settings(options)
         if not loaded:
@@ -95,7 +95,7 @@ def stream_reader(options: Mapping[str, str], loaded: str) -> "BatchesReader":
                 data=DataState.UNCHANGED,
                 action="Leave .schema(...) out, and select and cast columns of the DataFrame.",
             )
-        return _reader_class()(settings, Loaded.from_json(loaded))
+        return kind(settings, Loaded.from_json(loaded))
 
 
 def read_settings(options: Mapping[str, str]) -> ReadSettings:
@@ -234,14 +234,6 @@ class BatchesReader(datasource.DataSourceStreamReader):
             unknown = unknown_columns(reader, parse_schema(one.schema_json), current)
             if unknown:
                 raise schema_changed(past.table, one.batch, unknown)
-
-
-def _reader_class() -> "type[BatchesReader]":
-    if not ADMITS:
-        return BatchesReader
-    from lakesink.spark.source.admitting_reader import AdmittingReader
-
-    return AdmittingReader
 
 
 def _beginning(settings: ReadSettings) -> Beginning:

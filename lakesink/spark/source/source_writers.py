@@ -6,6 +6,7 @@ checkpoint and sends a pickled writer to the tasks. The committer reads the batc
 the same two-phase commit as `lakesink.stream`.
 """
 
+import logging
 import pickle
 import shlex
 import time
@@ -32,7 +33,6 @@ from lakesink.spark.report import Reporter
 from lakesink.spark.rows.frame_schema import stored_schema
 from lakesink.spark.rows.worker_reuse import make_reuse_cheap
 from lakesink.spark.source.connect import check_lasts
-from lakesink.spark.source.log_handler import ensure_log_handler
 from lakesink.spark.source.pipelines import words_of
 from lakesink.spark.source.source_options import (
     Destination,
@@ -54,6 +54,15 @@ from lakesink_protocol.identity import Batch, SinkKey
 from lakesink_protocol.redact import redact
 from lakesink_protocol.two_phase import TaskWriter, receipts_of
 from lakesink_protocol.votes import Vote, Votes, votes_incomplete
+
+
+def ensure_log_handler() -> None:
+    """Add a log handler if there is none: the standard error of planner and committer is the driver's."""
+    logger = logging.getLogger("lakesink")
+    if not logger.hasHandlers():
+        logger.addHandler(logging.StreamHandler())
+        logger.setLevel(logging.INFO)
+
 
 Messages = Sequence[WriterCommitMessage | None]
 

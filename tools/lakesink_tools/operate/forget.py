@@ -2,8 +2,7 @@
 
 from collections.abc import Callable
 
-from lakesink_catalog.commit.remove_sink import Forgetting, Forgotten
-from lakesink_catalog.commit.restore import Restored, Restoring
+from lakesink_catalog.commit.remove_sink import Forgetting, Forgotten, Restored, Restoring
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import load_table
 from lakesink_protocol.errors import SettingsError

@@ -1,11 +1,14 @@
 """Checks one table as a stream would find it: format, settings with their origin, locations, state of its sinks."""
 
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 from pyiceberg.manifest import read_manifest_list
 from pyiceberg.table import Table
+from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
 
+from lakesink.read.hold import LONGEST_HOLD_MS, PREFIX
 from lakesink.settings.options import OPTIONS
 from lakesink.settings.policy import POLICY, policy_in_words
 from lakesink.settings.table_settings import Effective, Origin
@@ -13,7 +16,7 @@ from lakesink.sinks.iceberg.side.side_rollback import left_of
 from lakesink_catalog.connect.kinds import CODE_PROPERTY, kind_of
 from lakesink_catalog.read.history import SinkState, sinks
 from lakesink_catalog.tables.partition_by import is_misread_by_java
-from lakesink_catalog.words import counted
+from lakesink_catalog.words import counted, printable, span
 from lakesink_protocol.errors import Reason
 from lakesink_protocol.redact import redact
 from lakesink_protocol.verdict import SUPPORTED_FORMAT_VERSION
@@ -21,7 +24,39 @@ from lakesink_tools.audit.finding import awaits_replay, key_of, of_replay, sink_
 from lakesink_tools.checks.doctor.changes import check_changes
 from lakesink_tools.checks.doctor.checkpoint import NextBatch, is_taken
 from lakesink_tools.checks.doctor.finding import Finding, Part, Standing, attempt, attempt_all
-from lakesink_tools.checks.doctor.readers import check_readers
+
+GIVEN_UP = timedelta(days=7)
+"""A running reader moves its branch with what it reads, at most ten minutes later."""
+
+
+def check_readers(identifier: str, table: Table) -> Iterator[Finding]:
+    """One finding for each branch of a reading query; `identifier` as the user gave it."""
+    for name, ref in sorted(table.metadata.refs.items()):
+        if name.startswith(PREFIX) and ref.snapshot_ref_type is SnapshotRefType.BRANCH:
+            yield _reader(identifier, table, name, ref)
+
+
+def _reader(identifier: str, table: Table, name: str, ref: SnapshotRef) -> Finding:
+    reader, behind = printable(name.removeprefix(PREFIX)), _behind(table, ref)
+    kept = counted(ref.min_snapshots_to_keep, "snapshot")
+    found = f"{reader} keeps {kept} from expiry, {span(behind)} behind the table"
+    if behind < GIVEN_UP:
+        return Finding(Part.TABLE, "readers", Standing.OK, found)
+    days = timedelta(milliseconds=LONGEST_HOLD_MS).days
+    fix = (
+        f"Start the query with reader-id {reader} again. If it is given up, drop its branch: ALTER TABLE {identifier}"
+        f" DROP BRANCH `{printable(name)}`. Expiry drops it after {days} days."
+    )
+    return Finding(Part.TABLE, "readers", Standing.WARNING, found, fix)
+
+
+def _behind(table: Table, ref: SnapshotRef) -> timedelta:
+    """How much older the branch's snapshot is than the table's."""
+    kept, head = table.snapshot_by_id(ref.snapshot_id), table.current_snapshot()
+    if kept is None or head is None:
+        return timedelta()
+    return timedelta(milliseconds=max(head.timestamp_ms - kept.timestamp_ms, 0))
+
 
 _HIVE_LIMIT = 4000
 _SHOWN = 40

@@ -1,13 +1,18 @@
 """The command ``dead-letters``: the rows that a stream put aside and why; ``--replay`` appends them repaired."""
 
+import os
+import sys
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
+import lakesink
 from lakesink.rows.letters import SUFFIX
 from lakesink.sinks.iceberg.side.begun_replays import lost_letters, replays_back
 from lakesink.sinks.iceberg.side.letters_table import no_letters
@@ -18,9 +23,54 @@ from lakesink_catalog.tables.tables import TABLE_MISSING, load_table
 from lakesink_catalog.words import as_arguments, counted, moment, number
 from lakesink_protocol.errors import CatalogError
 from lakesink_tools.audit.dead_letters import Counts, Wanted, count_by_reason, newest
-from lakesink_tools.cli.output import NOT_WELL, OK, Report, invalid
+from lakesink_tools.cli.output import NOT_WELL, OK, Report, invalid, progress
 from lakesink_tools.cli.rows import documents_of
-from lakesink_tools.cli.run.replay import replay_from
+
+if TYPE_CHECKING:
+    from lakesink.sinks.iceberg.side.replays import Replayed
+
+
+def replay_from(
+    query: Path, table: str, letters: str, catalog: str | None, branch: str, of_documents: Mapping[str, str]
+) -> Report:
+    """Exit code 1: letters are pending that the query does not return."""
+    try:
+        text = query.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise invalid(f"The query in {query} cannot be read: {type(error).__name__}.", "Name a file of SQL.") from None
+    with progress() as told:
+        told(f"{letters}: repairing letters")
+        options = {"catalog": catalog, "branch": branch, "dead_letter_table": letters, **of_documents}
+        done = _replayed(text, table, options)
+    arguments = as_arguments(table, catalog)
+    return Report(
+        document={
+            "table": table,
+            "letters_table": letters,
+            "replays": done.replays,
+            "letters": done.letters,
+            "pending": done.pending,
+        },
+        title=f"Replayed {counted(done.letters, 'letter')} of {letters} into {table}; {number(done.pending)} pending.",
+        hints=[f"Next: lakesink {'dead-letters' if done.pending else 'audit'} {arguments}"],
+        exit_code=NOT_WELL if done.pending else OK,
+    )
+
+
+def _replayed(query: str, table: str, options: Mapping[str, Any]) -> "Replayed":
+    replay = lakesink.replay_dead_letters  # without PySpark, this raises an error that says so
+    from lakesink_tools.demo.place import check_java
+    from lakesink_tools.demo.session import quiet_session
+
+    check_java()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    with TemporaryDirectory(prefix="lakesink-replay-") as folder:
+        session = quiet_session("lakesink-replay", Path(folder), {"spark.sql.session.timeZone": "UTC"})
+        try:
+            return replay(session, table, query, **options, verbose=False)
+        finally:
+            session.stop()
+
 
 _COLUMNS = ("sink", "batch>", "found (UTC)", "reason", "column", "detail", "place", "payload")
 
