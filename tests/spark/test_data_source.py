@@ -231,7 +231,9 @@ def _new_writer() -> StreamWriter:
         "sink-id": "events",
         "checkpointlocation": str(Path("ck").resolve()),
     }
-    return LakesinkDataSource(options).streamWriter(schema, overwrite=False)
+    writer = LakesinkDataSource(options).streamWriter(schema, overwrite=False)
+    assert isinstance(writer, StreamWriter)
+    return writer
 
 
 def test_what_tasks_get_holds_no_option_and_no_client(spark: Any, source: Path) -> None:
@@ -268,4 +270,5 @@ def test_the_fingerprint_is_that_of_the_other_adapter(spark: Any, source: Path) 
         "checkpointlocation": str(Path("ck").resolve()),
     }
     writer = LakesinkDataSource(options).streamWriter(StructType(), overwrite=False)
+    assert isinstance(writer, StreamWriter)
     assert writer._batch(2).fingerprint in entry.values()  # noqa: SLF001 - what both must agree on

@@ -54,7 +54,7 @@ class LakesinkDataSource(DataSource):
         """The reader of a stream over the batches of a sink."""
         readers = _readers()
         kind = _imported("admitting_reader").AdmittingReader if readers.ADMITS else readers.BatchesReader
-        return readers.stream_reader(self.options, self.loaded, kind)
+        return readers.stream_reader(self.options, self.loaded, kind)  # type: ignore[no-any-return]
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """The writer of one micro-batch."""
