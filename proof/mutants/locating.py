@@ -14,7 +14,8 @@ from lakesink.keys.resolve import Resolution
 from lakesink.parquet.deletes import DeletedRows
 from lakesink.sinks.iceberg.locator import Locator
 from lakesink.sinks.iceberg.rows_on_head import BatchKeys, FilesOnHead
-from lakesink.sinks.iceberg.sink import IcebergSink, IcebergTransaction
+from lakesink.sinks.iceberg.sink import IcebergSink
+from lakesink.sinks.iceberg.transaction import IcebergTransaction
 from lakesink_catalog.commit import request
 from lakesink_catalog.commit.located import Located
 from lakesink_catalog.commit.prepared import PreparedBatch

@@ -21,7 +21,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from lakesink.settings.table_settings import PROPERTIES
 from lakesink.sinks.iceberg.logs import ReportedLog
-from lakesink.sinks.iceberg.sink import IcebergTransaction
+from lakesink.sinks.iceberg.transaction import IcebergTransaction
 from lakesink_catalog.connect.catalog import CatalogConfig, FoundCatalog
 from lakesink_protocol.outcome import Committed
 from lakesink_protocol.two_phase import TaskWriter

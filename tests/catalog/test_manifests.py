@@ -14,7 +14,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.transforms import IdentityTransform, TruncateTransform
 
-from lakesink.sinks.iceberg.sink import IcebergTransaction
+from lakesink.sinks.iceberg.transaction import IcebergTransaction
 from lakesink_catalog.manifests.merging import MergePolicy
 from lakesink_catalog.manifests.write import ENTRIES_PER_BLOCK, write_batch_manifests
 from lakesink_protocol.change import ContentFile

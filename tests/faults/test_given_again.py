@@ -9,7 +9,7 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import DoubleType
 
-from lakesink.sinks.iceberg.sink import IcebergTransaction
+from lakesink.sinks.iceberg.transaction import IcebergTransaction
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.outcome import Committed
 from testkit.answers import first

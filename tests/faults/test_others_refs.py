@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pyiceberg.table.refs import SnapshotRef
 
-from lakesink.sinks.iceberg.sink import IcebergTransaction
+from lakesink.sinks.iceberg.transaction import IcebergTransaction
 from lakesink_protocol.errors import BatchRefused, CatalogError, Reason
 from lakesink_protocol.identity import SinkKind
 from lakesink_protocol.outcome import Committed

@@ -3,12 +3,10 @@
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 from functools import partial
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
-from pyiceberg.table import Table
 
 from lakesink.rows.columns import missing_columns, unknown_columns
 from lakesink.rows.expectations import Expected, expected_in, without_marks
@@ -16,11 +14,10 @@ from lakesink.rows.letters import letters_since
 from lakesink.rows.plan import DEBEZIUM, DELETED, WritePlan
 from lakesink.rows.side_rows import SidePlan, application_of
 from lakesink.rows.task_errors import schema_mismatch
-from lakesink.settings.policy import policy_of
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.batch_warnings import BatchWarnings
 from lakesink.sinks.iceberg.checked_receipts import Written, count_votes, opened
-from lakesink.sinks.iceberg.compaction import Compaction, CompactionMemory
+from lakesink.sinks.iceberg.compaction import Compaction
 from lakesink.sinks.iceberg.document_evolution import (
     follow_documents,
     left_rows,
@@ -33,34 +30,26 @@ from lakesink.sinks.iceberg.document_evolution import (
 from lakesink.sinks.iceberg.evolution import BatchWrite, plan_write
 from lakesink.sinks.iceberg.keyed_changes import ChangesByKey, RunInExecutors, check_sequence, prepared_changes
 from lakesink.sinks.iceberg.logs import KeysFiles, ReportedLog, StoppingLog, UnrecordedLog
-from lakesink.sinks.iceberg.preflight import check_partitions, create_for_rows
 from lakesink.sinks.iceberg.records import why_unusable
 from lakesink.sinks.iceberg.side.changelog_table import note_changelog
 from lakesink.sinks.iceberg.side.side_rollback import with_side_tables
 from lakesink.sinks.iceberg.side.side_table import SideTable, SideTableSink
 from lakesink.sinks.iceberg.side.side_tables import SideTables
+from lakesink.sinks.iceberg.target import RunMemory, Target
+from lakesink.sinks.iceberg.transaction import IcebergTransaction
 from lakesink.sinks.iceberg.unmet import marks_invalid
 from lakesink.sinks.unused_accept import UnusedAcceptWarning
-from lakesink.task.change_task import ChangeTaskWriter, LoggingTaskWriter
-from lakesink.task.task import ParquetTaskWriter, QuarantiningTaskWriter
-from lakesink_catalog.commit.clock import ClockWatch
 from lakesink_catalog.commit.evolution import ChangeImpossible
-from lakesink_catalog.commit.fence import Decision, Effects, FencedCommit
+from lakesink_catalog.commit.fence import Decision, Effects
 from lakesink_catalog.commit.identifier_fields import check_key
-from lakesink_catalog.commit.left_out import LeftOut, without_tags
-from lakesink_catalog.commit.located import Locate
-from lakesink_catalog.commit.premises import Path
+from lakesink_catalog.commit.left_out import without_tags
 from lakesink_catalog.commit.prepared import PreparedBatch, TableLog, parse_prepared
-from lakesink_catalog.commit.request import CommitOptions
 from lakesink_catalog.commit.unprotected_first import check_has_head
-from lakesink_catalog.manifests.merging import MergeMemory
 from lakesink_catalog.read.landed import newest_summary
-from lakesink_catalog.tables.locations import metadata_location
-from lakesink_catalog.tables.tables import TABLE_MISSING, load_table
 from lakesink_catalog.trace import Trace
 from lakesink_protocol import events
 from lakesink_protocol.catalogue import DataState
-from lakesink_protocol.errors import CatalogError, Reason, WriteError
+from lakesink_protocol.errors import Reason, WriteError
 from lakesink_protocol.identity import Batch, SinkKey, SinkKind
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
 from lakesink_protocol.quality import LETTERS_SINCE, Quality
@@ -72,66 +61,14 @@ from lakesink_protocol.two_phase import (
     Durability,
     Payload,
     PreparedLog,
-    TaskWriter,
     TwoPhaseCommitSink,
     WriteAgain,
 )
 from lakesink_protocol.verdict import Commit, Refuse, Skip
 from lakesink_protocol.votes import receipt_rejected
 
-
-@dataclass(slots=True)
-class IcebergTransaction:
-    """One batch that may be written: the decision that allowed it, and how it is written.
-
-    Attributes:
-        side: Where the rows go that a side table gets; None if there is none.
-        locate: What has located the changes before the commit; None if nothing has.
-        followed: How the rows are written that tasks left; None until then, or if they left none.
-    """
-
-    batch: Batch
-    decision: Decision
-    fence: FencedCommit
-    write: BatchWrite
-    prepared_log: PreparedLog
-    expected: tuple[Expected, ...] = ()
-    side: SidePlan | None = None
-    locate: Locate | None = None
-    followed: BatchWrite | None = None
-
-    @property
-    def logs(self) -> bool:
-        """True if a changelog gets the changes of the batch."""
-        return self.side is not None and self.write.plan.changes is not None
-
-    @property
-    def writer(self) -> TaskWriter | None:
-        """The writer for the executors; None if an operator skips the batch."""
-        assert isinstance(self.decision.verdict, Commit)
-        if not self.decision.verdict.adds_rows:
-            return None
-        return self.writer_of(self.write.plan, self.expected)
-
-    def writer_of(self, plan: WritePlan, expected: tuple[Expected, ...] = ()) -> TaskWriter:
-        """A writer of rows under a plan."""
-        if plan.changes is not None:
-            changes = ChangeTaskWriter(plan, expected)
-            return changes if self.side is None else LoggingTaskWriter(changes, self.side)
-        writer = ParquetTaskWriter(plan, expected)
-        return writer if self.side is None else QuarantiningTaskWriter(writer, self.side)
-
-
 _SHARED_WITH_SIDE_TABLES = ("prepared_max_age", "ledger_tag", "ledger_tag_max_age", "max_clock_ahead")
 """Options of a sink that its side tables have too."""
-
-
-@dataclass(frozen=True, slots=True)
-class OpenedTable:
-    """The table as the run's first batch found it; every later batch must find a table with this `uuid`."""
-
-    uuid: str
-    records: TableLog
 
 
 @dataclass(slots=True)
@@ -141,11 +78,6 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
     Attributes:
         case_sensitive: True if the session distinguishes column names by their case.
         open_catalog: Called by the first batch.
-        reported: Columns and keys that a warning has named, to name each only once.
-        refused_keys: Keys of documents that could not become columns: documents with no other news need no votes.
-        clock: Watches the driver's clock; given by callers that create a sink for each batch.
-        merges: Memory of the merges of manifests; the same callers keep it for the table and key.
-        left_out: What the run has seen the catalog leave out; the same callers keep it for the table and key.
         words: Messages of refusals for the place where the stream runs, instead of the general ones.
         schema: Of the rows as they arrive; without the marks of expectations after the sink was made.
         before_commit: Called when the batch is prepared. If it raises an error, nothing is committed.
@@ -163,22 +95,15 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
     schema: pa.Schema
     case_sensitive: bool = False
     effects: Effects = field(default_factory=Effects)
-    reported: set[str] = field(default_factory=set)
-    refused_keys: set[Path] = field(default_factory=set)
-    clock: ClockWatch | None = None
+    memory: RunMemory = field(default_factory=RunMemory)
     words: Sequence[Words] = ()
-    merges: MergeMemory = field(default_factory=MergeMemory)
-    compactions: CompactionMemory = field(default_factory=CompactionMemory)
-    left_out: LeftOut = field(default_factory=LeftOut)
     before_commit: Callable[[], None] | None = None
     can_write_again: bool = True
     run_in_executors: RunInExecutors | None = None
     expected: tuple[Expected, ...] = field(init=False)
     side: SideTables = field(init=False)
     changes: ChangesByKey = field(init=False)
-    _catalog: Catalog | None = None
-    _opened: OpenedTable | None = None
-    _found: Table | None = None
+    target: Target = field(init=False)
     _has_accepted: bool = False
     _accept_warning: UnusedAcceptWarning = field(init=False)
 
@@ -189,12 +114,14 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             self.expected, self.schema = expected_in(self.schema), without_marks(self.schema)
         except ValueError as error:
             raise marks_invalid(str(error)) from None
+        self.effects = replace(self.effects, emit=self.effects.emit.also(Trace(secrets.token_hex(8))))
+        self.target = Target(
+            self.table, self.key, self.open_catalog, self.settings, self.schema, self.effects, self.memory, self.words
+        )
         self.side = SideTables.of(self.table, self.settings, self.expected, self._side_table)
         # The side table may use an accept that the table does not; its sink warns then.
         accept = None if self.side.used is not None else self.settings.accept
         self._accept_warning = UnusedAcceptWarning(accept, "table", self.table, self.key.name)
-        traced = self.effects.emit.also(Trace(secrets.token_hex(8)))
-        self.effects = replace(self.effects, emit=traced)
         self.changes = ChangesByKey(self.settings, self.run_in_executors, self.effects.at_once)
 
     @property
@@ -209,13 +136,8 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
 
     def begin(self, batch: Batch) -> IcebergTransaction | AlreadyCommitted:
         """Load the table, or create it for a first batch, and decide on the batch."""
-        if self._opened is None:
-            table = self._load_or_create(batch)
-            self._opened = self._open(table)
-        else:
-            table = self._load()
-        self._found = table
-        fence = self._fence(table, self._opened.uuid)
+        table = self.target.open(batch)
+        fence = self.target.fence()
         decision = fence.decide_on(table, batch)
         verdict, entry, emit = decision.verdict, decision.situation.entry, self.effects.emit
         emit(events.Decided(batch.batch_id, decision.situation, verdict, self.settings.ledger_tag, at_begin=True))
@@ -237,17 +159,17 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             self.schema,
             case_sensitive=self.case_sensitive,
             adds_rows=verdict.adds_rows,
-        ).without_keys(self.refused_keys)
+        ).without_keys(self.memory.refused_keys)
         if write.plan.changes is not None:
             check_key(table, entry, write.plan.changes.keys)
             check_sequence(self.settings, batch)
-        records = self._opened.records
+        records = self.target.records
         if entry is not None:
             records.follow(entry.batch_id, entry.fingerprint)
         try:
             side = self._side_plan(decision, write.plan) if verdict.adds_rows else None
         except WriteError:
-            again = fence.decide_on(self._load(), batch)
+            again = fence.decide_on(self.target.load(), batch)
             if isinstance(again.verdict, Skip):  # a rival has committed the batch meanwhile, and later ones
                 return AlreadyCommitted(again.verdict.snapshot_id)
             if isinstance(again.verdict, Refuse):  # or another query has
@@ -313,7 +235,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         if trouble is not None:
             raise trouble
         if self.settings.rescue_column:  # a document with such a key is written in any case
-            self.refused_keys.update(followed.refused_for_good(self.settings))
+            self.memory.refused_keys.update(followed.refused_for_good(self.settings))
         doubles = widened_floats(followed, write.plan, map(opened, receipts))
         if doubles is not None:
             if not self.can_write_again:
@@ -385,19 +307,22 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
 
     @property
     def _warnings(self) -> BatchWarnings:
-        return BatchWarnings(self.table, self.key.name, self.effects.emit, self.reported)
+        return BatchWarnings(self.table, self.key.name, self.effects.emit, self.memory.reported)
 
     def _compact(self, plan: WritePlan, added: int) -> None:
         if plan.changes is not None and self.settings.compact_small_files:
-            located, memory = self.changes.memory, self.compactions
-            Compaction(self._load, self.key, plan, added, located, memory, self.merges, self.effects).compact()
+            located, memory = self.changes.memory, self.memory
+            compaction = Compaction(
+                self.target.load, self.key, plan, added, located, memory.compactions, memory.merges, self.effects
+            )
+            compaction.compact()
 
     def _check_again(self, transaction: IcebergTransaction, prepared: PreparedBatch) -> None:
         """Refuse the batch before a side table has its rows, or a record its files: they would stay there.
 
         Changes are located, too: what refuses them there is found now. On the same head, the commit does not repeat it.
         """
-        found = transaction.fence.decide_on(self._load(), transaction.batch)
+        found = transaction.fence.decide_on(self.target.load(), transaction.batch)
         if isinstance(found.verdict, Refuse):
             raise refusal(found.verdict.reason, found.situation, self.words)
         locate = self.changes.locate(prepared, transaction.write.plan.file_stem)
@@ -409,7 +334,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
     def _side_table(self, kind: SideTable, table: str, columns: pa.Schema) -> SideTableSink:
         settings = replace(Settings(), **{name: getattr(self.settings, name) for name in _SHARED_WITH_SIDE_TABLES})
         settings = replace(settings, schema_evolution=kind.schema_evolution)
-        open_catalog, effects = self._connected, self.effects
+        open_catalog, effects = self.target.connected, self.effects
 
         def open_table(key: SinkKey, columns: pa.Schema) -> IcebergSink:
             accept = None if self._has_accepted else self.settings.accept
@@ -421,26 +346,26 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
                 of_side,
                 columns,
                 effects=effects,
-                clock=self.clock,
+                memory=RunMemory(clock=self.memory.clock, left_out=self.memory.left_out),
                 words=kind.words,
-                left_out=self.left_out,
             )
 
-        return SideTableSink(kind, table, self.key, self._own, columns, settings, open_catalog, open_table)
+        return SideTableSink(
+            kind, table, self.key, lambda: self.target.found, columns, settings, open_catalog, open_table
+        )
 
     def _side_plan(self, decision: Decision, plan: WritePlan) -> SidePlan | None:
         side, changelog = self.side.used, self.side.changelog
         of_side = None if side is None else self.side.plan_for(side, decision, plan)
         named = None if changelog is None else changelog.table
-        note_changelog(self._connected(), self._own(), self.key, decision.situation.batch, named)
+        note_changelog(self.target.connected(), self.target.found, self.key, decision.situation.batch, named)
         if side is None or of_side is None:
             return None
-        uuid, application = str(self._own().metadata.table_uuid), application_of(side.key(decision.situation.batch))
+        uuid, application = (
+            str(self.target.found.metadata.table_uuid),
+            application_of(side.key(decision.situation.batch)),
+        )
         return SidePlan(self.name, side.name, self.key, uuid, application, of_side)
-
-    def _own(self) -> Table:
-        assert self._found is not None, "the table is the first participant that begins"
-        return self._found
 
     def _log(self, records: TableLog, write: BatchWrite) -> PreparedLog:
         keys_files = KeysFiles(write.table, self.name, self.key, self.effects)
@@ -452,64 +377,9 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         return log if self.settings.tag_every is None else StoppingLog(log, self._check_tags)
 
     def _check_tags(self, batch: Batch) -> None:
-        if self.left_out.tags:
+        if self.memory.left_out.tags:
             what = f"The catalog accepted batch {batch.batch_id} of {self.table} and left out the tags of its commit."
             raise without_tags(what, "tag_every", data=DataState.IN)
-
-    def _open(self, table: Table) -> OpenedTable:
-        check_partitions(table, self.settings.partition_by, self.effects.emit)
-        if not self.settings.ledger_tag:
-            self.effects.emit(events.LedgerTagOff(self.table, self.key.name))
-        records = TableLog(
-            io=table.io,
-            folder=f"{metadata_location(table)}/{self.key.record_folder}",
-            key=self.key,
-            max_age_ms=_milliseconds(self.settings.prepared_max_age),
-            now_ms=self.effects.now_ms,
-            emit=self.effects.emit,
-        )
-        return OpenedTable(str(table.metadata.table_uuid), records)
-
-    def _load_or_create(self, batch: Batch) -> Table:
-        """Only a first batch creates its table: if a later batch finds no table, the table was dropped."""
-        try:
-            return self._load()
-        except CatalogError as error:
-            first = batch.batch_id == 0 or self.key.kind is SinkKind.TXN
-            if error.code != TABLE_MISSING or not self.settings.create_table:
-                raise
-            if not first:
-                raise _dropped(self.table, batch) from None
-        table = create_for_rows(self._connected(), self.table, self.key, self.settings, self.schema)
-        self.effects.emit(events.TableCreated(batch.batch_id, self.table))
-        return table
-
-    def _load(self) -> Table:
-        return load_table(self._connected(), self.table)
-
-    def _connected(self) -> Catalog:
-        if self._catalog is None:
-            self._catalog = self.open_catalog()
-        return self._catalog
-
-    def _fence(self, table: Table, start_uuid: str) -> FencedCommit:
-        effective = self.settings.effective(table.properties, self.effects.emit)
-        options = CommitOptions(
-            accept=self.settings.accept,
-            ledger_tag=self.settings.ledger_tag,
-            ledger_tag_max_age_ms=_milliseconds(self.settings.ledger_tag_max_age),
-            tag_every=self.settings.tag_every,
-            tag_max_age_ms=_milliseconds(self.settings.tag_max_age),
-            snapshot_properties=tuple(
-                sorted({**self.settings.snapshot_properties, **policy_of(self.settings)}.items())
-            ),
-            retry=effective.retry,
-            merge=effective.merge,
-            prepared_max_age_ms=_milliseconds(self.settings.prepared_max_age),
-        )
-        self.clock = self.clock or ClockWatch(_milliseconds(self.settings.max_clock_ahead))
-        of_run = self.merges, self.clock, self.words, partial(self.effects.turn, table, self.effects.emit)
-        return FencedCommit(self._load, self.key, start_uuid, options, self.effects, *of_run, self.left_out)
 
     def _with_table(self, quality: Quality, transaction: IcebergTransaction) -> Quality:
         """The counts, with the table of the dead letters of this batch and of those before it."""
@@ -518,24 +388,3 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         uuid = letters.uuid if transaction.side is not None and self.side.used is letters else ""
         since = letters_since(str(before.get(LETTERS_SINCE, "")), batch.batch_id, uuid)
         return replace(quality, letters_table=letters.table if quality.dead_letters else "", letters_since=since)
-
-
-def _dropped(table: str, batch: Batch) -> CatalogError:
-    before = "batch 0" if batch.batch_id == 1 else f"batches 0 to {batch.batch_id - 1}"
-    return CatalogError(
-        "TABLE_MISSING",
-        f"There is no table {table}, but the checkpoint is already at batch {batch.batch_id}.",
-        data=f"Nothing was created or written. The rows of {before} were in the missing table.",
-        action=(
-            "Restore the table, or correct its name or the option catalog.",
-            (
-                "If it was dropped on purpose, start with a new checkpoint: the stream then creates the table and reads"
-                " the source from its beginning. Rows that the source no longer has are lost. With this checkpoint, a"
-                " new table would lack every earlier row."
-            ),
-        ),
-    )
-
-
-def _milliseconds(duration: timedelta) -> int:
-    return int(duration.total_seconds() * 1000)

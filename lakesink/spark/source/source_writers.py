@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import timedelta
 from functools import lru_cache, partial
 from typing import Any
 
@@ -29,6 +28,7 @@ from lakesink.settings.options import option_invalid
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.change_plan import check_left_out, stored_columns
 from lakesink.sinks.iceberg.sink import IcebergSink
+from lakesink.sinks.iceberg.target import RunMemory
 from lakesink.spark.report import Reporter
 from lakesink.spark.rows.frame_schema import stored_schema
 from lakesink.spark.rows.worker_reuse import make_reuse_cheap
@@ -42,15 +42,12 @@ from lakesink.spark.source.source_options import (
 )
 from lakesink.spark.source.source_tasks import BatchTask, PlannedTask, StreamTask, TaskMessage, marked_names
 from lakesink.spark.spark_errors import brief, presentable, raise_refusal
-from lakesink_catalog.commit.clock import ClockWatch
-from lakesink_catalog.commit.left_out import LeftOut
 from lakesink_catalog.connect.catalog import CatalogConfig
 from lakesink_catalog.listeners import LISTENERS
-from lakesink_catalog.manifests.merging import MergeMemory
 from lakesink_protocol.coordinator import run_batch, writers_for
 from lakesink_protocol.errors import LakesinkError, QueryError
 from lakesink_protocol.events import BatchStarted
-from lakesink_protocol.identity import Batch, SinkKey
+from lakesink_protocol.identity import Batch
 from lakesink_protocol.redact import redact
 from lakesink_protocol.two_phase import TaskWriter, receipts_of
 from lakesink_protocol.votes import Vote, Votes, votes_incomplete
@@ -233,12 +230,6 @@ def _open_catalog(name: str | None, properties: tuple[tuple[str, Any], ...]) -> 
     return found.open()
 
 
-@lru_cache(maxsize=8)
-def _clock_watch(max_ahead: timedelta) -> ClockWatch:
-    """One clock watch for all batches that this process commits."""
-    return ClockWatch(round(max_ahead.total_seconds() * 1000))
-
-
 def _sink(destination: Destination, schema: pa.Schema) -> IcebergSink:
     settings = destination.settings
     of_catalog = settings.catalog, tuple(settings.catalog_properties.items())
@@ -248,31 +239,16 @@ def _sink(destination: Destination, schema: pa.Schema) -> IcebergSink:
         partial(_open_catalog, *of_catalog),
         settings,
         schema,
-        reported=_warned_names(destination.table, destination.key),
-        clock=_clock_watch(settings.max_clock_ahead),
+        memory=_memory(*of_catalog, destination.table, destination.key),
         words=words_of(settings.checkpoint),
-        merges=_merge_memory(*of_catalog, destination.table, destination.key),
-        left_out=_left_out(*of_catalog, destination.table, destination.key),
         can_write_again=False,
     )
 
 
 @lru_cache(maxsize=8)
-def _merge_memory(*_of_sink: Any) -> MergeMemory:
-    """A sink's memory of its merges in this process; the arguments are the key of the cache."""
-    return MergeMemory()
-
-
-@lru_cache(maxsize=64)
-def _left_out(*_of_sink: Any) -> LeftOut:
-    """What this process has seen the catalog of a sink leave out; the arguments are the key of the cache."""
-    return LeftOut()
-
-
-@lru_cache(maxsize=64)
-def _warned_names(table: str, key: SinkKey) -> set[str]:  # the arguments are the key of the cache
-    """Names in earlier warnings of a sink in this process, where every batch has its own sink object."""
-    return set()
+def _memory(*_of_sink: Any) -> RunMemory:
+    """What this process remembers of a sink, of which every batch has an object; the arguments are the cache's key."""
+    return RunMemory()
 
 
 def _planned_batch(checkpoint: Checkpoint) -> int:
