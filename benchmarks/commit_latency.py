@@ -21,7 +21,8 @@ from benchmarks.long_table import TABLE, Merge, listed_files, make_large_table
 from benchmarks.result import quantile
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.planning import write_plan
-from lakesink_catalog.commit.fence import Effects, FencedCommit
+from lakesink_catalog.commit.effects import Effects
+from lakesink_catalog.commit.fence import FencedCommit
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.connect.turns import turn_at
 from lakesink_catalog.listeners import LISTENERS

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
+from lakesink_catalog.commit.effects import Effects
 from lakesink_catalog.commit.evolution import evolve
-from lakesink_catalog.commit.fence import Effects
 from lakesink_catalog.read.view import view_table
 from lakesink_catalog.tables.tables import load_table
 from lakesink_protocol.change import ContentFile, SchemaChange

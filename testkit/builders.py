@@ -31,7 +31,7 @@ from sqlalchemy import event
 
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.sink import IcebergSink
-from lakesink_catalog.commit.fence import Effects
+from lakesink_catalog.commit.effects import Effects
 from lakesink_catalog.commit.prepared import SNAPSHOT_IDS
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_protocol.coordinator import Write, run_batch

@@ -11,7 +11,8 @@ from pyiceberg.table.update import SetPropertiesUpdate, TableUpdate
 
 from lakesink_catalog.commit import fence as commit
 from lakesink_catalog.commit import request
-from lakesink_catalog.commit.fence import Decision, FencedCommit
+from lakesink_catalog.commit.decision import Decision
+from lakesink_catalog.commit.fence import FencedCommit
 from lakesink_catalog.commit.request import PlannedCommit
 from lakesink_catalog.read import view
 from lakesink_protocol.errors import Reason

@@ -14,10 +14,10 @@ from lakesink.sinks.iceberg.side.side_table import PreparedRows, SideTableSink, 
 from lakesink.sinks.iceberg.sink import IcebergSink
 from lakesink.sinks.iceberg.transaction import IcebergTransaction
 from lakesink.task.task_rows import TaskRows
-from lakesink_catalog.commit import evolution
-from lakesink_catalog.commit import fence as commit
+from lakesink_catalog.commit import decision, evolution
+from lakesink_catalog.commit.decision import Decision
 from lakesink_catalog.commit.evolution import evolve
-from lakesink_catalog.commit.fence import Decision, FencedCommit
+from lakesink_catalog.commit.fence import FencedCommit
 from lakesink_catalog.commit.premises import columns
 from lakesink_catalog.commit.prepared import PreparedBatch
 from lakesink_catalog.manifests.merging import ManifestMerger
@@ -192,8 +192,8 @@ def ids_of_columns_not_compared(patches: Patches) -> None:
 
 def _take_any_ids(patches: Patches) -> None:
     """Files are committed under whatever schema a change gives."""
-    patches.put(commit, "brings_columns_of", _always)
-    patches.put(commit, "is_compatible", _always)
+    patches.put(decision, "brings_columns_of", _always)
+    patches.put(decision, "is_compatible", _always)
 
 
 def _always(*_: Any) -> bool:

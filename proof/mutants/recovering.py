@@ -10,7 +10,8 @@ from lakesink.sinks.iceberg.sink import IcebergSink
 from lakesink.sinks.iceberg.transaction import IcebergTransaction
 from lakesink_catalog.commit import fence as commit
 from lakesink_catalog.commit import record
-from lakesink_catalog.commit.fence import Decision, FencedCommit, still_usable
+from lakesink_catalog.commit.decision import Decision, still_usable
+from lakesink_catalog.commit.fence import FencedCommit
 from lakesink_catalog.commit.prepared import PreparedBatch, TableLog
 from lakesink_protocol.identity import Batch
 from lakesink_protocol.two_phase import Payload

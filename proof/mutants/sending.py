@@ -21,7 +21,8 @@ from lakesink.sinks.iceberg.sink import IcebergSink
 from lakesink.sinks.iceberg.transaction import IcebergTransaction
 from lakesink_catalog.commit import fence as commit
 from lakesink_catalog.commit import request
-from lakesink_catalog.commit.fence import Decision, FencedCommit
+from lakesink_catalog.commit.decision import Decision
+from lakesink_catalog.commit.fence import FencedCommit
 from lakesink_catalog.commit.prepared import PreparedBatch
 from lakesink_catalog.commit.request import PlannedCommit, Request, build_request
 from lakesink_catalog.manifests.merging import ManifestMerger

@@ -11,7 +11,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, LongType, NestedField
 
 from lakesink.settings.settings import Settings
-from lakesink_catalog.commit.fence import Effects
+from lakesink_catalog.commit.effects import Effects
 from lakesink_catalog.commit.prepared import SNAPSHOT_IDS
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_protocol.errors import (

@@ -17,7 +17,7 @@ from pyiceberg.table.update import (
     SetSnapshotRefUpdate,
 )
 
-from lakesink_catalog.commit.fence import Effects
+from lakesink_catalog.commit.effects import Effects
 from lakesink_catalog.commit.prepared import SNAPSHOT_IDS
 from lakesink_protocol.errors import CommitUnresolved
 from lakesink_protocol.identity import Batch, SinkKey, stream_batch

@@ -11,7 +11,7 @@ from pyiceberg.io.fsspec import FsspecFileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from lakesink_catalog.commit.clock import ClockWatch, modified_ms
-from lakesink_catalog.commit.fence import Effects
+from lakesink_catalog.commit.effects import Effects
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.outcome import Committed, Outcome
 from lakesink_tools.audit.audit import audit

@@ -20,7 +20,7 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
-from lakesink_catalog.commit.fence import Effects
+from lakesink_catalog.commit.effects import Effects
 from lakesink_catalog.commit.old_metadata import delete_old_metadata
 from lakesink_catalog.commit.request import branch_at, snapshot_on, snapshot_time_ms
 from lakesink_catalog.commit.summary import compaction_summary

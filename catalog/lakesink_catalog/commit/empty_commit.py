@@ -11,7 +11,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import AssertTableUUID, TableRequirement, TableUpdate
 
-from lakesink_catalog.commit.fence import Effects
+from lakesink_catalog.commit.effects import Effects
 from lakesink_catalog.commit.outcomes import is_final
 from lakesink_catalog.commit.request import snapshot_on, snapshot_time_ms
 from lakesink_catalog.commit.summary import carried_totals

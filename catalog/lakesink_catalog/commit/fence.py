@@ -5,38 +5,33 @@ sends one request. The request asserts the table, the head and the ledger tag. O
 other answer, the next attempt reads the table. This module never deletes a file.
 """
 
-import secrets
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, assert_never
 
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.io import FileIO
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
-from lakesink_catalog.commit.clock import ClockWatch, modified_ms
-from lakesink_catalog.commit.evolution import ChangeImpossible, brings_columns_of, evolve
-from lakesink_catalog.commit.identifier_fields import key_holds
+from lakesink_catalog.commit.clock import ClockWatch
+from lakesink_catalog.commit.decision import Decision, still_usable
+from lakesink_catalog.commit.effects import Effects
+from lakesink_catalog.commit.evolution import evolve
 from lakesink_catalog.commit.left_out import LeftOut, shows_refs, without_tags
 from lakesink_catalog.commit.located import Locate, Located, Locating
 from lakesink_catalog.commit.old_metadata import delete_old_metadata
 from lakesink_catalog.commit.outcomes import committed, is_final, unresolved
-from lakesink_catalog.commit.premises import is_compatible, premises_of
-from lakesink_catalog.commit.prepared import SNAPSHOT_IDS, PreparedBatch
+from lakesink_catalog.commit.premises import premises_of
+from lakesink_catalog.commit.prepared import PreparedBatch
 from lakesink_catalog.commit.prepared_changes import PreparedChanges
 from lakesink_catalog.commit.repeated import Repeated
 from lakesink_catalog.commit.request import CommitOptions, PlannedCommit, Request, build_request
 from lakesink_catalog.commit.unprotected_first import check_has_head
 from lakesink_catalog.connect.catalog_failures import http_status, translate_storage_errors
-from lakesink_catalog.connect.turns import TakesTurns, turn_at
-from lakesink_catalog.listeners import LISTENERS
-from lakesink_catalog.manifests.copying import AtOnce
+from lakesink_catalog.connect.turns import TakesTurns
 from lakesink_catalog.manifests.merging import ManifestMerger, MergeMemory
 from lakesink_catalog.manifests.write import write_batch_manifests
 from lakesink_catalog.read.view import check_tag_name, view_metadata, view_table
@@ -53,51 +48,10 @@ from lakesink_protocol.refusals.message import refusal
 from lakesink_protocol.refusals.texts import Words
 from lakesink_protocol.row_changes import ChangeCounts, counts_in
 from lakesink_protocol.situation import Situation
-from lakesink_protocol.verdict import Commit, Refuse, Skip, Verdict, decide
+from lakesink_protocol.verdict import Commit, Refuse, Skip, decide
 
 TOOK_TOO_LONG = "the process was stopped for so long that an orphan cleanup may have removed its files"
 NO_OUTAGE = "This may be no outage: correct what the answer says, or what the catalog's log says about it,"
-AT_ONCE = 16
-
-
-def at_once(function: Callable[[Any], Any], things: Sequence[Any]) -> Iterator[Any]:
-    """The function's results. It runs in parallel, because each call waits for the storage."""
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        yield from pool.map(function, things)
-
-
-@dataclass(frozen=True, slots=True)
-class Effects:
-    """Clock, sleep, randomness, threads and listeners, injected so that tests and simulators control them.
-
-    Attributes:
-        jitter: A number in [0, 1).
-        new_snapshot_id: A random id of `SNAPSHOT_IDS`.
-        storage_time_ms: The storage's own time of a file; None if the storage does not report one.
-        turn: The turn of one attempt to commit to a table, see `turn_at`.
-    """
-
-    now_ms: Callable[[], int] = field(default=lambda: time.time_ns() // 1_000_000)
-    monotonic_ms: Callable[[], int] = field(default=lambda: time.monotonic_ns() // 1_000_000)
-    sleep_ms: Callable[[float], None] = field(default=lambda wait: time.sleep(wait / 1000))
-    jitter: Callable[[], float] = field(default=lambda: secrets.randbelow(1000) / 1000)
-    new_snapshot_id: Callable[[], int] = field(
-        default=lambda: SNAPSHOT_IDS.start + secrets.randbelow(len(SNAPSHOT_IDS))
-    )
-    at_once: AtOnce = field(default=at_once)
-    storage_time_ms: Callable[[FileIO, str], int | None] = field(default=modified_ms)
-    turn: Callable[[Table, events.Listener], AbstractContextManager[None]] = field(default=turn_at)
-    emit: events.Listeners = LISTENERS
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """One decision about a batch, on the table as loaded at `at_ms`. Files of the batch are not older than that."""
-
-    table: Table
-    situation: Situation
-    verdict: Verdict
-    at_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -434,36 +388,3 @@ def _counts_in(decision: Decision, prepared: PreparedBatch) -> ChangeCounts | No
     """What became of the changes of a batch, as its own snapshot tells it, if the table still has that."""
     snapshot = decision.situation.view.snapshots.get(prepared.snapshot_id)
     return None if snapshot is None or prepared.changes is None else counts_in(snapshot.summary or {})
-
-
-def still_usable(decision: Decision, prepared: PreparedBatch) -> bool:
-    """True if ledger and accept are those of the prepare, and the files fit the specs and the schema of the commit.
-
-    That is the current schema with the batch's own change of it.
-
-    An accept covers only files that were prepared under it: files prepared without it may already be in the table. If
-    their snapshot is in the table although the verdict is to commit, the files are unusable too.
-    """
-    assert isinstance(decision.verdict, Commit)
-    metadata = decision.table.metadata
-    if (decision.situation.entry, decision.verdict.accepted) != (prepared.follows, prepared.accepted):
-        return False
-    if prepared.snapshot_id in decision.situation.view.snapshots:
-        return False
-    premises = prepared.premises
-    if premises is None:
-        return False
-    if prepared.schema_change is None:
-        present = decision.table.schema()
-        holds = premises.hold_in(metadata) and key_holds(prepared.changes, present)
-        return holds and is_compatible(premises.schema, present)
-    try:
-        evolved = evolve(decision.table, prepared.schema_change).table
-    except ChangeImpossible:
-        return False
-    return (
-        key_holds(prepared.changes, evolved.schema())
-        and premises.specs_hold_in(metadata)
-        and is_compatible(premises.schema, evolved.schema())
-        and brings_columns_of(premises.schema, decision.table, evolved)
-    )

@@ -22,8 +22,8 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
+from lakesink_catalog.commit.effects import Effects
 from lakesink_catalog.commit.empty_commit import EmptyCommit, unresolved
-from lakesink_catalog.commit.fence import Effects
 from lakesink_catalog.commit.request import branch_at, tag_at
 from lakesink_catalog.commit.unprotected_first import check_has_head
 from lakesink_catalog.read.history import sinks

@@ -13,7 +13,7 @@ from lakesink.sinks.directory.ledger import LedgerDecision, MarkerLedger
 from lakesink.sinks.directory.marker import Marker
 from lakesink.sinks.directory.prepared import PreparedParts, still_usable
 from lakesink.sinks.directory.settings import FileSettings
-from lakesink_catalog.commit.fence import Effects
+from lakesink_catalog.commit.effects import Effects
 from lakesink_protocol.errors import CommitUnresolved, LakesinkError
 from lakesink_protocol.events import CommitAnswered, CommitDue, CommitUnknown
 from lakesink_protocol.fence import Fenced, MustBeWrittenAgain, Unseen, check_sent, fenced

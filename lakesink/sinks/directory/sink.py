@@ -18,7 +18,7 @@ from lakesink.sinks.directory.settings import FileSettings
 from lakesink.sinks.record_folder import PreparedDirectory
 from lakesink.sinks.storage import Storage, check_exclusive, open_storage, prove_exclusive
 from lakesink.sinks.unused_accept import UnusedAcceptWarning
-from lakesink_catalog.commit.fence import Effects
+from lakesink_catalog.commit.effects import Effects
 from lakesink_protocol.errors import Reason, SettingsError
 from lakesink_protocol.events import BatchAborted, PreparedUnusable
 from lakesink_protocol.identity import Batch

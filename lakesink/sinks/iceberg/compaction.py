@@ -21,7 +21,7 @@ from lakesink.parquet.positions import below
 from lakesink.rows.plan import WritePlan
 from lakesink.sinks.iceberg.rows_on_head import LocateMemory, old_files, opener
 from lakesink_catalog.commit.compaction import Compacted, CompactionCommit
-from lakesink_catalog.commit.fence import Effects
+from lakesink_catalog.commit.effects import Effects
 from lakesink_catalog.manifests.live import LiveFile, LiveFiles
 from lakesink_catalog.manifests.live_reading import live_files
 from lakesink_catalog.manifests.merging import MergeMemory

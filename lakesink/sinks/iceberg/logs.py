@@ -7,7 +7,7 @@ from typing import Any
 from pyiceberg.table import Table
 
 from lakesink.keys.keys_file import is_keys_file
-from lakesink_catalog.commit.fence import Effects
+from lakesink_catalog.commit.effects import Effects
 from lakesink_catalog.commit.prepared import TableLog
 from lakesink_catalog.commit.prepared_changes import PreparedChanges
 from lakesink_catalog.tables.locations import data_location

@@ -4,7 +4,8 @@ from pyiceberg.table import Table
 
 from lakesink.keys.keys_file import is_keys_file
 from lakesink.sinks.iceberg.checked_receipts import is_data_file
-from lakesink_catalog.commit.fence import Decision, Effects, still_usable
+from lakesink_catalog.commit.decision import Decision, still_usable
+from lakesink_catalog.commit.effects import Effects
 from lakesink_catalog.commit.prepared import PreparedBatch
 from lakesink_catalog.commit.recovery import matches_keys_files, matches_manifests
 from lakesink_catalog.connect.catalog_failures import translate_storage_errors

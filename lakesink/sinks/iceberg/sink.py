@@ -39,8 +39,9 @@ from lakesink.sinks.iceberg.target import RunMemory, Target
 from lakesink.sinks.iceberg.transaction import IcebergTransaction
 from lakesink.sinks.iceberg.unmet import marks_invalid
 from lakesink.sinks.unused_accept import UnusedAcceptWarning
+from lakesink_catalog.commit.decision import Decision
+from lakesink_catalog.commit.effects import Effects
 from lakesink_catalog.commit.evolution import ChangeImpossible
-from lakesink_catalog.commit.fence import Decision, Effects
 from lakesink_catalog.commit.identifier_fields import check_key
 from lakesink_catalog.commit.left_out import without_tags
 from lakesink_catalog.commit.prepared import PreparedBatch, TableLog, parse_prepared

@@ -14,7 +14,8 @@ from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.compaction import CompactionMemory
 from lakesink.sinks.iceberg.preflight import check_partitions, create_for_rows
 from lakesink_catalog.commit.clock import ClockWatch
-from lakesink_catalog.commit.fence import Effects, FencedCommit
+from lakesink_catalog.commit.effects import Effects
+from lakesink_catalog.commit.fence import FencedCommit
 from lakesink_catalog.commit.left_out import LeftOut
 from lakesink_catalog.commit.premises import Path
 from lakesink_catalog.commit.prepared import TableLog

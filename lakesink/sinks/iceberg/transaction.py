@@ -8,7 +8,8 @@ from lakesink.rows.side_rows import SidePlan
 from lakesink.sinks.iceberg.evolution import BatchWrite
 from lakesink.task.change_task import ChangeTaskWriter, LoggingTaskWriter
 from lakesink.task.task import ParquetTaskWriter, QuarantiningTaskWriter
-from lakesink_catalog.commit.fence import Decision, FencedCommit
+from lakesink_catalog.commit.decision import Decision
+from lakesink_catalog.commit.fence import FencedCommit
 from lakesink_catalog.commit.located import Locate
 from lakesink_protocol.identity import Batch
 from lakesink_protocol.two_phase import PreparedLog, TaskWriter

@@ -14,7 +14,7 @@ from lakesink.sinks.kafka.prepared import PreparedRecords, still_usable
 from lakesink.sinks.kafka.producing import commit_rows
 from lakesink.sinks.kafka.staging import StagingFolder
 from lakesink.sinks.kafka.target import KafkaTarget
-from lakesink_catalog.commit.fence import Effects
+from lakesink_catalog.commit.effects import Effects
 from lakesink_protocol.errors import CommitUnresolved, LakesinkError
 from lakesink_protocol.events import CommitUnknown
 from lakesink_protocol.fence import Fenced, MustBeWrittenAgain, Unseen, check_sent, fenced

@@ -22,7 +22,7 @@ from lakesink.sinks.kafka.staging import StagingRecords
 from lakesink.sinks.kafka.target import KafkaTarget
 from lakesink.sinks.kafka.topics import TopicFacts
 from lakesink.sinks.unused_accept import UnusedAcceptWarning
-from lakesink_catalog.commit.fence import Effects
+from lakesink_catalog.commit.effects import Effects
 from lakesink_protocol.errors import Reason, WriteError
 from lakesink_protocol.events import BatchAborted, PreparedUnusable
 from lakesink_protocol.identity import Batch, SinkKey

@@ -19,7 +19,7 @@ from lakesink.sinks.kafka.commit_record import CommitRecord, LedgerState
 from lakesink.sinks.kafka.staged_rows import RecordsWriter
 from lakesink.sinks.kafka.target import KafkaTarget, Session
 from lakesink.testing.points import Died
-from lakesink_catalog.commit.fence import Effects
+from lakesink_catalog.commit.effects import Effects
 from lakesink_protocol.errors import CatalogError, CommitUnresolved
 from lakesink_protocol.events import CommitAnswered, Listener, Listeners
 from lakesink_protocol.outcome import AlreadyCommitted

@@ -17,7 +17,7 @@ from lakesink.read.begin import followed
 from lakesink.sinks.iceberg.sink import IcebergSink
 from lakesink.sinks.kafka.clients import Clients
 from lakesink.sinks.kafka.target import KafkaTarget
-from lakesink_catalog.commit.fence import Effects
+from lakesink_catalog.commit.effects import Effects
 from lakesink_protocol.errors import LakesinkError
 from lakesink_protocol.events import CommitAnswered, CommitDue, Event, Listeners
 from lakesink_tools.operate.outbox.position import Outbox

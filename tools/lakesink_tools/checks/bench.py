@@ -27,7 +27,8 @@ from pyiceberg.table import CommitTableRequest, Table, TableIdentifier
 from pyiceberg.table.update import SetPropertiesUpdate, TableRequirement, TableUpdate
 
 from lakesink.parquet.filesystem import open_filesystem, shareable_properties
-from lakesink_catalog.commit.fence import Effects, FencedCommit
+from lakesink_catalog.commit.effects import Effects
+from lakesink_catalog.commit.fence import FencedCommit
 from lakesink_catalog.commit.request import CommitOptions, PlannedCommit, build_request
 from lakesink_catalog.connect.catalog import CatalogConfig, FoundCatalog
 from lakesink_catalog.connect.catalog_failures import catalog_error

@@ -19,7 +19,7 @@ from lakesink.sinks.iceberg.schema_advice import commands
 from lakesink.sinks.iceberg.side.side_batches import in_snapshots, left_behind, way_back
 from lakesink.sinks.iceberg.side.side_table import SideTable, SideTableSink
 from lakesink.task.changelog import METADATA, changelog_key, changelog_schema
-from lakesink_catalog.commit.fence import Decision
+from lakesink_catalog.commit.decision import Decision
 from lakesink_catalog.commit.premises import Path
 from lakesink_catalog.connect.catalog_failures import translated
 from lakesink_catalog.tables.tables import TABLE_MISSING, load_table, parse_identifier

@@ -23,7 +23,7 @@ from lakesink.sinks.iceberg.side.letters_policy import check_letters, letters_ta
 from lakesink.sinks.iceberg.side.letters_table import DEAD_LETTERS
 from lakesink.sinks.iceberg.side.side_table import SideTable, SideTableSink
 from lakesink.task.changelog import METADATA
-from lakesink_catalog.commit.fence import Decision
+from lakesink_catalog.commit.decision import Decision
 
 Make = Callable[[SideTable, str, pa.Schema], SideTableSink]
 """Makes the participant of a side table, from its kind, its name, and the columns of its rows."""

@@ -20,7 +20,7 @@ from lakesink.sinks.kafka.commit_record import CommitRecord, LedgerState
 from lakesink.sinks.kafka.failures import kafka_failures
 from lakesink.sinks.kafka.producing import commit_rows
 from lakesink.sinks.kafka.target import KafkaTarget
-from lakesink_catalog.commit.fence import Effects
+from lakesink_catalog.commit.effects import Effects
 from lakesink_catalog.connect.catalog_failures import catalog_error
 from lakesink_catalog.manifests.live_reading import LiveMemory
 from lakesink_catalog.read.view import view_table
