@@ -13,8 +13,8 @@ from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.update import SetSnapshotRefUpdate
 from pyiceberg.types import LongType, NestedField
 
-from lakesink.sinks.iceberg.side import side_table
-from lakesink.sinks.iceberg.side.side_table import SideTableSink
+from lakesink.sinks.iceberg.side import side_sink
+from lakesink.sinks.iceberg.side.side_sink import SideTableSink
 from lakesink.sinks.iceberg.sink import IcebergSink
 from lakesink_catalog.commit.current import is_current as current
 from lakesink_protocol.coordinator import Write, run_batch
@@ -341,7 +341,7 @@ def test_only_the_first_batch_of_a_run_asks_for_letters_that_no_load_shows(
         asked += 1
         return current(*of)
 
-    monkeypatch.setattr(side_table, "is_current", is_current)
+    monkeypatch.setattr(side_sink, "is_current", is_current)
     sink = sink_of(lake)
     for batch_id in range(3):
         batch = stream_batch(batch_id, "query-1", start=[batch_id], end=[batch_id + 1])

@@ -251,7 +251,7 @@ def test_the_first_batch_alone_looks_for_what_was_left_behind(pair: Pair, monkey
     """Two drivers at a time: one dies between its commits, after the other one has looked."""
     pair.run("wins", 0, lambda: pair.dies("loses", 0))
     assert pair.batches() == [0, 0]
-    monkeypatch.setattr("lakesink.sinks.iceberg.side.side_table.left_behind", None)
+    monkeypatch.setattr("lakesink.sinks.iceberg.side.ways_out.left_behind", None)
     assert isinstance(pair.run("wins", 1), Committed)
 
 
@@ -446,7 +446,7 @@ def test_letters_that_an_earlier_lakesink_wrote_count_for_a_later_query_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pair = _letters(tmp_path)
-    monkeypatch.setattr("lakesink.sinks.iceberg.side.side_table.side_end", lambda *_: "")
+    monkeypatch.setattr("lakesink.sinks.iceberg.side.side_sink.side_end", lambda *_: "")
     monkeypatch.setattr("lakesink.sinks.iceberg.sink.application_of", lambda _: "")
     for number in range(3):
         pair.run("old", number)
@@ -586,7 +586,7 @@ def test_letters_that_an_earlier_lakesink_wrote_count_when_the_sink_is_at_their_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pair = _letters(tmp_path)
-    monkeypatch.setattr("lakesink.sinks.iceberg.side.side_table.side_end", lambda *_: "")
+    monkeypatch.setattr("lakesink.sinks.iceberg.side.side_sink.side_end", lambda *_: "")
     monkeypatch.setattr("lakesink.sinks.iceberg.sink.application_of", lambda _: "")
     pair.run("old", 0)
     pair.dies("old", 1)

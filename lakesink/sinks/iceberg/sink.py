@@ -33,7 +33,8 @@ from lakesink.sinks.iceberg.logs import KeysFiles, ReportedLog, StoppingLog, Unr
 from lakesink.sinks.iceberg.records import why_unusable
 from lakesink.sinks.iceberg.side.changelog_table import note_changelog
 from lakesink.sinks.iceberg.side.side_rollback import with_side_tables
-from lakesink.sinks.iceberg.side.side_table import SideTable, SideTableSink
+from lakesink.sinks.iceberg.side.side_sink import SideTableSink
+from lakesink.sinks.iceberg.side.side_table import SideTable
 from lakesink.sinks.iceberg.side.side_tables import SideTables
 from lakesink.sinks.iceberg.target import RunMemory, Target
 from lakesink.sinks.iceberg.transaction import IcebergTransaction

@@ -17,7 +17,8 @@ from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.checked_receipts import CombinedReceipts
 from lakesink.sinks.iceberg.schema_advice import commands
 from lakesink.sinks.iceberg.side.side_batches import in_snapshots, left_behind, way_back
-from lakesink.sinks.iceberg.side.side_table import SideTable, SideTableSink
+from lakesink.sinks.iceberg.side.side_sink import SideTableSink
+from lakesink.sinks.iceberg.side.side_table import SideTable
 from lakesink.task.changelog import METADATA, changelog_key, changelog_schema
 from lakesink_catalog.commit.decision import Decision
 from lakesink_catalog.commit.premises import Path

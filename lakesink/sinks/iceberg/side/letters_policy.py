@@ -8,7 +8,7 @@ from lakesink.rows.plan import OnMalformed
 from lakesink.settings.options import option_invalid
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.checked_receipts import CombinedReceipts
-from lakesink.sinks.iceberg.side.side_table import SideTableSink
+from lakesink.sinks.iceberg.side.side_sink import SideTableSink
 from lakesink_catalog.tables.tables import parse_identifier
 from lakesink_catalog.words import counted as in_words
 from lakesink_protocol.errors import WriteError

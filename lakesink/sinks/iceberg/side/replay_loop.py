@@ -27,7 +27,7 @@ from lakesink.sinks.iceberg.side.replays import (
     replay_batch,
     replays_differ,
 )
-from lakesink.sinks.iceberg.side.side_table import MOST_LOOKS, unsettled
+from lakesink.sinks.iceberg.side.side_sink import MOST_LOOKS, unsettled
 from lakesink_catalog.commit.current import is_current
 from lakesink_catalog.tables.tables import TABLE_MISSING, load_table
 from lakesink_catalog.words import counted

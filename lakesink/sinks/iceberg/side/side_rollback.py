@@ -11,7 +11,8 @@ from lakesink.sinks.iceberg.side.begun_replays import begun_replays
 from lakesink.sinks.iceberg.side.changelog_table import CHANGELOG
 from lakesink.sinks.iceberg.side.letters_table import DEAD_LETTERS
 from lakesink.sinks.iceberg.side.side_batches import left_behind
-from lakesink.sinks.iceberg.side.side_table import SideTable, SideTableSink
+from lakesink.sinks.iceberg.side.side_sink import SideTableSink
+from lakesink.sinks.iceberg.side.side_table import SideTable
 from lakesink_catalog.read.history import retained
 from lakesink_catalog.tables.tables import load_table
 from lakesink_catalog.words import counted

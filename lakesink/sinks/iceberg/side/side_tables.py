@@ -21,7 +21,8 @@ from lakesink.sinks.iceberg.side.changelog_table import (
 )
 from lakesink.sinks.iceberg.side.letters_policy import check_letters, letters_table, other_letters, puts_aside
 from lakesink.sinks.iceberg.side.letters_table import DEAD_LETTERS
-from lakesink.sinks.iceberg.side.side_table import SideTable, SideTableSink
+from lakesink.sinks.iceberg.side.side_sink import SideTableSink
+from lakesink.sinks.iceberg.side.side_table import SideTable
 from lakesink.task.changelog import METADATA
 from lakesink_catalog.commit.decision import Decision
 

@@ -1,0 +1,301 @@
+"""A side table of one sink, such as that of its dead letters: a participant of its batches that only votes name.
+
+It commits before the sink's own table, and a batch may have nothing for it. Its ledger therefore is that of an
+application, whose versions may leave gaps: the version is the batch id, and the fingerprint says which rows it has. A
+batch that is written again must have the same rows, or it is refused: else the two tables would contradict each other.
+
+A catalog may answer with an older state of the table, even with one that was dropped. The commit asserts the state on
+which it was decided. Where nothing is to be committed, `is_current` asks the catalog instead.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+
+from lakesink.rows.plan import WritePlan
+from lakesink.rows.side_rows import digest_sum, side_end
+from lakesink.settings.settings import Settings
+from lakesink.sinks.iceberg.side.side_table import SideTable, side_plan
+from lakesink.sinks.iceberg.side.ways_out import WaysOut, has_gaps
+from lakesink_catalog.commit.current import is_current
+from lakesink_catalog.commit.unprotected_first import check_has_head
+from lakesink_catalog.read.landed import newest_batch
+from lakesink_catalog.read.view import view_table
+from lakesink_catalog.tables.tables import TABLE_MISSING, create_table, load_table
+from lakesink_protocol.errors import BatchRefused, CatalogError, CommitUnresolved, Reason
+from lakesink_protocol.identity import MAIN_BRANCH, NO_BATCH, Batch, SinkKey, digest
+from lakesink_protocol.ledger import LedgerEntry, Mark, mark_of
+from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
+from lakesink_protocol.receipt import ReceiptInvalid, decode, plain_text, whole_count
+from lakesink_protocol.refusals.message import refusal
+from lakesink_protocol.situation import Situation
+from lakesink_protocol.two_phase import Durability, NoPreparedLog, Payload, PreparedLog, TwoPhaseCommitSink
+from lakesink_protocol.votes import receipt_rejected
+
+Participant = TwoPhaseCommitSink[Any, Any]
+
+MOST_LOOKS = 10
+"""Each look after the first one follows another driver's commit, or an older answer of the catalog."""
+
+
+@dataclass(frozen=True, slots=True)
+class SideTransaction:
+    """A batch whose rows are known with the votes: until then, nothing is open."""
+
+    batch: Batch
+    writer: None = None
+    prepared_log: PreparedLog = field(default_factory=NoPreparedLog)
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedRows:
+    """The rows of a batch, ready to commit.
+
+    Attributes:
+        fingerprint: Digest of the rows.
+        transaction: Of the table; None if an earlier run has committed these rows.
+        prepared: Of the table; None likewise.
+    """
+
+    rows: int
+    fingerprint: str
+    transaction: Any = None
+    prepared: Any = None
+
+    @property
+    def payload(self) -> dict[str, Any]:
+        """JSON form for the prepared record."""
+        prepared = None if self.prepared is None else self.prepared.payload
+        return {"rows": self.rows, "fingerprint": self.fingerprint, "prepared": prepared}
+
+
+@dataclass(slots=True)
+class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
+    """Writes the rows of one sink that go to a side table.
+
+    Attributes:
+        owner: The sink's key.
+        own: The sink's own table, as the batch has found it.
+        columns: Of the rows. They may change from batch to batch: see `follow`.
+        open_table: Makes the participant that writes a table, from a key and the columns of the rows.
+        voted: Batch and number of the newest rows that the tasks' receipts had.
+        _first: The first batch that this sink had: an earlier run may have had it too.
+        _with_rows: The newest batch of which this sink has seen rows.
+        _planned: The newest batch for which tasks got a plan, and the UUID of the table in the plan.
+    """
+
+    kind: SideTable
+    table: str
+    owner: SinkKey
+    own: Callable[[], Table]
+    columns: pa.Schema
+    settings: Settings
+    connected: Callable[[], Catalog]
+    open_table: Callable[[SinkKey, pa.Schema], Participant]
+    voted: tuple[int, int] = (-1, 0)
+    _tables: dict[SinkKey, Participant] = field(default_factory=dict)
+    _uuid: str = ""
+    _first: int | None = None
+    _with_rows: int | None = None
+    _planned: tuple[int, str] = (-1, "")
+
+    durability = Durability.PREPARED_SURVIVES
+
+    @property
+    def name(self) -> str:  # type: ignore[override] # computed from the table, read-only
+        """The participant's name in votes, records and outcomes."""
+        return f"{self.table}@{MAIN_BRANCH}"
+
+    @property
+    def uuid(self) -> str:
+        """Of the table, as it was found last; empty before that."""
+        return self._uuid
+
+    def follow(self, columns: pa.Schema) -> None:
+        """Write rows with these columns from now on."""
+        if not columns.equals(self.columns):
+            self.columns = columns
+            self._tables.clear()
+
+    def plan_for(self, own: Situation) -> WritePlan:
+        """The plan for the tasks of the batch that the own table decides on. Creates the table if it does not exist.
+
+        Raises:
+            WriteError: The table has other columns, rows of a later batch, or rows of one that the own table never got.
+        """
+        batch, entry = own.batch, own.entry
+        table, key = self._load_or_create(), self.key(batch)
+        self.voted = (batch.batch_id, 0)
+        newest = newest_batch(table, key)
+        if newest is not None and newest.batch_id > batch.batch_id:
+            raise self._ways_out.rewound(table, batch, newest.batch_id)
+        is_behind = newest is not None and entry is not None and entry.batch_id < newest.batch_id < batch.batch_id
+        if not _follows(own) or (is_behind and has_gaps(self.owner)):
+            self._ways_out.check_none_left(table, batch)
+        if newest is not None and newest.batch_id == batch.batch_id:
+            self._with_rows = batch.batch_id
+        self._planned = batch.batch_id, self._uuid
+        return side_plan(self.kind, table, batch, key, self.settings, self.columns)
+
+    def key(self, batch: Batch) -> SinkKey:
+        """The application that writes the rows of the query of a batch."""
+        return self.kind.key_of(self.owner, batch.query_id, str(self.own().metadata.table_uuid))
+
+    def knows(self, batch: Batch) -> bool:
+        """True if the table has, or had before a rollback, rows of the query of this batch."""
+        return view_table(self._load_or_create(), self.key(batch)).entry is not None
+
+    def begin(self, batch: Batch) -> SideTransaction:
+        """Opens nothing yet."""
+        return SideTransaction(batch)
+
+    def pre_commit(self, transaction: SideTransaction, receipts: Sequence[bytes]) -> PreparedRows | None:
+        """Prepare the rows; None if there are none."""
+        batch, rows, digests = transaction.batch, 0, []
+        for receipt in map(_decoded, receipts):
+            rows += receipt.rows
+            digests.append(receipt.payload_digest)
+        self.voted = (batch.batch_id, rows)
+        found = self._begun(batch, rows, digest({"rows": rows, "digest": f"{digest_sum(*digests):x}"}))
+        if not rows or found.transaction is None:
+            return found if rows else None
+        if self._planned[0] == batch.batch_id and self._planned[1] != self._uuid:
+            raise self._replaced(batch, self._planned[1])
+        skipped = found.transaction.writer is None  # by an operator
+        return replace(found, prepared=self._of(batch).pre_commit(found.transaction, [] if skipped else receipts))
+
+    def recover(self, transaction: SideTransaction, payload: Payload) -> PreparedRows | None:
+        """The rows that an earlier run prepared or committed; None to write the batch again."""
+        try:
+            rows, fingerprint = whole_count(payload["rows"]), plain_text(payload["fingerprint"])
+        except (ReceiptInvalid, KeyError):
+            return None
+        found = self._begun(transaction.batch, rows, fingerprint)
+        if found.transaction is None:
+            return found
+        prepared, table = payload.get("prepared"), self._load_or_create()
+        if not isinstance(prepared, Mapping) or prepared.get("table_uuid") != str(table.metadata.table_uuid):
+            return None  # the table was dropped since, and what was prepared is for the old one
+        usable = self._of(transaction.batch).recover(found.transaction, prepared)
+        return None if usable is None else replace(found, prepared=usable)
+
+    def commit(self, transaction: SideTransaction, prepared: PreparedRows) -> Outcome | None:
+        """Commit the rows, or find them committed."""
+        if prepared.transaction is None:
+            return AlreadyCommitted(None)
+        outcome = self._of(transaction.batch).commit(prepared.transaction, prepared.prepared)
+        if outcome is None or (isinstance(outcome, Committed) and not outcome.recovered and outcome.attempts == 1):
+            return outcome
+        # Another driver has committed rows of the batch, perhaps others, or only a load has shown them.
+        again = self._begun(transaction.batch, prepared.rows, prepared.fingerprint)
+        return outcome if again.transaction is None else None
+
+    def abort(self, transaction: SideTransaction) -> None:
+        """Nothing is open: files stay unreferenced."""
+
+    def _begun(self, batch: Batch, rows: int, fingerprint: str) -> PreparedRows:
+        """The rows of a batch with its open transaction; without one if they are committed, or there are none.
+
+        Raises:
+            WriteError: The table has other rows of this batch, or rows of a later one but none of this.
+            CommitUnresolved: The catalog gives one answer to loads and another one to requests.
+        """
+        found = PreparedRows(rows, fingerprint)
+        self._first = batch.batch_id if self._first is None else self._first
+        for _ in range(MOST_LOOKS):
+            table = self._load_or_create()
+            there = _batch_or_later(table, self.key(batch), batch.batch_id)
+            has_batch = there is not None and there.batch_id == batch.batch_id
+            if has_batch or rows:
+                self._with_rows = batch.batch_id
+            unasserted = has_batch or (not rows and batch.batch_id in (self._first, self._with_rows))
+            if unasserted and not is_current(table, MAIN_BRANCH):
+                continue
+            if there is not None and has_batch:
+                if there.fingerprint != fingerprint:
+                    ways = self._ways_out.of(table, batch, self.kind.as_it_was)
+                    raise self.kind.differ(self.table, batch, rows, ways)
+                return found
+            if not rows:
+                return found
+            if there is not None:
+                raise self._ways_out.rewound(table, batch, there.batch_id)
+            end = side_end(batch.query_id, getattr(self.own().metadata, "last_sequence_number", 0))
+            begun = self._of(batch).begin(Batch(batch.batch_id, "", fingerprint, start=None, end=end))
+            if not isinstance(begun, AlreadyCommitted):  # by a driver that came between the two looks
+                return replace(found, transaction=begun)
+        raise unsettled(self.table, f"the {self.kind.keeps} of batch {batch.batch_id} are")
+
+    def _of(self, batch: Batch) -> Participant:
+        key = self.key(batch)
+        if key not in self._tables:
+            self._tables[key] = self.open_table(key, self.columns)
+        return self._tables[key]
+
+    def _load_or_create(self) -> Table:
+        catalog = self.connected()
+        try:
+            return self._known(load_table(catalog, self.table))
+        except CatalogError as error:
+            if error.code != TABLE_MISSING:
+                raise
+        return self._known(create_table(catalog, self.table, self.columns))
+
+    def _known(self, table: Table) -> Table:
+        """The table. If it has another UUID than before, forget the writers of the old one, as a restart does."""
+        check_has_head(table, MAIN_BRANCH)
+        uuid = str(table.metadata.table_uuid)
+        if uuid != self._uuid:
+            self._tables.clear()
+            self._uuid = uuid
+        return table
+
+    @property
+    def _ways_out(self) -> WaysOut:
+        return WaysOut(self.kind, self.table, self.connected(), self.own(), self.owner)
+
+    def _replaced(self, batch: Batch, known_uuid: str) -> BatchRefused:
+        key = self.key(batch)
+        found = Situation(view_table(self._load_or_create(), key), key, batch, known_uuid)
+        return refusal(Reason.TABLE_REPLACED, found, self.kind.words)
+
+
+def _follows(own: Situation) -> bool:
+    """The batch before is of the same query, and had a plan as well: a batch that an operator skips has none."""
+    entry = own.entry
+    if entry is None or entry.query_id != own.batch.query_id:
+        return False
+    snapshot = own.view.snapshots.get(entry.snapshot_id)
+    mark = None if snapshot is None else mark_of(snapshot.summary)
+    return mark is None or mark.adds_rows
+
+
+def _batch_or_later(table: Table, key: SinkKey, batch_id: int) -> LedgerEntry | Mark | None:
+    """A batch that the table has; if it shows only later ones, the newest. Another driver may have gone on to those."""
+    newest = newest_batch(table, key)
+    if newest is None or newest.batch_id < batch_id:
+        return None
+    view = view_table(table, key)
+    marks = Situation(view, key, NO_BATCH, view.table_uuid).own_marks
+    return next((mark for mark, _ in marks if mark.batch_id == batch_id), newest)
+
+
+def unsettled(table: str, unknown: str) -> CommitUnresolved:
+    """The error for a catalog whose loads do not show the state on which it decides requests."""
+    return CommitUnresolved(
+        "COMMIT_UNRESOLVED",
+        f"The catalog shows {table} in an older state than it has, so {unknown} not known.",
+        data="This run committed nothing to the table; no file was deleted.",
+        action="Start it again. If this happens again, look for a cache between lakesink and the catalog.",
+    )
+
+
+def _decoded(data: bytes) -> Any:
+    try:
+        return decode(data)
+    except ReceiptInvalid as error:
+        raise receipt_rejected(str(error)) from None
