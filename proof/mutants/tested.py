@@ -109,7 +109,7 @@ def left_rows_uncounted(patches: Patches) -> None:
 
 def letters_of_a_load_believed(patches: Patches) -> None:
     """No request asks whether the dead letters that a load shows are in the table, or that others are not."""
-    patches.put(side_table, "is_current", lambda _table, _branch: True)
+    patches.put(side_sink, "is_current", lambda _table, _branch: True)
 
 
 def letters_of_a_load_replayed(patches: Patches) -> None:
