@@ -37,7 +37,7 @@ QUICK := tests/protocol tests/locate tests/compact tests/faults tests/catalog/te
 	tests/catalog/test_prepared.py tests/writer/test_partitions.py tests/test_house.py
 
 .DEFAULT_GOAL := help
-.PHONY: help demo kafka-demo playground dist test coverage quick spark drivers mutants interop matrix prove guarantees soak nightly bench bench-commit bench-crowd bench-audit bench-scale lint format types imports site site-check check install lock machine clean
+.PHONY: help demo kafka-demo playground dist test coverage quick spark drivers mutants interop matrix prove guarantees soak nightly bench bench-commit bench-crowd bench-audit bench-scale lint format types imports house site site-check check install lock machine clean
 
 help: ## Say what there is to make.
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "make %-14s %s\n", $$1, $$2 }'
@@ -115,7 +115,7 @@ site-check: site ## Every page of it in a browser: links, layout, colours, searc
 dist: $(INSTALLED) ## Wheel and sdist, checked in an empty environment, into dist; ARGS=--short takes a minute and no Spark.
 	$(PYTHON_IN_VENV) -m release dist $(ARGS)
 
-check: lint types imports ## Everything that is checked without running it.
+check: lint types imports house ## Everything that is checked without running it.
 
 lint: $(INSTALLED) ## Style.
 	$(BIN)/ruff check .
@@ -130,6 +130,10 @@ types: $(INSTALLED) ## Types, strict.
 
 imports: $(INSTALLED) ## Which room may import which.
 	$(BIN)/lint-imports
+
+# As a part of others it has none of their ARGS.
+house: $(INSTALLED) ## Figures of the code and their bounds; ARGS="--list one-importer" prints what counts, --executed runs two batches.
+	$(PYTHON_IN_VENV) -m testkit.house $(if $(filter house,$(MAKECMDGOALS)),$(ARGS))
 
 install: $(INSTALLED) ## Create .venv from the lock.
 

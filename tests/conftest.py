@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[1]
 LONG = ("soak", "nightly", "interop", "site")
 DRIVERS = ("driver", "page")
 ROOMS = {
-    "spark": ("demo", "files", "spark", "watch"),
+    "spark": ("demo", "files", "spark", "test_executed.py", "watch"),
     "driver": ("cli", "demo", "deploy", "processes", "spark", "test_docs.py", "upgrade", "watch", "website"),
 }
 """Where tests with such needs are: to collect all tests takes each process twenty seconds."""
