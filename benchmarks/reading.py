@@ -18,7 +18,7 @@ from benchmarks.result import Goal, Ratio, Result
 from benchmarks.session import CATALOG, catalog_properties, iceberg_conf, session
 from benchmarks.upserts import write_rows
 from lakesink.settings.settings import Settings
-from lakesink.sinks.iceberg.sink import IcebergSink
+from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink.spark.source.data_source import LakesinkDataSource
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table

@@ -8,8 +8,8 @@ from pyspark.sql.utils import ForeachBatchFunction
 
 from benchmarks.stopwatch import Kind, Timed
 from lakesink.checkpoint.folder import Checkpoint
-from lakesink.sinks.iceberg import sink as iceberg
-from lakesink.sinks.iceberg.sink import IcebergSink
+from lakesink.sinks.iceberg import iceberg_sink as iceberg
+from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink.spark.foreach_batch import BatchFunction
 from lakesink.spark.report import Reporter
 from lakesink.spark.rows.batch_rows import PlanRows

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from lakesink.api.with_expectations import with_expectations
     from lakesink.sinks.directory.reader import committed_files
     from lakesink.sinks.iceberg.side.replays import Replayed
-    from lakesink.sinks.kafka.sink import KafkaSink
+    from lakesink.sinks.kafka.kafka_sink import KafkaSink
     from lakesink.spark.source.connect import register
     from lakesink_catalog.read.history import Record
     from lakesink_protocol.errors import (
@@ -74,7 +74,7 @@ _HOMES = {
     "with_expectations": "lakesink.api.with_expectations",
     "AlreadyCommitted": "lakesink_protocol.outcome",
     "Committed": "lakesink_protocol.outcome",
-    "KafkaSink": "lakesink.sinks.kafka.sink",
+    "KafkaSink": "lakesink.sinks.kafka.kafka_sink",
     "Outcome": "lakesink_protocol.outcome",
     "Record": "lakesink_catalog.read.history",
     "Replayed": "lakesink.sinks.iceberg.side.replays",

@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from lakesink.sinks.iceberg.sink import IcebergSink
+from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink.sinks.iceberg.transaction import IcebergTransaction
 from lakesink_catalog.commit.prepared import PreparedBatch
 from lakesink_protocol.errors import BatchRefused, CommitUnresolved, Reason

@@ -30,7 +30,7 @@ from pyiceberg.types import LongType, NestedField
 from sqlalchemy import event
 
 from lakesink.settings.settings import Settings
-from lakesink.sinks.iceberg.sink import IcebergSink
+from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink_catalog.commit.effects import Effects
 from lakesink_catalog.commit.prepared import SNAPSHOT_IDS
 from lakesink_catalog.listeners import LISTENERS

@@ -15,7 +15,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DecimalType, LongType, NestedField, StringType
 
 from lakesink.keys.changed_rows import DELETE_MARK
-from lakesink.sinks.iceberg.sink import IcebergSink
+from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink_protocol.coordinator import Write, run_batch
 from lakesink_protocol.identity import Batch
 from lakesink_protocol.ledger import COMPACTED

@@ -14,7 +14,7 @@ import duckdb
 import pyarrow as pa
 
 import lakesink
-from lakesink.sinks.directory.sink import FileSink
+from lakesink.sinks.directory.directory_sink import FileSink
 from lakesink.sinks.storage import LocalStorage
 from lakesink_protocol.coordinator import Write, run_batch
 from lakesink_protocol.errors import BatchRefused

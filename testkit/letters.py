@@ -12,10 +12,10 @@ from pyiceberg.table import Table
 
 from lakesink.rows.expectations import Expected, OnUnmet
 from lakesink.settings.settings import Settings
+from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink.sinks.iceberg.preflight import open_existing
 from lakesink.sinks.iceberg.side.letters_policy import letters_table
 from lakesink.sinks.iceberg.side.replay_loop import Repaired, RepairLetters, ReplayLoop
-from lakesink.sinks.iceberg.sink import IcebergSink
 from lakesink_catalog.commit.fence import FencedCommit
 from lakesink_catalog.connect.catalog import CatalogConfig, connect
 from lakesink_catalog.tables.tables import load_table

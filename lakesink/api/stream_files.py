@@ -13,8 +13,8 @@ from lakesink.api.streams import check_streaming, stream_writer
 from lakesink.observe.terminal import watched
 from lakesink.rows.expectations import is_mark
 from lakesink.settings.options import OPTIONS, read_option
+from lakesink.sinks.directory.directory_sink import FileSink
 from lakesink.sinks.directory.part_formats import PartFormat, check_part_schema
-from lakesink.sinks.directory.sink import FileSink
 from lakesink.spark.report import Reporter
 from lakesink.spark.rows.frame_schema import stored_schema
 from lakesink_protocol.errors import QueryError, SettingsError

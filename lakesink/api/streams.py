@@ -24,8 +24,8 @@ from lakesink.settings.option_types import Options, OutputMode
 from lakesink.settings.options import option_invalid, read_option
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.change_plan import stored_columns
+from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink.sinks.iceberg.preflight import check_letters, check_start, open_existing
-from lakesink.sinks.iceberg.sink import IcebergSink
 from lakesink.spark.determinism import functions_of, runs_python
 from lakesink.spark.executors import Executors
 from lakesink.spark.foreach_batch import BatchFunction, MakeSink

@@ -118,7 +118,7 @@ KINDS = {
             "lakesink",
             "two-phase commit: lakesink",
             "`lakesink.stream`: prepared record, one commit of an Iceberg table",
-            "lakesink/sinks/iceberg/sink.py",
+            "lakesink/sinks/iceberg/iceberg_sink.py",
             Guarantee.EXACTLY_ONCE,
             _VOTED
             | {
@@ -132,7 +132,7 @@ KINDS = {
             "kafka",
             "two-phase commit: Kafka",
             "`KafkaSink`: staged rows, one transaction of a Kafka producer with its ledger record",
-            "lakesink/sinks/kafka/sink.py",
+            "lakesink/sinks/kafka/kafka_sink.py",
             Guarantee.EXACTLY_ONCE,
             _VOTED
             | {

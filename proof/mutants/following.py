@@ -9,9 +9,9 @@ from pyiceberg.table.update.schema import UpdateSchema
 
 from lakesink.decode.documents import Decoder
 from lakesink.sinks.iceberg import checked_receipts as votes
+from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink.sinks.iceberg.side import side_tables
 from lakesink.sinks.iceberg.side.side_sink import PreparedRows, SideTableSink, SideTransaction
-from lakesink.sinks.iceberg.sink import IcebergSink
 from lakesink.sinks.iceberg.transaction import IcebergTransaction
 from lakesink.task.task_rows import TaskRows
 from lakesink_catalog.commit import decision, evolution

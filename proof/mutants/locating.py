@@ -12,9 +12,9 @@ from pyroaring import BitMap64
 from lakesink.keys import newest
 from lakesink.keys.resolve import Resolution
 from lakesink.parquet.deletes import DeletedRows
+from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink.sinks.iceberg.locator import Locator
 from lakesink.sinks.iceberg.rows_on_head import BatchKeys, FilesOnHead
-from lakesink.sinks.iceberg.sink import IcebergSink
 from lakesink.sinks.iceberg.transaction import IcebergTransaction
 from lakesink_catalog.commit import request
 from lakesink_catalog.commit.located import Located

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from lakesink.sinks.iceberg import records
-from lakesink.sinks.iceberg.sink import IcebergSink
+from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink.sinks.iceberg.transaction import IcebergTransaction
 from lakesink_catalog.commit import fence as commit
 from lakesink_catalog.commit import record

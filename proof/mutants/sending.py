@@ -17,7 +17,7 @@ from pyiceberg.table.update import (
     update_table_metadata,
 )
 
-from lakesink.sinks.iceberg.sink import IcebergSink
+from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink.sinks.iceberg.transaction import IcebergTransaction
 from lakesink_catalog.commit import fence as commit
 from lakesink_catalog.commit import request

@@ -19,7 +19,7 @@ from pyspark.core.rdd import RDD
 from pyspark.util import local_connect_and_auth
 
 from lakesink.sinks.iceberg import checked_receipts as votes
-from lakesink.sinks.iceberg.side import replay_loop, side_table
+from lakesink.sinks.iceberg.side import replay_loop, side_sink
 from lakesink.spark.rows import batch_rows
 from lakesink.spark.rows.task import RawBytes
 from lakesink_catalog.commit import fence

@@ -21,7 +21,7 @@ from lakesink.parquet import files
 from lakesink.parquet.locations import is_location, new_location
 from lakesink.parquet.parquet import OpenFile
 from lakesink.rows.plan import WritePlan
-from lakesink.sinks.iceberg import sink as iceberg
+from lakesink.sinks.iceberg import iceberg_sink as iceberg
 from lakesink.sinks.iceberg.checked_receipts import CombinedReceipts, Written
 from lakesink_catalog.tables.locations import data_location
 from lakesink_protocol.change import ContentFile

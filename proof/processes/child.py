@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from lakesink.settings.settings import Settings
-from lakesink.sinks.iceberg.sink import IcebergSink
+from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink.testing.stream import shipped
 from lakesink_catalog.connect.catalog import CatalogConfig
 from lakesink_catalog.failpoints import reached

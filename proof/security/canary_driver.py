@@ -16,7 +16,7 @@ from typing import Any
 
 import lakesink
 from lakesink.settings.settings import Settings
-from lakesink.sinks.iceberg.sink import IcebergSink
+from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink.sinks.iceberg.transaction import IcebergTransaction
 from lakesink_catalog.connect.catalog import CatalogConfig, connect
 from lakesink_catalog.tables.tables import create_table, load_table

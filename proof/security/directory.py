@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import lakesink
+from lakesink.sinks.directory.directory_sink import FileSink, FileTransaction
 from lakesink.sinks.directory.prepared import PreparedParts
-from lakesink.sinks.directory.sink import FileSink, FileTransaction
 from lakesink_protocol.identity import Batch, digest
 from lakesink_protocol.outcome import AlreadyCommitted
 from proof.security.judge import ACCEPTED, WRITTEN_AGAIN, check_counts, refused_by, require

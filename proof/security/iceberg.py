@@ -16,7 +16,7 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 
 from lakesink.sinks.iceberg.checked_receipts import Written, count_votes
-from lakesink.sinks.iceberg.sink import IcebergSink
+from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink.sinks.iceberg.transaction import IcebergTransaction
 from lakesink_catalog.commit.prepared import PreparedBatch
 from lakesink_catalog.manifests.write import write_batch_manifests

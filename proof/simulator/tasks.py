@@ -17,7 +17,7 @@ from lakesink.rows.letters import payload_digest
 from lakesink.rows.plan import WritePlan
 from lakesink.rows.schema import Primitive, Struct, parse_schema
 from lakesink.rows.side_rows import SidePlan, digest_sum
-from lakesink.sinks.iceberg.sink import IcebergSink
+from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink.sinks.iceberg.transaction import IcebergTransaction
 from lakesink_protocol.change import ContentFile
 from lakesink_protocol.identity import Batch

@@ -10,7 +10,7 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, ListType, LongType, MapType, NestedField, StringType, StructType
 
-from lakesink.sinks.iceberg.sink import IcebergSink
+from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink_tools.cli.rows import documents
 from testkit.builders import Lake, Stream
 from tests.audit.terminal import found, terminal

@@ -27,7 +27,7 @@ from pyiceberg.types import (
     StructType,
 )
 
-from lakesink.sinks.iceberg.sink import IcebergSink
+from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink_catalog.read.history import history
 from lakesink_protocol.change import ColumnType, SchemaChange
 from lakesink_protocol.errors import BatchRefused, CommitUnresolved, WriteError

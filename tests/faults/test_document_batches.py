@@ -12,7 +12,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, FloatType, IcebergType, ListType, LongType, MapType, NestedField, StringType
 from pyiceberg.types import StructType as Struct
 
-from lakesink.sinks.iceberg.sink import IcebergSink
+from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.two_phase import TaskWriter
 from lakesink_protocol.votes import Votes

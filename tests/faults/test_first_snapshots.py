@@ -16,8 +16,8 @@ from pyiceberg.table import CommitTableRequest, StagedTable, Table
 from lakesink.rows.letters import LETTERS as LETTERS_COLUMNS
 from lakesink.rows.plan import OnMalformed
 from lakesink.settings.settings import Settings
+from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink.sinks.iceberg.preflight import check_letters, check_start
-from lakesink.sinks.iceberg.sink import IcebergSink
 from lakesink_catalog.commit.remove_sink import Forgetting
 from lakesink_catalog.connect import first_snapshot
 from lakesink_catalog.connect.catalog import CatalogConfig, FoundCatalog

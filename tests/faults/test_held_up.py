@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lakesink.sinks.iceberg.sink import IcebergSink
+from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink.sinks.iceberg.transaction import IcebergTransaction
 from lakesink_catalog.commit.prepared import PreparedBatch
 from lakesink_protocol.errors import CommitUnresolved

@@ -447,7 +447,7 @@ def test_letters_that_an_earlier_lakesink_wrote_count_for_a_later_query_too(
 ) -> None:
     pair = _letters(tmp_path)
     monkeypatch.setattr("lakesink.sinks.iceberg.side.side_sink.side_end", lambda *_: "")
-    monkeypatch.setattr("lakesink.sinks.iceberg.sink.application_of", lambda _: "")
+    monkeypatch.setattr("lakesink.sinks.iceberg.iceberg_sink.application_of", lambda _: "")
     for number in range(3):
         pair.run("old", number)
     monkeypatch.undo()
@@ -561,7 +561,7 @@ def test_letters_of_batches_that_an_earlier_lakesink_wrote_count_in_each_table(
     """These batches do not say which table has them, and a table can have another name since."""
     old = _letters(tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr("lakesink.sinks.iceberg.sink.letters_since", lambda *_: "")
+        patch.setattr("lakesink.sinks.iceberg.iceberg_sink.letters_since", lambda *_: "")
         old.run("same", 0)
         old.lake.catalog.rename_table(LETTERS, "demo.renamed")
     renamed = replace(old, name="demo.renamed", options={**old.options, "dead_letter_table": "demo.renamed"})
@@ -587,7 +587,7 @@ def test_letters_that_an_earlier_lakesink_wrote_count_when_the_sink_is_at_their_
 ) -> None:
     pair = _letters(tmp_path)
     monkeypatch.setattr("lakesink.sinks.iceberg.side.side_sink.side_end", lambda *_: "")
-    monkeypatch.setattr("lakesink.sinks.iceberg.sink.application_of", lambda _: "")
+    monkeypatch.setattr("lakesink.sinks.iceberg.iceberg_sink.application_of", lambda _: "")
     pair.run("old", 0)
     pair.dies("old", 1)
     assert replayable(pair) == [0]

@@ -13,7 +13,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import BinaryType, DecimalType, FixedType, LongType, NestedField, StringType
 
 from lakesink.sinks.iceberg.checked_receipts import bounds_fit, bounds_of, counts_agree
-from lakesink.sinks.iceberg.sink import IcebergSink
+from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink.sinks.iceberg.transaction import IcebergTransaction
 from lakesink_catalog.tables.locations import all_under
 from lakesink_protocol.change import ContentFile

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import lakesink
-from lakesink.sinks.directory.sink import FileSink, FileTransaction
+from lakesink.sinks.directory.directory_sink import FileSink, FileTransaction
 from lakesink_protocol.outcome import Committed, Outcome
 from testkit.builders import expected
 from testkit.directory import Stream

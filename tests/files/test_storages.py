@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import lakesink
-from lakesink.sinks.directory.sink import FileSink
+from lakesink.sinks.directory.directory_sink import FileSink
 from lakesink.sinks.record_folder import PreparedDirectory
 from lakesink.sinks.storage import LocalStorage, ObjectStorage, Storage, open_storage, prove_exclusive
 from lakesink_protocol.coordinator import run_batch

@@ -27,7 +27,7 @@ from pyiceberg.types import (
 
 from lakesink.rows.schema import arrow_schema, parse_schema
 from lakesink.settings.settings import Settings
-from lakesink.sinks.iceberg.sink import IcebergSink
+from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink.spark.source.data_source import LakesinkDataSource
 from lakesink_catalog.connect.catalog import connect
 from lakesink_protocol.coordinator import run_batch

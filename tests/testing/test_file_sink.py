@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import lakesink
-from lakesink.sinks.directory.sink import FileSink
+from lakesink.sinks.directory.directory_sink import FileSink
 from lakesink.testing import SinkConformance
 from tests.testing.shipped import FAILPOINTS, MOST_STEPS, rows_of
 

@@ -7,7 +7,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
 from lakesink.settings.settings import Settings
-from lakesink.sinks.iceberg.sink import IcebergSink
+from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink.testing import ROWS, SinkConformance
 from lakesink_protocol.identity import SinkKey
 from testkit.builders import TABLE, Lake

@@ -27,8 +27,8 @@ from lakesink.observe.terminal import wanted
 from lakesink.settings.options import option_invalid
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.change_plan import check_left_out, stored_columns
-from lakesink.sinks.iceberg.sink import IcebergSink
-from lakesink.sinks.iceberg.target import RunMemory
+from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
+from lakesink.sinks.iceberg.sink_table import RunMemory
 from lakesink.spark.report import Reporter
 from lakesink.spark.rows.frame_schema import stored_schema
 from lakesink.spark.rows.worker_reuse import make_reuse_cheap

@@ -14,7 +14,7 @@ import pyarrow as pa
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from lakesink.sinks.kafka.sink import KafkaSink, KafkaTransaction
+from lakesink.sinks.kafka.kafka_sink import KafkaSink, KafkaTransaction
 from lakesink.sinks.kafka.staged_rows import RecordsWriter
 from lakesink_protocol.identity import Batch
 from lakesink_protocol.outcome import AlreadyCommitted

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lakesink.sinks.kafka.sink import KafkaSink
+from lakesink.sinks.kafka.kafka_sink import KafkaSink
 from lakesink.testing import SinkConformance
 from servers.kafka import KafkaBroker
 from tests.interop.kafka_out.suite_sink import KafkaPlace, Reader, rows_of

@@ -12,8 +12,8 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from pyroaring import BitMap64
 
+from lakesink.sinks.kafka import kafka_sink as sink_module
 from lakesink.sinks.kafka import ledger, producing, publication, target
-from lakesink.sinks.kafka import sink as sink_module
 from lakesink.sinks.kafka.clients import Clients
 from lakesink.sinks.kafka.commit_record import CommitRecord, LedgerState
 from lakesink.sinks.kafka.staged_rows import RecordsWriter

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 
 from lakesink.read.begin import followed
-from lakesink.sinks.iceberg.sink import IcebergSink
+from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink.sinks.kafka.clients import Clients
 from lakesink.sinks.kafka.target import KafkaTarget
 from lakesink_catalog.commit.effects import Effects

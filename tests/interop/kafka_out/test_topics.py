@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
-from lakesink.sinks.kafka.sink import KafkaSink
+from lakesink.sinks.kafka.kafka_sink import KafkaSink
 from lakesink.sinks.kafka.staged_rows import HEADERS
 from lakesink.testing.points import Died
 from lakesink.testing.stream import Stream

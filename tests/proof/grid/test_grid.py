@@ -51,7 +51,7 @@ def forgetful(situation, accept=None):
 commit.decide = forgetful
 """
 STOPS = """
-import lakesink.sinks.iceberg.sink as iceberg
+import lakesink.sinks.iceberg.iceberg_sink as iceberg
 def never(self, transaction, prepared):
     raise LookupError("no commit")
 iceberg.IcebergSink.commit = never

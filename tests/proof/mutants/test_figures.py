@@ -3,7 +3,7 @@
 import json
 from dataclasses import replace
 
-from lakesink.sinks.iceberg.sink import IcebergSink
+from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from proof.mutants.figures import MutantFigures, MutantResult, Start, table
 from proof.mutants.run import run
 from proof.mutants.sending import abort_deletes

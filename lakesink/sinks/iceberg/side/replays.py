@@ -18,8 +18,8 @@ from pyiceberg.table import Table
 from lakesink.rows.letters import REPLAYS_SUFFIX, payload_digest, replays_of
 from lakesink.rows.side_rows import digest_sum
 from lakesink.settings.settings import Settings
+from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink.sinks.iceberg.side.begun_replays import replay_key
-from lakesink.sinks.iceberg.sink import IcebergSink
 from lakesink_catalog.read.history import keys_of_ledger
 from lakesink_catalog.read.landed import newest_batch
 from lakesink_catalog.read.view import view_table

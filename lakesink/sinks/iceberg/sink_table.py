@@ -49,7 +49,7 @@ class RunMemory:
 
 
 @dataclass(slots=True)
-class Target:
+class SinkTable:
     """The table of one sink.
 
     Attributes:

@@ -36,7 +36,7 @@ from lakesink.sinks.iceberg.side.side_rollback import with_side_tables
 from lakesink.sinks.iceberg.side.side_sink import SideTableSink
 from lakesink.sinks.iceberg.side.side_table import SideTable
 from lakesink.sinks.iceberg.side.side_tables import SideTables
-from lakesink.sinks.iceberg.target import RunMemory, Target
+from lakesink.sinks.iceberg.sink_table import RunMemory, SinkTable
 from lakesink.sinks.iceberg.transaction import IcebergTransaction
 from lakesink.sinks.iceberg.unmet import marks_invalid
 from lakesink.sinks.unused_accept import UnusedAcceptWarning
@@ -105,7 +105,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
     expected: tuple[Expected, ...] = field(init=False)
     side: SideTables = field(init=False)
     changes: ChangesByKey = field(init=False)
-    target: Target = field(init=False)
+    target: SinkTable = field(init=False)
     _has_accepted: bool = False
     _accept_warning: UnusedAcceptWarning = field(init=False)
 
@@ -117,7 +117,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         except ValueError as error:
             raise marks_invalid(str(error)) from None
         self.effects = replace(self.effects, emit=self.effects.emit.also(Trace(secrets.token_hex(8))))
-        self.target = Target(
+        self.target = SinkTable(
             self.table, self.key, self.open_catalog, self.settings, self.schema, self.effects, self.memory, self.words
         )
         self.side = SideTables.of(self.table, self.settings, self.expected, self._side_table)
