@@ -3,13 +3,12 @@
 import inspect
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 from lakesink.settings.options import options_table_markdown
 from lakesink.settings.options_of_reading import read_options_table_markdown
-from lakesink_catalog.log import LEVELS, LINES
+from lakesink_protocol import events
 from lakesink_protocol.catalogue import errors_table_markdown
-from lakesink_protocol.events import Event
 from website.abilities import abilities_table_markdown
 
 PUBLIC_MODULES = (
@@ -22,7 +21,10 @@ PUBLIC_MODULES = (
     "lakesink_catalog.connect",
     "lakesink_catalog.tables",
 )
-_FIELD = re.compile(r"([a-z_]+)=%\(")
+_FIELD = re.compile(r"(?:%\((\w+)\)s|(\w+))=%\(")
+"""A field of a line; its name is fixed, or an attribute of the event."""
+_BY_HAND = (events.QueryStarted, events.BatchEnded)
+"""Events whose lines the page explains one by one."""
 
 
 def between(text: str, name: str) -> str:
@@ -38,20 +40,17 @@ def renewed(text: str, name: str, table: str) -> str:
 
 
 def log_table_markdown() -> str:
-    """Every line with fixed fields, by the name of its event."""
-    return "\n".join(["| event | level | meaning | fields |", "|---|---|---|---|", *sorted(_rows())]) + "\n"
+    """The line of every event that has one, by its name."""
+    kinds = (kind for kind in vars(events).values() if isinstance(kind, type) and issubclass(kind, events.Event))
+    rows = sorted(_row(kind) for kind in kinds if kind.line and not issubclass(kind, _BY_HAND))
+    return "\n".join(["| event | level | meaning | fields |", "|---|---|---|---|", *rows]) + "\n"
 
 
-def _rows() -> Iterator[str]:
-    for event, line in LINES.items():
-        name = line.split()[0].replace("%(command)s", "COMMAND")
-        level = logging.getLevelName(LEVELS.get(event, logging.WARNING))
-        fields = ", ".join(f"`{field}`" for field in _FIELD.findall(line))
-        yield f"| `{name}` | {level} | {_meaning(event)} | {fields} |"
-
-
-def _meaning(event: type[Event]) -> str:
-    return " ".join((inspect.getdoc(event) or "").partition("\n\n")[0].split())
+def _row(event: type[events.Event]) -> str:
+    name = event.line.split()[0].replace("%(command)s", "COMMAND")
+    fields = ", ".join(f"`{attribute or field}`" for attribute, field in _FIELD.findall(event.line))
+    meaning = " ".join((inspect.getdoc(event) or "").partition("\n\n")[0].split())
+    return f"| `{name}` | {logging.getLevelName(event.level)} | {meaning} | {fields} |"
 
 
 TABLES: Mapping[str, tuple[str, Callable[[], str]]] = {

@@ -50,11 +50,11 @@ class Reporter:
             unstable=tuple(unstable),
             output_mode=facts.output_mode,
             speculation=facts.speculation,
-            scheme=facts.scheme,
-            creates_atomically=facts.creates_atomically,
-            reads_uncommitted=any(source.uncommitted for source in facts.sources),
+            checkpoint=f"{facts.scheme}{'' if facts.creates_atomically else ' (not atomic)'}",
         )
         self.emit(started)
+        if any(source.uncommitted for source in facts.sources):
+            self.emit(events.SourceReadsUncommitted(self.table, self.sink, facts.query_id))
 
     def ended(self) -> None:
         """Report the end of a run; nothing is reported if it ended before its first batch."""

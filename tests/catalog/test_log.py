@@ -5,15 +5,18 @@ from dataclasses import replace
 
 import pytest
 
-from lakesink_catalog.log import LINES, log
+from lakesink_catalog.log import log
 from lakesink_protocol import events
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
 from lakesink_protocol.quality import Quality
 from lakesink_protocol.row_changes import ChangeCounts
 
-SILENT = {
+SILENT: set[type[events.Event]] = {
     events.Event,
+    events.SinkEvent,
     events.BatchEvent,
+    events.TableBatchEvent,
+    events.SinkBatchEvent,
     events.BatchStarted,
     events.QueryEnded,
     events.Decided,
@@ -43,9 +46,7 @@ STARTED = events.QueryStarted(
     unstable=("rand", "uuid"),
     output_mode="append",
     speculation=False,
-    scheme="s3",
-    creates_atomically=False,
-    reads_uncommitted=False,
+    checkpoint="s3 (not atomic)",
 )
 FINISHED = "table=demo.events sink=events batch=3 snapshot=7"
 TIMES = "seconds=1.500 write_seconds=1.000"
@@ -114,6 +115,14 @@ CASES: list[tuple[events.Event, str, str]] = [
             "lakesink.query.started table=demo.events sink=events query=q1 batch=3 sources=files,kafka"
             " guarantee='exactly once' unstable='rand,uuid' output_mode=append speculation=false"
             " checkpoint=s3 (not atomic)"
+        ),
+    ),
+    (
+        events.SourceReadsUncommitted("demo.events", "events", "q1"),
+        "WARNING",
+        (
+            "lakesink.source.read-uncommitted table=demo.events sink=events query=q1 note='records of aborted"
+            " transactions are rows too; kafka.isolation.level=read_committed leaves them out'"
         ),
     ),
     (
@@ -408,14 +417,6 @@ def test_an_event_has_its_line(event: events.Event, level: str, line: str, caplo
     assert (record.name, record.levelname, record.getMessage()) == ("lakesink", level, line)
 
 
-def test_a_source_that_reads_uncommitted_records_has_a_second_line(caplog: pytest.LogCaptureFixture) -> None:
-    log(replace(STARTED, reads_uncommitted=True))
-    assert caplog.messages[1] == (
-        "lakesink.source.read-uncommitted table=demo.events sink=events query=q1 note='records of aborted transactions"
-        " are rows too; kafka.isolation.level=read_committed leaves them out'"
-    )
-
-
 def test_a_start_that_nothing_weakens_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "lakesink"):
         log(replace(STARTED, is_weakened=False))
@@ -426,4 +427,11 @@ def test_every_event_has_a_line_here_or_is_silent() -> None:
     told = {type(event) for event, _, _ in CASES}
     defined = {kind for kind in vars(events).values() if isinstance(kind, type) and issubclass(kind, events.Event)}
     assert told == defined - SILENT
-    assert not SILENT & LINES.keys()
+    assert not [kind for kind in SILENT if kind.line]
+
+
+def test_a_line_names_only_what_its_event_has() -> None:
+    with pytest.raises(TypeError, match=r"Wrong lacks what its line names: rows, file\."):
+
+        class Wrong(events.BatchEvent):
+            line = "lakesink.wrong batch=%(batch_id)d rows=%(rows)d file=%(file)s"

@@ -1,0 +1,230 @@
+"""The steps of a batch, from its offsets to its end; `committing` has those of its commit."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from lakesink_protocol.events.event import (
+    DEBUG,
+    ERROR,
+    INFO,
+    WARNING,
+    BatchEvent,
+    Event,
+    SinkBatchEvent,
+    TableBatchEvent,
+)
+from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
+from lakesink_protocol.situation import Situation
+from lakesink_protocol.verdict import Verdict
+
+
+class BatchStarted(BatchEvent):
+    """Spark has logged the batch's offsets; nothing is read or written."""
+
+
+class TableCreated(TableBatchEvent):
+    """The first batch created its table."""
+
+    level = INFO
+    line = "lakesink.table.created table=%(table)s batch=%(batch_id)d"
+
+
+class Decided(BatchEvent):
+    """A decision: before anything is written (`at_begin`), or for an attempt. `tagged` if the sink sets its tag."""
+
+    situation: Situation
+    verdict: Verdict
+    tagged: bool
+    at_begin: bool
+
+
+class AcceptUnused(BatchEvent):
+    """The accepted refusal did not apply. `kind` of the target: ``table``, ``topic`` or ``directory``."""
+
+    line = (
+        "lakesink.accept.unused %(kind)s=%(target)s sink=%(sink)s batch=%(batch_id)d accept=%(accept)s: it did not"
+        " apply; remove it"
+    )
+    kind: str
+    target: str
+    sink: str
+    accept: str
+
+
+class EntryUnverifiable(SinkBatchEvent):
+    """Expiry removed the snapshot of the ledger entry, whose batch this is; the entry is trusted."""
+
+    line = (
+        "lakesink.ledger.unproven table=%(table)s sink=%(sink)s batch=%(batch_id)d: expiry removed its snapshot; the"
+        " entry is trusted"
+    )
+
+
+class PreparedDropped(Event):
+    """A prepared record cannot be read, or is so old that an orphan cleanup may have removed its files."""
+
+    line = "lakesink.prepared.dropped reason=%(reason)s%(known)s"
+    reason: str
+    batch_id: int | None = None
+    age_s: int | None = None
+    path: str | None = None
+    error: str | None = None
+
+    @property
+    def known(self) -> str:
+        """What else is known of the record."""
+        facts = {"batch": self.batch_id, "age_s": self.age_s, "path": self.path, "error": self.error}
+        return _pairs({name: fact for name, fact in facts.items() if fact is not None})
+
+
+class PreparedUnusable(BatchEvent):
+    """The batch that an earlier run prepared can no longer be committed."""
+
+    line = "lakesink.prepared.dropped batch=%(batch_id)d reason=%(reason)s"
+    reason: str
+
+
+class BatchRecovered(BatchEvent):
+    """This run uses the batch that an earlier run prepared."""
+
+    snapshot_id: int
+
+
+class FileClosing(BatchEvent):
+    """A task has written rows into a file that is not closed."""
+
+
+class BatchPrepared(BatchEvent):
+    """All receipts have arrived, and the manifests are written."""
+
+    snapshot_id: int
+
+
+class RecordDue(BatchEvent):
+    """The prepared record is about to be written."""
+
+
+class RecordStored(BatchEvent):
+    """The prepared record is durable."""
+
+
+class BatchRecorded(BatchEvent):
+    """The table's sink continues, after its record was stored."""
+
+
+class BatchAborted(BatchEvent):
+    """The batch failed before it could be committed. `kind` of the target: ``table``, ``topic`` or ``directory``."""
+
+    level = INFO
+    line = "lakesink.batch.aborted %(kind)s=%(target)s batch=%(batch_id)d"
+    kind: str
+    target: str
+
+
+class BatchLanded(BatchEvent):
+    """The sink is done; Spark has not logged the batch as complete."""
+
+
+class RecordKept(Event):
+    """A file of an earlier pre-commit, a record or a keys file, could not be removed."""
+
+    level = DEBUG
+    line = "lakesink.prepared.kept path=%(path)s error=%(error)s"
+    path: str
+    error: str
+
+
+class BatchEnded(SinkBatchEvent):
+    """The end of a batch. `write_seconds` is the job over the rows, 0 if none ran."""
+
+    seconds: float
+    write_seconds: float
+
+
+class BatchFinished(BatchEnded):
+    """The batch is in the target."""
+
+    level = INFO
+    line = (
+        "lakesink.batch.%(word)s table=%(table)s sink=%(sink)s batch=%(batch_id)d%(counts)s seconds=%(seconds).3f"
+        " write_seconds=%(write_seconds).3f"
+    )
+    outcome: Outcome
+
+    @property
+    def severity(self) -> int:
+        """A batch of an earlier run is a warning: its rows come from the code of that run."""
+        return WARNING if isinstance(self.outcome, Committed) and self.outcome.recovered else self.level
+
+    @property
+    def word(self) -> str:
+        """What became of the batch."""
+        match self.outcome:
+            case AlreadyCommitted():
+                return "already-committed"
+            case Committed(recovered=True):
+                return "recovered"
+            case Committed(rows=0, changes=None):
+                return "empty"
+            case Committed():
+                return "committed"
+
+    @property
+    def counts(self) -> str:
+        """The snapshot, what this run committed, and what was found in the rows."""
+        outcome, snapshot = self.outcome, {"snapshot": self.outcome.snapshot_id}
+        if isinstance(outcome, AlreadyCommitted):
+            return _pairs(snapshot)
+        quality = outcome.quality
+        found = {
+            "malformed_rows": quality.malformed_rows,
+            "unknown_keys": quality.unknown_keys,
+            "unknown_names": quality.names_text if quality.unknown_keys else "",
+            "unmet_rows": quality.unmet_rows,
+            "dead_letters": quality.dead_letters,
+            "rescued_rows": quality.rescued_rows,
+            **(asdict(outcome.changes) if outcome.changes else {}),
+            "note": "'holds what the earlier run wrote'" if outcome.recovered else "",
+            "accepted": outcome.accepted,
+        }
+        always = snapshot | {name: getattr(outcome, name) for name in ("rows", "files", "bytes", "attempts")}
+        return _pairs(always | {name: fact for name, fact in found.items() if fact})
+
+
+class BatchInterrupted(BatchEnded):
+    """The query was asked to stop."""
+
+    level = INFO
+    line = (
+        "lakesink.batch.interrupted table=%(table)s sink=%(sink)s batch=%(batch_id)d seconds=%(seconds).3f"
+        " write_seconds=%(write_seconds).3f"
+    )
+
+
+class BatchFailed(BatchEnded):
+    """The batch failed, or `is_refused`; `details` are lines about single rows."""
+
+    level = ERROR
+    line = (
+        "lakesink.batch.%(word)s table=%(table)s sink=%(sink)s batch=%(batch_id)d code=%(code)s seconds=%(seconds).3f"
+        " write_seconds=%(write_seconds).3f error=%(error)s%(listed)s"
+    )
+    is_refused: bool
+    code: str
+    error: str
+    details: tuple[str, ...]
+
+    @property
+    def word(self) -> str:
+        """What became of the batch."""
+        return "refused" if self.is_refused else "failed"
+
+    @property
+    def listed(self) -> str:
+        """The details, each on a line of its own."""
+        return "".join(f"\n  - {detail}" for detail in self.details)
+
+
+def _pairs(facts: Mapping[str, Any]) -> str:
+    return "".join(f" {name}={fact}" for name, fact in facts.items())
