@@ -3,6 +3,7 @@
 No run can complete that batch. Its dead letters and its changes must not be taken for those of another query's batch.
 """
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -12,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField
@@ -32,6 +33,7 @@ from lakesink_tools.checks.doctor.checkpoint import NextBatch, next_verdict
 from lakesink_tools.checks.doctor.finding import Standing
 from lakesink_tools.checks.doctor.table import check_table
 from lakesink_tools.cli.main import main
+from lakesink_tools.operate import rewind_side_tables
 from testkit.answers import first
 from testkit.builders import TABLE, Lake, Stream, is_prepared_record, offered
 from testkit.change_table import CHANGES, OPTIONS, ROWS, Change, upsert_lake
@@ -218,7 +220,8 @@ def test_a_first_batch_that_was_rolled_back_comes_again_after_its_side_table_was
     roll_back(pair.lake, head)
     with pytest.raises(BatchRefused) as refused:
         another.run("new", 0)
-    assert refused.value.choices[0].startswith("Drop demo.another: it has nothing else. If this checkpoint")
+    by = f"(`lakesink rewind` does this with `--table {TABLE}`.)"
+    assert refused.value.choices[0].startswith(f"Drop demo.another: it has nothing else. {by} If this checkpoint")
     pair.lake.catalog.drop_table("demo.another")
     assert isinstance(another.run("new", 0, accept=offered(refused.value)["commit"]), Committed)
     assert another.batches() == [0]
@@ -306,10 +309,93 @@ def test_after_a_rollback_audit_and_doctor_name_the_side_table_and_its_snapshot(
     assert (side.standing, side.fix) == (Standing.FAILED, told)
     rewound = NextBatch(coming, planned=True, done=0)
     before = next_verdict(rewound, pair.lake.table())
-    assert (before.standing, before.fix) == (Standing.FAILED, told)
+    by = f"(`lakesink rewind` does this with `--table {TABLE}`.)"
+    assert (before.standing, before.fix) == (Standing.FAILED, f"{told} {by}")
     pair.side.manage_snapshots().rollback_to_snapshot(to).commit()
     assert pair.findings() == []
     assert next_verdict(rewound, pair.lake.table()).standing is Standing.OK
+
+
+def checkpoint_of(folder: Path, query: str, done: int) -> Path:
+    root = folder / "ck"
+    for log in ("offsets", "commits"):
+        (root / log).mkdir(parents=True)
+        for number in range(done + 1):
+            (root / log / str(number)).write_text("v1")
+    (root / "metadata").write_text(json.dumps({"id": query}))
+    return root
+
+
+def rewind(pair: Pair, checkpoint: Path, monkeypatch: pytest.MonkeyPatch, *options: str, to_batch: int = 0) -> Result:
+    monkeypatch.setattr(rewind_side_tables, "connect", lambda *_, **__: pair.lake.catalog)
+    told = ["rewind", str(checkpoint), "--to-batch", str(to_batch), "--table", TABLE, *options, "--output", "json"]
+    return CliRunner().invoke(main, told)
+
+
+def test_after_a_rollback_rewind_takes_the_side_table_along(
+    pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        pair.run("same", number)
+    roll_back(pair.lake, pair.lake.table().snapshots()[0].snapshot_id)
+    first, checkpoint = pair.side.snapshots()[0].snapshot_id, checkpoint_of(tmp_path, "same", 2)
+    declined = rewind(pair, checkpoint, monkeypatch)
+    assert declined.exit_code == 2
+    assert len(set(pair.batches())) == 3
+    done = rewind(pair, checkpoint, monkeypatch, "--yes")
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.stdout)
+    assert told["side_tables"] == [{"table": pair.name, "snapshot_id": first, "dropped": False}]
+    assert set(pair.batches()) == {0}
+    assert pair.side.metadata.refs[MAIN_BRANCH].snapshot_id == first
+    again = rewind(pair, checkpoint, monkeypatch, "--yes")
+    assert json.loads(again.stdout)["side_tables"] == []
+    assert isinstance(pair.run("same", 1, to=7), Committed)
+    assert not pair.findings()
+
+
+def test_rewind_drops_a_side_table_that_has_nothing_else_and_no_file_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair = _letters(tmp_path)
+    pair.lake.table().append(pa.table({"id": [99]}, schema=pa.schema([pa.field("id", pa.int64(), nullable=False)])))
+    pair.run("same", 0)
+    roll_back(pair.lake, pair.lake.table().snapshots()[0].snapshot_id)
+    before = pair.lake.files()
+    done = rewind(pair, checkpoint_of(tmp_path, "same", 0), monkeypatch, "--yes", to_batch=-1)
+    assert json.loads(done.stdout)["side_tables"] == [{"table": pair.name, "snapshot_id": None, "dropped": True}]
+    assert not pair.lake.catalog.table_exists(pair.name)
+    assert pair.lake.files() == before
+    assert isinstance(pair.run("same", 0, to=5), Committed)
+    assert not pair.findings()
+
+
+def test_rewind_sets_back_no_side_table_that_a_later_batch_of_another_sink_is_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair = _letters(tmp_path)
+    for number in range(2):
+        pair.run("same", number)
+    roll_back(pair.lake, pair.lake.table().snapshots()[0].snapshot_id)
+    pair.side.append(pair.side.scan().to_arrow())  # of somebody else
+    head, checkpoint = pair.side.metadata_location, checkpoint_of(tmp_path, "same", 1)
+    refused = rewind(pair, checkpoint, monkeypatch, "--yes")
+    assert refused.exit_code == 2
+    assert "LAKESINK_REWIND_REFUSED" in refused.output
+    assert "no rollback takes these dead letters out" in refused.output
+    assert pair.side.metadata_location == head
+    assert (checkpoint / "commits" / "1").exists()
+
+
+def test_rewind_of_a_query_that_does_not_write_the_table_is_refused(
+    pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair.run("same", 0)
+    checkpoint = checkpoint_of(tmp_path, "stranger", 1)
+    refused = rewind(pair, checkpoint, monkeypatch, "--yes")
+    assert refused.exit_code == 2
+    assert f"No sink of {TABLE} has batches of the query of this checkpoint." in refused.output
+    assert (checkpoint / "commits" / "1").exists()
 
 
 def test_a_batch_that_was_rolled_back_and_comes_otherwise_is_told_why_and_what_goes_back(pair: Pair) -> None:

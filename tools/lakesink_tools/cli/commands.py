@@ -360,12 +360,15 @@ COMMANDS = (
     _command(
         "rewind",
         "Set a checkpoint back, to replay batches after a rollback.",
-        "Set the CHECKPOINT of a stopped query back to a batch, and the directory of stream_files with it. The command"
-        " copies files before it removes them.",
+        "Set the CHECKPOINT of a stopped query back to a batch, and with it the directory of stream_files, or what"
+        " tables of dead letters and changelogs have of batches that the table lacks. The command copies files before"
+        " it removes them, and changes no row of the table.",
         click.Argument(["checkpoint"]),
         _option("--to-batch", type=click.IntRange(-1), required=True, help="Newest batch to keep; -1 for none."),
         _option("--directory", metavar="DIR", help="Also set back this directory of stream_files."),
         _option("--sink", metavar="ID", help="Sink of the directory.  [default: its only sink]"),
+        _option("--table", metavar="TABLE", help="Also set back the dead letters and the changelog of this table."),
+        _CATALOG,
         _option("--backup", metavar="DIR", help="Folder for the copy of the logs.  [default: beside the checkpoint]"),
         _YES,
     ),

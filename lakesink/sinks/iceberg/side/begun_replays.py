@@ -12,7 +12,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from lakesink.rows.letters import REPLAYS_SUFFIX
-from lakesink.sinks.iceberg.side.side_batches import SideBatch, way_back
+from lakesink.sinks.iceberg.side.side_batches import SideBatch, WayBack, way_back
 from lakesink_catalog.read.landed import newest_batch
 from lakesink_catalog.read.view import view_table
 from lakesink_catalog.tables.tables import TABLE_MISSING, load_table
@@ -48,10 +48,11 @@ def begun_replays(catalog: Catalog, table: Table, letters: Table, branch: str) -
     return (replays, found) if found else None
 
 
-def replays_back(catalog: Catalog, table: Table, letters: Table, branch: str) -> str | None:
+def replays_back(catalog: Catalog, table: Table, letters: Table, branch: str) -> list[WayBack] | None:
     """What takes begun replays out of their table; empty if there are none, None if it would take others out too."""
     found = begun_replays(catalog, table, letters, branch)
-    return "" if found is None else way_back(*found)
+    back = None if found is None else way_back(*found)
+    return [] if found is None else None if back is None else [back]
 
 
 def assigned_letters(replays: Table, one: SideBatch) -> list[str]:

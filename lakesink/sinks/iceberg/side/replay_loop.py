@@ -161,7 +161,7 @@ class ReplayLoop:
         missing = len(ids) - (0 if letters is None else letters.num_rows)
         if letters is None or missing:
             back = replays_back(self.catalog, of.table, of.letters, of.branch)
-            ways = [f"{back} Then run the replay again."] if back else []
+            ways = [f"{way} Then run the replay again." for way in back or ()]
             raise replays_differ(f"{self.letters} lacks {counted(missing, 'letter')} of replay {replay}.", name, *ways)
         if (assignments.key.name, replay) in self.skipped:
             raise replays_differ(f"{self.table} skips replay {replay}, but does not show it.", name)

@@ -109,7 +109,26 @@ def in_snapshots(left: Sequence[SideBatch]) -> str:
     return ", ".join(oldest[:_MOST_LISTED]) + (f" and {counted(more, 'other')}" if more > 0 else "")
 
 
-def way_back(side: Table, left: Sequence[SideBatch]) -> str | None:
+@dataclass(frozen=True, slots=True)
+class WayBack:
+    """What takes batches out of a side table; as text, the advice to an operator.
+
+    Attributes:
+        side: The table, as it was looked at.
+        snapshot_id: The snapshot to roll it back to; None if it has nothing else and is to be dropped.
+    """
+
+    side: Table
+    snapshot_id: int | None
+
+    def __str__(self) -> str:
+        name = ".".join(self.side.name())
+        if self.snapshot_id is None:
+            return f"Drop {name}: it has nothing else."
+        return f"Roll {name} back to snapshot {self.snapshot_id}."
+
+
+def way_back(side: Table, left: Sequence[SideBatch]) -> WayBack | None:
     """What takes these batches out of the side table; None if it would take others out too."""
     name, ids = ".".join(side.name()), {one.snapshot_id for one in left}
     missing = set(ids)
@@ -120,9 +139,9 @@ def way_back(side: Table, left: Sequence[SideBatch]) -> str | None:
         missing.discard(snapshot.snapshot_id)
         parent = snapshot.parent_snapshot_id
         if not missing and snapshot.sequence_number == _FIRST:
-            return f"Drop {name}: it has nothing else."
+            return WayBack(side, None)
         if not missing and (parent is None or side.snapshot_by_id(parent) is None):
             return None  # expired, though it may have rows: PyIceberg then takes the parent's id out of its child
         if not missing:
-            return f"Roll {name} back to snapshot {parent}."
+            return WayBack(side, parent)
     return None

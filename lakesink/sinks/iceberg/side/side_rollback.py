@@ -10,7 +10,7 @@ from lakesink.rows.letters import SUFFIX
 from lakesink.sinks.iceberg.side.begun_replays import begun_replays
 from lakesink.sinks.iceberg.side.changelog_table import CHANGELOG
 from lakesink.sinks.iceberg.side.letters_table import DEAD_LETTERS
-from lakesink.sinks.iceberg.side.side_batches import left_behind
+from lakesink.sinks.iceberg.side.side_batches import WayBack, left_behind
 from lakesink.sinks.iceberg.side.side_sink import SideTableSink
 from lakesink.sinks.iceberg.side.side_table import SideTable
 from lakesink_catalog.read.history import retained
@@ -27,16 +27,20 @@ class Left:
     """What one side table still has.
 
     Attributes:
+        table: The sink's own table.
         batches: Their ids, the oldest first.
         said: What is left, for messages.
         step: What is to be done before the batches are replayed.
+        ways: The same for `lakesink rewind`; None if no rollback takes them out.
         stays: What becomes of it if they are not.
     """
 
     kind: SideTable
+    table: str
     batches: tuple[int, ...]
     said: str
     step: str
+    ways: Sequence[WayBack] | None
     stays: str
 
 
@@ -52,10 +56,18 @@ def with_left(refused: BatchRefused, left: Sequence[Left]) -> BatchRefused:
     """The refusal with what is left: it must go before batches are replayed, and stays if an operator accepts."""
     if not left:
         return refused
-    said, steps = " ".join(one.said for one in left), " ".join(one.step for one in left)
+    said, steps = " ".join(one.said for one in left), steps_of(left)
     stays = " ".join(one.stays for one in left)
     ways = [f"{way} {stays}" if "accept=" in way else f"{steps} {way}" for way in refused.choices or (refused.action,)]
     return BatchRefused(refused.reason, refused.what, data=f"{refused.data} {said}", action=ways)
+
+
+def steps_of(left: Sequence[Left]) -> str:
+    """What is to be done before the batches are replayed, and the command that does it."""
+    steps = " ".join(one.step for one in left)
+    if any(one.ways is None for one in left):
+        return steps
+    return f"{steps} (`lakesink rewind` does this with `--table {left[0].table}`.)"
 
 
 def left_of(table: Table, owner: SinkKey) -> Iterator[Left]:
@@ -77,7 +89,7 @@ def left_in(kind: SideTable, catalog: Catalog, name: str, owner: SinkKey, table:
         left = left_behind(side, kind.key_of, owner, table)
         if not left:
             return None
-        back = kind.way_back(catalog, side, left, table, owner.branch)
+        ways = kind.ways_back(catalog, side, left, table, owner.branch)
         begun = begun_replays(catalog, table, side, owner.branch) if kind.has_replays else None
     except CatalogError:
         return None
@@ -88,5 +100,6 @@ def left_in(kind: SideTable, catalog: Catalog, name: str, owner: SinkKey, table:
     if begun is not None:
         replays, those = begun
         said = f"{said} {'.'.join(replays.name())} has {counted(len(those), 'replay')} that it no longer has."
-    step = back or f"Name another {kind.option}: no rollback takes these {kind.keeps} out."
-    return Left(kind, batches, said, step, f"{name} keeps the {kind.keeps} of {named}.")
+    step = f"Name another {kind.option}: no rollback takes these {kind.keeps} out."
+    step = step if ways is None else " ".join(map(str, ways))
+    return Left(kind, ".".join(table.name()), batches, said, step, ways, f"{name} keeps the {kind.keeps} of {named}.")

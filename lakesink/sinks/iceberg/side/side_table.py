@@ -15,6 +15,7 @@ from lakesink.sinks.iceberg.side.begun_replays import replays_back
 from lakesink.sinks.iceberg.side.side_batches import (
     KeyOf,
     SideBatch,
+    WayBack,
     way_back,
 )
 from lakesink_protocol.errors import WriteError
@@ -53,11 +54,13 @@ class SideTable:
     has_replays: bool = False
     is_read: bool = False
 
-    def way_back(self, catalog: Catalog, side: Table, left: Sequence[SideBatch], own: Table, branch: str) -> str | None:
+    def ways_back(
+        self, catalog: Catalog, side: Table, left: Sequence[SideBatch], own: Table, branch: str
+    ) -> list[WayBack] | None:
         """What takes these batches out, and their replays; None if it would take others out too."""
         back = way_back(side, left)
-        also = replays_back(catalog, own, side, branch) if back and self.has_replays else ""
-        return None if back is None or also is None else f"{back} {also}".strip()
+        also = replays_back(catalog, own, side, branch) if back and self.has_replays else []
+        return None if back is None or also is None else [back, *also]
 
 
 def side_plan(

@@ -99,7 +99,8 @@ class WaysOut:
         return (*first, f"{back} Then start the query again.", *others)
 
     def _way_back(self, table: Table, left: Sequence[SideBatch]) -> str | None:
-        return self.kind.way_back(self.catalog, table, left, self.own, self.owner.branch)
+        ways = self.kind.ways_back(self.catalog, table, left, self.own, self.owner.branch)
+        return None if ways is None else " ".join(map(str, ways))
 
 
 def has_gaps(owner: SinkKey) -> bool:

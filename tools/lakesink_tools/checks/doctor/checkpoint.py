@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from pyiceberg.table import Table
 
 from lakesink.checkpoint.folder import Checkpoint
-from lakesink.sinks.iceberg.side.side_rollback import left_of, with_left
+from lakesink.sinks.iceberg.side.side_rollback import left_of, steps_of, with_left
 from lakesink_catalog.read.history import sinks
 from lakesink_catalog.read.view import view_table
 from lakesink_catalog.tables.locations import is_under
@@ -133,8 +133,7 @@ def _of_sink(key: SinkKey, coming: NextBatch, table: Table) -> Finding:
     match decide(situation):
         case Commit() if left:
             found = f"{start} would be committed, but {' '.join(one.said for one in left)}"
-            steps = " ".join(one.step for one in left)
-            return Finding(Part.CHECKPOINT, "next batch", Standing.FAILED, redact(found), redact(steps))
+            return Finding(Part.CHECKPOINT, "next batch", Standing.FAILED, redact(found), redact(steps_of(left)))
         case Commit():
             return Finding(Part.CHECKPOINT, "next batch", Standing.OK, f"{start} would be committed")
         case Skip(snapshot_id=snapshot_id):

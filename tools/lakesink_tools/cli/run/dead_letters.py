@@ -172,7 +172,7 @@ def _pending(of: OfTable, wanted: Wanted) -> Counter[bool]:
 def _begun(of: OfTable, assignments: AllAssignments) -> Begun:
     if not assignments.unfinished:
         return Begun()
-    back = replays_back(of.letters.catalog, of.table, of.letters, of.branch) or ""
+    back = "".join(map(str, replays_back(of.letters.catalog, of.table, of.letters, of.branch) or ()))
     told, stops = [], False
     for known, replay in assignments.unfinished:
         ids = known.letters_of(replay)

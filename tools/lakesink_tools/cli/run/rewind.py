@@ -1,16 +1,27 @@
-"""The command ``rewind``: takes a checkpoint back to an earlier batch, and the directory of a sink of files with it."""
+"""The command ``rewind``: takes a checkpoint back to an earlier batch, and a directory or side tables with it."""
 
+from collections.abc import Sequence
 from typing import Any
 
+from lakesink.sinks.iceberg.side.side_batches import WayBack
 from lakesink_catalog.words import counted
 from lakesink_tools.audit.checkpoint import opened
 from lakesink_tools.cli.output import Report, confirmed, invalid
 from lakesink_tools.operate.rewind import Plan, RewindableCheckpoint
 from lakesink_tools.operate.rewind_directory import DirectoryPlan, RewindableDirectory
+from lakesink_tools.operate.rewind_side_tables import RewindableSideTables
 
 
-def rewind(
-    checkpoint: str, to_batch: int, directory: str | None, sink: str | None, backup: str | None, *, yes: bool
+def rewind(  # noqa: PLR0913 - the options of the command
+    checkpoint: str,
+    to_batch: int,
+    directory: str | None,
+    sink: str | None,
+    table: str | None,
+    catalog: str | None,
+    backup: str | None,
+    *,
+    yes: bool,
 ) -> Report:
     """Exit code 2: it cannot be taken back to that batch; nothing was changed."""
     if sink is not None and directory is None:
@@ -18,14 +29,18 @@ def rewind(
     place = RewindableCheckpoint(checkpoint)
     plan = place.plan(to_batch)
     target = None if directory is None else RewindableDirectory(directory, sink)
-    query_id = "" if target is None else opened(checkpoint).query_id()
+    sides = None if table is None else RewindableSideTables(table, catalog)
+    query_id = "" if target is None and sides is None else opened(checkpoint).query_id()
     commits = None if target is None else target.plan(query_id, to_batch)
-    if question := _question(plan, commits):
+    ways = () if sides is None else sides.plan(query_id)
+    if question := _question(plan, commits, ways):
         confirmed(question, yes=yes)
     if target is not None and commits is not None:
         target.check(commits, query_id, to_batch)
     copied = place.rewind(plan, backup)
     aside = None if target is None or commits is None else target.rewind(commits)
+    if sides is not None:
+        sides.rewind(ways)
     document = {
         "checkpoint": checkpoint,
         "to_batch": to_batch,
@@ -35,7 +50,13 @@ def rewind(
     }
     if commits is not None:
         document["directory"] = _document(directory, commits, aside)
-    hints = [f"A copy of the removed files is in {moved}" for moved in (copied, aside) if moved]
+    if sides is not None:
+        document["side_tables"] = [
+            {"table": ".".join(way.side.name()), "snapshot_id": way.snapshot_id, "dropped": way.snapshot_id is None}
+            for way in ways
+        ]
+    hints = [f"Done: {way}" for way in ways]
+    hints += [f"A copy of the removed files is in {moved}" for moved in (copied, aside) if moved]
     if commits is None:
         hints.append("Next: start the query again; lakesink replays the batches that the table lacks.")
     else:
@@ -43,9 +64,9 @@ def rewind(
     return Report(document=document, title=_title(plan, commits), hints=hints)
 
 
-def _question(plan: Plan, commits: DirectoryPlan | None) -> str:
+def _question(plan: Plan, commits: DirectoryPlan | None, ways: Sequence[WayBack]) -> str:
     """What to ask before anything is changed; empty if nothing will be."""
-    parts = []
+    parts = [str(way).rstrip(".").replace("Roll", "roll").replace("Drop", "drop") for way in ways]
     if commits is not None and (commits.numbers or commits.records):
         parts.append(
             f"take {counted(len(commits.numbers), 'commit')} with {counted(commits.rows, 'row')} out of the directory"
