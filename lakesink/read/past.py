@@ -15,9 +15,9 @@ from pyiceberg.table.snapshots import Snapshot
 
 from lakesink.read.position import Position
 from lakesink.read.steps import Past, SinkBatches, Step
-from lakesink.rows.letters import REPLAYS_TABLE
 from lakesink_catalog.connect.catalog_failures import METADATA_UNREADABLE
 from lakesink_protocol.ledger import mark_of, stated
+from lakesink_protocol.quality import REPLAYS_TABLE
 
 _FIRST_SEQUENCE = 1
 _OWN_AND_BEFORE = 2

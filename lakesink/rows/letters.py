@@ -44,8 +44,6 @@ SUFFIX = "__dead_letters"
 """End of the name of such a table, if the user names none."""
 REPLAYS_SUFFIX = "__replays"
 """End of the name of a table of replays, after that of the table of dead letters."""
-REPLAYS_TABLE = "lakesink.replays-table"
-"""Summary property of a replay's snapshot: the table that assigns dead letters to replays."""
 VALUE = "value"
 _SINCE = re.compile(r"([0-9]{1,18}):([0-9a-f]{12}|)")
 _MOST_TABLES = 16

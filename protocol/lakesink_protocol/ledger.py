@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from lakesink_protocol.identity import Batch, SinkKey, SinkKind
 
@@ -223,16 +223,20 @@ def stated(summary: Mapping[str, Any] | None, name: str) -> int | None:
     return number if number <= LARGEST_NUMBER else None
 
 
-class SnapshotLike(Protocol):
+class HasParent(Protocol):
+    """A snapshot, or what stands for one."""
+
+    @property
+    def parent_snapshot_id(self) -> int | None:
+        """Id of the parent; None for a first snapshot, or if expiry removed the parent."""
+
+
+class SnapshotLike(HasParent, Protocol):
     """The snapshot fields that the ledger needs; PyIceberg's own class has them."""
 
     @property
     def snapshot_id(self) -> int:
         """Id."""
-
-    @property
-    def parent_snapshot_id(self) -> int | None:
-        """Id of the parent; None for a first snapshot, or if expiry removed the parent."""
 
     @property
     def sequence_number(self) -> int | None:
@@ -241,6 +245,18 @@ class SnapshotLike(Protocol):
     @property
     def summary(self) -> Any:
         """A mapping of strings, or None."""
+
+
+Snapshots = TypeVar("Snapshots", bound=HasParent)
+
+
+def ancestry(snapshots: Mapping[int, Snapshots], snapshot_id: int | None) -> Iterator[Snapshots]:
+    """A snapshot and its ancestors, newest first, up to the first missing parent, each at most once."""
+    passed: set[int] = set()
+    while snapshot_id is not None and snapshot_id in snapshots and snapshot_id not in passed:
+        yield snapshots[snapshot_id]
+        passed.add(snapshot_id)
+        snapshot_id = snapshots[snapshot_id].parent_snapshot_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,15 +290,7 @@ class TableView:
 
     def ancestry(self) -> Iterator[SnapshotLike]:
         """The branch's ancestry: snapshots from the head to the first missing parent, each at most once."""
-        passed: set[int] = set()
-        snapshot_id = self.head
-        while snapshot_id is not None and snapshot_id not in passed:
-            snapshot = self.snapshots.get(snapshot_id)
-            if snapshot is None:
-                return
-            yield snapshot
-            passed.add(snapshot_id)
-            snapshot_id = snapshot.parent_snapshot_id
+        return ancestry(self.snapshots, self.head)
 
 
 def next_mark(

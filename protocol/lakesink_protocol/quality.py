@@ -17,6 +17,8 @@ EXPECTATION_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
 MOST_REASONS = 20
 REPLAY = "dead-letters.replay."
 """How the names of applications begin that write replayed dead letters into the table."""
+REPLAYS_TABLE = "lakesink.replays-table"
+"""Summary property of a replay's snapshot: the table that assigns dead letters to replays."""
 OTHERS = "others"
 """Stands for all reasons but the first."""
 _REASON = re.compile(r"(.{1,200}): (no column|not [A-Z][A-Za-z0-9_,()\[\] ]{0,60})", re.DOTALL)

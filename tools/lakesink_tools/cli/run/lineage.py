@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from lakesink_catalog.connect.catalog import connect
-from lakesink_catalog.read.history import time_of
+from lakesink_catalog.read.past import time_of
 from lakesink_catalog.words import as_arguments, counted, moment, number
 from lakesink_tools.audit.checkpoint import opened
 from lakesink_tools.audit.lineage import Hop, Lineage, Upstream
