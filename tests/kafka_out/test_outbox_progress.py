@@ -8,11 +8,9 @@ from typing import Any
 import pytest
 
 from lakesink.read.position import LARGEST, Position
-from lakesink.read.steps import CHANGELOG_PART, Follows, SinkBatches, Step
+from lakesink.read.steps import CHANGELOG_PART, Follows, SinkBatches
 from lakesink.sinks.kafka.commit_record import LedgerState, parse_commit_record
 from lakesink_protocol.errors import CatalogError
-from lakesink_protocol.identity import SinkKey, stream_batch
-from lakesink_protocol.ledger import next_mark
 from lakesink_tools.operate.outbox.position import (
     LONGEST_KEY_BYTES,
     Outbox,
@@ -25,9 +23,6 @@ from lakesink_tools.operate.outbox.position import (
 OUTBOX = Outbox("orders-out", "shop.orders", SinkBatches("orders", "main"))
 HERE = "a" * 32
 POSITION = Position("shop.orders", "f" * 36, "main", "orders", "q" * 36, LARGEST, "f" * 32, "e" * 32, LARGEST, LARGEST)
-BATCH = stream_batch(3, "q" * 36, start=[3], end=[4])
-MARK = next_mark(SinkKey("orders"), BATCH, outcome="committed", accepted="", ledger_batch_id=3)
-STEP = Step(77, None, 4, 0, "append", 0, "", 1, 2, 0, MARK)
 
 
 def stored(progress: Progress, **changes: Any) -> LedgerState:

@@ -132,7 +132,7 @@ def history(table: Table, *, sink: str | None = None, branch: str | None = None)
 
 def record_of(batch: PastCommit) -> Record:
     """All that is known of a batch."""
-    mark, summary = batch.batch, batch.snapshot.summary
+    mark, summary = batch.known_mark, batch.snapshot.summary
     return Record(
         sink=mark.key.name,
         branch=mark.key.branch,
@@ -206,7 +206,7 @@ def _state(table: Table, key: SinkKey, batches: Sequence[PastCommit]) -> SinkSta
         kind=key.kind.value,
         batch_id=entry.batch_id if entry else newest.batch_id if newest else None,
         snapshot_id=snapshot_id,
-        offsets=entry.offsets if entry else newest.batch.offsets if newest else "",
+        offsets=entry.offsets if entry else newest.known_mark.offsets if newest else "",
         committed_at=None if snapshot is None else time_of(snapshot.timestamp_ms),
         since=counted[0].committed_at if counted else None,
         batches=len(counted),

@@ -1,15 +1,14 @@
 """The past of a table: what its snapshots committed, and which of them are under the head of a branch.
 
 Every reader of a table's history asks here: `history`, the audit, ``format("lakesink")``, lineage and the commands.
-Batch marks are in the summaries of snapshots. Expiry takes snapshots out of the metadata; earlier metadata files, of
-which a table keeps a hundred by default, still have them. Neither ever changes.
+Batch marks are in the summaries of snapshots; of snapshots that expired, `earlier` still finds them. Pure.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from typing import Any, NamedTuple
 
 from pyiceberg.table import Table
@@ -31,7 +30,7 @@ from lakesink_protocol.row_changes import ChangeCounts, counts_in
 from lakesink_protocol.situation import cherry_picked_from
 
 _APPEND, _REPLACE = "append", "replace"
-_FIRST_SEQUENCE = 1
+FIRST_SEQUENCE = 1
 _LAST_MS = 253_402_300_799_000  # the end of the last year in Python's calendar
 
 
@@ -95,7 +94,7 @@ class PastCommit(NamedTuple):
         return time_of(self.snapshot.timestamp_ms)
 
     @property
-    def batch(self) -> Mark:
+    def known_mark(self) -> Mark:
         """The mark of a commit that has one."""
         assert self.mark is not None, "the caller chose a batch"
         return self.mark
@@ -103,7 +102,7 @@ class PastCommit(NamedTuple):
     @property
     def batch_id(self) -> int:
         """Batch id, version, or number of a replay."""
-        return self.batch.batch_id
+        return self.known_mark.batch_id
 
     @property
     def application(self) -> str:
@@ -242,7 +241,7 @@ class Retained:
         commits = [self._with_source(one) for one in self.ancestry(head_of(self.table, branch))][::-1]
         oldest = min((one.sequence_number for one in commits), default=0)
         name, uuid = ".".join(self.table.name()), str(self.table.metadata.table_uuid)
-        return Past(name, uuid, commits, oldest <= _FIRST_SEQUENCE)
+        return Past(name, uuid, commits, oldest <= FIRST_SEQUENCE)
 
     def _with_source(self, commit: PastCommit) -> PastCommit:
         source = self.by_id.get(commit.picked_from or 0)
@@ -251,36 +250,30 @@ class Retained:
 
 def retained(table: Table) -> Retained:
     """Read the summary of every snapshot, once."""
-    commits: list[PastCommit] = []
-    forgotten = set()
-    branches = _Branches(table)
-    for snapshot in sorted(table.metadata.snapshots, key=lambda one: (one.sequence_number or 0, one.snapshot_id)):
-        summary = snapshot.summary
-        forgotten.add(summary and summary[FORGOTTEN])
-        mark = mark_of(summary)
-        in_branch = None if mark is None else branches.contain(mark.key.branch, snapshot)
-        commits.append(_commit(snapshot, summary, mark, in_branch=in_branch))
-    return Retained(table, commits, frozenset(name for name in forgotten if name))
+    snapshots = {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
 
+    @cache
+    def under(branch: str) -> tuple[frozenset[int], int]:
+        """The snapshots under the head of a branch, and the lowest of their sequence numbers."""
+        found = list(ancestry(snapshots, head_of(table, branch)))
+        lowest = min((one.sequence_number or 0 for one in found), default=0)
+        return frozenset(one.snapshot_id for one in found), lowest
 
-class _Branches:
-    """The snapshots under the head of each branch, found once per branch."""
-
-    def __init__(self, table: Table) -> None:
-        self._table = table
-        self._snapshots = {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
-        self._found: dict[str, tuple[frozenset[int], int]] = {}
-
-    def contain(self, branch: str, snapshot: Snapshot) -> bool | None:
-        """See `Record.in_branch`."""
-        if branch not in self._found:
-            under = list(ancestry(self._snapshots, head_of(self._table, branch)))
-            lowest = min((one.sequence_number or 0 for one in under), default=0)
-            self._found[branch] = frozenset(one.snapshot_id for one in under), lowest
-        ids, lowest = self._found[branch]
+    def in_branch(mark: Mark, snapshot: Snapshot) -> bool | None:
+        ids, lowest = under(mark.key.branch)
         if snapshot.snapshot_id in ids:
             return True
-        return False if (snapshot.sequence_number or 0) >= lowest or lowest <= _FIRST_SEQUENCE else None
+        return False if (snapshot.sequence_number or 0) >= lowest or lowest <= FIRST_SEQUENCE else None
+
+    commits: list[PastCommit] = []
+    forgotten = set[str]()
+    for snapshot in sorted(table.metadata.snapshots, key=lambda one: (one.sequence_number or 0, one.snapshot_id)):
+        summary = snapshot.summary
+        forgotten.add(text_in(summary, FORGOTTEN))
+        mark = mark_of(summary)
+        is_in = None if mark is None else in_branch(mark, snapshot)
+        commits.append(commit_of(snapshot, summary, mark, snapshot.parent_snapshot_id, in_branch=is_in))
+    return Retained(table, commits, frozenset(forgotten - {""}))
 
 
 def head_of(table: Table, branch: str) -> int | None:
@@ -314,8 +307,16 @@ def time_of(timestamp_ms: int) -> datetime:
     return datetime.fromtimestamp(min(max(timestamp_ms, 0), _LAST_MS) / 1000, UTC)
 
 
-def _commit(snapshot: Snapshot, summary: Any, mark: Mark | None, **known: Any) -> PastCommit:
-    """A commit as its summary states it, with fields that are `known` from elsewhere."""
+def commit_of(
+    snapshot: Snapshot,
+    summary: Any,
+    mark: Mark | None,
+    parent_id: int | None,
+    *,
+    in_branch: bool | None = None,
+    is_retained: bool = True,
+) -> PastCommit:
+    """A commit as its summary states it; `mark` is the one in the summary."""
     return PastCommit(
         snapshot,
         mark,
@@ -329,7 +330,9 @@ def _commit(snapshot: Snapshot, summary: Any, mark: Mark | None, **known: Any) -
         stated(summary, UNMET_ROWS) or 0,
         stated(summary, DEAD_LETTERS) or 0,
         stated(summary, RESCUED_ROWS) or 0,
-        **{"parent_snapshot_id": snapshot.parent_snapshot_id, **known},
+        parent_id,
+        in_branch,
+        is_retained,
     )
 
 

@@ -65,7 +65,7 @@ class SidesOfSink:
         for name, stated in {**usual, **_by_table(self.batches, LETTERS_TABLE)}.items():
             side, code = self.side_of(name), Code.DEAD_LETTERS_DIFFER
             if side is not None:
-                rows = {one.batch: one.dead_letters for one in stated}
+                rows = {one.known_mark: one.dead_letters for one in stated}
                 landed = Landed(self.table, self.key)
                 yield from self._compared(side, letters_key, rows, code, partial(states_letters, landed, side))
                 yield from self._of_begun(side)
@@ -90,7 +90,7 @@ class SidesOfSink:
     def of_changelogs(self) -> Iterator[Finding | Note]:
         """Compare the changes that the batches count with the changelogs that have them."""
         for name, named in _by_table(self.batches, CHANGELOG_TABLE).items():
-            counts = {one.batch: one.changes.changes for one in named if one.changes is not None}
+            counts = {one.known_mark: one.changes.changes for one in named if one.changes is not None}
             rows = {mark: changes for mark, changes in counts.items() if changes}
             side, batches, code = self.side_of(name), counted(len(rows), "batch"), Code.CHANGELOG_DIFFERS
             if side is None:
@@ -116,7 +116,7 @@ class SidesOfSink:
         """
         name, keeps = shown(".".join(side.name()), 60), _KEEPS[code]
         writes = cache(lambda query_id: key_of(self.key, query_id, str(self.table.metadata.table_uuid)).name)
-        batches = {(one.batch.query_id, one.batch_id) for one in self.batches}
+        batches = {(one.known_mark.query_id, one.batch_id) for one in self.batches}
         stated = {(mark.query_id, mark.batch_id): count for mark, count in rows.items()}
         passed_over = [one for one in batches - stated.keys() if not is_taken(*one)]
         compared = [(one, stated.get(one, 0)) for one in batches.difference(passed_over)]
@@ -155,7 +155,7 @@ class SidesOfSink:
 
     def _was_left_out(self, one: SideBatch) -> bool:
         """The batch was rolled back, and an operator let the query go on behind it."""
-        later = (batch.batch for batch in self.batches if batch.sequence_number > one.after)
+        later = (batch.known_mark for batch in self.batches if batch.sequence_number > one.after)
         return next((mark.accepted for mark in later), "").startswith(f"{Reason.ROLLED_BACK.value}:")
 
 

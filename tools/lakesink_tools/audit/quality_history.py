@@ -83,7 +83,7 @@ def shares(batches: Sequence[Checked], most: int) -> list[float]:
 
 
 def _key(batch: PastCommit) -> tuple[str, str, str]:
-    key = batch.batch.key
+    key = batch.known_mark.key
     return key.name, key.branch, key.kind.value
 
 

@@ -158,7 +158,7 @@ def _no_sink(past: LookBack, sink: str | None, known: set[SinkKey]) -> SettingsE
 
 def _moved(batch: PastCommit) -> int | None:
     """The later batch that the ledger had when an operator accepted this one; None if the batch came in order."""
-    mark = batch.batch
+    mark = batch.known_mark
     return None if mark.ledger_batch_id == mark.batch_id else mark.ledger_batch_id
 
 
@@ -170,7 +170,7 @@ def _note(batch: PastCommit, same: Sequence[PastCommit]) -> str:
             f" too. The table as batch {number} first left it is not retained."
         )
     if batch.in_branch is False:
-        return f"Rolled back: branch {batch.batch.key.branch} no longer contains this snapshot of batch {number}."
+        return f"Rolled back: branch {batch.known_mark.key.branch} no longer contains this snapshot of batch {number}."
     if len(same) > 1:
         return f"{len(same)} retained snapshots contain batch {number}: this is the newest in the branch."
     return ""

@@ -80,7 +80,7 @@ class TableScan:
     def ledgers(self) -> dict[SinkKey, int]:
         """Last batch of every sink; of a removed sink, as far as the branches still show it."""
         batches = [(key, found[-1]) for past in self.branches.values() for key, found in past.by_sink.items()]
-        shown = {key: last.batch.ledger_batch_id for key, last in batches if key.branch in self.branches}
+        shown = {key: last.known_mark.ledger_batch_id for key, last in batches if key.branch in self.branches}
         return shown | {key_of(state): -1 if state.batch_id is None else state.batch_id for state in self.known}
 
     def batches(self, key: SinkKey) -> Sequence[PastCommit]:
@@ -209,7 +209,7 @@ class TableScan:
 
     def _rewind(self, state: SinkState) -> str:
         """The command that sets a checkpoint back to where the branch was rolled back, if the branch shows it."""
-        marks = [batch.batch for batch in self.batches(key_of(state))]
+        marks = [batch.known_mark for batch in self.batches(key_of(state))]
         moved = [mark for mark in marks if mark.batch_id == mark.ledger_batch_id]
         past = self.branches.get(state.branch)
         if state.trouble is not Reason.ROLLED_BACK or past is None or state.kind != SinkKind.STREAM.value:
@@ -256,7 +256,7 @@ class TableScan:
         key = key_of(state)
         entry = view_table(self.table, key).entry if state.trouble is None else None
         ledger = (entry.query_id, entry.batch_id, entry.end) if entry is not None else None
-        return present(_subject(state), done.query_id, [batch.batch for batch in self.batches(key)], ledger)
+        return present(_subject(state), done.query_id, [batch.known_mark for batch in self.batches(key)], ledger)
 
     def _reach(self, state: SinkState) -> Iterator[Note]:
         """How far back a sink's batches can be listed one by one."""
@@ -304,7 +304,7 @@ def chain_of(past: Past, key: SinkKey, subject: str) -> Chain:
     queries = {mark.query_id for mark in marks if mark is not None}
     epochs = (commit.epoch for commit in past.commits)
     written = frozenset(epoch for epoch in epochs if epoch is not None and epoch[0] in queries)
-    return Chain(subject, key, marks, past.is_complete, [one.batch for one in every], written)
+    return Chain(subject, key, marks, past.is_complete, [one.known_mark for one in every], written)
 
 
 def _subject(state: SinkState) -> str:

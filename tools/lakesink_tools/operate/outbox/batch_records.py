@@ -10,8 +10,8 @@ from lakesink.keys.footers import name_mapping
 from lakesink.parquet.filesystem import shareable_properties
 from lakesink.read.batch_files import BatchFiles
 from lakesink.read.file_rows import RowsFile, RowsPart
-from lakesink.read.steps import Past
 from lakesink_catalog.manifests.live_reading import LiveMemory
+from lakesink_catalog.read.past import Past
 from lakesink_tools.operate.outbox.deleted import NOWHERE, rows_at, taken_away
 from lakesink_tools.operate.outbox.records import RowRecords
 
