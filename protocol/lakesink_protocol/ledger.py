@@ -223,20 +223,16 @@ def stated(summary: Mapping[str, Any] | None, name: str) -> int | None:
     return number if number <= LARGEST_NUMBER else None
 
 
-class HasParent(Protocol):
-    """A snapshot, or what stands for one."""
-
-    @property
-    def parent_snapshot_id(self) -> int | None:
-        """Id of the parent; None for a first snapshot, or if expiry removed the parent."""
-
-
-class SnapshotLike(HasParent, Protocol):
+class SnapshotLike(Protocol):
     """The snapshot fields that the ledger needs; PyIceberg's own class has them."""
 
     @property
     def snapshot_id(self) -> int:
         """Id."""
+
+    @property
+    def parent_snapshot_id(self) -> int | None:
+        """Id of the parent; None for a first snapshot, or if expiry removed the parent."""
 
     @property
     def sequence_number(self) -> int | None:
@@ -247,7 +243,7 @@ class SnapshotLike(HasParent, Protocol):
         """A mapping of strings, or None."""
 
 
-Snapshots = TypeVar("Snapshots", bound=HasParent)
+Snapshots = TypeVar("Snapshots", bound=SnapshotLike)
 
 
 def ancestry(snapshots: Mapping[int, Snapshots], snapshot_id: int | None) -> Iterator[Snapshots]:

@@ -132,7 +132,7 @@ def history(table: Table, *, sink: str | None = None, branch: str | None = None)
 
 def record_of(batch: PastCommit) -> Record:
     """All that is known of a batch."""
-    mark, summary = batch.known_mark, batch.snapshot.summary
+    mark, summary = batch.known_mark, batch.summary
     return Record(
         sink=mark.key.name,
         branch=mark.key.branch,

@@ -89,6 +89,11 @@ class PastCommit(NamedTuple):
         return self.snapshot.sequence_number or 0
 
     @property
+    def summary(self) -> Any:
+        """Summary of the snapshot."""
+        return self.snapshot.summary
+
+    @property
     def committed_at(self) -> datetime:
         """UTC time by the clock of who committed."""
         return time_of(self.snapshot.timestamp_ms)
@@ -142,16 +147,16 @@ class PastCommit(NamedTuple):
     @property
     def removed(self) -> FileCounts:
         """What it removed, by its summary."""
-        return _counts(self.snapshot.summary, "deleted", "removed")
+        return _counts(self.summary, "deleted", "removed")
 
     @property
     def totals(self) -> FileCounts:
         """What the table holds with it, by its summary."""
-        return _counts(self.snapshot.summary, "total", "total")
+        return _counts(self.summary, "total", "total")
 
     def text(self, name: str) -> str:
         """A property of its summary; empty if it is not there."""
-        return text_in(self.snapshot.summary, name)
+        return text_in(self.summary, name)
 
     @property
     def replays_table(self) -> str:

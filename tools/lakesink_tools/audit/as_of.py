@@ -10,12 +10,11 @@ from pyiceberg.table import Table
 from pyiceberg.table.refs import SnapshotRefType
 
 from lakesink_catalog.read.history import sinks
-from lakesink_catalog.read.past import by_sink, retained
+from lakesink_catalog.read.past import PastCommit, by_sink, retained
 from lakesink_catalog.tables.tables import at_snapshot, parse_identifier
 from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.identity import MAIN_BRANCH, SinkKey
-from lakesink_protocol.row_changes import ChangeCounts
 from lakesink_protocol.suggest import did_you_mean
 from lakesink_tools.audit.finding import key_of
 from lakesink_tools.audit.kept_nulls import kept_nulls
@@ -40,11 +39,7 @@ class Question:
 class AsOf:
     """One snapshot of a table, and how to read it."""
 
-    snapshot_id: int
-    committed_at: datetime  # in UTC
-    rows: int | None  # stored at that time; None if the summary does not state it
-    position_deletes: int | None  # at that time: rows in data files that readers leave out
-    changes: ChangeCounts | None  # by key, in this snapshot; None if it appended or is of another writer
+    commit: PastCommit
     batches: dict[SinkKey, int]  # the newest batch of each sink in the snapshot, as far as known
     tags: tuple[str, ...]  # tags that point at the snapshot, sorted by name
     moving: tuple[str, ...]  # those of them that lakesink moves with the next batch
@@ -80,22 +75,18 @@ def as_of(table: Table, identifier: str, question: Question) -> AsOf:
     """Answer a question about the table's past."""
     past = look_back(table, identifier, question.branch)
     chosen = choose(past, question)
-    commit = past.retained.by_id[chosen.snapshot_id]
-    tags = sorted(name for name, snapshot_id in past.tags.items() if snapshot_id == chosen.snapshot_id)
+    commit = chosen.commit
+    tags = sorted(name for name, snapshot_id in past.tags.items() if snapshot_id == commit.snapshot_id)
     moves = {key.ledger_tag for key in past.last}
     lasting = [name for name in tags if name not in moves]
     preferred = question.tag if question.tag in lasting else next(iter(lasting), None)
     return AsOf(
-        snapshot_id=chosen.snapshot_id,
-        committed_at=commit.committed_at,
-        rows=commit.totals.rows,
-        position_deletes=commit.totals.position_deletes,
-        changes=commit.changes,
-        batches=past.batches(chosen.snapshot_id),
+        commit=commit,
+        batches=past.batches(commit.snapshot_id),
         tags=tuple(tags),
         moving=tuple(name for name in tags if name in moves),
         note=chosen.note,
-        queries=queries(parse_identifier(identifier), table.metadata_location, chosen.snapshot_id, preferred),
+        queries=queries(parse_identifier(identifier), table.metadata_location, commit.snapshot_id, preferred),
     )
 
 

@@ -225,10 +225,9 @@ def _asked(table: Table, name: str, question: Question) -> tuple[PastCommit, str
         if expired is None:
             raise
         return expired, "Its snapshot has expired: an earlier version of the table's metadata still shows it."
-    [commit] = past_under(table, name, chosen.snapshot_id, lambda _: True).commits
-    if commit.mark is None or commit.batch_id != question.batch_id:
+    if chosen.commit.batch_id != question.batch_id:
         raise _no_snapshot(name, question, chosen)
-    return commit, chosen.note
+    return chosen.commit, chosen.note
 
 
 def _expired(table: Table, name: str, question: Question) -> PastCommit | None:

@@ -46,7 +46,7 @@ class LookBack:
 class Chosen:
     """The chosen snapshot."""
 
-    snapshot_id: int
+    commit: PastCommit
     key: SinkKey | None = None  # the sink of the batch; None for a time or a tag
     note: str = ""  # explains an answer that is not exact; else empty
 
@@ -62,7 +62,7 @@ def by_batch(past: LookBack, batch_id: int, sink: str | None = None) -> Chosen:
     if same:
         there = [batch for batch in same if batch.is_counted] or same
         best = ([batch for batch in there if _moved(batch) is None] or there)[-1]
-        return Chosen(best.snapshot_id, key, _note(best, same))
+        return Chosen(best, key, _note(best, same))
     last = past.last.get(key, -1)
     if batch_id > last:
         raise CatalogError(
@@ -73,7 +73,7 @@ def by_batch(past: LookBack, batch_id: int, sink: str | None = None) -> Chosen:
         )
     if before := _left_unchanged(past.retained, batches, batch_id):
         return Chosen(
-            before.snapshot_id,
+            before,
             key,
             f"Batch {batch_id} made no snapshot of its own: the table stayed as batch {before.batch_id} had left it.",
         )
@@ -85,13 +85,14 @@ def by_time(past: LookBack, time_ms: int) -> Chosen:
     passed = [place for place, (at_ms, _) in enumerate(past.heads) if at_ms <= time_ms]
     if not passed or not _was_head(past, passed[-1]):
         raise _unseen(past, time_ms)
-    return Chosen(past.heads[passed[-1]][1])
+    return Chosen(past.retained.by_id[past.heads[passed[-1]][1]])
 
 
 def by_tag(past: LookBack, tag: str) -> Chosen:
     """The snapshot that a tag points at."""
-    if past.tags.get(tag) in past.retained.by_id:
-        return Chosen(past.tags[tag])
+    commit = past.retained.by_id.get(past.tags.get(tag, 0))
+    if commit is not None:
+        return Chosen(commit)
     if tag in past.tags:
         raise CatalogError(
             "TAG_DANGLING",

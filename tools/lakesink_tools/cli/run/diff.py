@@ -35,10 +35,11 @@ def diff(
     past = look_back(opened, table, branch)
     newer = by_batch(past, to_batch, sink)
     older = None if from_batch < 0 else by_batch(past, from_batch, sink)
-    start = older.snapshot_id if older else None
-    found = changes(opened, start, newer.snapshot_id, limit)
-    commits, linked = _commits(past, start, newer.snapshot_id)
-    between = _changes_between(past, start, newer.snapshot_id) if linked else None
+    start = older.commit.snapshot_id if older else None
+    end = newer.commit.snapshot_id
+    found = changes(opened, start, end, limit)
+    commits, linked = _commits(past, start, end)
+    between = _changes_between(past, start, end) if linked else None
     shown = documents(found.sample)
     assert newer.key is not None, "a batch has a sink"
     return Report(
@@ -47,8 +48,8 @@ def diff(
             "catalog": opened.catalog.name,
             "branch": branch,
             "sink": newer.key.name,
-            "from": _end(past, older, from_batch),
-            "to": _end(past, newer, to_batch),
+            "from": _end(older, from_batch),
+            "to": _end(newer, to_batch),
             "rows_added": found.rows_added,
             "rows_removed": found.rows_removed,
             "files_added": found.files_added,
@@ -76,11 +77,11 @@ def _check_possible(from_batch: int, to_batch: int) -> None:
     check_duckdb("lakesink diff")
 
 
-def _end(past: LookBack, chosen: Chosen | None, batch_id: int) -> dict[str, Any]:
+def _end(chosen: Chosen | None, batch_id: int) -> dict[str, Any]:
     if chosen is None:
         return {"batch_id": batch_id, "snapshot_id": None, "committed_at": None, "note": "the empty table"}
-    at = past.retained.by_id[chosen.snapshot_id].committed_at
-    return {"batch_id": batch_id, "snapshot_id": chosen.snapshot_id, "committed_at": at, "note": chosen.note}
+    snapshot_id, at = chosen.commit.snapshot_id, chosen.commit.committed_at
+    return {"batch_id": batch_id, "snapshot_id": snapshot_id, "committed_at": at, "note": chosen.note}
 
 
 def _commits(past: LookBack, start: int | None, end: int) -> tuple[Counter[str], bool]:
