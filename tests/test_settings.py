@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from lakesink.settings.metrics_modes import metrics_modes
 from lakesink.settings.option_types import Deletes, LocateIn, Options, OutputMode
-from lakesink.settings.options import OPTIONS, options_table_markdown
+from lakesink.settings.options import OPTIONS
 from lakesink.settings.parse import duration, size_bytes, switch, whole_number
 from lakesink.settings.settings import Settings
 from lakesink.settings.table_settings import DEFAULTS_OF_CHANGES, MIN_COUNT_TO_MERGE, PROPERTIES, Effective, Origin
@@ -24,6 +24,7 @@ from lakesink_protocol.errors import Reason, SettingsError
 from lakesink_protocol.identity import SinkKind
 from lakesink_protocol.refusals.accept import Accept
 from lakesink_protocol.row_changes import Mode
+from website.tables import options_table
 
 CANARY = "c4n4ry-Sw0rdfish"
 NEEDED = {"sink_id": "events", "checkpoint": "/ck"}
@@ -47,7 +48,7 @@ def test_editors_know_every_option_but_those_that_a_stream_names_itself() -> Non
 
 
 def test_every_option_is_in_the_docs_table_with_its_property() -> None:
-    lines = options_table_markdown().splitlines()
+    lines = options_table().splitlines()
     assert len(lines) == len(OPTIONS) + 2
     for option, line in zip(OPTIONS, lines[2:], strict=True):
         assert f"`{option.name}`" in line

@@ -3,12 +3,16 @@
 import inspect
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import groupby
 
-from lakesink.settings.options import options_table_markdown
-from lakesink.settings.options_of_reading import read_options_table_markdown
+from lakesink.settings.option import Option
+from lakesink.settings.options import OPTIONS
+from lakesink.settings.options_of_reading import OPTIONS_OF_READING
+from lakesink.testing.promises import Promise
+from lakesink_catalog.failpoints import ACTIONS, FAILPOINTS
 from lakesink_catalog.log import LEVELS, LINES
-from lakesink_protocol.catalogue import errors_table_markdown
+from lakesink_protocol.catalogue import explanations
 from lakesink_protocol.events import Event
 from website.abilities import abilities_table_markdown
 
@@ -22,7 +26,8 @@ PUBLIC_MODULES = (
     "lakesink_catalog.connect",
     "lakesink_catalog.tables",
 )
-_FIELD = re.compile(r"([a-z_]+)=%\(")
+_FIELD = re.compile(r"(?:%\((\w+)\)s|(\w+))=%\(")
+"""A field of a line; its name is fixed, or an attribute of the event."""
 
 
 def between(text: str, name: str) -> str:
@@ -37,28 +42,79 @@ def renewed(text: str, name: str, table: str) -> str:
     return f"{before}{start}{table}{end}{rest.partition(end)[2]}"
 
 
-def log_table_markdown() -> str:
+def _table(columns: str, rows: Iterable[str]) -> str:
+    """A Markdown table; the cells of a row and the names of columns stand between bars."""
+    return "\n".join([f"| {columns} |", "|---" * (columns.count(" | ") + 1) + "|", *rows]) + "\n"
+
+
+def options_table() -> str:
+    """The options of streams and appends."""
+    rows = (
+        f'| <a id="{one.name}"></a>`{one.name}` | {one.type} | {one.default} | {_meaning_of_option(one)} |'
+        for one in OPTIONS
+    )
+    return _table("option | type | default | meaning", rows)
+
+
+def _meaning_of_option(option: Option) -> str:
+    overridden = f" Overrides the table property `{option.table_property}`." if option.table_property else ""
+    return option.doc + overridden + (" Streams only." if option.stream_only else "")
+
+
+def read_options_table() -> str:
+    """The options for reading."""
+    rows = (f"| `{one.name}` | {one.type} | {one.default} | {one.doc} |" for one in OPTIONS_OF_READING)
+    return _table("option | type | default | meaning", rows)
+
+
+def errors_table() -> str:
+    """A table for each time when errors happen."""
+    parts = ""
+    for when, every in groupby(explanations().values(), lambda one: one.when):
+        rows = (f'| <a id="{one.code.lower()}"></a>`{one.code}` | {one.what} | {one.action} |' for one in every)
+        parts += f"\n## {when.value}\n\n{_table('code | what happened | what to do', rows)}"
+    return f"{parts}\n"
+
+
+def log_table() -> str:
     """Every line with fixed fields, by the name of its event."""
-    return "\n".join(["| event | level | meaning | fields |", "|---|---|---|---|", *sorted(_rows())]) + "\n"
+    return _table("event | level | meaning | fields", sorted(_log_rows()))
 
 
-def _rows() -> Iterator[str]:
+def _log_rows() -> Iterator[str]:
     for event, line in LINES.items():
         name = line.split()[0].replace("%(command)s", "COMMAND")
         level = logging.getLevelName(LEVELS.get(event, logging.WARNING))
-        fields = ", ".join(f"`{field}`" for field in _FIELD.findall(line))
-        yield f"| `{name}` | {level} | {_meaning(event)} | {fields} |"
+        fields = ", ".join(f"`{told or field}`" for told, field in _FIELD.findall(line))
+        yield f"| `{name}` | {level} | {_meaning_of_event(event)} | {fields} |"
 
 
-def _meaning(event: type[Event]) -> str:
+def _meaning_of_event(event: type[Event]) -> str:
     return " ".join((inspect.getdoc(event) or "").partition("\n\n")[0].split())
 
 
+def failpoints_table() -> str:
+    """The places of failpoints."""
+    rows = (f"| `{name}` | {at.process} | {at.meaning} | {at.replay} |" for name, at in FAILPOINTS.items())
+    return _table("name | process | when it is reached | after a death here the batch is", rows)
+
+
+def actions_table() -> str:
+    """The actions of failpoints."""
+    return _table("action | what happens", (f"| `{action}` | {does} |" for action, does in ACTIONS.items()))
+
+
+def promises_table() -> str:
+    """The promises of a sink."""
+    rows = (f'| <a id="{kept.anchor}"></a>`{kept.name}` | {kept.says} | `{kept.seam}` |' for kept in Promise)
+    return _table("name | what a sink promises | required by", rows)
+
+
 TABLES: Mapping[str, tuple[str, Callable[[], str]]] = {
-    "reference/options.md": ("options", options_table_markdown),
+    "reference/options.md": ("options", options_table),
     "use/choose.md": ("abilities", abilities_table_markdown),
-    "use/read.md": ("read options", read_options_table_markdown),
-    "reference/errors.md": ("errors", errors_table_markdown),
-    "reference/log.md": ("log lines", log_table_markdown),
+    "use/read.md": ("read options", read_options_table),
+    "reference/errors.md": ("errors", errors_table),
+    "reference/log.md": ("log lines", log_table),
 }
 """Pages, the names of their comments, and their tables."""
