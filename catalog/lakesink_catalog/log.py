@@ -146,7 +146,6 @@ LINES: Mapping[type[events.Event], str] = {
     events.HighWaterKept: "lakesink.high-water.kept sink=%(sink)s error=%(error)s",
     events.RecordKept: "lakesink.prepared.kept path=%(path)s error=%(error)s",
     events.FailpointActs: "lakesink.failpoint.reached name=%(name)s batch=%(batch_id)d action=%(action)s",
-    events.TraceLost: "lakesink.trace.lost driver=%(driver)s step=%(step)d errno=%(errno)s",
 }
 """Lines with fixed fields. The other lines have fields that depend on values."""
 LEVELS: Mapping[type[events.Event], int] = {

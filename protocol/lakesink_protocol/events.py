@@ -656,12 +656,3 @@ class FailpointActs(BatchEvent):
 
     name: str
     action: str
-
-
-@dataclass(frozen=True, slots=True)
-class TraceLost(Event):
-    """A line of the trace could not be written."""
-
-    driver: str
-    step: int
-    errno: int | None

@@ -305,7 +305,6 @@ CASES: list[tuple[events.Event, str, str]] = [
         "WARNING",
         "lakesink.failpoint.reached name=after-call batch=3 action=raise",
     ),
-    (events.TraceLost("d1", 4, 28), "WARNING", "lakesink.trace.lost driver=d1 step=4 errno=28"),
     (
         finished(Committed(7, rows=5, files=2, bytes=90)),
         "INFO",

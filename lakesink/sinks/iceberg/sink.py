@@ -1,6 +1,5 @@
 """The Iceberg sink: a two-phase sink whose target is one table. It handles receipts and never reads a row."""
 
-import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -57,7 +56,6 @@ from lakesink_catalog.manifests.merging import MergeMemory
 from lakesink_catalog.read.landed import newest_summary
 from lakesink_catalog.tables.locations import metadata_location
 from lakesink_catalog.tables.tables import TABLE_MISSING, load_table
-from lakesink_catalog.trace import Trace
 from lakesink_protocol import events
 from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import CatalogError, Reason, WriteError
@@ -193,8 +191,6 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         # The side table may use an accept that the table does not; its sink warns then.
         accept = None if self.side.used is not None else self.settings.accept
         self._accept_warning = UnusedAcceptWarning(accept, "table", self.table, self.key.name)
-        traced = self.effects.emit.also(Trace(secrets.token_hex(8)))
-        self.effects = replace(self.effects, emit=traced)
         self.changes = ChangesByKey(self.settings, self.run_in_executors, self.effects.at_once)
 
     @property
