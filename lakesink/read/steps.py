@@ -134,12 +134,9 @@ class Step:
         return found == wanted
 
     def ends_at(self, position: Position) -> bool:
-        """True if it committed a batch of the same query that ends at the same offsets: nothing before it is unread.
-
-        Offsets that do not name their data do not prove that: see `name_their_data`.
-        """
+        """True if it committed a batch of the same query that ends at the same offsets: nothing before it is unread."""
         mark = self.mark
-        if mark is None or not position.end or mark.end != position.end or not name_their_data(mark.offsets):
+        if mark is None or not position.end or mark.end != position.end:
             return False
         return (mark.key.name, mark.key.branch, mark.query_id) == (position.sink, position.branch, position.query_id)
 
