@@ -388,7 +388,7 @@ BY_DEBEZIUM = {"mode": "changes", "decode": "debezium-json"}
         ({"output_mode": "update"}, "output_mode='update' needs mode='upsert'"),
         (BY_DEBEZIUM | {"output_mode": "update"}, "output_mode='update' needs mode='upsert'"),
         ({"mode": "upsert", "on_malformed": "quarantine"}, "on_malformed='quarantine' is for mode='append' only"),
-        (BY_DEBEZIUM | {"on_malformed": "null-row"}, "on_malformed='null-row' is for mode='append' only"),
+        (BY_DEBEZIUM | {"on_malformed": "quarantine"}, "on_malformed='quarantine' is for mode='append' only"),
         ({"mode": "upsert", "dead_letter_table": "a.b"}, "dead_letter_table is for mode='append' only"),
         (BY_DEBEZIUM | {"rescue_column": "_rescued"}, "rescue_column is for mode='append' only"),
         ({"mode": "upsert", "schema_evolution": "add"}, "schema_evolution='add' is for mode='append' only"),
@@ -438,7 +438,7 @@ def test_the_advice_for_an_option_that_changes_exclude_offers_no_other_of_them(r
     for mode in ({"mode": "upsert", "decode": "json"}, BY_DEBEZIUM):
         with pytest.raises(SettingsError, match="LAKESINK_OPTION_INVALID") as error:
             parse(**mode, **refused)
-        for other in ("quarantine", "null-row", "widen", "rescue"):
+        for other in ("quarantine", "widen", "rescue"):
             assert other not in error.value.action
 
 

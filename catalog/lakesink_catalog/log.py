@@ -20,9 +20,6 @@ LINES: Mapping[type[events.Event], str] = {
         " The table's own partitions are used; leave partition_by out"
     ),
     events.PropertiesIgnored: "lakesink.settings.ignored properties=%(properties)s",
-    events.OptionDeprecated: (
-        "lakesink.option.deprecated option=%(option)s: use %(instead)s, which keeps what cannot be decoded"
-    ),
     events.OrderTrusted: (
         "lakesink.changes.order-trusted table=%(table)s sink=%(sink)s: without sequence_by, a later batch counts as"
         " newer, and a batch with two changes of a key is refused"
@@ -67,10 +64,6 @@ LINES: Mapping[type[events.Event], str] = {
         " entry is trusted"
     ),
     events.PreparedUnusable: "lakesink.prepared.dropped batch=%(batch_id)d reason=%(reason)s",
-    events.RowsMalformed: (
-        "lakesink.decode.malformed table=%(table)s batch=%(batch_id)d rows=%(rows)d: rows of NULLs replace them;"
-        " the first: %(first)s"
-    ),
     events.RowsBeforeUnread: (
         "lakesink.changelog.unread table=%(table)s batch=%(batch_id)d rows=%(rows)d: values before these deletes do not"
         " fit; the changelog has NULL for them"
@@ -251,8 +244,6 @@ def _counts(outcome: Outcome) -> Fields:
         "attempts": outcome.attempts,
     }
     quality = outcome.quality
-    if quality.malformed_rows:
-        counts["malformed_rows"] = quality.malformed_rows
     if quality.unknown_keys:
         counts |= {"unknown_keys": quality.unknown_keys, "unknown_names": quality.names_text}
     if quality.unmet_rows:

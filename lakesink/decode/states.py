@@ -21,11 +21,6 @@ class StateDecoder:
     _positions: deque[tuple[pa.Array, pa.Array]] = field(default_factory=deque)
 
     @property
-    def refuses(self) -> bool:
-        """See `ChangeDecoder`."""
-        return self.decoder.refuses
-
-    @property
     def quality(self) -> Quality:
         """See `ChangeDecoder`."""
         return self.decoder.quality
@@ -36,9 +31,9 @@ class StateDecoder:
         return self.decoder.misfits
 
     @property
-    def documents(self) -> int:
+    def malformed(self) -> int:
         """See `ChangeDecoder`."""
-        return self.decoder.documents
+        return self.decoder.malformed
 
     @property
     def splits(self) -> int:

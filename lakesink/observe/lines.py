@@ -106,7 +106,6 @@ def _written(outcome: Committed, took: str) -> tuple[str, str, str]:
         (outcome.attempts > 1, counted(outcome.attempts, "attempt")),
         (outcome.changes is not None, changed(outcome.changes or ChangeCounts())),
         (outcome.schema_change, f"schema: {outcome.schema_change}"),
-        (outcome.quality.malformed_rows, counted(outcome.quality.malformed_rows, "malformed row")),
         (outcome.quality.dead_letters, counted(outcome.quality.dead_letters, "dead letter")),
         (outcome.quality.unmet_rows, f"unmet: {outcome.quality.unmet_in_words(outcome.quality.unmet)}"),
         (outcome.quality.rescued_rows, counted(outcome.quality.rescued_rows, "rescued row")),

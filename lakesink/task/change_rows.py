@@ -51,7 +51,7 @@ class ChangeRows:
     @property
     def refuse(self) -> bool:
         """True if what was found in the rows must fail the batch."""
-        return self.marks.refuse or (self._decoder is not None and self._decoder.refuses)
+        return self.marks.refuse or (self._decoder is not None and self._decoder.malformed > 0)
 
     @property
     def head(self) -> Receipt:
@@ -63,8 +63,8 @@ class ChangeRows:
         return replace(
             head,
             quality=together([quality, decoder.quality]),
+            malformed=decoder.malformed,
             misfits=tuple(decoder.misfits),
-            documents=decoder.documents,
             splits=decoder.splits,
             tombstones=decoder.tombstones,
         )

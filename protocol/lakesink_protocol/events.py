@@ -95,14 +95,6 @@ class PropertiesIgnored(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class OptionDeprecated(Event):
-    """An option has a value that a later version will not have; `instead` is its successor."""
-
-    option: str
-    instead: str
-
-
-@dataclass(frozen=True, slots=True)
 class LedgerTagOff(Event):
     """The option `ledger_tag` is off, which weakens the guarantee."""
 
@@ -299,15 +291,6 @@ class BatchRecovered(BatchEvent):
 @dataclass(frozen=True, slots=True)
 class FileClosing(BatchEvent):
     """A task has written rows into a file that is not closed."""
-
-
-@dataclass(frozen=True, slots=True)
-class RowsMalformed(BatchEvent):
-    """Rows of NULLs stand for documents that could not be decoded."""
-
-    table: str
-    rows: int
-    first: str
 
 
 @dataclass(frozen=True, slots=True)

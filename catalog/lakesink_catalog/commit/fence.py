@@ -158,12 +158,14 @@ class FencedCommit:
         snapshot_id = self.effects.new_snapshot_id()
         table = evolve(decision.table, schema_change).table
         write = partial(write_batch_manifests, table, files, schema=schema, snapshot_id=snapshot_id)
+        premises = premises_of(table.metadata, schema.schema_id, (file.spec_id for file in files))
+        assert premises is not None, "the votes name a schema and specs of the table"
         return PreparedBatch(
             table_uuid=decision.situation.view.table_uuid,
             branch=self.key.branch,
             snapshot_id=snapshot_id,
             schema_id=schema.schema_id,
-            premises=premises_of(table.metadata, schema.schema_id, (file.spec_id for file in files)),
+            premises=premises,
             follows=decision.situation.entry,
             accepted=decision.verdict.accepted,
             manifests=translate_storage_errors(decision.table.io.properties, write),
@@ -451,8 +453,6 @@ def still_usable(decision: Decision, prepared: PreparedBatch) -> bool:
     if prepared.snapshot_id in decision.situation.view.snapshots:
         return False
     premises = prepared.premises
-    if premises is None:
-        return False
     if prepared.schema_change is None:
         present = decision.table.schema()
         holds = premises.hold_in(metadata) and key_holds(prepared.changes, present)

@@ -21,7 +21,6 @@ from lakesink_protocol.identity import LEDGER_PREFIX, MAIN_BRANCH, NAME_PATTERN,
 from lakesink_protocol.ledger import FORGOTTEN, LedgerEntry, Mark, TableView, mark_of, stated
 from lakesink_protocol.quality import (
     DEAD_LETTERS,
-    MALFORMED_ROWS,
     RESCUED,
     RESCUED_ROWS,
     UNKNOWN_KEYS,
@@ -54,7 +53,6 @@ class Record:
         missing_inputs: Number of missing input files that an operator accepted.
         in_branch: True if the batch is under the branch's head, False if it was rolled back, None if expiry removed the
             proof.
-        malformed_rows: Rows of NULLs that replace documents that could not be decoded.
         unknown_keys: Keys of documents for which the table had no column.
         unknown_names: Names of such keys as a JSON list; empty if there were none.
         schema_change: How the commit changed the table's schema, in words; empty if it did not.
@@ -82,7 +80,6 @@ class Record:
     accepted: str
     missing_inputs: int
     in_branch: bool | None
-    malformed_rows: int = 0
     unknown_keys: int = 0
     unknown_names: str = ""
     schema_change: str = ""
@@ -108,7 +105,6 @@ class SinkState:
         batches: Number of retained batches in the branch; the following counts are sums over them.
         trouble: Reason for which the next batch would be refused; None if there is none.
         unverifiable: True if expiry removed the proof that the last batch is in the branch; the ledger is trusted.
-        malformed_rows: Part of `rows`, like `rescued_rows`.
         silence_limit: After this time without a batch, the sink is silent for longer than it usually is; None if too
             few batches are retained.
         changes: The sum over the batches that changed rows by key; None if none did.
@@ -128,7 +124,6 @@ class SinkState:
     bytes: int
     trouble: Reason | None
     unverifiable: bool
-    malformed_rows: int = 0
     unknown_keys: int = 0
     unmet_rows: int = 0
     dead_letters: int = 0
@@ -146,7 +141,6 @@ class RetainedBatch(NamedTuple):
     rows: int
     files: int
     bytes: int
-    malformed_rows: int
     unknown_keys: int
     unmet_rows: int
     dead_letters: int
@@ -226,7 +220,6 @@ def record_of(batch: RetainedBatch) -> Record:
         accepted=mark.accepted,
         missing_inputs=mark.missing_inputs,
         in_branch=batch.in_branch,
-        malformed_rows=batch.malformed_rows,
         unknown_keys=batch.unknown_keys,
         unknown_names=str(summary[UNKNOWN_NAMES] or "") if summary else "",
         schema_change=shown(str(summary[SCHEMA_CHANGE] or ""), LONGEST_WORDS) if summary else "",
@@ -295,7 +288,6 @@ def _retained_batch(mark: Mark, snapshot: Snapshot, summary: Any, ancestries: _A
         _count(summary, "added-records"),
         _count(summary, "added-data-files"),
         _count(summary, "added-files-size"),
-        _count(summary, MALFORMED_ROWS),
         _count(summary, UNKNOWN_KEYS),
         _count(summary, UNMET_ROWS),
         _count(summary, DEAD_LETTERS),
@@ -336,7 +328,6 @@ def _state(table: Table, key: SinkKey, batches: Sequence[RetainedBatch]) -> Sink
         bytes=sum(batch.bytes for batch in counted),
         trouble=trouble,
         unverifiable=unverifiable,
-        malformed_rows=sum(batch.malformed_rows for batch in counted),
         unknown_keys=sum(batch.unknown_keys for batch in counted),
         unmet_rows=sum(batch.unmet_rows for batch in counted),
         dead_letters=sum(batch.dead_letters for batch in counted),

@@ -271,7 +271,6 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         if replaced and seen.entry is None:
             prepared_for = Situation(seen.view, seen.key, seen.batch, prepared.table_uuid)
             raise refusal(Reason.TABLE_REPLACED, prepared_for, self.words)
-        prepared = prepared.pinned(transaction.decision.table.metadata)
         # An entry in the present table's ledger means that the stream continued there: the record is obsolete.
         decision, stem = transaction.decision, transaction.write.plan.file_stem
         trouble = (

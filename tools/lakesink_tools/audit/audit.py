@@ -36,7 +36,6 @@ class SinkProof:
     batches: int  # number of batches in the retained ancestry
     rows: int  # rows that these batches added
     since: datetime | None  # commit time of the oldest of them
-    malformed_rows: int = 0  # rows of NULLs, included in `rows`, that replace malformed documents
     unknown_keys: int = 0  # values in documents without a column in the table
     unmet_rows: int = 0  # rows that did not meet an expectation of the query
     dead_letters: int = 0  # rows that are in the table of dead letters instead
@@ -136,7 +135,6 @@ def _proof_of(scan: TableScan, state: SinkState) -> SinkProof:
         batches=len(steps),
         rows=sum(step.snapshot.added_rows for step in steps),
         since=state.since if steps else None,
-        malformed_rows=sum(step.snapshot.malformed_rows for step in steps),
         unknown_keys=sum(step.snapshot.unknown_keys for step in steps),
         unmet_rows=sum(step.snapshot.unmet_rows for step in steps),
         dead_letters=sum(step.snapshot.dead_letters for step in steps),

@@ -9,7 +9,7 @@ from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from lakesink_catalog.read.history import RetainedBatch
 from lakesink_protocol.iceberg_spark_sink import epoch_of
 from lakesink_protocol.ledger import Mark, stated
-from lakesink_protocol.quality import DEAD_LETTERS, MALFORMED_ROWS, RESCUED_ROWS, UNKNOWN_KEYS, UNMET_ROWS
+from lakesink_protocol.quality import DEAD_LETTERS, RESCUED_ROWS, UNKNOWN_KEYS, UNMET_ROWS
 from lakesink_protocol.row_changes import MODE, ChangeCounts, counts_in
 from lakesink_protocol.situation import cherry_picked_from
 
@@ -47,7 +47,6 @@ class SnapshotFacts(NamedTuple):
     totals: Counts
     changes: ChangeCounts | None  # by key; None if it appended or is of another writer
     has_mode: bool  # True if it says that it changed rows by key
-    malformed_rows: int
     unknown_keys: int
     unmet_rows: int
     dead_letters: int
@@ -103,7 +102,6 @@ def _facts(snapshot: Snapshot, marks: Mapping[int, Mark]) -> SnapshotFacts:
         _stated(summary, _TOTALS),
         counts_in(summary) if summary is not None else None,
         bool(summary and summary[MODE]),
-        stated(summary, MALFORMED_ROWS) or 0,
         stated(summary, UNKNOWN_KEYS) or 0,
         stated(summary, UNMET_ROWS) or 0,
         stated(summary, DEAD_LETTERS) or 0,
