@@ -18,7 +18,7 @@ class StateDecoder:
     """Decodes documents to upserts; see `lakesink.keys.changed_rows.ChangeDecoder`."""
 
     decoder: Decoder
-    _positions: deque[tuple[pa.Array, pa.Array]] = field(default_factory=deque)
+    _positions: deque[tuple[pa.Array, pa.Array]] = field(default_factory=deque, init=False)
 
     @property
     def quality(self) -> Quality:

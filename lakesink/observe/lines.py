@@ -33,7 +33,7 @@ class _Sum:
     batches: int = 0
     rows: int = 0
     files: int = 0
-    bytes: int = 0
+    bytes: int = field(default=0, init=False)
 
     def add(self, outcome: Outcome | None) -> None:
         self.batches += 1
@@ -47,8 +47,8 @@ class _Sum:
 class Totals:
     """What a run has done so far, by the word of each batch's line."""
 
-    sums: dict[str, _Sum] = field(default_factory=dict)
-    seconds: float = 0.0
+    sums: dict[str, _Sum] = field(default_factory=dict, init=False)
+    seconds: float = field(default=0.0, init=False)
 
     def add(self, event: events.BatchEnded) -> None:
         """Count a batch, also one that failed or was stopped."""

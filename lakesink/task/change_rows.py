@@ -40,9 +40,9 @@ class ChangeRows:
     task: int
     marks: Marks
     log: Callable[[ChangedRows], None] | None = None
-    count: int = 0
-    _changed: int = 0
-    _conversion: ChangeConversion | None = None
+    count: int = field(default=0, init=False)
+    _changed: int = field(default=0, init=False)
+    _conversion: ChangeConversion | None = field(default=None, init=False)
     _decoder: ChangeDecoder | None = field(init=False)
 
     def __post_init__(self) -> None:

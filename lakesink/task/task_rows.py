@@ -80,7 +80,7 @@ class TaskRows:
     sources: tuple[Source, ...]
     marks: Marks
     letters: TaskLetters | None = None
-    count: int = 0
+    count: int = field(default=0, init=False)
     decoder: Decoder | None = field(default=None, init=False)
     left: SideFile = field(init=False)
 

@@ -139,7 +139,7 @@ class TableLog(PreparedRecords):
     max_age_ms: int
     now_ms: Callable[[], int]
     emit: Listener = LISTENERS
-    _last_landed: str | None = None
+    _last_landed: str | None = field(default=None, init=False)
 
     def _identity(self, batch: Batch) -> dict[str, Any]:
         key = self.key

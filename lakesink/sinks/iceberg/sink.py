@@ -162,11 +162,11 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
     case_sensitive: bool = False
     effects: Effects = field(default_factory=Effects)
     reported: set[str] = field(default_factory=set)
-    refused_keys: set[Path] = field(default_factory=set)
+    refused_keys: set[Path] = field(default_factory=set, init=False)
     clock: ClockWatch | None = None
     words: Sequence[Words] = ()
     merges: MergeMemory = field(default_factory=MergeMemory)
-    compactions: CompactionMemory = field(default_factory=CompactionMemory)
+    compactions: CompactionMemory = field(default_factory=CompactionMemory, init=False)
     left_out: LeftOut = field(default_factory=LeftOut)
     before_commit: Callable[[], None] | None = None
     can_write_again: bool = True
@@ -174,10 +174,10 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
     expected: tuple[Expected, ...] = field(init=False)
     side: SideTables = field(init=False)
     changes: ChangesByKey = field(init=False)
-    _catalog: Catalog | None = None
-    _opened: OpenedTable | None = None
-    _found: Table | None = None
-    _has_accepted: bool = False
+    _catalog: Catalog | None = field(default=None, init=False)
+    _opened: OpenedTable | None = field(default=None, init=False)
+    _found: Table | None = field(default=None, init=False)
+    _has_accepted: bool = field(default=False, init=False)
     _accept_warning: UnusedAcceptWarning = field(init=False)
 
     durability = Durability.PREPARED_SURVIVES

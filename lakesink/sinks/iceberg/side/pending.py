@@ -31,7 +31,7 @@ class OfTable:
     table: Table
     letters: Table
     branch: str
-    _sinks: dict[str, "_BatchesOfSink"] = field(default_factory=dict)
+    _sinks: dict[str, "_BatchesOfSink"] = field(default_factory=dict, init=False)
 
     @cached_property
     def batches(self) -> Sequence[SideBatch]:
