@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from lakesink.settings.metrics_modes import metrics_modes
 from lakesink.settings.option_types import Deletes, LocateIn, Options, OutputMode
-from lakesink.settings.options import OPTIONS, options_table_markdown
+from lakesink.settings.options import OPTIONS
 from lakesink.settings.parse import duration, size_bytes, switch, whole_number
 from lakesink.settings.settings import Settings
 from lakesink.settings.table_settings import DEFAULTS_OF_CHANGES, MIN_COUNT_TO_MERGE, PROPERTIES, Effective, Origin
@@ -24,6 +24,7 @@ from lakesink_protocol.errors import Reason, SettingsError
 from lakesink_protocol.identity import SinkKind
 from lakesink_protocol.refusals.accept import Accept
 from lakesink_protocol.row_changes import Mode
+from website.tables import options_table
 
 CANARY = "c4n4ry-Sw0rdfish"
 NEEDED = {"sink_id": "events", "checkpoint": "/ck"}
@@ -47,7 +48,7 @@ def test_editors_know_every_option_but_those_that_a_stream_names_itself() -> Non
 
 
 def test_every_option_is_in_the_docs_table_with_its_property() -> None:
-    lines = options_table_markdown().splitlines()
+    lines = options_table().splitlines()
     assert len(lines) == len(OPTIONS) + 2
     for option, line in zip(OPTIONS, lines[2:], strict=True):
         assert f"`{option.name}`" in line
@@ -86,7 +87,7 @@ def test_defaults_are_those_of_the_docs() -> None:
         ("distribution_mode", "HASH", "hash"),
         ("snapshot_properties", {"run": 42, "team": "lake"}, {"run": "42", "team": "lake"}),
         ("accept", "RolledBack:17@4-0a1b2c:commit", Accept(Reason.ROLLED_BACK, 17, adds_rows=True, against="4-0a1b2c")),
-        ("accept", Accept(Reason.GAP, 3, adds_rows=False), Accept(Reason.GAP, 3, adds_rows=False)),
+        ("accept", accept := Accept(Reason.GAP, 3, adds_rows=False, against="none"), accept),
         ("prepared_max_age", "2h 30m", timedelta(hours=2, minutes=30)),
         ("ledger_tag_max_age", timedelta(days=7), timedelta(days=7)),
         ("ledger_tag", "off", False),
@@ -133,6 +134,7 @@ def test_an_option_is_read(name: str, given: Any, read: Any) -> None:
         ("accept", "RolledBack", "expected <Verdict>"),
         ("accept", "RolledBack:x:commit", "expected <Verdict>"),
         ("accept", "RolledBack:1@:commit", "expected <Verdict>"),
+        ("accept", "RolledBack:1:commit", "expected <Verdict>"),
         ("accept", "RolledBack:1:keep", "expected <Verdict>"),
         ("accept", "TableReplaced:1:commit", "not one of"),
         ("accept", "Unsupported:1:skip", "not one of"),
@@ -386,7 +388,7 @@ BY_DEBEZIUM = {"mode": "changes", "decode": "debezium-json"}
         ({"output_mode": "update"}, "output_mode='update' needs mode='upsert'"),
         (BY_DEBEZIUM | {"output_mode": "update"}, "output_mode='update' needs mode='upsert'"),
         ({"mode": "upsert", "on_malformed": "quarantine"}, "on_malformed='quarantine' is for mode='append' only"),
-        (BY_DEBEZIUM | {"on_malformed": "null-row"}, "on_malformed='null-row' is for mode='append' only"),
+        (BY_DEBEZIUM | {"on_malformed": "quarantine"}, "on_malformed='quarantine' is for mode='append' only"),
         ({"mode": "upsert", "dead_letter_table": "a.b"}, "dead_letter_table is for mode='append' only"),
         (BY_DEBEZIUM | {"rescue_column": "_rescued"}, "rescue_column is for mode='append' only"),
         ({"mode": "upsert", "schema_evolution": "add"}, "schema_evolution='add' is for mode='append' only"),
@@ -426,7 +428,6 @@ def test_options_that_changes_keep_are_accepted(kept: dict[str, Any]) -> None:
     "refused",
     [
         {"on_malformed": "quarantine"},
-        {"on_malformed": "null-row"},
         {"schema_evolution": "fail"},
         {"schema_evolution": "add"},
         {"rescue_column": "_rescued"},
@@ -437,7 +438,7 @@ def test_the_advice_for_an_option_that_changes_exclude_offers_no_other_of_them(r
     for mode in ({"mode": "upsert", "decode": "json"}, BY_DEBEZIUM):
         with pytest.raises(SettingsError, match="LAKESINK_OPTION_INVALID") as error:
             parse(**mode, **refused)
-        for other in ("quarantine", "null-row", "widen", "rescue"):
+        for other in ("quarantine", "widen", "rescue"):
             assert other not in error.value.action
 
 

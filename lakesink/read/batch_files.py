@@ -6,7 +6,7 @@ batch's summary. A batch that cannot be shown whole is refused.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyiceberg.table import Table
 
@@ -81,7 +81,7 @@ class _Head:
 
     table: Table
     snapshot_id: int | None
-    _files: dict[int | None, list[LiveFile]] | None = None
+    _files: dict[int | None, list[LiveFile]] | None = field(default=None, init=False)
 
     def files_added_by(self, snapshot_id: int) -> Sequence[LiveFile]:
         if self._files is None:

@@ -7,7 +7,7 @@ import hashlib
 import re
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -71,9 +71,9 @@ class LetterRows:
 
     plan: SidePlan
     documents: bool
-    count: int = 0
-    digest: int = 0
-    _known: tuple[pa.Schema, LineEncoder] | None = None
+    count: int = field(default=0, init=False)
+    digest: int = field(default=0, init=False)
+    _known: tuple[pa.Schema, LineEncoder] | None = field(default=None, init=False)
 
     def of(self, rows: pa.RecordBatch, faults: Sequence[Fault]) -> pa.RecordBatch:
         """One dead letter for each row, as it came."""

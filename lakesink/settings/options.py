@@ -31,24 +31,6 @@ def option_invalid(name: str, what: str, action: str = "") -> SettingsError:
     return SettingsError("OPTION_INVALID", what, action=action or f"{name} ({option.type}): {option.doc}")
 
 
-def options_table_markdown() -> str:
-    """The options as a Markdown table, for the docs."""
-    rows = [
-        "| option | type | default | meaning |",
-        "|---|---|---|---|",
-        *(
-            f'| <a id="{option.name}"></a>`{option.name}` | {option.type} | {option.default} | {_meaning(option)} |'
-            for option in OPTIONS
-        ),
-    ]
-    return "\n".join(rows) + "\n"
-
-
-def _meaning(option: Option) -> str:
-    overridden = f" Overrides the table property `{option.table_property}`." if option.table_property else ""
-    return option.doc + overridden + (" Streams only." if option.stream_only else "")
-
-
 def _shown(value: Any) -> str:
     if not isinstance(value, (str, int, float)):
         return f"a {type(value).__name__}"

@@ -148,12 +148,6 @@ class ReadSettings:
         return self.most_batches is not None or self.most_rows is not None
 
 
-def read_options_table_markdown() -> str:
-    """The options as a Markdown table, for the docs."""
-    rows = (f"| `{one.name}` | {one.type} | {one.default} | {one.doc} |" for one in OPTIONS_OF_READING)
-    return "\n".join(["| option | type | default | meaning |", "|---|---|---|---|", *rows]) + "\n"
-
-
 def _read(name: str, value: str) -> Any:
     if name not in _BY_NAME:
         raise SettingsError(

@@ -32,12 +32,6 @@ def _schema_registry(value: Any) -> str:
     return text
 
 
-def _on_malformed(value: Any) -> OnMalformed:
-    if value not in tuple(OnMalformed):
-        raise ValueError("expected 'fail' or 'quarantine'")
-    return OnMalformed(value)
-
-
 def _ratio(value: Any) -> float:
     try:
         found = float(value) if isinstance(value, (int, float, str)) and not isinstance(value, bool) else math.nan
@@ -100,12 +94,11 @@ OPTIONS_OF_ROWS = (
     Option(
         "on_malformed",
         "text",
-        _on_malformed,
+        one_of(OnMalformed),
         "`fail`",
         "Action for a row that cannot be written: a document that cannot be decoded exactly, NULL in a required column,"
         " a value that the column or its partition cannot hold. `fail` stops the query; `quarantine` makes it a dead"
-        " letter: a row of another table, under the same batch id. `null-row` writes a row of NULLs for a document; it"
-        " is deprecated, use `quarantine`.",
+        " letter: a row of another table, under the same batch id.",
     ),
     Option(
         "binary_encoding",

@@ -6,7 +6,6 @@ Values of ``catalog_properties`` may be secrets: they stay in the driver and nev
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
-from functools import cache
 from typing import Any
 
 from lakesink.rows.plan import AVRO, DEBEZIUM_AVRO, BinaryEncoding, OnMalformed
@@ -17,7 +16,7 @@ from lakesink.settings.options import BY_NAME, OPTIONS, option_invalid, read_opt
 from lakesink.settings.table_settings import DEFAULTS_OF_CHANGES, Effective, unsupported_level
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_protocol.errors import SettingsError
-from lakesink_protocol.events import Listener, OptionDeprecated, PropertiesIgnored
+from lakesink_protocol.events import Listener, PropertiesIgnored
 from lakesink_protocol.identity import MAIN_BRANCH, SinkKind
 from lakesink_protocol.redact import MASK, redact
 from lakesink_protocol.refusals.accept import Accept
@@ -106,8 +105,6 @@ class Settings:
         _check_tags(settings, given, kind)
         _check_decode(settings, given)
         check_changes(settings, given, kind)
-        if settings.on_malformed is OnMalformed.NULL_ROW:
-            _tell_of_null_row()
         return settings
 
     @property
@@ -198,8 +195,7 @@ def _check_tags(settings: Settings, given: Mapping[str, Any], kind: SinkKind) ->
 
 
 def _check_decode(settings: Settings, given: Mapping[str, Any]) -> None:
-    null_row = ("on_malformed",) if settings.on_malformed is OnMalformed.NULL_ROW else ()
-    for name in (*null_row, "binary_encoding", "rescue_column"):
+    for name in ("binary_encoding", "rescue_column"):
         if settings.decode is None and name in given:
             raise option_invalid(name, f"The option {name} needs decode: without it nothing is decoded.")
     if "show_values" in given and settings.decode is None and not settings.has_changes:
@@ -208,10 +204,6 @@ def _check_decode(settings: Settings, given: Mapping[str, Any]) -> None:
     if is_avro != bool(settings.schema_registry):
         asks = settings.decode if is_avro else AVRO
         raise option_invalid("schema_registry", f"The options decode='{asks}' and schema_registry need each other.")
-    if settings.follows_documents and settings.on_malformed is OnMalformed.NULL_ROW:
-        raise option_invalid(
-            "schema_evolution", "The option schema_evolution needs on_malformed='fail' or 'quarantine', not 'null-row'."
-        )
     if "max_new_columns" in given and not settings.follows_documents:
         raise option_invalid("max_new_columns", "The option max_new_columns needs decode and schema_evolution.")
     if settings.decode and settings.shuffles_by_partition:
@@ -226,9 +218,3 @@ def _check_decode(settings: Settings, given: Mapping[str, Any]) -> None:
         raise option_invalid(
             "schema", "The option schema needs create_table=True; without it, an existing table keeps its columns."
         )
-
-
-@cache
-def _tell_of_null_row() -> None:
-    """Once a process: the format parses its options for every batch."""
-    LISTENERS(OptionDeprecated("on_malformed='null-row'", "on_malformed='quarantine'"))

@@ -220,7 +220,7 @@ def test_a_table_made_anew_with_the_properties_of_another_has_none_of_its_batche
     assert (position.is_before_all, position.replays) == (True, ())
 
 
-def test_a_position_of_an_earlier_lakesink_reads_on(bronze: Bronze, consumer: Consumer) -> None:
+def test_a_position_that_names_no_replay_reads_on(bronze: Bronze, consumer: Consumer) -> None:
     bronze.run(0)
     bronze.replay()
     bronze.run(1)

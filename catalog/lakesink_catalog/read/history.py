@@ -42,7 +42,6 @@ class Record:
         missing_inputs: Number of missing input files that an operator accepted.
         in_branch: True if the batch is under the branch's head, False if it was rolled back, None if expiry removed the
             proof.
-        malformed_rows: Rows of NULLs that replace documents that could not be decoded.
         unknown_keys: Keys of documents for which the table had no column.
         unknown_names: Names of such keys as a JSON list; empty if there were none.
         schema_change: How the commit changed the table's schema, in words; empty if it did not.
@@ -70,7 +69,6 @@ class Record:
     accepted: str
     missing_inputs: int
     in_branch: bool | None
-    malformed_rows: int = 0
     unknown_keys: int = 0
     unknown_names: str = ""
     schema_change: str = ""
@@ -96,7 +94,6 @@ class SinkState:
         batches: Number of retained batches in the branch; the following counts are sums over them.
         trouble: Reason for which the next batch would be refused; None if there is none.
         unverifiable: True if expiry removed the proof that the last batch is in the branch; the ledger is trusted.
-        malformed_rows: Part of `rows`, like `rescued_rows`.
         silence_limit: After this time without a batch, the sink is silent for longer than it usually is; None if too
             few batches are retained.
         changes: The sum over the batches that changed rows by key; None if none did.
@@ -116,7 +113,6 @@ class SinkState:
     bytes: int
     trouble: Reason | None
     unverifiable: bool
-    malformed_rows: int = 0
     unknown_keys: int = 0
     unmet_rows: int = 0
     dead_letters: int = 0
@@ -149,7 +145,6 @@ def record_of(batch: PastCommit) -> Record:
         accepted=mark.accepted,
         missing_inputs=mark.missing_inputs,
         in_branch=batch.in_branch,
-        malformed_rows=batch.malformed_rows,
         unknown_keys=batch.unknown_keys,
         unknown_names=text_in(summary, UNKNOWN_NAMES),
         schema_change=shown(text_in(summary, SCHEMA_CHANGE), LONGEST_WORDS),
@@ -215,7 +210,6 @@ def _state(table: Table, key: SinkKey, batches: Sequence[PastCommit]) -> SinkSta
         bytes=sum(batch.added.bytes or 0 for batch in counted),
         trouble=trouble,
         unverifiable=unverifiable,
-        malformed_rows=sum(batch.malformed_rows for batch in counted),
         unknown_keys=sum(batch.unknown_keys for batch in counted),
         unmet_rows=sum(batch.unmet_rows for batch in counted),
         dead_letters=sum(batch.dead_letters for batch in counted),

@@ -20,7 +20,6 @@ from lakesink_protocol.identity import MAIN_BRANCH, SinkKey
 from lakesink_protocol.ledger import FORGOTTEN, Mark, ancestry, mark_of, stated
 from lakesink_protocol.quality import (
     DEAD_LETTERS,
-    MALFORMED_ROWS,
     REPLAYS_TABLE,
     RESCUED_ROWS,
     UNKNOWN_KEYS,
@@ -56,7 +55,7 @@ class PastCommit(NamedTuple):
         picked_from: The source of a cherry-pick; None in a `Past` that has the mark of the source.
         epoch: Query and batch of Iceberg's own Spark sink.
         changes: By key; None if it appended or is of another writer.
-        malformed_rows: `lakesink_catalog.read.history.Record` explains this and the next four.
+        unknown_keys: `lakesink_catalog.read.history.Record` explains this and the next three.
         parent_snapshot_id: None if it has none, or if nothing tells which.
         in_branch: See `Record`; None also for a snapshot without a batch.
         is_retained: False if the table's metadata no longer has the snapshot.
@@ -69,7 +68,6 @@ class PastCommit(NamedTuple):
     picked_from: int | None
     epoch: tuple[str, int] | None
     changes: ChangeCounts | None
-    malformed_rows: int
     unknown_keys: int
     unmet_rows: int
     dead_letters: int
@@ -330,7 +328,6 @@ def commit_of(
         cherry_picked_from(summary),
         epoch_of(summary),
         None if summary is None else counts_in(summary),
-        stated(summary, MALFORMED_ROWS) or 0,
         stated(summary, UNKNOWN_KEYS) or 0,
         stated(summary, UNMET_ROWS) or 0,
         stated(summary, DEAD_LETTERS) or 0,

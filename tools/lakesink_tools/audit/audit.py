@@ -36,7 +36,6 @@ class SinkProof:
     batches: int  # number of batches in the retained ancestry
     rows: int  # rows that these batches added
     since: datetime | None  # commit time of the oldest of them
-    malformed_rows: int = 0  # rows of NULLs, included in `rows`, that replace malformed documents
     unknown_keys: int = 0  # values in documents without a column in the table
     unmet_rows: int = 0  # rows that did not meet an expectation of the query
     dead_letters: int = 0  # rows that are in the table of dead letters instead
@@ -135,7 +134,6 @@ def _proof_of(scan: TableScan, state: SinkState) -> SinkProof:
         batches=len(batches),
         rows=sum(batch.rows for batch in batches),
         since=state.since if batches else None,
-        malformed_rows=sum(batch.malformed_rows for batch in batches),
         unknown_keys=sum(batch.unknown_keys for batch in batches),
         unmet_rows=sum(batch.unmet_rows for batch in batches),
         dead_letters=sum(batch.dead_letters for batch in batches),

@@ -64,9 +64,11 @@ class Inventory:
     """Reads what snapshots reference, and remembers it."""
 
     io: FileIO
-    damaged: dict[str, str] = field(default_factory=dict)  # location of a missing or malformed file -> the reason
-    _manifests: dict[str, Manifest] = field(default_factory=dict)
-    _paths: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    damaged: dict[str, str] = field(
+        default_factory=dict, init=False
+    )  # location of a missing or malformed file -> the reason
+    _manifests: dict[str, Manifest] = field(default_factory=dict, init=False)
+    _paths: dict[int, tuple[str, ...]] = field(default_factory=dict, init=False)
 
     def read(self, commits: Iterable[PastCommit], *, only_own: bool = False) -> None:
         """Read manifest lists and manifests that are not known yet; `only_own` for those that the commits wrote.

@@ -109,8 +109,8 @@ class Lineage:
 
     catalog: Catalog
     checkpoints: Mapping[str, Checkpoint] = field(default_factory=dict)
-    _tables: dict[str, Table] = field(default_factory=dict)
-    _followed: dict[tuple[Position | None, Position], Upstream] = field(default_factory=dict)
+    _tables: dict[str, Table] = field(default_factory=dict, init=False)
+    _followed: dict[tuple[Position | None, Position], Upstream] = field(default_factory=dict, init=False)
 
     def of(self, name: str, batch_id: int, sink: str | None, branch: str) -> Hop:
         """The batch, and everything behind it.

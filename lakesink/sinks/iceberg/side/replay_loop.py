@@ -85,8 +85,8 @@ class ReplayLoop:
     repair: RepairLetters
     append: AppendRows
     left: set[str] = field(default_factory=set)
-    skipped: set[tuple[str, int]] = field(default_factory=set)
-    done: Replayed = field(default_factory=Replayed)
+    skipped: set[tuple[str, int]] = field(default_factory=set, init=False)
+    done: Replayed = field(default_factory=Replayed, init=False)
 
     def run(self) -> Replayed:
         """Replay until no letter is left that the repair returns."""

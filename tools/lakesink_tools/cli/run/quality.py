@@ -71,7 +71,7 @@ def _percent(check: Check) -> str:
 def _hints(arguments: str, checks: list[Check], *, hidden: int) -> list[str]:
     older = [f"Not shown: {counted(hidden, 'older batch')}; --limit shows more."] if hidden else []
     if not checks:
-        said = "No batch has an expectation, a malformed document or an unknown key."
+        said = "No batch has an expectation, a dead letter or an unknown key."
         return [*older, f"{said} Next: give the stream the option expect."]
     drawing = (
         "Over time: the oldest batches are left; a point means none, the highest bar the largest share of the line."

@@ -31,7 +31,7 @@ class BatchRecords:
     memory: LiveMemory
     rows: int = 0
     tombstones: int = 0
-    _written: set[bytes] = field(default_factory=set)
+    _written: set[bytes] = field(default_factory=set, init=False)
 
     def read(self) -> Iterator[pa.RecordBatch]:
         """The records, again from the first one each time."""

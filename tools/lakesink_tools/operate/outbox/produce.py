@@ -164,7 +164,7 @@ class _OneBatch:
     position: Position
     records: BatchRecords
     commit_id: str
-    _sent: bool = False
+    _sent: bool = field(default=False, init=False)
 
     def attempt(self, number: int) -> Produced | None:
         """See `Fenced.attempt`."""
