@@ -8,17 +8,14 @@ from pyspark.sql import SparkSession
 
 from lakesink.api.repair import Repair, repaired
 from lakesink.api.streams import append_version, check_classic
-from lakesink.rows.expectations import OnUnmet
-from lakesink.rows.plan import OnMalformed
 from lakesink.settings.option_types import Options
-from lakesink.settings.options import option_invalid
+from lakesink.settings.relations import Entry
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.preflight import open_existing
 from lakesink.sinks.iceberg.side.letters_policy import letters_table
 from lakesink.sinks.iceberg.side.replay_loop import Repaired, ReplayLoop, check_no_documents
 from lakesink.sinks.iceberg.side.replays import Replayed
 from lakesink_catalog.connect.catalog import CatalogConfig
-from lakesink_protocol.identity import SinkKind
 
 
 def replay_dead_letters(spark: SparkSession, table: str, repair: Repair, **options: Unpack[Options]) -> Replayed:
@@ -48,8 +45,7 @@ def replay_dead_letters(spark: SparkSession, table: str, repair: Repair, **optio
         CommitUnresolved: It is unknown whether the rows were committed. Call again.
     """
     check_classic(spark, "lakesink.replay_dead_letters", SparkSession)
-    settings = Settings.parse(options, kind=SinkKind.TXN)
-    _check_puts_nothing_aside(settings)
+    settings = Settings.parse(options, entry=Entry.REPLAY)
     letters = letters_table(table, settings)
     found = CatalogConfig(settings.catalog, settings.catalog_properties).find()
 
@@ -60,11 +56,3 @@ def replay_dead_letters(spark: SparkSession, table: str, repair: Repair, **optio
 
     catalog = open_existing(found, table)
     return ReplayLoop(table, letters, settings, found.open, catalog, repair_letters, append_version).run()
-
-
-def _check_puts_nothing_aside(settings: Settings) -> None:
-    """Rows that were put aside again would be new letters, which the same repair would get again."""
-    if settings.on_malformed is OnMalformed.QUARANTINE:
-        raise option_invalid("on_malformed", "A replay cannot put rows aside: on_malformed is 'quarantine'.")
-    if any(one.on_unmet is OnUnmet.QUARANTINE for one in settings.expect.values()):
-        raise option_invalid("expect", "A replay cannot put rows aside: an expectation has 'quarantine'.")
