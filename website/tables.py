@@ -8,7 +8,8 @@ from itertools import groupby
 
 from lakesink.settings.option import Option
 from lakesink.settings.options import OPTIONS
-from lakesink.settings.options_of_reading import OPTIONS_OF_READING
+from lakesink.settings.options_of_reading import ONE_START, OPTIONS_OF_READING
+from lakesink.settings.relations import RELATIONS, notes
 from lakesink.testing.promises import Promise
 from lakesink_catalog.failpoints import ACTIONS, FAILPOINTS
 from lakesink_protocol import events
@@ -59,12 +60,15 @@ def options_table() -> str:
 
 def _meaning_of_option(option: Option) -> str:
     overridden = f" Overrides the table property `{option.table_property}`." if option.table_property else ""
-    return option.doc + overridden + (" Streams only." if option.stream_only else "")
+    return option.doc + overridden + notes(option.name, RELATIONS)
 
 
 def read_options_table() -> str:
     """The options for reading."""
-    rows = (f"| `{one.name}` | {one.type} | {one.default} | {one.doc} |" for one in OPTIONS_OF_READING)
+    rows = (
+        f"| `{one.name}` | {one.type} | {one.default} | {one.doc}{notes(one.name, (ONE_START,))} |"
+        for one in OPTIONS_OF_READING
+    )
     return _table("option | type | default | meaning", rows)
 
 
