@@ -155,16 +155,11 @@ def _abandon(written: Sequence[TaskFiles | KeysFileWriter]) -> None:
 def _write(newest: NewestChanges, files: TaskFiles, keys: KeysFileWriter) -> int:
     """Write the newest changes, and return how many of them are deletes."""
     stored, deletes = newest.taken()
-    for changes in _released(stored):
+    stored.reverse()
+    while stored:  # the list keeps none of those that were written
+        changes = stored.pop()
         keys.add(changes)
         files.add(changes.rows)
     for changes in deletes:
         keys.add(changes)
     return sum(changes.rows.num_rows for changes in deletes)
-
-
-def _released(held: list[ChangedRows]) -> Iterator[ChangedRows]:
-    """Each of the changes; the list keeps none of those that were returned."""
-    held.reverse()
-    while held:
-        yield held.pop()
