@@ -78,9 +78,17 @@ def _checked(options: Mapping[str, str], kind: SinkKind) -> dict[str, str]:
     else:
         known = {TABLE, APP_ID, VERSION, *(name for name, option in _NAMED.items() if not option.stream_only)}
     if EXPECT in given:
-        raise _not_here()
+        raise SettingsError(
+            "OPTION_UNKNOWN",
+            "The format has no option expect: Spark evaluates conditions before its rows reach the format.",
+            action='Add them to the rows: lakesink.with_expectations(df, {...}).writeStream.format("lakesink").',
+        )
     if OUTPUT_MODE in given:
-        raise _no_output_mode()
+        raise SettingsError(
+            "OPTION_UNKNOWN",
+            "The format has no option output-mode: Spark lets it write in output mode append only.",
+            action='Use .outputMode("append"), or lakesink.stream with output_mode="update".',
+        )
     for key, value in given.items():
         if contains_secret(key, value):
             raise secret_in_option(key)
@@ -127,22 +135,6 @@ def spelled_for_spark() -> Iterator[None]:
 
 def _spelled(text: str) -> str:
     return _PYTHON_NAMES.sub(lambda found: found[0].replace("_", "-"), text)
-
-
-def _not_here() -> SettingsError:
-    return SettingsError(
-        "OPTION_UNKNOWN",
-        "The format has no option expect: Spark evaluates conditions before its rows reach the format.",
-        action='Add them to the rows: lakesink.with_expectations(df, {...}).writeStream.format("lakesink").',
-    )
-
-
-def _no_output_mode() -> SettingsError:
-    return SettingsError(
-        "OPTION_UNKNOWN",
-        "The format has no option output-mode: Spark lets it write in output mode append only.",
-        action='Use .outputMode("append"), or lakesink.stream with output_mode="update".',
-    )
 
 
 def secret_in_option(key: str) -> SettingsError:
