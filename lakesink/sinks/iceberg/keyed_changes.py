@@ -51,15 +51,13 @@ class ChangesByKey:
         if prepared.changes is None:
             return None
         new_files = partial(_new_files, prepared)
-        how = LocateSettings(workers=self._workers())
+        workers = None
+        if self.run is not None and self.settings.locate_in is not LocateIn.DRIVER:
+            run: Run = self.run
+            workers = Workers(run, 0 if self.settings.locate_in is LocateIn.EXECUTORS else WORKERS_FROM_BYTES)
+        how = LocateSettings(workers=workers)
         locator = Locator(prepared.changes, new_files, file_stem, self.memory, self.at_once, how)
         return locator if self.settings.on_late is OnLate.IGNORE else partial(_without_late, locator)
-
-    def _workers(self) -> Workers | None:
-        if self.run is None or self.settings.locate_in is LocateIn.DRIVER:
-            return None
-        run: Run = self.run
-        return Workers(run, 0 if self.settings.locate_in is LocateIn.EXECUTORS else WORKERS_FROM_BYTES)
 
 
 def check_sequence(settings: Settings, batch: Batch) -> None:
