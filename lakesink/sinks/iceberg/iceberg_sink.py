@@ -29,8 +29,7 @@ from lakesink.sinks.iceberg.document_evolution import (
 )
 from lakesink.sinks.iceberg.evolution import BatchWrite, plan_write
 from lakesink.sinks.iceberg.keyed_changes import ChangesByKey, RunInExecutors, check_sequence, prepared_changes
-from lakesink.sinks.iceberg.logs import KeysFiles, ReportedLog, StoppingLog, UnrecordedLog
-from lakesink.sinks.iceberg.records import why_unusable
+from lakesink.sinks.iceberg.logs import KeysFiles, ReportedLog, StoppingLog, UnrecordedLog, why_unusable
 from lakesink.sinks.iceberg.side.changelog_table import note_changelog
 from lakesink.sinks.iceberg.side.side_rollback import with_side_tables
 from lakesink.sinks.iceberg.side.side_sink import SideTableSink

@@ -20,8 +20,7 @@ from lakesink.rows.plan import WritePlan
 from lakesink.rows.side_rows import digest_sum, side_end
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.checked_receipts import opened
-from lakesink.sinks.iceberg.side.side_table import SideTable, side_plan
-from lakesink.sinks.iceberg.side.ways_out import WaysOut, has_gaps
+from lakesink.sinks.iceberg.side.side_table import SideTable, WaysOut, has_gaps, side_plan
 from lakesink_catalog.commit.current import is_current
 from lakesink_catalog.commit.unprotected_first import check_has_head
 from lakesink_catalog.read.landed import newest_batch
