@@ -24,7 +24,7 @@ from benchmarks.oracle import WrongRows
 from benchmarks.result import Cell, Goal, Ratio, Result
 from benchmarks.session import CATALOG, catalog_properties, session
 from benchmarks.usage import measured
-from lakesink.sinks.iceberg.locator import Locator
+from lakesink.sinks.iceberg.keyed_changes import Locator
 from lakesink_catalog.connect.catalog import connect
 from lakesink_protocol.row_changes import counts_in
 

@@ -24,14 +24,11 @@ def with_operations(df: DataFrame, settings: Settings) -> DataFrame:
     check_left_out(df.columns, settings, case_sensitive=is_case_sensitive(df.sparkSession))
     if DELETE_MARK in map(str.lower, df.columns):
         raise option_invalid("apply_as_deletes", f"The rows have a column {DELETE_MARK}, a name for lakesink alone.")
-    marked = _marked(df, settings.apply_as_deletes) if settings.apply_as_deletes else df
-    return marked.drop(*settings.except_column_list)
-
-
-def _marked(df: DataFrame, condition: str) -> DataFrame:
-    """The mark of a row keeps NULL: the batch fails then, because its operation is unknown."""
-    check_condition(df, "apply_as_deletes", "the condition apply_as_deletes", condition)
-    return df.select("*", sf.expr(condition).alias(DELETE_MARK))
+    if settings.apply_as_deletes:
+        check_condition(df, "apply_as_deletes", "the condition apply_as_deletes", settings.apply_as_deletes)
+        # The mark of a row keeps NULL: the batch fails then, because its operation is unknown.
+        df = df.select("*", sf.expr(settings.apply_as_deletes).alias(DELETE_MARK))
+    return df.drop(*settings.except_column_list)
 
 
 def trusts_order(df: DataFrame, settings: Settings) -> bool:

@@ -40,7 +40,10 @@ _ONE_VIEW = Lock()
 
 def repaired(session: SparkSession, letters: pa.Table, table: Table, repair: Repair) -> Repaired:
     """Run a repair, once; raises WriteError if Spark cannot, or no table can store its rows."""
-    frame = _run(_with_row(session.createDataFrame(letters), table), repair)
+    row = _readable(pa.struct(list(schema_to_pyarrow(table.schema(), include_field_ids=False))))
+    is_object = sf.json_object_keys("payload").isNotNull()  # else the row is NULL
+    given = session.createDataFrame(letters).withColumn(ROW, sf.when(is_object, sf.from_json("payload", sql_type(row))))
+    frame = _run(given, repair)
     column = _letter_id(frame)
     kept = frame.drop(column)
     stored_schema(kept.schema)  # raises for a type that no table can store
@@ -48,13 +51,6 @@ def repaired(session: SparkSession, letters: pa.Table, table: Table, repair: Rep
     at = frame.columns.index(column)
     ids = found.column(at).to_pylist()
     return Repaired(ids, session.createDataFrame(found.remove_column(at), kept.schema))
-
-
-def _with_row(letters: DataFrame, table: Table) -> DataFrame:
-    """The letters with their payload in the table's columns; NULL if the payload is no JSON object."""
-    schema = _readable(pa.struct(list(schema_to_pyarrow(table.schema(), include_field_ids=False))))
-    is_object = sf.json_object_keys("payload").isNotNull()
-    return letters.withColumn(ROW, sf.when(is_object, sf.from_json("payload", sql_type(schema))))
 
 
 def _readable(kind: pa.DataType) -> pa.DataType:
@@ -90,18 +86,16 @@ def _run(letters: DataFrame, repair: Repair) -> DataFrame:
 def _view(letters: DataFrame) -> Iterator[None]:
     """The letters as a temporary view; one that the user has under the name is back afterwards."""
     session = letters.sparkSession
-    before = session.table(VIEW) if _is_temporary_view(session) else None
+    catalog = session.catalog
+    is_temporary = catalog.tableExists(VIEW) and catalog.getTable(VIEW).isTemporary
+    before = session.table(VIEW) if is_temporary else None
     letters.createOrReplaceTempView(VIEW)
     try:
         yield
     finally:
-        session.catalog.dropTempView(VIEW)
+        catalog.dropTempView(VIEW)
         if before is not None:
             before.createOrReplaceTempView(VIEW)
-
-
-def _is_temporary_view(session: SparkSession) -> bool:
-    return session.catalog.tableExists(VIEW) and session.catalog.getTable(VIEW).isTemporary
 
 
 def _letter_id(frame: DataFrame) -> str:

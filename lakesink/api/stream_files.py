@@ -78,7 +78,8 @@ def stream_files(  # noqa: PLR0913 - the options, each by its name
     new_sink = partial(FileSink, directory, sink_id, **files)
     settings = new_sink().settings
     _check_columns(df, settings.part_format)
-    reporter = _reporter(settings.layout.directory, sink_id, verbose=verbose)
+    to = settings.layout.directory
+    reporter = Reporter(to, sink_id, watched(sink_id, f"directory {redact(to)}", verbose=verbose))
     return stream_writer(df, read_option("checkpoint", checkpoint), reporter, lambda _schema, _session: new_sink())
 
 
@@ -96,7 +97,3 @@ def _check_columns(df: DataFrame, part_format: PartFormat) -> None:
             action="Leave out with_expectations, or filter the rows in the query.",
         )
     check_part_schema(stored_schema(df.schema), part_format)
-
-
-def _reporter(directory: str, sink_id: str, *, verbose: bool | str | None) -> Reporter:
-    return Reporter(directory, sink_id, watched(sink_id, f"directory {redact(directory)}", verbose=verbose))

@@ -220,19 +220,22 @@ class Checkpoint:
 
     def _initial(self, end: Offsets) -> list[Any] | dict[str, Any] | None:
         """Start offsets of the first batch; None unless every source stores its own."""
-        found = {source: self._initial_offset(self._folder(end.keys, source)) for source in end.sources()}
+        found = {}
+        for source in end.sources():
+            folder = self._folder(end.keys, source)
+            content = None if folder is None else self.files.read(f"sources/{folder}/0")
+            found[source] = None if content is None else parse_initial_offset(content)
         return None if None in found.values() else Offsets(found, end.keys).by_source
-
-    def _initial_offset(self, folder: str | None) -> dict[str, Any] | None:
-        content = None if folder is None else self.files.read(f"sources/{folder}/0")
-        return None if content is None else parse_initial_offset(content)
 
     def _file_sources(self, end: Offsets, previous: Offsets | None) -> Iterator[tuple[str, str, int, int]]:
         """Key, folder and log offset range of each file source with new files; each folder once."""
         seen: set[str] = set()
         for source in end.sources():
             upto = log_offset(end.ends[source])
-            after = None if previous is None else log_offset(_before(source, end, previous))
+            after = None
+            if previous is not None:  # a single source may have received a name since then
+                same = previous.keys is end.keys
+                after = log_offset(previous.ends.get(source) if same else next(iter(previous.ends.values())))
             after = -1 if after is None else after
             if upto is None or after >= upto:
                 continue
@@ -265,22 +268,14 @@ class Checkpoint:
     def _read_compacted(self, folder: str, after: int, upto: int) -> list[str]:
         path = f"sources/{folder}/{upto}.compact"
         size = self.files.size_bytes(path)
-        if size is None:
-            path = f"sources/{folder}/{self._compaction_at_or_above(folder, upto)}.compact"
+        if size is None:  # Spark has deleted the entry's own file, and a later compaction has it
+            names = (re.fullmatch(r"(\d+)\.compact", name) for name in self.files.names(f"sources/{folder}"))
+            later = min((int(name[1]) for name in names if name and int(name[1]) >= upto), default=None)
+            path = f"sources/{folder}/{later}.compact"
             size = self.files.size_bytes(path)
         if size is None:
             raise unreadable(f"the log of file source {folder} lacks entry {upto}")
         return source_log_tail(lambda start, length: self.files.read_range(path, start, length), size, after, upto)
-
-    def _compaction_at_or_above(self, folder: str, position: int) -> int | None:
-        """A later compaction, for entries whose own file Spark has deleted."""
-        names = (re.fullmatch(r"(\d+)\.compact", name) for name in self.files.names(f"sources/{folder}"))
-        return min((int(name[1]) for name in names if name and int(name[1]) >= position), default=None)
-
-
-def _before(source: str, end: Offsets, previous: Offsets) -> Any:
-    """A source's previous offset; a single source may have received a name since then."""
-    return previous.ends.get(source) if previous.keys is end.keys else next(iter(previous.ends.values()))
 
 
 def _source_came_back(name: str, was_in: int, batch_id: int) -> QueryError:

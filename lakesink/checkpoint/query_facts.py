@@ -5,7 +5,6 @@ command line reads them too.
 """
 
 import json
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -75,7 +74,10 @@ def parse_query_facts(data: bytes) -> QueryFacts:
         if version != QUERY_FACTS_VERSION:
             raise ValueError(f"they are of version {version!r}, this lakesink reads {QUERY_FACTS_VERSION}")
         sources = tuple(_source(source) for source in document.pop("sources"))
-        functions = {name: _named(names) for name, names in document.pop("functions").items()}
+        functions = {
+            kind: tuple(str(name)[:LONGEST_NAME] for name in names)[:MOST_NAMES]
+            for kind, names in document.pop("functions").items()
+        }
         facts = QueryFacts(**document, sources=sources, functions=Functions(**functions))
         if not all(isinstance(getattr(facts, name), kind) for name, kind in _PLAIN.items()):
             raise ValueError("they contain a value of a wrong type")
@@ -87,7 +89,3 @@ def parse_query_facts(data: bytes) -> QueryFacts:
 def _source(document: dict[str, Any]) -> Source:
     flags = (document[name] is True for name in ("uncommitted", "lenient"))
     return Source(str(document["name"]), Replay[document["replay"]], *flags)
-
-
-def _named(names: Iterable[Any]) -> tuple[str, ...]:
-    return tuple(str(name)[:LONGEST_NAME] for name in names)[:MOST_NAMES]

@@ -44,7 +44,9 @@ def choose(
     small_bytes, small_rows = min(SMALL_BYTES, target_bytes // ENOUGH_FILES), MOST_ROWS // ENOUGH_FILES
     tiers: dict[tuple[Partition, int], list[LiveFile]] = defaultdict(list)
     dead: dict[Partition, list[LiveFile]] = defaultdict(list)
-    deleted = _deleted_rows(live.deletes)
+    deleted = Counter[str]()  # as far as the delete files name a data file each: those of lakesink do
+    for file in live.deletes:
+        deleted[file.referenced_data_file] += file.record_count
     for file in live.data:
         if file.file_format != PARQUET or file.spec_id != spec_id or file.sequence_number == OF_VERSION_1:
             continue
@@ -58,14 +60,6 @@ def choose(
     groups = [(files, ENOUGH_FILES) for files in sorted(full, key=len, reverse=True)]
     groups += [(files, 1) for files in dead.values()]
     return list(_within_limits(groups, most_files))
-
-
-def _deleted_rows(deletes: Iterable[LiveFile]) -> Counter[str]:
-    """By data file, as far as the delete files name one each: those of lakesink do."""
-    found = Counter[str]()
-    for file in deletes:
-        found[file.referenced_data_file] += file.record_count
-    return found
 
 
 def tier(size_bytes: int) -> int:

@@ -135,19 +135,14 @@ def _row_groups(files: Sequence[Opened], most_bytes: int) -> Iterator[pa.Table]:
 
 def _live(one: Opened) -> Iterator[pa.RecordBatch]:
     """The rows of a file that are not deleted."""
-    stays, at = _stays(one.file), 0
+    stays, at = None, 0  # no mask if all rows are live
+    if one.file.deleted:
+        gone = in_order(one.file.deleted)
+        stays = pc.scatter(pa.repeat(FALSE, len(gone)), gone, max_index=one.file.rows - 1)
+        stays = pc.fill_null(stays, fill_value=True)
     with reading(one.file.path, file_unreadable):
         for batch in one.parquet.iter_batches(rows_at_once(one.parquet, _AT_ONCE_BYTES), use_threads=False):
             live = batch if stays is None else batch.filter(stays.slice(at, batch.num_rows))
             at += batch.num_rows
             if live.num_rows:
                 yield live.replace_schema_metadata(None)
-
-
-def _stays(file: ChosenFile) -> pa.Array | None:
-    """For each row whether it is live; None if all are."""
-    if not file.deleted:
-        return None
-    gone = in_order(file.deleted)
-    stays = pc.scatter(pa.repeat(FALSE, len(gone)), gone, max_index=file.rows - 1)
-    return pc.fill_null(stays, fill_value=True)

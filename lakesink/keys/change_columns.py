@@ -53,7 +53,8 @@ class ChangeConversion:
         """Raise WriteError if key or sequence is NULL in a change; `first_row` rows of the task came before."""
         for code, names in (("KEY_NULL", self.keys), ("SEQUENCE_NULL", self.sequence)):
             for name in names:
-                nulls = _nulls(changed.rows.column(name))
+                column = changed.rows.column(name)
+                nulls = (column.dictionary_decode() if pa.types.is_dictionary(column.type) else column).is_null()
                 if nulls.true_count:
                     raise _null(code, name, nulls.true_count, first_place(changed, nulls, first_row))
 
@@ -106,6 +107,10 @@ def conversion_of(incoming: pa.Schema, schema: Struct, plan: WritePlan, changes:
     whole = stored.append(pa.field(DELETED, pa.bool_())) if changes.soft_deletes else stored
     by_name = {one.name: one for one in schema.fields}
     narrow = Struct(tuple(by_name[name] for name in columns.names))
+    logged = None
+    if changes.has_changelog and not changes.soft_deletes:  # what a delete lacks is NULL in the changelog
+        optional = Struct(tuple(replace(one, required=False) for one in schema.fields))
+        logged = align(stored, optional, case_sensitive=plan.case_sensitive, ignore_unknown=plan.ignore_unknown)
     return ChangeConversion(
         incoming,
         tuple(stored.names),
@@ -114,7 +119,7 @@ def conversion_of(incoming: pa.Schema, schema: Struct, plan: WritePlan, changes:
         align(whole, schema, case_sensitive=plan.case_sensitive, ignore_unknown=plan.ignore_unknown),
         align(incoming, narrow, case_sensitive=plan.case_sensitive, ignore_unknown=True),
         changes.soft_deletes,
-        _logged(stored, schema, plan) if changes.has_changelog and not changes.soft_deletes else None,
+        logged,
     )
 
 
@@ -126,12 +131,6 @@ def first_place(changed: ChangedRows, found: pa.BooleanArray, first_row: int) ->
     known = next(filter(None, (place_in_words(place.as_py(), offset.as_py()) for place, offset in found)), "")
     path = exact_values(row.column(_FILE), pa.string())[0].as_py() if _FILE in row.schema.names else None
     return known or (f"of {redact(path)}" if path else f"row {first_row + at + 1} of its task")
-
-
-def _logged(stored: pa.Schema, schema: Struct, plan: WritePlan) -> Alignment:
-    """The conversion of deletes to a changelog: what a delete lacks is NULL there."""
-    optional = Struct(tuple(replace(one, required=False) for one in schema.fields))
-    return align(stored, optional, case_sensitive=plan.case_sensitive, ignore_unknown=plan.ignore_unknown)
 
 
 def _only(changed: ChangedRows, kept: pa.BooleanArray) -> ChangedRows | None:
@@ -150,10 +149,6 @@ def _matching(incoming: pa.Schema, names: Sequence[str], rule: NameRule) -> tupl
                 action="Select it in the query.",
             )
     return tuple(found[rule.key(name)] for name in names)
-
-
-def _nulls(column: pa.Array) -> pa.BooleanArray:
-    return (column.dictionary_decode() if pa.types.is_dictionary(column.type) else column).is_null()
 
 
 def _null(code: str, name: str, rows: int, where: str) -> WriteError:

@@ -75,7 +75,9 @@ class HeldChanges:
         repeated = self._repeated()
         if repeated is None:
             return None
-        changes = _of_greatest_offset(self._of_greatest_sequence(self._facts(*repeated)))
+        changes = self._of_greatest_sequence(self._facts(*repeated))
+        changes = _sorted(changes, (_KEY, "ascending"), (_PLACE, "ascending"), (_OFFSET, "descending"))
+        changes = _like_first(changes, _starts(changes, _KEY, _PLACE), [_OFFSET])
         first = _starts(changes, _KEY, _PLACE)
         second = changes.filter(self._unlike(changes, first))
         second = second.filter(_starts(second, _KEY, _PLACE))
@@ -157,7 +159,8 @@ class HeldChanges:
         compared = _array(pc.and_(same, pc.less(some[_AT], stored_rows)))
         compared = pc.and_(compared, _array(pc.less(others[_AT], stored_rows)))
         pairs = some[_AT].filter(compared), others[_AT].filter(compared)
-        found = [self._same_rows(*(at.slice(start, _COMPARED_ROWS) for at in pairs)) for start in _blocks(pairs[0])]
+        starts = range(0, len(pairs[0]), _COMPARED_ROWS)
+        found = [self._same_rows(*(at.slice(start, _COMPARED_ROWS) for at in pairs)) for start in starts]
         return pc.replace_with_mask(same, compared, pa.concat_arrays(found)) if found else same
 
     def _same_rows(self, some: pa.Array, others: pa.Array) -> pa.BooleanArray:
@@ -198,12 +201,6 @@ class HeldChanges:
             ", ".join(f"{name}={printable(str(value), LONGEST_VALUE)}" for name, value in key.items())
             for key in keys.to_pylist()
         ]
-
-
-def _of_greatest_offset(changes: pa.Table) -> pa.Table:
-    """The newest changes of each key and place by offset; they are sorted by key and place."""
-    ordered = _sorted(changes, (_KEY, "ascending"), (_PLACE, "ascending"), (_OFFSET, "descending"))
-    return _like_first(ordered, _starts(ordered, _KEY, _PLACE), [_OFFSET])
 
 
 def _sorted(changes: pa.Table, *by: tuple[str, str]) -> pa.Table:
@@ -247,10 +244,6 @@ def _combined(numbers: pa.Array, more: pa.Array) -> pa.Array:
     """A number for each pair of numbers."""
     shifted = pc.multiply(numbers.cast(pa.int64()), pc.add(pc.max(more).cast(pa.int64()), int64(1)))
     return _dense(pa.chunked_array([pc.add(shifted, more.cast(pa.int64()))]))
-
-
-def _blocks(positions: pa.ChunkedArray) -> range:
-    return range(0, len(positions), _COMPARED_ROWS)
 
 
 def _array(column: pa.ChunkedArray) -> pa.Array:

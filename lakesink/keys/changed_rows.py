@@ -137,11 +137,7 @@ def place_in_words(place: int | None, offset: int | None) -> str:
 def _topics(names: pa.Array) -> pa.Array:
     """A number for each topic, above those of partitions."""
     encoded = names.dictionary_encode()
-    numbers = array("q", [_topic_number(name) for name in encoded.dictionary.to_pylist()])
+    digests = (hashlib.sha256(name.encode()).digest() for name in encoded.dictionary.to_pylist())
+    numbers = array("q", [int.from_bytes(digest[:_TOPIC_BYTES]) >> 1 << _PARTITION_BITS for digest in digests])
     values = [None, pa.py_buffer(numbers)]
     return pa.Array.from_buffers(pa.int64(), len(numbers), values).take(encoded.indices)  # pa.array would import pandas
-
-
-def _topic_number(name: str) -> int:
-    digest = hashlib.sha256(name.encode()).digest()[:_TOPIC_BYTES]
-    return int.from_bytes(digest) >> 1 << _PARTITION_BITS

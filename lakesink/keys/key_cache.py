@@ -76,7 +76,9 @@ class KeyCache:
                     _copy_columns(parquet, file, columns, source.mapping, sink)
                     sink.flush()
                     os.fsync(sink.fileno())  # a power failure must not leave a footer without its pages
-            _keep(link, kept)
+            again = link.with_name(f"{_PARTIAL}{link.name}")
+            if _linked(link, again):  # on a disk without hard links, each scan copies anew
+                again.replace(kept)
         os.utime(link)  # the copy is the same file: used now
         return str(link)
 
@@ -106,13 +108,6 @@ def _name(file: DataFile, columns: KeyColumns) -> str:
         *constants,
     ]
     return hashlib.sha256("\0".join(described).encode()).hexdigest() + _SUFFIX
-
-
-def _keep(copy: Path, kept: Path) -> None:
-    """Keep a copy for later scans; on a disk without hard links, each scan copies anew."""
-    again = copy.with_name(f"{_PARTIAL}{copy.name}")
-    if _linked(copy, again):
-        again.replace(kept)
 
 
 def _linked(copy: Path, link: Path) -> bool:

@@ -73,23 +73,19 @@ def _read_exactly(file: KeysFile, open_input: OpenInput) -> pa.Buffer:
 def _decoded(data: pa.Buffer, file: KeysFile, schema: pa.Schema, most_bytes: int) -> pa.Table:
     rows, size, batches = 0, 0, []
     with pa.ipc.open_stream(data) as reader:
-        if not _fits(reader.schema, schema):
+        found = reader.schema  # a type may be the narrower one of an older schema of the table
+        if found.names != schema.names or not all(map(_widens, found.types, schema.types)):
             raise keys_file_damaged(file.path, "its columns are not the key and sequence columns of the table")
         for batch in reader:
             rows, size = rows + batch.num_rows, size + batch.nbytes
             if size > most_bytes:
                 raise too_many_changes(most_bytes)
             batches.append(batch)
-        found = pa.Table.from_batches(batches, reader.schema)
+        table = pa.Table.from_batches(batches, found)
     if rows != file.rows:
         raise keys_file_damaged(file.path, f"it has {rows} changes, and the receipt has {file.rows}")
-    found.validate(full=True)
-    return found.cast(schema)
-
-
-def _fits(found: pa.Schema, expected: pa.Schema) -> bool:
-    """True for the expected columns, some perhaps with the narrower type of an older schema of the table."""
-    return found.names == expected.names and all(map(_widens, found.types, expected.types))
+    table.validate(full=True)
+    return table.cast(schema)
 
 
 def _widens(narrow: pa.DataType, wide: pa.DataType) -> bool:

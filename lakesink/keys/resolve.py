@@ -43,7 +43,11 @@ def resolve(changes: pa.Table, live: pa.Table, ages: pa.Array, columns: KeyColum
     assert not places.null_count
     is_late = _among(places.filter(_holds(live, changes, places, columns)), changes.num_rows)
     finds = _among(places, changes.num_rows)
-    removed = _removed(live, is_late.take(places), ages, columns)
+    has_late = is_late.take(places)  # by live row
+    removed = live.select([FILE, POSITION])
+    if pc.any(has_late).as_py():
+        stays = _newest_of_each(live.filter(has_late), ages, columns).select([FILE, POSITION])
+        removed = pa.concat_tables([removed.filter(pc.invert(has_late)), stays])
     late = changes[CHANGE].filter(is_late).combine_chunks()
     return Resolution(removed, late, _counts(changes[OP], finds, is_late, removed.num_rows))
 
@@ -70,15 +74,6 @@ def _holds(live: pa.Table, changes: pa.Table, places: pa.ChunkedArray, columns: 
         equal = pc.fill_null(pc.equal(old, new), fill_value=False)
         holds = pc.or_(higher, pc.and_(equal, holds))
     return holds
-
-
-def _removed(live: pa.Table, is_late: pa.ChunkedArray, ages: pa.Array, columns: KeyColumns) -> pa.Table:
-    """File and position of the rows to remove; `is_late` says which rows have a late change."""
-    places = live.select([FILE, POSITION])
-    if not pc.any(is_late).as_py():
-        return places
-    stays = _newest_of_each(live.filter(is_late), ages, columns).select([FILE, POSITION])
-    return pa.concat_tables([places.filter(pc.invert(is_late)), stays])
 
 
 def _newest_of_each(rows: pa.Table, ages: pa.Array, columns: KeyColumns) -> pa.Table:

@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakesink.keys.key_columns import KeyColumn, KeyColumns
+from lakesink.keys.key_columns import KeyColumns
 from lakesink.keys.local_disk import on_local_disk, private_folder
 from lakesink.keys.locate_errors import duckdb_missing, file_unreadable
 from lakesink.keys.newest import CHANGE
@@ -67,26 +67,23 @@ def find_rows(files: Sequence[str], changes: pa.Table, columns: KeyColumns, limi
         return schema.empty_table()
     keys = changes.select([CHANGE, *columns.key_names])
     names, query = [file.translate(_GLOB) for file in files], _query(columns)
+    parts = min(-(-keys.nbytes // limits.keys_bytes), keys.num_rows)  # as few as the limit allows
+    rows = -(-keys.num_rows // parts)
     with _connection(limits, stays=keys.num_rows <= limits.kept_rows) as (connection, error_class):
         try:
             found = []
-            for part in _parts(keys, limits.keys_bytes):
-                connection.register("changes", part)
+            for start in range(0, keys.num_rows, rows):
+                connection.register("changes", keys.slice(start, rows))
                 found.append(connection.sql(query, params=[names]).to_arrow_table().cast(schema))
             return pa.concat_tables(found)
         except error_class as error:
             raise file_unreadable(files[0] if len(files) == 1 else f"{len(files)} files", describe(error)) from error
 
 
-def _parts(keys: pa.Table, most_bytes: int) -> Iterator[pa.Table]:
-    """The keys in as few parts of about equal rows as the limit allows."""
-    count = min(-(-keys.nbytes // most_bytes), keys.num_rows)
-    rows = -(-keys.num_rows // count)
-    return (keys.slice(start, rows) for start in range(0, keys.num_rows, rows))
-
-
 def _query(columns: KeyColumns) -> str:
-    mapped = ", ".join(map(_mapped, columns.all))
+    mapped = ", ".join(
+        f"{one.field_id}: {{name: '{one.alias}', type: '{one.duckdb}', default_value: NULL}}" for one in columns.all
+    )
     same_key = " AND ".join(f"rows.{name} = changes.{name}" for name in columns.key_names)
     sequences = "".join(f", rows.{name}" for name in columns.sequence_names)
     # The names are aliases made of field ids, and the types are from a fixed list: nothing here is from a user.
@@ -96,10 +93,6 @@ def _query(columns: KeyColumns) -> str:
         f" FROM read_parquet(?, schema = MAP {{{mapped}}}, hive_partitioning = false)) AS rows"
         f" JOIN changes ON {same_key}"
     )
-
-
-def _mapped(column: KeyColumn) -> str:
-    return f"{column.field_id}: {{name: '{column.alias}', type: '{column.duckdb}', default_value: NULL}}"
 
 
 @contextmanager

@@ -55,9 +55,16 @@ class Search:
         A file is copied, too, if a column that it lacks has its value in the partition: the copy has the column.
         """
         here = {place: file for place, file in enumerate(files) if scheme_of(file.path) == "file"}
-        footers = dict(zip(here, self._footers(list(here.values())), strict=True))
+        if unknown := [file for file in here.values() if file not in self.footers]:
+            read = many_at_once(partial(_read_footer, source=self.source), unknown, unknown[0].path)
+            self.footers.update(zip(unknown, read, strict=True))
+        footers = {place: self.footers[file] for place, file in here.items()}
         key_ids = [column.field_id for column in self.columns.keys]
-        whole = {place for place, footer in footers.items() if footer.has_ids and _has_constants(footer, files[place])}
+        whole = {
+            place
+            for place, footer in footers.items()
+            if footer.has_ids and footer.has(field_id for field_id, _ in files[place].constants)
+        }
         in_place = [place for place in footers if place in whole and footers[place].has(key_ids)]
         copied = [place for place in range(len(files)) if place not in whole]
         local = [local_path(files[place].path) for place in in_place]
@@ -66,17 +73,6 @@ class Search:
             return
         with self.cache.held([files[place] for place in copied], self.columns, self.source) as copies:
             yield [*in_place, *copied], [*local, *copies]
-
-    def _footers(self, files: Sequence[DataFile]) -> list[Footer]:
-        unknown = [file for file in files if file not in self.footers]
-        if unknown:
-            read = many_at_once(partial(_read_footer, source=self.source), unknown, unknown[0].path)
-            self.footers.update(zip(unknown, read, strict=True))
-        return [self.footers[file] for file in files]
-
-
-def _has_constants(footer: Footer, file: DataFile) -> bool:
-    return footer.has(field_id for field_id, _ in file.constants)
 
 
 def _read_footer(file: DataFile, source: Source) -> Footer:

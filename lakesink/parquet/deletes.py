@@ -71,22 +71,17 @@ def _write(rows: DeletedRows, folder: str, stem: str, create: Create, options: P
     location = f"{folder}/{stem}-{uuid.uuid4()}-deletes.parquet"
     count = len(rows.positions)
     assert count
+    paths = pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), count), pa.array([rows.data_file]))
+    table = pa.table([paths, in_order(rows.positions)], schema=deletes_schema())
     with storage_failures(location), create(location) as sink:
         with parquet_writer(sink, deletes_schema(), options, [_PATHS], _ENCODINGS) as writer:
             writer.add_key_value_metadata(_TYPE)
-            writer.write_table(_table(rows), row_group_size=count)
+            writer.write_table(table, row_group_size=count)
         size = int(sink.tell())
     footer = writer.writer.metadata
     if footer.num_rows != count:
         raise footer_disagrees(location, count, footer.num_rows)
     return _described(rows, location, size, footer)
-
-
-def _table(rows: DeletedRows) -> pa.Table:
-    positions = in_order(rows.positions)
-    indices = pa.repeat(pa.scalar(0, pa.int32()), len(positions))
-    paths = pa.DictionaryArray.from_arrays(indices, pa.array([rows.data_file], pa.string()))
-    return pa.table([paths, positions], schema=deletes_schema())
 
 
 def _described(rows: DeletedRows, location: str, size: int, footer: pq.FileMetaData) -> ContentFile:

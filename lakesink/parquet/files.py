@@ -32,7 +32,10 @@ _STEPS = 40
 
 def dictionary_columns(rows: pa.Table, columns: Sequence[Column], limit_bytes: int) -> tuple[str, ...]:
     """Parquet names of columns whose dictionary is likely to stay small, and of nested columns."""
-    sample = _sample(rows)
+    sample = rows
+    if rows.num_rows > _SLICES * _SLICE_ROWS:  # from several places, because neighbouring rows are similar
+        step = rows.num_rows // _SLICES
+        sample = pa.concat_tables([rows.slice(at * step, _SLICE_ROWS) for at in range(_SLICES)])
     chosen = (column for column in columns if _stays_small(rows, sample, column, limit_bytes))
     return tuple(column.leaf.parquet_path for column in chosen)
 
@@ -49,14 +52,6 @@ def expected_distinct(seen: int, of: int) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if -middle * math.expm1(-of / middle) < seen else (low, middle)
     return high
-
-
-def _sample(rows: pa.Table) -> pa.Table:
-    """Rows from several places, because neighbouring rows are similar."""
-    if rows.num_rows <= _SLICES * _SLICE_ROWS:
-        return rows
-    step = rows.num_rows // _SLICES
-    return pa.concat_tables([rows.slice(at * step, _SLICE_ROWS) for at in range(_SLICES)])
 
 
 def _stays_small(rows: pa.Table, sample: pa.Table, column: Column, limit_bytes: int) -> bool:
@@ -111,7 +106,12 @@ class DataFiles:
         while start < rows.num_rows:
             file = self._file_for(partition)
             count = self._next_rows(file, rows.num_rows - start, bytes_per_row)
-            self._write_row_group(file, rows.slice(start, count), count * bytes_per_row)
+            before = file.size_bytes
+            file.write_row_group(rows.slice(start, count))
+            self._arrow_bytes += int(count * bytes_per_row)
+            self._file_bytes += file.size_bytes - before
+            if file.size_bytes >= FULL * self.plan.target_file_size_bytes:
+                self.finish(partition)
             start += count
 
     def finish(self, partition: Partition) -> None:
@@ -147,17 +147,8 @@ class DataFiles:
         """Rows of the next row group: equal parts within its limit, and no more than fit into the file."""
         groups = -(-available * bytes_per_row // max(1, self.plan.parquet.row_group_size_bytes))
         even = -(-available // max(1, int(groups)))
-        room = (self.plan.target_file_size_bytes - file.size_bytes) / self._compression_ratio()
+        ratio = 1.0  # file bytes for each byte of Arrow memory so far
+        if self._file_bytes and self._arrow_bytes:
+            ratio = max(0.001, self._file_bytes / self._arrow_bytes)
+        room = (self.plan.target_file_size_bytes - file.size_bytes) / ratio
         return max(1, min(even, int(room / bytes_per_row)))
-
-    def _compression_ratio(self) -> float:
-        """File bytes for each byte of Arrow memory so far; 1 before the first row group."""
-        return max(0.001, self._file_bytes / self._arrow_bytes) if self._file_bytes and self._arrow_bytes else 1.0
-
-    def _write_row_group(self, file: OpenFile, rows: pa.Table, arrow_bytes: float) -> None:
-        before = file.size_bytes
-        file.write_row_group(rows)
-        self._arrow_bytes += int(arrow_bytes)
-        self._file_bytes += file.size_bytes - before
-        if file.size_bytes >= FULL * self.plan.target_file_size_bytes:
-            self.finish(file.partition)

@@ -61,7 +61,10 @@ def task_of(location: str) -> int:
 
 def partition_path(sources: Sequence[Source], partition: Partition) -> str:
     """Folders ``name=value`` for a partition, escaped as in Iceberg; long names are cut and end with a digest."""
-    segments = [_segment(source, value) for source, value in zip(sources, partition, strict=True)]
+    segments = []
+    for source, value in zip(sources, partition, strict=True):
+        raw = None if value is None else decode_value(source.transform.result, value)
+        segments.append(f"{_bounded(source.name, MAX_NAME)}={_bounded(source.transform.path_text(raw), MAX_VALUE)}")
     path = "/".join(segments)
     return path if len(path) <= MAX_PARTITION_PATH else f"partition={_digest(path)}"
 
@@ -69,11 +72,6 @@ def partition_path(sources: Sequence[Source], partition: Partition) -> str:
 @lru_cache(maxsize=16)
 def _locations(stem: str) -> re.Pattern[str]:
     return re.compile(rf"(?:{_FOLDER})*(?:[01]{{8}}-)?{re.escape(stem)}{_REST}", re.ASCII)
-
-
-def _segment(source: Source, value: bytes | None) -> str:
-    raw = None if value is None else decode_value(source.transform.result, value)
-    return f"{_bounded(source.name, MAX_NAME)}={_bounded(source.transform.path_text(raw), MAX_VALUE)}"
 
 
 def _bounded(text: str, limit: int) -> str:

@@ -120,6 +120,8 @@ def parquet_writer(
     codec = "none" if options.compression_codec == "uncompressed" else options.compression_codec
     level = ZSTD_LEVEL if codec == "zstd" and options.compression_level is None else options.compression_level
     level = level if codec in CODECS_WITH_LEVELS else None
+    leaves = [leaf for field in schema for leaf in _leaf_paths(field.name, field.type)]
+    floating = {path for path, kind in leaves if pa.types.is_floating(kind)}  # another column can have the same path
     return pq.ParquetWriter(
         sink,
         schema,
@@ -131,15 +133,8 @@ def parquet_writer(
         column_encoding=None if encodings is None else dict(encodings),
         store_decimal_as_integer=True,
         store_schema=False,
-        write_statistics=_with_statistics(schema),
+        write_statistics=[path for path, _ in leaves if path not in floating],
     )
-
-
-def _with_statistics(schema: pa.Schema) -> list[str]:
-    """The Parquet columns with statistics; none for a path that a floating-point column also has."""
-    found = [leaf for field in schema for leaf in _leaf_paths(field.name, field.type)]
-    floating = {path for path, kind in found if pa.types.is_floating(kind)}
-    return [path for path, _ in found if path not in floating]
 
 
 def _leaf_paths(path: str, kind: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:

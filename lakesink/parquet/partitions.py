@@ -88,8 +88,14 @@ def group(table: pa.Table, sources: Sequence[Source]) -> Grouping:
     numbers = _partition_numbers(values)
     counts = pc.value_counts(numbers).field("counts")
     starts = pc.subtract(pc.cumulative_sum(counts), counts)
-    order = None if _is_sorted(numbers) else pc.sort_indices(numbers)
-    partitions = _partition_values(values, starts if order is None else order.take(starts), sources)
+    is_sorted = pc.all(pc.greater_equal(numbers[1:], numbers[:-1])).as_py()
+    order = None if is_sorted else pc.sort_indices(numbers)
+    firsts = starts if order is None else order.take(starts)  # a row of each partition tells its values
+    columns = []
+    for array, source in zip(values, sources, strict=True):
+        kind = source.transform.result
+        columns.append([None if raw is None else encode_value(kind, raw) for raw in raw_values(array.take(firsts))])
+    partitions = zip(*columns, strict=True)
     return Grouping(table, order, tuple(map(Group, partitions, starts.to_pylist(), counts.to_pylist())))
 
 
@@ -102,7 +108,10 @@ def check_partition_values(rows: pa.RecordBatch, sources: Sequence[Source]) -> N
 
 def _partitioned(table: pa.Table, source: Source) -> pa.Array:
     try:
-        return source.transform.apply(_source_values(table, source))
+        values = table.column(source.indices[0])
+        if len(source.indices) > 1:
+            values = pc.struct_field(values, indices=list(source.indices[1:]))
+        return source.transform.apply(pa.concat_arrays(values.chunks))
     except pa.ArrowInvalid:
         transform = source.transform
         spelled = f"{transform.name}[{transform.width}]" if transform.width else transform.name
@@ -114,15 +123,6 @@ def _partitioned(table: pa.Table, source: Source) -> pa.Array:
             action=f"The result of {spelled} does not fit its type. Filter such values in the query, widen the column,"
             " or change the table's partition spec.",
         ) from None
-
-
-def _partition_values(values: Sequence[pa.Array], firsts: pa.Array, sources: Sequence[Source]) -> list[Partition]:
-    """The values of every partition, read from its first row."""
-    columns = []
-    for array, source in zip(values, sources, strict=True):
-        kind = source.transform.result
-        columns.append([None if raw is None else encode_value(kind, raw) for raw in raw_values(array.take(firsts))])
-    return list(zip(*columns, strict=True))
 
 
 def _partition_numbers(values: Sequence[pa.Array]) -> pa.Array:
@@ -137,14 +137,3 @@ def _partition_numbers(values: Sequence[pa.Array]) -> pa.Array:
 
 def _dense(values: pa.Array) -> pa.Array:
     return pc.dictionary_encode(distinguishable(values), null_encoding="encode").indices
-
-
-def _is_sorted(numbers: pa.Array) -> bool:
-    return bool(pc.all(pc.greater_equal(numbers[1:], numbers[:-1])).as_py())
-
-
-def _source_values(table: pa.Table, source: Source) -> pa.Array:
-    column = table.column(source.indices[0])
-    if len(source.indices) > 1:
-        column = pc.struct_field(column, indices=list(source.indices[1:]))
-    return pa.concat_arrays(column.chunks)

@@ -32,7 +32,9 @@ def encode_value(kind: Primitive, raw: Raw) -> bytes:
     if isinstance(raw, bytes):
         return raw
     if kind.decimal:
-        return _minimal(int(raw))
+        unscaled = int(raw)
+        bits = (unscaled if unscaled >= 0 else ~unscaled).bit_length()
+        return unscaled.to_bytes(bits // 8 + 1, "big", signed=True)
     return struct.pack(_FORMATS[kind.name], raw)
 
 
@@ -69,8 +71,3 @@ def raw_values(array: pa.Array) -> list[Raw | None]:
     elif types.is_string(kind):
         array = array.view(pa.binary())
     return array.to_pylist()  # type: ignore[no-any-return] # pyarrow is untyped
-
-
-def _minimal(unscaled: int) -> bytes:
-    bits = (unscaled if unscaled >= 0 else ~unscaled).bit_length()
-    return unscaled.to_bytes(bits // 8 + 1, "big", signed=True)

@@ -49,7 +49,11 @@ def bounds(kind: Primitive, found: Range, truncate_to: int | None) -> tuple[byte
     `truncate_to` is in code points of a string, or bytes of a binary or fixed; None keeps all.
     """
     if kind.is_floating:
-        return _floating(kind, float(found.low), float(found.high))
+        least, most = float(found.low), float(found.high)
+        if math.isnan(least) or math.isnan(most):
+            return None, None
+        # Readers disagree on the sign of zero, so a zero bound gets the sign that includes both zeros.
+        return encode_value(kind, -0.0 if least == 0 else least), encode_value(kind, 0.0 if most == 0 else most)
     low, high = encode_value(kind, found.low), encode_value(kind, found.high)
     length = sys.maxsize if truncate_to is None else truncate_to
     if kind.name == "string":
@@ -57,13 +61,6 @@ def bounds(kind: Primitive, found: Range, truncate_to: int | None) -> tuple[byte
     if kind.name == "binary" or kind.fixed_bytes:
         return low[:length], high if len(high) <= length else _next_bytes(high[:length])
     return low, high
-
-
-def _floating(kind: Primitive, low: float, high: float) -> tuple[bytes | None, bytes | None]:
-    """Readers disagree on the sign of zero, so a zero bound gets the sign that includes both zeros."""
-    if math.isnan(low) or math.isnan(high):
-        return None, None
-    return encode_value(kind, -0.0 if low == 0 else low), encode_value(kind, 0.0 if high == 0 else high)
 
 
 def _shorten_text(value: bytes, length: int, *, upper: bool) -> bytes | None:
@@ -207,13 +204,12 @@ def file_statistics(
 
 def split_offsets(footer: pq.FileMetaData) -> tuple[int, ...]:
     """Start of every row group, ascending."""
-    firsts = (footer.row_group(index).column(0) for index in range(footer.num_row_groups))
-    return tuple(sorted(_start(chunk) for chunk in firsts))
-
-
-def _start(chunk: pq.ColumnChunkMetaData) -> int:
-    start = int(chunk.data_page_offset)
-    return min(start, int(chunk.dictionary_page_offset)) if chunk.dictionary_page_offset else start
+    starts = []
+    for index in range(footer.num_row_groups):
+        first = footer.row_group(index).column(0)
+        pages = (first.data_page_offset, first.dictionary_page_offset or first.data_page_offset)
+        starts.append(int(min(pages)))
+    return tuple(sorted(starts))
 
 
 def _add_counted(found: FileStatistics, column: Column, counted: FloatCounts) -> None:

@@ -47,12 +47,19 @@ def is_mark(column: str) -> bool:
 
 def expected_in(schema: pa.Schema) -> tuple[Expected, ...]:
     """The expectations of rows of this schema, by its marks; raises ValueError for a mark of another maker."""
-    found = tuple(_expected(field) for field in schema if is_mark(field.name))
+    found = []
+    for column in schema:
+        if not is_mark(column.name):
+            continue
+        action, _, name = column.name.removeprefix(_PREFIX).partition("_")
+        if column.type != pa.bool_() or action not in tuple(OnUnmet) or not EXPECTATION_NAME.fullmatch(name):
+            raise ValueError(f"the column {column.name!r} is no expectation")
+        found.append(Expected(name, OnUnmet(action)))
     if len(found) > MOST_EXPECTATIONS:
         raise ValueError(f"there are {len(found)}, and {MOST_EXPECTATIONS} are possible")
     if len({one.name for one in found}) != len(found):
         raise ValueError("two have the same name")
-    return found
+    return tuple(found)
 
 
 def without_marks(schema: pa.Schema) -> pa.Schema:
@@ -102,10 +109,3 @@ class Marks:
             self.unmet[one.name] += batch.num_rows - met.true_count
         self.unmet_rows += batch.num_rows - reduce(pc.and_, marks).true_count
         return batch.select([name for name in batch.schema.names if not is_mark(name)])
-
-
-def _expected(field: pa.Field) -> Expected:
-    action, _, name = field.name.removeprefix(_PREFIX).partition("_")
-    if field.type != pa.bool_() or action not in tuple(OnUnmet) or not EXPECTATION_NAME.fullmatch(name):
-        raise ValueError(f"the column {field.name!r} is no expectation")
-    return Expected(name, OnUnmet(action))

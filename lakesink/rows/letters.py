@@ -102,25 +102,20 @@ class LetterRows:
         return pa.RecordBatch.from_arrays(converted, schema=LETTERS)
 
     def _documents(self, rows: pa.RecordBatch) -> tuple[list[str | None], list[bytes | None]]:
-        texts: list[str | None] = []
-        others: list[bytes | None] = []
-        for value in rows.column(VALUE).cast(pa.binary()).to_pylist():
-            text = None if value is None else _text(value)
-            texts.append(text)
-            others.append(value if text is None else None)
-        return texts, others
+        values = rows.column(VALUE).cast(pa.binary())
+        texts: list[str | None] = exact_values(values, pa.string()).to_pylist()
+        return texts, [value if text is None else None for value, text in zip(values.to_pylist(), texts, strict=True)]
 
     def _rows(self, rows: pa.RecordBatch) -> tuple[list[str | None], list[bytes | None]]:
-        encoder = self._encoder(rows.schema)
-        whole = _lines(encoder, rows)
-        texts = [_line(encoder, rows.slice(at, 1)) for at in range(rows.num_rows)] if whole is None else whole
+        if self._known is None or not self._known[0].equals(rows.schema):
+            self._known = rows.schema, LineEncoder(rows.schema)
+        encoder = self._known[1]
+        texts = _lines(encoder, rows)
+        if texts is None:  # some rows have no exact JSON form: text that is not UTF-8, or a far date
+            each = (_lines(encoder, rows.slice(at, 1)) for at in range(rows.num_rows))
+            texts = [None if lines is None else lines[0] for lines in each]
         others = [_stream(rows.slice(at, 1)) if text is None else None for at, text in enumerate(texts)]
         return texts, others
-
-    def _encoder(self, schema: pa.Schema) -> LineEncoder:
-        if self._known is None or not self._known[0].equals(schema):
-            self._known = schema, LineEncoder(schema)
-        return self._known[1]
 
     def _places(self, rows: pa.RecordBatch) -> dict[str, pa.Array]:
         """Values that are none of Kafka's, such as a date in `partition`, are NULL."""
@@ -175,25 +170,12 @@ def _short(table_uuid: str) -> str:
     return table_uuid.replace("-", "")[:12]
 
 
-def _text(document: bytes) -> str | None:
-    try:
-        return document.decode()
-    except UnicodeDecodeError:
-        return None
-
-
 def _lines(encoder: LineEncoder, rows: pa.RecordBatch) -> list[str | None] | None:
     """Each row as JSON; None if one of them has no exact JSON form."""
     try:
         return list(encoder.encode(rows).decode().split("\n")[:-1])
     except (ValueError, TypeError):
         return None
-
-
-def _line(encoder: LineEncoder, row: pa.RecordBatch) -> str | None:
-    """The row as JSON; None if it has no exact JSON form, such as text that is not UTF-8 or a far date."""
-    lines = _lines(encoder, row)
-    return None if lines is None else lines[0]
 
 
 def _stream(row: pa.RecordBatch) -> bytes:

@@ -75,32 +75,19 @@ def _mapped(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -> 
 def _convert(kind: pa.DataType) -> Convert | None:
     """Converts a non-NULL Python value of this type; None if no conversion is needed."""
     if pa.types.is_struct(kind):
-        return _of_struct([(part.name, _convert(part.type)) for part in kind])
+        parts = {part.name: convert for part in kind if (convert := _convert(part.type)) is not None}
+        if not parts:
+            return None
+        return lambda value: value | {name: _apply(convert, value[name]) for name, convert in parts.items()}
     if pa.types.is_map(kind):
-        convert = _convert(kind.item_type)
-        return _of_map(convert) if pa.types.is_string(kind.key_type) else _of_entries(_convert(kind.key_type), convert)
+        key, item = _convert(kind.key_type), _convert(kind.item_type)
+        if pa.types.is_string(kind.key_type):
+            return lambda value: {one: _apply(item, other) for one, other in value}
+        return lambda value: [{"key": _apply(key, one), "value": _apply(item, other)} for one, other in value]
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return _of_list(_convert(kind.value_type))
+        item = _convert(kind.value_type)
+        return None if item is None else lambda value: [_apply(item, one) for one in value]
     return next((convert for is_kind, convert in _LEAVES if is_kind(kind)), None)
-
-
-def _of_struct(parts: list[tuple[str, Convert | None]]) -> Convert | None:
-    converts = [(name, convert) for name, convert in parts if convert is not None]
-    return (
-        (lambda value: value | {name: _apply(convert, value[name]) for name, convert in converts}) if converts else None
-    )
-
-
-def _of_map(convert: Convert | None) -> Convert:
-    return lambda value: {key: _apply(convert, item) for key, item in value}
-
-
-def _of_entries(convert_key: Convert | None, convert: Convert | None) -> Convert:
-    return lambda value: [{"key": _apply(convert_key, key), "value": _apply(convert, item)} for key, item in value]
-
-
-def _of_list(convert: Convert | None) -> Convert | None:
-    return None if convert is None else lambda value: [_apply(convert, item) for item in value]
 
 
 def _apply(convert: Convert | None, value: Any) -> Any:
@@ -120,14 +107,10 @@ def _moment(value: str) -> str:
     return value.replace(" ", "T", 1)
 
 
-def _instant(value: str) -> str:
-    return f"{_moment(value)}Z"
-
-
 _LEAVES: tuple[tuple[Callable[[pa.DataType], bool], Convert], ...] = (
     (pa.types.is_floating, _number),
     (pa.types.is_decimal, lambda value: format(value, "f")),
-    (_is_instant, _instant),
+    (_is_instant, lambda value: f"{_moment(value)}Z"),
     (pa.types.is_temporal, _moment),
     (pa.types.is_binary, lambda value: b64encode(value).decode()),
     (pa.types.is_large_binary, lambda value: b64encode(value).decode()),

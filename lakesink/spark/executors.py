@@ -42,14 +42,10 @@ class Executors:
         try:
             return collected(results)
         except JAVA_ERRORS as error:
-            raise (QueryStopped() if self._is_stop(error) else job_error(whole_text(error))) from None
-
-    def _is_stop(self, error: Exception) -> bool:
-        """True if the error only means that the streaming query of this thread was asked to stop."""
-        query_id = self.session.sparkContext.getLocalProperty(QUERY_ID)
-        if query_id is None:
-            return False
-        return is_interruption(error) or RunningQuery(self.session, query_id).was_stopped()
+            query_id = self.session.sparkContext.getLocalProperty(QUERY_ID)  # of the streaming query of this thread
+            if query_id is not None and (is_interruption(error) or RunningQuery(self.session, query_id).was_stopped()):
+                raise QueryStopped from None
+            raise job_error(whole_text(error)) from None
 
 
 def apply_to_items(version: str, function: bytes, _: int, items: Iterable[bytes]) -> Iterator[bytes]:

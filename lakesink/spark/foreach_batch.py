@@ -85,25 +85,26 @@ class StreamRun:
         """Run one batch; raises QueryStopped if the query was asked to stop."""
         self.write_seconds, self.wrote = 0.0, False
         end = self.checkpoint.offsets(batch_id)
-        previous = self._end_of(batch_id - 1)
+        if self.last is None or self.last[0] != batch_id - 1:
+            previous = self.checkpoint.offsets(batch_id - 1) if batch_id > 0 else None
+        else:
+            previous = self.last[1]
         batch = self.checkpoint.batch_to_run(self.query.query_id, batch_id, end, previous)
         job = self._job(rows, batch_id, None if previous is None else previous.ends, end.ends)
 
         def write(writers: Mapping[str, TaskWriter]) -> Votes:
             self.query.check_reads(batch_id, end)
-            return self._timed(job, writers)
+            started, self.wrote = time.monotonic(), True
+            try:
+                return job.write(writers)
+            finally:
+                self.write_seconds += time.monotonic() - started
 
         outcomes = run_batch(batch, [self.sink], write)
         if not self.wrote and self.checkpoint.has_state():
             job.read()
         self.last = (batch_id, end)
         return outcomes[self.sink.name]
-
-    def _end_of(self, batch_id: int) -> Offsets | None:
-        """End offsets of a batch: the start of the next one. None before the first batch."""
-        if self.last is not None and self.last[0] == batch_id:
-            return self.last[1]
-        return self.checkpoint.offsets(batch_id) if batch_id >= 0 else None
 
     def _job(self, rows: DataFrame, batch_id: int, start: Mapping[str, Any] | None, end: Mapping[str, Any]) -> RowsJob:
         source_rows = most_rows(self.sources, start, end)
@@ -117,13 +118,6 @@ class StreamRun:
     def is_stop(self, error: BaseException) -> bool:
         """True if a JVM error only means that the query was asked to stop."""
         return is_interruption(error) or self.query.was_stopped()
-
-    def _timed(self, job: RowsJob, writers: Mapping[str, TaskWriter]) -> Votes:
-        started, self.wrote = time.monotonic(), True
-        try:
-            return job.write(writers)
-        finally:
-            self.write_seconds += time.monotonic() - started
 
 
 @dataclass(slots=True)

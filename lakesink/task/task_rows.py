@@ -157,13 +157,10 @@ class TaskRows:
             unmet = self.marks.unmet_of(batch)
             rows = self.marks.taken_off(batch)
             if self.letters is not None and unmet:
-                self.letters.put_aside(rows, _of_expectations(unmet))
+                faults = {
+                    at: Fault("EXPECTATION_UNMET", first, ", ".join(more) and f"also {', '.join(more)}")
+                    for at, (first, *more) in unmet.items()
+                }
+                self.letters.put_aside(rows, faults)
                 rows = rows.filter(all_but(rows.num_rows, unmet))
             yield rows
-
-
-def _of_expectations(unmet: Mapping[int, tuple[str, ...]]) -> dict[int, Fault]:
-    return {
-        at: Fault("EXPECTATION_UNMET", names[0], ", ".join(names[1:]) and f"also {', '.join(names[1:])}")
-        for at, names in unmet.items()
-    }

@@ -13,7 +13,7 @@ from lakesink.keys import newest
 from lakesink.keys.resolve import Resolution
 from lakesink.parquet.deletes import DeletedRows
 from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
-from lakesink.sinks.iceberg.locator import Locator
+from lakesink.sinks.iceberg.keyed_changes import Locator
 from lakesink.sinks.iceberg.rows_on_head import BatchKeys, FilesOnHead
 from lakesink.sinks.iceberg.transaction import IcebergTransaction
 from lakesink_catalog.commit import request

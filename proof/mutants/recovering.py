@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from lakesink.sinks.iceberg import records
+from lakesink.sinks.iceberg import logs
 from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink.sinks.iceberg.transaction import IcebergTransaction
 from lakesink_catalog.commit import fence as commit
@@ -68,7 +68,7 @@ def follows_ignored(patches: Patches) -> None:
         return still_usable(decision, agrees)
 
     patches.put(commit, "still_usable", usable)
-    patches.put(records, "still_usable", usable)
+    patches.put(logs, "still_usable", usable)
 
 
 @mutant(

@@ -254,7 +254,7 @@ def test_the_first_batch_alone_looks_for_what_was_left_behind(pair: Pair, monkey
     """Two drivers at a time: one dies between its commits, after the other one has looked."""
     pair.run("wins", 0, lambda: pair.dies("loses", 0))
     assert pair.batches() == [0, 0]
-    monkeypatch.setattr("lakesink.sinks.iceberg.side.ways_out.left_behind", None)
+    monkeypatch.setattr("lakesink.sinks.iceberg.side.side_table.left_behind", None)
     assert isinstance(pair.run("wins", 1), Committed)
 
 

@@ -23,7 +23,7 @@ from lakesink.keys.key_cache import KeyCache
 from lakesink.keys.key_columns import key_columns
 from lakesink.keys.keys_files import changes_schema
 from lakesink.keys.work import RemoteSearch, groups_of
-from lakesink.sinks.iceberg.locator import Locator
+from lakesink.sinks.iceberg.keyed_changes import Locator
 from lakesink.sinks.iceberg.rows_on_head import LocateSettings
 from lakesink_catalog.manifests.live_reading import LiveMemory, live_files
 from lakesink_protocol.row_changes import KeysFile, Operation

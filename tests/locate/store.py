@@ -26,7 +26,7 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField, PrimitiveType, StringType
 
 from lakesink.keys.key_columns import KeyColumns, key_columns
-from lakesink.sinks.iceberg.locator import Locator, NewFile
+from lakesink.sinks.iceberg.keyed_changes import Locator, NewFile
 from lakesink.sinks.iceberg.rows_on_head import LocateSettings
 from lakesink_catalog.commit.located import Located
 from lakesink_protocol.change import Content, ContentFile

@@ -9,7 +9,7 @@ import pytest
 
 from lakesink.sinks.directory import part_receipt
 from lakesink.sinks.iceberg import checked_receipts as votes
-from lakesink.sinks.iceberg import records
+from lakesink.sinks.iceberg import logs
 from lakesink_catalog.tables import locations
 from lakesink_protocol import redact
 from lakesink_protocol.situation import Situation
@@ -41,8 +41,8 @@ BREACHES: dict[str, tuple[str, Any, str, Any]] = {
     "names of others' files": ("receipt", votes, "is_location", _always),
     "statistics that cannot be": ("receipt", votes, "counts_agree", _always),
     "bounds of no type": ("receipt", votes, "bounds_fit", _always),
-    "manifests that hold something else": ("prepared record", records, "matches_manifests", _always),
-    "records of others' files": ("prepared record", records, "is_data_file", _always),
+    "manifests that hold something else": ("prepared record", logs, "matches_manifests", _always),
+    "records of others' files": ("prepared record", logs, "is_data_file", _always),
     "sums that no marker can represent": ("receipt of files", part_receipt, "fits_a_marker", _always),
     "an entry set low": ("ledger entry, expired history", Situation, "_tag_is_newer", property(lambda _: False)),
     "an entry that nothing contradicts": (

@@ -147,7 +147,13 @@ class _Columns:
         if not identifiers:
             raise _keys_unknown(self.table, wanted)
         if keys and {field.field_id for field in wanted} != identifiers:
-            raise _keys_differ(self.table, keys, [self._name(each) for each in sorted(identifiers)])
+            names = [self._name(each) for each in sorted(identifiers)]
+            raise SettingsError(
+                "KEYS_DIFFER",
+                f"The option keys is {shown(', '.join(keys))}, and the identifier fields of {self.table} are"
+                f" {shown(', '.join(names))}.",
+                action=f"Give keys={names!r}, or leave the option out. Another key needs another table.",
+            )
         nested = identifiers - {field.field_id for field in self.schema.fields}
         if nested:
             raise _key_unsupported(self.table, self._name(min(nested)), "within another column")
@@ -206,16 +212,13 @@ def _found(name: str, names: Iterable[str], rule: NameRule, option: str, table: 
 def _keys_unknown(table: str, wanted: Sequence[NestedField]) -> SettingsError:
     names = [field.name for field in wanted]
     given = f"keys ({shown(', '.join(names))})" if names else "the table's own key"
+    sql = f"ALTER TABLE {table} SET IDENTIFIER FIELDS <columns>"
+    general = f"Make the columns of the key the table's identifier fields, in Spark SQL: {sql}. They must be NOT NULL."
     return SettingsError(
         "KEYS_UNKNOWN",
         f"The table {table} has no identifier fields: nothing says that {given} identifies a row.",
-        action=_identifying(table, wanted) if wanted else _name_keys(table),
+        action=_identifying(table, wanted) if wanted else general,
     )
-
-
-def _name_keys(table: str) -> str:
-    sql = f"ALTER TABLE {table} SET IDENTIFIER FIELDS <columns>"
-    return f"Make the columns of the key the table's identifier fields, in Spark SQL: {sql}. They must be NOT NULL."
 
 
 def _identifying(table: str, wanted: Sequence[NestedField]) -> tuple[str, ...]:
@@ -231,15 +234,6 @@ def _identifying(table: str, wanted: Sequence[NestedField]) -> tuple[str, ...]:
     steps = "; ".join(f"change.update_column({name!r}, required=True)" for name in optional)
     opened = "with table.update_schema(allow_incompatible_changes=True) as change:"
     return (f"{checked}, then in PyIceberg: {opened} {steps}; change.set_identifier_fields({literal})",)
-
-
-def _keys_differ(table: str, keys: Sequence[str], identifiers: Sequence[str]) -> SettingsError:
-    return SettingsError(
-        "KEYS_DIFFER",
-        f"The option keys is {shown(', '.join(keys))}, and the identifier fields of {table} are"
-        f" {shown(', '.join(identifiers))}.",
-        action=f"Give keys={list(identifiers)!r}, or leave the option out. Another key needs another table.",
-    )
 
 
 def _key_unsupported(table: str, column: str, why: str) -> SettingsError:

@@ -258,7 +258,11 @@ def bounds_of(schema: Schema) -> PossibleBounds:
     """What the bounds of this schema's columns can be."""
     kinds = {field_id: field.field_type for field_id, field in index_by_id(schema).items()}
     texts = [field_id for field_id, kind in kinds.items() if isinstance(kind, StringType)]
-    return PossibleBounds({field_id: _widths(kind) for field_id, kind in kinds.items()}, texts)
+    widths = {
+        field_id: range(len(kind) + 1) if isinstance(kind, FixedType) else _WIDTHS.get(type(kind), _ANY)
+        for field_id, kind in kinds.items()
+    }
+    return PossibleBounds(widths, texts)
 
 
 def counts_agree(file: ContentFile) -> bool:
@@ -284,10 +288,6 @@ def bounds_fit(files: Iterable[ContentFile], possible: PossibleBounds) -> bool:
     return wide and all(
         _are_texts([each[field_id] for each in maps if field_id in each]) for field_id in possible.texts
     )
-
-
-def _widths(kind: IcebergType) -> range:
-    return range(len(kind) + 1) if isinstance(kind, FixedType) else _WIDTHS.get(type(kind), _ANY)
 
 
 def _are_texts(bounds: Sequence[bytes]) -> bool:

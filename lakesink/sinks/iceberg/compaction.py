@@ -6,7 +6,6 @@ writer was quicker, the table stays as it is, and a later batch tries again.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from pyiceberg.table import Table
@@ -80,7 +79,8 @@ class Compaction:
     def _compact(self, table: Table) -> bool:
         """Compact what is due on the head; False if another writer was quicker."""
         head, batch_id, emit = table.metadata.refs.get(self.key.branch), self.plan.batch_id, self.effects.emit
-        if head is None or not self._writes(table):
+        now = (table.schema().schema_id, table.spec().spec_id)
+        if head is None or now != (self.plan.schema_id, self.plan.spec_id):  # the table has changed since
             return True
         keys = self.plan.changes.keys if self.plan.changes else ()
         live = live_files(table, head.snapshot_id, self.located.live, bounds_of=keys, at_once=self.effects.at_once)
@@ -104,10 +104,6 @@ class Compaction:
         target, most_files = self.plan.target_file_size_bytes, max(MOST_FILES, 2 * self.added)
         unsuitable = {path for path, schema in self.memory.unsuitable.items() if schema == self.plan.schema_id}
         return choose(live, self.plan.spec_id, target, unsuitable, most_files)
-
-    def _writes(self, table: Table) -> bool:
-        """True if the plan is one for the table as it is now."""
-        return (self.plan.schema_id, self.plan.spec_id) == (table.schema().schema_id, table.spec().spec_id)
 
     def _rewritten(self, table: Table, head: int, live: LiveFiles) -> Compacted:
         """The compaction on this head; it has no files if none can be compacted."""
@@ -138,7 +134,10 @@ class Compaction:
         self, table: Table, group: Group, deleted: Deleted
     ) -> tuple[Sequence[ContentFile], Sequence[LiveFile]]:
         """The new files and those whose place they take, which have the plan's columns, or no live row."""
-        chosen = [_chosen_file(file, deleted) for file in group.files]
+        chosen = []
+        for file in group.files:
+            gone = below(deleted.positions.get(file.path, BitMap64()), file.record_count)
+            chosen.append(ChosenFile(file.path, file.file_size_bytes, file.record_count, gone))
         with_rows = [file for file in chosen if len(file.deleted) < file.rows]
         opened = open_all(with_rows, opener(table), self.plan)
         unsuitable = {file.path for file in with_rows} - {one.file.path for one in opened}
@@ -146,14 +145,5 @@ class Compaction:
         removed = [file for file in group.files if file.path not in unsuitable]
         if len(removed) < group.enough:
             return (), ()
-        storage = NewFiles(partial(_create, table), table.io.delete)
+        storage = NewFiles(lambda location: table.io.new_output(location).create(), table.io.delete)
         return rewrite(opened, removed[0].partition, self.plan, storage), removed
-
-
-def _chosen_file(file: LiveFile, deleted: Deleted) -> ChosenFile:
-    positions = deleted.positions.get(file.path, BitMap64())
-    return ChosenFile(file.path, file.file_size_bytes, file.record_count, below(positions, file.record_count))
-
-
-def _create(table: Table, location: str) -> object:
-    return table.io.new_output(location).create()

@@ -71,7 +71,9 @@ def follow_documents(receipts: Sequence[Receipt], table: Table, settings: Settin
     added, refused = _added(news, schema, former_names(table), settings)
     if settings.schema_evolution is SchemaEvolution.ADD:
         return Followed(SchemaChange(added), refused)
-    return Followed(SchemaChange(added, tuple(_widened(news, table)), tuple(_optional(news, schema))), refused)
+    present = {place: field for place, field in columns(schema).items() if place in news.optional and field.required}
+    optional = sorted(place for place in present if present[place].field_id not in schema.identifier_field_ids)
+    return Followed(SchemaChange(added, tuple(_widened(news, table)), tuple(optional)), refused)
 
 
 def possible(found: Followed, follow: Callable[[SchemaChange], BatchWrite]) -> tuple[Followed, BatchWrite]:
@@ -224,8 +226,10 @@ def _why_not(place: Path, kind: Kind, schema: Schema) -> str:
         return next(why for _, why in without_type(place, kind))
     if len(place) + _levels(arrow) > _MOST_LEVELS:
         return f"a column can have at most {_MOST_LEVELS} levels"
-    if len(place) > 1 and not _is_struct(schema, place[:-1]):
-        return "the table has no STRUCT for it"
+    if len(place) > 1:
+        parent = columns(schema).get(place[:-1])
+        if parent is None or not isinstance(parent.field_type, StructType):
+            return "the table has no STRUCT for it"
     if not all(map(str.isprintable, (place[-1], *_names_in(arrow)))):
         return "its name has characters that are not printable"
     return unfit_name(place[-1], None, is_column=len(place) == 1) or unfit_names_within(place, arrow)
@@ -241,11 +245,6 @@ def _names_in(kind: pa.DataType) -> Iterator[str]:
         yield from _names_in(kind.field(number).type)
 
 
-def _is_struct(schema: Schema, path: Path) -> bool:
-    parent = columns(schema).get(path)
-    return parent is not None and isinstance(parent.field_type, StructType)
-
-
 def _widened(news: News, table: Table) -> Iterator[ColumnType]:
     """Not the source of a partition: the tasks wrote partition values of the narrow type."""
     present = columns(table.schema())
@@ -254,14 +253,6 @@ def _widened(news: News, table: Table) -> Iterator[ColumnType]:
         wide, field = parse_type(f'"{name}"'), present.get(place)
         if field is not None and field.field_id not in sources and is_promotion(field.field_type, wide):
             yield ColumnType(place, wide.model_dump_json())
-
-
-def _optional(news: News, schema: Schema) -> Iterator[Path]:
-    present = columns(schema)
-    for place in sorted(news.optional):
-        field = present.get(place)
-        if field is not None and field.required and field.field_id not in schema.identifier_field_ids:
-            yield place
 
 
 def _must_not(found: Followed, schema: Schema, table: Path, batch_id: int) -> WriteError:

@@ -28,8 +28,7 @@ from lakesink.sinks.iceberg.document_evolution import (
 )
 from lakesink.sinks.iceberg.evolution import BatchWrite, plan_write
 from lakesink.sinks.iceberg.keyed_changes import ChangesByKey, RunInExecutors, check_sequence, prepared_changes
-from lakesink.sinks.iceberg.logs import KeysFiles, ReportedLog, StoppingLog, UnrecordedLog
-from lakesink.sinks.iceberg.records import why_unusable
+from lakesink.sinks.iceberg.logs import KeysFiles, ReportedLog, StoppingLog, UnrecordedLog, why_unusable
 from lakesink.sinks.iceberg.side.changelog_table import note_changelog
 from lakesink.sinks.iceberg.side.side_rollback import with_side_tables
 from lakesink.sinks.iceberg.side.side_sink import SideTableSink
@@ -296,7 +295,12 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         if isinstance(outcome, Committed):
             if self.settings.decode in DEBEZIUM:
                 self._warnings.of_changes(transaction.batch.batch_id, outcome.changes)
-            self._compact((transaction.followed or transaction.write).plan, outcome.files)
+            plan, added = (transaction.followed or transaction.write).plan, outcome.files
+            if plan.changes is not None and self.settings.compact_small_files:
+                located, memory = self.changes.memory, self.memory
+                Compaction(
+                    self.target.load, self.key, plan, added, located, memory.compactions, memory.merges, self.effects
+                ).compact()
         return outcome
 
     def abort(self, transaction: IcebergTransaction) -> None:
@@ -306,14 +310,6 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
     @property
     def _warnings(self) -> BatchWarnings:
         return BatchWarnings(self.table, self.key.name, self.effects.emit, self.memory.reported)
-
-    def _compact(self, plan: WritePlan, added: int) -> None:
-        if plan.changes is not None and self.settings.compact_small_files:
-            located, memory = self.changes.memory, self.memory
-            compaction = Compaction(
-                self.target.load, self.key, plan, added, located, memory.compactions, memory.merges, self.effects
-            )
-            compaction.compact()
 
     def _check_again(self, transaction: IcebergTransaction, prepared: PreparedBatch) -> None:
         """Refuse the batch before a side table has its rows, or a record its files: they would stay there.

@@ -1,7 +1,5 @@
 """Builds the plan for the executors from a table and the options."""
 
-from collections.abc import Mapping
-
 from pyiceberg.table import Table
 
 from lakesink.decode.avro.registry import is_url, schemas_in_file
@@ -30,7 +28,7 @@ def write_plan(
     """The plan for one batch into the loaded table, under its current schema and default spec."""
     effective = settings.effective(table.properties)
     _check_sources(table)
-    schema, spec = table.schema(), table.spec()
+    schema, spec, registry = table.schema(), table.spec(), settings.schema_registry
     if settings.decode == JSON and settings.binary_encoding is None:
         _check_no_binary(table, settings.rescue_column)
     return WritePlan(
@@ -60,8 +58,9 @@ def write_plan(
         rescue_column=settings.rescue_column,
         news=_news_plan(table, settings),
         hash_distribution=effective.distribution_mode != "none",
-        schema_registry=settings.schema_registry,
-        writer_schemas=_writer_schemas(settings.schema_registry),
+        schema_registry=registry,
+        # The driver reads a registry file; tasks query a registry service themselves.
+        writer_schemas=schemas_in_file(registry) if registry and not is_url(registry) else {},
         changes=changes_plan(schema, ".".join(table.name()), settings, case_sensitive=case_sensitive),
     )
 
@@ -101,8 +100,3 @@ def _check_sources(table: Table) -> None:
                 action=f"Drop the field too, in Spark SQL: ALTER TABLE {name} DROP PARTITION FIELD `{field.name}`."
                 " Existing files do not change.",
             )
-
-
-def _writer_schemas(registry: str) -> Mapping[int, str]:
-    """Schemas of a registry file, read by the driver; tasks query a registry service themselves."""
-    return schemas_in_file(registry) if registry and not is_url(registry) else {}

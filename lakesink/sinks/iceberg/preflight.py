@@ -59,8 +59,14 @@ def check_start(
     if target is None:
         target = _table_to_be(table, check_creation(table, key, settings, schema), settings)
     else:
-        _check_refs(target, key, settings)
-        _check_existing(target, table, key, settings)
+        for option, asked in (("branch", key.branch != MAIN_BRANCH), ("tag_every", settings.tag_every is not None)):
+            if asked:
+                check_keeps_refs(option, target.catalog.properties)
+        _check_version_and_branch(target, table, key)
+        check_has_head(target, key.branch)
+        check_partitions(target, settings.partition_by)
+        if settings.has_changes:
+            check_no_equality_deletes(target, key.branch)
     try:
         write = plan_write(target, _PROBE, key, settings, schema, case_sensitive=case_sensitive)
     except WriteError as error:  # a task's refusal, before any batch exists
@@ -173,12 +179,6 @@ def explain_missing(error: CatalogError, table: str) -> LakesinkError:
     )
 
 
-def _check_refs(table: Table, key: SinkKey, settings: Settings) -> None:
-    for option, asked in (("branch", key.branch != MAIN_BRANCH), ("tag_every", settings.tag_every is not None)):
-        if asked:
-            check_keeps_refs(option, table.catalog.properties)
-
-
 def _existing_table(found: FoundCatalog, table: str, settings: Settings) -> Table | None:
     try:
         return load_table(found.open(create=False), table)
@@ -195,7 +195,9 @@ def _check_documents_name_columns(table: str, settings: Settings) -> None:
     evolves = settings.schema_evolution in (SchemaEvolution.ADD, SchemaEvolution.WIDEN)
     if evolves and not named:
         return
-    columns = dict.fromkeys([*settings.keys, *settings.sequence_by, *_columns_in(settings.partition_by)])
+    partition_by = settings.partition_by or ""
+    terms = parse_terms(partition_by) if partition_by.strip() else ()
+    columns = dict.fromkeys([*settings.keys, *settings.sequence_by, *(term.column[0] for term in terms)])
     example = ", ".join(f"{sql_name(name)} ..." for name in columns) or "id BIGINT NOT NULL, at TIMESTAMP"
     ways = [f'Name its columns, in Spark\'s DDL: schema="{example}".']
     if not settings.has_changes and not evolves:
@@ -209,25 +211,12 @@ def _check_documents_name_columns(table: str, settings: Settings) -> None:
     )
 
 
-def _columns_in(partition_by: str | None) -> list[str]:
-    terms = parse_terms(partition_by) if partition_by and partition_by.strip() else ()
-    return [term.column[0] for term in terms]
-
-
 def _table_to_be(name: str, schema: Schema, settings: Settings) -> Table:
     """A table like the one that the first batch creates, in no catalog."""
     spec = parse_partition_by(settings.partition_by, schema)
     properties = {"format-version": FORMAT_VERSION}
     metadata = new_table_metadata(schema, spec, UNSORTED_SORT_ORDER, "file:///nowhere", properties)
     return Table(parse_identifier(name), metadata, "", load_file_io({}), NoopCatalog(""))
-
-
-def _check_existing(table: Table, name: str, key: SinkKey, settings: Settings) -> None:
-    _check_version_and_branch(table, name, key)
-    check_has_head(table, key.branch)
-    check_partitions(table, settings.partition_by)
-    if settings.has_changes:
-        check_no_equality_deletes(table, key.branch)
 
 
 def _check_version_and_branch(table: Table, name: str, key: SinkKey) -> None:

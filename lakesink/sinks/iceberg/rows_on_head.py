@@ -214,10 +214,11 @@ def candidates(table: Table, live: LiveFiles, batch: BatchKeys) -> list[LiveFile
     """The data files that can have a key of the batch, by bounds and partition."""
     changes = batch.newest.changes
     ranges = key_ranges(changes, batch.columns)
-    partitions = {
-        spec_id: key_partitions(changes, batch.columns, _fields(table, spec_id))
-        for spec_id in {file.spec_id for file in live.data}
-    }
+    partitions = {}
+    for spec_id in {file.spec_id for file in live.data}:
+        of_spec = table.specs()[spec_id].fields
+        fields = [PartitionField(one.source_id, one.field_id, one.name, str(one.transform)) for one in of_spec]
+        partitions[spec_id] = key_partitions(changes, batch.columns, fields)
 
     def may_have(file: LiveFile) -> bool:
         there = partitions[file.spec_id]
@@ -228,11 +229,6 @@ def candidates(table: Table, live: LiveFiles, batch: BatchKeys) -> list[LiveFile
     for file in found:
         file.check_parquet()
     return found
-
-
-def _fields(table: Table, spec_id: int) -> list[PartitionField]:
-    fields = table.specs()[spec_id].fields
-    return [PartitionField(one.source_id, one.field_id, one.name, str(one.transform)) for one in fields]
 
 
 def _data_files(table: Table, files: Sequence[LiveFile], columns: KeyColumns) -> list[DataFile]:

@@ -67,10 +67,12 @@ def commands(change: SchemaChange, table: Path) -> tuple[str, ...]:
     """
     if len(change.added) + len(change.widened) + len(change.optional) > MOST_SHOWN:
         return ()
+    paths = [one.column for one in (*change.added, *change.widened)]
+    trino_can = all(len(column) == 1 for column in change.optional) and not any("value" in path[1:-1] for path in paths)
     return (
         f"In PyIceberg: {'; '.join(_in_pyiceberg(change))}",
         f"In Spark SQL: {'; '.join(_in_sql(change, table, _SPARK))}",
-        *([f"In Trino: {'; '.join(_in_sql(change, table, _TRINO_SQL))}"] if _trino_can(change) else []),
+        *([f"In Trino: {'; '.join(_in_sql(change, table, _TRINO_SQL))}"] if trino_can else []),
     )
 
 
@@ -108,11 +110,6 @@ def _in_pyiceberg(change: SchemaChange) -> Iterator[str]:
 _Sql = tuple[Callable[..., str], Callable[[IcebergType], str], str]
 
 
-def _trino_can(change: SchemaChange) -> bool:
-    paths = [one.column for one in (*change.added, *change.widened)]
-    return all(len(column) == 1 for column in change.optional) and not any("value" in path[1:-1] for path in paths)
-
-
 def _in_sql(change: SchemaChange, table: Path, dialect: _Sql) -> Iterator[str]:
     name, type_of, set_type = dialect
     alter = f"ALTER TABLE {name(*table)}"
@@ -126,11 +123,7 @@ def _in_sql(change: SchemaChange, table: Path, dialect: _Sql) -> Iterator[str]:
 
 def _trino_name(*path: str) -> str:
     """Always quoted: Trino reserves many words."""
-    return ".".join(map(_quoted, path))
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+    return ".".join('"' + name.replace('"', '""') + '"' for name in path)
 
 
 _SPARK: _Sql = (sql_name, spark_type, "TYPE")

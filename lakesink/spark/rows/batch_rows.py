@@ -50,7 +50,13 @@ class FrameRows:
     def reports(self, writer: TaskWriter) -> tuple[int, list[TaskReport]]:
         """Run the writer over the rows in one job; returns the number of planned tasks, and their reports."""
         clusters = clustered_by(writer) if self.shuffles else ()
-        rows = distributed(self.frame, clusters, self.transport.names) if clusters else self._joined()
+        rows = self.frame
+        if clusters:
+            rows = distributed(rows, clusters, self.transport.names)
+        elif self.tasks is not None:
+            partitions = self.partitions()
+            tasks = self.tasks(partitions)
+            rows = rows.coalesce(tasks) if tasks < partitions else rows
         mapped = rows.mapInArrow(_task(writer, self.transport), _REPORT)
         reports = [TaskReport.decoded(bytes(row.report)) for row in mapped.collect()]
         plan = mapped._jdf.queryExecution().executedPlan()  # PySpark does not report its number of tasks
@@ -59,13 +65,6 @@ class FrameRows:
     def partitions(self) -> int:
         """Number of partitions of the DataFrame."""
         return int(self.frame._jdf.queryExecution().toRdd().getNumPartitions())  # plans, and runs nothing
-
-    def _joined(self) -> DataFrame:
-        if self.tasks is None:
-            return self.frame
-        partitions = self.partitions()
-        tasks = self.tasks(partitions)
-        return self.frame.coalesce(tasks) if tasks < partitions else self.frame
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,13 @@ def distributed(rows: DataFrame, clustered_by: ClusteredBy, names: Sequence[str]
         partition_expression(rows, _path_in_rows(rows, path, names), transform) for path, transform in clustered_by
     )
     expressions = [expression for expression in found if expression is not None]
-    return rows.repartition(_tasks(rows), *expressions) if expressions else rows
+    if not expressions:
+        return rows
+    session = rows.sparkSession
+    most = int(session.conf.get("spark.sql.shuffle.partitions") or 1)
+    # As many tasks as run at once: each Python task has a cost, and Spark's default is 200.
+    tasks = max(1, min(most, session.sparkContext.defaultParallelism))
+    return rows.repartition(tasks, *expressions)
 
 
 def _path_in_rows(rows: DataFrame, path: Sequence[str], names: Sequence[str] | None) -> Sequence[str]:
@@ -34,13 +40,6 @@ def _path_in_rows(rows: DataFrame, path: Sequence[str], names: Sequence[str] | N
         return path
     known = [column for column, name in zip(rows.columns, names, strict=True) if name.lower() == path[0].lower()]
     return [known[0], *path[1:]] if len(known) == 1 else ()
-
-
-def _tasks(rows: DataFrame) -> int:
-    """As many tasks as run at once: each Python task has a cost, and Spark's default is 200."""
-    session = rows.sparkSession
-    most = int(session.conf.get("spark.sql.shuffle.partitions") or 1)
-    return max(1, min(most, session.sparkContext.defaultParallelism))
 
 
 def partition_expression(rows: DataFrame, path: Sequence[str], transform: str) -> Column | None:

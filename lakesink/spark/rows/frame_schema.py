@@ -48,9 +48,10 @@ def arrow_schema(schema: StructType, *, large: bool = False) -> pa.Schema:
     try:
         return to_arrow_schema(_as_text(schema), prefers_large_types=large, **zoned)
     except (PySparkException, pa.ArrowException) as error:
+        reason = error.getMessage() if isinstance(error, PySparkException) else str(error)
         raise WriteError(
             "TYPE_UNSUPPORTED",
-            f"Spark cannot send a column of this type to Python: {_reason(error)}",
+            f"Spark cannot send a column of this type to Python: {reason}",
             action="Cast the column to a type that Iceberg supports, or leave it out.",
         ) from None
 
@@ -132,7 +133,3 @@ def _name(kind: DataType) -> str:
 
 def _short(text: str) -> str:
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
-
-
-def _reason(error: Exception) -> str:
-    return error.getMessage() if isinstance(error, PySparkException) else str(error)

@@ -1,13 +1,13 @@
 """The one job over a batch's rows: sends a task writer to the executors, and returns the votes of the tasks."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from lakesink._version import __version__
 from lakesink.spark.rows.arrow_limits import ArrowBatchLimits
 from lakesink.spark.rows.batch_rows import BatchRows, FrameRows, PlanRows, clustered_by
 from lakesink.spark.rows.on_driver import driver_may_write
-from lakesink.spark.rows.task import MeasuredBatches, TaskReport
+from lakesink.spark.rows.task import MeasuredBatches
 from lakesink.spark.rows.task_count import BatchTasks
 from lakesink.spark.spark_errors import JAVA_ERRORS, QueryStopped, job_error, raise_refusal, whole_text
 from lakesink_protocol.errors import WriteError
@@ -44,8 +44,14 @@ class RowsJob:
         if self.plan is not None and driver_may_write(self.most_rows, self.limits.widest_row_bytes):
             receipts = receipts_of(name, writer, self._write_here(self.plan, writer))
             return Votes.in_order({participant: [receipt] for participant, receipt in receipts.items()})
-        planned, reports = self._run(self._rows_for(writer), writer)
-        self._record(reports)
+        rows = self._rows_for(writer)
+        try:
+            planned, reports = rows.reports(writer)
+        except JAVA_ERRORS as error:
+            raise self._failure(error) from None
+        self.limits.record_width(max((report.widest_row_bytes for report in reports), default=0))
+        if self.tasks is not None:
+            self.tasks.record(sum(one.arrow_bytes for one in reports), sum(one.seconds for one in reports))
         raise_refusal((one.task, one.refusal) for one in reports)
         votes = [Vote(one.task, receipts_of(name, writer, one.receipt), one.version) for one in reports]
         return Votes(planned, votes, __version__)
@@ -57,12 +63,14 @@ class RowsJob:
         except JAVA_ERRORS as error:
             if self.is_stop(error):
                 raise QueryStopped from None
-            raise _state_behind(whole_text(error)) from None
-
-    def _record(self, reports: Sequence[TaskReport]) -> None:
-        self.limits.record_width(max((report.widest_row_bytes for report in reports), default=0))
-        if self.tasks is not None:
-            self.tasks.record(sum(one.arrow_bytes for one in reports), sum(one.seconds for one in reports))
+            raise WriteError(
+                "STATE_BEHIND",
+                "The batch is committed, but Spark's state was not updated for it:"
+                f" {job_error(whole_text(error)).what}",
+                data="This batch is in the table, once.",
+                action="Fix the reported problem and start the query again: it reads the batch, but does not write it"
+                " again.",
+            ) from None
 
     def _rows_for(self, writer: TaskWriter) -> BatchRows:
         """The query's plan, unless the writer wants a shuffle."""
@@ -85,20 +93,5 @@ class RowsJob:
         self.limits.record_width(rows.widest_row_bytes)
         return receipt
 
-    def _run(self, rows: BatchRows, writer: TaskWriter) -> tuple[int, list[TaskReport]]:
-        try:
-            return rows.reports(writer)
-        except JAVA_ERRORS as error:
-            raise self._failure(error) from None
-
     def _failure(self, error: Exception) -> Exception:
         return QueryStopped() if self.is_stop(error) else job_error(whole_text(error))
-
-
-def _state_behind(text: str) -> WriteError:
-    return WriteError(
-        "STATE_BEHIND",
-        f"The batch is committed, but Spark's state was not updated for it: {job_error(text).what}",
-        data="This batch is in the table, once.",
-        action="Fix the reported problem and start the query again: it reads the batch, but does not write it again.",
-    )

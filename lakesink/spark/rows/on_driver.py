@@ -58,12 +58,11 @@ def _rows_between(before: Any, after: Any) -> int | None:
     ends, starts = _partitions(after), _partitions(before)
     if ends is None or starts is None:
         return None
-    return sum(_between(starts.get(partition, 0), offset) for partition, offset in ends.items())
-
-
-def _between(before: int, after: int) -> int:
-    """Most rows between two offsets; a decreased offset means a recreated topic, bounded by its end offset."""
-    return after - before if after >= before else after
+    rows = 0
+    for partition, end in ends.items():
+        start = starts.get(partition, 0)
+        rows += end - start if end >= start else end  # a decreased offset means a recreated topic
+    return rows
 
 
 def _partitions(offsets: Mapping[str, Any]) -> dict[tuple[str, str], int] | None:

@@ -94,10 +94,8 @@ class TaskCount:
         # The middle one: a worker's first task also imports what it needs, and a batch may be filtered to nothing.
         seconds = size.count * (median_low(one for _, one in measured) if measured else 0)
         least = 1 if measured and self.closes_readers else -(-partitions // MOST_PARTITIONS)
-        return min(partitions, max(self._by_bytes(arrow_bytes), int(seconds / TASK_SECONDS), least, 1))
-
-    def _by_bytes(self, arrow_bytes: float) -> int:
-        return max(int(arrow_bytes / FULL_TASK_BYTES), min(self.cores, int(arrow_bytes / LEAST_TASK_BYTES)))
+        by_bytes = max(int(arrow_bytes / FULL_TASK_BYTES), min(self.cores, int(arrow_bytes / LEAST_TASK_BYTES)))
+        return min(partitions, max(by_bytes, int(seconds / TASK_SECONDS), least, 1))
 
 
 @dataclass(frozen=True, slots=True)

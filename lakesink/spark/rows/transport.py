@@ -6,7 +6,7 @@ a decimal in Python.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -42,7 +42,7 @@ class Transport:
 def encode_for_transport(rows: DataFrame) -> tuple[DataFrame, Transport]:
     """The rows in transport encoding. PySpark parses column names, so odd or duplicate ones travel by position."""
     names = rows.columns
-    plain = _is_plain(names)
+    plain = all(map(_PLAIN_NAME.fullmatch, names)) and len({name.lower() for name in names}) == len(names)
     named = rows if plain else rows.toDF(*(f"c{position}" for position in range(len(names))))
     decimals = short_decimals(named)
     return as_whole_numbers(named, decimals), Transport(None if plain else tuple(names), decimals)
@@ -64,10 +64,6 @@ def as_whole_numbers(rows: DataFrame, decimals: Decimals) -> DataFrame:
         return rows
     names = rows.columns
     return rows.withColumns({names[position]: _unscaled(rows, names[position]) for position in decimals})
-
-
-def _is_plain(names: Sequence[str]) -> bool:
-    return all(map(_PLAIN_NAME.fullmatch, names)) and len({name.lower() for name in names}) == len(names)
 
 
 def _as_decimals(batches: Iterable[pa.RecordBatch], decimals: Decimals) -> Iterator[pa.RecordBatch]:

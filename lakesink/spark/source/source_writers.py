@@ -179,12 +179,11 @@ class FinishedJob:
         [(name, writer)] = writers.items()
         sent = [message for message in self.messages if isinstance(message, TaskMessage)]
         raise_refusal((one.task, one.refusal) for one in sent)
-        votes = [Vote(one.task, _receipts(name, writer, one), one.version) for one in sent]
+        votes = [
+            Vote(one.task, {} if one.receipt is None else receipts_of(name, writer, one.receipt), one.version)
+            for one in sent
+        ]
         return Votes(max(len(self.messages), 1), votes, __version__)  # Spark plans at least one task, even without rows
-
-
-def _receipts(name: str, writer: TaskWriter, sent: TaskMessage) -> Mapping[str, bytes]:
-    return {} if sent.receipt is None else receipts_of(name, writer, sent.receipt)
 
 
 def commit_batch(destination: Destination, schema: pa.Schema, batch: Batch, messages: Messages) -> None:

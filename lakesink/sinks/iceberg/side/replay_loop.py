@@ -177,7 +177,8 @@ class ReplayLoop:
         def begin() -> None:
             if load_table(self.catalog, self.table).metadata.table_uuid != of.table.metadata.table_uuid:
                 raise replays_differ(f"{self.table} was replaced by another table of this name.", assignments.name)
-            of_replays = self._settings_of_replays()
+            shared: dict[str, Any] = {name: getattr(self.settings, name) for name in _SHARED_WITH_REPLAYS}
+            of_replays = Settings(create_table=True, **shared)
             if not assign(self.open_catalog, assignments.name, key.name, step.replay, rows.letters, of_replays):
                 raise _LostRace(step.replay)
 
@@ -190,10 +191,6 @@ class ReplayLoop:
             self.done = Replayed(self.done.replays + 1, self.done.letters + len(rows.letters))
         elif step.begun:
             self.skipped.add((key.name, step.replay))
-
-    def _settings_of_replays(self) -> Settings:
-        shared: dict[str, Any] = {name: getattr(self.settings, name) for name in _SHARED_WITH_REPLAYS}
-        return Settings(create_table=True, **shared)
 
 
 def check_no_documents(columns: Sequence[str], table: Table, settings: Settings) -> None:

@@ -181,7 +181,10 @@ def assign(
     sink = IcebergSink(name, SinkKey(application, kind=SinkKind.TXN), open_catalog, settings, REPLAYS)
 
     def write(writers: Mapping[str, TaskWriter]) -> Votes:
-        rows = _rows(application, replay, letters)
+        count = len(letters)
+        columns = [letters, [application] * count, [replay] * count, [datetime.now(UTC)] * count]
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, REPLAYS, strict=True)]
+        rows = pa.RecordBatch.from_arrays(arrays, schema=REPLAYS)
         return Votes.in_order({name: [writer.write(0, iter([rows]))] for name, writer in writers.items()})
 
     return isinstance(run_batch(transaction_batch(replay), [sink], write)[sink.name], Committed)
@@ -206,13 +209,6 @@ def replays_differ(what: str, name: str, *first: str) -> WriteError:
             "If the table's ledger entry was removed, run lakesink restore TABLE --txn --sink ID.",
         ),
     )
-
-
-def _rows(application: str, replay: int, letters: Sequence[str]) -> pa.RecordBatch:
-    count = len(letters)
-    columns = [letters, [application] * count, [replay] * count, [datetime.now(UTC)] * count]
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, REPLAYS, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=REPLAYS)
 
 
 def _read(catalog: Catalog, name: str, begins: str) -> tuple[dict[str, dict[str, int]], frozenset[str]]:

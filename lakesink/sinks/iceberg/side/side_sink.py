@@ -19,22 +19,21 @@ from pyiceberg.table import Table
 from lakesink.rows.plan import WritePlan
 from lakesink.rows.side_rows import digest_sum, side_end
 from lakesink.settings.settings import Settings
-from lakesink.sinks.iceberg.side.side_table import SideTable, side_plan
-from lakesink.sinks.iceberg.side.ways_out import WaysOut, has_gaps
+from lakesink.sinks.iceberg.checked_receipts import opened
+from lakesink.sinks.iceberg.side.side_table import SideTable, WaysOut, has_gaps, side_plan
 from lakesink_catalog.commit.current import is_current
 from lakesink_catalog.commit.unprotected_first import check_has_head
 from lakesink_catalog.read.landed import newest_batch
 from lakesink_catalog.read.view import view_table
 from lakesink_catalog.tables.tables import TABLE_MISSING, create_table, load_table
-from lakesink_protocol.errors import BatchRefused, CatalogError, CommitUnresolved, Reason
+from lakesink_protocol.errors import CatalogError, CommitUnresolved, Reason
 from lakesink_protocol.identity import MAIN_BRANCH, NO_BATCH, Batch, SinkKey, digest
 from lakesink_protocol.ledger import LedgerEntry, Mark, mark_of
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
-from lakesink_protocol.receipt import ReceiptInvalid, decode, plain_text, whole_count
+from lakesink_protocol.receipt import ReceiptInvalid, plain_text, whole_count
 from lakesink_protocol.refusals.message import refusal
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.two_phase import Durability, NoPreparedLog, Payload, PreparedLog, TwoPhaseCommitSink
-from lakesink_protocol.votes import receipt_rejected
 
 Participant = TwoPhaseCommitSink[Any, Any]
 
@@ -156,7 +155,7 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
     def pre_commit(self, transaction: SideTransaction, receipts: Sequence[bytes]) -> PreparedRows | None:
         """Prepare the rows; None if there are none."""
         batch, rows, digests = transaction.batch, 0, []
-        for receipt in map(_decoded, receipts):
+        for receipt in map(opened, receipts):
             rows += receipt.rows
             digests.append(receipt.payload_digest)
         self.voted = (batch.batch_id, rows)
@@ -164,7 +163,9 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
         if not rows or found.transaction is None:
             return found if rows else None
         if self._planned[0] == batch.batch_id and self._planned[1] != self._uuid:
-            raise self._replaced(batch, self._planned[1])
+            key = self.key(batch)
+            now = Situation(view_table(self._load_or_create(), key), key, batch, self._planned[1])
+            raise refusal(Reason.TABLE_REPLACED, now, self.kind.words)
         skipped = found.transaction.writer is None  # by an operator
         return replace(found, prepared=self._of(batch).pre_commit(found.transaction, [] if skipped else receipts))
 
@@ -258,11 +259,6 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
     def _ways_out(self) -> WaysOut:
         return WaysOut(self.kind, self.table, self.connected(), self.own(), self.owner)
 
-    def _replaced(self, batch: Batch, known_uuid: str) -> BatchRefused:
-        key = self.key(batch)
-        found = Situation(view_table(self._load_or_create(), key), key, batch, known_uuid)
-        return refusal(Reason.TABLE_REPLACED, found, self.kind.words)
-
 
 def _follows(own: Situation) -> bool:
     """The batch before is of the same query, and had a plan as well: a batch that an operator skips has none."""
@@ -292,10 +288,3 @@ def unsettled(table: str, unknown: str) -> CommitUnresolved:
         data="This run committed nothing to the table; no file was deleted.",
         action="Start it again. If this happens again, look for a cache between lakesink and the catalog.",
     )
-
-
-def _decoded(data: bytes) -> Any:
-    try:
-        return decode(data)
-    except ReceiptInvalid as error:
-        raise receipt_rejected(str(error)) from None

@@ -1,4 +1,7 @@
-"""A kind of tables that the batches of a sink also write: what their rows are, and how to say so."""
+"""A kind of tables that the batches of a sink also write: what their rows are, and what lets a batch in.
+
+No way out loses rows of a batch that landed.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,11 +19,19 @@ from lakesink.sinks.iceberg.side.side_batches import (
     KeyOf,
     SideBatch,
     WayBack,
+    all_batches,
+    in_snapshots,
+    left_behind,
+    side_batches,
     way_back,
 )
+from lakesink_catalog.read.landed import Landed
+from lakesink_catalog.read.view import view_table
+from lakesink_catalog.words import counted
 from lakesink_protocol.errors import WriteError
-from lakesink_protocol.identity import Batch, SinkKey
+from lakesink_protocol.identity import Batch, SinkKey, SinkKind
 from lakesink_protocol.refusals.texts import Words
+from lakesink_protocol.situation import Situation
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,3 +82,89 @@ def side_plan(
         return plan_write(table, batch, key, settings, columns, case_sensitive=False).plan
     except WriteError as error:
         raise kind.unfit(".".join(table.name()), error) from None
+
+
+@dataclass(frozen=True, slots=True)
+class WaysOut:
+    """The ways out for one side table of a sink.
+
+    Attributes:
+        name: Of the side table.
+        own: The sink's own table, as the batch has found it.
+        owner: The sink's key.
+    """
+
+    kind: SideTable
+    name: str
+    catalog: Catalog
+    own: Table
+    owner: SinkKey
+
+    def check_none_left(self, table: Table, batch: Batch) -> None:
+        """Refuse the first batch of a query if the table has rows of another query's batch that no run can complete.
+
+        A stream that lacks an earlier batch of its own goes on by the word of an operator.
+        """
+        found = left_behind(table, self.kind.key_of, self.owner, self.own)
+        left = [
+            one
+            for one in found
+            if one.query_id != batch.query_id or (has_gaps(self.owner) and one.batch_id != batch.batch_id)
+        ]
+        if not left:
+            return
+        kind, batches, of_own = self.kind, counted(len(left), "batch"), left[0].query_id == batch.query_id
+        back = f"Run batch {left[0].batch_id} again as it was." if of_own else self._way_back(table, left)
+        raise WriteError(
+            kind.code,
+            f"{self.name} has {kind.keeps} of {batches} that {'.'.join(self.own.name())} never got.",
+            data=f"Nothing of batch {batch.batch_id} was written.",
+            action=(
+                f"If another query of sink {self.owner.name!r} is running, stop one of them, and start this one again.",
+                *(() if back is None else (f"{back} Then start this one again.",)),
+                f"Start the query with another {kind.option}: the {kind.keeps} of these batches stay where they are.",
+            ),
+            details=[in_snapshots(left)],
+        )
+
+    def rewound(self, table: Table, batch: Batch, newest: int) -> WriteError:
+        """The error for a batch after which the table has this later one."""
+        kind = self.kind
+        return WriteError(
+            kind.code,
+            f"{self.name} has {kind.keeps} of batch {newest}, but the next batch is {batch.batch_id}.",
+            data=f"Nothing of batch {batch.batch_id} was written.",
+            action=self.of(table, batch),
+        )
+
+    def of(self, table: Table, batch: Batch, as_it_was: str = "") -> Sequence[str]:
+        """What lets a batch in, of which or after which the table has rows: none loses those of a batch that landed.
+
+        A batch that was rolled back has come as it was before, perhaps cut elsewhere by its source.
+        """
+        own, keeps = self.own, self.kind.keeps
+        landed = Landed(own, self.owner)
+        found = side_batches(all_batches(table), self.kind.key_of, self.owner, str(own.metadata.table_uuid))
+        later = [one for one in found if one.query_id == batch.query_id and one.batch_id >= batch.batch_id]
+        another = f"Start the query with another {self.kind.option}: the earlier {keeps} stay where they are."
+        first = (as_it_was,) if as_it_was else ()
+        if any(landed.has(one.query_id, one.batch_id, one.after) is not False for one in later):
+            return (*first, another)
+        general = f"Roll {self.name} back to its snapshot before batch {batch.batch_id}."
+        back = self._way_back(table, [one for one in later if one.snapshot])
+        others = () if back is not None and self.kind.is_read else (another,)
+        back = back or general
+        view = view_table(own, self.owner)
+        seen = Situation(view, self.owner, batch, view.table_uuid)
+        if seen.rolled_back or batch.batch_id in seen.undone:
+            first, back = (), f"{'.'.join(own.name())} was rolled back, and {self.name} was not. {back}"
+        return (*first, f"{back} Then start the query again.", *others)
+
+    def _way_back(self, table: Table, left: Sequence[SideBatch]) -> str | None:
+        ways = self.kind.ways_back(self.catalog, table, left, self.own, self.owner.branch)
+        return None if ways is None else " ".join(map(str, ways))
+
+
+def has_gaps(owner: SinkKey) -> bool:
+    """True for versions of a batch job: one that was given up may be followed by another one."""
+    return owner.kind is not SinkKind.STREAM
