@@ -10,8 +10,9 @@ import pytest
 
 from lakesink_catalog.commit.record import RECORD_VERSION
 from lakesink_catalog.connect.catalog import connect
-from lakesink_catalog.read.history import history, sinks
+from lakesink_catalog.read.history import sinks
 from lakesink_protocol.ledger import LEDGER_VERSION
+from lakesink_tools.audit.records import history
 from testkit.harness import live_files
 from tests.upgrade.driver import ENVIRONMENT, SOURCE, TABLE
 from tests.upgrade.write import DEATHS, HERE, drive

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from lakesink_catalog.read.history import record_of
 from lakesink_catalog.read.past import PastCommit
+from lakesink_tools.audit.records import record_of
 
 MALFORMED, UNKNOWN_KEYS, RESCUED = "malformed documents", "unknown keys", "rescued rows"
 DEAD_LETTERS = "dead letters"
