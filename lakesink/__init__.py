@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from lakesink.sinks.iceberg.side.replays import Replayed
     from lakesink.sinks.kafka.kafka_sink import KafkaSink
     from lakesink.spark.source.connect import register
-    from lakesink_catalog.read.history import Record
     from lakesink_protocol.errors import (
         BatchRefused,
         CatalogError,
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
     from lakesink_tools.audit.audit_table import audit_table
     from lakesink_tools.audit.history import history
+    from lakesink_tools.audit.records import Record
 
 __all__ = [
     "AlreadyCommitted",
@@ -76,7 +76,7 @@ _HOMES = {
     "Committed": "lakesink_protocol.outcome",
     "KafkaSink": "lakesink.sinks.kafka.kafka_sink",
     "Outcome": "lakesink_protocol.outcome",
-    "Record": "lakesink_catalog.read.history",
+    "Record": "lakesink_tools.audit.records",
     "Replayed": "lakesink.sinks.iceberg.side.replays",
 }
 _ERRORS = "lakesink_protocol.errors"

@@ -12,11 +12,12 @@ from pyiceberg.types import IntegerType, LongType
 
 from lakesink_catalog.commit.current import is_current
 from lakesink_catalog.connect.catalog import connect
-from lakesink_catalog.read.history import history, sinks
+from lakesink_catalog.read.history import sinks
 from lakesink_catalog.tables.tables import create_table, load_table
 from lakesink_protocol.change import ColumnType, SchemaChange
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
+from lakesink_tools.audit.records import history
 from testkit.batches import Writer
 
 NAME = "lake"

@@ -10,11 +10,12 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import RemovePropertiesUpdate, RemoveSnapshotsUpdate, SetPropertiesUpdate, TableUpdate
 
 from lakesink_catalog.connect.catalog import connect
-from lakesink_catalog.read.history import history, sinks
+from lakesink_catalog.read.history import sinks
 from lakesink_catalog.tables.tables import create_table, load_table
 from lakesink_protocol.errors import Reason
 from lakesink_protocol.identity import SinkKind
 from lakesink_protocol.refusals.accept import accept_of
+from lakesink_tools.audit.records import history
 from testkit.batches import Writer
 
 

@@ -25,9 +25,10 @@ from sqlalchemy import text
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.connect.lean import LeanIO, lean_loading, storage_of
 from lakesink_catalog.connect.lean_json import LeanSnapshot, NotLean, SetApart, set_apart
-from lakesink_catalog.read.history import history, sinks
+from lakesink_catalog.read.history import sinks
 from lakesink_catalog.tables.tables import at_snapshot, create_table, load_table, load_to_read
 from lakesink_protocol.errors import CatalogError
+from lakesink_tools.audit.records import history
 from testkit.batches import Writer
 from testkit.rest_catalog import rest_catalog
 

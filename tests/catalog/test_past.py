@@ -7,6 +7,7 @@ import pytest
 
 from lakesink_catalog.read.earlier import past_under
 from lakesink_catalog.read.past import head_of, retained
+from lakesink_tools.audit.scan import pasts_of
 from testkit.builders import TABLE, Lake, Stream
 from testkit.maintenance import expire, expire_like_java
 
@@ -16,11 +17,11 @@ def test_earlier_metadata_shows_the_commits_that_expired(expires: Callable[[Lake
     stream = Stream(Lake.make(tmp_path))
     for batch in range(4):
         stream.run(batch)
-    before = retained(stream.lake.table()).pasts()["main"]
+    before = pasts_of(retained(stream.lake.table()))["main"]
     assert before.is_complete
     expires(stream.lake)
     table = stream.lake.table()
-    left = retained(table).pasts()["main"]
+    left = pasts_of(retained(table))["main"]
     assert not left.is_complete
     assert len(left.commits) < len(before.commits)
     whole = past_under(table, TABLE, head_of(table, "main"))

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from lakesink.observe.lines import ended
-from lakesink_catalog.read.history import history
 from lakesink_catalog.words import changed, rows_in_words
 from lakesink_protocol.events import BatchFinished
 from lakesink_protocol.outcome import Committed
 from lakesink_protocol.row_changes import ChangeCounts, counts_in, sum_of
+from lakesink_tools.audit.records import history
 from testkit.builders import Lake, Stream
 from testkit.upserts import Upserts
 from tests.audit.terminal import Run, found, terminal

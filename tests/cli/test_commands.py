@@ -20,10 +20,10 @@ from pyiceberg.table.update import RemovePropertiesUpdate
 from lakesink import __version__
 from lakesink.settings.parse import duration
 from lakesink_catalog.connect.catalog import connect
-from lakesink_catalog.read.history import history
 from lakesink_catalog.tables.tables import create_table, load_table
 from lakesink_catalog.words import ago, size, span
 from lakesink_protocol.identity import SinkKind
+from lakesink_tools.audit.records import history
 from lakesink_tools.cli.main import main
 from lakesink_tools.cli.output import plain
 from servers.ports import free_port

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from lakesink_catalog.read.history import Record
+from lakesink_tools.audit.records import Record
 from lakesink_tools.cli.output import NOT_WELL, OK
 from lakesink_tools.cli.run.demo import _report
 from lakesink_tools.demo.checks import Check, DiedAfterCommit, DiedBeforeCommit, source_checks

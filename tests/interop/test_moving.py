@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from lakesink_catalog.read.history import history
+from lakesink_tools.audit.records import history
 from lakesink_tools.cli.main import main
 from proof.contrast.cases import Case
 from proof.contrast.driver import Orders

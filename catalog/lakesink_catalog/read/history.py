@@ -1,11 +1,7 @@
-"""The history of a table: every retained batch, and the state of each sink. Reads metadata, writes nothing.
+"""The state of each sink of a table, also of one whose last batch has expired. Reads metadata, writes nothing."""
 
-Batch marks are in snapshot summaries and disappear when snapshots expire; the ledger property stays. So `history` shows
-the retained batches, and `sinks` also shows a last batch whose snapshot has expired.
-"""
-
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import cast
 
@@ -13,77 +9,19 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from lakesink_catalog.read.gaps import SHORTEST_SILENCE, SHORTEST_SILENCE_OF_JOBS, silence_limit
-from lakesink_catalog.read.past import PastCommit, Retained, by_sink, retained, text_in, time_of
+from lakesink_catalog.read.past import PastCommit, Retained, by_sink, retained, time_of
 from lakesink_catalog.read.view import view_table
-from lakesink_protocol.change import LONGEST_WORDS, SCHEMA_CHANGE
 from lakesink_protocol.errors import Reason
 from lakesink_protocol.identity import LEDGER_PREFIX, MAIN_BRANCH, NAME_PATTERN, NO_BATCH, Batch, SinkKey, SinkKind
 from lakesink_protocol.ledger import LedgerEntry, TableView
-from lakesink_protocol.quality import RESCUED, UNKNOWN_NAMES, rescued_in, unmet_in
-from lakesink_protocol.redact import shown
-from lakesink_protocol.row_changes import CHANGELOG_TABLE, ChangeCounts, sum_of
+from lakesink_protocol.row_changes import ChangeCounts, sum_of
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.verdict import Refuse, Skip, decide
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
-    """One batch in one snapshot.
-
-    Attributes:
-        sink: Sink id, or application id of an `append`.
-        kind: ``stream`` or ``txn``.
-        batch_id: Batch id, or version.
-        bytes: Size of the added data files in bytes.
-        offsets: The source's end offsets as JSON; empty if unknown or too long.
-        committed_at: UTC time by the clock of the driver that committed.
-        outcome: ``committed``, ``recovered`` (prepared by an earlier run), or ``accepted`` (by an operator).
-        accepted: The accept as the user wrote it; empty if none.
-        missing_inputs: Number of missing input files that an operator accepted.
-        in_branch: True if the batch is under the branch's head, False if it was rolled back, None if expiry removed the
-            proof.
-        unknown_keys: Keys of documents for which the table had no column.
-        unknown_names: Names of such keys as a JSON list; empty if there were none.
-        schema_change: How the commit changed the table's schema, in words; empty if it did not.
-        unmet_rows: Rows that did not meet at least one expectation of the query.
-        unmet: Of every expectation, the number of rows that did not meet it.
-        dead_letters: Rows of the batch that are in its table of dead letters, and not part of `rows`.
-        rescued_rows: Rows with a text in the rescue column.
-        rescued: Of these rows by reason; see `lakesink_protocol.quality.Quality`.
-        changes: What became of the batch's changes by key; None of a batch that appended.
-        changelog: The table that has all of them as rows; empty if there is none.
-    """
-
-    sink: str
-    branch: str
-    kind: str
-    batch_id: int
-    snapshot_id: int
-    sequence_number: int
-    rows: int
-    files: int
-    bytes: int
-    offsets: str
-    committed_at: datetime
-    outcome: str
-    accepted: str
-    missing_inputs: int
-    in_branch: bool | None
-    unknown_keys: int = 0
-    unknown_names: str = ""
-    schema_change: str = ""
-    unmet_rows: int = 0
-    unmet: Mapping[str, int] = field(default_factory=dict)
-    dead_letters: int = 0
-    rescued_rows: int = 0
-    rescued: Mapping[str, int] = field(default_factory=dict)
-    changes: ChangeCounts | None = None
-    changelog: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class SinkState:
-    """The state of one sink; `Record` explains the fields of the same names.
+    """The state of one sink; `lakesink.Record` explains the fields of the same names.
 
     Attributes:
         batch_id: Last batch, or version, by the ledger; by the newest mark if the ledger cannot be read.
@@ -119,43 +57,6 @@ class SinkState:
     rescued_rows: int = 0
     silence_limit: timedelta | None = None
     changes: ChangeCounts | None = None
-
-
-def history(table: Table, *, sink: str | None = None, branch: str | None = None) -> list[Record]:
-    """Every batch in the table's snapshots, newest last; `sink` is a sink id or an application id."""
-    return [record_of(batch) for batch in retained(table).batches(sink, branch)]
-
-
-def record_of(batch: PastCommit) -> Record:
-    """All that is known of a batch."""
-    mark, summary = batch.known_mark, batch.summary
-    return Record(
-        sink=mark.key.name,
-        branch=mark.key.branch,
-        kind=mark.key.kind.value,
-        batch_id=mark.batch_id,
-        snapshot_id=batch.snapshot_id,
-        sequence_number=batch.sequence_number,
-        rows=batch.rows,
-        files=batch.files,
-        bytes=batch.added.bytes or 0,
-        offsets=mark.offsets,
-        committed_at=batch.committed_at,
-        outcome=mark.outcome,
-        accepted=mark.accepted,
-        missing_inputs=mark.missing_inputs,
-        in_branch=batch.in_branch,
-        unknown_keys=batch.unknown_keys,
-        unknown_names=text_in(summary, UNKNOWN_NAMES),
-        schema_change=shown(text_in(summary, SCHEMA_CHANGE), LONGEST_WORDS),
-        unmet_rows=batch.unmet_rows,
-        unmet=unmet_in(summary.additional_properties.items()) if summary else {},
-        dead_letters=batch.dead_letters,
-        rescued_rows=batch.rescued_rows,
-        rescued=rescued_in(text_in(summary, RESCUED)),
-        changes=batch.changes,
-        changelog=shown(text_in(summary, CHANGELOG_TABLE), LONGEST_WORDS),
-    )
 
 
 def sinks(table: Table, known: Retained | None = None) -> list[SinkState]:

@@ -16,7 +16,7 @@ from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
 
 from lakesink_protocol.iceberg_spark_sink import epoch_of
-from lakesink_protocol.identity import MAIN_BRANCH, SinkKey
+from lakesink_protocol.identity import SinkKey
 from lakesink_protocol.ledger import FORGOTTEN, Mark, ancestry, mark_of, stated
 from lakesink_protocol.quality import (
     DEAD_LETTERS,
@@ -55,9 +55,9 @@ class PastCommit(NamedTuple):
         picked_from: The source of a cherry-pick; None in a `Past` that has the mark of the source.
         epoch: Query and batch of Iceberg's own Spark sink.
         changes: By key; None if it appended or is of another writer.
-        unknown_keys: `lakesink_catalog.read.history.Record` explains this and the next three.
+        unknown_keys: `lakesink.Record` explains this and the next three.
         parent_snapshot_id: None if it has none, or if nothing tells which.
-        in_branch: See `Record`; None also for a snapshot without a batch.
+        in_branch: See there too; None also for a snapshot without a batch.
         is_retained: False if the table's metadata no longer has the snapshot.
     """
 
@@ -233,23 +233,6 @@ class Retained:
         """A commit and its ancestors, newest first, as far as they are retained."""
         return ancestry(self.by_id, snapshot_id)
 
-    def pasts(self) -> dict[str, Past]:
-        """The past of every branch by name; always includes ``main``."""
-        refs = self.table.metadata.refs
-        named = [name for name, ref in refs.items() if ref.snapshot_ref_type is SnapshotRefType.BRANCH]
-        return {branch: self._past(branch) for branch in sorted({MAIN_BRANCH, *named})}
-
-    def _past(self, branch: str) -> Past:
-        """A branch's past, in which a cherry-pick has the mark of its source, and no source if that is known."""
-        commits = [self._with_source(one) for one in self.ancestry(head_of(self.table, branch))][::-1]
-        oldest = min((one.sequence_number for one in commits), default=0)
-        name, uuid = ".".join(self.table.name()), str(self.table.metadata.table_uuid)
-        return Past(name, uuid, commits, oldest <= FIRST_SEQUENCE)
-
-    def _with_source(self, commit: PastCommit) -> PastCommit:
-        source = self.by_id.get(commit.picked_from or 0)
-        return commit if source is None else commit._replace(mark=commit.mark or source.mark, picked_from=None)
-
 
 def retained(table: Table) -> Retained:
     """Read the summary of every snapshot, once."""
@@ -283,12 +266,6 @@ def head_of(table: Table, branch: str) -> int | None:
     """The newest snapshot of a branch; None if there is none."""
     ref = table.metadata.refs.get(branch)
     return ref.snapshot_id if ref is not None and ref.snapshot_ref_type is SnapshotRefType.BRANCH else None
-
-
-def last_change_ms(table: Table) -> int:
-    """The time of the table's newest change, by the committer's clock."""
-    log = table.metadata.snapshot_log
-    return max(table.metadata.last_updated_ms, log[-1].timestamp_ms if log else 0)
 
 
 def by_sink(commits: Iterable[PastCommit]) -> Mapping[SinkKey, Sequence[PastCommit]]:

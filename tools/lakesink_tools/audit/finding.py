@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import groupby
 
-from lakesink_catalog.read.history import Record, SinkState
+from lakesink_catalog.read.history import SinkState
 from lakesink_catalog.words import changed, counted
 from lakesink_protocol.errors import Reason
 from lakesink_protocol.identity import MAIN_BRANCH, SinkKey, SinkKind
 from lakesink_protocol.quality import REPLAY
 from lakesink_protocol.row_changes import ChangeCounts
+from lakesink_tools.audit.records import Record
 
 SHOWN = 3
 

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from lakesink_catalog.read.history import Record
 from lakesink_catalog.words import changed, counted, number
 from lakesink_tools.audit.finding import Code, Finding, Note
+from lakesink_tools.audit.records import Record
 
 if TYPE_CHECKING:
     from lakesink_tools.audit.audit import Proof, SinkProof

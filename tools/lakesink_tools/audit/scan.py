@@ -11,12 +11,12 @@ from pyiceberg.table.refs import SnapshotRefType
 from lakesink_catalog.commit.clock import CLOCK_TOLERANCE_MS
 from lakesink_catalog.read.history import SinkState, sinks
 from lakesink_catalog.read.landed import newest_batch
-from lakesink_catalog.read.past import Past, PastCommit, Retained, last_change_ms, retained
+from lakesink_catalog.read.past import FIRST_SEQUENCE, Past, PastCommit, Retained, head_of, retained
 from lakesink_catalog.read.view import view_table
 from lakesink_catalog.tables.tables import TABLE_MISSING, load_to_read
 from lakesink_catalog.words import counted
 from lakesink_protocol.errors import CatalogError, Reason, SettingsError
-from lakesink_protocol.identity import SinkKey, SinkKind
+from lakesink_protocol.identity import MAIN_BRANCH, SinkKey, SinkKind
 from lakesink_protocol.suggest import did_you_mean
 from lakesink_tools.audit import contents
 from lakesink_tools.audit.checkpoint import Done, Present, compare, present
@@ -59,7 +59,7 @@ class TableScan:
         shown = retained(table)
         known = tuple(sinks(table, shown))
         states = _chosen(known, sink)
-        commits, branches = shown.by_id, shown.pasts()
+        commits, branches = shown.by_id, pasts_of(shown)
         heads = {past.head.snapshot_id for past in branches.values() if past.head is not None}
         tips = tuple(commits[snapshot_id] for snapshot_id in {*heads, *frontier(commits)})
         inventory = Inventory(table.io)
@@ -295,6 +295,32 @@ def _chosen(states: Sequence[SinkState], sink: str | None) -> tuple[SinkState, .
         f"The table knows no batch of sink {sink[:60]!r}.",
         action=f"{did_you_mean(sink, {state.sink for state in states})} lakesink status shows every sink.".strip(),
     )
+
+
+def pasts_of(shown: Retained) -> dict[str, Past]:
+    """The past of every branch by name; always includes ``main``."""
+    refs = shown.table.metadata.refs
+    named = [name for name, ref in refs.items() if ref.snapshot_ref_type is SnapshotRefType.BRANCH]
+    return {branch: _past_of(shown, branch) for branch in sorted({MAIN_BRANCH, *named})}
+
+
+def _past_of(shown: Retained, branch: str) -> Past:
+    """A branch's past, in which a cherry-pick has the mark of its source, and no source if that is known."""
+    commits = [_with_source(shown, one) for one in shown.ancestry(head_of(shown.table, branch))][::-1]
+    oldest = min((one.sequence_number for one in commits), default=0)
+    name, uuid = ".".join(shown.table.name()), str(shown.table.metadata.table_uuid)
+    return Past(name, uuid, commits, oldest <= FIRST_SEQUENCE)
+
+
+def _with_source(shown: Retained, commit: PastCommit) -> PastCommit:
+    source = shown.by_id.get(commit.picked_from or 0)
+    return commit if source is None else commit._replace(mark=commit.mark or source.mark, picked_from=None)
+
+
+def last_change_ms(table: Table) -> int:
+    """The time of the table's newest change, by the committer's clock."""
+    log = table.metadata.snapshot_log
+    return max(table.metadata.last_updated_ms, log[-1].timestamp_ms if log else 0)
 
 
 def chain_of(past: Past, key: SinkKey, subject: str) -> Chain:
