@@ -37,12 +37,17 @@ def as_of(  # noqa: PLR0913 - click hands over one argument an option
     rows = read(opened, answer.snapshot_id, limit) if read_rows else None
     found = [] if rows is None else documents(rows)
     document = {"table": table, "catalog": opened.catalog.name, **_document(answer)}
+    shown = [f"{number(len(found))} of {_rows(answer)}; --limit shows more."] if rows is not None else []
+    moving = [f"Tag {name} moves on with the next batch, so the SQL names the snapshot." for name in answer.moving]
+    sql = [f"{engine + ':':8}{query}" for engine, query in answer.queries.items()]
+    next_step = "put the engine's catalog name before the table name, and run the SQL"
+    next_step += "." if rows is not None else "; or add --read to see rows here."
     return Report(
         document=document if rows is None else document | {"read": found},
         title=f"{table} in {opened.catalog.name} as of {_asked(question)}: {_facts(answer)}",
         columns=() if rows is None else rows.column_names,
         rows=cells(found),
-        hints=_hints(answer, asked_rows=rows is not None, found=len(found)),
+        hints=[*shown, *([answer.note] if answer.note else []), *moving, *sql, f"Next: {next_step}"],
     )
 
 
@@ -83,12 +88,3 @@ def _facts(answer: AsOf) -> str:
 
 def _rows(answer: AsOf) -> str:
     return rows_in_words(answer.rows, answer.position_deletes)
-
-
-def _hints(answer: AsOf, *, asked_rows: bool, found: int) -> list[str]:
-    shown = [f"{number(found)} of {_rows(answer)}; --limit shows more."] if asked_rows else []
-    moving = [f"Tag {name} moves on with the next batch, so the SQL names the snapshot." for name in answer.moving]
-    sql = [f"{engine + ':':8}{query}" for engine, query in answer.queries.items()]
-    next_step = "put the engine's catalog name before the table name, and run the SQL"
-    next_step += "." if asked_rows else "; or add --read to see rows here."
-    return [*shown, *([answer.note] if answer.note else []), *moving, *sql, f"Next: {next_step}"]

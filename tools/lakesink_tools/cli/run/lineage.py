@@ -27,6 +27,12 @@ def lineage(
     unused = known.keys() - {one.query_id for one in hop.hops()}
     troubles = [*hop.troubles(), *(f"No batch is of query {one}, whose checkpoint was given." for one in unused)]
     lines = list(_lines(hop, 0, set()))
+    hints = [hop.note] if hop.note else []
+    hints += troubles
+    if len(lines) > MOST_LINES:
+        hints.append(f"Not shown: {counted(len(lines) - MOST_LINES, 'line')}; --output json has all.")
+    of = f"--batch {hop.last} --sink {hop.sink}" + ("" if hop.branch == "main" else f" --branch {hop.branch}")
+    hints.append(f"Next: lakesink as-of {as_arguments(hop.table, catalog)} {of} --read shows the table as of it.")
     return Report(
         document={
             "table": table,
@@ -39,7 +45,7 @@ def lineage(
         title=f"{table} in {loaded.name}, batch {number(batch)} of {hop.sink}: {_in_short(hop)}",
         columns=_COLUMNS,
         rows=lines[:MOST_LINES],
-        hints=_hints(hop, catalog, troubles, hidden=len(lines) - MOST_LINES),
+        hints=hints,
         exit_code=NOT_WELL if troubles else OK,
     )
 
@@ -152,12 +158,3 @@ def _range(one: KafkaRange) -> dict[str, Any]:
         "last_offset": one.end - 1,
         "offsets": one.offsets,
     }
-
-
-def _hints(hop: Hop, catalog: str | None, troubles: Sequence[str], *, hidden: int) -> list[str]:
-    more = [f"Not shown: {counted(hidden, 'line')}; --output json has all."] if hidden > 0 else []
-    notes = [hop.note] if hop.note else []
-    arguments = as_arguments(hop.table, catalog)
-    of = f"--batch {hop.last} --sink {hop.sink}" + ("" if hop.branch == "main" else f" --branch {hop.branch}")
-    step = f"Next: lakesink as-of {arguments} {of} --read shows the table as of it."
-    return [*notes, *troubles, *more, step]
