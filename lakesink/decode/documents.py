@@ -141,21 +141,26 @@ class Decoder:
     def _puts_aside(self) -> bool:
         return self.plan.on_malformed is OnMalformed.QUARANTINE and self.put_aside is not None
 
-    @property
-    def _of_kafka(self) -> list[str]:
-        return [one.name for one in self.schema.fields if one.name in KAFKA_COLUMNS]
-
     def _decode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         values = batch.column(VALUE)
-        parsed, others = self._parsed(values), {name: batch.column(KAFKA_COLUMNS[name]) for name in self._of_kafka}
+        names = [field.name for field in self.schema.fields]
+        others = {name: batch.column(KAFKA_COLUMNS[name]) for name in names if name in KAFKA_COLUMNS}
+        parsed = self._reader.documents(values, self._own)
+        # NULL, blank text and values other than objects are malformed too; every document becomes one row.
+        misfits = either(parsed.misfits, parsed.values.is_null() if parsed.values.null_count else None)
+        if misfits is None or self._puts_aside:  # those rows will be filtered out
+            parsed = replace(parsed, misfits=misfits)
+        else:
+            parsed = Parsed(without(parsed.values, misfits), misfits, parsed.rest)
         parsed, left = self._without_news(batch, parsed)
         if self._rescue is not None:
             parsed, others[self.plan.rescue_column] = self._rescue.kept(values, parsed)
         self.documents += batch.num_rows - values.null_count
-        kept = _both(self._kept(parsed.misfits, batch), left)
+        kept = self._kept(parsed.misfits, batch)
+        if left is not None:
+            kept = left if kept is None else pc.and_(kept, left)
         self._places.advance(batch)
         decoded = iter(parsed.values.flatten())
-        names = [field.name for field in self.schema.fields]
         if not names:  # no document stays: each waits for the columns, is put aside or fails the batch
             return pa.RecordBatch.from_arrays([], names=[])
         arrays = [others[name] if name in others else next(decoded) for name in names]
@@ -205,14 +210,6 @@ class Decoder:
             faults[position] = Fault("VALUE_MALFORMED", first.column, said)
         return faults
 
-    def _parsed(self, documents: pa.Array) -> Parsed:
-        """NULL, blank text and values other than objects are malformed too. Every document becomes one row."""
-        parsed = self._reader.documents(documents, self._own)
-        misfits = either(parsed.misfits, parsed.values.is_null() if parsed.values.null_count else None)
-        if misfits is None or self._puts_aside:  # those rows will be filtered out
-            return replace(parsed, misfits=misfits)
-        return Parsed(without(parsed.values, misfits), misfits, parsed.rest)
-
     def _collect(self, misfits: pa.BooleanArray, batch: pa.RecordBatch) -> None:
         self.malformed += pc.sum(misfits, min_count=0).as_py()
         wanted = MOST_MISFITS if self.plan.on_malformed is OnMalformed.FAIL else SHOWN_OF_NULL_ROWS
@@ -252,12 +249,6 @@ def _finder_for(plan: NewsPlan, struct: Struct, reader: DocumentReader) -> Finds
 
     assert isinstance(reader, MessageReader)
     return AvroNews(plan, struct, reader)
-
-
-def _both(one: pa.BooleanArray | None, other: pa.BooleanArray | None) -> pa.BooleanArray | None:
-    if one is None or other is None:
-        return one if other is None else other
-    return pc.and_(one, other)
 
 
 def _but(mask: pa.BooleanArray | None, left: pa.BooleanArray) -> pa.BooleanArray | None:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakesink.decode.debezium.envelopes import EventColumns, EventReader, Events, with_keys_before
-from lakesink.decode.debezium.events_reader import reader_of
+from lakesink.decode.debezium.json_events import JsonEvents
 from lakesink.decode.debezium.sorting import SortedEvents, sort_events
 from lakesink.decode.documents import (
     GATHERED_BYTES,
@@ -31,8 +31,9 @@ from lakesink.keys.changed_rows import ChangedRows, positions_in
 from lakesink.rows.batches import joined
 from lakesink.rows.letters import Fault
 from lakesink.rows.nested import all_null
-from lakesink.rows.plan import DELETED, ChangesPlan, OnMalformed, WritePlan
+from lakesink.rows.plan import DEBEZIUM_JSON, DELETED, ChangesPlan, OnMalformed, WritePlan
 from lakesink.rows.schema import Struct
+from lakesink.rows.task_errors import decoder_missing
 from lakesink_catalog.words import counted
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.quality import Quality
@@ -117,7 +118,7 @@ class DebeziumDecoder:
     def __post_init__(self) -> None:
         assert self.plan.changes is not None
         self._columns = event_columns(self.schema, self.plan.changes)
-        self._reader = reader_of(self.plan, self._columns, self.unknown)
+        self._reader = _reader_of(self.plan, self._columns, self.unknown)
         self._places = Places(self.task)
 
     @property
@@ -145,7 +146,10 @@ class DebeziumDecoder:
         events = self._reader.events(values)
         found = sort_events(events, self._columns)
         if _any(found.keyless) and KEY in batch.schema.names:
-            events = self._with_keys_of_messages(batch, events, found)
+            # If a database's key changes, Debezium writes two events: the message's key is that before the change.
+            positions = pc.indices_nonzero(found.keyless)
+            keys = self._reader.keys(batch.column(KEY).take(positions))
+            events = with_keys_before(events, self._columns, positions, keys)
             found = sort_events(events, self._columns)
         self._refuse_or_put_aside(batch, found)
         self.documents += batch.num_rows - values.null_count
@@ -154,14 +158,6 @@ class DebeziumDecoder:
         self.unread += _count(found.unread)
         self._places.advance(batch)
         return self._changed_rows(batch, events, found)
-
-    def _with_keys_of_messages(self, batch: pa.RecordBatch, events: Events, found: SortedEvents) -> Events:
-        """The events; those without a key before the change get the key of their message.
-
-        An event has the key of its row before the change: if a database's key changes, Debezium writes two events.
-        """
-        positions = pc.indices_nonzero(found.keyless)
-        return with_keys_before(events, self._columns, positions, self._reader.keys(batch.column(KEY).take(positions)))
 
     def _refuse_or_put_aside(self, batch: pa.RecordBatch, found: SortedEvents) -> None:
         if _any(found.truncates):
@@ -210,15 +206,12 @@ class DebeziumDecoder:
         deletes = pa.repeat(int(Operation.DELETE), len(chosen.positions) - len(chosen.upserts))
         operations = pa.concat_arrays([one.cast(pa.int8()) for one in (deletes, snapshots)])
         places, offsets = (one.take(chosen.positions) for one in positions_in(batch))
-        columns = {name: self._column(name, batch, events, chosen) for name in self._stored_names}
+        own = {one.name for one in self._columns.after.fields}
+        names = [one.name for one in self.schema.fields if one.name in KAFKA_COLUMNS or one.name in own]
+        columns = {name: self._column(name, batch, events, chosen) for name in names}
         arrays = [*columns.values(), operations, places, offsets]
         *rows, operations, places, offsets = arrays if order is None else [one.take(order) for one in arrays]
         return ChangedRows(pa.RecordBatch.from_arrays(rows, names=list(columns)), operations, places, offsets)
-
-    @property
-    def _stored_names(self) -> list[str]:
-        own = {one.name for one in self._columns.after.fields}
-        return [one.name for one in self.schema.fields if one.name in KAFKA_COLUMNS or one.name in own]
 
     def _column(self, name: str, batch: pa.RecordBatch, events: Events, chosen: "_Chosen") -> pa.Array:
         if name in KAFKA_COLUMNS:
@@ -287,3 +280,16 @@ def _count(mask: pa.BooleanArray) -> int:
 
 def _any(mask: pa.BooleanArray) -> bool:
     return bool(pc.any(mask, min_count=0).as_py())
+
+
+def _reader_of(plan: WritePlan, columns: EventColumns, unknown: UnknownKeys) -> EventReader:
+    """The reader for one task; raises `WriteError` if a library is missing."""
+    if plan.decode == DEBEZIUM_JSON:
+        return JsonEvents(columns, unknown, plan.binary_encoding)
+    try:
+        from lakesink.decode.avro.registry import schemas_of  # an optional dependency, for Avro only
+        from lakesink.decode.debezium.avro_events import AvroEvents
+    except ModuleNotFoundError:
+        raise decoder_missing("numpy") from None
+    schemas = schemas_of(plan.schema_registry, plan.writer_schemas, connect_names=True)
+    return AvroEvents(columns, schemas, unknown, plan.binary_encoding)
