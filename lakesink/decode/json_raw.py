@@ -30,7 +30,8 @@ def members(text: str) -> list[tuple[str, str]]:
         start = at = member.end()
         if value is None:
             end = end_of_nested(text, start)
-            value, at = text[start:end], _after_comma(text, end)
+            comma = _COMMA.match(text, end)
+            value, at = text[start:end], end if comma is None else comma.end()
         found.append((_unquoted(key), value))
     return found
 
@@ -78,11 +79,6 @@ def end_of_nested(text: str, start: int) -> int:
         if not depth:
             return token.end()
     raise ValueError("an array or object does not end")
-
-
-def _after_comma(text: str, start: int) -> int:
-    found = _COMMA.match(text, start)
-    return start if found is None else found.end()
 
 
 def _parts(text: str) -> Iterator[str]:

@@ -43,7 +43,11 @@ class Parsed:
 
 def parse(texts: pa.StringArray, kind: Primitive, encoding: BinaryEncoding | None = None) -> Parsed:
     """Parse texts as values of a type, NULL for NULL."""
-    return converted(texts, converter_of(kind, encoding), _likely(kind))
+    likely = _LIKELY.get(kind.name, "")
+    if kind.decimal:
+        precision, scale = kind.decimal
+        likely = rf"^-?[0-9]{{1,{max(precision - scale, 1)}}}(?:\.[0-9]{{1,{max(scale, 1)}}})?$"
+    return converted(texts, converter_of(kind, encoding), likely)
 
 
 def wants_json(kind: Primitive) -> bool:
@@ -128,13 +132,6 @@ def _misfits(texts: pa.Array, convert: Convert, first: int) -> Iterator[int]:
         yield from _misfits(texts[half:], convert, first + half)
 
 
-def _likely(kind: Primitive) -> str:
-    if kind.decimal:
-        precision, scale = kind.decimal
-        return rf"^-?[0-9]{{1,{max(precision - scale, 1)}}}(?:\.[0-9]{{1,{max(scale, 1)}}})?$"
-    return _LIKELY.get(kind.name, "")
-
-
 def converter_of(kind: Primitive, encoding: BinaryEncoding | None = None) -> Convert:
     """The conversion of texts, see `parse`."""
     if wants_json(kind):
@@ -172,7 +169,7 @@ def _floating(texts: pa.Array, kind: pa.DataType) -> pa.Array:
 
 def _time(texts: pa.Array) -> pa.Array:
     """Arrow parses times of day only as part of a timestamp, and takes a number of two digits for the hour."""
-    if not _all(pc.match_substring(texts, ":")):
+    if _any(pc.invert(pc.match_substring(texts, ":"))):
         raise pa.ArrowInvalid("a number, and nothing says of what")
     moments = pc.cast(pc.binary_join_element_wise(_EPOCH_DAY, texts, ""), pa.timestamp("us"))
     return pc.cast(moments, pa.time64("us"))
@@ -210,10 +207,6 @@ def _from_base64(text: str) -> bytes:
     if base64.b64encode(found).decode() != text:
         raise ValueError(text)
     return found
-
-
-def _all(mask: pa.BooleanArray) -> bool:
-    return bool(pc.all(mask, min_count=0).as_py())
 
 
 def _any(mask: pa.BooleanArray) -> bool:

@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
 from lakesink.decode.json_raw import items, members
@@ -74,7 +75,7 @@ class News:
         if not self:
             return ""
         document = {
-            "added": [[place, kind] for place, kind in sorted(self.added.items(), key=_place)],
+            "added": [[place, kind] for place, kind in sorted(self.added.items(), key=itemgetter(0))],
             "widened": sorted(self.widened.items()),
             "optional": sorted(self.optional),
             "has_too_many": self.has_too_many,
@@ -197,10 +198,6 @@ def _wider_type(value: str, kind: Primitive) -> str:
         fits = precision < whole + scale <= MOST_DIGITS and len(fraction) <= scale
         return f"decimal({whole + scale}, {scale})" if fits else ""
     return ""
-
-
-def _place(item: tuple[Place, Any]) -> Place:
-    return item[0]
 
 
 def _checked(place: Any) -> Place:

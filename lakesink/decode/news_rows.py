@@ -61,7 +61,9 @@ class NewsRows:
         left: list[int] = []
         refused: dict[int, str] = {}
         for positions, news in self.finder.found(documents, parsed):
-            without_column = self._taken_out(news)
+            # No column can be added for these keys: they are no news.
+            some = set(news.added) if self.plan.is_last else news.added.keys() & self._refused
+            without_column = {place for place in some if not says_nothing(news.added.pop(place))}
             if news and not self.plan.is_last:
                 self.news.include(news)
                 left.extend(positions)
@@ -71,11 +73,6 @@ class NewsRows:
             every = pa.repeat(pa.scalar(value=True), len(documents))
             return FoundNews(every if parsed.misfits is None else pc.invert(parsed.misfits), refused)
         return FoundNews(pc.invert(all_but(len(documents), left)) if left else None, refused)
-
-    def _taken_out(self, news: News) -> set[Place]:
-        """Take the keys for which no column can be added out of the news."""
-        some = set(news.added) if self.plan.is_last else news.added.keys() & self._refused
-        return {place for place in some if not says_nothing(news.added.pop(place))}
 
 
 def hopeful(

@@ -1,7 +1,7 @@
 """Keeps what a row does not hold of its document, as the text of the rescue column, and counts it."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -49,18 +49,18 @@ class Rescue:
         positions = [] if rest is None else pc.indices_nonzero(rest).to_pylist()
         if not positions:
             return parsed, pa.nulls(len(documents), pa.string())
-        found = self._rests(documents, parsed.values, positions)
-        texts: list[str | None] = [None] * len(documents)
-        for position, one in zip(positions, found, strict=True):
-            texts[position] = self._text(one)
-        return _without_refused(parsed, texts)
-
-    def _rests(self, documents: pa.Array, rows: pa.Array, positions: Sequence[int]) -> list[Rest]:
         chosen = pa.array(positions, pa.int64())
-        present = present_in(rows.take(chosen), self.struct)
+        present = present_in(parsed.values.take(chosen), self.struct)
         held = {self.struct.fields[at].name for at in present.leaves if all(present.parts[at].valid)}
-        texts = self.texts(documents.take(chosen), held)
-        return [rest_of(text, self.struct, present, at) for at, text in enumerate(texts)]
+        chosen_texts = self.texts(documents.take(chosen), held)
+        texts: list[str | None] = [None] * len(documents)
+        for at, (position, text) in enumerate(zip(positions, chosen_texts, strict=True)):
+            texts[position] = self._text(rest_of(text, self.struct, present, at))
+        kept = pa.array(texts, pa.string())
+        if "" not in texts:
+            return parsed, kept
+        refused = pc.fill_null(pc.equal(kept, ""), False)  # noqa: FBT003 - Arrow takes it by position
+        return Parsed(without(parsed.values, refused), either(parsed.misfits, refused)), without(kept, refused)
 
     def _text(self, rest: Rest) -> str | None:
         """None without a rest; empty for one that is too large, or not UTF-8."""
@@ -82,14 +82,6 @@ def _utf8_bytes(text: str) -> int:
         return len(text.encode())
     except UnicodeEncodeError:
         return 0
-
-
-def _without_refused(parsed: Parsed, texts: list[str | None]) -> tuple[Parsed, pa.StringArray]:
-    found = pa.array(texts, pa.string())
-    if "" not in texts:
-        return parsed, found
-    refused = pc.fill_null(pc.equal(found, ""), False)  # noqa: FBT003 - Arrow takes it by position
-    return Parsed(without(parsed.values, refused), either(parsed.misfits, refused)), without(found, refused)
 
 
 @lru_cache(maxsize=_REASONS_KEPT)

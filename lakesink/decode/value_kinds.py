@@ -67,10 +67,16 @@ def kind_of(text: str, levels: int = DEEPEST) -> Kind:
     match text[:1]:
         case '"':
             return TEXT
+        case "{" | "[" if not levels:
+            return DEEP
         case "{":
-            return _kind_of_object(text, levels)
+            found = dict(reversed(members(text)))  # the first of equal keys counts, as in columns
+            return struct_of((name[:LONGEST_NAME], kind_of(value, levels - 1)) for name, value in found.items())
         case "[":
-            return _kind_of_array(text, levels)
+            kind: Kind = WAITS
+            for item in items(text):
+                kind = merged(kind, kind_of(item, levels - 1))
+            return {LIST: kind}
     if text == "null":
         return WAITS
     return TRUTH if text in ("true", "false") else _kind_of_number(text)
@@ -178,23 +184,6 @@ def check_kind(document: Any, levels: int = DEEPEST) -> Kind:
             "".join(fields).encode()  # half a character is an error
             return {STRUCT: {name: check_kind(kind, levels - 1) for name, kind in fields.items()}}
     raise ValueError("not the kind of a value")
-
-
-def _kind_of_object(text: str, levels: int) -> Kind:
-    if not levels:
-        return DEEP
-    found = dict(reversed(members(text)))  # the first of equal keys counts, as in columns
-    kinds = ((name[:LONGEST_NAME], kind_of(value, levels - 1)) for name, value in found.items())
-    return struct_of(kinds)
-
-
-def _kind_of_array(text: str, levels: int) -> Kind:
-    if not levels:
-        return DEEP
-    kind: Kind = WAITS
-    for item in items(text):
-        kind = merged(kind, kind_of(item, levels - 1))
-    return {LIST: kind}
 
 
 def struct_of(found: Iterable[tuple[str, Kind]]) -> Kind:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from lakesink.decode.value_kinds import DOUBLE, FLOAT, INT, LONG, MOST_DIGITS, Place
 from lakesink.rows.plan import NewsPlan
-from lakesink.rows.schema import Field, ListOf, MapOf, Primitive, Struct, Type
+from lakesink.rows.schema import ListOf, MapOf, Primitive, Struct, Type
 
 _WIDE = {INT: LONG, FLOAT: DOUBLE}
 Widen = Callable[[Primitive, Place], Primitive]
@@ -18,13 +18,13 @@ def widest(struct: Struct, plan: NewsPlan) -> Struct:
 
 def relaxed(struct: Struct, plan: NewsPlan, widen: Widen, place: Place = ()) -> Struct:
     """The columns with wider types, and optional, but not those that the plan keeps."""
-    return Struct(tuple(_field(one, plan, widen, (*place, one.name)) for one in struct.fields))
-
-
-def _field(one: Field, plan: NewsPlan, widen: Widen, place: Place) -> Field:
-    required = one.required and one.field_id in plan.kept_required
-    kind = one.type if one.field_id in plan.kept_types else _type(one.type, plan, widen, place)
-    return replace(one, required=required, type=kind)
+    fields = []
+    for one in struct.fields:
+        required = one.required and one.field_id in plan.kept_required
+        keeps_type = one.field_id in plan.kept_types
+        kind = one.type if keeps_type else _type(one.type, plan, widen, (*place, one.name))
+        fields.append(replace(one, required=required, type=kind))
+    return Struct(tuple(fields))
 
 
 def _type(kind: Type, plan: NewsPlan, widen: Widen, place: Place) -> Type:

@@ -90,12 +90,20 @@ class CachingSqlCatalog(TakesTurns, SqlCatalog):
     def load_table(self, identifier: str | Identifier) -> Table:
         """Load the table; its metadata file is read only if it changed since the last call."""
         name = Catalog.identifier_to_tuple(identifier)
-        location, cached = self._location(name), self._cached.get(name)
+        with self.engine.connect() as connection:
+            location = connection.scalar(select(IcebergTables.metadata_location).where(*self._row(name)))
+        cached = self._cached.get(name)
         if cached is None or cached.location != location:
             if location is not None and is_lean_loading():
-                return self._load_leanly(name, location)
+                # Not cached: a commit needs the snapshots as PyIceberg's objects.
+                metadata = FromInputFile.table_metadata(self._load_file_io(location=location).new_input(location))
+                return Table(name, metadata, location, self._load_file_io(metadata.properties, location), self)
             self._cached.pop(name, None)
-            cached = self._grown(cached, location) or self._load(identifier, location)
+            cached = self._grown(cached, location)
+            if cached is None:
+                with _naming(location):
+                    table = super().load_table(identifier)
+                cached = CachedMetadata(table.metadata_location, table.metadata)
             if has_unique_name(cached.location):
                 self._cached[name] = cached
         io = self._load_file_io(cached.metadata.properties, cached.location)
@@ -120,18 +128,15 @@ class CachingSqlCatalog(TakesTurns, SqlCatalog):
         metadata = updated_metadata(current.metadata, updates, current.metadata_location)
         if metadata == current.metadata:
             return CommitTableResponse(metadata=metadata, metadata_location=current.metadata_location)
-        location = _next_location(current, metadata)
+        found = _VERSION.fullmatch(current.metadata_location.rpartition("/")[2])
+        after = Table(current.name(), metadata, current.metadata_location, current.io, current.catalog)
+        location = after.location_provider().new_table_metadata_file_location(int(found[1]) + 1 if found else 0)
         cached = self._cached.get(name)
         document = MetadataJson(metadata, cached.snapshots_json if cached is not None else NONE_KNOWN)
         write_metadata(document, current.io.new_output(location))
         self._swap(name, current.metadata_location, location)
         self._cached[name] = CachedMetadata(location, metadata, document.snapshots_json)
         return CommitTableResponse(metadata=metadata, metadata_location=location)
-
-    def _load(self, identifier: str | Identifier, location: str | None) -> "CachedMetadata":
-        with _naming(location):
-            table = super().load_table(identifier)
-        return CachedMetadata(table.metadata_location, table.metadata)
 
     def _grown(self, before: "CachedMetadata | None", location: str | None) -> "CachedMetadata | None":
         """What another process wrote, if it has all snapshots of before: these are not parsed again."""
@@ -141,15 +146,6 @@ class CachingSqlCatalog(TakesTurns, SqlCatalog):
             data = Compressor.get_compressor(location).stream_decompressor(stream).read()
             metadata = grown(data, before.snapshots_json)
         return None if metadata is None else CachedMetadata(location, metadata, before.snapshots_json)
-
-    def _load_leanly(self, name: Identifier, location: str) -> Table:
-        """Not cached: a commit needs the snapshots as PyIceberg's objects."""
-        metadata = FromInputFile.table_metadata(self._load_file_io(location=location).new_input(location))
-        return Table(name, metadata, location, self._load_file_io(metadata.properties, location), self)
-
-    def _location(self, name: Identifier) -> str | None:
-        with self.engine.connect() as connection:
-            return connection.scalar(select(IcebergTables.metadata_location).where(*self._row(name)))
 
     def _swap(self, name: Identifier, before: str, after: str) -> None:
         swap = update(IcebergTables).where(*self._row(name), IcebergTables.metadata_location == before)
@@ -270,9 +266,3 @@ def has_unique_name(location: str) -> bool:
     A file name without UUID, such as ``v2.metadata.json`` of a Hadoop table, can be dropped and used again.
     """
     return _WITH_UUID.search(location) is not None
-
-
-def _next_location(current: Table, metadata: TableMetadata) -> str:
-    found = _VERSION.fullmatch(current.metadata_location.rpartition("/")[2])
-    after = Table(current.name(), metadata, current.metadata_location, current.io, current.catalog)
-    return after.location_provider().new_table_metadata_file_location(int(found[1]) + 1 if found else 0)

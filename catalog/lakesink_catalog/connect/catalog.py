@@ -7,7 +7,6 @@ The embedded catalog needs no server: it is a SQLite file and a warehouse folder
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -52,14 +51,28 @@ class CatalogConfig:
         merged: dict[str, Any] = dict(merge_config(configured or {}, given))
         if configured is None and not merged.keys() & {"uri", "type", CODE_PROPERTY}:
             if self.name != EMBEDDED_NAME and (self.name or "default-catalog" in config.config):
-                raise _unknown(chosen, config.get_known_catalogs())
-            return _embedded(merged)
+                near = did_you_mean(chosen, [*config.get_known_catalogs(), EMBEDDED_NAME])
+                raise CatalogError(
+                    "CATALOG_UNKNOWN",
+                    f"The catalog {chosen!r} is not in PyIceberg's configuration.",
+                    action=f"{near} Configure it in ~/.pyiceberg.yaml or by"
+                    f" PYICEBERG_CATALOG__{chosen.upper()}__URI; without a name, the embedded catalog is used.",
+                )
+            home = embedded_home()
+            uri = URL.create("sqlite", database=str(home / "catalog.db")).render_as_string(hide_password=False)
+            own = {"type": "sql", "uri": uri, "warehouse": f"file://{home / 'warehouse'}"}
+            return FoundCatalog(EMBEDDED_NAME, normalized(EMBEDDED_NAME, "sql", own | merged), home)
         if CODE_PROPERTY in given:
             return FoundCatalog(chosen, given)
         if CODE_PROPERTY in merged:
-            raise _names_code(chosen)
-        settle = partial(_normalized, chosen, merged)
-        return FoundCatalog(chosen, translated(f"The catalog {chosen!r}", merged, settle))
+            raise CatalogError(
+                "CATALOG_UNSUPPORTED",
+                f"The configuration of the catalog {chosen!r} names a Python class ({CODE_PROPERTY}).",
+                action=f"Pass {CODE_PROPERTY} in catalog_properties from your own code if you trust that class.",
+            )
+        named = f"The catalog {chosen!r}"
+        settled = translated(named, merged, lambda: normalized(chosen, kind_of(chosen, merged), merged))
+        return FoundCatalog(chosen, settled)
 
     def open(self, *, create: bool = True) -> Catalog:
         """Find the catalog and connect, see `FoundCatalog.open`."""
@@ -102,7 +115,11 @@ class FoundCatalog:
         """
         file = sqlite_file(self.properties)
         if not create and file is not None and not Path(file).exists():
-            raise _absent(self)
+            raise CatalogError(
+                "CATALOG_MISSING",
+                f"{self.where} does not exist.",
+                action=f"Run this in the folder where the stream was started, set {HOME_VARIABLE}, or name a catalog.",
+            )
         if self.home is not None and create:
             warehouse = self.home / "warehouse"
             translated(self.where, self.properties, lambda: warehouse.mkdir(parents=True, exist_ok=True))
@@ -115,17 +132,6 @@ class FoundCatalog:
 def connect(name: str | None = None, properties: Mapping[str, Any] | None = None, *, create: bool = True) -> Catalog:
     """Find and open a catalog, see `CatalogConfig`."""
     return CatalogConfig(name, properties or {}).open(create=create)
-
-
-def _normalized(name: str, properties: Mapping[str, Any]) -> dict[str, Any]:
-    return normalized(name, kind_of(name, properties), properties)
-
-
-def _embedded(properties: Mapping[str, Any]) -> FoundCatalog:
-    home = embedded_home()
-    uri = URL.create("sqlite", database=str(home / "catalog.db")).render_as_string(hide_password=False)
-    own = {"type": "sql", "uri": uri, "warehouse": f"file://{home / 'warehouse'}"}
-    return FoundCatalog(EMBEDDED_NAME, normalized(EMBEDDED_NAME, "sql", own | dict(properties)), home)
 
 
 def embedded_home() -> Path:
@@ -143,28 +149,3 @@ def embedded_home() -> Path:
             action="Name a local folder without ? # ; in its path, or configure a catalog for other storage.",
         )
     return Path(os.path.abspath(Path(text).expanduser()))  # noqa: PTH100 - Path.resolve would follow links
-
-
-def _unknown(name: str, known: list[str]) -> CatalogError:
-    return CatalogError(
-        "CATALOG_UNKNOWN",
-        f"The catalog {name!r} is not in PyIceberg's configuration.",
-        action=f"{did_you_mean(name, [*known, EMBEDDED_NAME])} Configure it in ~/.pyiceberg.yaml or by"
-        f" PYICEBERG_CATALOG__{name.upper()}__URI; without a name, the embedded catalog is used.",
-    )
-
-
-def _names_code(name: str) -> CatalogError:
-    return CatalogError(
-        "CATALOG_UNSUPPORTED",
-        f"The configuration of the catalog {name!r} names a Python class ({CODE_PROPERTY}).",
-        action=f"Pass {CODE_PROPERTY} in catalog_properties from your own code if you trust that class.",
-    )
-
-
-def _absent(config: FoundCatalog) -> CatalogError:
-    return CatalogError(
-        "CATALOG_MISSING",
-        f"{config.where} does not exist.",
-        action=f"Run this in the folder where the stream was started, set {HOME_VARIABLE}, or name a catalog.",
-    )

@@ -114,17 +114,12 @@ def open_catalog(name: str, properties: Mapping[str, Any]) -> Catalog:
     if url is not None and _in_memory(url):
         _share_between_threads(catalog)
     if word == "hive":
-        _check_is_spoken_to(catalog)
+        try:  # refuse Hive 4 now, and not in a batch; another failure is left to the calls that matter
+            catalog.table_exists(_NO_TABLE)
+        except Exception as error:
+            if is_hive_4(error):
+                raise
     return catalog
-
-
-def _check_is_spoken_to(catalog: Catalog) -> None:
-    """Refuse Hive 4 now, and not in a batch. Another failure of this question is left to the calls that matter."""
-    try:
-        catalog.table_exists(_NO_TABLE)
-    except Exception as error:
-        if is_hive_4(error):
-            raise
 
 
 def _warn_of(name: str, setting: str, value: str) -> None:
@@ -173,21 +168,17 @@ def _unsupported(name: str, kind: str) -> CatalogError:
 
 def _normalized_database(url: URL) -> dict[str, str]:
     if url.get_backend_name() == "postgresql":
-        return {"uri": _normalized_postgresql(url).render_as_string(hide_password=False)}
+        if url.drivername == "postgresql":  # SQLAlchemy's versions choose different drivers for this name
+            driver = next((driver for driver in _LIBPQ_DRIVERS if importlib.util.find_spec(driver)), _LIBPQ_DRIVERS[0])
+            url = url.set(drivername=f"postgresql+{driver}")
+        if url.get_driver_name() in _LIBPQ_DRIVERS:
+            url = _with_query(url, connect_timeout=10, tcp_user_timeout=60_000)
+        return {"uri": url.render_as_string(hide_password=False)}
     if not _in_memory(url):
         if url.database and not url.database.startswith("file:"):
             url = url.set(database=os.path.abspath(url.database))  # noqa: PTH100 - as above
         url = _with_query(url, timeout=_BUSY_SECONDS)
     return {"uri": url.render_as_string(hide_password=False)}
-
-
-def _normalized_postgresql(url: URL) -> URL:
-    if url.drivername == "postgresql":  # SQLAlchemy's versions choose different drivers for this name
-        driver = next((driver for driver in _LIBPQ_DRIVERS if importlib.util.find_spec(driver)), _LIBPQ_DRIVERS[0])
-        url = url.set(drivername=f"postgresql+{driver}")
-    if url.get_driver_name() in _LIBPQ_DRIVERS:
-        url = _with_query(url, connect_timeout=10, tcp_user_timeout=60_000)
-    return url
 
 
 def _with_query(url: URL, **defaults: int) -> URL:

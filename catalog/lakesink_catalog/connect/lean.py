@@ -10,7 +10,7 @@ import os
 import re
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -125,7 +125,11 @@ class LeanIO(FileIO):
         loading = _LOADING.get()
         if loading is None:
             return self._file(location)
-        loading.was_tried, loading.apart = True, self._read(location)
+        loading.was_tried, loading.apart = True, None
+        # PyIceberg, which reads the file again, tells what is wrong with it.
+        with suppress(OSError, EOFError, zlib.error), self._file(location).open() as stream:
+            text = Compressor.get_compressor(location).stream_decompressor(stream)
+            loading.apart = _set_apart(iter(partial(text.read, PIECE_BYTES), b""))
         return self.inner.new_input(location) if loading.apart is None else _Rest(loading.apart.rest.encode())
 
     def new_output(self, location: str) -> OutputFile:
@@ -135,14 +139,6 @@ class LeanIO(FileIO):
     def delete(self, location: str | InputFile | OutputFile) -> None:
         """See `FileIO`."""
         self.inner.delete(location)
-
-    def _read(self, location: str) -> SetApart | None:
-        try:
-            with self._file(location).open() as stream:
-                text = Compressor.get_compressor(location).stream_decompressor(stream)
-                return _set_apart(iter(partial(text.read, PIECE_BYTES), b""))
-        except (OSError, EOFError, zlib.error):  # PyIceberg, which reads the file again, tells what is wrong with it
-            return None
 
     def _file(self, location: str) -> InputFile:
         path = local_path(location, self.properties)

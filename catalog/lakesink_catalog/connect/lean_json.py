@@ -188,7 +188,13 @@ def _snapshot(value: Any) -> LeanSnapshot:
     summary = value.pop("summary", None)
     _check_form(tuple(value), tuple(map(type, value.values())))
     location = value["manifest-list"]
-    keys = None if summary is None else _keys_of(summary)
+    keys = None
+    if summary is not None:
+        if type(summary) is not dict or not _TEXTS.issuperset(map(type, summary.values())):
+            raise NotLean("a summary with other values than texts")
+        if summary.get("operation") not in _OPERATIONS:
+            raise NotLean("a summary without a known operation")
+        keys = _shared(tuple(summary))
     return LeanSnapshot(
         value["snapshot-id"],
         value.get("parent-snapshot-id"),
@@ -214,14 +220,6 @@ def _check_form(keys: tuple[str, ...], types: tuple[type, ...]) -> None:
         raise NotLean("a snapshot without a manifest list, or with keys in another spelling")
     if not _SCALARS.issuperset(types):
         raise NotLean("a snapshot with an unknown structure")
-
-
-def _keys_of(summary: Any) -> tuple[str, ...]:
-    if type(summary) is not dict or not _TEXTS.issuperset(map(type, summary.values())):
-        raise NotLean("a summary with other values than texts")
-    if summary.get("operation") not in _OPERATIONS:
-        raise NotLean("a summary without a known operation")
-    return _shared(tuple(summary))
 
 
 @lru_cache(maxsize=1024)

@@ -83,7 +83,10 @@ def blocks(data: bytes, header: Header) -> Iterator[tuple[int, bytes]]:
         if data[at : at + SYNC_BYTES] != header.sync:
             raise Malformed("a block has a wrong end mark")
         at += SYNC_BYTES
-        values = _decompressed(codec, packed, left)
+        # Bytes after the compressed data are ignored: PyIceberg leaves the rest of a checksum there.
+        values = _decompressed_up_to(codec, packed, left + 1)
+        if len(values) > left:
+            raise Malformed("a block is too large")
         left -= len(values)
         if not 0 <= count <= len(values):
             raise Malformed("a block has more values than bytes")
@@ -143,14 +146,6 @@ def _compressed(codec: str, data: bytes) -> bytes:
         case "zstandard":
             return bytes(pa.Codec("zstd").compress(data, asbytes=True))
     raise Malformed("an unknown codec")
-
-
-def _decompressed(codec: str, data: bytes, most: int) -> bytes:
-    """Ignores bytes after the compressed data: PyIceberg leaves the rest of a checksum there."""
-    found = _decompressed_up_to(codec, data, most + 1)
-    if len(found) > most:
-        raise Malformed("a block is too large")
-    return found
 
 
 def _decompressed_up_to(codec: str, data: bytes, most: int) -> bytes:

@@ -29,7 +29,10 @@ def _with_inline_types(schema: Any, known: dict[str, Any], taken: set[str]) -> A
             found = [inner(branch) for branch in schema]
         case {"type": "fixed" | "enum", "name": str(name)}:
             known[name] = schema
-            found = {**schema, "name": _free(name, taken)}
+            names = chain([name], (f"{name}_{number}" for number in count(2)))
+            free = next(each for each in names if each not in taken)
+            taken.add(free)
+            found = {**schema, "name": free}
         case {"type": "record", "fields": fields}:
             found = {**schema, "fields": [{**field, "type": inner(field["type"])} for field in fields]}
         case {"type": "array", "items": items}:
@@ -41,11 +44,4 @@ def _with_inline_types(schema: Any, known: dict[str, Any], taken: set[str]) -> A
             found = {**schema, **(meant if isinstance(meant, dict) else {"type": meant})}
         case _:
             found = schema
-    return found
-
-
-def _free(name: str, taken: set[str]) -> str:
-    """The name, or the first unused of `name_2`, `name_3`, and so on."""
-    found = next(each for each in chain([name], (f"{name}_{number}" for number in count(2))) if each not in taken)
-    taken.add(found)
     return found

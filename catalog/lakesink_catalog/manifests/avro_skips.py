@@ -53,10 +53,6 @@ def skipper(schema: Any) -> Skipper:
     return compiled
 
 
-def _skip_null(_: bytes, at: int) -> int:
-    return at
-
-
 def _skip_long(data: bytes, at: int) -> int:
     if not data[at] & 0x80:
         return at + 1
@@ -133,7 +129,7 @@ def _some(item: Skipper) -> Callable[[int, bytes, int], int]:
 
     def skip(count: int, data: bytes, at: int) -> int:
         if count not in known:
-            known[count] = _times(pattern, count)
+            known[count] = re.compile(b"(?:%s){%d}" % (pattern, count), re.DOTALL)
         found = known[count].match(data, at)
         return found.end() if found else _skip_each(item.skip, count, data, at)
 
@@ -144,10 +140,6 @@ def _skip_each(skip: Skip, count: int, data: bytes, at: int) -> int:
     for _ in range(count):
         at = skip(data, at)
     return at
-
-
-def _times(pattern: bytes, count: int) -> re.Pattern[bytes]:
-    return re.compile(b"(?:%s){%d}" % (pattern, count), re.DOTALL)
 
 
 def _joined(patterns: Sequence[bytes | None]) -> bytes | None:
@@ -170,7 +162,7 @@ _BYTES = Skipper(_skip_bytes, _any_of(_SHORT_TEXTS))
 _STRING = _checked("string")
 _SKIPS = Tools(
     plain={
-        "null": Skipper(_skip_null, b""),
+        "null": Skipper(lambda _, at: at, b""),
         "boolean": _checked("boolean"),
         "int": _NUMBER,
         "long": _NUMBER,

@@ -135,10 +135,6 @@ def check_block_end(stated: int, at: int) -> None:
         raise Malformed("a block of an array has another size than its items")
 
 
-def _read_null(_: bytes, at: int) -> tuple[None, int]:
-    return None, at
-
-
 def _read_boolean(data: bytes, at: int) -> tuple[bool, int]:
     if data[at] > 1:
         raise Malformed("a boolean is neither true nor false")
@@ -234,7 +230,7 @@ def branch(branches: Sequence[Any], index: int) -> Any:
 
 _READS = Tools(
     plain={
-        "null": _read_null,
+        "null": lambda _, at: (None, at),
         "boolean": _read_boolean,
         "int": read_long,
         "long": read_long,

@@ -133,10 +133,6 @@ def _offsets(found: Sequence[int]) -> bytes:
     return b"".join([PRESENT, encode_long(len(found)), *map(encode_long, found), NULL]) if found else _EMPTY
 
 
-def _optional_text(text: str) -> bytes:
-    return PRESENT + encode_bytes(text.encode()) if text else NULL
-
-
 _EMPTY, _PARQUET = PRESENT + NULL, encode_bytes(b"PARQUET")
 _CONTENTS: Mapping[Content, bytes] = {content: encode_long(content.value) for content in Content}
 _VALUES: Mapping[str, Value] = {
@@ -161,5 +157,7 @@ _FIELDS: Mapping[int, Encode] = {
     LOWER_BOUNDS: lambda file: _bounds(file.lower_bounds),
     UPPER_BOUNDS: lambda file: _bounds(file.upper_bounds),
     SPLIT_OFFSETS: lambda file: _offsets(file.split_offsets),
-    REFERENCED_DATA_FILE: lambda file: _optional_text(file.referenced_data_file),
+    REFERENCED_DATA_FILE: lambda file: (
+        PRESENT + encode_bytes(file.referenced_data_file.encode()) if file.referenced_data_file else NULL
+    ),
 }

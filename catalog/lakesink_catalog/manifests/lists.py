@@ -60,7 +60,11 @@ def read_list(io: FileIO, location: str) -> Sequence[ManifestFile]:
         data = stream.read()
     header = read_header(data)
     if not _is_ours(header.avro_schema):
-        return list(map(_of_known_content, read_manifest_list(file)))
+        found = list(read_manifest_list(file))
+        for manifest in found:
+            # PyIceberg gives a manifest of a list of version 1, which states no content, a plain number as its content.
+            manifest[3] = ManifestContent(manifest.content)
+        return found
     return [decoded_entry(entry) for count, block in blocks(data, header) for entry in _cut(block, count)]
 
 
@@ -83,12 +87,6 @@ def _without_counts(path: str, parent: Snapshot | None) -> CatalogError:
         data=DataState.NOT_IN,
         action=f"{_REWRITE} The manifest: {redact(path)}{of_list}",
     )
-
-
-def _of_known_content(manifest: ManifestFile) -> ManifestFile:
-    """PyIceberg gives a manifest of a list of version 1, which states no content, a plain number as its content."""
-    manifest[3] = ManifestContent(manifest.content)
-    return manifest
 
 
 def write_list(
@@ -213,13 +211,11 @@ def _encoded(manifest: ManifestFile, snapshot_id: int, sequence_number: int, par
 def _summaries(partitions: Sequence[PartitionFieldSummary] | None) -> bytes:
     if partitions is None:
         return _NULL
-    items = b"".join(map(_summary, partitions))
+    items = b""
+    for one in partitions:
+        has_nan = _NULL if one.contains_nan is None else _PRESENT + _flag(one.contains_nan)
+        items += _flag(one.contains_null) + has_nan + _optional(one.lower_bound) + _optional(one.upper_bound)
     return _PRESENT + (encode_long(len(partitions)) + items if partitions else b"") + _END
-
-
-def _summary(summary: PartitionFieldSummary) -> bytes:
-    has_nan = _NULL if summary.contains_nan is None else _PRESENT + _flag(summary.contains_nan)
-    return _flag(summary.contains_null) + has_nan + _optional(summary.lower_bound) + _optional(summary.upper_bound)
 
 
 def _flag(value: bool) -> bytes:  # noqa: FBT001 - the value itself

@@ -9,7 +9,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
-from lakesink_catalog.manifests.avro import Header, blocks, check_end, parsed_schema, read_header
+from lakesink_catalog.manifests.avro import blocks, check_end, parsed_schema, read_header
 from lakesink_catalog.manifests.avro_skips import Skip, Skipper, skipper
 from lakesink_catalog.manifests.avro_values import Malformed, Read, counts, read_bytes, read_long, reader
 from lakesink_catalog.manifests.encode import FILE_FORMAT, LOWER_BOUNDS, UPPER_BOUNDS
@@ -87,7 +87,10 @@ def live_entries(data: bytes, origin: Origin, bounds_of: frozenset[int]) -> Live
         EqualityDeletes: It has live ones.
     """
     header = read_header(data)
-    _check_content(header, origin)
+    metadata = header.metadata
+    content = b"deletes" if origin.deletes else b"data"
+    if metadata.get("format-version", b"1") not in _VERSIONS or metadata.get("content", b"data") != content:
+        raise Malformed("a manifest of another version or content than its list states")
     layout = _layout(header.avro_schema, frozenset({FILE_PATH_COLUMN}) if origin.deletes else bounds_of)
     files, derived = [], set()
     for count, block in blocks(data, header):
@@ -97,13 +100,6 @@ def live_entries(data: bytes, origin: Origin, bounds_of: frozenset[int]) -> Live
                 derived.add(found.path)
             files.append(replace(found, referenced_data_file=path) if path else found)
     return LiveEntries(tuple(files), frozenset(derived))
-
-
-def _check_content(header: Header, origin: Origin) -> None:
-    metadata = header.metadata
-    content = b"deletes" if origin.deletes else b"data"
-    if metadata.get("format-version", b"1") not in _VERSIONS or metadata.get("content", b"data") != content:
-        raise Malformed("a manifest of another version or content than its list states")
 
 
 def _only_path(file: LiveFile) -> str:
@@ -121,7 +117,11 @@ class _Layout:
     """How a writer's schema lays out the entries of a manifest, and how the wanted fields are read."""
 
     def __init__(self, schema: Any, wanted: frozenset[int]) -> None:
-        types = _types(schema)
+        try:
+            entry = {field["field-id"]: field["type"] for field in schema["fields"]}
+            types = entry | {field["field-id"]: field["type"] for field in entry[DATA_FILE]["fields"]}
+        except (KeyError, TypeError) as error:
+            raise Malformed("not the schema of a manifest") from error
         if any(types.get(number) != kind for number, kind in _REQUIRED.items()) or PARTITION not in types:
             raise Malformed("not the schema of a manifest")
         self._skips: list[Skip] = []
@@ -178,15 +178,6 @@ def _layout(avro_schema: bytes, wanted: frozenset[int]) -> _Layout:
     return _Layout(parsed_schema(avro_schema), wanted)
 
 
-def _types(schema: Any) -> dict[int, Any]:
-    """The Avro type of every field of an entry and of its file, by id."""
-    try:
-        entry = {field["field-id"]: field["type"] for field in schema["fields"]}
-        return entry | {field["field-id"]: field["type"] for field in entry[DATA_FILE]["fields"]}
-    except (KeyError, TypeError) as error:
-        raise Malformed("not the schema of a manifest") from error
-
-
 def _flat(fields: Sequence[tuple[int | str, Skipper]]) -> Iterator[tuple[int | str, Skipper]]:
     """The fields of an entry with those of its file in their place: a record has no bytes of its own."""
     for number, one in fields:
@@ -199,6 +190,8 @@ def _file(found: Mapping[int, Any], partition: tuple[bytes | None, ...], origin:
         raise EqualityDeletes
     if (content == Content.POSITION_DELETES.value) != origin.deletes:
         raise Malformed("an entry of another content than its manifest")
+    # Entries without a snapshot inherit that of the manifest.
+    number = found.get(SNAPSHOT_ID)
     return LiveFile(
         path=found[FILE_PATH],
         content=content_of(content),
@@ -212,7 +205,7 @@ def _file(found: Mapping[int, Any], partition: tuple[bytes | None, ...], origin:
         referenced_data_file=found.get(REFERENCED_DATA_FILE) or "",
         manifest_path=origin.path,
         file_format=found[FILE_FORMAT].upper(),
-        added_by=_added_by(found, origin),
+        added_by=number if type(number) is int else origin.snapshot_id,
     )
 
 
@@ -224,12 +217,6 @@ def _sequence_number(found: Mapping[int, Any], origin: Origin) -> int:
     if type(number) is not int:
         raise Malformed("an entry without a sequence number")
     return number
-
-
-def _added_by(found: Mapping[int, Any], origin: Origin) -> int | None:
-    """Entries without a snapshot inherit that of the manifest."""
-    number = found.get(SNAPSHOT_ID)
-    return number if type(number) is int else origin.snapshot_id
 
 
 def _bounds(schema: Any, wanted: frozenset[int]) -> Read:

@@ -69,7 +69,10 @@ def live_files(
     wanted = frozenset(bounds_of)
     of_specs = {spec_id: _present_kinds(table, spec) for spec_id, spec in table.specs().items()}
     listed = manifests_under(table.io, snapshot)
-    manifests = {_key(one, wanted, of_specs.get(one.partition_spec_id)): one for one in listed}
+    manifests: dict[Key, ManifestFile] = {}
+    for one in listed:
+        origin = one.manifest_length, one.sequence_number, one.added_snapshot_id
+        manifests[one.manifest_path, *origin, wanted, of_specs.get(one.partition_spec_id)] = one
     new = [manifest for key, manifest in manifests.items() if memory.recall(key) is None]
     found = iter(at_once(partial(_read, table.io, wanted, of_specs), new) if new else ())
     decoded = {key: memory.recall(key) or next(found) for key in manifests}
@@ -88,11 +91,6 @@ def _present_kinds(table: Table, spec: PartitionSpec) -> Kinds | None:
     """The types of a spec's values as they are now; None if no schema has all of its columns."""
     schema = schema_for(spec, table.metadata)
     return None if schema is None else kinds_of(spec, schema)
-
-
-def _key(manifest: ManifestFile, wanted: frozenset[int], kinds: Kinds | None) -> Key:
-    origin = manifest.manifest_length, manifest.sequence_number, manifest.added_snapshot_id
-    return (manifest.manifest_path, *origin, wanted, kinds)
 
 
 def _read(
@@ -132,17 +130,15 @@ def _live_files(decoded: Collection[LiveEntries]) -> LiveFiles:
     deletes = tuple(file for file in files if file.content is Content.POSITION_DELETES)
     derived = frozenset[str]().union(*(one.derived for one in decoded))
     if derived:
-        deletes = tuple(_with_certain_references(deletes, derived, {file.path for file in data}))
+        live = {file.path for file in data}
+        # A bound that is no live data file may be the beginning of several of their paths.
+        deletes = tuple(
+            replace(file, referenced_data_file="")
+            if file.path in derived and file.referenced_data_file not in live
+            else file
+            for file in deletes
+        )
     return LiveFiles(data, deletes)
-
-
-def _with_certain_references(
-    deletes: Iterable[LiveFile], derived: Collection[str], live: Collection[str]
-) -> Iterator[LiveFile]:
-    """A bound that is no live data file may be the beginning of several of their paths."""
-    for file in deletes:
-        doubtful = file.path in derived and file.referenced_data_file not in live
-        yield replace(file, referenced_data_file="") if doubtful else file
 
 
 def equality_deletes() -> CatalogError:

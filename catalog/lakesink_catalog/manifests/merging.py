@@ -183,7 +183,12 @@ def _full_tiers(manifests: Sequence[ManifestFile], policy: MergePolicy, times: i
     tiers: dict[tuple[int, int], list[ManifestFile]] = defaultdict(list)
     for manifest in manifests:
         if _is_mergeable(manifest, policy):
-            tiers[_tier(manifest, policy.min_count), manifest.partition_spec_id].append(manifest)
+            files = (manifest.added_files_count or 0) + (manifest.existing_files_count or 0)
+            tier = 0
+            while files >= max(policy.min_count, 2):
+                files //= max(policy.min_count, 2)
+                tier += 1
+            tiers[tier, manifest.partition_spec_id].append(manifest)
     return [members for _, members in sorted(tiers.items()) if len(members) >= times * max(policy.min_count, 2)]
 
 
@@ -197,15 +202,6 @@ def _is_mergeable(manifest: ManifestFile, policy: MergePolicy) -> bool:
     short = 2 * manifest.manifest_length <= policy.target_size_bytes and 2 * entries_of(manifest) <= policy.most_entries
     plain = manifest.content == ManifestContent.DATA and not manifest.key_metadata
     return short and plain and manifest.sequence_number > 0
-
-
-def _tier(manifest: ManifestFile, base: int) -> int:
-    files = (manifest.added_files_count or 0) + (manifest.existing_files_count or 0)
-    tier = 0
-    while files >= max(base, 2):
-        files //= max(base, 2)
-        tier += 1
-    return tier
 
 
 def _fitting(members: Sequence[ManifestFile], policy: MergePolicy) -> Iterator[ManifestFile]:

@@ -100,7 +100,8 @@ def schema_for(spec: PartitionSpec, metadata: TableMetadata) -> Schema | None:
 
 def kinds_of(spec: PartitionSpec, schema: Schema) -> tuple[Kind, ...]:
     """The kind of every partition field."""
-    return tuple(_kind_of(field.field_type) for field in spec.partition_type(schema).fields)
+    types = [field.field_type for field in spec.partition_type(schema).fields]
+    return tuple(Kind.LONG if str(one).startswith(_LONGS) else _PLAIN.get(type(one), Kind.BYTES) for one in types)
 
 
 def summaries(kinds: Sequence[Kind], partitions: Collection[Sequence[bytes | None]]) -> tuple[PartitionSummary, ...]:
@@ -123,17 +124,9 @@ def partition_type(spec: PartitionSpec, schema: Schema) -> StructType:
     names.
     """
     fields = spec.partition_type(schema).fields
-    return StructType(*(field.model_copy(update={"name": _ascii(field.name), "required": False}) for field in fields))
-
-
-def _ascii(name: str) -> str:
-    return "".join(char if char.isascii() else f"_x{ord(char):X}" for char in name)
-
-
-def _kind_of(field_type: IcebergType) -> Kind:
-    if str(field_type).startswith(_LONGS):
-        return Kind.LONG
-    return _PLAIN.get(type(field_type), Kind.BYTES)
+    names = ["".join(char if char.isascii() else f"_x{ord(char):X}" for char in field.name) for field in fields]
+    changes = [{"name": name, "required": False} for name in names]
+    return StructType(*(field.model_copy(update=change) for field, change in zip(fields, changes, strict=True)))
 
 
 def _summary(kind: Kind, found: Collection[bytes | None]) -> PartitionSummary:

@@ -7,7 +7,7 @@ manifest. A manifest that cannot be read exactly stays as it is, and with it the
 import json
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
@@ -118,7 +118,11 @@ class FileChange:
         """Write these manifests again, with the added files. They are right only in a snapshot on that parent."""
         opened = list(at_once(partial(self._open, table.io, emit), manifests)) if manifests else []
         groups = [group for group in self._groups(table, opened) if group.changes]
-        written = [manifest for group in groups for manifest in self._write(table, group)]
+        written = [
+            self._write_one(table, group, group.entries[start : start + MOST_ENTRIES])
+            for group in groups
+            for start in range(0, len(group.entries), MOST_ENTRIES)
+        ]
         gone = frozenset[str]().union(*(group.paths for group in groups))
         ended = {entry.path for group in groups for entry in group.entries if entry.status == DELETED}
         removed = tuple(file for file in self.removed if file.manifest_path in gone)
@@ -149,7 +153,9 @@ class FileChange:
         for one in opened:
             if one is not None:
                 key = one.manifest.partition_spec_id, one.digest
-                groups.setdefault(key, _as_it_is(one)).take(one)
+                metadata = {**one.header.metadata, "avro.schema": json.dumps(one.header.schema).encode()}
+                as_it_is = _Group(one.manifest.partition_spec_id, metadata, partition_kinds(one.header.schema))
+                groups.setdefault(key, as_it_is).take(one)
         return list(groups.values())
 
     def _new_group(self, table: Table, spec: PartitionSpec, files: Iterable[ContentFile]) -> _Group:
@@ -162,10 +168,6 @@ class FileChange:
             encoded = encode(replace(file, partition=partition))
             group.entries.append(NewEntry(ADDED, file.path, encoded, file.record_count, partition, None))
         return group
-
-    def _write(self, table: Table, group: _Group) -> Iterator[ManifestFile]:
-        for start in range(0, len(group.entries), MOST_ENTRIES):
-            yield self._write_one(table, group, group.entries[start : start + MOST_ENTRIES])
 
     def _write_one(self, table: Table, group: _Group, entries: Sequence[NewEntry]) -> ManifestFile:
         output = new_metadata_file(table, f"{self.snapshot_id}-{uuid.uuid4()}{_ENDINGS[self.content]}")
@@ -190,11 +192,6 @@ class FileChange:
             partitions=field_summaries(summaries(group.kinds, {entry.partition for entry in entries})),
             key_metadata=None,
         )
-
-
-def _as_it_is(one: _Opened) -> _Group:
-    metadata = {**one.header.metadata, "avro.schema": json.dumps(one.header.schema).encode()}
-    return _Group(one.manifest.partition_spec_id, metadata, partition_kinds(one.header.schema))
 
 
 def _schema_of(table: Table, spec: PartitionSpec) -> Schema:

@@ -5,6 +5,7 @@ omitted later. Field ids in the Arrow schema come from elsewhere and are dropped
 """
 
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -41,7 +42,11 @@ def iceberg_schema(arrow_schema: pa.Schema, *, keeps_required: bool = False) -> 
         raise _unsupported(f"Iceberg reserves the column name {reserved!r}", f"Rename it: {reserved.strip('_')}.")
     new = _New(count(1), keeps_required)
     fields = [_field(field, field.name, new) for field in _distinct(arrow_schema, "")]
-    return _with_distinct_full_names(pa.schema(fields))
+    # Iceberg finds columns by full names: a dot can separate a struct and its field, or be part of a name.
+    try:
+        return pyarrow_to_schema(pa.schema(fields))
+    except ValueError as error:
+        raise _unsupported(f"two columns have the same full name ({error})", "Rename one of them.") from None
 
 
 def with_identifier_fields(schema: Schema, names: Collection[str]) -> Schema:
@@ -92,19 +97,13 @@ def _leaf(arrow: Any, path: str) -> Any:
     if pa.types.is_timestamp(arrow) and arrow.unit != "ns":
         return pa.timestamp("us", tz=None if arrow.tz is None else "UTC")  # an instant; the zone is only for display
     unsigned = pa.types.is_uint32(arrow) or pa.types.is_uint64(arrow)  # would wrap around in Iceberg's signed types
-    if not unsigned and _convertible(arrow):
-        return arrow
+    if not unsigned:
+        with suppress(TypeError, ValueError, ValidationError, UnsupportedPyArrowTypeException):
+            pyarrow_to_schema(pa.schema([pa.field("probe", arrow, metadata={_ID_KEY: b"1"})]))
+            return arrow
     why = "Iceberg's Spark cannot read" if pa.types.is_time(arrow) else "an Iceberg table of version 2 cannot hold"
     cast = f"Cast it in the query, for example CAST({path} AS STRING), or leave it out."
     raise _unwritable(path, sql_type(arrow), why, cast)
-
-
-def _convertible(arrow: Any) -> bool:
-    try:
-        pyarrow_to_schema(pa.schema([pa.field("probe", arrow, metadata={_ID_KEY: b"1"})]))
-    except (TypeError, ValueError, ValidationError, UnsupportedPyArrowTypeException):
-        return False
-    return True
 
 
 def _distinct(fields: Iterable[Any], path: str) -> Iterable[Any]:
@@ -119,14 +118,6 @@ def _distinct(fields: Iterable[Any], path: str) -> Iterable[Any]:
             )
         seen[field.name.lower()] = field.name
         yield field
-
-
-def _with_distinct_full_names(arrow_schema: pa.Schema) -> Schema:
-    """Iceberg finds columns by full names: a dot can separate a struct and its field, or be part of a name."""
-    try:
-        return pyarrow_to_schema(arrow_schema)
-    except ValueError as error:
-        raise _unsupported(f"two columns have the same full name ({error})", "Rename one of them.") from None
 
 
 def _unwritable(path: str, kind: str, why: str, action: str) -> WriteError:

@@ -23,7 +23,7 @@ def tables_in(catalog: Catalog) -> Iterator[Found]:
 
 def _below(catalog: Catalog, namespace: tuple[str, ...]) -> Iterator[Found]:
     try:
-        for table in _tables(catalog, namespace):
+        for table in sorted(_translated(catalog, lambda: catalog.list_tables(namespace))):
             yield ".".join(table), None
         children = _namespaces(catalog, namespace)
     except CatalogError as error:
@@ -31,10 +31,6 @@ def _below(catalog: Catalog, namespace: tuple[str, ...]) -> Iterator[Found]:
         return
     for child in children:
         yield from _below(catalog, child)
-
-
-def _tables(catalog: Catalog, namespace: tuple[str, ...]) -> list[tuple[str, ...]]:
-    return sorted(_translated(catalog, lambda: catalog.list_tables(namespace)))
 
 
 def _namespaces(catalog: Catalog, parent: tuple[str, ...]) -> list[tuple[str, ...]]:

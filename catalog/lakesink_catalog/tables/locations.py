@@ -5,7 +5,6 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from urllib.parse import urlsplit
 
-from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from lakesink_protocol.errors import CatalogError
@@ -43,7 +42,10 @@ def all_under(paths: Iterable[str], folder: str) -> bool:
 def _location(table: Table, property_name: str, folder: str) -> str:
     own = table.location().rstrip("/")
     chosen = (table.metadata.properties.get(property_name) or f"{own}/{folder}").rstrip("/")
-    allowed = [own, *_allowed_roots(table.catalog)]
+    configured = table.catalog.properties
+    listed = str(configured.get(ALLOWED_LOCATIONS_PROPERTY) or "").split(",")
+    roots = [root.strip().rstrip("/") for root in (str(configured.get("warehouse") or ""), *listed)]
+    allowed = [own, *(root for root in roots if root.startswith("/") or urlsplit(root).scheme)]
     if _are_plain([own]) and any(_is_at_or_under(chosen, root) for root in allowed):
         return chosen
     raise CatalogError(
@@ -57,13 +59,6 @@ def _location(table: Table, property_name: str, folder: str) -> str:
 
 def _is_at_or_under(location: str, root: str) -> bool:
     return is_under(location, root) or (_are_plain([location]) and _comparable(location) == _comparable(root))
-
-
-def _allowed_roots(catalog: Catalog) -> list[str]:
-    listed = str(catalog.properties.get(ALLOWED_LOCATIONS_PROPERTY) or "").split(",")
-    roots = [str(catalog.properties.get("warehouse") or ""), *listed]
-    plain = [root.strip().rstrip("/") for root in roots]
-    return [root for root in plain if root.startswith("/") or urlsplit(root).scheme]
 
 
 def _are_plain(locations: Sequence[str]) -> bool:

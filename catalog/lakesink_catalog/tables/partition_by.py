@@ -83,9 +83,16 @@ def parse_partition_by(text: str | None, schema: Schema, *, case_sensitive: bool
         transform = _transform(term, source.field_type, path)
         name = term.name or f"{path}{_SUFFIX[term.transform]}"
         field = PartitionField(source.field_id, PARTITION_FIELD_ID_START + len(fields), transform, name)
-        _check_name(field, schema, case_sensitive=case_sensitive)
+        plain = str(field.transform) in ("identity", "void")
+        column = _match(field.name, schema.fields, case_sensitive=case_sensitive)
+        if column is not None and not (plain and column.field_id == field.source_id):
+            raise _invalid(f"the partition field {field.name!r} would share its name with a column; add 'as <name>'")
         for other in fields:
-            _check_pair(field, other)
+            if field.name.lower() == other.name.lower():
+                raise _invalid(f"two partition fields are named {field.name!r}; add 'as <name>'")
+            both = {str(field.transform), str(other.transform)}
+            if field.source_id == other.source_id and (len(both) == 1 or both <= set(_TIME)):
+                raise _invalid(f"{field.name!r} and {other.name!r} partition by the same column; keep the finer one")
         fields.append(field)
     return PartitionSpec(*fields)
 
@@ -127,17 +134,16 @@ class _Parser:
         transform = _ALIASES.get(first[0].lower(), first[0].lower())
         if transform not in _SUFFIX:
             raise self._wrong(f"{first[0]!r} is not a transform. {did_you_mean(transform, _SUFFIX)}")
-        number = self._number(transform) if transform in _NUMBERED else None
+        number = None
+        if transform in _NUMBERED:
+            text = self._word()
+            if not (text.isascii() and text.isdecimal()) or not 1 <= int(text[:11]) <= _LARGEST_NUMBER:
+                raise self._wrong(f"write {transform}(<whole number from 1>, <column>)")
+            self._expect(",")
+            number = int(text)
         column = self._name()
         self._expect(")")
         return Term(transform, column, number, self._alias())
-
-    def _number(self, transform: str) -> int:
-        text = self._word()
-        if not (text.isascii() and text.isdecimal()) or not 1 <= int(text[:11]) <= _LARGEST_NUMBER:
-            raise self._wrong(f"write {transform}(<whole number from 1>, <column>)")
-        self._expect(",")
-        return int(text)
 
     def _alias(self) -> str | None:
         token = self._peek()
@@ -222,7 +228,8 @@ def _transform(term: Term, source: IcebergType, path: str) -> Transform[object, 
         raise _invalid(f"{path!r} is a {str(source).partition('<')[0]}; only a column with plain values can partition")
     transform: Transform[object, object] = parse_transform(term.iceberg_transform)
     if not transform.can_transform(source):
-        allowed = [word for word in _SUFFIX if parse_transform(_spelled(word, 1)).can_transform(source)]
+        spelled = {word: f"{word}[1]" if word in _NUMBERED else word for word in _SUFFIX}
+        allowed = [word for word, text in spelled.items() if parse_transform(text).can_transform(source)]
         raise _invalid(f"{term.transform} cannot be applied to {path!r} of type {source}; {', '.join(allowed)} can")
     if is_misread_by_java(transform, source):
         raise _invalid(
@@ -230,25 +237,6 @@ def _transform(term: Term, source: IcebergType, path: str) -> Transform[object, 
             f" write bucket(16, {path})"
         )
     return transform
-
-
-def _spelled(transform: str, number: int | None) -> str:
-    return f"{transform}[{number}]" if transform in _NUMBERED else transform
-
-
-def _check_name(field: PartitionField, schema: Schema, *, case_sensitive: bool) -> None:
-    plain = str(field.transform) in ("identity", "void")
-    column = _match(field.name, schema.fields, case_sensitive=case_sensitive)
-    if column is not None and not (plain and column.field_id == field.source_id):
-        raise _invalid(f"the partition field {field.name!r} would share its name with a column; add 'as <name>'")
-
-
-def _check_pair(field: PartitionField, other: PartitionField) -> None:
-    if field.name.lower() == other.name.lower():
-        raise _invalid(f"two partition fields are named {field.name!r}; add 'as <name>'")
-    both = {str(field.transform), str(other.transform)}
-    if field.source_id == other.source_id and (len(both) == 1 or both <= set(_TIME)):
-        raise _invalid(f"{field.name!r} and {other.name!r} partition by the same column; keep the finer one")
 
 
 def _invalid(why: str) -> SettingsError:

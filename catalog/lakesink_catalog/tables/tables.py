@@ -201,13 +201,18 @@ def _check_properties(properties: Mapping[str, str]) -> None:
 
 
 def _near(catalog: Catalog, parts: tuple[str, ...]) -> str:
-    others = _other_catalogs(catalog, parts)
+    # Names of other catalogs in the same database that have the table, because an engine used another catalog name.
+    others: list[str] = []
+    with suppress(Exception):  # a hint must not hide the error that it explains
+        if isinstance(catalog, SqlCatalog):
+            with Session(catalog.engine) as session:
+                others = sorted({str(name) for name in session.scalars(_rows_named(parts))} - {catalog.name})
     if others:
         return (
             f" The database has this table under the catalog name {', '.join(others)}. SQL catalogs store the name in"
             " every row, so all engines must use the same catalog name."
         )
-    with suppress(Exception):  # a hint must not hide the error that it explains
+    with suppress(Exception):
         tables = [".".join(found) for found in catalog.list_tables(parts[:-1])]
         if tables:
             return f" {did_you_mean('.'.join(parts), tables)}"
@@ -226,15 +231,6 @@ def _is_view(catalog: Catalog, parts: tuple[str, ...]) -> bool:
                 return session.scalar(kind.with_only_columns(IcebergTables.iceberg_type)) == "VIEW"
         return catalog.view_exists(parts)
     return False
-
-
-def _other_catalogs(catalog: Catalog, parts: tuple[str, ...]) -> list[str]:
-    """Names of other catalogs in the same database that have the table, because an engine used another catalog name."""
-    with suppress(Exception):  # a hint must not hide the error that it explains
-        if isinstance(catalog, SqlCatalog):
-            with Session(catalog.engine) as session:
-                return sorted({str(name) for name in session.scalars(_rows_named(parts))} - {catalog.name})
-    return []
 
 
 def _rows_named(parts: tuple[str, ...]) -> Select[str]:

@@ -152,7 +152,9 @@ class _Comparison:
                     found = merged(found, self._kind_of(branch, levels))
                 return found
             case Scalar():
-                return _kind_of_scalar(kind)
+                if kind.logical == "decimal":
+                    return decimal_kind(kind.precision, kind.scale)
+                return _LOGICAL.get(kind.logical or "") or _PLAIN.get(kind.name, kind.name)
             case Enumeration():
                 return "string"
         if any(kind is record for record in self._within):
@@ -170,12 +172,6 @@ class _Comparison:
                 return {LIST: self._kind_of(items, levels)}
             case MapTo(values):
                 return {MAP: self._kind_of(values, levels)}
-
-
-def _kind_of_scalar(scalar: Scalar) -> Kind:
-    if scalar.logical == "decimal":
-        return decimal_kind(scalar.precision, scalar.scale)
-    return _LOGICAL.get(scalar.logical or "") or _PLAIN.get(scalar.name, scalar.name)
 
 
 def _wider_type(kind: Kind, column: Primitive) -> str:

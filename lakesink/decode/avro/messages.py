@@ -50,7 +50,9 @@ class MessageReader:
     def documents(self, values: pa.Array, kind: Struct) -> Parsed:
         """A table's columns from binary messages; NULL and every other value that is not a message is malformed."""
         cursor = _bodies(values)
-        numbers = _schema_ids(cursor)
+        header = cursor.plain(HEADER_BYTES)
+        cursor.fail(header[:, 0] != MAGIC)
+        numbers = _numbers(header)
         parts = [
             (rows, self._written_with(int(number), kind, cursor, rows))
             for number in np.unique(numbers[cursor.active])
@@ -82,7 +84,10 @@ class MessageReader:
         schema = self.schema(number)
         if schema is None:
             return [Found(f"schema {number}, which the registry does not have", expected=MESSAGE)]
-        if not _is_one_value(value, schema):
+        cursor = _bodies(pa.array([value]))
+        cursor.plain(HEADER_BYTES)
+        ValueReader(schema).read(schema.root, None, cursor)
+        if not (cursor.active.all() and (cursor.at == cursor.end).all()):
             return [Found(f"bytes that end too early or too late for schema {number}", expected=MESSAGE)]
         kinds = [f"{kind_at(schema, column.path)} of schema {number}" for column in columns]
         misfits = dict.fromkeys(
@@ -101,19 +106,15 @@ class MessageReader:
         else:
             values = ValueReader(schema, self.forgives, self.encoding).read(schema.root, kind, part)
             assert values is not None
-            self._count_unknown(number, schema, kind, len(rows))
+            if self.unknown is not None:
+                if number not in self._unknown:
+                    self._unknown[number] = unknown_fields(schema, kind)
+                for path in self._unknown[number]:
+                    self.unknown.add(path[:-1], [(path[-1], len(rows))])
             complete = (part.at == part.end) & ~values.is_null().to_numpy(zero_copy_only=False)
         part.fail(~complete)
         cursor.put(rows, part)
         return values
-
-    def _count_unknown(self, number: int, schema: WriterSchema, kind: Struct, rows: int) -> None:
-        if self.unknown is None:
-            return
-        if number not in self._unknown:
-            self._unknown[number] = unknown_fields(schema, kind)
-        for path in self._unknown[number]:
-            self.unknown.add(path[:-1], [(path[-1], rows)])
 
     def schema_ids(self, values: pa.Array) -> tuple[Whole, Mask]:
         """The number of each message's schema, and which values have one."""
@@ -135,14 +136,6 @@ class MessageReader:
         return self._known[number]
 
 
-def _is_one_value(value: bytes, schema: WriterSchema) -> bool:
-    """True if the bytes are exactly one value of the schema, for any columns of the table."""
-    cursor = _bodies(pa.array([value]))
-    cursor.plain(HEADER_BYTES)
-    ValueReader(schema).read(schema.root, None, cursor)
-    return bool(cursor.active.all() and (cursor.at == cursor.end).all())
-
-
 def _bodies(values: pa.Array) -> Cursor:
     """A cursor at the start of each message; NULL is malformed."""
     _, offsets, data = values.buffers()
@@ -161,12 +154,6 @@ def _bodies(values: pa.Array) -> Cursor:
 
 def _schema_id(message: bytes) -> int:
     return int.from_bytes(message[1:HEADER_BYTES], "big", signed=True)
-
-
-def _schema_ids(cursor: Cursor) -> Whole:
-    header = cursor.plain(HEADER_BYTES)
-    cursor.fail(header[:, 0] != MAGIC)
-    return _numbers(header)
 
 
 def _numbers(header: Bytes) -> Whole:

@@ -142,7 +142,11 @@ class ValueReader:
 
     def _without_column(self, kind: Kind, cursor: Cursor) -> None:
         if self.forgives:
-            cursor.mark(_not_null(kind, cursor))
+            if isinstance(kind, Union):  # a null in a union inside of it may count as a value
+                nulls = [number for number, branch in enumerate(kind.branches) if branch == _NULL]
+                cursor.mark(cursor.active & ~np.isin(replace(cursor).varint(), nulls))
+            else:
+                cursor.mark(cursor.active & (kind != _NULL))
         self.read(kind, None, cursor)
 
     def _missing(self, field: Field, cursor: Cursor) -> pa.Array:
@@ -177,14 +181,6 @@ class ValueReader:
         keys = without_validity(keys) if keys.null_count else keys  # a map must not contain failed values' NULLs
         pairs = pa.StructArray.from_arrays([keys, values], fields=[target.key_field, target.item_field])
         return _list(target, cursor, holders, pairs)
-
-
-def _not_null(kind: Kind, cursor: Cursor) -> Mask:
-    """True for the next values that are not null; perhaps also for a null in a union inside of a union."""
-    if not isinstance(kind, Union):
-        return cursor.active & (kind != _NULL)
-    nulls = [number for number, branch in enumerate(kind.branches) if branch == _NULL]
-    return cursor.active & ~np.isin(replace(cursor).varint(), nulls)
 
 
 def _nulls(wanted: Type | None, rows: int) -> pa.Array | None:

@@ -69,7 +69,10 @@ class AvroNews:
         # A rescue column forgives a struct that lacks a required value, so those messages are in doubt too.
         doubtful = misfits | _mask(parsed.rest, len(messages))
         for number in np.unique(numbers[framed]).tolist():
-            schema = self._schema(number)
+            if number not in self._schemas:
+                writer = self.reader.schema(number)
+                self._schemas[number] = None if writer is None else _Schema.of(writer, self.struct, self.plan)
+            schema = self._schemas[number]
             if schema is None:
                 continue
             written = framed & (numbers == number)
@@ -111,12 +114,6 @@ class AvroNews:
         of_others = {} if self.plan.is_last else schema.typed
         return {row: added for row, added in found.items() if added != of_others}
 
-    def _schema(self, number: int) -> "_Schema | None":
-        if number not in self._schemas:
-            schema = self.reader.schema(number)
-            self._schemas[number] = None if schema is None else _Schema.of(schema, self.struct, self.plan)
-        return self._schemas[number]
-
     def _add_lacking(self, lacking: Lacking, rows: pa.StructArray, positions: Sequence[int]) -> None:
         for place, found in _lacking(rows, self.struct, (), self.plan.kept_required):
             for row in found.unique().to_pylist():
@@ -143,15 +140,11 @@ def _lacking(values: pa.Array, kind: Type, place: Place, kept: frozenset[int]) -
                 if not isinstance(one.type, Primitive):
                     yield from _lacking(below, one.type, where, kept)
         case ListOf(element) if not isinstance(element.type, Primitive):
-            yield from _lacking_in(values, element.type, (*place, "element"), kept)
+            holders = pc.list_parent_indices(values)
+            for where, found in _lacking(values.flatten(), element.type, (*place, "element"), kept):
+                yield where, holders.take(found)
         case MapOf(_, value) if not isinstance(value.type, Primitive):
             pairs = as_list(values)
             holders = pc.list_parent_indices(pairs)
             for where, found in _lacking(pairs.flatten().field(1), value.type, (*place, "value"), kept):
                 yield where, holders.take(found)
-
-
-def _lacking_in(lists: pa.Array, kind: Type, place: Place, kept: frozenset[int]) -> Iterator[tuple[Place, pa.Array]]:
-    holders = pc.list_parent_indices(lists)
-    for where, found in _lacking(lists.flatten(), kind, place, kept):
-        yield where, holders.take(found)

@@ -116,7 +116,13 @@ def _ask(registry: str, path: str) -> Mapping[str, Any]:
     trouble = ""
     for _ in Attempts(_POLICY, _Waiting()):
         try:
-            return _answer(f"{registry}/{path}")
+            headers = {"Accept": "application/json", **_credentials()}
+            request = urllib.request.Request(f"{registry}/{path}", headers=headers)  # noqa: S310 - of http(s)
+            with urllib.request.build_opener(_NoRedirect).open(request, timeout=_LONGEST_SECONDS) as response:
+                answer = _object(response.read(_MOST_BYTES))
+            if answer is None:
+                raise SchemaInvalid("the registry's answer is not a JSON object")
+            return answer
         except urllib.error.HTTPError as error:
             _raise_if_final(registry, path, error)
             trouble = f"it answers {error.code}"
@@ -151,15 +157,6 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
     def redirect_request(self, *_: Any) -> None:
         return None
-
-
-def _answer(url: str) -> Mapping[str, Any]:
-    request = urllib.request.Request(url, headers={"Accept": "application/json", **_credentials()})  # noqa: S310 - of http(s)
-    with urllib.request.build_opener(_NoRedirect).open(request, timeout=_LONGEST_SECONDS) as response:
-        answer = _object(response.read(_MOST_BYTES))
-    if answer is None:
-        raise SchemaInvalid("the registry's answer is not a JSON object")
-    return answer
 
 
 def _credentials() -> dict[str, str]:

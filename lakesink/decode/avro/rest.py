@@ -108,7 +108,9 @@ class _Value:
             case "float" | "double":
                 form = _FORMS[kind.name]
                 [number] = form.unpack(self._bytes(form.size))
-                return _floating(number)
+                if math.isfinite(number):
+                    return repr(number)
+                return '"NaN"' if math.isnan(number) else '"Infinity"' if number > 0 else '"-Infinity"'
             case "boolean":
                 return "true" if self._bytes(1) == b"\1" else "false"
             case "fixed":
@@ -165,22 +167,13 @@ def _clock(number: int, parts: int) -> str:
     return f"{minutes // 60:02}:{minutes % 60:02}:{second:02}.{fraction:0{len(str(parts)) - 1}}"
 
 
-def _floating(number: float) -> str:
-    if math.isfinite(number):
-        return repr(number)
-    return '"NaN"' if math.isnan(number) else '"Infinity"' if number > 0 else '"-Infinity"'
-
-
 def _of_bytes(value: bytes, kind: Scalar) -> str:
     if kind.logical == "decimal" and 0 < len(value) <= _LONGEST_DECIMAL and kind.scale <= _LONGEST_DECIMAL:
-        return _decimal(int.from_bytes(value, "big", signed=True), kind.scale)
+        unscaled, scale = int.from_bytes(value, "big", signed=True), kind.scale
+        digits = str(abs(unscaled)).zfill(scale + 1)
+        number = f"{digits[:-scale]}.{digits[-scale:]}" if scale else digits
+        return f"-{number}" if unscaled < 0 else number
     if kind.logical == "uuid":
         digits = value.hex()
         return f'"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"'
     return f'"{base64.b64encode(value).decode("ascii")}"'
-
-
-def _decimal(unscaled: int, scale: int) -> str:
-    digits = str(abs(unscaled)).zfill(scale + 1)
-    number = f"{digits[:-scale]}.{digits[-scale:]}" if scale else digits
-    return f"-{number}" if unscaled < 0 else number

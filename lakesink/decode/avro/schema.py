@@ -208,22 +208,20 @@ class _Names:
         full = _full_name(document["name"], document.get("namespace", namespace) or "")
         within = full.rpartition(".")[0]
         self.known[full] = Reference(full)  # a record may contain its own type
-        kind = self._contents(document, within)
-        self.known[full] = kind
-        return kind
-
-    def _contents(self, document: Mapping[str, Any], namespace: str) -> Kind:
+        kind: Kind
         match document["type"]:
             case "enum":
-                return Enumeration(tuple(str(symbol) for symbol in document["symbols"]))
+                kind = Enumeration(tuple(str(symbol) for symbol in document["symbols"]))
             case "fixed":
-                return _fixed(document)
+                kind = _fixed(document)
             case _:
-                parts = [(_field_name(part), self.parse(part["type"], namespace)) for part in document["fields"]]
+                parts = [(_field_name(part), self.parse(part["type"], within)) for part in document["fields"]]
                 if len(dict(parts)) < len(parts):
                     raise SchemaInvalid("a record has two fields of one name")
                 meaning = str(document.get(_CONNECT_NAME, "")) if self.connect_names else ""
-                return Record(tuple(parts), meaning)
+                kind = Record(tuple(parts), meaning)
+        self.known[full] = kind
+        return kind
 
 
 def _field_name(document: Mapping[str, Any]) -> str:

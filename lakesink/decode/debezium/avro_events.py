@@ -112,15 +112,16 @@ class AvroEvents:
         numbers, framed = self._reader.schema_ids(values)
         for number, rows in zip(*np.unique(numbers[framed], return_counts=True), strict=True):
             if int(number) not in self._unknown:
-                self._unknown[int(number)] = self._unknown_fields(self._reader.schema(int(number)))
+                schema = self._reader.schema(int(number))
+                root = None if schema is None else schema.root
+                after = dict(root.fields).get(AFTER) if isinstance(root, Record) else None
+                self._unknown[int(number)] = (
+                    []
+                    if schema is None or after is None
+                    else unknown_fields(WriterSchema(after, schema.named), self.columns.after)
+                )
             for path in self._unknown[int(number)]:
                 self.unknown.add(path[:-1], [(path[-1], int(rows))])
-
-    def _unknown_fields(self, schema: WriterSchema | None) -> list[Path]:
-        if schema is None or not isinstance(schema.root, Record):
-            return []
-        after = dict(schema.root.fields).get(AFTER)
-        return [] if after is None else unknown_fields(WriterSchema(after, schema.named), self.columns.after)
 
 
 def _of_column(row: str, column: Field, parsed: Parsed) -> Found:

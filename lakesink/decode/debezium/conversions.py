@@ -225,14 +225,11 @@ def _variable(text: str) -> str:
     if not text.startswith("{"):
         return _number(text, 0)
     scale, value = first_members(text, ("scale", "value"))
-    if scale is None or value is None or not _is_short_whole(scale) or not value.startswith('"'):
+    digits = (scale or "").removeprefix("-")
+    is_short_whole = digits.isascii() and digits.isdigit() and len(digits) < 6
+    if scale is None or value is None or not is_short_whole or not value.startswith('"'):
         raise pa.ArrowInvalid("no decimal of variable scale")
     return _number(value, int(scale))
-
-
-def _is_short_whole(text: str) -> bool:
-    digits = text.removeprefix("-")
-    return digits.isascii() and digits.isdigit() and len(digits) < 6
 
 
 def _number(text: str, scale: int) -> str:

@@ -101,9 +101,11 @@ def _numbers(values: pa.ListArray) -> pa.BooleanArray | None:
     positions = pc.indices_nonzero(length)
     if not len(positions):
         return None
-    whole = _whole_numbers(values.type.value_type)
-    chosen = values.take(positions)
-    chosen = chosen if whole is None else chosen.cast(pa.list_(whole))
+    chosen, kind = values.take(positions), values.type.value_type
+    if pa.types.is_date32(kind):
+        chosen = chosen.cast(pa.list_(pa.int32()))
+    elif pa.types.is_time64(kind) or pa.types.is_timestamp(kind):
+        chosen = chosen.cast(pa.list_(pa.int64()))
     wanted = [[number * unit for number in _NUMBERS] for unit in _UNITS]
     first = pc.list_element(chosen, 0).to_pylist()  # an item of each array, before all of them are read
     found = {
@@ -112,9 +114,3 @@ def _numbers(values: pa.ListArray) -> pa.BooleanArray | None:
         if first[at] in (wanted[0][0], wanted[1][0]) and chosen[at].as_py() in wanted
     }
     return pc.invert(all_but(len(values), found)) if found else None
-
-
-def _whole_numbers(kind: pa.DataType) -> pa.DataType | None:
-    if pa.types.is_date32(kind):
-        return pa.int32()
-    return pa.int64() if pa.types.is_time64(kind) or pa.types.is_timestamp(kind) else None

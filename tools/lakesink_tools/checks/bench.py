@@ -235,7 +235,14 @@ def send(catalog: Catalog, *offers: Offer) -> None:
         catalog.commit_table(offered.table, offered.requirements, offered.updates)
     else:
         assert isinstance(catalog, BoundedRestCatalog)
-        catalog.commit_tables([_one_of_several(offered) for offered in offers])
+        requests = []
+        for offered in offers:
+            *namespace, name = offered.table.name()
+            identifier = TableIdentifier(namespace=namespace, name=name)
+            requests.append(
+                CommitTableRequest(identifier=identifier, requirements=offered.requirements, updates=offered.updates)
+            )
+        catalog.commit_tables(requests)
 
 
 def is_refusal(error: Exception) -> bool:
@@ -262,12 +269,3 @@ def answer(catalog: Catalog, *offers: Offer, needed: bool = False) -> Sent:
     if needed and unknown:
         raise catalog_error(failure, f"The catalog {catalog.name!r}", known) from safe_cause(failure, known)
     return replace(sent, refused_as=type(failure).__name__, unknown=unknown, detail=describe(failure, known))
-
-
-def _one_of_several(offered: Offer) -> CommitTableRequest:
-    *namespace, name = offered.table.name()
-    return CommitTableRequest(
-        identifier=TableIdentifier(namespace=namespace, name=name),
-        requirements=offered.requirements,
-        updates=offered.updates,
-    )

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from pyiceberg.catalog import Catalog
 
@@ -44,15 +43,15 @@ def _looked_at(catalog: Catalog, listed: Sequence[Found], max_age: timedelta | N
     with progress() as say:
         for place, (name, trouble) in enumerate(listed, 1):
             say(f"{place:,} of {counted(len(listed), 'table')}: {plain(name)}")
-            yield _seen(catalog, name, max_age, now) if trouble is None else Seen(name, error=trouble)
-
-
-def _seen(catalog: Catalog, name: str, max_age: timedelta | None, now: datetime) -> Seen:
-    try:
-        states = sinks(load_to_read(catalog, name))
-    except LakesinkError as error:
-        return Seen(name, error=error)
-    return Seen(name, tuple((state, standing_of(state, max_age, now)) for state in states))
+            if trouble is not None:
+                yield Seen(name, error=trouble)
+                continue
+            try:
+                states = sinks(load_to_read(catalog, name))
+            except LakesinkError as error:
+                yield Seen(name, error=error)
+            else:
+                yield Seen(name, tuple((state, standing_of(state, max_age, now)) for state in states))
 
 
 def _report(
@@ -60,18 +59,31 @@ def _report(
 ) -> Report:
     unread = [one for one in seen if one.error is not None]
     every = [sink for one in seen for sink in one.sinks]
+    stale = [
+        stale_hint(plain(state.sink), state.committed_at, max_age, now)
+        for state, standing in every
+        if standing.word == STALE
+    ]
     return Report(
         document={
             "catalog": catalog,
-            "tables": [_document(one, now) for one in seen if one.error is None],
-            "unreadable": [_trouble(one) for one in unread],
+            "tables": [
+                {"table": one.name, "sinks": [document_of(state, standing, now) for state, standing in one.sinks]}
+                for one in seen
+                if one.error is None
+            ],
+            "unreadable": [
+                {"name": one.name, "code": one.error.code, "what": redact(one.error.what)}
+                for one in seen
+                if one.error is not None
+            ],
             "not_looked_at": hidden,
         },
         title=f"{catalog}: {counted(len(every), 'sink')} in {number(len(_written(seen)))} of"
         f" {counted(len(seen) - len(unread), 'table')}",
         columns=_COLUMNS,
         rows=[row for one in seen if one.error is None for row in _rows(one, now)],
-        hints=[redact(hint) for hint in (*_notes(seen, unread, hidden), *_stale(every, max_age, now), next_step)],
+        hints=[redact(hint) for hint in (*_notes(seen, unread, hidden), *stale[:_SHOWN], next_step)],
         exit_code=_exit_code(every, unread),
     )
 
@@ -82,15 +94,6 @@ def _exit_code(every: Sequence[tuple[SinkState, Standing]], unread: Sequence[See
     if unread:
         return NOT_CHECKED
     return OK if every else NOT_WELL
-
-
-def _document(one: Seen, now: datetime) -> dict[str, Any]:
-    return {"table": one.name, "sinks": [document_of(state, standing, now) for state, standing in one.sinks]}
-
-
-def _trouble(one: Seen) -> dict[str, str]:
-    assert one.error is not None
-    return {"name": one.name, "code": one.error.code, "what": redact(one.error.what)}
 
 
 def _rows(one: Seen, now: datetime) -> Iterator[list[str]]:
@@ -117,12 +120,6 @@ def _notes(seen: Sequence[Seen], unread: Sequence[Seen], hidden: int) -> Iterato
         yield f"{number(len(unread) - _SHOWN)} more could not be read; --output json has all."
     if hidden:
         yield f"Not looked at: {counted(hidden, 'table')} after {plain(seen[-1].name)}; --limit looks at more."
-
-
-def _stale(every: Sequence[tuple[SinkState, Standing]], max_age: timedelta | None, now: datetime) -> Iterator[str]:
-    stale = [state for state, standing in every if standing.word == STALE]
-    for state in stale[:_SHOWN]:
-        yield stale_hint(plain(state.sink), state.committed_at, max_age, now)
 
 
 def _written(seen: Sequence[Seen]) -> list[Seen]:

@@ -45,7 +45,8 @@ class TableFacts:
 def read_facts() -> TableFacts:
     """Read the demo's table in the embedded catalog of ``LAKESINK_HOME``."""
     table = _load()
-    return TableFacts(tuple(history(table, sink=SINK_ID)), _live_files(table), _files_on_disk(table))
+    on_disk = Path(_local(data_location(table))).rglob("*.parquet")
+    return TableFacts(tuple(history(table, sink=SINK_ID)), _live_files(table), frozenset(map(str, on_disk)))
 
 
 def files_as_of(snapshot_id: int | None = None) -> list[str]:
@@ -75,10 +76,6 @@ def _live_files(table: Table) -> dict[int, frozenset[str]]:
             assert entry.snapshot_id is not None
             found[entry.snapshot_id].add(_local(entry.data_file.file_path))
     return {snapshot_id: frozenset(files) for snapshot_id, files in found.items()}
-
-
-def _files_on_disk(table: Table) -> frozenset[str]:
-    return frozenset(str(path) for path in Path(_local(data_location(table))).rglob("*.parquet"))
 
 
 def _local(location: str) -> str:

@@ -66,7 +66,11 @@ def write_daily_files(home: Path, row_limit: int = ALL_ROWS) -> DailyFiles:
     days.mkdir()
     flights = read(csv).sort_by([("month", "ascending"), ("day", "ascending")]).slice(0, row_limit)
     counts: list[int] = []
-    for table in _by_day(flights):
+    dates = pc.add(pc.multiply(flights["month"], 100), flights["day"])
+    lengths = pc.value_counts(dates.combine_chunks()).field("counts").to_pylist()
+    starts = [sum(lengths[:position]) for position in range(len(lengths))]
+    for start, length in zip(starts, lengths, strict=True):
+        table = flights.slice(start, length)
         month, day = table["month"][0].as_py(), table["day"][0].as_py()
         path = days / f"2013-{month:02}-{day:02}.parquet"
         pq.write_table(table, path, compression="zstd")
@@ -96,11 +100,3 @@ def read(csv: Path) -> pa.Table:
 
 
 _FIRST_MODIFIED = 1_357_016_400  # the first of January 2013 in New York; Spark reads the oldest files first
-
-
-def _by_day(flights: pa.Table) -> list[pa.Table]:
-    """The table, sorted by day, cut into days."""
-    dates = pc.add(pc.multiply(flights["month"], 100), flights["day"])
-    lengths = pc.value_counts(dates.combine_chunks()).field("counts").to_pylist()
-    starts = [sum(lengths[:position]) for position in range(len(lengths))]
-    return [flights.slice(start, length) for start, length in zip(starts, lengths, strict=True)]

@@ -13,21 +13,24 @@ def recipe(target: Target) -> Recipe:
     secrets += [
         f"the catalog's {key} in place of <{variable}>" for key, variable in (rest.secrets if rest else {}).items()
     ]
-    return Recipe(
-        engine=ENGINE,
-        needs=("the extension iceberg, which INSTALL fetches", *secrets),
-        files=(File(f"{target.catalog}-duckdb.sql", "run it in every session", _setup(target, rest)),),
-        queries=_queries(target),
-        notes=tuple(_notes(target, rest)),
-    )
-
-
-def _setup(target: Target, rest: Rest | None) -> str:
     extensions = ["avro", "httpfs", "iceberg"]
     lines = [f"INSTALL {name};" for name in extensions] + [f"LOAD {name};" for name in extensions]
     lines += [_storage(target)] if target.on_s3 else []
-    lines += [*_secret(rest), _attach(target, rest)] if rest else []
-    return "\n".join(lines) + "\n"
+    if rest:
+        has_secret = not {"token", "credential"}.isdisjoint(rest.secrets)
+        access = "SECRET lakesink_catalog" if has_secret else "AUTHORIZATION_TYPE 'none'"
+        lines += _secret(rest)
+        lines.append(
+            f"ATTACH {text_literal(target.warehouse)} AS {quoted((target.catalog,), chr(34))}"
+            f" (TYPE iceberg, ENDPOINT {text_literal(rest.uri)}, {access});"
+        )
+    return Recipe(
+        engine=ENGINE,
+        needs=("the extension iceberg, which INSTALL fetches", *secrets),
+        files=(File(f"{target.catalog}-duckdb.sql", "run it in every session", "\n".join(lines) + "\n"),),
+        queries=_queries(target),
+        notes=tuple(_notes(target, rest)),
+    )
 
 
 def _storage(target: Target) -> str:
@@ -53,14 +56,6 @@ def _secret(rest: Rest) -> list[str]:
         if "oauth2-server-uri" in rest.properties:
             facts.append(f"OAUTH2_SERVER_URI {text_literal(rest.properties['oauth2-server-uri'])}")
     return [f"CREATE SECRET lakesink_catalog (TYPE iceberg, {', '.join(facts)});"] if facts else []
-
-
-def _attach(target: Target, rest: Rest) -> str:
-    access = "SECRET lakesink_catalog" if {"token", "credential"} & set(rest.secrets) else "AUTHORIZATION_TYPE 'none'"
-    return (
-        f"ATTACH {text_literal(target.warehouse)} AS {quoted((target.catalog,), chr(34))}"
-        f" (TYPE iceberg, ENDPOINT {text_literal(rest.uri)}, {access});"
-    )
 
 
 def _notes(target: Target, rest: Rest | None) -> list[str]:

@@ -10,6 +10,10 @@ _HADOOP = ("hadoop-client-api-3.4.2.jar", "hadoop-client-runtime-3.4.2.jar", "co
 def recipe(target: Target) -> Recipe:
     """Statements for the SQL client or the SQL gateway."""
     names = [f"{'-'.join(jar.split(':')[1:])}.jar" for jar in jars(target, FLINK_RUNTIME)]
+    jdbc, rest = {"catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog"}, {"catalog-type": "rest"}
+    properties = {"type": "iceberg", **(jdbc if target.is_sql else rest), **java_catalog(target)}
+    lines = ",\n".join(f"  {text_literal(name)} = {text_literal(value)}" for name, value in properties.items())
+    catalog = quoted((target.catalog,), "`")
     return Recipe(
         engine=ENGINE,
         needs=(f"in Flink's lib folder: {', '.join((*names, *_HADOOP))}", *target.access),
@@ -17,20 +21,12 @@ def recipe(target: Target) -> Recipe:
             File(
                 f"{target.catalog}-flink.sql",
                 "run it in every session, for example by sql-client.sh -i",
-                _setup(target),
+                f"SET 'execution.runtime-mode' = 'batch';\nCREATE CATALOG {catalog} WITH (\n{lines}\n);\n",
             ),
         ),
         queries=_queries(target),
         notes=(*target.notes, "Flink shows an earlier snapshot with the table's current columns."),
     )
-
-
-def _setup(target: Target) -> str:
-    jdbc, rest = {"catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog"}, {"catalog-type": "rest"}
-    properties = {"type": "iceberg", **(jdbc if target.is_sql else rest), **java_catalog(target)}
-    lines = ",\n".join(f"  {text_literal(name)} = {text_literal(value)}" for name, value in properties.items())
-    catalog = quoted((target.catalog,), "`")
-    return f"SET 'execution.runtime-mode' = 'batch';\nCREATE CATALOG {catalog} WITH (\n{lines}\n);\n"
 
 
 def _queries(target: Target) -> tuple[Query, ...]:

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from pyiceberg.manifest import DataFileContent, ManifestContent
 from pyiceberg.table import Table
-from sqlalchemy import URL, make_url
+from sqlalchemy import make_url
 
 from lakesink_catalog.connect.catalog import FoundCatalog
 from lakesink_catalog.connect.catalog_failures import translated
@@ -205,19 +205,16 @@ def _backend(found: FoundCatalog) -> Sqlite | Postgres | Rest:
     if file is not None:
         return Sqlite(file)
     if kind == "sql" and not is_of_one_process(properties):
-        return _postgres(make_url(str(properties.get("uri"))))
+        url = make_url(str(properties.get("uri")))
+        sslmode = url.query.get("sslmode") or ""
+        mode = sslmode if isinstance(sslmode, str) else sslmode[-1]
+        return Postgres(url.host or "localhost", url.port or 5432, url.database or "", url.username or "", mode)
     raise CatalogError(
         "RECIPE_MISSING",
         f"{found.where} is of a kind for which lakesink has no recipes.",
         action="There are recipes for SQLite, PostgreSQL and REST catalogs, each tested with the engines. No other"
         " process can read a catalog in memory.",
     )
-
-
-def _postgres(url: URL) -> Postgres:
-    sslmode = url.query.get("sslmode") or ""
-    mode = sslmode if isinstance(sslmode, str) else sslmode[-1]
-    return Postgres(url.host or "localhost", url.port or 5432, url.database or "", url.username or "", mode)
 
 
 def _rest(name: str, properties: Mapping[str, Any]) -> Rest:

@@ -18,15 +18,23 @@ _REST_NAMES = {"prefix": "iceberg.rest-catalog.prefix", "scope": "iceberg.rest-c
 def recipe(target: Target) -> Recipe:
     """A catalog's properties file, and queries; raises a `CatalogError` for a name that Trino cannot express."""
     _check_name(target)
-    name = _catalog_name(target)
+    # Trino names a catalog after its file, in lower case.
+    name = re.sub(r"[^a-z0-9_]", "_", target.catalog.lower())
+    storage = {"fs.native-local.enabled": "true", "local.location": "/"} if target.on_disk else {}
+    if target.on_s3:
+        storage["fs.native-s3.enabled"] = "true"
+        storage |= {key: target.storage[key] for key in ("s3.endpoint", "s3.region") if key in target.storage}
+        storage |= {"s3.path-style-access": "true"} if "s3.endpoint" in target.storage else {}
+    jar = "-".join(SQLITE_DRIVER.split(":")[1:])
+    driver = f"{jar}.jar in plugin/iceberg of every node; and all nodes on this machine: SQLite is a file"
     return Recipe(
         engine=ENGINE,
-        needs=_needs(target),
+        needs=(*target.access, driver) if isinstance(target.backend, Sqlite) else target.access,
         files=(
             File(
                 f"{name}.properties",
                 "put it into etc/catalog of every node, and restart Trino",
-                properties_file({"connector.name": "iceberg", **_catalog(target), **_storage(target)}),
+                properties_file({"connector.name": "iceberg", **_catalog(target), **storage}),
             ),
         ),
         queries=_queries(target, name),
@@ -43,19 +51,6 @@ def _check_name(target: Target) -> None:
             + ("its SQL catalogs support one namespace only." if nested else "it changes every name to lower case."),
             action="Rename the table in PyIceberg (catalog.rename_table), or read it in another engine.",
         )
-
-
-def _catalog_name(target: Target) -> str:
-    """Trino names a catalog after its file, in lower case."""
-    return re.sub(r"[^a-z0-9_]", "_", target.catalog.lower())
-
-
-def _needs(target: Target) -> tuple[str, ...]:
-    if not isinstance(target.backend, Sqlite):
-        return target.access
-    jar = "-".join(SQLITE_DRIVER.split(":")[1:])
-    driver = f"{jar}.jar in plugin/iceberg of every node; and all nodes on this machine: SQLite is a file"
-    return (*target.access, driver)
 
 
 def _catalog(target: Target) -> dict[str, str]:
@@ -85,15 +80,6 @@ def _rest(target: Target, rest: Rest) -> dict[str, str]:
         **known,
         **secrets,
     }
-
-
-def _storage(target: Target) -> dict[str, str]:
-    found = {"fs.native-local.enabled": "true", "local.location": "/"} if target.on_disk else {}
-    if target.on_s3:
-        found["fs.native-s3.enabled"] = "true"
-        found |= {name: target.storage[name] for name in ("s3.endpoint", "s3.region") if name in target.storage}
-        found |= {"s3.path-style-access": "true"} if "s3.endpoint" in target.storage else {}
-    return found
 
 
 def _notes(target: Target) -> list[str]:

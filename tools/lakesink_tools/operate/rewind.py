@@ -48,7 +48,12 @@ class RewindableCheckpoint:
         logs = {log: {int(name) for name in self._files.names(log) if name.isdecimal()} for log in _LOGS}
         batches = _above(to_batch, planned=logs["offsets"], done=logs["commits"])
         entries = (f"{log}/{batch_id}" for batch_id in batches for log in _LOGS if batch_id in logs[log])
-        state = self._state_files()
+        # Every state file with its version, Spark's checksum files too; the newest version first.
+        folder = f"{self._folder}/state"
+        paths = map(str, self._system.find(folder) if self._system.exists(folder) else ())
+        found = ((path, _STATE_FILE.fullmatch(path.rpartition("/")[2])) for path in paths)
+        files = ((f"state/{path.partition(f'{folder}/')[2]}", int(named[1])) for path, named in found if named)
+        state = sorted(files, key=lambda file: (-file[1], file[0]))
         # Spark numbers state by the batch that reads it: the state after `to_batch` has the next number.
         later = (name for name, version in state if version > to_batch + 1)
         plan = Plan(to_batch, batches, (*later, *entries))
@@ -70,16 +75,12 @@ class RewindableCheckpoint:
         if self.plan(plan.to_batch) != plan:
             raise _refused("The query is running: its checkpoint changed meanwhile.")
         for path in plan.files:
-            self._remove(path)
+            # The file, then its Hadoop checksum: a checksum without its file is ignored.
+            folder, _, name = path.rpartition("/")
+            for each in (name, f".{name}.crc"):
+                if self._system.exists(f"{self._folder}/{folder}/{each}"):
+                    self._system.rm_file(f"{self._folder}/{folder}/{each}")
         return place
-
-    def _state_files(self) -> list[tuple[str, int]]:
-        """Every state file with its version, including Spark's checksum files; the newest version first."""
-        folder = f"{self._folder}/state"
-        paths = map(str, self._system.find(folder) if self._system.exists(folder) else ())
-        found = ((path, _STATE_FILE.fullmatch(path.rpartition("/")[2])) for path in paths)
-        files = ((f"state/{path.partition(f'{folder}/')[2]}", int(named[1])) for path, named in found if named)
-        return sorted(files, key=lambda file: (-file[1], file[0]))
 
     def _copy(self, plan: Plan, place: str) -> None:
         system, folder = fsspec.core.url_to_fs(place, use_listings_cache=False)
@@ -90,13 +91,6 @@ class RewindableCheckpoint:
             system.makedirs(f"{folder}/{path}".rpartition("/")[0], exist_ok=True)
             with self._system.open(f"{self._folder}/{path}", "rb") as here, system.open(f"{folder}/{path}", "wb") as to:
                 shutil.copyfileobj(here, to)
-
-    def _remove(self, path: str) -> None:
-        """Remove a file, then its Hadoop checksum: a checksum without its file is ignored."""
-        folder, _, name = path.rpartition("/")
-        for each in (name, f".{name}.crc"):
-            if self._system.exists(f"{self._folder}/{folder}/{each}"):
-                self._system.rm_file(f"{self._folder}/{folder}/{each}")
 
 
 def _above(to_batch: int, *, planned: set[int], done: set[int]) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from lakesink.sinks.directory.directory_errors import directory_failures
 from lakesink.sinks.directory.layout import batch_of_record
-from lakesink.sinks.directory.marker import HighWater, Marker
+from lakesink.sinks.directory.marker import HighWater
 from lakesink.sinks.directory.markers import marker_sizes, undamaged_history
 from lakesink.sinks.directory.reader import opened_sinks
 from lakesink_protocol.errors import QueryError
@@ -88,7 +88,12 @@ class RewindableDirectory:
         elif last is not None and last.ledger_batch_id == to_batch:
             end = last.number + 1
         else:
-            raise _refused(_lacking(to_batch, last, damage), "Name a batch that lakesink log DIRECTORY shows.")
+            newest = "none" if last is None else f"up to {last.ledger_batch_id}"
+            why = f", and {damage}" if damage else ""
+            raise _refused(
+                f"The directory does not have batch {to_batch} of this checkpoint's query: it has {newest}{why}.",
+                "Name a batch that lakesink log DIRECTORY shows.",
+            )
         return end, sum(marker.rows for marker in sound[end:])
 
     def _move(self, location: str, to: str) -> None:
@@ -96,12 +101,6 @@ class RewindableDirectory:
         if data is not None:
             self._storage.replace(to, data)
             self._storage.remove(location)
-
-
-def _lacking(to_batch: int, last: Marker | None, damage: str) -> str:
-    newest = "none" if last is None else f"up to {last.ledger_batch_id}"
-    why = f", and {damage}" if damage else ""
-    return f"The directory does not have batch {to_batch} of this checkpoint's query: it has {newest}{why}."
 
 
 def _refused(what: str, action: str) -> QueryError:

@@ -78,11 +78,12 @@ def certify(
     with there_or_like(found) as asked:
         asker = _Asker(asked, asked.open(create=False), size, say)
         findings = tuple(asker.findings(checks))
+    libraries = {name: version(name) for name in ("pyiceberg", "sqlalchemy")}
     return Certificate(
         catalog=redact(found.where, found.properties),
         product=product or _product(asker.catalog, found.properties),
         kind=kind_of(found.name, found.properties),
-        software=_software(),
+        software={"lakesink": __version__, **libraries, "python": platform.python_version()},
         size=size,
         findings=findings,
         left=tuple(asker.left),
@@ -121,28 +122,23 @@ class _Asker:
 
     def _ask(self, check: Check) -> Finding:
         with ExitStack() as stack:
-            return self._result(check, stack)
-
-    def _result(self, check: Check, stack: ExitStack) -> Finding:
-        if check is Check.MULTI_TABLE:
-            return self._multi_table(check, stack)
-        bench = self._bench(stack)
-        if check is Check.COMPARE_AND_SWAP:
-            if wrong := bench.accepts(bench.offers(1)[0]):  # first commits have a check of their own
+            if check is Check.MULTI_TABLE:
+                if not isinstance(self.catalog, BoundedRestCatalog) or not self.catalog.commits_several_tables:
+                    return Finding(check, Standing.ABSENT, "the catalog offers no commit of several tables")
+                benches = [self._bench(stack), self._bench(stack)]
+                wrong = two_tables(*benches)
+            else:
+                benches = [bench := self._bench(stack)]
+                if check is Check.COMPARE_AND_SWAP:
+                    wrong = bench.accepts(bench.offers(1)[0])  # first commits have a check of their own
+                else:
+                    wrong = next(filter(None, PROBES[check](bench)), "")
+            if wrong:
                 return Finding(check, Standing.BROKEN, wrong)
-            return self._judged(check, bench)
-        if wrong := next(filter(None, PROBES[check](bench)), ""):
-            return Finding(check, Standing.BROKEN, wrong)
-        names = sorted(set(filter(None, bench.heard)))
-        return Finding(check, Standing.KEPT, f"refused as {', '.join(names)}" if names else "as required")
-
-    def _multi_table(self, check: Check, stack: ExitStack) -> Finding:
-        if not isinstance(self.catalog, BoundedRestCatalog) or not self.catalog.commits_several_tables:
-            return Finding(check, Standing.ABSENT, "the catalog offers no commit of several tables")
-        first, second = self._bench(stack), self._bench(stack)
-        if wrong := two_tables(first, second):
-            return Finding(check, Standing.BROKEN, wrong)
-        return self._judged(check, first, second)
+            if check not in PROBES:
+                return self._judged(check, *benches)
+            names = sorted(set(filter(None, benches[0].heard)))
+            return Finding(check, Standing.KEPT, f"refused as {', '.join(names)}" if names else "as required")
 
     def _judged(self, check: Check, *benches: Bench) -> Finding:
         names = [bench.scratch.name for bench in benches]
@@ -183,11 +179,6 @@ def _product(catalog: Catalog, known: Mapping[str, Any]) -> str:
         shown = "" if isinstance(said, Exception) else redact(said, known)
         return f"REST service, {shown[:MOST_OF_A_NAME]}" if shown.isprintable() and shown else "REST service"
     return type(catalog).__name__
-
-
-def _software() -> dict[str, str]:
-    libraries = {name: version(name) for name in ("pyiceberg", "sqlalchemy")}
-    return {"lakesink": __version__, **libraries, "python": platform.python_version()}
 
 
 def _document(finding: Finding) -> dict[str, Any]:

@@ -98,7 +98,9 @@ def all_or_nothing(bench: Bench) -> Iterator[str]:
     yield bench.accepts(first)
     yield bench.refuses(late, "a commit that asserted an old head")
     fresh = bench.offers(1)[0]
-    torn = replace(fresh, updates=(*fresh.only_properties().updates, _nowhere(fresh)))
+    moves = [update for update in fresh.updates if isinstance(update, SetSnapshotRefUpdate)]
+    of_branch = next(move for move in moves if move.ref_name == KEY.branch)
+    torn = replace(fresh, updates=(*fresh.only_properties().updates, of_branch))
     yield bench.refuses(torn, "a commit that moved the branch to no snapshot")
     yield bench.accepts(bench.offers(1)[0])
 
@@ -197,8 +199,3 @@ def _only_head(offered: Offer) -> Offer:
     """The offer without its assertion on the tag, so that only the head can refuse it."""
     kept = (need for need in offered.requirements if getattr(need, "ref", KEY.branch) == KEY.branch)
     return replace(offered, requirements=tuple(kept))
-
-
-def _nowhere(offered: Offer) -> SetSnapshotRefUpdate:
-    moves = [update for update in offered.updates if isinstance(update, SetSnapshotRefUpdate)]
-    return next(move for move in moves if move.ref_name == KEY.branch)

@@ -88,19 +88,14 @@ def race_figures(
         unknown=sum(request.unknown for request in sent),
         lost=lost,
         torn=sum(any(there) and not all(there) for there in parts),
-        forked=sum(map(_forked, states)),
+        forked=sum(
+            count - 1
+            for state in states
+            for count in Counter(parent for _, parent in state.snapshots).values()  # the children of each parent
+        ),
         unread=sum(not request.read_back for request in acknowledged),
-        parted=sum(_parted(state, ledger_tag=ledger_tag) for state in states),
+        parted=sum(state.entry != state.head or (ledger_tag and state.tag != state.head) for state in states),
     )
-
-
-def _forked(state: State) -> int:
-    children = Counter(parent for _, parent in state.snapshots)
-    return sum(count - 1 for count in children.values())
-
-
-def _parted(state: State, *, ledger_tag: bool) -> bool:
-    return state.entry != state.head or (ledger_tag and state.tag != state.head)
 
 
 def not_landed(before: State, after: State, snapshot_id: int, *, ledger_tag: bool) -> str:

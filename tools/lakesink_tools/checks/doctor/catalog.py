@@ -1,7 +1,6 @@
 """Checks the catalog that a stream would use here: which one, why this one, its kind, and whether it answers."""
 
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -42,14 +41,21 @@ def check_catalog(name: str | None, longest_seconds: float = LONGEST_SECONDS) ->
     chosen = attempt(Part.CATALOG, "choice", lambda: _find(name))
     if isinstance(chosen, Finding):
         return CatalogChecks([chosen])
-    findings = [_choice(chosen, name)]
     if chosen.home is None:
-        findings.append(_kind(chosen))
+        why = "named by --catalog" if name else "PyIceberg's default catalog"
+        choice = f"{chosen.where}: {why}, configured in {_places(chosen.name)}"
+        findings = [Finding(Part.CATALOG, "choice", Standing.OK, choice), _kind(chosen)]
+    else:
+        findings = [_embedded_choice(chosen, name)]
     opened = _answering(chosen, longest_seconds)
     if isinstance(opened, Finding):
         return CatalogChecks([*findings, opened], chosen)
-    answers = Finding(Part.CATALOG, "answers", Standing.OK, f"with {len(opened[1])} namespace(s)")
-    return CatalogChecks([*findings, answers, *_tags(opened[0])], chosen, opened[0])
+    catalog, namespaces = opened
+    findings.append(Finding(Part.CATALOG, "answers", Standing.OK, f"with {len(namespaces)} namespace(s)"))
+    keeps = partial(check_keeps_refs, "tag_every, branch and reader-id", catalog.properties)
+    if isinstance(lacking := attempt(Part.CATALOG, "tags", keeps), Finding):
+        findings.append(replace(lacking, standing=Standing.WARNING))  # a stream can do without tags
+    return CatalogChecks(findings, chosen, catalog)
 
 
 def _find(name: str | None) -> FoundCatalog:
@@ -58,14 +64,6 @@ def _find(name: str | None) -> FoundCatalog:
     if TIMEOUT_PROPERTY in found.properties:
         return found
     return replace(found, properties={**found.properties, TIMEOUT_PROPERTY: str(HTTP_SECONDS)})
-
-
-def _choice(found: FoundCatalog, name: str | None) -> Finding:
-    where = found.where
-    if found.home is not None:
-        return _embedded_choice(found, name)
-    why = "named by --catalog" if name else "PyIceberg's default catalog"
-    return Finding(Part.CATALOG, "choice", Standing.OK, f"{where}: {why}, configured in {_places(found.name)}")
 
 
 def _embedded_choice(found: FoundCatalog, name: str | None) -> Finding:
@@ -103,13 +101,6 @@ def _kind(found: FoundCatalog) -> Finding:
     found_text = f"{kind}: accepted, but lakesink's tests do not cover this kind"
     fix = "Use a SQL or REST catalog, or test its compare-and-swap with --write-probe."
     return Finding(Part.CATALOG, "kind", Standing.WARNING, found_text, fix)
-
-
-def _tags(catalog: Catalog) -> Iterator[Finding]:
-    """A warning, because a stream can do without tags."""
-    keeps = partial(check_keeps_refs, "tag_every, branch and reader-id", catalog.properties)
-    if isinstance(found := attempt(Part.CATALOG, "tags", keeps), Finding):
-        yield replace(found, standing=Standing.WARNING)
 
 
 def _answering(found: FoundCatalog, longest_seconds: float) -> tuple[Catalog, list[Any]] | Finding:

@@ -29,7 +29,9 @@ _RESTORE = "Restore the changelog or roll it forward, or name another one with c
 def check_changes(identifier: str, table: Table, states: Sequence[SinkState]) -> Iterator[Finding]:
     """Findings about each sink that changes rows by key, and about deleted rows in the data files."""
     for state in states:
-        policy = _policy_of(table, state)
+        snapshot = table.snapshot_by_id(state.snapshot_id) if state.snapshot_id is not None else None
+        summary = None if snapshot is None else snapshot.summary
+        policy = None if summary is None else change_policy(str(summary[POLICY] or ""))
         if policy is not None:
             named = sink_label(key_of(state))
             yield _order(named, policy, is_kafka=_is_kafka(state.offsets))
@@ -37,13 +39,6 @@ def check_changes(identifier: str, table: Table, states: Sequence[SinkState]) ->
         yield from _changelog(table, state)
     if any(state.changes is not None for state in states):
         yield _dead_rows(identifier, table)
-
-
-def _policy_of(table: Table, state: SinkState) -> ChangePolicy | None:
-    snapshot = table.snapshot_by_id(state.snapshot_id) if state.snapshot_id is not None else None
-    if snapshot is None or snapshot.summary is None:
-        return None
-    return change_policy(str(snapshot.summary[POLICY] or ""))
 
 
 def _order(named: str, policy: ChangePolicy, *, is_kafka: bool) -> Finding:

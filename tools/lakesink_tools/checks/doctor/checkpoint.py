@@ -44,7 +44,10 @@ def check_checkpoint(root: str, table: Table | None) -> Iterator[Finding]:
     if isinstance(coming, Finding):
         yield coming
         return
-    yield _readable(root, coming)
+    done = "no batch done" if coming.done is None else f"batch {coming.done} done"
+    again = "comes again" if coming.planned else "comes next"
+    found = f"{redact(root)}: query {coming.batch.query_id}, {done}, batch {coming.batch.batch_id} {again}"
+    yield Finding(Part.CHECKPOINT, "readable", Standing.OK, found)
     yield from _place(root, table)
     if table is not None:
         yield attempt(Part.CHECKPOINT, "next batch", lambda: next_verdict(coming, table))
@@ -101,13 +104,6 @@ def next_verdict(coming: NextBatch, table: Table) -> Finding:
         return Finding(Part.CHECKPOINT, "next batch", standing, f"{found}; a new sink id would begin with it", fix)
     fix = "Give the checkpoint that belongs to this table, or the table that belongs to this checkpoint."
     return Finding(Part.CHECKPOINT, "next batch", Standing.FAILED, f"{found} and every sink id would be refused", fix)
-
-
-def _readable(root: str, coming: NextBatch) -> Finding:
-    done = "no batch done" if coming.done is None else f"batch {coming.done} done"
-    again = "comes again" if coming.planned else "comes next"
-    found = f"{redact(root)}: query {coming.batch.query_id}, {done}, batch {coming.batch.batch_id} {again}"
-    return Finding(Part.CHECKPOINT, "readable", Standing.OK, found)
 
 
 def _place(root: str, table: Table | None) -> Iterator[Finding]:

@@ -60,12 +60,17 @@ def _setup(wanted: Wanted, say: Say, checked: CatalogChecks) -> Iterator[Finding
         yield from attempt_all(Part.CATALOG, "request keys", partial(check_request_keys, checked.opened))
     say("proving the catalog")
     yield from _proofs(checked, may_write=may_write)
-    table = None
+    table: Table | Finding | None = None
     if wanted.table is not None:
         say("looking at the table")
-        table = _loaded(wanted.table, checked)
+        found, named = checked.found, wanted.table
+        if found is None or checked.failed:
+            table = Finding(Part.TABLE, "loads", Standing.SKIPPED, "not tried: repair the catalog first")
+        else:
+            catalog = checked.opened
+            table = attempt(Part.TABLE, "loads", lambda: load_table(catalog or found.open(create=False), named))
         coming = None if wanted.checkpoint is None else coming_from(wanted.checkpoint)
-        yield from _table(wanted.table, table, coming, may_write=may_write)
+        yield from _table(named, table, coming, may_write=may_write)
     if wanted.checkpoint is not None:
         say("looking at the checkpoint")
         root, beside = wanted.checkpoint, table if isinstance(table, Table) else None
@@ -81,13 +86,6 @@ def _proofs(checked: CatalogChecks, *, may_write: bool) -> list[Finding]:
     if opened is not None:
         return attempt_all(Part.CATALOG, SWAP, lambda: prove_catalog(found, opened))
     return attempt_all(Part.CATALOG, SWAP, lambda: prove_place(found))
-
-
-def _loaded(identifier: str, checked: CatalogChecks) -> Table | Finding:
-    found = checked.found
-    if found is None or checked.failed:
-        return Finding(Part.TABLE, "loads", Standing.SKIPPED, "not tried: repair the catalog first")
-    return attempt(Part.TABLE, "loads", lambda: load_table(checked.opened or found.open(create=False), identifier))
 
 
 def _table(identifier: str, table: Table | Finding, coming: NextBatch | None, *, may_write: bool) -> Iterator[Finding]:

@@ -4,7 +4,7 @@
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -20,7 +20,7 @@ from lakesink_catalog.connect.rest import BoundedRestCatalog
 from lakesink_catalog.read.history import sinks
 from lakesink_catalog.words import counted
 from lakesink_protocol.redact import describe
-from lakesink_tools.audit.leftovers import Listing, PreparedRecord, opened_listing, waiting_batches
+from lakesink_tools.audit.leftovers import PreparedRecord, opened_listing, waiting_batches
 from lakesink_tools.checks.caught import caught
 from lakesink_tools.checks.doctor.finding import Finding, Part, Standing, attempt_all
 
@@ -75,7 +75,13 @@ def object_rules(location: str, properties: Mapping[str, Any]) -> Iterator[Findi
         yield Finding(Part.TABLE, _RULES, Standing.SKIPPED, found, fix)
         return
     prefix = place.path.lstrip("/")
-    yield _judged([str(rule.get("ID", "without an id")) for rule in rules if _removes(rule) and _covers(rule, prefix)])
+    removing = [str(rule.get("ID", "without an id")) for rule in rules if _removes(rule) and _covers(rule, prefix)]
+    if removing:
+        fix = "Remove them, or narrow their prefix: files that a table references must stay, regardless of age."
+        found = f"lifecycle rules of the bucket remove objects of the table by their age: {', '.join(removing)}"
+        yield Finding(Part.TABLE, _RULES, Standing.FAILED, found, fix)
+    else:
+        yield Finding(Part.TABLE, _RULES, Standing.OK, "no lifecycle rule of the bucket removes objects of the table")
 
 
 def _bucket_rules(scheme: str, bucket: str, properties: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -91,8 +97,11 @@ def _prepared(table: Table, now_ms: int) -> Iterator[Finding]:
         return
     if not waiting:
         yield Finding(Part.TABLE, _PREPARED, Standing.OK, "no prepared batch waits for a driver")
+    system, path_of = opened
     for record in waiting:
-        yield _waiting(record, timedelta(milliseconds=now_ms - record.created_ms), _gone(opened, record))
+        there = system.get_file_info([path_of(location) for location, _ in record.files])
+        gone = sum(file.type is not FileType.File for file in there)
+        yield _waiting(record, timedelta(milliseconds=now_ms - record.created_ms), gone)
 
 
 def _waiting(record: PreparedRecord, age: timedelta, gone: int) -> Finding:
@@ -110,20 +119,6 @@ def _waiting(record: PreparedRecord, age: timedelta, gone: int) -> Finding:
         return Finding(Part.TABLE, _PREPARED, Standing.WARNING, found, fix)
     found = f"{found}; a driver that starts within {_span(longest - age)} commits it"
     return Finding(Part.TABLE, _PREPARED, Standing.OK, found)
-
-
-def _gone(opened: Listing, record: PreparedRecord) -> int:
-    system, path_of = opened
-    there = system.get_file_info([path_of(location) for location, _ in record.files])
-    return sum(file.type is not FileType.File for file in there)
-
-
-def _judged(removing: Sequence[str]) -> Finding:
-    if not removing:
-        return Finding(Part.TABLE, _RULES, Standing.OK, "no lifecycle rule of the bucket removes objects of the table")
-    found = f"lifecycle rules of the bucket remove objects of the table by their age: {', '.join(removing)}"
-    fix = "Remove them, or narrow their prefix: files that a table references must stay, regardless of age."
-    return Finding(Part.TABLE, _RULES, Standing.FAILED, found, fix)
 
 
 def _removes(rule: Mapping[str, Any]) -> bool:

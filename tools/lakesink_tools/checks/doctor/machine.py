@@ -6,7 +6,7 @@ import platform
 import re
 import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 
@@ -67,7 +67,10 @@ def check_packages() -> list[Finding]:
     if troubles:
         return troubles
     found = ", ".join(f"{name} {version}" for name, version in versions.items())
-    return [Finding(Part.MACHINE, "packages", Standing.OK, found, details=versions), *_runtime(versions)]
+    findings = [Finding(Part.MACHINE, "packages", Standing.OK, found, details=versions)]
+    if lacking := lacks_runtime(versions.get(_PYSPARK, "")):
+        findings.append(Finding(Part.MACHINE, "iceberg runtime", Standing.WARNING, lacking, WITHOUT_RUNTIME))
+    return findings
 
 
 def not_looked_at() -> list[Finding]:
@@ -92,11 +95,6 @@ def _troubles(requirement: Requirement, versions: dict[str, str]) -> Iterator[Fi
         if isinstance(imported, Exception):
             found = f"{name} {versions[name]} cannot be imported: {describe(imported)}"
             yield _package_failed(requirement, found)
-
-
-def _runtime(versions: Mapping[str, str]) -> Iterator[Finding]:
-    if found := lacks_runtime(versions.get(_PYSPARK, "")):
-        yield Finding(Part.MACHINE, "iceberg runtime", Standing.WARNING, found, WITHOUT_RUNTIME)
 
 
 def _package_failed(requirement: Requirement, found: str) -> Finding:

@@ -53,7 +53,9 @@ def check_query(root: str) -> Iterator[Finding]:
     elif notes is None:
         yield from attempt_all(Part.QUERY, "guarantee", lambda: _unnoted(root, query_id, checkpoint))
     else:
-        yield _of_query(root, notes)
+        sink = f"sink {notes.sink} into {notes.table}, by lakesink {notes.lakesink}"
+        found = redact(f"{redact(root)}: query {notes.query_id}, {sink}")
+        yield Finding(Part.QUERY, "notes", Standing.OK, found)
         yield _guarantee(notes)
         yield from _isolation(notes)
         yield from _texts(notes)
@@ -76,13 +78,6 @@ def _read(query_id: str, checkpoint: Checkpoint) -> QueryFacts | Finding | None:
         found = f"The notes are of query {notes.query_id}, the checkpoint is of {query_id}."
         return Finding(Part.QUERY, "notes", Standing.FAILED, found, "Start the query again: it rewrites them.")
     return notes
-
-
-def _of_query(root: str, notes: QueryFacts) -> Finding:
-    found = (
-        f"{redact(root)}: query {notes.query_id}, sink {notes.sink} into {notes.table}, by lakesink {notes.lakesink}"
-    )
-    return Finding(Part.QUERY, "notes", Standing.OK, redact(found))
 
 
 def _guarantee(notes: QueryFacts) -> Finding:
@@ -165,7 +160,11 @@ def _unnoted(root: str, query_id: str, checkpoint: Checkpoint) -> Iterator[Findi
     fix = 'lakesink.stream, stream_files and stream_to write them; format("lakesink") and other sinks do not.'
     yield Finding(Part.QUERY, "notes", Standing.SKIPPED, found, fix)
     kinds = [_kind_of(offset) for offset in checkpoint.offsets(checkpoint.newest_batch()).ends.values()]
-    yield _sources(kinds)
+    found = f"sources by their offsets: {', '.join(kind or 'of an unknown kind' for kind in kinds) or 'none'}"
+    if kinds and all(kinds):
+        yield Finding(Part.QUERY, "guarantee", Standing.OK, f"{found}; these can replay")
+    else:
+        yield Finding(Part.QUERY, "guarantee", Standing.WARNING, found, _REMEDIES[Replay.UNKNOWN])
     yield Finding(Part.QUERY, "untold", Standing.SKIPPED, UNTOLD, "Read the code of the query.")
     scheme = urlsplit(root).scheme or "file"
     if not is_atomic(scheme):
@@ -181,11 +180,3 @@ def _kind_of(offset: Any) -> str:
     topics = list(offset.values()) if isinstance(offset, Mapping) else []
     partitions = [end for topic in topics if isinstance(topic, Mapping) for end in topic.values()]
     return "kafka" if partitions and all(isinstance(end, int) for end in partitions) else ""
-
-
-def _sources(kinds: list[str]) -> Finding:
-    shown = ", ".join(kind or "of an unknown kind" for kind in kinds) or "none"
-    if kinds and all(kinds):
-        return Finding(Part.QUERY, "guarantee", Standing.OK, f"sources by their offsets: {shown}; these can replay")
-    found = f"sources by their offsets: {shown}"
-    return Finding(Part.QUERY, "guarantee", Standing.WARNING, found, _REMEDIES[Replay.UNKNOWN])

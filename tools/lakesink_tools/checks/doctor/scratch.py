@@ -4,7 +4,7 @@ Of two requests that assert the same head, at most one is accepted, and an accep
 that breaks this promise loses or doubles batches without an error. Run the test before a stream uses the catalog.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -28,6 +28,14 @@ _MATTERS_OF_RIGHTS = ("LAKESINK_CATALOG_REJECTED", "LAKESINK_STORAGE_REJECTED", 
 _TOUCHED = "Only a scratch table was changed."
 _WITHOUT_TAG = "Give streams ledger_tag=False; a rollback after expiry is then not noticed."
 _ASK = "Add --write-probe: it creates a scratch table in its own namespace, sends rival commits, and drops both."
+# A warning, because a stream can write to tables that have a snapshot, and creates its own with one.
+_FIRST_SNAPSHOT = Finding(
+    Part.CATALOG,
+    "first snapshot",
+    Standing.WARNING,
+    "the catalog lets two first snapshots of a table replace each other",
+    "Tables that lakesink creates get one at once. Give others one: lakesink first-snapshot TABLE.",
+)
 
 
 def skipped_proofs(why: str, fix: str = _ASK) -> list[Finding]:
@@ -43,23 +51,24 @@ def prove_catalog(found: FoundCatalog, catalog: Catalog) -> list[Finding]:
         before_ms = now_ms()
         table = attempt(Part.CATALOG, SWAP, scratch.create, found.properties)
         if isinstance(table, Finding):
-            return [_not_made(table)]
+            if any(word in table.found for word in _MATTERS_OF_RIGHTS):  # existing tables can still be written
+                fix = f"{table.fix} To test it, run this as a user who may create a namespace and a table."
+                found_text = f"not tested, no scratch table: {table.found}"
+                table = replace(table, standing=Standing.WARNING, found=found_text, fix=fix)
+            return [table]
         created = Sighting("the catalog", before_ms, table.metadata.last_updated_ms, now_ms())
         sightings.append(created)
-        swap = _swap(scratch, found)
+        findings = _swap(scratch, found)
         storage = check_storage(Part.CATALOG, table, sightings, may_write=True)
-        swap += _first_snapshot(catalog, scratch)
-        return [*swap, *storage, check_clock(Part.CATALOG, sightings), *_removed(scratch)]
+        if not protects_first_snapshots(catalog, (scratch.namespace,)):
+            findings.append(_FIRST_SNAPSHOT)
+        findings += [*storage, check_clock(Part.CATALOG, sightings)]
+        if left := scratch.remove():
+            told = f"A scratch table was not removed completely: {'; '.join(left)}"
+            findings.append(Finding(Part.CATALOG, "scratch", Standing.WARNING, told, "Remove it manually."))
+        return findings
     finally:
         scratch.remove()  # again, after an interruption; a second removal does nothing
-
-
-def _first_snapshot(catalog: Catalog, scratch: ScratchTable) -> Iterator[Finding]:
-    """A warning, because a stream can write to tables that have a snapshot, and creates its own with one."""
-    if not protects_first_snapshots(catalog, (scratch.namespace,)):
-        found = "the catalog lets two first snapshots of a table replace each other"
-        fix = "Tables that lakesink creates get one at once. Give others one: lakesink first-snapshot TABLE."
-        yield Finding(Part.CATALOG, "first snapshot", Standing.WARNING, found, fix)
 
 
 def prove_place(found: FoundCatalog) -> list[Finding]:
@@ -70,16 +79,19 @@ def prove_place(found: FoundCatalog) -> list[Finding]:
 
 def _swap(scratch: ScratchTable, found: FoundCatalog) -> list[Finding]:
     catalog = scratch.catalog
+
+    def without_tag() -> str:
+        with bench_in(found, catalog, [], prefix=NAMESPACE_PREFIX, ledger_tag=False) as bench:
+            return _prove_swap(bench)
+
     try:
         proof = _prove_swap(Bench(scratch, catalog, found.open(), ledger_tag=True, connect=found.open))
         return [Finding(Part.CATALOG, SWAP, Standing.OK, proof)]
     except CatalogError as error:
         failure = error
-    if failure.code == "LAKESINK_CATALOG_NOT_ATOMIC":
-        return [_swap_failed(failure)]
-    untagged = caught(lambda: _prove_swap_without_tag(found, catalog))
-    if isinstance(untagged, Exception):  # commits without the tag fail too, so the first failure is the finding
-        return [_swap_failed(failure)]
+    untagged = None if failure.code == "LAKESINK_CATALOG_NOT_ATOMIC" else caught(without_tag)
+    if not isinstance(untagged, str):  # commits without the tag fail too, so the first failure is the finding
+        return [Finding(Part.CATALOG, SWAP, Standing.FAILED, f"[{failure.code}] {failure.what}", failure.action)]
     refused = f"Commits with lakesink's tag fail: [{failure.code}] {failure.what}"
     return [
         Finding(Part.CATALOG, SWAP, Standing.OK, untagged),
@@ -87,15 +99,16 @@ def _swap(scratch: ScratchTable, found: FoundCatalog) -> list[Finding]:
     ]
 
 
-def _prove_swap_without_tag(found: FoundCatalog, catalog: Catalog) -> str:
-    with bench_in(found, catalog, [], prefix=NAMESPACE_PREFIX, ledger_tag=False) as bench:
-        return _prove_swap(bench)
-
-
 def _prove_swap(bench: Bench) -> str:
     """Send pairs of commits that assert the same head, in turn and then at once; returns the proof in words."""
     refused_as = _in_turn(bench)
-    races = sum(_at_once(bench) for _ in range(RACES))
+    races = 0
+    for _ in range(RACES):
+        with ThreadPoolExecutor(2) as pool:
+            rivals = list(pool.map(answer, (bench.mine, bench.other), bench.offers()))
+        shown = dict(_checked(bench, rivals).snapshots)
+        # a cautious catalog may refuse both
+        races += any(snapshot_id in shown for sent in rivals for snapshot_id in sent.snapshot_ids)
     return f"the second of two commits on one head was refused ({refused_as}); {races} races, one winner each"
 
 
@@ -121,14 +134,6 @@ def _in_turn(bench: Bench) -> str:
     return rival.refused_as
 
 
-def _at_once(bench: Bench) -> bool:
-    """True if one of the two landed; a cautious catalog may refuse both."""
-    with ThreadPoolExecutor(2) as pool:
-        rivals = list(pool.map(answer, (bench.mine, bench.other), bench.offers()))
-    shown = dict(_checked(bench, rivals).snapshots)
-    return any(snapshot_id in shown for sent in rivals for snapshot_id in sent.snapshot_ids)
-
-
 def _checked(bench: Bench, rivals: Sequence[Sent]) -> State:
     state = bench.state()
     if broken := broken_promise(rivals, state):
@@ -144,23 +149,3 @@ def _not_atomic(bench: Bench, what: str) -> CatalogError:
         action="Do not stream into this catalog: no writer can be exactly-once on it. Use a SQL or REST catalog whose"
         " commits are atomic.",
     )
-
-
-def _swap_failed(failure: CatalogError) -> Finding:
-    return Finding(Part.CATALOG, SWAP, Standing.FAILED, f"[{failure.code}] {failure.what}", failure.action)
-
-
-def _not_made(failure: Finding) -> Finding:
-    """Missing CREATE rights are a warning: writing to existing tables still works. Other failures stay failures."""
-    if not any(word in failure.found for word in _MATTERS_OF_RIGHTS):
-        return failure
-    fix = f"{failure.fix} To test it, run this as a user who may create a namespace and a table."
-    return replace(failure, standing=Standing.WARNING, found=f"not tested, no scratch table: {failure.found}", fix=fix)
-
-
-def _removed(scratch: ScratchTable) -> list[Finding]:
-    left = scratch.remove()
-    if not left:
-        return []
-    found = f"A scratch table was not removed completely: {'; '.join(left)}"
-    return [Finding(Part.CATALOG, "scratch", Standing.WARNING, found, "Remove it manually.")]

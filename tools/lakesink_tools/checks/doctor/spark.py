@@ -49,7 +49,14 @@ def check_spark(longest_seconds: float = LONGEST_SECONDS) -> list[Finding]:
     """Test a session, a task in Spark's Python, and rows through Arrow to lakesink's writer."""
     with TemporaryDirectory(prefix="lakesink-doctor-") as folder:
         probed = _run_probe(Path(folder, "answer.json"), longest_seconds)
-    return [*_connect_findings(), *findings_of(probed)]
+    findings = findings_of(probed)
+    if os.environ.get(_REMOTE):
+        found = (
+            f"{_REMOTE} is set, so PySpark creates Spark Connect sessions, where lakesink.stream and append cannot run."
+        )
+        fix = f'Use format("lakesink"), or unset {_REMOTE}.'
+        findings.insert(0, Finding(Part.SPARK, "connect", Standing.WARNING, found, fix))
+    return findings
 
 
 def findings_of(probed: Probed) -> list[Finding]:
@@ -63,7 +70,10 @@ def findings_of(probed: Probed) -> list[Finding]:
     findings += [_workers(answer.workers)]
     if answer.step is Step.WORKERS:
         return [*findings, _skipped("arrow", "Spark's Python lacks packages")]
-    return [*findings, _job_failed("arrow", answer) if answer.code else _arrow(answer)]
+    if answer.code:
+        return [*findings, _job_failed("arrow", answer)]
+    found = f"{counted(answer.rows, 'row')} to lakesink's writer and back"
+    return [*findings, Finding(Part.SPARK, "arrow", Standing.OK, found)]
 
 
 def _run_probe(path: Path, longest_seconds: float) -> Probed:
@@ -76,13 +86,6 @@ def _run_probe(path: Path, longest_seconds: float) -> Probed:
             end(process)
             return Probed(None, process.communicate()[0], longest_seconds)
     return Probed(SparkAnswer.read(path), last_words)
-
-
-def _connect_findings() -> list[Finding]:
-    if not os.environ.get(_REMOTE):
-        return []
-    found = f"{_REMOTE} is set, so PySpark creates Spark Connect sessions, where lakesink.stream and append cannot run."
-    return [Finding(Part.SPARK, "connect", Standing.WARNING, found, f'Use format("lakesink"), or unset {_REMOTE}.')]
 
 
 def _not_started(probed: Probed) -> Finding:
@@ -109,19 +112,16 @@ def _session(answer: SparkAnswer) -> Finding:
 
 def _workers(workers: Sequence[WorkerFacts]) -> Finding:
     found = "; ".join(_described(worker) for worker in workers)
-    if not all(_can_write(worker) for worker in workers):
+    can_write = [
+        one.lakesink == __version__ and one.pyarrow and not is_too_old("pyarrow", one.pyarrow) for one in workers
+    ]
+    if not all(can_write):
         return Finding(Part.SPARK, "workers", Standing.FAILED, found, _set_python())
     own = metadata.version("pyarrow")
     if any((worker.python, worker.pyarrow) != (python_version(), own) for worker in workers):
         found += f". The driver has Python {python_version()}, pyarrow {own}"
         return Finding(Part.SPARK, "workers", Standing.WARNING, found, _set_python())
     return Finding(Part.SPARK, "workers", Standing.OK, found)
-
-
-def _can_write(worker: WorkerFacts) -> bool:
-    if not (worker.lakesink and worker.pyarrow) or is_too_old("pyarrow", worker.pyarrow):
-        return False
-    return worker.lakesink == __version__
 
 
 def _described(worker: WorkerFacts) -> str:
@@ -131,11 +131,6 @@ def _described(worker: WorkerFacts) -> str:
     other = "" if worker.lakesink == __version__ else f", but the driver's is {__version__}"
     old = f", older than {OLDEST['pyarrow']}" if is_too_old("pyarrow", worker.pyarrow) else ""
     return f"{place}: pyarrow {worker.pyarrow}{old}, lakesink {worker.lakesink}{other}"
-
-
-def _arrow(answer: SparkAnswer) -> Finding:
-    found = f"{counted(answer.rows, 'row')} to lakesink's writer and back"
-    return Finding(Part.SPARK, "arrow", Standing.OK, found)
 
 
 def _job_failed(check: str, answer: SparkAnswer) -> Finding:

@@ -37,7 +37,10 @@ def check_readers(identifier: str, table: Table) -> Iterator[Finding]:
 
 
 def _reader(identifier: str, table: Table, name: str, ref: SnapshotRef) -> Finding:
-    reader, behind = printable(name.removeprefix(PREFIX)), _behind(table, ref)
+    reader, behind = printable(name.removeprefix(PREFIX)), timedelta()
+    own, head = table.snapshot_by_id(ref.snapshot_id), table.current_snapshot()
+    if own is not None and head is not None:
+        behind = timedelta(milliseconds=max(head.timestamp_ms - own.timestamp_ms, 0))
     kept = counted(ref.min_snapshots_to_keep, "snapshot")
     found = f"{reader} keeps {kept} from expiry, {span(behind)} behind the table"
     if behind < GIVEN_UP:
@@ -48,14 +51,6 @@ def _reader(identifier: str, table: Table, name: str, ref: SnapshotRef) -> Findi
         f" DROP BRANCH `{printable(name)}`. Expiry drops it after {days} days."
     )
     return Finding(Part.TABLE, "readers", Standing.WARNING, found, fix)
-
-
-def _behind(table: Table, ref: SnapshotRef) -> timedelta:
-    """How much older the branch's snapshot is than the table's."""
-    kept, head = table.snapshot_by_id(ref.snapshot_id), table.current_snapshot()
-    if kept is None or head is None:
-        return timedelta()
-    return timedelta(milliseconds=max(head.timestamp_ms - kept.timestamp_ms, 0))
 
 
 _HIVE_LIMIT = 4000
@@ -159,7 +154,12 @@ def _sinks(identifier: str, table: Table, coming: NextBatch | None) -> Iterator[
     for state in states:
         taken = coming if coming is not None and is_taken(key_of(state), coming, table) else None
         yield _sink(identifier, state, taken)
-        yield _policy(table, state)
+        snapshot = table.snapshot_by_id(state.snapshot_id) if state.snapshot_id is not None else None
+        if snapshot is None or snapshot.summary is None:
+            yield Finding(Part.TABLE, "policy", Standing.SKIPPED, f"{_named(state)}: its last snapshot has expired")
+        else:
+            words = policy_in_words(str(snapshot.summary[POLICY] or ""))
+            yield Finding(Part.TABLE, "policy", Standing.OK, f"{_named(state)}: {words}")
         if state.trouble is Reason.ROLLED_BACK:
             for left in left_of(table, key_of(state)):
                 said = f"{_named(state)}: {left.said}"
@@ -188,15 +188,6 @@ def _sink(identifier: str, state: SinkState, taken: NextBatch | None) -> Finding
         fix = "Keep snapshots longer, or keep the ledger tag."
         return Finding(Part.TABLE, "sinks", Standing.WARNING, found, fix)
     return Finding(Part.TABLE, "sinks", Standing.OK, found)
-
-
-def _policy(table: Table, state: SinkState) -> Finding:
-    """What its last batch says of rows that do not fit."""
-    snapshot = table.snapshot_by_id(state.snapshot_id) if state.snapshot_id is not None else None
-    if snapshot is None or snapshot.summary is None:
-        return Finding(Part.TABLE, "policy", Standing.SKIPPED, f"{_named(state)}: its last snapshot has expired")
-    words = policy_in_words(str(snapshot.summary[POLICY] or ""))
-    return Finding(Part.TABLE, "policy", Standing.OK, f"{_named(state)}: {words}")
 
 
 def _named(state: SinkState) -> str:

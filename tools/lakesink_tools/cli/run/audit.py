@@ -190,13 +190,6 @@ def _keys(proof: KeyProof) -> dict[str, Any]:
     }
 
 
-def _key_lines(proof: KeyProof) -> Iterator[str]:
-    yield proof.summary
-    if proof.values is not None:
-        for values in documents(proof.values):
-            yield f"  {', '.join(f'{name}={value}' for name, value in values.items())}"
-
-
 def _finding(finding: Finding, means: str, action: str) -> dict[str, Any]:
     return {
         "code": finding.code.name,
@@ -224,24 +217,23 @@ def _row(found: SinkProof) -> list[str]:
 def _lines(proof: Proof, seconds: float) -> Iterator[str]:
     by_code = sorted(proof.findings, key=lambda finding: list(Code).index(finding.code))
     for code, group in groupby(by_code, key=lambda finding: finding.code):
-        yield from _of_code(code, list(group))
+        findings = list(group)
+        yield from (f"[{code.name}] {told(finding)}" for finding in findings[:_SHOWN])
+        if len(findings) > _SHOWN:
+            yield f"[{code.name}] and {number(len(findings) - _SHOWN)} more; --output json has all."
+        yield f"  It means: {code.means}"
+        yield f"  Do: {code.action}"
     for note in proof.notes:
         yield f"note: {told(note)}"
-    yield from _key_lines(proof.keys) if proof.keys is not None else ()
+    if proof.keys is not None:
+        yield proof.keys.summary
+        shown = [] if proof.keys.values is None else documents(proof.keys.values)
+        yield from (f"  {', '.join(f'{name}={value}' for name, value in values.items())}" for values in shown)
     footers = "sizes and footers" if proof.footers else "sizes"
     yield (
         f"Checked {counted(proof.snapshots, 'snapshot')}, {counted(proof.manifests, 'manifest')}, and {footers} of"
         f" {counted(proof.files, 'file')} ({size(proof.bytes)}) in {seconds:.1f} s."
     )
-
-
-def _of_code(code: Code, findings: Sequence[Finding]) -> Iterator[str]:
-    for finding in findings[:_SHOWN]:
-        yield f"[{code.name}] {told(finding)}"
-    if len(findings) > _SHOWN:
-        yield f"[{code.name}] and {number(len(findings) - _SHOWN)} more; --output json has all."
-    yield f"  It means: {code.means}"
-    yield f"  Do: {code.action}"
 
 
 def _next_step(table: str, proof: Proof, catalog: str | None) -> str:

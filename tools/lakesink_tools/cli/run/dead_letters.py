@@ -202,6 +202,7 @@ def _table(catalog: Catalog, name: str) -> Table | None:
 
 def _row(letter: dict[str, Any]) -> list[str]:
     payload = letter["payload"]
+    of_kafka = f"{letter['topic']} {letter['partition']}/{letter['offset']}"
     return [
         str(letter["sink"]),
         number(letter["batch_id"]),
@@ -209,15 +210,9 @@ def _row(letter: dict[str, Any]) -> list[str]:
         str(letter["reason"]),
         letter["column_name"] or "",
         letter["detail"] or "",
-        _place(letter),
+        str(letter["source"] or "") if letter["topic"] is None else of_kafka,
         payload if payload is not None else f"{len(letter['payload_bytes'] or b''):,} bytes",
     ]
-
-
-def _place(letter: dict[str, Any]) -> str:
-    if letter["topic"] is not None:
-        return f"{letter['topic']} {letter['partition']}/{letter['offset']}"
-    return str(letter["source"] or "")
 
 
 def _hints(arguments: str, counts: Counts, pending: Counter[bool], begun: Begun, *, hidden: int) -> list[str]:

@@ -33,7 +33,13 @@ def doctor(
         wanted = examine.Wanted(table, catalog, checkpoint, spark=spark, write_probe=write_probe)
         with progress() as say:
             findings += examine.examine(wanted, say, java=not _failed(findings, "java"))
-    return _report(findings, _next_step(_counts(findings), None if table is None else as_arguments(table, catalog)))
+    if _counts(findings)["failed"]:
+        next_step = "Next: correct the failures, from the top, and run lakesink doctor again."
+    elif table is not None:
+        next_step = f"Next: lakesink status {as_arguments(table, catalog)}"
+    else:
+        next_step = "Next: lakesink doctor TABLE --checkpoint DIR checks a stream; lakesink demo runs one."
+    return _report(findings, next_step)
 
 
 def _of_query(root: str, *, alone: bool) -> Report:
@@ -77,11 +83,3 @@ def _lines(findings: Sequence[Finding]) -> Iterator[str]:
         yield f"  {finding.standing.value:8} {finding.check:{_CHECK_WIDTH}} {finding.found}"
         if finding.fix:
             yield f"  {'':8} {'':{_CHECK_WIDTH}} do: {finding.fix}"
-
-
-def _next_step(counts: Counter[str], table: str | None) -> str:
-    if counts["failed"]:
-        return "Next: correct the failures, from the top, and run lakesink doctor again."
-    if table is not None:
-        return f"Next: lakesink status {table}"
-    return "Next: lakesink doctor TABLE --checkpoint DIR checks a stream; lakesink demo runs one."

@@ -1,6 +1,7 @@
 """The command ``engines``: configuration and first queries for another engine, ready to paste. Only reads."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, replace
 from importlib import metadata
 
@@ -47,15 +48,10 @@ def engines(*, table: str, catalog: str | None, engine: str, batch: int | None, 
 def _notes(engine: str, format_version: int) -> Iterator[str]:
     if format_version != FORMAT_VERSION:
         yield f"The table is of format version {format_version}; this was tried with version {FORMAT_VERSION}."
-    if engine == "spark" and (found := lacks_runtime(_installed_pyspark())):
-        yield f"{found} {WITHOUT_RUNTIME}"
-
-
-def _installed_pyspark() -> str:
-    try:
-        return metadata.version("pyspark")
-    except metadata.PackageNotFoundError:
-        return ""
+    if engine == "spark":
+        with suppress(metadata.PackageNotFoundError):
+            if found := lacks_runtime(metadata.version("pyspark")):
+                yield f"{found} {WITHOUT_RUNTIME}"
 
 
 def _moment(table: Table, identifier: str, batch: int | None, sink: str | None) -> Moment | None:

@@ -20,7 +20,12 @@ def init(folder: Path) -> Report:
     except FileExistsError as error:
         raise _exists(Path(error.filename), "No file was overwritten.") from None
     except OSError as error:
-        raise _unwritable(folder, error) from None
+        raise SettingsError(
+            "DIRECTORY_UNWRITABLE",
+            f"{str(folder)[:80]!r} cannot be written: {describe(error)[:80]}",
+            data="No file was overwritten.",
+            action="Name a folder that you may write: lakesink init DIR.",
+        ) from None
     program = shlex.quote(str(folder / "first_stream.py"))
     return Report(
         document={"folder": str(folder), "written": [str(path) for path in written]},
@@ -50,13 +55,4 @@ def _exists(path: Path, data: str) -> SettingsError:
         f"There is already {str(path)[:120]!r}, and lakesink init overwrites nothing.",
         data=data,
         action=("Name another folder: lakesink init DIR.", "Move that file away."),
-    )
-
-
-def _unwritable(folder: Path, error: OSError) -> SettingsError:
-    return SettingsError(
-        "DIRECTORY_UNWRITABLE",
-        f"{str(folder)[:80]!r} cannot be written: {describe(error)[:80]}",
-        data="No file was overwritten.",
-        action="Name a folder that you may write: lakesink init DIR.",
     )

@@ -25,7 +25,14 @@ def log(table: str, catalog: str | None, sink: str | None, branch: str | None, l
     opened = load_to_read(connect(catalog, create=False), table)
     batches = retained(opened).batches(sink, branch)
     shown = [record_of(batch) for batch in batches[-limit:]]
-    hints = _hints(table, catalog, shown, hidden=len(batches) - len(shown))
+    if not shown:
+        hints = [f"No batch of lakesink is retained in {table}. Next: lakesink status {as_arguments(table, catalog)}"]
+    else:
+        hidden, newest = len(batches) - len(shown), shown[-1].snapshot_id
+        hints = [f"Not shown: {counted(hidden, 'older batch')}; --limit shows more."] if hidden else []
+        hints.append(
+            f"Next: read the table as of a batch by its snapshot, for example VERSION AS OF {newest} in Spark."
+        )
     return _report(table, opened.catalog.name, shown, len(batches), hints)
 
 
@@ -58,12 +65,3 @@ def _row(record: Record) -> list[str]:
         outcome_in_words(record),
         record.offsets,
     ]
-
-
-def _hints(identifier: str, catalog: str | None, shown: list[Record], *, hidden: int) -> list[str]:
-    if not shown:
-        next_step = f"Next: lakesink status {as_arguments(identifier, catalog)}"
-        return [f"No batch of lakesink is retained in {identifier}. {next_step}"]
-    older = [f"Not shown: {counted(hidden, 'older batch')}; --limit shows more."] if hidden else []
-    newest = shown[-1].snapshot_id
-    return [*older, f"Next: read the table as of a batch by its snapshot, for example VERSION AS OF {newest} in Spark."]

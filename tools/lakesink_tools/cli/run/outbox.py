@@ -142,7 +142,11 @@ def _opened(asked: Asked) -> "Producing":
     except ModuleNotFoundError as error:
         if error.name != "confluent_kafka":
             raise
-        raise _client_missing() from None
+        raise SettingsError(
+            "KAFKA_CLIENT_MISSING",
+            "lakesink outbox needs confluent-kafka, which this Python does not have.",
+            action='pip install "lakesink[kafka]" for this Python.',
+        ) from None
     from lakesink.read.begin import followed
     from lakesink_catalog.connect.catalog import connect
     from lakesink_catalog.tables.tables import load_to_read
@@ -219,7 +223,12 @@ def _report(asked: Asked, producing: "Producing", done: Done, *, once: bool) -> 
         title=f"{asked.table} into topic {asked.topic}: {counted(done.batches, 'batch')} of sink {sink}",
         columns=_COLUMNS,
         rows=[_row(batch) for batch in done.newest],
-        hints=[*_not_produced(asked, producing), *_next(asked, producing.outbox.name)],
+        hints=[
+            *_not_produced(asked, producing),
+            f"Next: read {asked.topic} with isolation.level=read_committed.",
+            f"The position is in topic lakesink-ledger-{producing.outbox.name}: never delete it.",
+            f"All batches of the table: lakesink log {as_arguments(asked.table, asked.catalog)}",
+        ],
         exit_code=NOT_WELL if once and (left or stopped_by) else OK,
     )
 
@@ -242,19 +251,3 @@ def _not_produced(asked: Asked, producing: "Producing") -> list[str]:
             f" or replaced rows of {asked.table}; see lakesink explain READ_ROWS_REMOVED."
         )
     return hints
-
-
-def _next(asked: Asked, name: str) -> list[str]:
-    return [
-        f"Next: read {asked.topic} with isolation.level=read_committed.",
-        f"The position is in topic lakesink-ledger-{name}: never delete it.",
-        f"All batches of the table: lakesink log {as_arguments(asked.table, asked.catalog)}",
-    ]
-
-
-def _client_missing() -> SettingsError:
-    return SettingsError(
-        "KAFKA_CLIENT_MISSING",
-        "lakesink outbox needs confluent-kafka, which this Python does not have.",
-        action='pip install "lakesink[kafka]" for this Python.',
-    )

@@ -11,6 +11,7 @@ import sysconfig
 import tarfile
 from collections.abc import Iterator, Mapping
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from itertools import chain
 from pathlib import Path, PurePosixPath
 
 from lakesink_catalog.words import counted, size
@@ -80,14 +81,18 @@ def closure() -> dict[str, Distribution]:
     found: dict[str, Distribution] = {}
     missing = [_ROOT, *_OF_EXTRAS]
     while missing:
-        name = _canonical(missing.pop())
+        name = re.sub(r"[-_.]+", "-", missing.pop()).lower()
         if name in found or name in _LEFT_OUT:
             continue
         try:
             found[name] = distribution(name)
         except PackageNotFoundError:
             continue  # for another platform, or an extra that nobody asked for
-        missing += _required(found[name])
+        for requirement in found[name].requires or []:
+            text, _, marker = requirement.partition(";")
+            named = _NAME.match(text)
+            if named and "extra" not in marker:
+                missing.append(named[0])
     if _ROOT not in found:
         raise _cannot("lakesink itself is not installed as a package in this Python")
     return found
@@ -104,28 +109,13 @@ def files(found: Mapping[str, Distribution]) -> Iterator[tuple[str, Path]]:
             below = path.relative_to(folder)
             if path.is_file() and not _NEEDLESS & set(below.parts):
                 yield f"{package}/{below.as_posix()}", path
-    for name, one in found.items():
-        if name != _ROOT:
-            yield from _listed(one)
-
-
-def _listed(one: Distribution) -> Iterator[tuple[str, Path]]:
-    for file in one.files or []:
-        name = PurePosixPath(file)
-        if ".." not in name.parts and not _NEEDLESS & set(name.parts) and (path := Path(str(file.locate()))).is_file():
-            yield str(name), path
-
-
-def _required(one: Distribution) -> Iterator[str]:
-    for requirement in one.requires or []:
-        text, _, marker = requirement.partition(";")
-        named = _NAME.match(text)
-        if named and "extra" not in marker:
-            yield named[0]
-
-
-def _canonical(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
+    others = (one.files or [] for name, one in found.items() if name != _ROOT)
+    for file in chain.from_iterable(others):
+        inside = PurePosixPath(file)
+        if ".." in inside.parts or _NEEDLESS & set(inside.parts):
+            continue
+        if (path := Path(str(file.locate()))).is_file():
+            yield str(inside), path
 
 
 def _cannot(why: str) -> SettingsError:

@@ -1,7 +1,6 @@
 """The command ``quality``: the expectations of a table's batches over time. Only reads."""
 
 from dataclasses import asdict
-from typing import Any
 
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.read.past import retained
@@ -28,7 +27,11 @@ def quality(table: str, catalog: str | None, sink: str | None, branch: str | Non
             "table": table,
             "catalog": opened.catalog.name,
             "retained": len(batches),
-            "checks": [_document(check) for check in checks],
+            "checks": [
+                asdict(check)
+                | {"rows": check.rows, "found": check.found, "share": check.share, "last_batch": check.last}
+                for check in checks
+            ],
         },
         title=f"{table} in {opened.catalog.name}: {counted(len(checks), 'check')} of {counted(len(shown), 'batch')}",
         columns=_COLUMNS,
@@ -44,11 +47,9 @@ def drawn(found: list[float]) -> str:
     return "".join(_BARS[min(int(one / top * len(_BARS)), len(_BARS) - 1)] if one else _NONE for one in found)
 
 
-def _document(check: Check) -> dict[str, Any]:
-    return asdict(check) | {"rows": check.rows, "found": check.found, "share": check.share, "last_batch": check.last}
-
-
 def _row(check: Check) -> list[str]:
+    percent = check.share * 100
+    share = f"{percent:.2f} %" if percent >= 0.01 else "< 0.01 %"  # a small share is never shown as none
     return [
         sink_label(SinkKey(check.sink, check.branch, SinkKind(check.kind))),
         check.branch,
@@ -56,16 +57,10 @@ def _row(check: Check) -> list[str]:
         number(len(check.batches)),
         number(check.rows),
         number(check.found),
-        _percent(check),
+        share if percent else "0 %",
         number(check.last),
         drawn(shares(check.batches, _WIDEST)),
     ]
-
-
-def _percent(check: Check) -> str:
-    """A small share is never shown as none."""
-    percent = check.share * 100
-    return "0 %" if not percent else f"{percent:.2f} %" if percent >= 0.01 else "< 0.01 %"
 
 
 def _hints(arguments: str, checks: list[Check], *, hidden: int) -> list[str]:

@@ -61,7 +61,13 @@ def rewind(  # noqa: PLR0913 - the options of the command
         hints.append("Next: start the query again; lakesink replays the batches that the table lacks.")
     else:
         hints.append("Next: start the query again; it plans and writes the later batches again.")
-    return Report(document=document, title=_title(plan, commits), hints=hints)
+    title = f"The checkpoint ends at batch {plan.to_batch}: {counted(len(plan.batches), 'batch')} will run again."
+    if not plan.files:
+        title = f"Nothing to do: the checkpoint ends at batch {plan.to_batch}."
+    if commits is not None:
+        removed = f"{counted(len(commits.numbers), 'commit')} of sink {commits.sink_id}"
+        title = f"Removed from the directory: {removed}. {title}"
+    return Report(document=document, title=title, hints=hints)
 
 
 def _question(plan: Plan, commits: DirectoryPlan | None, ways: Sequence[WayBack]) -> str:
@@ -77,15 +83,6 @@ def _question(plan: Plan, commits: DirectoryPlan | None, ways: Sequence[WayBack]
         )
         parts.append(f"have Spark run {which} again")
     return f"Is the query stopped, and shall lakesink {' and '.join(parts)}?" if parts else ""
-
-
-def _title(plan: Plan, commits: DirectoryPlan | None) -> str:
-    text = f"The checkpoint ends at batch {plan.to_batch}: {counted(len(plan.batches), 'batch')} will run again."
-    if not plan.files:
-        text = f"Nothing to do: the checkpoint ends at batch {plan.to_batch}."
-    if commits is None:
-        return text
-    return f"Removed from the directory: {counted(len(commits.numbers), 'commit')} of sink {commits.sink_id}. {text}"
 
 
 def _document(directory: str | None, commits: DirectoryPlan, aside: str | None) -> dict[str, Any]:

@@ -59,9 +59,14 @@ def status(table: str | None, catalog: str | None, max_age: timedelta | None, li
 def _report(identifier: str, table: Table, max_age: timedelta | None, arguments: str) -> Report:
     now = datetime.now(UTC)
     found = [(state, standing_of(state, max_age, now)) for state in sinks(table)]
-    snapshots, totals = len(table.metadata.snapshots), _totals(table)
+    snapshots, head = len(table.metadata.snapshots), table.metadata.current_snapshot()
+    totals = {name: 0 if head is None else stated(head.summary, key) for name, key in _TOTALS.items()}
     waiting, unlisted = _waiting(table, [state for state, _ in found])
     first = [] if found else _first_batches(table)
+    next_step = f"Next: lakesink log {arguments}"
+    if not found:
+        then = "start its query again" if waiting or first else "check the name of the table and the catalog"
+        next_step = f"No lakesink stream has committed to {identifier}. Next: {then}."
     return Report(
         document={
             "table": identifier,
@@ -81,7 +86,7 @@ def _report(identifier: str, table: Table, max_age: timedelta | None, arguments:
             *unlisted,
             *first,
             *_hints(arguments, found, max_age, now),
-            f"Next: lakesink log {arguments}" if found else _no_sink(identifier, waits=bool(waiting or first)),
+            next_step,
         ],
         exit_code=OK if found and all(standing.is_well for _, standing in found) else NOT_WELL,
     )
@@ -100,13 +105,6 @@ def _waiting(table: Table, states: list[SinkState]) -> "tuple[list[PreparedRecor
     except OSError as error:
         why = describe(error, table.io.properties)
     return [], [f"Prepared batches were not looked for: {why}."]
-
-
-def _totals(table: Table) -> dict[str, int | None]:
-    head = table.metadata.current_snapshot()
-    if head is None:
-        return dict.fromkeys(_TOTALS, 0)
-    return {name: stated(head.summary, key) for name, key in _TOTALS.items()}
 
 
 def _row(state: SinkState, standing: Standing, now: datetime) -> list[str]:
@@ -169,8 +167,3 @@ def _first_batches(table: Table) -> list[str]:
             return None
 
     return [f"{plain(note.subject)}: {note.found}" for note in of_first_batches(table, side_of)]
-
-
-def _no_sink(identifier: str, *, waits: bool) -> str:
-    then = "start its query again" if waits else "check the name of the table and the catalog"
-    return f"No lakesink stream has committed to {identifier}. Next: {then}."
