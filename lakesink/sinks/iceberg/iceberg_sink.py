@@ -102,7 +102,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
     expected: tuple[Expected, ...] = field(init=False)
     side: SideTables = field(init=False)
     changes: ChangesByKey = field(init=False)
-    target: SinkTable = field(init=False)
+    _target: SinkTable | None = field(default=None, init=False)
     _has_accepted: bool = field(default=False, init=False)
     _accept_warning: UnusedAcceptWarning = field(init=False)
 
@@ -113,9 +113,6 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             self.expected, self.schema = expected_in(self.schema), without_marks(self.schema)
         except ValueError as error:
             raise marks_invalid(str(error)) from None
-        self.target = SinkTable(
-            self.table, self.key, self.open_catalog, self.settings, self.schema, self.effects, self.memory, self.words
-        )
         self.side = SideTables.of(self.table, self.settings, self.expected, self._side_table)
         # The side table may use an accept that the table does not; its sink warns then.
         accept = None if self.side.used is not None else self.settings.accept
@@ -126,6 +123,14 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
     def name(self) -> str:  # type: ignore[override] # computed from the table, read-only
         """The participant's name in records and outcomes: table and branch."""
         return f"{self.table}@{self.key.branch}"
+
+    @property
+    def target(self) -> SinkTable:
+        """The table, as the run sees it; opens nothing yet."""
+        if self._target is None:
+            given = self.table, self.key, self.open_catalog, self.settings, self.schema, self.effects
+            self._target = SinkTable(*given, self.memory, self.words)
+        return self._target
 
     @property
     def open_named(self) -> Callable[[str], SideTableSink]:  # type: ignore[override] # read-only
@@ -328,7 +333,10 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
     def _side_table(self, kind: SideTable, table: str, columns: pa.Schema) -> SideTableSink:
         settings = replace(Settings(), **{name: getattr(self.settings, name) for name in _SHARED_WITH_SIDE_TABLES})
         settings = replace(settings, schema_evolution=kind.schema_evolution)
-        open_catalog, effects = self.target.connected, self.effects
+        effects = self.effects
+
+        def open_catalog() -> Catalog:
+            return self.target.connected()
 
         def open_table(key: SinkKey, columns: pa.Schema) -> IcebergSink:
             accept = None if self._has_accepted else self.settings.accept
