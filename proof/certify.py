@@ -172,7 +172,7 @@ def results_markdown(documents: Documents) -> str:
     """The verdicts as a table, and what is broken; a sentence if there are none."""
     if not documents:
         return "None yet.\n"
-    lines = ["| catalog | verdict | check by check | race | versions |", "|---|---|---|---|---|"]
+    lines = ["| catalog | verdict | check by check | race | product |", "|---|---|---|---|---|"]
     lines += [_row(name, document) for name, document in documents.items()]
     return "\n".join([*lines, "", *_broken(documents)]).rstrip() + "\n"
 
@@ -187,16 +187,15 @@ def _row(name: str, document: Document) -> str:
     checks = {one["check"]: one for one in document["checks"]}
     standings = [one["standing"] for one in checks.values()]
     told = ", ".join(f"{count} {word.value}" for word in Standing if (count := standings.count(word.value)))
-    versions = ", ".join(f"{what} {version}" for what, version in document["software"].items())
     race = checks[Check.COMPARE_AND_SWAP.value]["found"]
-    return f"| {name} | {document['verdict']} | {told} | {race} | {document['product']}; {versions} |"
+    return f"| {name} | {document['verdict']} | {told} | {race} | {document['product']} |"
 
 
 def _broken(documents: Documents) -> Iterator[str]:
     for name, document in documents.items():
         for one in document["checks"]:
             if one["standing"] == Standing.BROKEN.value:
-                yield f"- **{name}**, {one['check']}: {one['found']} So: {one['follows_if_broken']}."
+                yield f"- **{name}**, {one['check']}: {one['found']}"
 
 
 def _keep(figures: CertifyFigures) -> None:
