@@ -14,14 +14,12 @@ from proof.certify import (
     DOCUMENT,
     FOLDER,
     NOT_SAFE,
-    OVERVIEW,
     USERS,
     CertifyFigures,
     checks_markdown,
     kept_in,
     results_markdown,
     run,
-    verdicts_markdown,
 )
 from servers import catalogs
 from testkit.http_servers import skipped_where_missing
@@ -36,8 +34,6 @@ def test_the_page_has_the_certificate_of_every_catalog() -> None:
     results, kept = between(DOCUMENT.read_text(), "results"), kept_in(FOLDER)
     assert results == results_markdown({name: kept[name] for name in CATALOGS})
     assert kept.keys() == CATALOGS.keys()
-    verdicts = verdicts_markdown({name: kept[name] for name in CATALOGS})
-    assert between(OVERVIEW.read_text(), "verdicts") == verdicts
     for document in kept.values():
         assert [one["check"] for one in document["checks"]] == [check.value for check in Check]
 
