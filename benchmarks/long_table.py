@@ -200,13 +200,15 @@ def _snapshot_id(number: int) -> int:
 
 
 def _prepared(table: Table, snapshot_id: int, files: list[ContentFile]) -> PreparedBatch:
+    premises = premises_of(table.metadata, 0, [0])
+    assert premises is not None
     return PreparedBatch(
         table_uuid=str(table.metadata.table_uuid),
         branch="main",
         snapshot_id=snapshot_id,
         schema_id=0,
         follows=None,
-        premises=premises_of(table.metadata, 0, [0]),
+        premises=premises,
         accepted="",
         manifests=write_batch_manifests(table, files, schema=table.schema(), snapshot_id=snapshot_id),
         files=tuple((file.path, file.file_size_bytes) for file in files),

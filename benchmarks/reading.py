@@ -23,7 +23,7 @@ from lakesink.spark.source.data_source import LakesinkDataSource
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table
 from lakesink_protocol.coordinator import run_batch
-from lakesink_protocol.identity import SinkKey, SinkKind, stream_batch
+from lakesink_protocol.identity import SinkKey, stream_batch
 from lakesink_protocol.votes import Votes
 
 ROWS = 8_000_000
@@ -75,7 +75,7 @@ def write(folder: Path, rows: int) -> None:
         schema = batches[0].schema
         if number == 0:
             create_table(catalog, TABLE, schema)
-        settings = Settings.parse({"sink_id": "bench", "checkpoint": "/nowhere"}, kind=SinkKind.STREAM)
+        settings = Settings.parse({"sink_id": "bench", "checkpoint": "/nowhere"})
         sink = IcebergSink(TABLE, SinkKey("bench"), lambda: catalog, settings, schema)
         parts = batches[::2], batches[1::2]
         run_batch(

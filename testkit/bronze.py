@@ -13,10 +13,10 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField
 
+from lakesink.settings.relations import Entry
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.side.replay_loop import Repaired, ReplayLoop
 from lakesink_protocol.errors import WriteError
-from lakesink_protocol.identity import SinkKind
 from lakesink_protocol.outcome import Outcome
 from testkit.builders import ROWS, TABLE, Lake, Stream
 from testkit.letters import append_to, one_task
@@ -59,7 +59,7 @@ class Bronze:
             kept = pa.array([wanted(one) for one in ids])
             return Repaired(letters["letter_id"].filter(kept).to_pylist(), rows.filter(kept))
 
-        settings = Settings.parse(options, kind=SinkKind.TXN)
+        settings = Settings.parse(options, entry=Entry.REPLAY)
         catalog = self.lake.catalog
         append = partial(append_to, lambda: catalog)
         loop = ReplayLoop(TABLE, LETTERS, settings, lambda: catalog, catalog, repair, append)

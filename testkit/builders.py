@@ -29,6 +29,7 @@ from pyiceberg.typedef import Identifier
 from pyiceberg.types import LongType, NestedField
 from sqlalchemy import event
 
+from lakesink.settings.relations import Entry
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink_catalog.commit.effects import Effects
@@ -215,12 +216,14 @@ class Stream:
 
     def sink(self, **options: Any) -> IcebergSink:
         """The sink of a driver that has just started."""
-        needed = {"sink_id": self.sink_id, "checkpoint": "/nowhere"} if self.kind is SinkKind.STREAM else {}
+        of_stream = self.kind is SinkKind.STREAM
+        needed = {"sink_id": self.sink_id, "checkpoint": "/nowhere"} if of_stream else {}
+        given = {**needed, **self.options, **options, "branch": self.branch}
         return IcebergSink(
             table=self.lake.name,
             key=self.key,
             open_catalog=lambda: self.catalog or self.lake.catalog,
-            settings=Settings.parse({**needed, **self.options, **options, "branch": self.branch}, kind=self.kind),
+            settings=Settings.parse(given, entry=Entry.STREAM if of_stream else Entry.FORMAT_WRITE),
             schema=ROWS,
             effects=self.chance.effects(self.listeners),
         )

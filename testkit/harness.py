@@ -21,8 +21,9 @@ from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.failpoints import VARIABLE
 from lakesink_catalog.tables.tables import load_table
 from lakesink_protocol.ledger import mark_of
+from testkit.tracing import VARIABLE as TRACE
 
-DRIVER = Path(__file__).with_name("driver.py")
+DRIVER, TRACING = (Path(__file__).with_name(name) for name in ("driver.py", "tracing.py"))
 ROWS_PER_FILE = 50
 PATIENCE_SECONDS = 500
 CONF = {
@@ -97,7 +98,8 @@ class Stream:
         environment = {**os.environ, **pythons, **self.environment}
         environment |= {"LAKESINK_HOME": str(self.home), VARIABLE: failpoints}
         self.root.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, str(self.program), json.dumps(self.config())]
+        tracing = [str(TRACING)] if TRACE in self.environment else []
+        command = [sys.executable, *tracing, str(self.program), json.dumps(self.config())]
         with own_group(command, self.root / "driver.log", environment) as process:
             yield process
 

@@ -11,6 +11,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from lakesink.rows.expectations import Expected, OnUnmet
+from lakesink.settings.relations import Entry
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink.sinks.iceberg.preflight import open_existing
@@ -74,7 +75,7 @@ def one_task(rows: pa.Table) -> Write:
 
 def load(version: int, *people: tuple[int, int], table: str = TABLE, **options: Any) -> None:
     """Append people as a version of one application; those of an age outside 0 to 120 are put aside."""
-    settings = Settings.parse({**ANY, **options}, kind=SinkKind.TXN)
+    settings = Settings.parse({**ANY, **options}, entry=Entry.APPEND)
     found = [{"id": number, "age": age, _VALID_AGE: 0 <= age <= 120} for number, age in people]
     rows = pa.Table.from_pylist(found, AGES.append(pa.field(_VALID_AGE, pa.bool_())))
     append(rows, table, SinkKey("load", settings.branch, SinkKind.TXN), transaction_batch(version), settings)
@@ -94,7 +95,7 @@ def aged_120(wanted: Callable[[int], bool] = lambda _: True) -> RepairLetters:
 
 def fix(repair: RepairLetters | None = None, table: str = TABLE, **options: Any) -> tuple[int, int, int]:
     """Replay the letters of a table: the numbers of replays and of letters, and of letters that are pending."""
-    settings = Settings.parse(options, kind=SinkKind.TXN)
+    settings = Settings.parse(options, entry=Entry.REPLAY)
     found = CatalogConfig(settings.catalog, settings.catalog_properties).find()
     catalog = open_existing(found, table)
     letters = letters_table(table, settings)

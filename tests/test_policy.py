@@ -34,10 +34,6 @@ STREAM = {"sink_id": "a", "checkpoint": "c"}
             {"decode": "json", "on_malformed": "quarantine", "dead_letter_table": "a.bad"},
             "a key without a column is left out and counted; a row that cannot be written goes to a.bad",
         ),
-        (
-            {"decode": "json", "on_malformed": "null-row"},
-            "a row that cannot be written becomes a row of NULLs",
-        ),
     ],
 )
 def test_the_policy_of_a_query_is_told_from_the_property_of_its_snapshots(options: dict[str, str], words: str) -> None:

@@ -14,16 +14,17 @@ from hypothesis import strategies as st
 
 from lakesink.settings.metrics_modes import metrics_modes
 from lakesink.settings.option_types import Deletes, LocateIn, Options, OutputMode
-from lakesink.settings.options import OPTIONS, options_table_markdown
+from lakesink.settings.options import OPTIONS
 from lakesink.settings.parse import duration, size_bytes, switch, whole_number
+from lakesink.settings.relations import RELATIONS, Entry
 from lakesink.settings.settings import Settings
 from lakesink.settings.table_settings import DEFAULTS_OF_CHANGES, MIN_COUNT_TO_MERGE, PROPERTIES, Effective, Origin
 from lakesink_catalog.manifests.merging import MergePolicy
 from lakesink_catalog.tables.arrow_schema import iceberg_schema
 from lakesink_protocol.errors import Reason, SettingsError
-from lakesink_protocol.identity import SinkKind
 from lakesink_protocol.refusals.accept import Accept
 from lakesink_protocol.row_changes import Mode
+from website.tables import options_table
 
 CANARY = "c4n4ry-Sw0rdfish"
 NEEDED = {"sink_id": "events", "checkpoint": "/ck"}
@@ -41,13 +42,12 @@ def test_the_table_of_options_and_the_settings_have_the_same_names() -> None:
 
 
 def test_editors_know_every_option_but_those_that_a_stream_names_itself() -> None:
-    named = {option.name for option in OPTIONS if option.stream_only}
-    assert named == {"sink_id", "checkpoint"}
+    named = {"sink_id", "checkpoint"}
     assert set(Options.__annotations__) == {option.name for option in OPTIONS} - named
 
 
 def test_every_option_is_in_the_docs_table_with_its_property() -> None:
-    lines = options_table_markdown().splitlines()
+    lines = options_table().splitlines()
     assert len(lines) == len(OPTIONS) + 2
     for option, line in zip(OPTIONS, lines[2:], strict=True):
         assert f"`{option.name}`" in line
@@ -86,7 +86,7 @@ def test_defaults_are_those_of_the_docs() -> None:
         ("distribution_mode", "HASH", "hash"),
         ("snapshot_properties", {"run": 42, "team": "lake"}, {"run": "42", "team": "lake"}),
         ("accept", "RolledBack:17@4-0a1b2c:commit", Accept(Reason.ROLLED_BACK, 17, adds_rows=True, against="4-0a1b2c")),
-        ("accept", Accept(Reason.GAP, 3, adds_rows=False), Accept(Reason.GAP, 3, adds_rows=False)),
+        ("accept", accept := Accept(Reason.GAP, 3, adds_rows=False, against="none"), accept),
         ("prepared_max_age", "2h 30m", timedelta(hours=2, minutes=30)),
         ("ledger_tag_max_age", timedelta(days=7), timedelta(days=7)),
         ("ledger_tag", "off", False),
@@ -133,6 +133,7 @@ def test_an_option_is_read(name: str, given: Any, read: Any) -> None:
         ("accept", "RolledBack", "expected <Verdict>"),
         ("accept", "RolledBack:x:commit", "expected <Verdict>"),
         ("accept", "RolledBack:1@:commit", "expected <Verdict>"),
+        ("accept", "RolledBack:1:commit", "expected <Verdict>"),
         ("accept", "RolledBack:1:keep", "expected <Verdict>"),
         ("accept", "TableReplaced:1:commit", "not one of"),
         ("accept", "Unsupported:1:skip", "not one of"),
@@ -163,7 +164,7 @@ def test_a_wrong_option_is_refused_with_its_name_and_a_hint(name: str, given: An
         ("target-file-size-bytes", "Did you mean 'target_file_size_bytes'?"),
         ("write.target-file-size-bytes", "Use the option target_file_size_bytes, which overrides this table property."),
         ("zzzzzz", "Known: accept, apply_as_deletes, binary_encoding, branch"),
-        ("_reported", "There is no option '_reported'"),
+        ("_reported", "lakesink.stream has no option '_reported'"),
     ],
 )
 def test_an_unknown_option_is_answered_with_the_nearest_one(name: str, hint: str) -> None:
@@ -179,10 +180,12 @@ def test_a_stream_must_be_named_and_have_a_checkpoint(missing: str) -> None:
 
 
 def test_an_append_has_no_sink_id_and_no_checkpoint() -> None:
-    assert Settings.parse({"branch": "b"}, kind=SinkKind.TXN).branch == "b"
+    assert Settings.parse({"branch": "b"}, entry=Entry.APPEND).branch == "b"
     for name, value in NEEDED.items():
-        with pytest.raises(SettingsError, match=r"LAKESINK_OPTION_INVALID.*is for streams only"):
-            Settings.parse({name: value}, kind=SinkKind.TXN)
+        with pytest.raises(
+            SettingsError, match=f"LAKESINK_OPTION_INVALID. lakesink.append has no option {name}: an app"
+        ):
+            Settings.parse({name: value}, entry=Entry.APPEND)
 
 
 @pytest.mark.parametrize(
@@ -210,7 +213,7 @@ def test_values_can_be_shown_of_changes_and_of_documents(options: dict[str, Any]
 def test_a_level_is_refused_by_the_name_of_its_codec() -> None:
     with pytest.raises(SettingsError, match="the codec zstd has levels 1 to 22") as refused:
         parse(compression_level=99).effective({})
-    assert "Give a level of zstd, or no compression_level." in str(refused.value)
+    assert "Give a level that the codec has, or no compression_level." in str(refused.value)
 
 
 def test_settings_and_their_errors_show_no_secret() -> None:
@@ -372,31 +375,34 @@ BY_DEBEZIUM = {"mode": "changes", "decode": "debezium-json"}
         ({"apply_as_deletes": "op = 'd'"}, "apply_as_deletes needs mode='changes'"),
         ({"mode": "append", "locate_in": "driver"}, "locate_in needs mode='upsert' or 'changes'"),
         ({"decode": "debezium-json"}, "needs mode='changes'"),
-        ({"mode": "upsert", "decode": "debezium-json"}, "'upsert' would store deletes"),
+        ({"mode": "upsert", "decode": "debezium-json"}, "needs mode='changes', but mode is 'upsert'"),
         ({"mode": "upsert", "apply_as_deletes": "op = 'd'"}, "apply_as_deletes needs mode='changes'"),
         ({"mode": "upsert", "deletes": "soft"}, "deletes needs mode='changes'"),
-        ({"mode": "changes"}, "needs apply_as_deletes or decode="),
-        ({"mode": "changes", "decode": "json"}, "needs apply_as_deletes or decode="),
+        ({"mode": "changes"}, "needs apply_as_deletes, or decode="),
+        ({"mode": "changes", "decode": "json"}, "mode='changes' and decode='json' exclude each other"),
         (BY_DEBEZIUM | {"apply_as_deletes": "true"}, "exclude each other"),
-        ({"mode": "changes", "decode": "debezium-avro"}, "decode='debezium-avro' and schema_registry need each other"),
-        (BY_DEBEZIUM | {"except_column_list": "op"}, "except_column_list excludes decode"),
+        ({"mode": "changes", "decode": "debezium-avro"}, "decode='debezium-avro' needs schema_registry"),
+        (BY_DEBEZIUM | {"except_column_list": "op"}, "except_column_list and decode exclude each other"),
         ({"mode": "upsert", "keys": "id", "except_column_list": "ID"}, "has 'id', a column of keys"),
         ({"mode": "upsert", "sequence_by": "lsn", "except_column_list": "lsn"}, "has 'lsn', a column of sequence_by"),
         ({"mode": "upsert", "on_late": "fail"}, "on_late needs sequence_by"),
         ({"output_mode": "update"}, "output_mode='update' needs mode='upsert'"),
         (BY_DEBEZIUM | {"output_mode": "update"}, "output_mode='update' needs mode='upsert'"),
-        ({"mode": "upsert", "on_malformed": "quarantine"}, "on_malformed='quarantine' is for mode='append' only"),
-        (BY_DEBEZIUM | {"on_malformed": "null-row"}, "on_malformed='null-row' is for mode='append' only"),
-        ({"mode": "upsert", "dead_letter_table": "a.b"}, "dead_letter_table is for mode='append' only"),
-        (BY_DEBEZIUM | {"rescue_column": "_rescued"}, "rescue_column is for mode='append' only"),
-        ({"mode": "upsert", "schema_evolution": "add"}, "schema_evolution='add' is for mode='append' only"),
-        (BY_DEBEZIUM | {"schema_evolution": "widen"}, "schema_evolution='widen' is for mode='append' only"),
-        ({"mode": "upsert", "decode": "json", "schema_evolution": "fail"}, "schema_evolution='fail' with decode is"),
-        (BY_DEBEZIUM | {"schema_evolution": "fail"}, "schema_evolution='fail' with decode is for mode='append' only"),
-        ({"mode": "upsert", "distribution_mode": "hash"}, "distribution_mode='hash' is for mode='append' only"),
-        (BY_DEBEZIUM | {"distribution_mode": "range"}, "distribution_mode='range' and decode exclude each other"),
+        ({"mode": "upsert", "on_malformed": "quarantine"}, "on_malformed='quarantine' needs mode='append'"),
+        (BY_DEBEZIUM | {"on_malformed": "quarantine"}, "on_malformed='quarantine' needs mode='append'"),
+        ({"mode": "upsert", "dead_letter_table": "a.b"}, "dead_letter_table needs mode='append'"),
+        (BY_DEBEZIUM | {"rescue_column": "_rescued"}, "rescue_column needs mode='append'"),
+        ({"mode": "upsert", "schema_evolution": "add"}, "schema_evolution='add' needs mode='append'"),
+        (BY_DEBEZIUM | {"schema_evolution": "widen"}, "schema_evolution='widen' needs mode='append'"),
+        ({"mode": "upsert", "decode": "json", "schema_evolution": "fail"}, "schema_evolution='fail' with decode needs"),
+        (BY_DEBEZIUM | {"schema_evolution": "fail"}, "schema_evolution='fail' with decode needs mode='append'"),
+        ({"mode": "upsert", "distribution_mode": "hash"}, "distribution_mode='hash' needs mode='append'"),
+        (
+            BY_DEBEZIUM | {"distribution_mode": "range"},
+            "distribution_mode='range' needs mode='append', but",
+        ),
         ({"decode": "json", "distribution_mode": "hash"}, "distribution_mode='hash' and decode exclude each other"),
-        ({"mode": "upsert", "expect": {"r": ("a > 0", "quarantine")}}, "'quarantine' of the expectation r is for"),
+        ({"mode": "upsert", "expect": {"r": ("a > 0", "quarantine")}}, "expect='quarantine' for r needs mode='append'"),
     ],
 )
 def test_options_that_changes_exclude_or_need_are_refused(options: dict[str, Any], said: str) -> None:
@@ -426,7 +432,6 @@ def test_options_that_changes_keep_are_accepted(kept: dict[str, Any]) -> None:
     "refused",
     [
         {"on_malformed": "quarantine"},
-        {"on_malformed": "null-row"},
         {"schema_evolution": "fail"},
         {"schema_evolution": "add"},
         {"rescue_column": "_rescued"},
@@ -437,13 +442,37 @@ def test_the_advice_for_an_option_that_changes_exclude_offers_no_other_of_them(r
     for mode in ({"mode": "upsert", "decode": "json"}, BY_DEBEZIUM):
         with pytest.raises(SettingsError, match="LAKESINK_OPTION_INVALID") as error:
             parse(**mode, **refused)
-        for other in ("quarantine", "null-row", "widen", "rescue"):
+        for other in ("quarantine", "widen", "rescue"):
             assert other not in error.value.action
 
 
+@pytest.mark.parametrize(
+    ("entry", "options", "advice"),
+    [
+        (Entry.STREAM, {"keys": "id"}, "Leave it out, or give mode='upsert' or 'changes'."),
+        (Entry.APPEND, {"keys": "id"}, "Leave it out. To replace or delete rows by key, use lakesink.upsert."),
+        (Entry.APPEND, {"show_values": True}, "Leave it out, or give decode."),
+        (Entry.STREAM, {"show_values": True}, "Leave it out, or give decode, or mode='upsert' or 'changes'."),
+        (Entry.UPSERT, {"mode": "upsert", "max_dead_letters": 1}, "Leave it out. To append rows, use lakesink.append."),
+        (Entry.UPSERT, {"mode": "changes", "apply_as_deletes": "d", "decode": "json"}, "Leave one of them out."),
+    ],
+)
+def test_the_advice_names_only_what_the_entry_point_has(entry: Entry, options: dict[str, Any], advice: str) -> None:
+    with pytest.raises(SettingsError, match="LAKESINK_OPTION_INVALID") as error:
+        Settings.parse((NEEDED if entry is Entry.STREAM else {}) | options, entry=entry)
+    assert error.value.action == advice
+
+
+def test_relations_are_of_known_options_and_are_noted_on_their_page() -> None:
+    known, page = {option.name for option in OPTIONS}, options_table()
+    for relation in RELATIONS:
+        assert {use.option for use in (relation.use, *relation.others, *relation.beside)} <= known
+        assert relation.note()[1].partition(" ")[2] in page
+
+
 def test_a_batch_has_no_output_mode() -> None:
-    with pytest.raises(SettingsError, match=r"LAKESINK_OPTION_INVALID.*output_mode is for streams only"):
-        Settings.parse({"mode": "upsert", "output_mode": "append"}, kind=SinkKind.TXN)
+    with pytest.raises(SettingsError, match=r"LAKESINK_OPTION_INVALID. lakesink.upsert has no option output_mode"):
+        Settings.parse({"mode": "upsert", "output_mode": "append"}, entry=Entry.UPSERT)
 
 
 # In force for a table

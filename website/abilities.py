@@ -1,12 +1,11 @@
 """What each mode and each entry point can do, asked of the options' own rules."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+from lakesink.settings.relations import BATCHES, Entry
 from lakesink.settings.settings import Settings
-from lakesink.spark.source.source_options import stream_destination
 from lakesink_protocol.errors import SettingsError
-from lakesink_protocol.identity import SinkKind
 
 _STREAM = {"sink_id": "it", "checkpoint": "/checkpoint"}
 _MODES: Mapping[str, dict[str, Any]] = {
@@ -34,15 +33,10 @@ _ABILITIES: Mapping[str, dict[str, Any]] = {
 }
 
 
-def _format(options: dict[str, Any]) -> None:
-    given = {name.replace("_", "-"): value for name, value in options.items() if name != "checkpoint"}
-    stream_destination({"table": "demo.events", "checkpointLocation": "/checkpoint", **given})
-
-
-_ENTRIES: Mapping[str, Callable[[dict[str, Any]], object]] = {
-    "stream": lambda options: Settings.parse(_STREAM | options),
-    "batch job": lambda options: Settings.parse(options, kind=SinkKind.TXN),
-    "format": lambda options: _format(_STREAM | options),
+_ENTRIES: Mapping[str, tuple[Entry, ...]] = {
+    "stream": (Entry.STREAM,),
+    "batch job": (Entry.APPEND, Entry.UPSERT),
+    "format": (Entry.FORMAT_STREAM,),
 }
 
 
@@ -54,13 +48,13 @@ def abilities_table_markdown() -> str:
 
 
 def _who_can(options: dict[str, Any]) -> str:
-    able = [name for name, parse in _ENTRIES.items() if _accepts(parse, options)]
+    able = [name for name, entries in _ENTRIES.items() if any(_accepts(entry, options) for entry in entries)]
     return "yes" if len(able) == len(_ENTRIES) else ", ".join(able) or "-"
 
 
-def _accepts(parse: Callable[[dict[str, Any]], object], options: dict[str, Any]) -> bool:
+def _accepts(entry: Entry, options: dict[str, Any]) -> bool:
     try:
-        parse(options)
+        Settings.parse(options if entry in BATCHES else _STREAM | options, entry=entry)
     except SettingsError:
         return False
     return True

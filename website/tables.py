@@ -3,12 +3,17 @@
 import inspect
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from itertools import groupby
 
-from lakesink.settings.options import options_table_markdown
-from lakesink.settings.options_of_reading import read_options_table_markdown
+from lakesink.settings.option import Option
+from lakesink.settings.options import OPTIONS
+from lakesink.settings.options_of_reading import ONE_START, OPTIONS_OF_READING
+from lakesink.settings.relations import RELATIONS, notes
+from lakesink.testing.promises import Promise
+from lakesink_catalog.failpoints import ACTIONS, FAILPOINTS
 from lakesink_protocol import events
-from lakesink_protocol.catalogue import errors_table_markdown
+from lakesink_protocol.catalogue import explanations
 from website.abilities import abilities_table_markdown
 
 PUBLIC_MODULES = (
@@ -39,25 +44,79 @@ def renewed(text: str, name: str, table: str) -> str:
     return f"{before}{start}{table}{end}{rest.partition(end)[2]}"
 
 
-def log_table_markdown() -> str:
+def _table(columns: str, rows: Iterable[str]) -> str:
+    """A Markdown table; the cells of a row and the names of columns stand between bars."""
+    return "\n".join([f"| {columns} |", "|---" * (columns.count(" | ") + 1) + "|", *rows]) + "\n"
+
+
+def options_table() -> str:
+    """The options of streams and appends."""
+    rows = (
+        f'| <a id="{one.name}"></a>`{one.name}` | {one.type} | {one.default} | {_meaning_of_option(one)} |'
+        for one in OPTIONS
+    )
+    return _table("option | type | default | meaning", rows)
+
+
+def _meaning_of_option(option: Option) -> str:
+    overridden = f" Overrides the table property `{option.table_property}`." if option.table_property else ""
+    return option.doc + overridden + notes(option.name, RELATIONS)
+
+
+def read_options_table() -> str:
+    """The options for reading."""
+    rows = (
+        f"| `{one.name}` | {one.type} | {one.default} | {one.doc}{notes(one.name, (ONE_START,))} |"
+        for one in OPTIONS_OF_READING
+    )
+    return _table("option | type | default | meaning", rows)
+
+
+def errors_table() -> str:
+    """A table for each time when errors happen."""
+    parts = ""
+    for when, every in groupby(explanations().values(), lambda one: one.when):
+        rows = (f'| <a id="{one.code.lower()}"></a>`{one.code}` | {one.what} | {one.action} |' for one in every)
+        parts += f"\n## {when.value}\n\n{_table('code | what happened | what to do', rows)}"
+    return f"{parts}\n"
+
+
+def log_table() -> str:
     """The line of every event that has one, by its name."""
     kinds = (kind for kind in vars(events).values() if isinstance(kind, type) and issubclass(kind, events.Event))
-    rows = sorted(_row(kind) for kind in kinds if kind.line and not issubclass(kind, _BY_HAND))
-    return "\n".join(["| event | level | meaning | fields |", "|---|---|---|---|", *rows]) + "\n"
+    rows = (_log_row(kind) for kind in kinds if kind.line and not issubclass(kind, _BY_HAND))
+    return _table("event | level | meaning | fields", sorted(rows))
 
 
-def _row(event: type[events.Event]) -> str:
+def _log_row(event: type[events.Event]) -> str:
     name = event.line.split()[0].replace("%(command)s", "COMMAND")
     fields = ", ".join(f"`{attribute or field}`" for attribute, field in _FIELD.findall(event.line))
     meaning = " ".join((inspect.getdoc(event) or "").partition("\n\n")[0].split())
     return f"| `{name}` | {logging.getLevelName(event.level)} | {meaning} | {fields} |"
 
 
+def failpoints_table() -> str:
+    """The places of failpoints."""
+    rows = (f"| `{name}` | {at.process} | {at.meaning} | {at.replay} |" for name, at in FAILPOINTS.items())
+    return _table("name | process | when it is reached | after a death here the batch is", rows)
+
+
+def actions_table() -> str:
+    """The actions of failpoints."""
+    return _table("action | what happens", (f"| `{action}` | {does} |" for action, does in ACTIONS.items()))
+
+
+def promises_table() -> str:
+    """The promises of a sink."""
+    rows = (f'| <a id="{kept.anchor}"></a>`{kept.name}` | {kept.says} | `{kept.seam}` |' for kept in Promise)
+    return _table("name | what a sink promises | required by", rows)
+
+
 TABLES: Mapping[str, tuple[str, Callable[[], str]]] = {
-    "reference/options.md": ("options", options_table_markdown),
+    "reference/options.md": ("options", options_table),
     "use/choose.md": ("abilities", abilities_table_markdown),
-    "use/read.md": ("read options", read_options_table_markdown),
-    "reference/errors.md": ("errors", errors_table_markdown),
-    "reference/log.md": ("log lines", log_table_markdown),
+    "use/read.md": ("read options", read_options_table),
+    "reference/errors.md": ("errors", errors_table),
+    "reference/log.md": ("log lines", log_table),
 }
 """Pages, the names of their comments, and their tables."""

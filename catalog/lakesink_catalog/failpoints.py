@@ -116,20 +116,6 @@ def reached(name: str, batch_id: int) -> None:
             _HANDLERS[armed.verb](armed)
 
 
-def failpoints_table_markdown() -> str:
-    """The table of places, for the documentation."""
-    lines = ["| name | process | when it is reached | after a death here the batch is |", "|---|---|---|---|"]
-    lines += [f"| `{name}` | {at.process} | {at.meaning} | {at.replay} |" for name, at in FAILPOINTS.items()]
-    return "\n".join(lines) + "\n"
-
-
-def actions_table_markdown() -> str:
-    """The table of actions, for the documentation."""
-    lines = ["| action | what happens |", "|---|---|"]
-    lines += [f"| `{action}` | {does} |" for action, does in ACTIONS.items()]
-    return "\n".join(lines) + "\n"
-
-
 def _parsed(text: str) -> Iterator[_Armed]:
     for setting in filter(None, map(str.strip, text.split(","))):
         place, equals, action = setting.partition("=")

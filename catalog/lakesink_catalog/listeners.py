@@ -1,4 +1,4 @@
-"""The default listeners: the log and the failpoints. A table's sink adds its trace."""
+"""The default listeners: the log and the failpoints."""
 
 from lakesink_catalog.failpoints import failpoints
 from lakesink_catalog.log import log

@@ -17,10 +17,8 @@ from pyspark.sql import functions as sf
 
 from lakesink.api.sql_errors import checked_sql, reason_in
 from lakesink.api.streams import append_version, check_classic
-from lakesink.rows.expectations import OnUnmet
-from lakesink.rows.plan import OnMalformed
 from lakesink.settings.option_types import Options
-from lakesink.settings.options import option_invalid
+from lakesink.settings.relations import Entry
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.preflight import open_existing
 from lakesink.sinks.iceberg.side.letters_policy import letters_table
@@ -30,7 +28,6 @@ from lakesink.spark.rows.frame_schema import stored_schema
 from lakesink_catalog.connect.catalog import CatalogConfig
 from lakesink_catalog.spark_types import sql_type
 from lakesink_catalog.words import counted
-from lakesink_protocol.identity import SinkKind
 
 Repair = Callable[[DataFrame], DataFrame] | str
 """A function of the letters, or a query in Spark SQL over the view `letters`."""
@@ -144,8 +141,7 @@ def replay_dead_letters(spark: SparkSession, table: str, repair: Repair, **optio
         CommitUnresolved: It is unknown whether the rows were committed. Call again.
     """
     check_classic(spark, "lakesink.replay_dead_letters", SparkSession)
-    settings = Settings.parse(options, kind=SinkKind.TXN)
-    _check_puts_nothing_aside(settings)
+    settings = Settings.parse(options, entry=Entry.REPLAY)
     letters = letters_table(table, settings)
     found = CatalogConfig(settings.catalog, settings.catalog_properties).find()
 
@@ -156,11 +152,3 @@ def replay_dead_letters(spark: SparkSession, table: str, repair: Repair, **optio
 
     catalog = open_existing(found, table)
     return ReplayLoop(table, letters, settings, found.open, catalog, repair_letters, append_version).run()
-
-
-def _check_puts_nothing_aside(settings: Settings) -> None:
-    """Rows that were put aside again would be new letters, which the same repair would get again."""
-    if settings.on_malformed is OnMalformed.QUARANTINE:
-        raise option_invalid("on_malformed", "A replay cannot put rows aside: on_malformed is 'quarantine'.")
-    if any(one.on_unmet is OnUnmet.QUARANTINE for one in settings.expect.values()):
-        raise option_invalid("expect", "A replay cannot put rows aside: an expectation has 'quarantine'.")

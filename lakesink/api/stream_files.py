@@ -12,15 +12,15 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from lakesink.api.streams import check_streaming, stream_writer
 from lakesink.observe.terminal import watched
 from lakesink.rows.expectations import is_mark
-from lakesink.settings.options import OPTIONS, read_option
+from lakesink.settings.option import option_unknown
+from lakesink.settings.options import BY_NAME, read_option
 from lakesink.sinks.directory.directory_sink import FileSink
 from lakesink.sinks.directory.part_formats import PartFormat, check_part_schema
 from lakesink.spark.report import Reporter
 from lakesink.spark.rows.frame_schema import stored_schema
-from lakesink_protocol.errors import QueryError, SettingsError
-from lakesink_protocol.redact import redact, shown
+from lakesink_protocol.errors import QueryError
+from lakesink_protocol.redact import redact
 from lakesink_protocol.refusals.accept import Accept
-from lakesink_protocol.suggest import did_you_mean
 
 _NAMES = (
     "sink_id",
@@ -84,15 +84,8 @@ def stream_files(  # noqa: PLR0913 - the options, each by its name
 
 def _check_known(others: Iterable[str]) -> None:
     for name in others:
-        if name in {option.name for option in OPTIONS}:
-            hint = "Only a table can have it. Write the stream into a table with lakesink.stream, or leave it out."
-        else:
-            hint = did_you_mean(name, _NAMES)
-        raise SettingsError(
-            "OPTION_UNKNOWN",
-            f"lakesink.stream_files has no option {shown(name, 60)}. {hint}",
-            action=f"Options are {', '.join(_NAMES)}.",
-        )
+        of_table = "Only a table can have it. Write the stream into a table with lakesink.stream, or leave it out."
+        raise option_unknown("lakesink.stream_files", name, _NAMES, of_table if name in BY_NAME else "")
 
 
 def _check_columns(df: DataFrame, part_format: PartFormat) -> None:

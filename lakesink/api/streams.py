@@ -21,7 +21,8 @@ from lakesink.observe.terminal import watched
 from lakesink.rows.expectations import expected_in, is_mark, without_marks
 from lakesink.rows.plan import DEBEZIUM_JSON, JSON
 from lakesink.settings.option_types import Options, OutputMode
-from lakesink.settings.options import option_invalid, read_option
+from lakesink.settings.options import read_option
+from lakesink.settings.relations import Entry
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.change_plan import stored_columns
 from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
@@ -153,10 +154,7 @@ def append(df: DataFrame, table: str, *, txn: tuple[str, int], **options: Unpack
         BatchRefused: The table's ledger does not allow this version.
         CommitUnresolved: It is unknown whether the rows were committed. Call again with the same version.
     """
-    settings = _settings_of_batch(df, "lakesink.append", options)
-    if settings.has_changes:
-        raise option_invalid("mode", f"lakesink.append only appends; lakesink.upsert has mode='{settings.mode}'.")
-    return _write_version(df, table, txn, settings)
+    return _write_version(df, table, txn, Entry.APPEND, options)
 
 
 def upsert(df: DataFrame, table: str, *, txn: tuple[str, int], **options: Unpack[Options]) -> Outcome:
@@ -184,20 +182,16 @@ def upsert(df: DataFrame, table: str, *, txn: tuple[str, int], **options: Unpack
         BatchRefused: The table's ledger does not allow this version.
         CommitUnresolved: It is unknown whether the changes were committed. Call again with the same version.
     """
-    settings = _settings_of_batch(df, "lakesink.upsert", {"mode": Mode.UPSERT, **options})
-    if not settings.has_changes:
-        raise option_invalid("mode", "lakesink.upsert does not append; lakesink.append does.")
-    return _write_version(df, table, txn, settings)
+    return _write_version(df, table, txn, Entry.UPSERT, {"mode": Mode.UPSERT, **options})
 
 
-def _settings_of_batch(df: Any, function: str, options: Mapping[str, Any]) -> Settings:
-    check_classic(df, function)
+def _write_version(
+    df: DataFrame, table: str, txn: tuple[str, int], entry: Entry, options: Mapping[str, Any]
+) -> Outcome:
+    check_classic(df, entry)
     if df.isStreaming:
-        raise _wrong_frame(f"{function} needs a batch DataFrame.", "Use lakesink.stream for a streaming DataFrame.")
-    return Settings.parse(options, kind=SinkKind.TXN)
-
-
-def _write_version(df: DataFrame, table: str, txn: tuple[str, int], settings: Settings) -> Outcome:
+        raise _wrong_frame(f"{entry} needs a batch DataFrame.", "Use lakesink.stream for a streaming DataFrame.")
+    settings = Settings.parse(options, entry=entry)
     name, version = _transaction(txn)
     return append_version(df, table, SinkKey(name, settings.branch, SinkKind.TXN), transaction_batch(version), settings)
 

@@ -85,7 +85,7 @@ def parse_query_facts(data: bytes) -> QueryFacts:
 
 
 def _source(document: dict[str, Any]) -> Source:
-    flags = (document.get(name) is True for name in ("uncommitted", "lenient"))  # earlier versions lack the second
+    flags = (document[name] is True for name in ("uncommitted", "lenient"))
     return Source(str(document["name"]), Replay[document["replay"]], *flags)
 
 

@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lakesink.parquet.partitions import Partition
 from lakesink_catalog.manifests.live import PARQUET, LiveFile, LiveFiles
@@ -96,8 +96,8 @@ def _age(file: LiveFile) -> int:
 class Pace:
     """How many batches compactions rest: none, or twice as many after each one that failed or lost a race."""
 
-    failures: int = 0
-    rests: int = 0
+    failures: int = field(default=0, init=False)
+    rests: int = field(default=0, init=False)
 
     def is_due(self) -> bool:
         """True if a compaction may be tried after this batch."""

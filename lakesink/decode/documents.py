@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakesink.decode.json_news import JsonNews
-from lakesink.decode.json_scalars import Parsed, either, without
+from lakesink.decode.json_scalars import Parsed, either
 from lakesink.decode.json_values import JsonReader
 from lakesink.decode.libraries import load_duckdb, load_unknown_keys
 from lakesink.decode.misfits import Found
@@ -43,8 +43,6 @@ KAFKA_COLUMNS: Mapping[str, str] = {
 INCOMING = tuple(dict.fromkeys((VALUE, *KAFKA_COLUMNS.values(), *PLACES)))
 """Columns that decoding reads: the document, Kafka's columns, and the places for messages."""
 
-SHOWN_OF_NULL_ROWS = 1
-"""Malformed values that a task describes if they do not fail the batch."""
 MOST_EXPLAINED = 1_000
 """Malformed documents whose misfit a task looks for, if they are put aside."""
 _NO_COLUMNS = Struct((Field(0, "\0lakesink: no column", required=False, type=Primitive("string")),))
@@ -74,8 +72,7 @@ class Decoder:
     Attributes:
         put_aside: Takes the malformed documents of some rows, if the query wants that.
         leave: Takes documents with news, if the table follows the documents.
-        malformed: Malformed documents. The count stops when the batch fails and `MOST_MISFITS` values are described.
-        documents: Rows whose document is not NULL.
+        malformed: Malformed documents, which fail the batch. The count stops when `MOST_MISFITS` values are described.
         misfits: The first values that do not fit.
         unknown: Keys without a column.
         explained: Malformed documents whose first value that does not fit was looked for, of those put aside.
@@ -86,15 +83,14 @@ class Decoder:
     task: int = 0
     put_aside: PutAside | None = None
     leave: Callable[[pa.RecordBatch], None] | None = None
-    malformed: int = 0
-    documents: int = 0
-    misfits: list[Misfit] = field(default_factory=list)
-    unknown: UnknownKeys = field(default_factory=UnknownKeys)
-    explained: int = 0
+    malformed: int = field(default=0, init=False)
+    misfits: list[Misfit] = field(default_factory=list, init=False)
+    unknown: UnknownKeys = field(default_factory=UnknownKeys, init=False)
+    explained: int = field(default=0, init=False)
     _own: Struct = field(init=False)
     _rescue: Rescue | None = field(init=False)
     _news: NewsRows | None = field(init=False)
-    _refused: Mapping[int, str] = field(default_factory=dict)
+    _refused: Mapping[int, str] = field(default_factory=dict, init=False)
     _reader: DocumentReader = field(init=False)
     _places: Places = field(init=False)
 
@@ -112,14 +108,9 @@ class Decoder:
         self._places = Places(self.task, numbered=self.plan.news is None or not self.plan.news.is_last)
 
     @property
-    def refuses(self) -> bool:
-        """True once a malformed document must fail the batch; no rows are returned from then on."""
-        return self.malformed > 0 and self.plan.on_malformed is OnMalformed.FAIL
-
-    @property
     def quality(self) -> Quality:
         """What was found in the documents."""
-        found = Quality(self.malformed, self.unknown.count, self.unknown.names)
+        found = Quality(self.unknown.count, self.unknown.names)
         return found if self._rescue is None else together([found, self._rescue.quality])
 
     @property
@@ -131,15 +122,11 @@ class Decoder:
         """The table's rows, one for each row of the batches and in their order, unless a document fails the batch."""
         for batch in joined(batches, GATHERED_BYTES):
             rows = self._decode(batch)
-            if not self.refuses:
+            if not self.malformed:
                 yield rows
             elif len(self.misfits) == MOST_MISFITS:
                 break
         deque(batches, maxlen=0)  # read and count the other rows; PySpark's worker can then continue
-
-    @property
-    def _puts_aside(self) -> bool:
-        return self.plan.on_malformed is OnMalformed.QUARANTINE and self.put_aside is not None
 
     @property
     def _of_kafka(self) -> list[str]:
@@ -151,7 +138,6 @@ class Decoder:
         parsed, left = self._without_news(batch, parsed)
         if self._rescue is not None:
             parsed, others[self.plan.rescue_column] = self._rescue.kept(values, parsed)
-        self.documents += batch.num_rows - values.null_count
         kept = _both(self._kept(parsed.misfits, batch), left)
         self._places.advance(batch)
         decoded = iter(parsed.values.flatten())
@@ -170,7 +156,7 @@ class Decoder:
         self._refused = {} if self._rescue is not None else found.refused
         if self._refused:
             refused = pc.invert(all_but(batch.num_rows, self._refused))
-            parsed = Parsed(without(parsed.values, refused), either(parsed.misfits, refused), parsed.rest)
+            parsed = Parsed(parsed.values, either(parsed.misfits, refused), parsed.rest)
         if found.left is None:
             return parsed, None
         assert self.leave is not None
@@ -179,10 +165,10 @@ class Decoder:
         return others, pc.invert(found.left)
 
     def _kept(self, misfits: pa.BooleanArray | None, batch: pa.RecordBatch) -> pa.BooleanArray | None:
-        """The rows that stay if malformed documents are put aside; None if all stay, with NULLs for these documents."""
+        """The rows that stay if malformed documents are put aside; None if all stay, or the batch fails."""
         if misfits is None:
             return None
-        if not self._puts_aside or self.put_aside is None:
+        if self.put_aside is None or self.plan.on_malformed is OnMalformed.FAIL:
             self._collect(misfits, batch)
             return None
         self.put_aside(batch, self._faults(misfits, batch))
@@ -208,20 +194,17 @@ class Decoder:
     def _parsed(self, documents: pa.Array) -> Parsed:
         """NULL, blank text and values other than objects are malformed too. Every document becomes one row."""
         parsed = self._reader.documents(documents, self._own)
-        misfits = either(parsed.misfits, parsed.values.is_null() if parsed.values.null_count else None)
-        if misfits is None or self._puts_aside:  # those rows will be filtered out
-            return replace(parsed, misfits=misfits)
-        return Parsed(without(parsed.values, misfits), misfits, parsed.rest)
+        none = parsed.values.is_null() if parsed.values.null_count else None
+        return replace(parsed, misfits=either(parsed.misfits, none))
 
     def _collect(self, misfits: pa.BooleanArray, batch: pa.RecordBatch) -> None:
         self.malformed += pc.sum(misfits, min_count=0).as_py()
-        wanted = MOST_MISFITS if self.plan.on_malformed is OnMalformed.FAIL else SHOWN_OF_NULL_ROWS
-        positions = pc.indices_nonzero(misfits)[: wanted - len(self.misfits)]
+        positions = pc.indices_nonzero(misfits)[: MOST_MISFITS - len(self.misfits)]
         explained = self._reader.explain(batch.column(VALUE).take(positions), self._own)
         for position, found in zip(positions.to_pylist(), explained, strict=True):
             place = self._places.of(batch, position)
             self.misfits += [misfit_of(self.plan, place, one) for one in found]
-        del self.misfits[wanted:]
+        del self.misfits[MOST_MISFITS:]
 
 
 def misfit_of(plan: WritePlan, place: str, found: Found) -> Misfit:

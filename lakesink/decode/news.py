@@ -134,7 +134,7 @@ class NewsFinder:
     widens: bool
     kept_types: frozenset[int] = frozenset()
     kept_required: frozenset[int] = frozenset()
-    _known: dict[int, _Known] = field(default_factory=dict)
+    _known: dict[int, _Known] = field(default_factory=dict, init=False)
 
     def of(self, text: str) -> News:
         """The news of one JSON object that the decoder can open; the first of equal keys counts."""

@@ -24,8 +24,8 @@ class Places:
 
     task: int
     numbered: bool = True
-    _rows: int = 0
-    _of_file: Counter[str | None] = field(default_factory=Counter)
+    _rows: int = field(default=0, init=False)
+    _of_file: Counter[str | None] = field(default_factory=Counter, init=False)
 
     def of(self, batch: pa.RecordBatch, position: int) -> str:
         """The place of a document of the current batch.

@@ -34,7 +34,7 @@ class Rescue:
     struct: Struct
     texts: Texts
     rows: int = 0
-    _reasons: Counter[str] = field(default_factory=Counter)
+    _reasons: Counter[str] = field(default_factory=Counter, init=False)
 
     @property
     def quality(self) -> Quality:

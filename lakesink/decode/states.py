@@ -18,12 +18,7 @@ class StateDecoder:
     """Decodes documents to upserts; see `lakesink.keys.changed_rows.ChangeDecoder`."""
 
     decoder: Decoder
-    _positions: deque[tuple[pa.Array, pa.Array]] = field(default_factory=deque)
-
-    @property
-    def refuses(self) -> bool:
-        """See `ChangeDecoder`."""
-        return self.decoder.refuses
+    _positions: deque[tuple[pa.Array, pa.Array]] = field(default_factory=deque, init=False)
 
     @property
     def quality(self) -> Quality:
@@ -36,9 +31,9 @@ class StateDecoder:
         return self.decoder.misfits
 
     @property
-    def documents(self) -> int:
+    def malformed(self) -> int:
         """See `ChangeDecoder`."""
-        return self.decoder.documents
+        return self.decoder.malformed
 
     @property
     def splits(self) -> int:

@@ -19,8 +19,8 @@ _NAMES_KEPT = 1_000
 class UnknownKeys:
     """Keys without a column in a task's searched documents; `count` is the number of their values other than null."""
 
-    count: int = 0
-    _names: set[str] = field(default_factory=set)
+    count: int = field(default=0, init=False)
+    _names: set[str] = field(default_factory=set, init=False)
 
     @property
     def names(self) -> tuple[str, ...]:

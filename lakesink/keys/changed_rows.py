@@ -78,8 +78,8 @@ class ChangeDecoder(Protocol):
     """
 
     @property
-    def refuses(self) -> bool:
-        """True once a malformed document must fail the batch; no changes are returned from then on."""
+    def malformed(self) -> int:
+        """Malformed documents so far; no changes are returned after the first, because the batch fails."""
 
     @property
     def quality(self) -> Quality:
@@ -88,10 +88,6 @@ class ChangeDecoder(Protocol):
     @property
     def misfits(self) -> Sequence[Misfit]:
         """The first malformed values."""
-
-    @property
-    def documents(self) -> int:
-        """Rows whose document is not NULL."""
 
     @property
     def splits(self) -> int:

@@ -45,8 +45,8 @@ class KnownDeletes:
     """The positions in delete files that name one data file, up to a limit: later batches need most of them again."""
 
     most_positions: int = MOST_REMEMBERED
-    _known: dict[str, tuple[str, BitMap64]] = field(default_factory=dict)
-    _positions: int = 0
+    _known: dict[str, tuple[str, BitMap64]] = field(default_factory=dict, init=False)
+    _positions: int = field(default=0, init=False)
 
     def retain(self, paths: Collection[str]) -> None:
         """Forget all delete files but these."""

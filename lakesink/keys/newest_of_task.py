@@ -26,10 +26,10 @@ class NewestChanges:
 
     columns: KeyNames
     superseded: int = 0
-    _stored: list[ChangedRows] = field(default_factory=list)
-    _deletes: list[ChangedRows] = field(default_factory=list)
-    _bytes: int = 0
-    _compacted_bytes: int = 0
+    _stored: list[ChangedRows] = field(default_factory=list, init=False)
+    _deletes: list[ChangedRows] = field(default_factory=list, init=False)
+    _bytes: int = field(default=0, init=False)
+    _compacted_bytes: int = field(default=0, init=False)
 
     def store(self, changes: ChangedRows) -> None:
         """Add changes whose rows have all columns of the table."""

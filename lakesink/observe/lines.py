@@ -33,7 +33,7 @@ class _Sum:
     batches: int = 0
     rows: int = 0
     files: int = 0
-    bytes: int = 0
+    bytes: int = field(default=0, init=False)
 
     def add(self, outcome: Outcome | None) -> None:
         self.batches += 1
@@ -47,8 +47,8 @@ class _Sum:
 class Totals:
     """What a run has done so far, by the word of each batch's line."""
 
-    sums: dict[str, _Sum] = field(default_factory=dict)
-    seconds: float = 0.0
+    sums: dict[str, _Sum] = field(default_factory=dict, init=False)
+    seconds: float = field(default=0.0, init=False)
 
     def add(self, event: events.BatchEnded) -> None:
         """Count a batch, also one that failed or was stopped."""
@@ -106,7 +106,6 @@ def _written(outcome: Committed, took: str) -> tuple[str, str, str]:
         (outcome.attempts > 1, counted(outcome.attempts, "attempt")),
         (outcome.changes is not None, changed(outcome.changes or ChangeCounts())),
         (outcome.schema_change, f"schema: {outcome.schema_change}"),
-        (outcome.quality.malformed_rows, counted(outcome.quality.malformed_rows, "malformed row")),
         (outcome.quality.dead_letters, counted(outcome.quality.dead_letters, "dead letter")),
         (outcome.quality.unmet_rows, f"unmet: {outcome.quality.unmet_in_words(outcome.quality.unmet)}"),
         (outcome.quality.rescued_rows, counted(outcome.quality.rescued_rows, "rescued row")),

@@ -99,7 +99,7 @@ class Terminal:
     target: str
     noun: str = "batch"
     for_log: bool = False
-    totals: Totals = field(default_factory=Totals)
+    totals: Totals = field(default_factory=Totals, init=False)
 
     def __call__(self, event: events.Event) -> None:
         """Print the line of an event, if it has one."""

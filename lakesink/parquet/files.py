@@ -87,9 +87,9 @@ class DataFiles:
     task: int
     closed: Callable[[ContentFile], None]
     storage: NewFiles | None = None
-    _open: OrderedDict[Partition, OpenFile] = field(default_factory=OrderedDict)
-    _arrow_bytes: int = 0
-    _file_bytes: int = 0
+    _open: OrderedDict[Partition, OpenFile] = field(default_factory=OrderedDict, init=False)
+    _arrow_bytes: int = field(default=0, init=False)
+    _file_bytes: int = field(default=0, init=False)
 
     @property
     def plan(self) -> WritePlan:

@@ -7,7 +7,7 @@ import re
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -37,12 +37,12 @@ class SideFile:
     suffix: str
     digest: Any = None
     rows: int = 0
-    location: str = ""
+    location: str = field(default="", init=False)
     size_bytes: int = 0
-    _sink: Any = None
-    _writer: Any = None
-    _filesystem: Any = None
-    _path: str = ""
+    _sink: Any = field(default=None, init=False)
+    _writer: Any = field(default=None, init=False)
+    _filesystem: Any = field(default=None, init=False)
+    _path: str = field(default="", init=False)
 
     def add(self, rows: pa.RecordBatch) -> None:
         """Add rows; all have one schema."""
@@ -85,7 +85,7 @@ class DigestingStream:
 
     stream: Any
     digest: Any
-    closed: bool = False
+    closed: bool = field(default=False, init=False)
 
     def write(self, data: bytes) -> int:
         """Write and digest these bytes."""

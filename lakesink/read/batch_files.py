@@ -6,15 +6,15 @@ batch's summary. A batch that cannot be shown whole is refused.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyiceberg.table import Table
 
 from lakesink.read.reading_errors import batch_gone
-from lakesink.read.steps import Past, Step
 from lakesink_catalog.manifests.lists import read_list
 from lakesink_catalog.manifests.live import LiveFile
 from lakesink_catalog.manifests.live_reading import LiveMemory, files_in, live_files
+from lakesink_catalog.read.past import Past, PastCommit
 from lakesink_protocol.change import Content
 
 
@@ -29,49 +29,49 @@ class BatchFiles:
         schema_json: The table's schema when the batch was committed, in Iceberg's JSON form.
     """
 
-    batch: Step
+    batch: PastCommit
     data: Sequence[LiveFile]
     deletes: Sequence[LiveFile]
     schema_json: str
 
 
-def files_of(table: Table, past: Past, batches: Sequence[Step]) -> list[BatchFiles]:
+def files_of(table: Table, past: Past, batches: Sequence[PastCommit]) -> list[BatchFiles]:
     """The files of these batches, in the same order.
 
     Raises:
         CatalogError: READ_BATCH_GONE if the files of a batch cannot be told completely.
     """
-    head = _Head(table, past.steps[-1].snapshot_id if past.steps else None)
-    return [_files_of(table, past, step, head) for step in batches]
+    head = _Head(table, past.head.snapshot_id if past.head else None)
+    return [_files_of(table, past, batch, head) for batch in batches]
 
 
-def _files_of(table: Table, past: Past, step: Step, head: "_Head") -> BatchFiles:
-    files = _own_files(table, step)
+def _files_of(table: Table, past: Past, batch: PastCommit, head: "_Head") -> BatchFiles:
+    files = _own_files(table, batch)
     if files is None:
-        files = head.files_added_by(step.snapshot_id)
+        files = head.files_added_by(batch.snapshot_id)
     data = [file for file in files if file.content is Content.DATA]
     deletes = [file for file in files if file.content is Content.POSITION_DELETES]
     found = len(data), sum(file.record_count for file in data), len(deletes)
-    if found != (step.added_files, step.added_rows, step.added_deletes):
-        raise batch_gone(past.table, step, found[0])
-    return BatchFiles(step, data, deletes, _schema_json(table, step))
+    if found != (batch.files, batch.rows, batch.added.delete_files or 0):
+        raise batch_gone(past.table, batch, found[0])
+    return BatchFiles(batch, data, deletes, _schema_json(table, batch))
 
 
-def _own_files(table: Table, step: Step) -> Sequence[LiveFile] | None:
+def _own_files(table: Table, batch: PastCommit) -> Sequence[LiveFile] | None:
     """The files that the snapshot's own manifests say it added; None if expiry has deleted one of these."""
     try:
-        listed = read_list(table.io, step.manifest_list)
-        own = [manifest for manifest in listed if manifest.added_snapshot_id == step.snapshot_id]
-        return [file for file in files_in(table, own) if file.added_by == step.snapshot_id]
+        listed = read_list(table.io, batch.snapshot.manifest_list)
+        own = [manifest for manifest in listed if manifest.added_snapshot_id == batch.snapshot_id]
+        return [file for file in files_in(table, own) if file.added_by == batch.snapshot_id]
     except FileNotFoundError:
-        if step.is_retained:
+        if batch.is_retained:
             raise
         return None
 
 
-def _schema_json(table: Table, step: Step) -> str:
-    schemas = table.schemas()
-    found = table.schema() if step.schema_id is None else schemas.get(step.schema_id, table.schema())
+def _schema_json(table: Table, batch: PastCommit) -> str:
+    schema_id = batch.snapshot.schema_id
+    found = table.schema() if schema_id is None else table.schemas().get(schema_id, table.schema())
     return found.model_dump_json()
 
 
@@ -81,7 +81,7 @@ class _Head:
 
     table: Table
     snapshot_id: int | None
-    _files: dict[int | None, list[LiveFile]] | None = None
+    _files: dict[int | None, list[LiveFile]] | None = field(default=None, init=False)
 
     def files_added_by(self, snapshot_id: int) -> Sequence[LiveFile]:
         if self._files is None:

@@ -7,7 +7,7 @@ from itertools import takewhile
 
 from pyiceberg.table import Table
 
-from lakesink.read.past import past_of
+from lakesink.read.follow import past_of
 from lakesink.read.position import Position
 from lakesink.read.reading_errors import (
     batch_unknown,
@@ -15,7 +15,7 @@ from lakesink.read.reading_errors import (
     sink_unknown,
     version_unsupported,
 )
-from lakesink.read.steps import Follows, Past, SinkBatches, owner_of_changelog
+from lakesink.read.steps import Follows, SinkBatches, behind, owner_of_changelog, position_of
 from lakesink_catalog.read.history import keys_of_ledger
 from lakesink_protocol.identity import SinkKey, SinkKind
 from lakesink_protocol.ledger import mark_of
@@ -67,21 +67,22 @@ def followed(table: Table, name: str, sink_id: str, branch: str) -> SinkBatches:
 
 def beginning(table: Table, name: str, sink: SinkBatches, begin: Beginning) -> Position:
     """The position before the first batch that a new consumer reads."""
+    first = sink.beginning(name, str(table.metadata.table_uuid))
     if begin is Begin.EARLIEST:
-        return Past(name, str(table.metadata.table_uuid), ()).beginning(sink)
+        return first
     past = past_of(table, name, sink, None)
-    first, steps = past.beginning(sink), [step for step in past.steps if sink.take(step)]
+    taken = [commit for commit in past.commits if sink.take(commit)]
     match begin:
         case AtBatch(batch_id=batch_id):
-            batches = list(past.batches_of(sink))
-            of_id = [step for step in batches if step.batch_id == batch_id]
+            batches = sink.of(past)
+            of_id = [batch for batch in batches if batch.batch_id == batch_id]
             if not of_id:
                 raise batch_unknown(past, sink, batch_id, batches)
-            before = past.behind(first, steps[: steps.index(of_id[-1])])
-            return replace(past.position_of(of_id[-1]).before(), replays=before.replays)
+            before = behind(past, first, taken[: taken.index(of_id[-1])])
+            return replace(position_of(past, of_id[-1]).before(), replays=before.replays)
         case AtTime(time_ms=time_ms):
-            return past.behind(first, list(takewhile(lambda step: step.timestamp_ms < time_ms, steps)))
-    return past.behind(first, steps)
+            return behind(past, first, list(takewhile(lambda one: one.snapshot.timestamp_ms < time_ms, taken)))
+    return behind(past, first, taken)
 
 
 def _sinks(table: Table, branch: str) -> list[SinkBatches]:

@@ -9,7 +9,6 @@ from typing import assert_never
 
 from pyiceberg.table import Table
 
-from lakesink.read.past import newest_batch, past_of
 from lakesink.read.position import Position
 from lakesink.read.reading_errors import (
     batches_rolled_back,
@@ -26,23 +25,43 @@ from lakesink.read.steps import (
     Follows,
     Found,
     Lost,
-    Past,
     SinkBatches,
-    Step,
     Unread,
+    behind,
+    is_other_replay,
+    is_read_at,
     owner_of_changelog,
     place_of,
     unread,
 )
+from lakesink_catalog.read.earlier import Versions, past_under
 from lakesink_catalog.read.history import keys_of_ledger
-from lakesink_catalog.read.landed import Landed
-from lakesink_catalog.read.landed import newest_batch as newest_in_table
+from lakesink_catalog.read.landed import Landed, newest_batch
+from lakesink_catalog.read.past import Past, PastCommit, head_of
 from lakesink_catalog.read.view import view_table
 from lakesink_protocol.identity import SinkKey, SinkKind
 from lakesink_protocol.ledger import LedgerEntry
 
 _OF_NO_SNAPSHOT = 0
 """The sequence number of a table before its first snapshot."""
+_OWN_AND_BEFORE = 2
+"""A position needs its batch, and the one before it."""
+
+
+def past_of(table: Table, name: str, sink: SinkBatches, position: Position | None) -> Past:
+    """The commits under the branch's head, back to the one of the position; all of them without a position.
+
+    Args:
+        table: The table as loaded.
+        name: Its identifier, for offsets and messages.
+        sink: The batches that are read; names the branch.
+        position: Where to stop. Sequence numbers grow from parent to child, so no older commit can be that of it.
+    """
+    head = head_of(table, sink.branch)
+    if position is None or position.is_before_all:
+        return past_under(table, name, head)
+    parent = position.snapshot_id if position.is_read else None
+    return past_under(table, name, head, lambda one: one.sequence_number <= position.sequence_number, after=parent)
 
 
 def unread_batches(
@@ -73,7 +92,7 @@ def unread_batches(
 
 def batches_between(
     table: Table, name: str, sink: SinkBatches, start: Position, end: Position, *, is_first: bool = False
-) -> tuple[Past, Sequence[Step]]:
+) -> tuple[Past, Sequence[PastCommit]]:
     """The batches after `start` and up to `end`: the same whenever they are asked for.
 
     Args:
@@ -108,21 +127,21 @@ def batches_between(
         raise begins_behind_plan(name, start, end) if begins_behind else lost
     found = unread(past, sink, first.index, start)
     batches = [
-        step
-        for index, step in enumerate(past.steps)
-        if (first.index <= index < last.index and sink.have(step.mark))
-        or (sink.have_replay(step) and step.is_read_at(end) and not step.is_read_at(start))
+        commit
+        for index, commit in enumerate(past.commits)
+        if (first.index <= index < last.index and sink.have(commit.mark))
+        or (sink.have_replay(commit) and is_read_at(commit, end) and not is_read_at(commit, start))
     ]
-    readable = {step.snapshot_id for step in found.batches}
-    if found.stopped_by is not None and any(step.snapshot_id not in readable for step in batches):
+    readable = {batch.snapshot_id for batch in found.batches}
+    if found.stopped_by is not None and any(batch.snapshot_id not in readable for batch in batches):
         raise rows_taken_away(past, sink, found.stopped_by, found.batches)
     return past, batches
 
 
-def steps_after(past: Past, sink: SinkBatches, position: Position) -> Sequence[Step]:
-    """All snapshots after a position, up to the head; none if the position cannot be told."""
+def commits_after(past: Past, sink: SinkBatches, position: Position) -> Sequence[PastCommit]:
+    """All commits after a position, up to the head; none if the position cannot be told."""
     place = place_of(past, sink, position)
-    return past.steps[place.index :] if isinstance(place, Found) else ()
+    return past.commits[place.index :] if isinstance(place, Found) else ()
 
 
 def newest_position(table: Table, name: str, sink: SinkBatches) -> Position:
@@ -135,15 +154,30 @@ def newest_position(table: Table, name: str, sink: SinkBatches) -> Position:
 
 
 def _newest_batch(table: Table, name: str, sink: SinkBatches) -> Position:
-    found = newest_batch(table, name, sink)
+    uuid = str(table.metadata.table_uuid)
+    found = newest_shown(table, name, sink, head_of(table, sink.branch))
     entry = _own_entry(table, SinkKey(sink.sink, sink.branch)) if sink.follows is Follows.STREAM else None
     if entry is None or (found is not None and found.sequence_number >= entry.sequence_number):
-        return found or Past(name, str(table.metadata.table_uuid), ()).beginning(sink)
-    rolled_back = newest_batch(table, name, sink, entry.snapshot_id)
+        return found or sink.beginning(name, uuid)
+    rolled_back = newest_shown(table, name, sink, entry.snapshot_id)
     if rolled_back is not None and rolled_back.snapshot_id == entry.snapshot_id:
         return rolled_back
     batch = entry.query_id, entry.batch_id, entry.fingerprint, "", entry.snapshot_id, entry.sequence_number
-    return Position(name, str(table.metadata.table_uuid), sink.branch, sink.sink, *batch)
+    return Position(name, uuid, sink.branch, sink.sink, *batch)
+
+
+def newest_shown(table: Table, name: str, sink: SinkBatches, snapshot_id: int | None) -> Position | None:
+    """The position behind the newest batch that the metadata shows under a snapshot; None if it shows none."""
+    commits: list[PastCommit] = []
+    own = 0
+    for commit in Versions(table.metadata, table.io).commits_under(snapshot_id):
+        commits.append(commit)
+        own += sink.have(commit.mark)
+        if own == _OWN_AND_BEFORE:
+            break
+    past = Past(name, str(table.metadata.table_uuid), commits[::-1])
+    start = sink.beginning(name, past.table_uuid)
+    return behind(past, start, [one for one in past.commits if sink.take(one)]) if own else None
 
 
 def _own_entry(table: Table, key: SinkKey) -> LedgerEntry | None:
@@ -156,7 +190,7 @@ def _with_all_replays(table: Table, sink: SinkBatches, position: Position) -> Po
     """The position behind all replays that the table has, also those that expired."""
     for key in keys_of_ledger(table):
         if key.kind is SinkKind.TXN and key.branch == sink.branch and sink.have_replays(key.name):
-            newest = newest_in_table(table, key)
+            newest = newest_batch(table, key)
             if newest is not None and _own_entry(table, key):
                 position = position.behind_replay(key.name, newest.batch_id, newest.end)
     return position
@@ -178,12 +212,10 @@ def _check_replays(table: Table, past: Past, sink: SinkBatches, position: Positi
     A table of letters that was dropped has another application, whose replays cannot be compared.
     """
     application, lost = _lost_replay(table, position)
-    for step in past.steps:
-        if not sink.have_replay(step):
-            continue
-        is_of_others = lost > 0 and step.application != application and not step.is_read_at(position)
-        if is_of_others or step.is_other_replay(position):
-            raise replay_changed(past, sink, lost if is_of_others else step.batch_id)
+    for replay in filter(sink.have_replay, past.commits):
+        is_of_others = lost > 0 and replay.application != application and not is_read_at(replay, position)
+        if is_of_others or is_other_replay(replay, position):
+            raise replay_changed(past, sink, lost if is_of_others else replay.batch_id)
     return lost
 
 

@@ -13,9 +13,9 @@ from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
 from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, SetSnapshotRefUpdate, TableRequirement
 
-from lakesink.read.steps import Step
 from lakesink_catalog.commit.left_out import without_tags
 from lakesink_catalog.connect.catalog_failures import translated
+from lakesink_catalog.read.past import PastCommit
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.redact import describe
 
@@ -32,7 +32,7 @@ class Hold:
     snapshots: int
 
 
-def hold_of(unread: Sequence[Step]) -> Hold | None:
+def hold_of(unread: Sequence[PastCommit]) -> Hold | None:
     """What keeps these snapshots, the last of which is the head; None if there are none."""
     return Hold(unread[-1].snapshot_id, len(unread)) if unread else None
 

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from lakesink.read.position import Position
-from lakesink.read.steps import Past, SinkBatches, Step, Why
+from lakesink.read.steps import SinkBatches, Why
+from lakesink_catalog.read.past import Past, PastCommit
 from lakesink_catalog.words import counted
 from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import CatalogError, SettingsError
@@ -22,13 +23,13 @@ _UNPLANNED = "take the planned batch out of this query's checkpoint with `lakesi
 _AGAIN = "To go on without what is missing, start a new checkpoint with the option starting-batch={batch}."
 
 
-def batch_gone(table: str, step: Step, files_left: int) -> CatalogError:
+def batch_gone(table: str, batch: PastCommit, files_left: int) -> CatalogError:
     """The error for a batch whose snapshot has expired and whose files were compacted or deleted."""
-    found = f"{files_left} of its {counted(step.added_files, 'data file')}"
-    following = "N, at the first batch after it (lakesink log shows it)" if step.is_replay else str(step.batch_id + 1)
+    found = f"{files_left} of its {counted(batch.files, 'data file')}"
+    following = "N, at the first batch after it (lakesink log shows it)" if batch.is_replay else str(batch.batch_id + 1)
     return CatalogError(
         "READ_BATCH_GONE",
-        f"{step.title.capitalize()} of {table} was not read, and its snapshot has expired: {found} can still be told.",
+        f"{batch.title.capitalize()} of {table} was not read, and its snapshot has expired: {found} can still be told.",
         data=DataState.UNCHANGED,
         action=(
             "Its rows may be in compacted files of the table, but not as a batch. " + _AGAIN.format(batch=following),
@@ -41,7 +42,7 @@ def position_lost(
     past: Past, sink: SinkBatches, position: Position, why: Why, *, was_read: bool = True
 ) -> CatalogError:
     """The error for a position from which the next batch cannot be told, or up to which a micro-batch was planned."""
-    oldest = next(past.batches_of(sink), None)
+    oldest = next(iter(sink.of(past)), None)
     if why is Why.BEGINNING_EXPIRED:
         first = "none is known" if oldest is None else f"the first that is known is batch {oldest.batch_id}"
         return CatalogError(
@@ -137,33 +138,33 @@ def begins_behind_plan(table: str, start: Position, end: Position) -> CatalogErr
     )
 
 
-def rows_taken_away(past: Past, sink: SinkBatches, step: Step, before: Sequence[Step] = ()) -> CatalogError:
+def rows_taken_away(past: Past, sink: SinkBatches, by: PastCommit, before: Sequence[PastCommit] = ()) -> CatalogError:
     """The error for a snapshot behind the position that removed or replaced rows; `before` it, batches are unread."""
     if before:
-        return _stopped_before(past, step, before)
-    if sink.have(step.mark):
+        return _stopped_before(past, by, before)
+    if sink.have(by.mark):
         return CatalogError(
             "READ_CHANGES",
-            f"Batch {step.batch_id} of {past.table} replaced or deleted rows, which a stream of new rows cannot show.",
+            f"Batch {by.batch_id} of {past.table} replaced or deleted rows, which a stream of new rows cannot show.",
             data=DataState.UNCHANGED,
             action="Write the changes into a table of their own with the option changelog_table of the writing query,"
             " and read that table: it has the changes of the batches from then on, and none of earlier ones.",
         )
     return CatalogError(
         "READ_ROWS_REMOVED",
-        f"Another writer removed or replaced rows of {past.table} in snapshot {step.snapshot_id}.",
+        f"Another writer removed or replaced rows of {past.table} in snapshot {by.snapshot_id}.",
         data="No batch behind that snapshot was read.",
         action="Take the rows back where they were read to, if need be. Then start a new checkpoint with the option"
         " starting-batch, at the first batch after that snapshot (lakesink log shows the batches).",
     )
 
 
-def _stopped_before(past: Past, step: Step, before: Sequence[Step]) -> CatalogError:
+def _stopped_before(past: Past, by: PastCommit, before: Sequence[PastCommit]) -> CatalogError:
     """Spark 4.1 plans up to the newest batch when a query starts, and a plan is read whole or not at all."""
     numbers = before[0].title if len(before) == 1 else f"{before[0].title} to {before[-1].title}"
     return CatalogError(
-        "READ_CHANGES" if step.mark is not None else "READ_ROWS_REMOVED",
-        f"Snapshot {step.snapshot_id} of {past.table} removed or replaced rows, and {numbers} before it were not read.",
+        "READ_CHANGES" if by.mark is not None else "READ_ROWS_REMOVED",
+        f"Snapshot {by.snapshot_id} of {past.table} removed or replaced rows, and {numbers} before it were not read.",
         data="Nothing of this micro-batch was read.",
         action=(
             "Read it with Spark 4.2 or newer and this checkpoint: it first reads the batches before that snapshot.",
@@ -239,7 +240,7 @@ def sink_ambiguous(table: str, branch: str, sinks: Sequence[str]) -> SettingsErr
     )
 
 
-def batch_unknown(past: Past, sink: SinkBatches, batch_id: int, batches: Sequence[Step]) -> SettingsError:
+def batch_unknown(past: Past, sink: SinkBatches, batch_id: int, batches: Sequence[PastCommit]) -> SettingsError:
     """The error for a beginning at a batch that the table does not show."""
     known = f"batches {batches[0].batch_id} to {batches[-1].batch_id}" if batches else "no batch"
     return SettingsError(
@@ -250,12 +251,12 @@ def batch_unknown(past: Past, sink: SinkBatches, batch_id: int, batches: Sequenc
     )
 
 
-def schema_changed(table: str, step: Step, columns: Sequence[str]) -> CatalogError:
+def schema_changed(table: str, batch: PastCommit, columns: Sequence[str]) -> CatalogError:
     """The error for columns that a running query does not know."""
-    kind = "replay" if step.is_replay else "batch"
+    kind = "replay" if batch.is_replay else "batch"
     return CatalogError(
         "READ_SCHEMA_CHANGED",
-        f"{step.title.capitalize()} of {table} has columns that the query began without: {', '.join(columns)[:100]}.",
+        f"{batch.title.capitalize()} of {table} has columns that the query began without: {', '.join(columns)[:100]}.",
         data=DataState.UNCHANGED,
         action=f"They were added or widened while it ran. Start the query again: it then reads them, from this {kind}.",
     )

@@ -1,18 +1,18 @@
 """Which batches of a sink come after a position, decided from the snapshots under a branch's head. Pure."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
 from lakesink.checkpoint.offsets import name_their_data
 from lakesink.read.position import Position
 from lakesink.rows.letters import is_replay_of
+from lakesink_catalog.read.past import Past, PastCommit
 from lakesink_protocol.identity import SinkKey, SinkKind
 from lakesink_protocol.ledger import Mark
 
 CHANGELOG_PART = ".changelog."
 """In the name of an application that writes a changelog; see `lakesink.task.changelog.changelog_key`."""
-_APPEND, _REPLACE = "append", "replace"
 
 
 class Follows(Enum):
@@ -38,17 +38,25 @@ class SinkBatches:
             return mark.key.kind is SinkKind.STREAM and mark.key.name == self.sink
         return mark.key.kind is SinkKind.TXN and owner_of_changelog(mark.key.name) == self.sink
 
-    def take(self, step: "Step") -> bool:
-        """True for the snapshot of one of these batches, or of a replay of the sink's dead letters."""
-        return self.have(step.mark) or self.have_replay(step)
+    def of(self, past: Past) -> list[PastCommit]:
+        """These batches in the past of their branch."""
+        return [commit for commit in past.commits if self.have(commit.mark)]
 
-    def have_replay(self, step: "Step") -> bool:
+    def take(self, commit: PastCommit) -> bool:
+        """True for the snapshot of one of these batches, or of a replay of the sink's dead letters."""
+        return self.have(commit.mark) or self.have_replay(commit)
+
+    def have_replay(self, commit: PastCommit) -> bool:
         """True for the snapshot of a replay of the sink's dead letters."""
-        return step.is_replay and self.have_replays(step.application)
+        return commit.is_replay and self.have_replays(commit.application)
 
     def have_replays(self, application: str) -> bool:
         """True for an application that replays the sink's dead letters."""
         return self.follows is Follows.STREAM and is_replay_of(application, SinkKey(self.sink, self.branch))
+
+    def beginning(self, table: str, table_uuid: str) -> Position:
+        """The position before every batch."""
+        return Position(table, table_uuid, self.branch, self.sink)
 
 
 def owner_of_changelog(application: str) -> str:
@@ -57,148 +65,69 @@ def owner_of_changelog(application: str) -> str:
     return owner if part else ""
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One snapshot under the head, as its summary states it.
+def is_read_at(commit: PastCommit, position: Position) -> bool:
+    """True if the position is behind it: sequence numbers of snapshots grow, and so do numbers of replays."""
+    if commit.sequence_number <= position.sequence_number:
+        return True
+    return commit.is_replay and commit.batch_id <= position.newest_replay(commit.application)
 
-    Attributes:
-        parent_id: None if it has none, or if nothing tells which.
-        operation: ``append``, ``replace``, ``overwrite`` or ``delete``; empty if unknown.
-        schema_id: The table's schema when it was committed; None if unknown.
-        manifest_list: Its location; the file may be gone if the snapshot has expired.
-        added_files: Data files that it added; 0 if unknown, as for rows.
-        added_deletes: Files of deletes that it added.
-        mark: Of the batch that it committed; None for a snapshot without one.
-        is_retained: False if the table's metadata no longer has the snapshot.
-        replays_table: Name of the table that assigns dead letters to replays; empty for other snapshots.
+
+def is_other_replay(commit: PastCommit, position: Position) -> bool:
+    """True if it has the number of a replay that was read, and other letters, as far as the position tells."""
+    end = position.replay_end(commit.application, commit.batch_id) if commit.is_replay else ""
+    return commit.mark is not None and not commit.mark.end.startswith(end)
+
+
+def is_batch_of(commit: PastCommit, position: Position) -> bool:
+    """True if it committed the batch that the position names, with the same rows."""
+    mark = commit.mark
+    if mark is None:
+        return False
+    found = mark.key.name, mark.key.branch, mark.query_id, mark.batch_id, mark.fingerprint
+    wanted = position.sink, position.branch, position.query_id, position.batch_id, position.fingerprint
+    return found == wanted
+
+
+def ends_at(batch: PastCommit, position: Position) -> bool:
+    """True if it is a batch of the same query that ends at the same offsets: nothing before it is unread.
+
+    Offsets that do not name their data do not prove that: see `name_their_data`.
     """
-
-    snapshot_id: int
-    parent_id: int | None
-    sequence_number: int
-    timestamp_ms: int
-    operation: str
-    schema_id: int | None
-    manifest_list: str
-    added_files: int
-    added_rows: int
-    added_deletes: int
-    mark: Mark | None
-    is_retained: bool = True
-    replays_table: str = ""
-
-    @property
-    def batch_id(self) -> int:
-        """The batch that it committed, or the number of the replay."""
-        assert self.mark is not None
-        return self.mark.batch_id
-
-    @property
-    def is_replay(self) -> bool:
-        """True if it committed repaired dead letters."""
-        return bool(self.replays_table) and self.mark is not None
-
-    @property
-    def title(self) -> str:
-        """For messages."""
-        return f"{'replay' if self.is_replay else 'batch'} {self.batch_id}"
-
-    def is_read_at(self, position: Position) -> bool:
-        """True if the position is behind it: sequence numbers of snapshots grow, and so do numbers of replays."""
-        if self.sequence_number <= position.sequence_number:
-            return True
-        return self.is_replay and self.batch_id <= position.newest_replay(self.application)
-
-    def is_other_replay(self, position: Position) -> bool:
-        """True if it has the number of a replay that was read, and other letters, as far as the position tells."""
-        end = position.replay_end(self.application, self.batch_id) if self.is_replay else ""
-        return self.mark is not None and not self.mark.end.startswith(end)
-
-    @property
-    def application(self) -> str:
-        """What committed it; empty for other writers."""
-        return "" if self.mark is None else self.mark.key.name
-
-    @property
-    def keeps_rows(self) -> bool:
-        """True if it took no row away: it appended rows, or moved rows into other files."""
-        return self.operation in (_APPEND, _REPLACE)
-
-    def is_batch_of(self, position: Position) -> bool:
-        """True if it committed the batch that the position names, with the same rows."""
-        mark = self.mark
-        if mark is None:
-            return False
-        found = mark.key.name, mark.key.branch, mark.query_id, mark.batch_id, mark.fingerprint
-        wanted = position.sink, position.branch, position.query_id, position.batch_id, position.fingerprint
-        return found == wanted
-
-    def ends_at(self, position: Position) -> bool:
-        """True if it committed a batch of the same query that ends at the same offsets: nothing before it is unread.
-
-        Offsets that do not name their data do not prove that: see `name_their_data`.
-        """
-        mark = self.mark
-        if mark is None or not position.end or mark.end != position.end or not name_their_data(mark.offsets):
-            return False
-        return (mark.key.name, mark.key.branch, mark.query_id) == (position.sink, position.branch, position.query_id)
+    mark = batch.known_mark
+    if not position.end or mark.end != position.end or not name_their_data(mark.offsets):
+        return False
+    return (mark.key.name, mark.key.branch, mark.query_id) == (position.sink, position.branch, position.query_id)
 
 
-@dataclass(frozen=True, slots=True)
-class Past:
-    """The snapshots under a branch's head, oldest first, as far as they are known or were needed.
+def position_of(past: Past, batch: PastCommit) -> Position:
+    """The position behind a batch."""
+    mark = batch.known_mark
+    before = (one.mark for one in reversed(past.commits) if one.sequence_number < batch.sequence_number)
+    # A batch without input ends where the one before it ended, and may have rows all the same.
+    end_before = next((one.end for one in before if one is not None and one.key == mark.key), "")
+    has_end = mark.end != end_before and name_their_data(mark.offsets)
+    return Position(
+        past.table,
+        past.table_uuid,
+        mark.key.branch,
+        mark.key.name,
+        mark.query_id,
+        mark.batch_id,
+        mark.fingerprint,
+        mark.end if has_end else "",
+        batch.snapshot_id,
+        batch.sequence_number,
+    )
 
-    Attributes:
-        parent_id: The parent of the oldest one, which is not among them.
-        is_complete: True if the oldest one is the first of the branch.
-    """
 
-    table: str
-    table_uuid: str
-    steps: Sequence[Step]
-    parent_id: int | None = None
-    is_complete: bool = True
-
-    def batches_of(self, sink: SinkBatches) -> Iterator[Step]:
-        """The batches of a sink."""
-        return (step for step in self.steps if sink.have(step.mark))
-
-    def position_of(self, step: Step) -> Position:
-        """The position behind a batch."""
-        assert step.mark is not None
-        mark = step.mark
-        has_end = mark.end != self._end_before(step) and name_their_data(mark.offsets)
-        return Position(
-            self.table,
-            self.table_uuid,
-            mark.key.branch,
-            mark.key.name,
-            mark.query_id,
-            mark.batch_id,
-            mark.fingerprint,
-            mark.end if has_end else "",
-            step.snapshot_id,
-            step.sequence_number,
-        )
-
-    def behind(self, position: Position, read: Sequence[Step]) -> Position:
-        """The position behind these batches and replays, the oldest first, which are read after a position."""
-        batches = [step for step in read if not step.is_replay]
-        found = replace(self.position_of(batches[-1]), replays=position.replays) if batches else position
-        for step in read:
-            if step.is_replay and step.mark is not None:
-                found = found.behind_replay(step.mark.key.name, step.batch_id, step.mark.end)
-        return found
-
-    def _end_before(self, step: Step) -> str:
-        """Where the batch before it ended: a batch without input ends there too, and may have rows all the same."""
-        assert step.mark is not None
-        marks = (one.mark for one in reversed(self.steps) if one.sequence_number < step.sequence_number)
-        return next((mark.end for mark in marks if mark is not None and mark.key == step.mark.key), "")
-
-    def beginning(self, sink: SinkBatches) -> Position:
-        """The position before every batch."""
-        return Position(self.table, self.table_uuid, sink.branch, sink.sink)
+def behind(past: Past, position: Position, read: Sequence[PastCommit]) -> Position:
+    """The position behind these batches and replays, the oldest first, which are read after a position."""
+    batches = [one for one in read if not one.is_replay]
+    found = replace(position_of(past, batches[-1]), replays=position.replays) if batches else position
+    for one in read:
+        if one.is_replay:
+            found = found.behind_replay(one.application, one.batch_id, one.known_mark.end)
+    return found
 
 
 class Why(Enum):
@@ -212,7 +141,7 @@ class Why(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The place of a position: of these steps, the first that comes after it."""
+    """The place of a position: of the commits, the first that comes after it."""
 
     index: int
 
@@ -236,35 +165,30 @@ def place_of(past: Past, sink: SinkBatches, position: Position) -> Place:
     """The place of a position in the past of its table."""
     if position.is_before_all:
         return Found(0) if past.is_complete else Lost(Why.BEGINNING_EXPIRED)
-    for index, step in enumerate(past.steps):
-        if step.snapshot_id == position.snapshot_id:
+    for index, commit in enumerate(past.commits):
+        if commit.snapshot_id == position.snapshot_id:
             return Found(index + position.is_read)
-    same = [index for index, step in enumerate(past.steps) if step.is_batch_of(position)]
+    same = [index for index, commit in enumerate(past.commits) if is_batch_of(commit, position)]
     if len(same) == 1:
         return Found(same[0] + position.is_read)
     if position.is_read and past.parent_id == position.snapshot_id:
         return Found(0)
-    if not past.is_complete and past.steps[0].sequence_number > position.sequence_number:
+    if not past.is_complete and past.commits[0].sequence_number > position.sequence_number:
         return Lost(Why.UNVERIFIABLE)
     return _after_rollback(past, sink, position)
 
 
 def _after_rollback(past: Past, sink: SinkBatches, position: Position) -> Place:
     """The branch has older snapshots, and not that of the position: what was written since decides."""
-    since = [step for step in past.batches_of(sink) if step.sequence_number > position.sequence_number]
-    ending = [step for step in since if position.is_read and step.ends_at(position)]
+    since = [batch for batch in sink.of(past) if batch.sequence_number > position.sequence_number]
+    ending = [batch for batch in since if position.is_read and ends_at(batch, position)]
     if len(ending) == 1:
-        return Found(past.steps.index(ending[0]) + 1)
-    if any(_writer(step) != (position.sink, position.query_id) for step in since):
+        return Found(past.commits.index(ending[0]) + 1)
+    if any((batch.application, batch.known_mark.query_id) != (position.sink, position.query_id) for batch in since):
         return Lost(Why.NEW_QUERY)
-    if any(step.batch_id >= position.batch_id for step in since):
+    if any(batch.batch_id >= position.batch_id for batch in since):
         return Lost(Why.WRITTEN_OTHERWISE)
     return Behind()
-
-
-def _writer(step: Step) -> tuple[str, str]:
-    assert step.mark is not None
-    return step.mark.key.name, step.mark.query_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,40 +203,40 @@ class Unread:
         lost_replay: Number of a replay before the position that the table was rolled back behind; 0 for none.
     """
 
-    batches: Sequence[Step]
-    others: Sequence[Step] = ()
-    stopped_by: Step | None = None
+    batches: Sequence[PastCommit]
+    others: Sequence[PastCommit] = ()
+    stopped_by: PastCommit | None = None
     is_rolled_back: bool = False
     lost_replay: int = 0
 
 
 def unread(past: Past, sink: SinkBatches, start: int, position: Position, *, changes: bool = False) -> Unread:
-    """The batches from this step on and the replays after the position, up to the first snapshot that took rows away.
+    """The batches from this commit on and the replays after the position, up to the first snapshot that took rows away.
 
     After a rollback, a replay can be committed again behind the position and before its batch, which is `start`.
     With `changes`, the consumer can show batches of the sink that replaced or deleted rows: they stop nothing.
     """
-    batches: list[Step] = []
-    others: list[Step] = []
-    for index, step in enumerate(past.steps):
-        if step.keeps_rows and sink.have_replay(step):
-            batches += [] if step.is_read_at(position) else [step]
+    batches: list[PastCommit] = []
+    others: list[PastCommit] = []
+    for index, commit in enumerate(past.commits):
+        if commit.keeps_rows and sink.have_replay(commit):
+            batches += [] if is_read_at(commit, position) else [commit]
         elif index < start:
             continue
-        elif not step.keeps_rows and not (changes and sink.have(step.mark)):
-            return Unread(batches, others, stopped_by=step)
-        elif sink.have(step.mark):
-            batches.append(step)
-        elif step.operation == _APPEND and step.added_rows:
-            others.append(step)
+        elif not commit.keeps_rows and not (changes and sink.have(commit.mark)):
+            return Unread(batches, others, stopped_by=commit)
+        elif sink.have(commit.mark):
+            batches.append(commit)
+        elif commit.is_append and commit.rows:
+            others.append(commit)
     return Unread(batches, others)
 
 
-def up_to(batches: Sequence[Step], most_batches: int | None, most_rows: int | None) -> Sequence[Step]:
+def up_to(batches: Sequence[PastCommit], most_batches: int | None, most_rows: int | None) -> Sequence[PastCommit]:
     """As many of the batches as limits allow, and at least one: a batch is never divided."""
     rows = 0
-    for count, step in enumerate(batches):
-        rows += step.added_rows
+    for count, batch in enumerate(batches):
+        rows += batch.rows
         too_many = most_batches is not None and count >= most_batches
         if count and (too_many or (most_rows is not None and rows > most_rows)):
             return batches[:count]

@@ -7,7 +7,7 @@ import hashlib
 import re
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -44,8 +44,6 @@ SUFFIX = "__dead_letters"
 """End of the name of such a table, if the user names none."""
 REPLAYS_SUFFIX = "__replays"
 """End of the name of a table of replays, after that of the table of dead letters."""
-REPLAYS_TABLE = "lakesink.replays-table"
-"""Summary property of a replay's snapshot: the table that assigns dead letters to replays."""
 VALUE = "value"
 _SINCE = re.compile(r"([0-9]{1,18}):([0-9a-f]{12}|)")
 _MOST_TABLES = 16
@@ -73,9 +71,9 @@ class LetterRows:
 
     plan: SidePlan
     documents: bool
-    count: int = 0
-    digest: int = 0
-    _known: tuple[pa.Schema, LineEncoder] | None = None
+    count: int = field(default=0, init=False)
+    digest: int = field(default=0, init=False)
+    _known: tuple[pa.Schema, LineEncoder] | None = field(default=None, init=False)
 
     def of(self, rows: pa.RecordBatch, faults: Sequence[Fault]) -> pa.RecordBatch:
         """One dead letter for each row, as it came."""

@@ -29,9 +29,7 @@ class ParquetOptions:
 
 
 JSON, AVRO = "json", "avro"
-DEBEZIUM_JSON, DEBEZIUM_AVRO = "debezium-json", "debezium-avro"
-"""Formats of documents; the last two are change events."""
-
+"""Formats of documents."""
 DEBEZIUM = DEBEZIUM_JSON, DEBEZIUM_AVRO = "debezium-json", "debezium-avro"
 """Formats of Debezium's events."""
 
@@ -40,7 +38,6 @@ class OnMalformed(StrEnum):
     """The treatment of a document that cannot be decoded, or of another row that cannot be written."""
 
     FAIL = "fail"
-    NULL_ROW = "null-row"
     QUARANTINE = "quarantine"
 
 

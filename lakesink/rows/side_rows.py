@@ -53,7 +53,7 @@ def side_end(query_id: str, after: int) -> str:
 
 
 def parse_side_end(end: str) -> tuple[str, int] | None:
-    """The query and the sequence number; None if an earlier lakesink wrote the batch."""
+    """The query and the sequence number; None if the batch is not of a side table."""
     after, dot, query_id = end.partition(".")
     return (query_id, int(after)) if dot and after.isdecimal() else None
 

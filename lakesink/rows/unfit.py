@@ -21,7 +21,7 @@ Fit = Callable[[pa.RecordBatch], pa.RecordBatch]
 class SortedRows:
     """The rows of a batch: those that fit, converted, and the positions of those that do not, with their faults."""
 
-    fitting: list[pa.RecordBatch] = field(default_factory=list)
+    fitting: list[pa.RecordBatch] = field(default_factory=list, init=False)
     faults: dict[int, Fault] = field(default_factory=dict)
 
 

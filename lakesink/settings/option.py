@@ -1,9 +1,14 @@
 """One keyword option, and the readers that options of several themes share."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeVar
+
+from lakesink_protocol.errors import SettingsError
+from lakesink_protocol.identity import NAME_PATTERN
+from lakesink_protocol.redact import MASK, contains_secret, redact
+from lakesink_protocol.suggest import did_you_mean, sentence
 
 LONGEST_TEXT = 1024
 LONGEST_COLUMN_BYTES = 255
@@ -25,13 +30,39 @@ class Option:
     default: str
     doc: str
     table_property: str = ""
-    stream_only: bool = False
+
+    def parse(self, value: Any) -> Any:
+        """The value, parsed; raises SettingsError."""
+        try:
+            return self.read(value)
+        except ValueError as error:
+            shown = MASK if contains_secret(self.name, value) or self.name == "catalog_properties" else _shown(value)
+            why = f"The option {self.name} is {shown}: {sentence(redact(str(error)))}"
+        raise self.invalid(why)
+
+    def invalid(self, what: str) -> SettingsError:
+        """The error for a value; the description of the option says what is valid."""
+        return SettingsError("OPTION_INVALID", what, action=f"{self.name} ({self.type}): {self.doc}")
+
+
+def option_unknown(where: str, name: object, known: Iterable[str], hint: str = "", groups: str = "") -> SettingsError:
+    """The error for an option that does not exist; `groups` are names of which only the beginning is known."""
+    near = hint or did_you_mean(str(name), known)
+    action = f"Options are {', '.join(known)}{groups}."
+    return SettingsError("OPTION_UNKNOWN", f"{where} has no option {str(name)[:60]!r}. {near}"[:180], action=action)
 
 
 def read_text(value: Any) -> str:
     """Text that can be printed."""
     if not isinstance(value, str) or not value.strip() or not value.isprintable() or len(value) > LONGEST_TEXT:
         raise ValueError("expected text without control characters")
+    return value
+
+
+def read_name(value: Any) -> str:
+    """The name of a sink or a reader."""
+    if not isinstance(value, str) or not NAME_PATTERN.fullmatch(value):
+        raise ValueError("expected 1 to 64 characters A-Z a-z 0-9 . _ -, beginning with a letter or digit")
     return value
 
 
@@ -45,3 +76,10 @@ def one_of(words: type[Word]) -> Callable[[Any], Word]:
         return words(value)
 
     return read
+
+
+def _shown(value: Any) -> str:
+    if not isinstance(value, (str, int, float)):
+        return f"a {type(value).__name__}"
+    text = redact(repr(value))
+    return text if len(text) <= 40 else f"{text[:37]}..."

@@ -86,7 +86,7 @@ class Options(TypedDict, total=False):
     tag_every: Duration | int | None
     tag_max_age: Duration | None
     decode: Literal["json", "avro", "debezium-json", "debezium-avro"] | str | None
-    on_malformed: Literal["fail", "quarantine", "null-row"] | str | None
+    on_malformed: Literal["fail", "quarantine"] | str | None
     dead_letter_table: str | None
     max_dead_letters: int | str | None
     max_dead_letter_ratio: float | str | None

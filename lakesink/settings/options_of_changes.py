@@ -58,7 +58,7 @@ OPTIONS_OF_CHANGES = (
         _columns,
         "the table's identifier fields",
         "The columns that identify a row: `['order_id']`, or `'region, order_id'`. They must be the identifier fields"
-        " of the table, in any order; a table that lakesink creates gets them. Only with `upsert` and `changes`.",
+        " of the table, in any order; a table that lakesink creates gets them.",
     ),
     Option(
         "sequence_by",
@@ -66,7 +66,7 @@ OPTIONS_OF_CHANGES = (
         _columns,
         "none",
         "Stored columns that order the changes of a key: the greatest value wins, also against the stored row. Without"
-        " it, the order of the stream is trusted. Only with `upsert` and `changes`.",
+        " it, the order of the stream is trusted.",
     ),
     Option(
         "apply_as_deletes",
@@ -74,14 +74,14 @@ OPTIONS_OF_CHANGES = (
         _condition,
         "none",
         "Condition in Spark SQL that is true for a delete: `\"op = 'd'\"`. NULL fails the batch. In"
-        ' `format("lakesink")`, the name of a BOOLEAN column, which is not stored. Only with `changes`.',
+        ' `format("lakesink")`, the name of a BOOLEAN column, which is not stored.',
     ),
     Option(
         "except_column_list",
         "list of columns, or text",
         _except_column_list,
         "none",
-        "Columns of the rows that are not stored: `['op']`. Only with `upsert` and `changes`, without `decode`.",
+        "Columns of the rows that are not stored: `['op']`.",
     ),
     Option(
         "deletes",
@@ -89,7 +89,7 @@ OPTIONS_OF_CHANGES = (
         one_of(Deletes),
         "`hard`",
         "`hard` removes the row. `soft` keeps it, with `_is_deleted = true` in that BOOLEAN column, so that a late"
-        " change cannot bring it back. Only with `changes`.",
+        " change cannot bring it back.",
     ),
     Option(
         "on_late",
@@ -97,23 +97,21 @@ OPTIONS_OF_CHANGES = (
         one_of(OnLate),
         "`ignore`",
         "What happens to a change with a lower sequence than the stored row: `ignore` counts it, `fail` fails the"
-        " batch. Only with `sequence_by`.",
+        " batch.",
     ),
     Option(
         "changelog_table",
         "text",
         read_text,
         "none",
-        "Table that gets every change of a batch as a row, for streams that read changes. lakesink creates it."
-        " Only with `upsert` and `changes`.",
+        "Table that gets every change of a batch as a row, for streams that read changes. lakesink creates it.",
     ),
     Option(
         "output_mode",
         "text",
         one_of(OutputMode),
         "`append`",
-        "Spark's output mode of the query. `update`, for aggregations whose results replace earlier ones, only with"
-        ' `mode="upsert"`. Streams only, not in `format("lakesink")`.',
+        "Spark's output mode of the query: `update` for aggregations whose results replace earlier ones.",
     ),
     Option(
         "locate_in",
@@ -121,7 +119,7 @@ OPTIONS_OF_CHANGES = (
         one_of(LocateIn),
         "`auto`",
         "Where the stored rows of the keys are found: in the `driver`, or in Spark's `executors`. `auto` decides by the"
-        " size of the key columns that must be read. Only with `upsert` and `changes`.",
+        " size of the key columns that must be read.",
     ),
     Option(
         "compact_small_files",
@@ -130,6 +128,6 @@ OPTIONS_OF_CHANGES = (
         "`true`",
         "After a batch, its driver rewrites small files of about one size as one file when there are ten of them, and"
         " files of up to 40 MiB when half of their rows are deleted, in a snapshot that changes no row: readers and"
-        " later batches would pay for them. Only with `upsert` and `changes`.",
+        " later batches would pay for them.",
     ),
 )

@@ -5,12 +5,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from lakesink.settings.option import Option, read_text
+from lakesink.settings.option import Option, option_unknown, read_name, read_text
 from lakesink.settings.parse import whole_number
-from lakesink_protocol.catalogue import DataState
+from lakesink.settings.relations import Use, excludes
 from lakesink_protocol.errors import SettingsError
-from lakesink_protocol.identity import MAIN_BRANCH, NAME_PATTERN
-from lakesink_protocol.suggest import did_you_mean, sentence
+from lakesink_protocol.identity import MAIN_BRANCH
 
 EARLIEST, LATEST = "earliest", "latest"
 TABLE, CATALOG, SINK, BRANCH = "table", "catalog", "sink-id", "branch"
@@ -40,19 +39,13 @@ def _positive(value: Any) -> int:
     return whole_number(value, 1)
 
 
-def _name(value: Any) -> str:
-    if not isinstance(value, str) or not NAME_PATTERN.fullmatch(value):
-        raise ValueError("expected 1 to 64 characters A-Z a-z 0-9 . _ -, beginning with a letter or digit")
-    return value
-
-
 OPTIONS_OF_READING = (
     Option(TABLE, "text", read_text, "required", "Table to read, `namespace.table`."),
     Option(CATALOG, "text", read_text, "PyIceberg's default, else the embedded one", "Name of a configured catalog."),
     Option(
         SINK,
         "text",
-        _name,
+        read_name,
         "the only sink of the branch",
         "Sink whose batches are read; of a changelog, the sink whose changes it has.",
     ),
@@ -70,8 +63,7 @@ OPTIONS_OF_READING = (
         "time",
         _starting_time_ms,
         "none",
-        "Begin with the first batch committed at this time or later; without a zone, it is UTC. Instead of"
-        f" `{STARTING_BATCH}`.",
+        "Begin with the first batch committed at this time or later; without a zone, it is UTC.",
     ),
     Option(
         MOST_BATCHES,
@@ -91,13 +83,14 @@ OPTIONS_OF_READING = (
     Option(
         READER,
         "text",
-        _name,
+        read_name,
         "none",
         "Name of the reading query in the table. With it, a branch `lakesink-reader-<name>` keeps the batches that the"
         " query knows and has not read from expiry.",
     ),
 )
 _BY_NAME = {option.name: option for option in OPTIONS_OF_READING}
+ONE_START = excludes(Use(STARTING_TIME), Use(STARTING_BATCH))
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,11 +117,9 @@ class ReadSettings:
             raise SettingsError(
                 "OPTION_MISSING",
                 "The option table is required.",
-                data=DataState.UNCHANGED,
                 action='Name it: .option("table", "namespace.table").',
             )
-        if STARTING_BATCH in known and STARTING_TIME in known:
-            raise _invalid(STARTING_TIME, f"The options {STARTING_BATCH} and {STARTING_TIME} contradict each other.")
+        ONE_START.check(known, known)
         return cls(
             table=known[TABLE],
             catalog=known.get(CATALOG),
@@ -148,27 +139,7 @@ class ReadSettings:
         return self.most_batches is not None or self.most_rows is not None
 
 
-def read_options_table_markdown() -> str:
-    """The options as a Markdown table, for the docs."""
-    rows = (f"| `{one.name}` | {one.type} | {one.default} | {one.doc} |" for one in OPTIONS_OF_READING)
-    return "\n".join(["| option | type | default | meaning |", "|---|---|---|---|", *rows]) + "\n"
-
-
 def _read(name: str, value: str) -> Any:
     if name not in _BY_NAME:
-        raise SettingsError(
-            "OPTION_UNKNOWN",
-            f"There is no option {name[:60]!r} for reading. {did_you_mean(name, sorted(_BY_NAME))}"[:180],
-            data=DataState.UNCHANGED,
-            action=f"Options are {', '.join(_BY_NAME)} and {OF_CATALOG}<property>.",
-        )
-    try:
-        return _BY_NAME[name].read(value)
-    except ValueError as error:
-        raise _invalid(name, f"The option {name} is {value[:40]!r}: {sentence(str(error))}") from None
-
-
-def _invalid(name: str, what: str) -> SettingsError:
-    option = _BY_NAME[name]
-    action = f"{name} ({option.type}): {option.doc}"
-    return SettingsError("OPTION_INVALID", what, data=DataState.UNCHANGED, action=action)
+        raise option_unknown('readStream.format("lakesink")', name, _BY_NAME, groups=f" and {OF_CATALOG}<property>")
+    return _BY_NAME[name].parse(value)

@@ -32,12 +32,6 @@ def _schema_registry(value: Any) -> str:
     return text
 
 
-def _on_malformed(value: Any) -> OnMalformed:
-    if value not in tuple(OnMalformed):
-        raise ValueError("expected 'fail' or 'quarantine'")
-    return OnMalformed(value)
-
-
 def _ratio(value: Any) -> float:
     try:
         found = float(value) if isinstance(value, (int, float, str)) and not isinstance(value, bool) else math.nan
@@ -67,16 +61,15 @@ OPTIONS_OF_ROWS = (
         " differences; `ignore` leaves out columns that the table lacks; `add` adds them to the table; `widen` does the"
         " same, promotes INT to BIGINT, FLOAT to DOUBLE and DECIMAL to more digits, and makes required columns optional"
         " that the rows lack. The schema changes in the batch's own commit. With `decode`, the keys of the documents or"
-        " the fields of the writers' schemas count, and no restart is needed. With `upsert` and `changes` only `fail`"
-        " and `ignore`, and of them only `ignore` with `decode`.",
+        " the fields of the writers' schemas count, and no restart is needed.",
     ),
     Option(
         "max_new_columns",
         "whole number from 1 to 1000",
         lambda value: whole_number(value, 1, _MOST_NEW_COLUMNS),
         "100",
-        "Columns, nested ones counted one by one, that one batch of documents may add to the table, with"
-        " `schema_evolution` and `decode`. Keys beyond the limit get no column.",
+        "Columns, nested ones counted one by one, that one batch of documents may add to the table. Keys beyond the"
+        " limit get no column.",
     ),
     Option(
         "expect",
@@ -85,8 +78,8 @@ OPTIONS_OF_ROWS = (
         "none",
         "Conditions that every row must make true, in Spark SQL: `{'valid_age': 'age between 0 and 120'}`. A batch with"
         " other rows fails; with `('age between 0 and 120', 'warn')` they are written and counted, with `'quarantine'`"
-        " they become dead letters. With `decode`,"
-        ' conditions see the columns of the source. Not in `format("lakesink")`, which needs `with_expectations`.',
+        " they become dead letters. With `decode`, conditions see the columns of the source."
+        ' For `format("lakesink")`, `with_expectations` adds them to the rows.',
     ),
     Option(
         "decode",
@@ -95,17 +88,16 @@ OPTIONS_OF_ROWS = (
         "none",
         "`json` or `avro`: the column `value` of the rows contains such documents, for example from Kafka. Executors"
         " decode them into the table's columns. `debezium-json` or `debezium-avro`: it contains Debezium's events,"
-        ' which insert, update and delete rows; only with `mode="changes"`.',
+        " which insert, update and delete rows.",
     ),
     Option(
         "on_malformed",
         "text",
-        _on_malformed,
+        one_of(OnMalformed),
         "`fail`",
         "Action for a row that cannot be written: a document that cannot be decoded exactly, NULL in a required column,"
         " a value that the column or its partition cannot hold. `fail` stops the query; `quarantine` makes it a dead"
-        " letter: a row of another table, under the same batch id. `null-row` writes a row of NULLs for a document; it"
-        " is deprecated, use `quarantine`.",
+        " letter: a row of another table, under the same batch id.",
     ),
     Option(
         "binary_encoding",
@@ -114,7 +106,7 @@ OPTIONS_OF_ROWS = (
         "none",
         "How texts in documents spell bytes for BINARY columns: `base64` or `hex`. Without it such a text is malformed;"
         ' `decode="json"` needs it for a table with such a column. The bytes of Avro, and those of Debezium\'s JSON'
-        " with a schema, need no option. Only with `decode`.",
+        " with a schema, need no option.",
     ),
     Option(
         "dead_letter_table",
@@ -143,8 +135,8 @@ OPTIONS_OF_ROWS = (
         _rescue_column,
         "none",
         "Column of STRING that keeps, as JSON, what other columns do not hold of a document: keys or fields without a"
-        " column, and values that do not fit an optional column. It is added to the table if it is missing. Only with"
-        " `decode`; needs numpy.",
+        " column, and values that do not fit an optional column. It is added to the table if it is missing. Needs"
+        " numpy.",
     ),
     Option(
         "show_values",
@@ -152,8 +144,7 @@ OPTIONS_OF_ROWS = (
         switch,
         "false",
         "True to show malformed values, and keys that come twice in a task without an order, 60 characters of each, in"
-        " errors and logs. The values may be personal data, and logs may have many readers."
-        " Only with `decode`, `upsert` or `changes`.",
+        " errors and logs. The values may be personal data, and logs may have many readers.",
     ),
     Option(
         "schema_registry",

@@ -5,16 +5,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from lakesink.settings.ddl import columns_of
-from lakesink.settings.option import Option, read_text
+from lakesink.settings.option import Option, read_name, read_text
 from lakesink.settings.parse import size_bytes, switch, whole_number
 from lakesink.settings.table_settings import codec, distribution_mode
-from lakesink_protocol.identity import NAME_PATTERN
-
-
-def _sink_id(value: Any) -> str:
-    if not isinstance(value, str) or not NAME_PATTERN.fullmatch(value):
-        raise ValueError("expected 1 to 64 characters A-Z a-z 0-9 . _ -, beginning with a letter or digit")
-    return value
 
 
 def _branch(value: Any) -> str:
@@ -54,12 +47,11 @@ OPTIONS_OF_TARGET = (
     Option(
         "sink_id",
         "text",
-        _sink_id,
+        read_name,
         "required",
         "Permanent name of the stream in the table; it outlives the checkpoint. Each stream into a table needs one.",
-        stream_only=True,
     ),
-    Option("checkpoint", "path or URI", _checkpoint, "required", "Spark's checkpoint location.", stream_only=True),
+    Option("checkpoint", "path or URI", _checkpoint, "required", "Spark's checkpoint location."),
     Option(
         "catalog",
         "text",
@@ -96,8 +88,8 @@ OPTIONS_OF_TARGET = (
         _schema,
         "none",
         "Columns of a table that lakesink creates for documents, in Spark's DDL: `\"id BIGINT NOT NULL, at TIMESTAMP,"
-        ' items ARRAY<STRUCT<sku: STRING>>"`. A table that exists must have them, or gets them with `schema_evolution`.'
-        " Only with `decode` and `create_table`.",
+        ' items ARRAY<STRUCT<sku: STRING>>"`. A table that exists must have them, or gets them with'
+        " `schema_evolution`.",
     ),
     Option(
         "target_file_size_bytes",
@@ -129,8 +121,8 @@ OPTIONS_OF_TARGET = (
         distribution_mode,
         "`none`",
         "`hash` shuffles every batch so that one task writes all rows of a partition: fewer files, but a shuffle takes"
-        ' time. Not for fields of `bucket` transforms, not with `decode`, not in `format("lakesink")`;'
-        " with `upsert` and `changes`, one task gets all changes of a key.",
+        " time. Not for fields of `bucket` transforms. With `upsert` and `changes`, one task gets all changes of a"
+        " key.",
         "write.distribution-mode",
     ),
 )

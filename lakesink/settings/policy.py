@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from lakesink.rows.plan import OnMalformed
 from lakesink.settings.option_types import Deletes, OutputMode
 from lakesink.settings.settings import Settings
 from lakesink_protocol.redact import redact, shown
@@ -92,11 +93,8 @@ def change_policy(text: str) -> ChangePolicy | None:
 
 
 def _of_bad_rows(chosen: Mapping[str, str]) -> str:
-    match chosen.get("on_malformed"):
-        case "quarantine":
-            return f"goes to {chosen.get('dead_letter_table', 'the dead letters')}"
-        case "null-row":
-            return "becomes a row of NULLs"
+    if chosen.get("on_malformed") == OnMalformed.QUARANTINE:
+        return f"goes to {chosen.get('dead_letter_table', 'the dead letters')}"
     return _STOPS
 
 

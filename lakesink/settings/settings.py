@@ -3,22 +3,22 @@
 Values of ``catalog_properties`` may be secrets: they stay in the driver and never appear in a `repr`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
-from functools import cache
 from typing import Any
 
-from lakesink.rows.plan import AVRO, DEBEZIUM_AVRO, BinaryEncoding, OnMalformed
-from lakesink.settings.change_rules import check_changes
+from lakesink.rows.plan import BinaryEncoding, OnMalformed
 from lakesink.settings.expectations import Expectation
+from lakesink.settings.option import option_unknown
 from lakesink.settings.option_types import Deletes, LocateIn, OnLate, OutputMode, SchemaEvolution
 from lakesink.settings.options import BY_NAME, OPTIONS, option_invalid, read_option
-from lakesink.settings.table_settings import DEFAULTS_OF_CHANGES, Effective, unsupported_level
+from lakesink.settings.relations import BATCHES, RELATIONS, Entry, Use, lack_of
+from lakesink.settings.table_settings import DEFAULTS_OF_CHANGES, Effective
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_protocol.errors import SettingsError
-from lakesink_protocol.events import Listener, OptionDeprecated, PropertiesIgnored
-from lakesink_protocol.identity import MAIN_BRANCH, SinkKind
+from lakesink_protocol.events import Listener, PropertiesIgnored
+from lakesink_protocol.identity import MAIN_BRANCH
 from lakesink_protocol.redact import MASK, redact
 from lakesink_protocol.refusals.accept import Accept
 from lakesink_protocol.row_changes import Mode
@@ -81,33 +81,33 @@ class Settings:
     _reported: set[str] = field(default_factory=set, init=False, compare=False)
 
     @classmethod
-    def parse(cls, options: Mapping[str, Any], *, kind: SinkKind = SinkKind.STREAM) -> "Settings":
+    def parse(cls, options: Mapping[str, Any], *, entry: Entry = Entry.STREAM) -> "Settings":
         """Settings from keyword options; None means that an option is not given.
 
         Args:
             options: The user's values by option name.
-            kind: A stream must name its sink and checkpoint; an append has neither.
+            entry: Where the user gave them. A stream must name its sink and checkpoint; a batch has neither.
 
         Raises:
             SettingsError: An option is unknown, malformed, missing, or contradicts another.
         """
         given = {name: value for name, value in options.items() if value is not None}
         for name in given:
-            _check_known(name, kind)
+            _check_known(name, entry)
         settings = cls(**{name: read_option(name, value) for name, value in given.items()})
         if settings.decode and "schema_evolution" not in given:
             settings = replace(settings, schema_evolution=SchemaEvolution.IGNORE)
-        if kind is SinkKind.STREAM:
-            for name in _REQUIRED:
-                if name not in given:
-                    doc = f"{name}: {BY_NAME[name].doc}"
-                    raise SettingsError("OPTION_MISSING", f"The option {name} is required.", action=doc)
-        _check_agreement(settings, given)
-        _check_tags(settings, given, kind)
-        _check_decode(settings, given)
-        check_changes(settings, given, kind)
-        if settings.on_malformed is OnMalformed.NULL_ROW:
-            _tell_of_null_row()
+        for name in _REQUIRED:
+            if name not in given and entry not in BATCHES:
+                doc = f"{name}: {BY_NAME[name].doc}"
+                raise SettingsError("OPTION_MISSING", f"The option {name} is required.", action=doc)
+        values = {name: getattr(settings, name) for name in BY_NAME}
+        for relation in RELATIONS:
+            relation.check(values, given, entry)
+        for name, why in _compared(settings, of_stream=entry not in BATCHES):
+            raise option_invalid(name, f"The option {name} {why}.")
+        if settings.compression_codec is not None:
+            settings.effective({})  # the codec may lack the level
         return settings
 
     @property
@@ -146,89 +146,27 @@ class Settings:
         return f"Settings({', '.join(f'{name}={redact(repr(value))}' for name, value in shown.items())})"
 
 
-def _check_known(name: str, kind: SinkKind) -> None:
-    usable = [option.name for option in OPTIONS if kind is SinkKind.STREAM or not option.stream_only]
-    if name in usable:
-        return
+def _check_known(name: str, entry: Entry) -> None:
+    lack = lack_of(Use(name), entry)
+    if lack is not None:
+        raise lack.lacked(entry, name)
     if name in BY_NAME:
-        raise option_invalid(
-            name, f"The option {name} is for streams only; an append is identified by txn=(app id, version)."
-        )
+        return
+    usable = [option.name for option in OPTIONS if lack_of(Use(option.name), entry) is None]
     overriding = next((option.name for option in OPTIONS if option.table_property == name), None)
-    hint = (
-        f"Use the option {overriding}, which overrides this table property."
-        if overriding
-        else did_you_mean(str(name).replace("-", "_"), usable)
-    )
-    raise SettingsError(
-        "OPTION_UNKNOWN",
-        f"There is no option {str(name)[:60]!r}. {hint}"[:180],
-        action=f"Options are {', '.join(usable)}.",
-    )
+    hint = f"Use the option {overriding}, which overrides this table property." if overriding else ""
+    raise option_unknown(entry, name, usable, hint or did_you_mean(name.replace("-", "_"), usable))
 
 
-def _check_agreement(settings: Settings, given: Mapping[str, Any]) -> None:
-    if settings.partition_by and not settings.create_table:
-        raise option_invalid(
-            "partition_by", "The option partition_by needs create_table=True; an existing table keeps its partitions."
-        )
-    if not settings.ledger_tag and "ledger_tag_max_age" in given:
-        raise option_invalid("ledger_tag_max_age", "The option ledger_tag_max_age needs ledger_tag, which is false.")
-    level = settings.compression_level
-    if level is not None and settings.compression_codec is not None:
-        why = unsupported_level(settings.compression_codec, level)
-        if why:
-            raise option_invalid("compression_level", f"The option compression_level is {level}: {why}.")
-
-
-def _check_tags(settings: Settings, given: Mapping[str, Any], kind: SinkKind) -> None:
-    every = settings.tag_every
-    if every is None and "tag_max_age" in given:
-        raise option_invalid("tag_max_age", "The option tag_max_age needs tag_every: no batch is tagged without it.")
-    if every is not None and not settings.ledger_tag:
-        raise option_invalid(
-            "tag_every", "The option tag_every needs a catalog that accepts tags, but ledger_tag is false."
-        )
-    if isinstance(every, EveryBatches) and kind is SinkKind.TXN:
-        raise option_invalid(
-            "tag_every", "The option tag_every counts batches, but versions of an append may leave gaps."
-        )
-    if isinstance(every, EveryPeriod) and timedelta(milliseconds=every.span_ms) > settings.tag_max_age:
-        raise option_invalid("tag_max_age", "The option tag_max_age is shorter than tag_every: tags would leave gaps.")
-
-
-def _check_decode(settings: Settings, given: Mapping[str, Any]) -> None:
-    null_row = ("on_malformed",) if settings.on_malformed is OnMalformed.NULL_ROW else ()
-    for name in (*null_row, "binary_encoding", "rescue_column"):
-        if settings.decode is None and name in given:
-            raise option_invalid(name, f"The option {name} needs decode: without it nothing is decoded.")
-    if "show_values" in given and settings.decode is None and not settings.has_changes:
-        raise option_invalid("show_values", "The option show_values needs decode, or mode='upsert' or 'changes'.")
-    is_avro = settings.decode in (AVRO, DEBEZIUM_AVRO)
-    if is_avro != bool(settings.schema_registry):
-        asks = settings.decode if is_avro else AVRO
-        raise option_invalid("schema_registry", f"The options decode='{asks}' and schema_registry need each other.")
-    if settings.follows_documents and settings.on_malformed is OnMalformed.NULL_ROW:
-        raise option_invalid(
-            "schema_evolution", "The option schema_evolution needs on_malformed='fail' or 'quarantine', not 'null-row'."
-        )
-    if "max_new_columns" in given and not settings.follows_documents:
-        raise option_invalid("max_new_columns", "The option max_new_columns needs decode and schema_evolution.")
-    if settings.decode and settings.shuffles_by_partition:
-        raise option_invalid(
-            "distribution_mode",
-            f"The options distribution_mode='{settings.distribution_mode}' and decode exclude each other: a document's"
-            " partition is not known before it is decoded.",
-        )
-    if settings.schema and not settings.decode:
-        raise option_invalid("schema", "The option schema needs decode: a DataFrame has a schema of its own.")
-    if settings.schema and not settings.create_table:
-        raise option_invalid(
-            "schema", "The option schema needs create_table=True; without it, an existing table keeps its columns."
-        )
-
-
-@cache
-def _tell_of_null_row() -> None:
-    """Once a process: the format parses its options for every batch."""
-    LISTENERS(OptionDeprecated("on_malformed='null-row'", "on_malformed='quarantine'"))
+def _compared(settings: Settings, *, of_stream: bool) -> Iterator[tuple[str, str]]:
+    """The options whose values contradict those of others, and why."""
+    match settings.tag_every:
+        case EveryBatches() if not of_stream:
+            yield "tag_every", "counts batches, but versions of an append may leave gaps"
+        case EveryPeriod(span_ms) if timedelta(milliseconds=span_ms) > settings.tag_max_age:
+            yield "tag_max_age", "is shorter than tag_every: tags would leave gaps"
+    left_out = {name.casefold() for name in settings.except_column_list}
+    for option in ("keys", "sequence_by"):
+        for name in getattr(settings, option):
+            if name.casefold() in left_out:
+                yield "except_column_list", f"has {name[:60]!r}, a column of {option}"

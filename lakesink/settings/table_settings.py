@@ -228,7 +228,7 @@ def _agreed(values: dict[str, Value]) -> dict[str, Value]:
         raise SettingsError(
             "OPTION_INVALID",
             f"The option compression_level is {level.value}: {why}.",
-            action=f"Give a level of {chosen.value}, or no compression_level.",
+            action="Give a level that the codec has, or no compression_level.",
         )
     raise _malformed("write.parquet.compression-level", str(level.value), why)
 

@@ -36,7 +36,7 @@ class PreparedDirectory(PreparedRecords):
     now_ms: Callable[[], int] = field(default=lambda: time.time_ns() // 1_000_000)
     storage: Storage | None = None
     emit: Listener = LISTENERS  # not public: lakesink's own sinks pass theirs
-    _last_landed: str | None = None
+    _last_landed: str | None = field(default=None, init=False)
 
     @property
     def max_age_ms(self) -> int:  # type: ignore[override] # computed, read-only

@@ -1,6 +1,6 @@
 """Warns about an option `accept` that overrules nothing."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lakesink_protocol.events import AcceptUnused, Listener
 from lakesink_protocol.refusals.accept import Accept
@@ -15,7 +15,7 @@ class UnusedAcceptWarning:
     kind: str
     target: str
     sink: str
-    _done: bool = False
+    _done: bool = field(default=False, init=False)
 
     def after_decision(self, verdict: Verdict, batch_id: int, emit: Listener) -> None:
         """Warn if this `Accept` had no part in the verdict."""

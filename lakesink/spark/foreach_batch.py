@@ -77,9 +77,9 @@ class StreamRun:
     only_drops_rows: bool
     count: TaskCount
     by_key: bool = False
-    last: tuple[int, Offsets] | None = None
-    write_seconds: float = 0.0
-    wrote: bool = False
+    last: tuple[int, Offsets] | None = field(default=None, init=False)
+    write_seconds: float = field(default=0.0, init=False)
+    wrote: bool = field(default=False, init=False)
 
     def process(self, rows: DataFrame, batch_id: int) -> Outcome:
         """Run one batch; raises QueryStopped if the query was asked to stop."""

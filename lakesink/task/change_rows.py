@@ -40,9 +40,9 @@ class ChangeRows:
     task: int
     marks: Marks
     log: Callable[[ChangedRows], None] | None = None
-    count: int = 0
-    _changed: int = 0
-    _conversion: ChangeConversion | None = None
+    count: int = field(default=0, init=False)
+    _changed: int = field(default=0, init=False)
+    _conversion: ChangeConversion | None = field(default=None, init=False)
     _decoder: ChangeDecoder | None = field(init=False)
 
     def __post_init__(self) -> None:
@@ -51,7 +51,7 @@ class ChangeRows:
     @property
     def refuse(self) -> bool:
         """True if what was found in the rows must fail the batch."""
-        return self.marks.refuse or (self._decoder is not None and self._decoder.refuses)
+        return self.marks.refuse or (self._decoder is not None and self._decoder.malformed > 0)
 
     @property
     def head(self) -> Receipt:
@@ -63,8 +63,8 @@ class ChangeRows:
         return replace(
             head,
             quality=together([quality, decoder.quality]),
+            malformed=decoder.malformed,
             misfits=tuple(decoder.misfits),
-            documents=decoder.documents,
             splits=decoder.splits,
             tombstones=decoder.tombstones,
         )

@@ -88,7 +88,7 @@ class TaskLog:
     rows: ChangelogRows
     task: int
     files: TaskFiles = field(init=False)
-    _alignment: Alignment | None = None
+    _alignment: Alignment | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self.files = TaskFiles(self.plan, self.task)

@@ -9,7 +9,7 @@ NULL counts for nothing, so a column that a table got meanwhile changes no diges
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
 import pyarrow as pa
@@ -99,8 +99,8 @@ class ChangelogRows:
 
     sink: str
     batch_id: int
-    count: int = 0
-    digest: int = 0
+    count: int = field(default=0, init=False)
+    digest: int = field(default=0, init=False)
 
     def of(self, changed: ChangedRows) -> pa.RecordBatch:
         """One row for each change, whose rows have the table's columns."""

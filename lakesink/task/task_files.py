@@ -23,8 +23,8 @@ class RowBuffer:
     """Keeps a task's rows in memory until there are enough for its files."""
 
     files: DataFiles
-    _batches: list[pa.RecordBatch] = field(default_factory=list)
-    _bytes: int = 0
+    _batches: list[pa.RecordBatch] = field(default_factory=list, init=False)
+    _bytes: int = field(default=0, init=False)
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Add rows; writes rows at the memory limit."""
@@ -91,7 +91,7 @@ class TaskFiles:
     schema: Struct = field(init=False)
     _files: DataFiles = field(init=False)
     _buffer: RowBuffer = field(init=False)
-    _receipt: ReceiptEncoder = field(default_factory=ReceiptEncoder)
+    _receipt: ReceiptEncoder = field(default_factory=ReceiptEncoder, init=False)
 
     def __post_init__(self) -> None:
         plan, schema = self.plan, parse_schema(self.plan.schema_json)

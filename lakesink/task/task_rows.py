@@ -80,7 +80,7 @@ class TaskRows:
     sources: tuple[Source, ...]
     marks: Marks
     letters: TaskLetters | None = None
-    count: int = 0
+    count: int = field(default=0, init=False)
     decoder: Decoder | None = field(default=None, init=False)
     left: SideFile = field(init=False)
 
@@ -90,7 +90,7 @@ class TaskRows:
     @property
     def refuse(self) -> bool:
         """True if what was found in them must fail the batch."""
-        return self.marks.refuse or (self.decoder is not None and self.decoder.refuses)
+        return self.marks.refuse or (self.decoder is not None and self.decoder.malformed > 0)
 
     @property
     def aside(self) -> int:
@@ -108,8 +108,8 @@ class TaskRows:
             (),
             plan.schema_id,
             quality if decoder is None else together([quality, decoder.quality]),
+            malformed=0 if decoder is None else decoder.malformed,
             misfits=() if decoder is None else tuple(decoder.misfits),
-            documents=0 if decoder is None else decoder.documents,
             refused=self.refuse,
             premises=plan.premises,
             left=None if self.refuse else left_in(self.left),

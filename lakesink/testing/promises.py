@@ -46,10 +46,3 @@ class BrokenPromise(AssertionError):
             f"  SeenRows: {reason}\n"
             f"  Required by: {SEAM}.{promise.seam}, see {DOCUMENT}#{promise.anchor}"
         )
-
-
-def promises_table_markdown() -> str:
-    """The table of promises for the documentation."""
-    lines = ["| name | what a sink promises | required by |", "|---|---|---|"]
-    lines += [f'| <a id="{kept.anchor}"></a>`{kept.name}` | {kept.says} | `{kept.seam}` |' for kept in Promise]
-    return "\n".join(lines) + "\n"

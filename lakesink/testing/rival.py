@@ -26,8 +26,8 @@ Ended = Outcome | Exception | None
 class Party:
     """One driver, and the votes of its own jobs."""
 
-    votes: list[frozenset[int]] = field(default_factory=list)  # the positions of each job
-    ended: Ended = None  # its outcome or its error
+    votes: list[frozenset[int]] = field(default_factory=list, init=False)  # the positions of each job
+    ended: Ended = field(default=None, init=False)  # its outcome or its error
 
     def cast(self, writer: TaskWriter, batch_id: int, run: int) -> tuple[list[bytes], list[int]]:
         """Run a job of its own."""
@@ -57,9 +57,11 @@ class Rival:
 
     run: Callable[[Party], Ended]  # runs it as the given party
     stream: Stream
-    party: Party = field(default_factory=Party)
-    saw: SeenRows | None = None  # what readers saw after it, if it ended before the driver continued
-    _thread: threading.Thread | None = None
+    party: Party = field(default_factory=Party, init=False)
+    saw: SeenRows | None = field(
+        default=None, init=False
+    )  # what readers saw after it, if it ended before the driver continued
+    _thread: threading.Thread | None = field(default=None, init=False)
 
     @property
     def started(self) -> bool:
@@ -93,8 +95,8 @@ class Rival:
 class Patience:
     """How long a driver waits for a rival: long, unless the previous rival was blocked."""
 
-    blocked: bool = False  # the previous rival was blocked
-    places: set[str] = field(default_factory=set)  # places at which rivals were blocked
+    blocked: bool = field(default=False, init=False)  # the previous rival was blocked
+    places: set[str] = field(default_factory=set, init=False)  # places at which rivals were blocked
 
     def run(self, rival: Rival, place: str) -> None:
         """Start a rival and wait for it."""

@@ -38,9 +38,9 @@ class Stepper:
 
     packages: tuple[str, ...]  # names of top-level packages or modules
     at_step: Callable[[Step], None]  # an exception in it is raised at the step
-    taken: list[Step] = field(default_factory=list)  # steps so far
-    _visits: Counter[str] = field(default_factory=Counter)
-    _line_is_new: bool = False
+    taken: list[Step] = field(default_factory=list, init=False)  # steps so far
+    _visits: Counter[str] = field(default_factory=Counter, init=False)
+    _line_is_new: bool = field(default=False, init=False)
 
     def trace(self, frame: FrameType, event: str, _: Any) -> Any:
         """For `sys.settrace`: every line is a step."""

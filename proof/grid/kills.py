@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from lakesink_catalog.trace import VARIABLE as TRACE
 from lakesink_protocol.outcome import Committed
 from lakesink_protocol.row_changes import Mode
 from proof.changes import Changing
@@ -27,6 +26,7 @@ from proof.processes.harness import Driver, Stream
 from testkit import harness
 from testkit.at_work import committed, kill_at_work
 from testkit.builders import FaultyCatalog
+from testkit.tracing import VARIABLE as TRACE
 
 BATCHES = 12
 LIVES = 40

@@ -14,7 +14,6 @@ import pyarrow as pa
 from pyiceberg.table import Table
 
 from lakesink_catalog.failpoints import VARIABLE
-from lakesink_catalog.trace import VARIABLE as TRACE
 from lakesink_protocol.errors import CatalogError
 from proof.grid.cells import BATCHES, Cell, Company, SparkBlow
 from proof.grid.company import FIRST_FOREIGN_KEY, FOREIGN_PARTITION
@@ -34,6 +33,7 @@ from testkit.harness import (
     signal_all,
     wait_for,
 )
+from testkit.tracing import VARIABLE as TRACE
 
 SINK = "numbers"
 UPSERTS = {

@@ -9,7 +9,6 @@ from pathlib import Path
 from pyiceberg.catalog.sql import SqlCatalog
 
 from lakesink_catalog.connect.catalog import connect
-from lakesink_catalog.trace import VARIABLE as TRACE
 from proof.content import EVERYTHING, ROWS, ROWS_OF_EVERYTHING, ROWS_OF_UPSERTED, UPSERTED
 from proof.grid.cells import BATCHES, Blow, Cell, Company, Position
 from proof.grid.company import Others
@@ -20,6 +19,7 @@ from servers.jars import JarsMissing
 from servers.rest_reference import rest_reference
 from testkit.builders import FaultyCatalog
 from testkit.rest_catalog import rest_catalog
+from testkit.tracing import VARIABLE as TRACE
 
 SHORT_SECONDS, LONG_SECONDS = "5", "20"
 

@@ -1,6 +1,6 @@
 """Accepts the logs of real drivers if, and only if, the model could have made them.
 
-Run drivers with ``LAKESINK_TRACE=<file>`` (`lakesink_catalog.trace.VARIABLE`): any number of processes, one file, from
+Run drivers with ``LAKESINK_TRACE=<file>`` (`testkit.tracing.VARIABLE`): any number of processes, one file, from
 the first commit of a sink on, whatever kills them. Then ``check(file.read_text().splitlines())`` returns what is
 `Broken`; an empty list says that each step was one of the model's.
 
@@ -16,12 +16,12 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from lakesink_catalog.trace import TraceEvent
 from lakesink_protocol.identity import SinkKind
 from proof.model.history import History
 from proof.model.lines import Facts, Line, NoStep, Written, parse_line
 from proof.model.steps import AFTER, State
 from proof.model.verdicts import wrong_verdict
+from testkit.tracing import TraceEvent
 
 STREAM = SinkKind.STREAM.value
 

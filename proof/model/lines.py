@@ -1,11 +1,11 @@
-"""The lines of a trace as values: what `lakesink_catalog.trace` writes, read without trusting it."""
+"""The lines of a trace as values: what `testkit.tracing` writes, read without trusting it."""
 
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lakesink_catalog.trace import TraceEvent
+from testkit.tracing import TraceEvent
 
 
 class NoStep(ValueError):

@@ -8,7 +8,7 @@ table, line by line. The checker takes real drivers' logs through the same table
 from dataclasses import dataclass
 from enum import Enum
 
-from lakesink_catalog.trace import TraceEvent
+from testkit.tracing import TraceEvent
 
 
 class State(Enum):

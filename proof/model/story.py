@@ -131,7 +131,7 @@ class _Run:
 
 @dataclass(slots=True)
 class Tracer:
-    """Writes what the model prints as `lakesink_catalog.trace` writes what real drivers do."""
+    """Writes what the model prints as `testkit.tracing` writes what real drivers do."""
 
     runs: dict[str, _Run] = field(default_factory=dict)
     starts: int = 0

@@ -31,6 +31,7 @@ from lakesink_protocol.two_phase import TaskWriter, receipts_of
 from lakesink_protocol.votes import Vote, Votes
 from proof.content import PLAIN, Content
 from proof.processes.checkpoint import PARTITIONS, DiskCheckpoint, NumberedRows
+from testkit.tracing import trace_sinks
 
 STOPPED = 3
 """Exit code of a driver that ended with an error."""
@@ -128,6 +129,7 @@ def open_sink(orders: Orders) -> IcebergSink:
 def run_orders(orders: Orders, tell: Tell) -> int:
     """Obey, say how it ended, and return the exit code."""
     os.environ.update(orders.environment)
+    trace_sinks()
     for module in orders.modules:
         importlib.import_module(module)
     try:

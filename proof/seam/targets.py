@@ -3,10 +3,10 @@
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
-from lakesink_protocol.change import Content, ContentFile
+from lakesink_protocol.change import ContentFile
 from lakesink_protocol.coordinator import run_batch
 from lakesink_protocol.identity import Batch, stream_batch
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
@@ -21,6 +21,8 @@ Row = tuple[int, int]
 
 Position = tuple[str, int]
 """A row of a data file: the file's path, and the number of the row in it."""
+DELETES = "deletes-"
+"""Begins the paths of delete files."""
 
 
 class Died(BaseException):
@@ -65,9 +67,9 @@ class Store:
         return self._file(path, len(rows))
 
     def add_deletes(self, positions: list[Position]) -> ContentFile:
-        path = f"deletes-{next(self.names)}"
+        path = f"{DELETES}{next(self.names)}"
         self.deletes[path] = positions
-        return replace(self._file(path, len(positions)), content=Content.POSITION_DELETES)
+        return self._file(path, len(positions))
 
     def _file(self, path: str, count: int) -> ContentFile:
         return ContentFile(path, 0, (), count, count, {}, {}, {}, {}, {}, {}, ())
@@ -91,7 +93,7 @@ class Open:
 
 @dataclass(frozen=True)
 class Ready:
-    """What a target would commit: files with their kinds."""
+    """What a target would commit: files."""
 
     payload: Payload
     recovered: bool = False
@@ -101,13 +103,13 @@ class Ready:
 class Target:
     """What a target shows: files in the order of their commits, and the batches that it has."""
 
-    files: list[tuple[str, int]] = field(default_factory=list)
+    files: list[str] = field(default_factory=list)
     batches: list[int] = field(default_factory=list)
 
     def live(self, store: Store) -> dict[Position, Row]:
         """Rows by position, less those that a delete file names."""
-        gone = {position for path, kind in self.files if kind for position in store.deletes[path]}
-        held = {(path, at): row for path, kind in self.files if not kind for at, row in enumerate(store.rows[path])}
+        gone = {position for path in self.files for position in store.deletes.get(path, ())}
+        held = {(path, at): row for path in self.files for at, row in enumerate(store.rows.get(path, ()))}
         return {position: row for position, row in held.items() if position not in gone}
 
 
@@ -210,7 +212,7 @@ class Sink(TwoPhaseCommitSink[Open, Ready]):
     def pre_commit(self, transaction: Open, receipts: Sequence[bytes]) -> Ready:  # noqa: ARG002 - the seam's
         self.driver.step()
         files = [file for receipt in receipts for file in decode(receipt).files]
-        return Ready({"batch": self.driver.batch_id, "files": [(file.path, file.content.value) for file in files]})
+        return Ready({"batch": self.driver.batch_id, "files": [file.path for file in files]})
 
     def commit(self, transaction: Open, prepared: Ready) -> Outcome:  # noqa: ARG002 - the seam's
         self.driver.step()
@@ -227,4 +229,4 @@ class Sink(TwoPhaseCommitSink[Open, Ready]):
 
 
 def _rows(files: list[ContentFile]) -> int:
-    return sum(file.record_count for file in files if file.content is Content.DATA)
+    return sum(file.record_count for file in files if not file.path.startswith(DELETES))

@@ -25,6 +25,8 @@ from lakesink_protocol.two_phase import TaskWriter
 from lakesink_protocol.votes import Votes
 from proof.security.places import CATALOG, TABLE, UNREACHABLE
 from testkit.builders import ROWS, Lake, Stream
+from testkit.tracing import VARIABLE as TRACE
+from testkit.tracing import trace_sinks
 
 COMMANDS = (
     ("status", TABLE), ("log", TABLE), ("audit", TABLE), ("as-of", TABLE, "--batch", "0", "--read"),
@@ -75,7 +77,8 @@ def main(folder: Path, *, spark: bool) -> None:
     handler = logging.FileHandler(seen.folder / "log")
     handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(message)s %(args)s"))
     logging.basicConfig(level=logging.DEBUG, handlers=[handler])
-    os.environ["LAKESINK_TRACE"] = str(seen.folder / "trace")
+    os.environ[TRACE] = str(seen.folder / "trace")
+    trace_sinks()
     given = json.loads((folder / "given.json").read_text())
     write_batches(seen, folder, given)
     fail_in_every_way(seen, given)

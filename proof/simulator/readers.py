@@ -17,7 +17,7 @@ from lakesink.read.batch_files import files_of
 from lakesink.read.begin import AtBatch, Begin, Beginning, beginning, followed
 from lakesink.read.follow import batches_between, newest_position, unread_batches
 from lakesink.read.position import Position, parse_offset
-from lakesink.read.steps import SinkBatches, up_to
+from lakesink.read.steps import SinkBatches, behind, up_to
 from lakesink_protocol.errors import LakesinkError
 from proof.oracle import Broken, Promise, Rows, rows_once
 from proof.simulator.catalog import EVENTS, SimulatedCatalog
@@ -170,7 +170,7 @@ class Reader:
             return newest_position(table, NAME, sink)
         past, found = unread_batches(table, NAME, sink, start)
         self.waits = found.is_rolled_back
-        return past.behind(start, up_to(found.batches, self.chance.choice([1, 3, None]), None))
+        return behind(past, start, up_to(found.batches, self.chance.choice([1, 3, None]), None))
 
     def _read(self, table: Table, sink: SinkBatches, start: Position) -> Rows:
         end = parse_offset(json.loads(self.planned))

@@ -7,7 +7,6 @@ from enum import Enum
 from functools import cache
 from importlib.metadata import PackageNotFoundError, metadata
 from importlib.resources import files
-from itertools import groupby
 
 
 @cache
@@ -119,15 +118,6 @@ def full_code(text: str) -> str:
     """The full code for a user's input, in any case, with or without prefix and brackets."""
     word = text.strip().strip("[]`").upper().replace("-", "_")
     return word if word.startswith(PREFIX) else f"{PREFIX}{word}"
-
-
-def errors_table_markdown() -> str:
-    """A Markdown table for each time when errors happen, for the documentation."""
-    lines: list[str] = []
-    for when, every in groupby(explanations().values(), lambda one: one.when):
-        lines += ["", f"## {when.value}", "", "| code | what happened | what to do |", "|---|---|---|"]
-        lines += [f'| <a id="{one.code.lower()}"></a>`{one.code}` | {one.what} | {one.action} |' for one in every]
-    return "\n".join([*lines, ""]) + "\n"
 
 
 def _explanation(code: str, when: When, facts: dict[str, str]) -> Explanation:

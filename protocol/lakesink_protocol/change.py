@@ -1,4 +1,4 @@
-"""The change of one target by a batch: the content files that it adds, and a schema change. Pure.
+"""What a batch does to one target: the content files that it adds, and a schema change. Pure.
 
 The vocabulary is Iceberg's: a content file holds rows, or the positions of rows that are deleted.
 """
@@ -13,7 +13,7 @@ from lakesink_protocol.redact import shown
 LONGEST_COLUMN = 1_000
 LONGEST_TYPE = 1_000_000
 MOST_COLUMNS = 10_000
-"""Limits for receipts and records; the options of a stream have much lower limits."""
+"""Limits for records; the options of a stream have much lower limits."""
 MOST_NAMED, LONGEST_NAMED = 10, 60
 SCHEMA_CHANGE = "lakesink.schema-change"
 """Summary property of a snapshot whose commit changed the schema: the change in words."""
@@ -95,7 +95,7 @@ class SchemaChange:
         return "; ".join(f"{verb}{_named(columns)}{after}" for verb, columns, after in parts if columns)
 
     def to_json(self) -> dict[str, Any]:
-        """JSON form for receipts and prepared records."""
+        """JSON form for prepared records."""
         return {
             "added": [[list(one.column), one.type_json] for one in self.added],
             "widened": [[list(one.column), one.type_json] for one in self.widened],
@@ -110,19 +110,6 @@ class SchemaChange:
                 if len(added) + len(widened) + len(optional) <= MOST_COLUMNS:
                     return cls(_column_types(added), _column_types(widened), tuple(map(_column, optional)))
         raise ChangeInvalid("not a schema change, or it has too many columns")
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """The change of one target by the commit of a batch; without files, the commit only records the batch."""
-
-    files: tuple[ContentFile, ...] = ()
-    schema: SchemaChange | None = None
-
-    @property
-    def only_appends(self) -> bool:
-        """True if the batch adds rows, and neither deletes any nor changes the schema."""
-        return self.schema is None and all(file.content is Content.DATA for file in self.files)
 
 
 def content_of(number: Any) -> Content:

@@ -112,12 +112,12 @@ class BatchRun:
     sinks: tuple[Sink, ...]
     write: Write
     open_sink: OpenSink | None
-    outcomes: dict[str, Outcome] = field(default_factory=dict)
-    landed: list[str] = field(default_factory=list)
-    missing: list[str] = field(default_factory=list)
-    failed: str = ""
-    _begun: list[_Open] = field(default_factory=list)
-    _recorded: frozenset[str] = frozenset()
+    outcomes: dict[str, Outcome] = field(default_factory=dict, init=False)
+    landed: list[str] = field(default_factory=list, init=False)
+    missing: list[str] = field(default_factory=list, init=False)
+    failed: str = field(default="", init=False)
+    _begun: list[_Open] = field(default_factory=list, init=False)
+    _recorded: frozenset[str] = field(default=frozenset(), init=False)
 
     def settle(self) -> PreparedLog:
         """Prepare and commit until every participant has the batch; returns the log that keeps its record."""

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from lakesink_protocol.identity import Batch, SinkKey, SinkKind
 
@@ -243,6 +243,18 @@ class SnapshotLike(Protocol):
         """A mapping of strings, or None."""
 
 
+Snapshots = TypeVar("Snapshots", bound=SnapshotLike)
+
+
+def ancestry(snapshots: Mapping[int, Snapshots], snapshot_id: int | None) -> Iterator[Snapshots]:
+    """A snapshot and its ancestors, newest first, up to the first missing parent, each at most once."""
+    passed: set[int] = set()
+    while snapshot_id is not None and snapshot_id in snapshots and snapshot_id not in passed:
+        yield snapshots[snapshot_id]
+        passed.add(snapshot_id)
+        snapshot_id = snapshots[snapshot_id].parent_snapshot_id
+
+
 @dataclass(frozen=True, slots=True)
 class TableView:
     """The state of one sink in one version of a table.
@@ -274,15 +286,7 @@ class TableView:
 
     def ancestry(self) -> Iterator[SnapshotLike]:
         """The branch's ancestry: snapshots from the head to the first missing parent, each at most once."""
-        passed: set[int] = set()
-        snapshot_id = self.head
-        while snapshot_id is not None and snapshot_id not in passed:
-            snapshot = self.snapshots.get(snapshot_id)
-            if snapshot is None:
-                return
-            yield snapshot
-            passed.add(snapshot_id)
-            snapshot_id = snapshot.parent_snapshot_id
+        return ancestry(self.snapshots, self.head)
 
 
 def next_mark(

@@ -17,11 +17,12 @@ EXPECTATION_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
 MOST_REASONS = 20
 REPLAY = "dead-letters.replay."
 """How the names of applications begin that write replayed dead letters into the table."""
+REPLAYS_TABLE = "lakesink.replays-table"
+"""Summary property of a replay's snapshot: the table that assigns dead letters to replays."""
 OTHERS = "others"
 """Stands for all reasons but the first."""
 _REASON = re.compile(r"(.{1,200}): (no column|not [A-Z][A-Za-z0-9_,()\[\] ]{0,60})", re.DOTALL)
 (
-    MALFORMED_ROWS,
     UNKNOWN_KEYS,
     UNKNOWN_NAMES,
     UNMET_ROWS,
@@ -33,7 +34,6 @@ _REASON = re.compile(r"(.{1,200}): (no column|not [A-Z][A-Za-z0-9_,()\[\] ]{0,60
     RESCUED,
     UNREAD_BEFORE,
 ) = (
-    "lakesink.malformed-rows",
     "lakesink.unknown-keys",
     "lakesink.unknown-key-names",
     "lakesink.unmet-rows",
@@ -53,7 +53,6 @@ class Quality:
     """Counts of one task, or of a batch.
 
     Attributes:
-        malformed_rows: Rows of NULLs that replace documents that could not be decoded.
         unknown_keys: Number of non-null keys without a column in the table, in a sample of the documents: the first
             thousand of every 16 MiB.
         unknown_names: The first ten of their names in alphabetical order, as paths with dots.
@@ -68,7 +67,6 @@ class Quality:
         unread_before: Deletes whose row before has values that do not fit their columns; a changelog has NULL for them.
     """
 
-    malformed_rows: int = 0
     unknown_keys: int = 0
     unknown_names: tuple[str, ...] = ()
     unmet_rows: int = 0
@@ -83,7 +81,6 @@ class Quality:
     def to_json(self) -> dict[str, Any]:
         """JSON form for receipts and prepared records."""
         return {
-            "malformed": self.malformed_rows,
             "unknown_keys": self.unknown_keys,
             "unknown_names": list(self.unknown_names),
             "unmet_rows": self.unmet_rows,
@@ -99,7 +96,6 @@ class Quality:
     def to_summary(self) -> dict[str, str]:
         """Properties for a snapshot's summary. A batch that met an expectation says so: its history is in the table."""
         counts = {
-            MALFORMED_ROWS: self.malformed_rows,
             UNKNOWN_KEYS: self.unknown_keys,
             UNMET_ROWS: self.unmet_rows,
             DEAD_LETTERS: self.dead_letters,
@@ -130,7 +126,6 @@ def together(parts: Iterable[Quality]) -> Quality:
     for part in found:
         unmet.update(part.unmet)
     return Quality(
-        sum(part.malformed_rows for part in found),
         sum(part.unknown_keys for part in found),
         first_names(name for part in found for name in part.unknown_names),
         sum(part.unmet_rows for part in found),
@@ -182,17 +177,15 @@ def unmet_in(summary: Iterable[tuple[str, str]]) -> dict[str, int]:
 
 
 def quality_from(document: Mapping[str, Any]) -> Quality:
-    """The counts in a receipt or a prepared record, 0 if an earlier version did not write them; else ValueError."""
-    malformed, unknown = document.get("malformed", 0), document.get("unknown_keys", 0)
-    names, unmet_rows = document.get("unknown_names", []), document.get("unmet_rows", 0)
-    unmet = document.get("unmet", {})
+    """The counts in a receipt or a prepared record; raises ValueError or KeyError."""
+    unknown, names = document["unknown_keys"], document["unknown_names"]
+    unmet_rows, unmet = document["unmet_rows"], document["unmet"]
     if not isinstance(unmet, dict) or len(unmet) > MOST_EXPECTATIONS or not all(map(_is_expectation, unmet)):
         raise ValueError("the expectations are not a few names with counts")
-    dead, letters_table = document.get("dead_letters", 0), document.get("letters_table", "")
-    letters_since = document.get("letters_since", "")
-    rescued_rows, rescued = document.get("rescued_rows", 0), _reasons(document.get("rescued", {}))
-    unread_before = document.get("unread_before", 0)
-    counts = malformed, unknown, unmet_rows, dead, rescued_rows, unread_before, *unmet.values()
+    dead, letters_table, letters_since = document["dead_letters"], document["letters_table"], document["letters_since"]
+    rescued_rows, rescued = document["rescued_rows"], _reasons(document["rescued"])
+    unread_before = document["unread_before"]
+    counts = unknown, unmet_rows, dead, rescued_rows, unread_before, *unmet.values()
     if not all(map(_is_count, counts)):
         raise ValueError("a count is not a whole number from 0 to 2^63-1")
     if not isinstance(names, list) or len(names) > MOST_NAMES or not all(isinstance(name, str) for name in names):
@@ -200,7 +193,6 @@ def quality_from(document: Mapping[str, Any]) -> Quality:
     if not all(isinstance(text, str) and len(text) <= LONGEST_TABLE for text in (letters_table, letters_since)):
         raise ValueError("the name of a table is no short text")
     return Quality(
-        malformed,
         unknown,
         first_names(names),
         unmet_rows,

@@ -15,12 +15,12 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate, chain, pairwise, starmap
 from typing import Any, TypeVar
 
-from lakesink_protocol.change import ChangeInvalid, ContentFile, SchemaChange, content_of
+from lakesink_protocol.change import ContentFile
 from lakesink_protocol.quality import Quality, quality_from
 from lakesink_protocol.redact import shown
 from lakesink_protocol.row_changes import KeysFile
 
-RECEIPT_VERSION = 6
+RECEIPT_VERSION = 7
 MAX_RECEIPT_BYTES = 256 * 1024 * 1024
 COMPRESSION_LEVEL = 1
 MOST_IN_A_BATCH = 2**53
@@ -76,10 +76,9 @@ class Receipt:
     Attributes:
         task: Index of the task's partition in the job, from 0.
         schema_id: Schema of the files.
+        malformed: Documents that do not fit; the batch then fails.
         misfits: The first malformed values, at most `MOST_MISFITS`.
-        documents: Rows that had a document; 0 without decoding.
-        refused: True if the task found malformed values that must fail the batch. Then it wrote nothing.
-        schema_change: Schema change that the task's rows need; None if they need none.
+        refused: True if what the task found must fail the batch. Then it wrote nothing.
         left: Rows that the task did not write, because the table's schema may follow them; None if there are none.
         news: What these rows need of the schema, as JSON of the sink.
         payload_digest: Sum of the digests of all dead letters, modulo 2^128; 0 without any.
@@ -96,11 +95,10 @@ class Receipt:
     files: tuple[ContentFile, ...]
     schema_id: int | None = None
     quality: Quality = field(default_factory=Quality)
+    malformed: int = 0
     misfits: tuple[Misfit, ...] = ()
-    documents: int = 0
     refused: bool = False
     premises: str = ""
-    schema_change: SchemaChange | None = None
     payload_digest: int = 0
     left: LeftRows | None = None
     news: str = ""
@@ -184,11 +182,10 @@ def decode(data: bytes) -> Receipt:
             files=tuple(_files_from_json(document["files"])),
             schema_id=None if document["schema"] is None else whole_count(document["schema"]),
             quality=quality_from(document["quality"]),
+            malformed=whole_count(document["malformed"]),
             misfits=_misfits(document["misfits"]),
-            documents=whole_count(document["documents"]),
             refused=flag(document["refused"]),
             premises=plain_text(document["premises"]),
-            schema_change=_schema_change(document["schema_change"]),
             payload_digest=_digest(document["payload_digest"]),
             left=_left(document["left"]),
             news=plain_text(document["news"]),
@@ -196,8 +193,6 @@ def decode(data: bytes) -> Receipt:
         )
     except ReceiptInvalid:
         raise
-    except ChangeInvalid as error:
-        raise ReceiptInvalid(str(error)) from None
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, zlib.error) as error:
         raise ReceiptInvalid(f"not a receipt: {type(error).__name__}") from error
 
@@ -226,12 +221,11 @@ def _head_to_json(receipt: Receipt) -> dict[str, Any]:
         "rows": receipt.rows,
         "schema": receipt.schema_id,
         "quality": receipt.quality.to_json(),
+        "malformed": receipt.malformed,
         "misfits": [[one.place, one.column, one.expected, one.found] for one in receipt.misfits],
-        "documents": receipt.documents,
         "refused": receipt.refused,
         "premises": receipt.premises,
         "payload_digest": f"{receipt.payload_digest:032x}",
-        "schema_change": None if receipt.schema_change is None else receipt.schema_change.to_json(),
         "left": None if receipt.left is None else [receipt.left.path, receipt.left.rows, receipt.left.size_bytes],
         "news": receipt.news,
         "changes": _changes_to_json(receipt) if receipt.changes_by_key else None,
@@ -279,8 +273,6 @@ def _group_to_json(files: Sequence[ContentFile]) -> dict[str, Any]:
         **{name: {key: _shortened(column) for key, column in _by_field(maps)} for name, maps in counts},
         **{name: {key: _joined(column) for key, column in _by_field(maps)} for name, maps in bounds},
         "splits": _shortened([file.split_offsets for file in files]),
-        "content": _shortened([file.content.value for file in files]),
-        "of": _shortened([file.referenced_data_file for file in files]),
     }
     found["values"] = {key: None if column == found["rows"] else column for key, column in found["values"].items()}
     return found
@@ -333,8 +325,6 @@ def _group_from_json(group: Mapping[str, Any]) -> Iterator[ContentFile]:
         *map(counts, _COUNTS),
         *map(bounds, _BOUNDS),
         [tuple(_whole_counts(offsets)) for offsets in group["splits"]],
-        list(map(content_of, group["content"])),
-        _texts(group["of"]),
     )
     return starmap(ContentFile, zip(*(_spread(column, files) for column in columns), strict=True))
 
@@ -405,10 +395,6 @@ def _digest(value: Any) -> int:
     if not isinstance(value, str) or not _DIGEST.fullmatch(value):
         raise ReceiptInvalid("a digest is not 32 hexadecimal digits")
     return int(value, 16)
-
-
-def _schema_change(document: Any) -> SchemaChange | None:
-    return None if document is None else SchemaChange.from_json(document)
 
 
 def _left(document: Any) -> LeftRows | None:

@@ -1,7 +1,7 @@
 """The only retry in lakesink: bounded attempts with growing, jittered waits. Pure: clock and sleep are injected."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 _MOST_DOUBLINGS = 4
@@ -44,7 +44,7 @@ class Attempts:
 
     policy: RetryPolicy
     waiting: Waiting
-    _lost_ms: int | None = None
+    _lost_ms: int | None = field(default=None, init=False)
 
     def lost(self, took_ms: int) -> None:
         """Another writer was quicker than the current attempt, and it is proven that the attempt changed nothing.

@@ -124,12 +124,12 @@ class Situation:
 
     @cached_property
     def newest_own_snapshot(self) -> int | None:
-        """The newest snapshot with an own mark, see `marked`."""
+        """The newest snapshot with an own mark, see `has_own_mark`."""
         return next((snapshot.snapshot_id for _, snapshot in self.own()), None)
 
     @cached_property
     def own_marks(self) -> tuple[tuple[Mark, SnapshotLike], ...]:
-        """Every own mark, newest first, see `marked`."""
+        """Every own mark, newest first, see `has_own_mark`."""
         return tuple(self.own())
 
     @cached_property

@@ -1,8 +1,9 @@
 """A reading query tells what it waits for, as often as one would look."""
 
-from lakesink.read.steps import Past, Unread
+from lakesink.read.steps import Unread
 from lakesink.spark.source.reading_log import WAITS_SECONDS, Progress
 from lakesink_catalog.listeners import LISTENERS
+from lakesink_catalog.read.past import Past
 from lakesink_protocol import events
 
 PAST, WAITING = Past("demo.mid", "a-uuid", ()), Unread((), is_rolled_back=True)

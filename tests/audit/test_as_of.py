@@ -126,7 +126,7 @@ def test_a_version_that_an_application_left_out_is_the_one_before(lake: Lake) ->
     for version in (10, 20):
         nightly.run(version)
     chosen = by_batch(look_back(lake.table(), TABLE), 15)
-    assert chosen.snapshot_id == nightly.snapshot_of(10)
+    assert chosen.commit.snapshot_id == nightly.snapshot_of(10)
     assert chosen.note.startswith("Batch 15 made no snapshot of its own")
 
 

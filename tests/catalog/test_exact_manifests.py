@@ -133,8 +133,7 @@ def test_a_recovery_changes_no_field_of_any_entry_and_no_bound(tmp_path: Path, c
     written = [entry["data_file"] for entry in raw(manifest.path).records]
     recovered = parse_prepared(json.loads(json.dumps(prepared.payload)))
     assert recovered is not None
-    assert recovered.premises is not None
-    assert matches_manifests(recovered, recovered.premises, lake.table().io)
+    assert matches_manifests(recovered, lake.table().io)
     head = writer.commit(0, recovered)
     [listed] = raw_list(head)
     assert _summaries(listed) == [bounds(case, values)]
@@ -149,7 +148,6 @@ def test_a_record_with_another_bound_than_its_manifest_is_not_believed(tmp_path:
     prepared = Writer(lake).prepare(0, [(None,)])
     [manifest] = prepared.manifests
     [summary] = manifest.partitions
-    assert prepared.premises is not None
     for other in (replace(summary, contains_null=False), replace(summary, lower=b"\x01"), replace(summary, upper=b"")):
         lie = replace(prepared, manifests=(replace(manifest, partitions=(other,)),))
-        assert not matches_manifests(lie, prepared.premises, lake.table().io)
+        assert not matches_manifests(lie, lake.table().io)

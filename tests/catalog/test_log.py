@@ -189,22 +189,6 @@ CASES: list[tuple[events.Event, str, str]] = [
         ),
     ),
     (
-        events.RowsMalformed(3, "demo.events", 2, "partition 0"),
-        "WARNING",
-        (
-            "lakesink.decode.malformed table=demo.events batch=3 rows=2: rows of NULLs replace them; the first:"
-            " partition 0"
-        ),
-    ),
-    (
-        events.OptionDeprecated("on_malformed='null-row'", "on_malformed='quarantine'"),
-        "WARNING",
-        (
-            "lakesink.option.deprecated option=on_malformed='null-row': use on_malformed='quarantine', which keeps what"
-            " cannot be decoded"
-        ),
-    ),
-    (
         events.ExpectationsUnmet(3, "demo.events", "valid_age 2"),
         "WARNING",
         (
@@ -314,7 +298,6 @@ CASES: list[tuple[events.Event, str, str]] = [
         "WARNING",
         "lakesink.failpoint.reached name=after-call batch=3 action=raise",
     ),
-    (events.TraceLost("d1", 4, 28), "WARNING", "lakesink.trace.lost driver=d1 step=4 errno=28"),
     (
         finished(Committed(7, rows=5, files=2, bytes=90)),
         "INFO",
@@ -377,10 +360,10 @@ CASES: list[tuple[events.Event, str, str]] = [
         f"lakesink.batch.empty {FINISHED} rows=0 files=0 bytes=0 attempts=1 {TIMES}",
     ),
     (
-        finished(Committed(7, rows=5, recovered=True, accepted="Gap:3:commit", quality=Quality(malformed_rows=2))),
+        finished(Committed(7, rows=5, recovered=True, accepted="Gap:3:commit", quality=Quality(rescued_rows=2))),
         "WARNING",
         (
-            f"lakesink.batch.recovered {FINISHED} rows=5 files=0 bytes=0 attempts=1 malformed_rows=2"
+            f"lakesink.batch.recovered {FINISHED} rows=5 files=0 bytes=0 attempts=1 rescued_rows=2"
             f" note='holds what the earlier run wrote' accepted=Gap:3:commit {TIMES}"
         ),
     ),

@@ -18,6 +18,7 @@ from pyiceberg.types import DoubleType, LongType, NestedField
 from lakesink_catalog.commit.premises import Premises
 from lakesink_catalog.commit.prepared import PreparedBatch, TableLog, parse_prepared
 from lakesink_catalog.commit.prepared_changes import PreparedChanges
+from lakesink_catalog.commit.record import RECORD_VERSION
 from lakesink_catalog.manifests.partitions import PartitionSummary
 from lakesink_catalog.manifests.write import ManifestRecord
 from lakesink_protocol.identity import Batch, SinkKey, SinkKind
@@ -250,12 +251,6 @@ def test_a_batch_of_changes_comes_back_from_its_record() -> None:
     assert parse_prepared(payload) == replace(CHANGING, recovered=True)
 
 
-def test_the_record_of_an_append_has_no_word_of_changes() -> None:
-    assert list(CHANGING.payload) == [*PREPARED.payload, "changes"]
-    assert list(CHANGING.payload["follows"]) == [*PREPARED.payload["follows"], "keys"]
-    assert json.dumps(PREPARED.payload["follows"]).count("keys") == 0
-
-
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -283,16 +278,20 @@ def test_junk_is_no_payload(junk: Any) -> None:
     assert parse_prepared(junk) is None
 
 
-def test_a_record_of_an_earlier_version_counts_no_malformed_rows() -> None:
-    earlier = {name: value for name, value in PREPARED.payload.items() if name != "decoded"}
-    found = parse_prepared(earlier)
-    assert found is not None
-    assert found.quality == Quality()
+@pytest.mark.parametrize("counts", [{"rescued_rows": -1}, {"unmet_rows": "1"}, {"unmet_rows": 10**6}])
+def test_a_record_with_an_impossible_count_of_rows_is_malformed(counts: dict[str, Any]) -> None:
+    assert parse_prepared(PREPARED.payload | {"quality": Quality().to_json() | counts}) is None
 
 
-@pytest.mark.parametrize("decoded", [{"malformed": -1}, {"malformed": "1"}, {"malformed": 10**6}, [], 7, None])
-def test_a_record_with_an_impossible_number_of_malformed_rows_is_malformed(decoded: Any) -> None:
-    assert parse_prepared(PREPARED.payload | {"decoded": decoded}) is None
+@pytest.mark.parametrize("name", PREPARED.payload)
+def test_a_payload_that_lacks_a_field_is_malformed(name: str) -> None:
+    assert parse_prepared({key: value for key, value in PREPARED.payload.items() if key != name}) is None
+
+
+@pytest.mark.parametrize("version", [None, "4", *(RECORD_VERSION + step for step in (-3, -2, -1, 1))])
+def test_a_record_of_another_version_reads_as_absent(records: Records, version: Any) -> None:
+    records.forge(json.dumps(records.document() | {"version": version}).encode())
+    assert records.log().find(BATCH) is None
 
 
 @pytest.mark.parametrize("snapshot_id", [-1, 0, 1, 2**31 - 1, 2**63, True, "7", 2.0**40])

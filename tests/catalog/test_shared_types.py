@@ -146,8 +146,7 @@ def test_a_recovery_reads_a_manifest_however_its_types_are_named(tmp_path: Path,
     prepared = Writer(lake).prepare(0, [case.partition(0, 1), case.partition(1, 0)])
     [manifest] = prepared.manifests
     Path(urlsplit(manifest.path).path).write_bytes(_renamed(_data(manifest.path), FORMS[form]))
-    assert prepared.premises is not None
-    assert matches_manifests(prepared, prepared.premises, lake.table().io)
+    assert matches_manifests(prepared, lake.table().io)
 
 
 @of_every_kind

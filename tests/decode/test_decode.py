@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.schema import Schema
-from pyiceberg.types import IntegerType, LongType, MapType, NestedField
+from pyiceberg.types import IntegerType, LongType, NestedField
 
 from lakesink.decode.documents import check_documents
 from lakesink.decode.json_values import JsonReader
@@ -206,9 +206,8 @@ def test_a_malformed_document_is_found_wherever_the_error_of_duckdb_cuts_its_cha
 
 def test_a_task_counts_a_malformed_document_of_long_characters(tmp_path: Path) -> None:
     documents = [('{"id": "' + "\u20ac" * length).encode() for length in range(1, 80)]
-    receipt = write(decoding(tmp_path, OnMalformed.NULL_ROW), [kafka(b'{"id": 1}', *documents)])
-    assert receipt.quality.malformed_rows == len(documents)
-    assert [row["id"] for row in rows_of(receipt.files)] == [1, *[None] * len(documents)]
+    receipt = write(decoding(tmp_path), [kafka(b'{"id": 1}', *documents)])
+    assert (receipt.malformed, receipt.refused) == (len(documents), True)
 
 
 # A task's rows
@@ -286,11 +285,11 @@ def test_two_maps_of_one_column_may_have_the_same_key() -> None:
     assert READER.documents(documents, table).misfits is None
 
 
-def test_a_map_with_a_key_that_does_not_fit_is_a_row_of_nulls_and_its_neighbours_are_written(tmp_path: Path) -> None:
-    kind = MapType(2, IntegerType(), 3, LongType(), value_required=False)
-    plan = plan_for(Schema(NestedField(1, "m", kind)), tmp_path, decode="json", on_malformed=OnMalformed.NULL_ROW)
-    receipt = write(plan, [kafka(b'{"m": {"x": 1}}', b'{"m": {"1": 1, "01": 2}}', b'{"m": {"7": 1}}')])
-    assert [row["m"] for row in rows_of(receipt.files)] == [None, None, [(7, 1)]]
+def test_a_map_with_a_key_that_does_not_fit_is_malformed_and_its_neighbours_are_not() -> None:
+    table = Struct((optional(1, "m", map_by("int")),))
+    parsed = READER.documents(pa.array([b'{"m": {"x": 1}}', b'{"m": {"1": 1, "01": 2}}', b'{"m": {"7": 1}}']), table)
+    assert parsed.misfits is not None
+    assert parsed.misfits.to_pylist() == [True, True, False]
 
 
 def kafka(*documents: bytes | None) -> pa.RecordBatch:
@@ -482,12 +481,3 @@ def test_a_document_that_lacks_a_required_value_is_told_by_its_place(tmp_path: P
     assert [(one.place, one.column, one.found) for one in receipt.misfits] == [
         ("partition 3, offset 101", "id", "no value")
     ]
-
-
-def test_on_request_a_row_of_nulls_is_in_the_place_of_what_cannot_be_decoded(tmp_path: Path) -> None:
-    plan = decoding(tmp_path, OnMalformed.NULL_ROW)
-    receipt = write(plan, [kafka(b'{"id": 1}', *BAD), kafka(b'{"id": 2}')])
-    rows = rows_of(receipt.files)
-    assert [row["id"] for row in rows] == [1, *[None] * len(BAD), 2]
-    assert [row["_kafka_offset"] for row in rows] == [*range(100, 101 + len(BAD)), 100]
-    assert (receipt.rows, receipt.quality.malformed_rows) == (len(BAD) + 2, len(BAD))

@@ -132,18 +132,6 @@ def test_a_word_left_in_the_code_is_good_for_one_lost_checkpoint(lake: Lake, cap
     assert f"accept={word}" in caplog.text
 
 
-def test_a_word_of_an_older_lakesink_overrules_nothing_and_the_refusal_prints_the_right_one(
-    lake: Lake, caplog: pytest.LogCaptureFixture
-) -> None:
-    stream = Stream(lake)
-    stream.run(0)
-    with pytest.raises(BatchRefused) as refused:
-        stream.run(3, accept="Gap:3:commit")
-    assert re.search(r'accept="Gap:3@0-[0-9a-f]{6}:commit"', refused.value.action)
-    assert "lakesink.accept.unused" in caplog.text
-    assert counted(lake) == expected(0)
-
-
 def test_a_word_that_does_not_apply_is_reported_once_a_run(lake: Lake, caplog: pytest.LogCaptureFixture) -> None:
     stream = Stream(lake)
     sink = stream.sink(accept="Gap:7@1-000000:commit")

@@ -14,7 +14,6 @@ from lakesink.sinks.iceberg.checked_receipts import CombinedReceipts, Written, c
 from lakesink.sinks.iceberg.planning import write_plan
 from lakesink.sinks.iceberg.unmet import check_documents
 from lakesink_protocol.errors import WriteError
-from lakesink_protocol.quality import Quality
 from lakesink_protocol.receipt import Receipt, decode, encode
 from lakesink_protocol.row_changes import KeysFile, Mode
 from testkit.builders import ROWS, Lake, Stream
@@ -123,7 +122,7 @@ def test_changes_are_refused_where_rows_are_appended(lake: Lake) -> None:
 
 @pytest.mark.parametrize(("changes_by_key", "offered"), [(True, False), (False, True)], ids=["changes", "rows"])
 def test_dead_letters_are_offered_only_where_the_mode_has_them(changes_by_key: bool, offered: bool) -> None:  # noqa: FBT001 - pytest's
-    malformed = Receipt(0, 2, (), quality=Quality(malformed_rows=1), documents=2, refused=True)
+    malformed = Receipt(0, 2, (), malformed=1, refused=True)
     with pytest.raises(WriteError, match="LAKESINK_VALUE_MALFORMED") as refused:
         check_documents([malformed], 7, changes_by_key=changes_by_key)
     assert ("quarantine" in refused.value.action) is offered

@@ -15,6 +15,7 @@ from pyiceberg.table import CommitTableRequest, StagedTable, Table
 
 from lakesink.rows.letters import LETTERS as LETTERS_COLUMNS
 from lakesink.rows.plan import OnMalformed
+from lakesink.settings.relations import Entry
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink.sinks.iceberg.preflight import check_letters, check_start
@@ -65,7 +66,8 @@ def write(
     catalog: Catalog, sink_id: str, ids: list[int], kind: SinkKind = SinkKind.STREAM, **options: Any
 ) -> Mapping[str, Outcome]:
     needed = {"sink_id": sink_id, "checkpoint": "/nowhere"} if kind is SinkKind.STREAM else {}
-    settings = Settings.parse({**needed, "create_table": True, **options}, kind=kind)
+    entry = Entry.STREAM if kind is SinkKind.STREAM else Entry.FORMAT_WRITE
+    settings = Settings.parse({**needed, "create_table": True, **options}, entry=entry)
     sink = IcebergSink(TABLE, SinkKey(sink_id, kind=kind), lambda: catalog, settings, ROWS)
     batch = transaction_batch(0) if kind is SinkKind.TXN else stream_batch(0, sink_id, start=[0], end=[1])
 

@@ -142,32 +142,6 @@ def test_votes_are_rejected_if_an_id_was_given_again_before_another_process_coun
     assert counted(bucketed) == expected(0, 1)
 
 
-class OldRecord(Crashed):
-    """The record is of a lakesink that pinned ids alone."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        assert self.prepared["premises"]
-        self.rewrite(premises=None)
-
-
-def test_a_record_that_pins_ids_alone_is_used_if_its_manifests_say_what_the_ids_mean(tmp_path: Path) -> None:
-    crashed = OldRecord(tmp_path)
-    outcome = crashed.stream.run(1)
-    assert isinstance(outcome, Committed)
-    assert outcome.recovered
-    assert counted(crashed.lake) == expected(0, 1)
-
-
-def test_a_record_that_pins_ids_alone_is_dropped_if_its_schema_is_another_one(tmp_path: Path) -> None:
-    crashed = OldRecord(tmp_path)
-    give_schema_again(crashed.lake)
-    outcome = crashed.stream.run(1)
-    assert isinstance(outcome, Committed)
-    assert not outcome.recovered
-    assert crashed.lake.table().scan(row_filter="batch = 1").to_arrow()["written"].null_count == 0
-
-
 def test_a_record_whose_premises_are_of_other_ids_is_malformed(tmp_path: Path) -> None:
     crashed = Crashed(tmp_path)
     premises = crashed.prepared["premises"]

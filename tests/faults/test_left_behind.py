@@ -528,20 +528,6 @@ def test_letters_of_an_earlier_query_stay_replayable_when_the_table_expires(tmp_
     assert replayable(pair) == [0, 0, 1]
 
 
-def test_letters_that_an_earlier_lakesink_wrote_count_for_a_later_query_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pair = _letters(tmp_path)
-    monkeypatch.setattr("lakesink.sinks.iceberg.side.side_sink.side_end", lambda *_: "")
-    monkeypatch.setattr("lakesink.sinks.iceberg.iceberg_sink.application_of", lambda _: "")
-    for number in range(3):
-        pair.run("old", number)
-    monkeypatch.undo()
-    word = pair.accept("new")
-    pair.run("new", 0, accept=word)
-    assert replayable(pair) == [0, 0, 1, 2]
-
-
 def test_batches_of_a_sink_that_was_removed_and_has_expired_are_not_called_lost(tmp_path: Path) -> None:
     pair = _letters(tmp_path)
     for number in range(3):
@@ -641,20 +627,6 @@ def test_letters_of_a_version_that_came_again_with_none_are_never_replayed(tmp_p
     assert replayable(job) == [3]
 
 
-def test_letters_of_batches_that_an_earlier_lakesink_wrote_count_in_each_table(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """These batches do not say which table has them, and a table can have another name since."""
-    old = _letters(tmp_path)
-    with monkeypatch.context() as patch:
-        patch.setattr("lakesink.sinks.iceberg.iceberg_sink.letters_since", lambda *_: "")
-        old.run("same", 0)
-        old.lake.catalog.rename_table(LETTERS, "demo.renamed")
-    renamed = replace(old, name="demo.renamed", options={**old.options, "dead_letter_table": "demo.renamed"})
-    renamed.run("same", 1)
-    assert replayable(renamed) == [0, 1]
-
-
 def test_an_old_batch_that_was_accepted_again_has_the_letters_of_both_times(tmp_path: Path) -> None:
     old = _letters(tmp_path)
     for number in range(3):
@@ -666,18 +638,3 @@ def test_an_old_batch_that_was_accepted_again_has_the_letters_of_both_times(tmp_
     old.run("old", 3)
     assert (replayable(old), replayable(new)) == ([0, 1, 2, 3], [1])
     assert old.findings() == []
-
-
-def test_letters_that_an_earlier_lakesink_wrote_count_when_the_sink_is_at_their_batch(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pair = _letters(tmp_path)
-    monkeypatch.setattr("lakesink.sinks.iceberg.side.side_sink.side_end", lambda *_: "")
-    monkeypatch.setattr("lakesink.sinks.iceberg.iceberg_sink.application_of", lambda _: "")
-    pair.run("old", 0)
-    pair.dies("old", 1)
-    assert replayable(pair) == [0]
-    monkeypatch.undo()
-    pair.run("old", 1)
-    assert replayable(pair) == [0, 1]
-    assert pair.findings() == []

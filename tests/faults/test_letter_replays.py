@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from pyiceberg.table import Table
 
 import lakesink
+from lakesink.settings.relations import Entry
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.side.pending import first_letters
 from lakesink.sinks.iceberg.side.replay_loop import Repaired, check_no_documents
@@ -466,7 +467,7 @@ def test_documents_that_nobody_decodes_are_told_apart_from_a_new_column() -> Non
     table = create_table(connect(), TABLE, AGES)
     check_no_documents(["id", "age"], table, Settings())
     for options in ({"decode": "json"}, {"schema_evolution": "add"}):
-        check_no_documents(["value"], table, Settings.parse(options, kind=SinkKind.TXN))
+        check_no_documents(["value"], table, Settings.parse(options, entry=Entry.REPLAY))
     check_no_documents(
         ["value"], create_table(connect(), "demo.values", pa.schema([("value", pa.string())])), Settings()
     )

@@ -68,8 +68,8 @@ def test_votes_as_they_were_cast_are_committed_in_any_order(lake: Lake, sink: Ic
     assert counted(lake) == expected(0) + expected(1, rows=6)
 
 
-def _rescued(vote: Receipt, rows: int, by_reason: int, malformed: int = 0, others: int = 0) -> Receipt:
-    quality = Quality(malformed, rescued_rows=rows, rescued={"new: no column": by_reason, "others": others})
+def _rescued(vote: Receipt, rows: int, by_reason: int, others: int = 0) -> Receipt:
+    quality = Quality(rescued_rows=rows, rescued={"new: no column": by_reason, "others": others})
     return replace(vote, quality=quality)
 
 
@@ -84,7 +84,7 @@ BAD_VOTES: dict[str, Callable[[Receipt], Receipt]] = {
         vote, rows=vote.rows + 1, left=LeftRows(f"{vote.files[0].path}.arrows", 1, 1)
     ),
     "with more rescued rows than rows": lambda vote: _rescued(vote, vote.rows + 1, vote.rows + 1),
-    "with rescued rows that are malformed too": lambda vote: _rescued(vote, vote.rows, vote.rows, malformed=1),
+    "with malformed documents, though it does not refuse": lambda vote: replace(vote, malformed=1),
     "with rescued rows without a reason": lambda vote: _rescued(vote, 1, 0),
     "with a reason of more rows than were rescued": lambda vote: _rescued(vote, 1, 2),
     "with more reasons than any batch can have": lambda vote: _rescued(vote, 1, 1, others=2**63 - 1),

@@ -135,15 +135,9 @@ def test_an_old_marker_that_is_torn_stops_a_stream_as_it_starts_like_its_readers
         lakesink.committed_files(stream.directory)
 
 
-@pytest.mark.parametrize("high_water", [True, False], ids=["high water", "as 0.1.0 left it"])
-def test_all_markers_lost_is_not_an_empty_directory(
-    stream: Stream,
-    high_water: bool,  # noqa: FBT001 - a table of cases
-) -> None:
+def test_all_markers_lost_is_not_an_empty_directory(stream: Stream) -> None:
     for number in range(3):
         stream.marker_path(number).unlink()
-    if not high_water:
-        (stream.root / "high-water.json").unlink()
     refused(stream, Reason.LEDGER_DAMAGED)
     with pytest.raises(CatalogError, match="commit 0 is missing"):
         lakesink.committed_files(stream.directory)
@@ -259,6 +253,7 @@ PAYLOADS: dict[str, Change] = {
     "a commit id that is long": lambda payload: payload.update(commit_id="a" * 10**6),
     "a history with a name of its own": lambda payload: payload.update(directory_id="../x"),
     "a time that is text": lambda payload: payload.update(begun_ms="1"),
+    "no time": lambda payload: payload.pop("begun_ms"),
     "a human's word": lambda payload: payload.update(accepted="Gap:3:commit"),
 }
 

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 
-from lakesink.read.follow import steps_after
+from lakesink.read.follow import commits_after, past_of
 from lakesink.read.hold import hold_of, set_hold
-from lakesink.read.past import past_of
 from lakesink_protocol.errors import CatalogError
 from testkit.builders import SCHEMA, TABLE, Chance, Lake, Stream, counted, expected
 from testkit.http_servers import skipped_where_missing
@@ -44,7 +43,7 @@ def hold(lake: Lake, consumer: Consumer) -> None:
     """What the reader does when it plans a micro-batch."""
     assert consumer.position is not None
     table = lake.table()
-    found = hold_of(steps_after(past_of(table, TABLE, EVENTS, consumer.position), EVENTS, consumer.position))
+    found = hold_of(commits_after(past_of(table, TABLE, EVENTS, consumer.position), EVENTS, consumer.position))
     assert found is not None
     assert set_hold(table, "silver", found) == ""
 

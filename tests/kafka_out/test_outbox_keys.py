@@ -39,7 +39,7 @@ def test_a_key_has_the_names_that_its_columns_had_in_the_batch() -> None:
 
 
 def test_a_key_with_other_names_than_those_in_the_topic_is_refused() -> None:
-    for known in (None, Progress(POSITION), Progress(POSITION, ("id", "part"))):
+    for known in (None, Progress(POSITION, ("id", "part"))):
         check_same_key(("id", "part"), known, "batch 4")
     for key in (("part", "id"), ("ident", "part"), ("id",), ()):
         assert "(id, part)" in refusal(check_same_key, key, Progress(POSITION, ("id", "part")), "batch 4")

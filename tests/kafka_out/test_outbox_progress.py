@@ -8,11 +8,9 @@ from typing import Any
 import pytest
 
 from lakesink.read.position import LARGEST, Position
-from lakesink.read.steps import CHANGELOG_PART, Follows, SinkBatches, Step
+from lakesink.read.steps import CHANGELOG_PART, Follows, SinkBatches
 from lakesink.sinks.kafka.commit_record import LedgerState, parse_commit_record
 from lakesink_protocol.errors import CatalogError
-from lakesink_protocol.identity import SinkKey, stream_batch
-from lakesink_protocol.ledger import next_mark
 from lakesink_tools.operate.outbox.position import (
     LONGEST_KEY_BYTES,
     Outbox,
@@ -25,9 +23,6 @@ from lakesink_tools.operate.outbox.position import (
 OUTBOX = Outbox("orders-out", "shop.orders", SinkBatches("orders", "main"))
 HERE = "a" * 32
 POSITION = Position("shop.orders", "f" * 36, "main", "orders", "q" * 36, LARGEST, "f" * 32, "e" * 32, LARGEST, LARGEST)
-BATCH = stream_batch(3, "q" * 36, start=[3], end=[4])
-MARK = next_mark(SinkKey("orders"), BATCH, outcome="committed", accepted="", ledger_batch_id=3)
-STEP = Step(77, None, 4, 0, "append", 0, "", 1, 2, 0, MARK)
 
 
 def stored(progress: Progress, **changes: Any) -> LedgerState:
@@ -38,25 +33,28 @@ def stored(progress: Progress, **changes: Any) -> LedgerState:
     return LedgerState(replace(record, batch=replace(record.batch, **changes)), HERE)
 
 
-@pytest.mark.parametrize("keys", [None, (), ("id",), ("x" * (LONGEST_KEY_BYTES - 4),), ("ü€𝄞", '"\\')])
+@pytest.mark.parametrize("keys", [(), ("id",), ("x" * (LONGEST_KEY_BYTES - 4),), ("ü€𝄞", '"\\')])
 @pytest.mark.parametrize("starting_batch", [None, 0, LARGEST])
-def test_progress_comes_back_as_it_was_written(keys: tuple[str, ...] | None, starting_batch: int | None) -> None:
+def test_progress_comes_back_as_it_was_written(keys: tuple[str, ...], starting_batch: int | None) -> None:
     progress = Progress(POSITION, keys, starting_batch)
     assert progress_in(stored(progress), OUTBOX) == progress
     assert progress_in(LedgerState(None, HERE), OUTBOX) is None
 
 
-def test_a_record_without_the_key_is_one_of_an_older_lakesink() -> None:
-    offsets = json.dumps(POSITION.to_offset())
-    assert progress_in(stored(Progress(POSITION, ("id",)), offsets=offsets), OUTBOX) == Progress(POSITION)
-
-
 @pytest.mark.parametrize(
     "changed",
-    [{"keys": "id"}, {"keys": [1]}, {"starting": "1"}, {"starting": True}, {"lakesink": 2}, {"more": 1}],
+    [
+        {"keys": None},
+        {"keys": "id"},
+        {"keys": [1]},
+        {"starting": "1"},
+        {"starting": True},
+        {"lakesink": 2},
+        {"more": 1},
+    ],
 )
 def test_a_record_with_other_fields_is_refused(changed: dict[str, Any]) -> None:
-    state = stored(Progress(POSITION), offsets=json.dumps(POSITION.to_offset() | changed))
+    state = stored(Progress(POSITION, ("id",)), offsets=json.dumps(POSITION.to_offset() | {"keys": ["id"]} | changed))
     with pytest.raises(CatalogError, match="OUTBOX_REFUSED"):
         progress_in(state, OUTBOX)
 
@@ -64,11 +62,11 @@ def test_a_record_with_other_fields_is_refused(changed: dict[str, Any]) -> None:
 @pytest.mark.parametrize("offsets", ["", "[4]", "4", "null", '{"events":{"0":4}}'])
 def test_the_record_of_a_stream_is_refused(offsets: str) -> None:
     with pytest.raises(CatalogError, match="OUTBOX_REFUSED"):
-        progress_in(stored(Progress(POSITION), offsets=offsets), OUTBOX)
+        progress_in(stored(Progress(POSITION, ("id",)), offsets=offsets), OUTBOX)
 
 
 def test_a_ledger_that_lost_its_record_since_the_last_look_is_refused() -> None:
-    first = stored(Progress(POSITION))
+    first = stored(Progress(POSITION, ("id",)))
     assert first.record is not None
     second = replace(first, record=replace(first.record, number=1))
     empty, damaged = replace(first, record=None), replace(first, damage="it is damaged")
@@ -81,8 +79,8 @@ def test_a_ledger_that_lost_its_record_since_the_last_look_is_refused() -> None:
 
 def test_an_outbox_of_a_changelog_goes_on_behind_its_own_position() -> None:
     of_changelog = replace(OUTBOX, sink=SinkBatches("orders", "main", Follows.CHANGELOG))
-    progress = Progress(replace(POSITION, sink=f"orders{CHANGELOG_PART}x"))
+    progress = Progress(replace(POSITION, sink=f"orders{CHANGELOG_PART}x"), ("id",))
     assert progress_in(stored(progress), of_changelog) == progress
     for other, position in ((OUTBOX, progress.position), (of_changelog, POSITION)):
         with pytest.raises(CatalogError, match="OUTBOX_REFUSED"):
-            progress_in(stored(Progress(position)), other)
+            progress_in(stored(Progress(position, ("id",))), other)

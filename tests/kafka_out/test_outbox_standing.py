@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from lakesink.read.begin import followed
-from lakesink.read.follow import unread_batches
-from lakesink.read.past import newest_batch
+from lakesink.read.follow import newest_shown, unread_batches
 from lakesink.read.position import Position
+from lakesink_catalog.read.past import head_of
 from lakesink_protocol.errors import CatalogError
 from lakesink_tools.operate.outbox.position import Outbox
 from lakesink_tools.operate.outbox.standing import check_standing
@@ -25,7 +25,7 @@ def stream(tmp_path: Path) -> Stream:
 
 def newest(stream: Stream) -> Position:
     table = stream.lake.table()
-    found = newest_batch(table, TABLE, followed(table, TABLE, "", "main"))
+    found = newest_shown(table, TABLE, followed(table, TABLE, "", "main"), head_of(table, "main"))
     assert found is not None
     return found
 
@@ -40,7 +40,7 @@ def left(stream: Stream, position: Position) -> list[int]:
     outbox = Outbox("outbox", TABLE, followed(table, TABLE, "", "main"))
     past, found = unread_batches(table, TABLE, outbox.sink, position, changes=True)
     check_standing(past, found, position, outbox)
-    return [step.batch_id for step in found.batches]
+    return [batch.batch_id for batch in found.batches]
 
 
 def refusal(stream: Stream, position: Position) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from lakesink.read import reading_errors as refusals
-from lakesink.read.past import past_of
+from lakesink.read.follow import past_of
 from lakesink.read.position import Position
 from lakesink.read.steps import SinkBatches, Why
 from lakesink.sinks.kafka.clients import Clients
@@ -22,11 +22,11 @@ def errors_of_reading(folder: Path) -> list[LakesinkError]:
     stream = Stream(Lake.make(folder))
     stream.run(0)
     past = past_of(stream.lake.table(), TABLE, SINK, None)
-    [step] = past.steps
+    [batch] = past.commits
     lost = [refusals.position_lost(past, SINK, POSITION, why) for why in Why]
-    gone, removed = refusals.batch_gone(TABLE, step, 0), refusals.rows_taken_away(past, SINK, step)
+    gone, removed = refusals.batch_gone(TABLE, batch, 0), refusals.rows_taken_away(past, SINK, batch)
     other = refusals.table_replaced(past, POSITION), refusals.sink_ambiguous(TABLE, "main", ["a", "b"])
-    return [*lost, gone, *other, refusals.batch_unknown(past, SINK, 7, [step]), removed]
+    return [*lost, gone, *other, refusals.batch_unknown(past, SINK, 7, [batch]), removed]
 
 
 def test_no_error_of_reading_speaks_of_a_checkpoint(tmp_path: Path) -> None:

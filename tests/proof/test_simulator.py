@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from lakesink.compact.choose import ENOUGH_FILES, SMALL_BYTES
-from lakesink.read.steps import Step
+from lakesink.read import steps
 from lakesink_protocol.row_changes import ChangeCounts
 from proof.content import Content
 from proof.simulator import run as run_of_seeds
@@ -77,7 +77,7 @@ def test_a_reader_that_takes_any_batch_of_a_number_for_the_one_it_has_read_is_fo
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     numbered = lambda step, position: step.mark is not None and step.mark.batch_id == position.batch_id  # noqa: E731
-    monkeypatch.setattr(Step, "is_batch_of", numbered)
+    monkeypatch.setattr(steps, "is_batch_of", numbered)
     assert any(simulate(seed, lambda _: ROLLED_BACK).broken for seed in seeds(15))
 
 

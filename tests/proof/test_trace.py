@@ -10,7 +10,6 @@ import pytest
 
 from lakesink_catalog import failpoints
 from lakesink_catalog.failpoints import FAILPOINTS, FailpointReached
-from lakesink_catalog.trace import VARIABLE
 from lakesink_protocol.coordinator import Write
 from lakesink_protocol.errors import BatchRefused, CatalogError, CommitUnresolved
 from lakesink_protocol.two_phase import TaskWriter
@@ -19,6 +18,7 @@ from proof.model.checker import check
 from proof.processes.harness import Stream as Processes
 from testkit.builders import Lake, Stream
 from testkit.maintenance import append_foreign, expire, roll_back, set_property
+from testkit.tracing import VARIABLE, trace_sinks
 
 
 class Log:
@@ -43,6 +43,7 @@ def step_name(said: Mapping[str, Any]) -> str:
 @pytest.fixture
 def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Log:
     monkeypatch.setenv(VARIABLE, str(tmp_path / "trace.jsonl"))
+    trace_sinks(monkeypatch.setattr)
     return Log(tmp_path / "trace.jsonl")
 
 
@@ -178,7 +179,7 @@ def test_a_trace_that_cannot_be_written_stops_nobody(
 ) -> None:
     monkeypatch.setenv(VARIABLE, str(log.path / "no folder"))
     stream.run(1)
-    assert "lakesink.trace.lost" in caplog.text
+    assert "lakesink.listener.failed listener=Trace" in caplog.text
 
 
 def applied_unanswered(apply: Callable[[], Any]) -> Any:

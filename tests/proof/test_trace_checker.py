@@ -9,12 +9,12 @@ import pytest
 
 from lakesink_catalog import failpoints
 from lakesink_catalog.failpoints import FailpointReached
-from lakesink_catalog.trace import VARIABLE, TraceEvent
 from lakesink_protocol.errors import BatchRefused
 from proof.model.checker import check
 from proof.model.steps import AFTER, STEPS, State
 from testkit.builders import Lake, Stream
 from testkit.maintenance import append_foreign, roll_back
+from testkit.tracing import VARIABLE, TraceEvent, trace_sinks
 
 Said = dict[str, Any]
 
@@ -25,6 +25,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> list[Said]:
     folder = tmp_path_factory.mktemp("trace")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(VARIABLE, str(folder / "trace"))
+        trace_sinks(patch.setattr)
         stream = Stream(Lake.make(folder))
         sink = stream.sink()
         stream.run_with(sink, 0)

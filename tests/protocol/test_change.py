@@ -1,6 +1,5 @@
-"""What a batch does to a target, as receipts and records say it: exactly that, or refused."""
+"""What a batch does to a target, as records say it: exactly that, or refused."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,29 +9,21 @@ from hypothesis import strategies as st
 from lakesink_protocol.change import (
     LONGEST_TYPE,
     MOST_COLUMNS,
-    Change,
     ChangeInvalid,
     ColumnType,
-    Content,
-    ContentFile,
     SchemaChange,
     content_of,
 )
-from lakesink_protocol.receipt import Receipt, ReceiptInvalid, decode, encode
-from tests.protocol.test_receipt import JUNK, document, packed
+from tests.protocol.test_receipt import JUNK
 
 NAMES = st.lists(st.text(min_size=1, max_size=9), min_size=1, max_size=4).map(tuple)
 COLUMNS = st.lists(st.builds(ColumnType, NAMES, st.text(min_size=1, max_size=20)), max_size=3).map(tuple)
 CHANGES = st.builds(SchemaChange, COLUMNS, COLUMNS, st.lists(NAMES, max_size=3).map(tuple))
-FILE = ContentFile("file:///t/a.parquet", 0, (), 1, 1, {}, {}, {}, {}, {}, {}, ())
-DELETES = replace(FILE, path="file:///t/d.parquet", content=Content.POSITION_DELETES, referenced_data_file=FILE.path)
 
 
 @given(CHANGES)
 def test_a_schema_change_comes_back_as_it_was(change: SchemaChange) -> None:
     assert SchemaChange.from_json(change.to_json()) == change
-    receipt = Receipt(0, 1, (FILE, DELETES), schema_change=change)
-    assert decode(encode(receipt)) == receipt
 
 
 @given(JUNK)
@@ -58,18 +49,9 @@ def test_anything_else_is_no_schema_change(junk: Any) -> None:
 def test_a_change_with_too_much_or_too_little_is_refused(change: dict[str, Any]) -> None:
     with pytest.raises(ChangeInvalid):
         SchemaChange.from_json(change)
-    with pytest.raises(ReceiptInvalid):
-        decode(packed(document() | {"schema_change": change}))
 
 
 @pytest.mark.parametrize("number", [-1, 2, 3, True, 1.0, "0", None, [0]])
 def test_a_file_that_is_neither_rows_nor_positions_is_refused(number: Any) -> None:
     with pytest.raises(ChangeInvalid):
         content_of(number)
-
-
-def test_only_data_files_without_another_schema_are_an_append() -> None:
-    assert Change().only_appends
-    assert Change((FILE,)).only_appends
-    assert not Change((FILE, DELETES)).only_appends
-    assert not Change((FILE,), SchemaChange()).only_appends

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakesink.settings.relations import Entry
 from lakesink.settings.settings import Settings
 from lakesink_protocol.errors import SettingsError
 from lakesink_protocol.identity import MAIN_BRANCH, SinkKey, SinkKind
@@ -139,6 +140,6 @@ def test_a_rhythm_that_cannot_be_is_refused(options: dict[str, Any]) -> None:
 
 
 def test_an_append_is_tagged_by_time_and_not_by_number() -> None:
-    assert Settings.parse({"tag_every": "1 day"}, kind=SinkKind.TXN).tag_every == EveryPeriod(DAY_MS)
+    assert Settings.parse({"tag_every": "1 day"}, entry=Entry.APPEND).tag_every == EveryPeriod(DAY_MS)
     with pytest.raises(SettingsError, match=r"LAKESINK_OPTION_INVALID.*versions of an append"):
-        Settings.parse({"tag_every": 10}, kind=SinkKind.TXN)
+        Settings.parse({"tag_every": 10}, entry=Entry.APPEND)

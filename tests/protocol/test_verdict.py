@@ -91,7 +91,7 @@ def test_accepting_a_refusal_changes_no_other_verdict(name: str, reason: Reason)
     "text",
     [
         *("Gap:4@2-0a1b2c:commit", "RolledBack:0@7-ffffff:skip", "NewCheckpoint:12345678901@1-000000:commit"),
-        *("UnknownHistory:7@none:skip", "LedgerLost:7@none-0a1b2c:commit", "Rewound:7:skip"),
+        *("UnknownHistory:7@none:skip", "LedgerLost:7@none-0a1b2c:commit", "Rewound:7@9-0a1b2c:skip"),
         "NewCheckpoint+InputMissing:0@6-0a1b2c:commit",
     ],
 )
@@ -102,8 +102,8 @@ def test_an_acceptance_is_spelled_as_it_is_read(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        *("", "Gap", "Gap:4", "Gap:4:", "Gap:4:both", "gap:4:commit", "Gap:4:commit:4", "*:4:commit", "Gap:*:commit"),
-        *("Gap:-1:commit", "Gap:+4:commit", "Gap: 4:commit", "Gap:\u0664:commit", "Gap:4.0:commit"),
+        *("", "Gap", "Gap:4", "Gap:4:", "Gap:4:both", "gap:4:commit", "Gap:4:commit", "Gap:4:commit:4", "*:4:commit"),
+        *("Gap:*:commit", "Gap:-1:commit", "Gap:+4:commit", "Gap: 4:commit", "Gap:\u0664:commit", "Gap:4.0:commit"),
         *(
             "Gap+InputMissing:4:skip",
             "InputMissing+InputMissing:4:commit",

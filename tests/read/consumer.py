@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from lakesink.read.batch_files import BatchFiles, files_of
 from lakesink.read.follow import batches_between, unread_batches
 from lakesink.read.position import Position, parse_offset
-from lakesink.read.steps import Past, SinkBatches
+from lakesink.read.steps import SinkBatches, behind
 from testkit.builders import TABLE, Lake
 
 EVENTS = SinkBatches("events", "main")
@@ -28,14 +28,14 @@ class Consumer:
     def poll(self) -> list[int]:
         """Read all new batches; their ids."""
         table = self.lake.table()
-        start = self.position or Past(TABLE, str(table.metadata.table_uuid), ()).beginning(self.sink)
+        start = self.position or self.sink.beginning(TABLE, str(table.metadata.table_uuid))
         past, found = unread_batches(table, TABLE, self.sink, start)
         if not found.batches:
             return []
-        end = past.behind(start, found.batches)
+        end = behind(past, start, found.batches)
         self.read(start, end)
         self.position = parse_offset(end.to_offset())
-        return [step.batch_id for step in found.batches]
+        return [batch.batch_id for batch in found.batches]
 
     def read(self, start: Position, end: Position) -> list[BatchFiles]:
         """Read the batches between two positions."""

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from lakesink.read.begin import AtBatch, AtTime, Begin, beginning, followed
-from lakesink.read.follow import newest_position
-from lakesink.read.past import past_of
+from lakesink.read.follow import newest_position, past_of
 from lakesink.read.steps import Follows, SinkBatches, up_to
 from lakesink_protocol.errors import CatalogError, SettingsError
 from lakesink_protocol.identity import SinkKind
@@ -89,10 +88,10 @@ def test_limits_take_whole_batches_and_at_least_one(lake: Lake) -> None:
         stream.run(batch)
     consumer = Consumer(lake)
     consumer.poll()
-    steps = list(past_of(lake.table(), TABLE, EVENTS, None).batches_of(EVENTS))
+    every = EVENTS.of(past_of(lake.table(), TABLE, EVENTS, None))
     cases = [((None, None), 4), ((1, None), 1), ((9, None), 4), ((None, 1), 1), ((None, 7), 2), ((3, 100), 3)]
     for (batches, rows), count in cases:
-        assert [step.batch_id for step in up_to(steps, batches, rows)] == list(range(count))
+        assert [batch.batch_id for batch in up_to(every, batches, rows)] == list(range(count))
     assert list(up_to((), 1, 1)) == []
 
 

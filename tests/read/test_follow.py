@@ -1,7 +1,6 @@
 """A consumer gets every batch of a sink once, whatever upkeep and operators do to the table in between."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -279,20 +278,6 @@ def test_a_file_log_that_went_back_with_its_checkpoint_proves_nothing(
     with pytest.raises(CatalogError) as refused:
         consumer.poll()
     assert refused.value.code == "LAKESINK_READ_BATCH_CHANGED"
-
-
-def test_an_offset_of_an_earlier_lakesink_does_not_prove_it_either(
-    lake: Lake, stream: Stream, consumer: Consumer
-) -> None:
-    stream.run(of_files(stream, 0, "a"))
-    stream.run(last := of_files(stream, 1, "b"))
-    consumer.poll()
-    assert consumer.position is not None
-    consumer.position = replace(consumer.position, end=last.end)
-    roll_back(lake, stream.snapshot_of(0))
-    stream.run(of_files(stream, 1, "b", "c"))
-    with pytest.raises(CatalogError, match="READ_BATCH_CHANGED"):
-        consumer.poll()
 
 
 def test_a_batch_without_input_is_no_proof_that_its_rows_were_read(

@@ -6,9 +6,8 @@ import pytest
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.update import SetSnapshotRefUpdate
 
-from lakesink.read.follow import steps_after
+from lakesink.read.follow import commits_after, past_of
 from lakesink.read.hold import Hold, hold_of, set_hold
-from lakesink.read.past import past_of
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.outcome import Committed
 from testkit.builders import TABLE, Lake, Stream, expected
@@ -28,7 +27,7 @@ def hold_unread(lake: Lake, consumer: Consumer) -> Hold:
     assert consumer.position is not None
     table = lake.table()
     past = past_of(table, TABLE, EVENTS, consumer.position)
-    hold = hold_of(steps_after(past, EVENTS, consumer.position))
+    hold = hold_of(commits_after(past, EVENTS, consumer.position))
     assert hold is not None
     assert set_hold(table, "silver", hold) == ""
     return hold

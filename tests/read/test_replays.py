@@ -14,7 +14,7 @@ from pyiceberg.table import Table
 from lakesink.read.begin import AtBatch, AtTime, Begin, beginning
 from lakesink.read.follow import newest_position, unread_batches
 from lakesink.read.position import Position, parse_offset
-from lakesink.read.steps import Past, SinkBatches, up_to
+from lakesink.read.steps import SinkBatches, behind, up_to
 from lakesink.spark.source.source_readers import BatchesReader, Loaded, read_settings
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.identity import stream_batch
@@ -53,8 +53,8 @@ def ids(consumer: Consumer) -> Ids:
 
 def titles(consumer: Consumer) -> list[str]:
     start, table = consumer.position, consumer.lake.table()
-    start = start or Past(TABLE, str(table.metadata.table_uuid), ()).beginning(consumer.sink)
-    return [step.title for step in unread_batches(table, TABLE, consumer.sink, start)[1].batches]
+    start = start or consumer.sink.beginning(TABLE, str(table.metadata.table_uuid))
+    return [batch.title for batch in unread_batches(table, TABLE, consumer.sink, start)[1].batches]
 
 
 def test_a_replay_is_read_where_its_commit_stands(bronze: Bronze, consumer: Consumer) -> None:
@@ -220,7 +220,7 @@ def test_a_table_made_anew_with_the_properties_of_another_has_none_of_its_batche
     assert (position.is_before_all, position.replays) == (True, ())
 
 
-def test_a_position_of_an_earlier_lakesink_reads_on(bronze: Bronze, consumer: Consumer) -> None:
+def test_a_position_that_names_no_replay_reads_on(bronze: Bronze, consumer: Consumer) -> None:
     bronze.run(0)
     bronze.replay()
     bronze.run(1)
@@ -378,14 +378,14 @@ def test_the_lineage_of_a_replay_goes_through_its_letters_to_their_batches(bronz
     end = newest_position(bronze.lake.table(), TABLE, EVENTS).to_offset()
     Stream(silver, "silver").run(stream_batch(0, "query-of-silver-main", start=None, end=[end]))
     hops = list(Lineage(bronze.lake.catalog).of("demo.silver", 0, None, "main").hops())
-    assert [(hop.table, hop.first, hop.last) for hop in hops if hop.table != TABLE] == [
+    assert [(hop.table, hop.run[0].batch_id, hop.run[-1].batch_id) for hop in hops if hop.table != TABLE] == [
         ("demo.silver", 0, 0),
         (LETTERS, 0, 0),
         (LETTERS, 2, 2),
     ]
     [replay] = [hop for hop in hops if hop.known is Known.LETTERS]
     assert replay.rows == 2
-    assert sorted(hop.first for hop in replay.hops() if hop.table == TABLE and hop is not replay) == [0, 2]
+    assert sorted(hop.run[0].batch_id for hop in replay.hops() if hop.table == TABLE and hop is not replay) == [0, 2]
 
 
 @dataclass
@@ -404,7 +404,7 @@ class _Reader:
 
     def micro_batch(self, chance: Random) -> None:
         table = self.bronze.lake.table()
-        start = self.position or Past(TABLE, str(table.metadata.table_uuid), ()).beginning(EVENTS)
+        start = self.position or EVENTS.beginning(TABLE, str(table.metadata.table_uuid))
         try:
             end = self._end(table, start, chance)
             consumer = Consumer(self.bronze.lake)
@@ -421,7 +421,7 @@ class _Reader:
         if self.plans_to_newest and chance.random() < 0.5:
             return newest_position(table, TABLE, EVENTS)
         past, found = unread_batches(table, TABLE, EVENTS, start)
-        return past.behind(start, up_to(found.batches, chance.choice([1, 2, None]), None))
+        return behind(past, start, up_to(found.batches, chance.choice([1, 2, None]), None))
 
 
 @dataclass

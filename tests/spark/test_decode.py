@@ -21,7 +21,6 @@ from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table, load_table
 from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import LakesinkError
-from lakesink_protocol.outcome import Committed
 from lakesink_tools.cli.main import main
 
 TABLE = "demo.events"
@@ -78,8 +77,8 @@ def test_a_malformed_document_ends_the_query_by_name_and_loses_nothing(spark: An
     with pytest.raises(Exception, match=r"LAKESINK_VALUE_MALFORMED\] 1 malformed document in batch 0; the first: "):
         append(spark, folder)
     assert rows() == []
-    append(spark, folder, on_malformed="null-row")
-    assert [row["id"] for row in rows()] == [1, None]
+    append(spark, folder, on_malformed="quarantine")
+    assert [row["id"] for row in rows()] == [1]
 
 
 @pytest.mark.usefixtures("table")
@@ -131,51 +130,6 @@ def test_an_append_of_malformed_documents_raises_the_whole_list(spark: Any) -> N
     assert len(first) < 200
     told = "topic t, partition 1, offset 7: column id: BIGINT expected, found text of 3 characters"
     assert second == f"  - {told}"
-
-
-@pytest.mark.usefixtures("table")
-def test_a_batch_of_nothing_but_malformed_documents_stops_also_where_rows_of_nulls_are_wanted(
-    spark: Any, tmp_path: Path
-) -> None:
-    folder = lines(tmp_path / "in", '{"id": "one"}', "{", "")
-    with pytest.raises(
-        Exception, match=r"LAKESINK_ALL_MALFORMED\] All 3 documents of batch 0 are malformed; the first"
-    ):
-        append(spark, folder, on_malformed="null-row")
-    assert rows() == []
-
-
-@pytest.mark.usefixtures("table")
-def test_tombstones_alone_are_rows_of_nulls_where_these_are_wanted(spark: Any) -> None:
-    records = spark.createDataFrame([(None,)], "value string")
-    outcome = lakesink.append(records, TABLE, txn=("load", 1), decode="json", on_malformed="null-row")
-    assert isinstance(outcome, Committed)
-    assert (outcome.rows, outcome.quality.malformed_rows) == (1, 1)
-
-
-@pytest.mark.usefixtures("table")
-def test_rows_of_nulls_are_counted_in_the_snapshot_and_by_every_command(
-    spark: Any, tmp_path: Path, caplog: Any
-) -> None:
-    caplog.set_level("INFO", "lakesink")
-    folder = lines(tmp_path / "in", '{"id": 1}', '{"id": "one"}', "{")
-    append(spark, folder, on_malformed="null-row")
-    append(spark, lines(tmp_path / "next", '{"id": 2}'), 1, on_malformed="null-row")
-    table = load_table(connect(create=False), TABLE)
-    summaries = [snapshot.summary for snapshot in table.metadata.snapshots]
-    assert [summary.get("lakesink.malformed-rows") for summary in summaries if summary] == ["2", None]
-    [committed, _] = [text for text in caplog.messages if text.startswith("lakesink.batch.committed")]
-    assert " malformed_rows=2 " in committed
-    [warned] = [text for text in caplog.messages if text.startswith("lakesink.decode.malformed")]
-    assert f"rows=2: rows of NULLs replace them; the first: file:{folder}/0.txt, row 2: column id" in warned
-    for command in ("status", "audit", "log"):
-        found = CliRunner().invoke(main, [command, TABLE])
-        assert found.exit_code == 0
-        said = "committed, 2 malformed" if command == "log" else "2 of 4 rows are NULLs in place of malformed documents"
-        assert said in found.output, command
-        document = json.loads(CliRunner().invoke(main, [command, TABLE, "--output", "json"]).output)
-        counts = [each["malformed_rows"] for each in document["batches" if command == "log" else "sinks"]]
-        assert counts == ([2, 0] if command == "log" else [2])
 
 
 @pytest.mark.usefixtures("table")
@@ -373,8 +327,8 @@ def test_bytes_that_are_no_text_are_malformed_whatever_spark_calls_them(spark: A
     documents = spark.createDataFrame([(bytearray(value),) for value in ODD_BYTES], "value binary")
     if as_text:
         documents = documents.selectExpr("cast(value as string) as value")
-    lakesink.append(documents.coalesce(1), TABLE, txn=("odd", 1), decode="json", on_malformed="null-row")
-    assert [(row["id"], row["name"]) for row in rows()] == [(3, "ä"), (None, None), (None, None)]
+    lakesink.append(documents.coalesce(1), TABLE, txn=("odd", 1), decode="json", on_malformed="quarantine")
+    assert [(row["id"], row["name"]) for row in rows()] == [(3, "ä")]
 
 
 @pytest.mark.usefixtures("table")

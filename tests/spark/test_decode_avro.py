@@ -91,14 +91,12 @@ def test_a_registry_file_is_read_with_every_batch_by_the_driver(spark: Any, tmp_
 
 
 @pytest.mark.usefixtures("table")
-def test_an_outage_of_the_registry_loses_nothing_and_makes_no_row_of_nulls(
-    spark: Any, registry: SchemaRegistry
-) -> None:
+def test_an_outage_of_the_registry_loses_nothing_and_makes_no_dead_letter(spark: Any, registry: SchemaRegistry) -> None:
     registry.broken = [(503, b"")] * 4
     with pytest.raises(Exception, match=r"LAKESINK_REGISTRY_UNREACHABLE\]"):
-        append(spark, 1, registry.url, first(1), on_malformed="null-row")
+        append(spark, 1, registry.url, first(1), on_malformed="quarantine")
     assert rows() == []
-    append(spark, 1, registry.url, first(1), on_malformed="null-row")
+    append(spark, 1, registry.url, first(1), on_malformed="quarantine")
     assert rows() == [(1, None)]
 
 

@@ -168,7 +168,6 @@ def test_an_append_of_documents_follows_them_too(spark: Any) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"on_malformed": "null-row"},
         {"schema_evolution": "ignore", "max_new_columns": 5},
         {"max_new_columns": 0},
         {"max_new_columns": 1001},

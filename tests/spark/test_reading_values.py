@@ -31,7 +31,7 @@ from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink.spark.source.data_source import LakesinkDataSource
 from lakesink_catalog.connect.catalog import connect
 from lakesink_protocol.coordinator import run_batch
-from lakesink_protocol.identity import SinkKey, SinkKind, stream_batch
+from lakesink_protocol.identity import SinkKey, stream_batch
 from lakesink_protocol.votes import Votes
 from tests.spark.adapters import embedded_catalog
 from tests.spark.streams import run
@@ -111,7 +111,7 @@ def table(home: Path) -> None:  # noqa: ARG001 - where the catalog is
         [field.remove_metadata() for field in arrow_schema(parse_schema(created.schema().model_dump_json()))]
     )
     rows = pa.RecordBatch.from_pylist([as_stored(row) for row in ROWS], schema=schema)
-    settings = Settings.parse({"sink_id": "bronze", "checkpoint": "/nowhere"}, kind=SinkKind.STREAM)
+    settings = Settings.parse({"sink_id": "bronze", "checkpoint": "/nowhere"})
     sink = IcebergSink(TABLE, SinkKey("bronze"), connect, settings, rows.schema)
     batch = stream_batch(0, "q", start=[0], end=[1])
     run_batch(

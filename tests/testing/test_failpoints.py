@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from lakesink.testing import FAILPOINTS, FailpointReached, reached
-from lakesink_catalog.failpoints import ACTIONS, NAMES, VARIABLE, actions_table_markdown, failpoints_table_markdown
+from lakesink_catalog.failpoints import ACTIONS, NAMES, VARIABLE
 from lakesink_protocol.errors import SettingsError
+from website.tables import actions_table, failpoints_table
 
 ROOT = Path(__file__).parents[2]
 
@@ -125,7 +126,7 @@ def test_every_place_in_the_code_is_in_the_table_and_every_name_in_the_table_is_
     assert {name for event, name in NAMES.items() if event.__name__ in emitted} == set(FAILPOINTS)
 
 
-@pytest.mark.parametrize("table", [failpoints_table_markdown(), actions_table_markdown()], ids=["places", "actions"])
+@pytest.mark.parametrize("table", [failpoints_table(), actions_table()], ids=["places", "actions"])
 def test_the_documents_show_the_tables_of_the_code(table: str) -> None:
     assert table in (ROOT / "docs/reference/failpoints.md").read_text()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lakesink.testing import Promise, SinkConformance
-from lakesink.testing.promises import promises_table_markdown
+from website.tables import promises_table
 
 ROOT = Path(__file__).parents[2]
 
@@ -96,7 +96,7 @@ def test_every_promise_is_checked_and_every_check_is_about_one() -> None:
 
 
 def test_the_documents_show_the_promises_of_the_code() -> None:
-    assert promises_table_markdown() in (ROOT / "docs/use/custom-sinks.md").read_text()
+    assert promises_table() in (ROOT / "docs/use/custom-sinks.md").read_text()
 
 
 @pytest.mark.parametrize("promise", Promise)

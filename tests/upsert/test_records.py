@@ -31,19 +31,6 @@ def prepared(lake: Lake, stream: Stream) -> Path:
     return record
 
 
-def version_of(record: Path) -> int:
-    return int(json.loads(record.read_bytes().partition(b"\n")[2])["version"])
-
-
-def test_an_older_lakesink_reads_records_of_appends_and_not_those_of_changes(tmp_path: Path) -> None:
-    """It would commit the rows of such a record, and leave the rows that they replace."""
-    for folder in ("changes", "appends"):
-        (tmp_path / folder).mkdir()
-    changes, appends = upsert_lake(tmp_path / "changes"), Lake.make(tmp_path / "appends")
-    assert version_of(prepared(changes, ChangeStream(changes, seed=1))) == 3
-    assert version_of(prepared(appends, Stream(appends))) == 2
-
-
 @pytest.mark.parametrize("damage", ["removed", "cut", "changed"])
 def test_a_batch_whose_keys_files_are_not_as_written_is_written_again(tmp_path: Path, damage: str) -> None:
     lake, reference = upsert_lake(tmp_path), Reference()

@@ -155,7 +155,6 @@ def test_documents_that_are_not_text_are_kept_as_bytes(tmp_path: Path) -> None:
     assert [row["id"] for row in rows_of(table.files)] == [1]
     found = [(row["payload"], row["payload_bytes"], row["topic"], row["offset"]) for row in rows_of(letters.files)]
     assert found == [(None, b"\xff\x00", "t", 6), (None, None, "t", 7), ("[]", None, "t", 8)]
-    assert table.documents == 3
 
 
 DAY = date(2024, 1, 1)

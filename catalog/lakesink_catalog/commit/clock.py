@@ -7,7 +7,7 @@ and again after the clock has jumped.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyiceberg.io import FileIO
 
@@ -28,7 +28,7 @@ class ClockWatch:
     """Watches the clock of one driver: if it is more than `most_ahead_ms` ahead, nothing is committed."""
 
     most_ahead_ms: int = CLOCK_TOLERANCE_MS
-    _seen_ms: int | None = None
+    _seen_ms: int | None = field(default=None, init=False)
 
     def check(self, now_ms: int, monotonic_ms: int, ask_ms: Callable[[], int | None]) -> ClockAhead | None:
         """Compare the clocks, if a comparison is due; returns an event if the driver's is too far ahead for others.

@@ -37,8 +37,6 @@ def still_usable(decision: Decision, prepared: PreparedBatch) -> bool:
     if prepared.snapshot_id in decision.situation.view.snapshots:
         return False
     premises = prepared.premises
-    if premises is None:
-        return False
     if prepared.schema_change is None:
         present = decision.table.schema()
         holds = premises.hold_in(metadata) and key_holds(prepared.changes, present)

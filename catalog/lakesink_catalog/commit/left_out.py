@@ -4,7 +4,7 @@ The rows, the head and the ledger entry are there, so the batch is in the table.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyiceberg.table.metadata import TableMetadata
@@ -24,8 +24,8 @@ class LeftOut:
         parents: The parents of snapshots. Its answers show a batch without its parent, as the table does.
     """
 
-    tags: bool = False
-    parents: bool = False
+    tags: bool = field(default=False, init=False)
+    parents: bool = field(default=False, init=False)
 
 
 def shows_refs(metadata: TableMetadata, updates: Iterable[TableUpdate]) -> bool:

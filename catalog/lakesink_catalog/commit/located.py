@@ -47,7 +47,7 @@ class Locating:
     prepared: PreparedBatch
     locate: Locate | None
     emit: Listener
-    _found: Located | None = None
+    _found: Located | None = field(default=None, init=False)
 
     @property
     def is_needed(self) -> bool:

@@ -4,14 +4,13 @@ The records are files under the table's metadata location, see `lakesink_catalog
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from pyiceberg.io import FileIO
-from pyiceberg.table.metadata import TableMetadata
 
-from lakesink_catalog.commit.premises import Premises, premises_of
+from lakesink_catalog.commit.premises import Premises
 from lakesink_catalog.commit.prepared_changes import PreparedChanges
 from lakesink_catalog.commit.record import MAX_RECORD_BYTES, PreparedRecords, batch_identity
 from lakesink_catalog.connect.catalog_failures import translate_storage_errors
@@ -35,12 +34,11 @@ class PreparedBatch:
 
     Attributes:
         snapshot_id: Id of the new snapshot, chosen once for all attempts.
-        premises: Schema and specs of the files; None in a record of an earlier lakesink until `pinned`.
+        premises: Schema and specs of the files.
         follows: Ledger entry at the time of the prepare; None if there was none.
         accepted: The accept as the user wrote it; empty if none.
         manifests: One for each partition spec.
         files: Path and size in bytes of every data file.
-        deletes: Path and size in bytes of every file of position deletes.
         schema_change: The schema change that the batch brings; None if it brings none.
         changes: The changes of rows by key; None if the batch only appends.
         partitions: Number of distinct partitions.
@@ -53,7 +51,7 @@ class PreparedBatch:
     branch: str
     snapshot_id: int
     schema_id: int
-    premises: Premises | None
+    premises: Premises
     follows: LedgerEntry | None
     accepted: str
     manifests: tuple[ManifestRecord, ...]
@@ -64,23 +62,18 @@ class PreparedBatch:
     without_inputs: int = 0
     recovered: bool = False
     quality: Quality = field(default_factory=Quality)
-    deletes: tuple[tuple[str, int], ...] = ()
     schema_change: SchemaChange | None = None
     changes: PreparedChanges | None = None
 
     @property
     def payload(self) -> dict[str, Any]:
         """JSON form for the prepared record."""
-        rare = {
-            "without_inputs": self.without_inputs,
-            "changes": None if self.changes is None else self.changes.to_json(),
-        }
         return {
             "table_uuid": self.table_uuid,
             "branch": self.branch,
             "snapshot_id": self.snapshot_id,
             "schema_id": self.schema_id,
-            "premises": None if self.premises is None else self.premises.to_json(),
+            "premises": self.premises.to_json(),
             "follows": None if self.follows is None else self.follows.document,
             "accepted": self.accepted,
             "manifests": [manifest.to_json() for manifest in self.manifests],
@@ -88,24 +81,17 @@ class PreparedBatch:
             "rows": self.rows,
             "partitions": self.partitions,
             "begun_ms": self.begun_ms,
-            "decoded": self.quality.to_json(),
-            "deletes": [list(file) for file in self.deletes],
+            "without_inputs": self.without_inputs,
+            "quality": self.quality.to_json(),
             "schema_change": None if self.schema_change is None else self.schema_change.to_json(),
-        } | {name: value for name, value in rare.items() if value}
-
-    def pinned(self, metadata: TableMetadata) -> "PreparedBatch":
-        """A copy with premises: for a record of an earlier lakesink, the current schema and specs of its ids.
-
-        The manifests contain the earlier schema and specs; `lakesink_catalog.commit.recovery` compares both.
-        """
-        spec_ids = (manifest.spec_id for manifest in self.manifests)
-        return replace(self, premises=self.premises or premises_of(metadata, self.schema_id, spec_ids))
+            "changes": None if self.changes is None else self.changes.to_json(),
+        }
 
     def is_there(self, io: FileIO, at_once: AtOnce) -> bool:
         """True if every data file, every manifest and every keys file exists and has its size."""
         manifests = ((manifest.path, manifest.length_bytes) for manifest in self.manifests)
         keys = ((file.path, file.size_bytes) for file in self.changes.keys_files) if self.changes else ()
-        files = [*manifests, *self.files, *self.deletes, *keys]
+        files = [*manifests, *self.files, *keys]
         return translate_storage_errors(io.properties, lambda: all(at_once(partial(_is_there, io), files)))
 
 
@@ -113,14 +99,13 @@ def parse_prepared(payload: Mapping[str, Any], emit: Listener = LISTENERS) -> Pr
     """The batch that an earlier run prepared; None if the payload is malformed."""
     try:
         snapshot_id = _snapshot_id(payload["snapshot_id"])
-        follows, premises, schema_change = payload["follows"], payload.get("premises"), payload.get("schema_change")
-        changes = payload.get("changes")
+        follows, schema_change, changes = payload["follows"], payload["schema_change"], payload["changes"]
         prepared = PreparedBatch(
             table_uuid=plain_text(payload["table_uuid"]),
             branch=plain_text(payload["branch"]),
             snapshot_id=snapshot_id,
             schema_id=whole_count(payload["schema_id"]),
-            premises=None if premises is None else Premises.from_json(premises),
+            premises=Premises.from_json(payload["premises"]),
             follows=None if follows is None else typed_entry(follows),
             accepted=plain_text(payload["accepted"]),
             manifests=tuple(ManifestRecord.from_json(document, snapshot_id) for document in payload["manifests"]),
@@ -128,10 +113,9 @@ def parse_prepared(payload: Mapping[str, Any], emit: Listener = LISTENERS) -> Pr
             rows=whole_count(payload["rows"]),
             partitions=whole_count(payload["partitions"]),
             begun_ms=whole_count(payload["begun_ms"]),
-            without_inputs=whole_count(payload.get("without_inputs", 0)),
+            without_inputs=whole_count(payload["without_inputs"]),
             recovered=True,
-            quality=quality_from(payload.get("decoded", {})),
-            deletes=tuple((plain_text(path), whole_count(size)) for path, size in payload.get("deletes", [])),
+            quality=quality_from(payload["quality"]),
             schema_change=None if schema_change is None else SchemaChange.from_json(schema_change),
             changes=None if changes is None else PreparedChanges.from_json(changes),
         )
@@ -155,7 +139,7 @@ class TableLog(PreparedRecords):
     max_age_ms: int
     now_ms: Callable[[], int]
     emit: Listener = LISTENERS
-    _last_landed: str | None = None
+    _last_landed: str | None = field(default=None, init=False)
 
     def _identity(self, batch: Batch) -> dict[str, Any]:
         key = self.key
@@ -188,14 +172,13 @@ def _check_agreement(prepared: PreparedBatch) -> None:
     alike = sum(manifest.files for manifest in manifests) == len(files) >= prepared.partitions
     if not alike or sum(manifest.rows for manifest in manifests) != prepared.rows:
         raise ValueError("other files or rows than its manifests")
-    premises = prepared.premises
-    if premises is not None and premises.ids != (prepared.schema_id, tuple(sorted({one.spec_id for one in manifests}))):
+    if prepared.premises.ids != (prepared.schema_id, tuple(sorted({one.spec_id for one in manifests}))):
         raise ValueError("premises of other ids")
     if len({path for path, _ in files}) != len(files) or len({one.path for one in manifests}) != len(manifests):
         raise ValueError("a file or manifest occurs twice")
     quality = prepared.quality
-    if max(quality.malformed_rows, quality.unmet_rows - quality.dead_letters, quality.rescued_rows) > prepared.rows:
-        raise ValueError("more malformed, unexpected or rescued rows than rows")
+    if max(quality.unmet_rows - quality.dead_letters, quality.rescued_rows) > prepared.rows:
+        raise ValueError("more unexpected or rescued rows than rows")
     if max(prepared.rows, sum(size for _, size in files)) > MOST_IN_A_BATCH:
         raise ValueError("too many rows or bytes")
     if prepared.changes is not None and prepared.changes.rows < prepared.rows:

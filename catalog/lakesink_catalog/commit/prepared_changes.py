@@ -60,7 +60,7 @@ class PreparedChanges:
             keys_files=tuple(map(_keys_file, document["files"])),
             superseded=whole_count(document["superseded"]),
             mode=Mode(document["mode"]),
-            changelog=plain_text(document.get("changelog", "")),
+            changelog=plain_text(document["changelog"]),
         )
         if not found.key_ids or found.mode is Mode.APPEND:
             raise ValueError("changes without a key")

@@ -15,10 +15,7 @@ from lakesink_protocol import events
 from lakesink_protocol.identity import Batch
 from lakesink_protocol.redact import redact
 
-RECORD_VERSION = 3
-READABLE = (1, 2, RECORD_VERSION)
-"""Version 1 has at most one participant. Only records of batches with changes by key have version 3: a lakesink that
-does not know changes would commit their rows, and leave the rows that they replace."""
+RECORD_VERSION = 4
 _FINGERPRINT = re.compile(r"[A-Za-z0-9]{1,64}")
 MAX_RECORD_BYTES = 256 * 1024 * 1024
 
@@ -56,7 +53,7 @@ class PreparedRecords(ABC):
         """Write the record in one file. An incomplete file does not match its digest and counts as absent."""
         body = json.dumps(
             {
-                "version": RECORD_VERSION if any(payload.get("changes") for payload in payloads.values()) else 2,
+                "version": RECORD_VERSION,
                 "batch": self._identity(batch),
                 "created_ms": self.now_ms(),
                 "participants": payloads,
@@ -134,7 +131,7 @@ def parse_record(data: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     version = document.get("version") if isinstance(document, dict) else None
-    return document if type(version) is int and version in READABLE else None
+    return document if type(version) is int and version == RECORD_VERSION else None
 
 
 def batch_identity(batch: Batch) -> dict[str, Any]:

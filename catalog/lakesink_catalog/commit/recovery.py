@@ -41,14 +41,14 @@ from lakesink_protocol.row_changes import KeysFile
 CHUNK_BYTES = 1024 * 1024
 
 
-def matches_manifests(prepared: PreparedBatch, premises: Premises, io: FileIO) -> bool:
+def matches_manifests(prepared: PreparedBatch, io: FileIO) -> bool:
     """True if the manifests add exactly the record's files, with the same sizes, rows and partition bounds.
 
-    The manifests must name the schema and the specs in `premises`, which are the current meaning of the record's ids. A
-    storage error other than a missing file is raised.
+    The manifests must name the schema and the specs of its premises. A storage error other than a missing file is
+    raised.
     """
     try:
-        found = list(_files(prepared, premises, io))
+        found = list(_files(prepared, io))
     except FileNotFoundError:
         return False
     except OSError:
@@ -75,13 +75,13 @@ def _is_whole(io: FileIO, file: KeysFile) -> bool:
     return digest.hexdigest() == file.sha256
 
 
-def _files(prepared: PreparedBatch, premises: Premises, io: FileIO) -> Iterator[tuple[str, int]]:
+def _files(prepared: PreparedBatch, io: FileIO) -> Iterator[tuple[str, int]]:
     for manifest in prepared.manifests:
         with io.new_input(manifest.path).open() as stream:
             data = stream.read()
         header = read_header(data)
         check_version(header)
-        _check_premises(header, manifest, premises)
+        _check_premises(header, manifest, prepared.premises)
         kinds, partitions, rows = partition_kinds(header.schema), set(), 0
         for entry in values(data, header):
             file = entry[DATA_FILE]
@@ -98,7 +98,7 @@ def _files(prepared: PreparedBatch, premises: Premises, io: FileIO) -> Iterator[
 
 
 def _check_premises(header: Header, manifest: ManifestRecord, premises: Premises) -> None:
-    """The manifest must have the schema and the spec that the record's ids mean now, field by field."""
+    """The manifest must have the schema and the spec of the record's premises, field by field."""
     spec = next(spec for spec in premises.specs if spec.spec_id == manifest.spec_id)
     fields = tuple(PartitionField.model_validate(field) for field in json.loads(header.metadata["partition-spec"]))
     same_spec = int(header.metadata["partition-spec-id"]) == spec.spec_id and fields == spec.fields

@@ -4,7 +4,7 @@ A service may answer 500 or 501 to what it will never accept, such as a requirem
 ends, or its words change; gateways and busy services answer 502, 503, 504 or 429, which prove nothing.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 ENOUGH = 3
 LONG_ENOUGH_MS = 30_000
@@ -19,11 +19,11 @@ class Repeated:
         metadata_file: The table's metadata file, on which every one of these requests was built.
     """
 
-    text: str = ""
-    metadata_file: str = ""
-    times: int = 0
-    first_ms: int = 0
-    last_ms: int = 0
+    text: str = field(default="", init=False)
+    metadata_file: str = field(default="", init=False)
+    times: int = field(default=0, init=False)
+    first_ms: int = field(default=0, init=False)
+    last_ms: int = field(default=0, init=False)
 
     def heard(self, status: int | None, text: str, metadata_file: str, now_ms: int) -> None:
         """Count an answer with this status; None if there was no answer, or another one than an error."""

@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from io import BytesIO
 from pathlib import Path
@@ -42,8 +42,8 @@ class LeanLoading:
     `was_tried` is true as soon as metadata came through this module.
     """
 
-    apart: SetApart | None = None
-    was_tried: bool = False
+    apart: SetApart | None = field(default=None, init=False)
+    was_tried: bool = field(default=False, init=False)
 
     def complete(self, table: Table) -> Table:
         """The table with all that was set apart, as objects that have the same names as PyIceberg's."""

@@ -49,9 +49,9 @@ class Turns:
     """Turns at the tables of one SQL catalog, whose engine has other connections than the turns."""
 
     engine: Engine
-    _connections: Engine | None = None
-    _of_process: int = 0
-    _passed_over: dict[Identifier, float] = field(default_factory=dict)
+    _connections: Engine | None = field(default=None, init=False)
+    _of_process: int = field(default=0, init=False)
+    _passed_over: dict[Identifier, float] = field(default_factory=dict, init=False)
 
     @contextmanager
     def at(self, table: Table, emit: "Listener") -> Iterator[None]:

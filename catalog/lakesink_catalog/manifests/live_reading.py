@@ -35,7 +35,7 @@ class LiveMemory:
     """The decoded manifests of the newest snapshot, kept by a sink from batch to batch, up to a limit of files."""
 
     most_files: int = MOST_REMEMBERED
-    _known: dict[Key, LiveEntries] = field(default_factory=dict)
+    _known: dict[Key, LiveEntries] = field(default_factory=dict, init=False)
 
     def recall(self, key: Key) -> LiveEntries | None:
         """The files of a manifest, if it is remembered."""

@@ -59,7 +59,7 @@ class MergeMemory:
     """
 
     layouts: Layouts = field(default_factory=dict)
-    copy: ManifestCopy | None = None
+    copy: ManifestCopy | None = field(default=None, init=False)
     snapshot_id: int | None = None
 
 
@@ -83,7 +83,7 @@ class ManifestMerger:
     emit: Listener = LISTENERS
     at_once: AtOnce = map
     adds: int = 0
-    _merged: Merged | None = field(default=None)
+    _merged: Merged | None = field(default=None, init=False)
     _previous: int | None = field(init=False)
 
     def __post_init__(self) -> None:

@@ -85,7 +85,7 @@ class _Group:
     spec_id: int
     metadata: Mapping[str, bytes]
     kinds: Sequence[Kind]
-    entries: list[NewEntry] = field(default_factory=list)
+    entries: list[NewEntry] = field(default_factory=list, init=False)
     paths: set[str] = field(default_factory=set)
 
     def take(self, opened: _Opened) -> None:

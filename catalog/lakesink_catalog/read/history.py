@@ -4,38 +4,26 @@ Batch marks are in snapshot summaries and disappear when snapshots expire; the l
 the retained batches, and `sinks` also shows a last batch whose snapshot has expired.
 """
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple, cast
+from datetime import datetime, timedelta
+from typing import cast
 
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from lakesink_catalog.read.gaps import SHORTEST_SILENCE, SHORTEST_SILENCE_OF_JOBS, silence_limit
+from lakesink_catalog.read.past import PastCommit, Retained, by_sink, retained, text_in, time_of
 from lakesink_catalog.read.view import view_table
 from lakesink_protocol.change import LONGEST_WORDS, SCHEMA_CHANGE
 from lakesink_protocol.errors import Reason
 from lakesink_protocol.identity import LEDGER_PREFIX, MAIN_BRANCH, NAME_PATTERN, NO_BATCH, Batch, SinkKey, SinkKind
-from lakesink_protocol.ledger import FORGOTTEN, LedgerEntry, Mark, TableView, mark_of, stated
-from lakesink_protocol.quality import (
-    DEAD_LETTERS,
-    MALFORMED_ROWS,
-    RESCUED,
-    RESCUED_ROWS,
-    UNKNOWN_KEYS,
-    UNKNOWN_NAMES,
-    UNMET_ROWS,
-    rescued_in,
-    unmet_in,
-)
+from lakesink_protocol.ledger import LedgerEntry, TableView
+from lakesink_protocol.quality import RESCUED, UNKNOWN_NAMES, rescued_in, unmet_in
 from lakesink_protocol.redact import shown
-from lakesink_protocol.row_changes import CHANGELOG_TABLE, ChangeCounts, counts_in, sum_of
+from lakesink_protocol.row_changes import CHANGELOG_TABLE, ChangeCounts, sum_of
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.verdict import Refuse, Skip, decide
-
-_LAST_MS = 253_402_300_799_000  # the end of the last year in Python's calendar
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +42,6 @@ class Record:
         missing_inputs: Number of missing input files that an operator accepted.
         in_branch: True if the batch is under the branch's head, False if it was rolled back, None if expiry removed the
             proof.
-        malformed_rows: Rows of NULLs that replace documents that could not be decoded.
         unknown_keys: Keys of documents for which the table had no column.
         unknown_names: Names of such keys as a JSON list; empty if there were none.
         schema_change: How the commit changed the table's schema, in words; empty if it did not.
@@ -82,7 +69,6 @@ class Record:
     accepted: str
     missing_inputs: int
     in_branch: bool | None
-    malformed_rows: int = 0
     unknown_keys: int = 0
     unknown_names: str = ""
     schema_change: str = ""
@@ -108,7 +94,6 @@ class SinkState:
         batches: Number of retained batches in the branch; the following counts are sums over them.
         trouble: Reason for which the next batch would be refused; None if there is none.
         unverifiable: True if expiry removed the proof that the last batch is in the branch; the ledger is trusted.
-        malformed_rows: Part of `rows`, like `rescued_rows`.
         silence_limit: After this time without a batch, the sink is silent for longer than it usually is; None if too
             few batches are retained.
         changes: The sum over the batches that changed rows by key; None if none did.
@@ -128,7 +113,6 @@ class SinkState:
     bytes: int
     trouble: Reason | None
     unverifiable: bool
-    malformed_rows: int = 0
     unknown_keys: int = 0
     unmet_rows: int = 0
     dead_letters: int = 0
@@ -137,106 +121,40 @@ class SinkState:
     changes: ChangeCounts | None = None
 
 
-class RetainedBatch(NamedTuple):
-    """One batch in one snapshot, as light as a history of many thousands needs it; `Record` explains the fields."""
-
-    mark: Mark
-    snapshot: Snapshot
-    in_branch: bool | None
-    rows: int
-    files: int
-    bytes: int
-    malformed_rows: int
-    unknown_keys: int
-    unmet_rows: int
-    dead_letters: int
-    rescued_rows: int
-    changes: ChangeCounts | None
-
-    @property
-    def key(self) -> SinkKey:
-        """The sink."""
-        return self.mark.key
-
-    @property
-    def batch_id(self) -> int:
-        """Batch id, or version."""
-        return self.mark.batch_id
-
-    @property
-    def snapshot_id(self) -> int:
-        """Id of the snapshot."""
-        return self.snapshot.snapshot_id
-
-    @property
-    def is_counted(self) -> bool:
-        """False if the batch was rolled back."""
-        return self.in_branch is not False
-
-
-class Retained(NamedTuple):
-    """What all snapshots of a table show: every batch, oldest first, and the ledger properties that were removed."""
-
-    batches: Sequence[RetainedBatch]
-    forgotten: frozenset[str]
-
-
-def retained(table: Table) -> Retained:
-    """Read the summary of every snapshot, once."""
-    batches: list[RetainedBatch] = []
-    forgotten = set()
-    ancestries = _Ancestries(table)
-    for snapshot in sorted(table.metadata.snapshots, key=_age):
-        summary = snapshot.summary
-        if summary is None:
-            continue
-        forgotten.add(summary.get(FORGOTTEN))
-        mark = mark_of(summary)
-        if mark is not None:
-            batches.append(_retained_batch(mark, snapshot, summary, ancestries))
-    return Retained(batches, frozenset(name for name in forgotten if name is not None))
-
-
 def history(table: Table, *, sink: str | None = None, branch: str | None = None) -> list[Record]:
     """Every batch in the table's snapshots, newest last; `sink` is a sink id or an application id."""
-    return [record_of(batch) for batch in select(retained(table).batches, sink, branch)]
+    return [record_of(batch) for batch in retained(table).batches(sink, branch)]
 
 
-def select(batches: Iterable[RetainedBatch], sink: str | None, branch: str | None) -> list[RetainedBatch]:
-    """The batches of one sink or branch, or of both; None for any."""
-    return [one for one in batches if sink in (None, one.key.name) and branch in (None, one.key.branch)]
-
-
-def record_of(batch: RetainedBatch) -> Record:
+def record_of(batch: PastCommit) -> Record:
     """All that is known of a batch."""
-    mark, snapshot, summary = batch.mark, batch.snapshot, batch.snapshot.summary
+    mark, summary = batch.known_mark, batch.summary
     return Record(
         sink=mark.key.name,
         branch=mark.key.branch,
         kind=mark.key.kind.value,
         batch_id=mark.batch_id,
-        snapshot_id=snapshot.snapshot_id,
-        sequence_number=snapshot.sequence_number or 0,
+        snapshot_id=batch.snapshot_id,
+        sequence_number=batch.sequence_number,
         rows=batch.rows,
         files=batch.files,
-        bytes=batch.bytes,
+        bytes=batch.added.bytes or 0,
         offsets=mark.offsets,
-        committed_at=time_of(snapshot.timestamp_ms),
+        committed_at=batch.committed_at,
         outcome=mark.outcome,
         accepted=mark.accepted,
         missing_inputs=mark.missing_inputs,
         in_branch=batch.in_branch,
-        malformed_rows=batch.malformed_rows,
         unknown_keys=batch.unknown_keys,
-        unknown_names=str(summary[UNKNOWN_NAMES] or "") if summary else "",
-        schema_change=shown(str(summary[SCHEMA_CHANGE] or ""), LONGEST_WORDS) if summary else "",
+        unknown_names=text_in(summary, UNKNOWN_NAMES),
+        schema_change=shown(text_in(summary, SCHEMA_CHANGE), LONGEST_WORDS),
         unmet_rows=batch.unmet_rows,
         unmet=unmet_in(summary.additional_properties.items()) if summary else {},
         dead_letters=batch.dead_letters,
         rescued_rows=batch.rescued_rows,
-        rescued=rescued_in(str(summary[RESCUED] or "")) if summary else {},
+        rescued=rescued_in(text_in(summary, RESCUED)),
         changes=batch.changes,
-        changelog=shown(str(summary[CHANGELOG_TABLE] or ""), LONGEST_WORDS) if summary else "",
+        changelog=shown(text_in(summary, CHANGELOG_TABLE), LONGEST_WORDS),
     )
 
 
@@ -246,13 +164,11 @@ def sinks(table: Table, known: Retained | None = None) -> list[SinkState]:
     A mark that expiry cut off from its branch, such as a mark that only an audit tag retains, does not prove a lost
     ledger. A verdict does not see it either, unless the ledger tag retains it. `known` saves reading `retained` again.
     """
-    batches, forgotten = known or retained(table)
-    by_key: dict[SinkKey, list[RetainedBatch]] = defaultdict(list)
-    for batch in batches:
-        by_key[batch.key].append(batch)
+    known = known or retained(table)
+    by_key = by_sink(known.commits)
     marked = {key for key, found in by_key.items() if any(one.in_branch is not None for one in found)}
     marked |= {key for key in by_key.keys() - marked if _is_marked(table, key)}
-    keys = {key for key in marked if key.ledger_property not in forgotten} | set(keys_of_ledger(table))
+    keys = {key for key in marked if key.ledger_property not in known.forgotten} | set(keys_of_ledger(table))
     return [_state(table, key, by_key.get(key, ())) for key in sorted(keys, key=_order)]
 
 
@@ -260,48 +176,6 @@ def _is_marked(table: Table, key: SinkKey) -> bool:
     """True if the sink has an own mark, as the rule for a lost ledger requires."""
     view = view_table(table, key)
     return Situation(view, key, NO_BATCH, view.table_uuid).has_own_mark
-
-
-class _Ancestries:
-    """The snapshots under the head of each branch, found once per branch."""
-
-    def __init__(self, table: Table) -> None:
-        self._table = table
-        self._found: dict[str, tuple[frozenset[int], int]] = {}
-
-    def contains(self, branch: str, snapshot: Snapshot) -> bool | None:
-        if branch not in self._found:
-            self._found[branch] = self._ids_and_lowest_number(branch)
-        ids, lowest = self._found[branch]
-        if snapshot.snapshot_id in ids:
-            return True
-        return False if (snapshot.sequence_number or 0) >= lowest or lowest <= 1 else None
-
-    def _ids_and_lowest_number(self, branch: str) -> tuple[frozenset[int], int]:
-        ancestry = list(view_table(self._table, SinkKey("history", branch)).ancestry())
-        lowest = min((step.sequence_number or 0 for step in ancestry), default=0)
-        return frozenset(step.snapshot_id for step in ancestry), lowest
-
-
-def _age(snapshot: Snapshot) -> tuple[int, int]:
-    return snapshot.sequence_number or 0, snapshot.snapshot_id
-
-
-def _retained_batch(mark: Mark, snapshot: Snapshot, summary: Any, ancestries: _Ancestries) -> RetainedBatch:
-    return RetainedBatch(
-        mark,
-        snapshot,
-        ancestries.contains(mark.key.branch, snapshot),
-        _count(summary, "added-records"),
-        _count(summary, "added-data-files"),
-        _count(summary, "added-files-size"),
-        _count(summary, MALFORMED_ROWS),
-        _count(summary, UNKNOWN_KEYS),
-        _count(summary, UNMET_ROWS),
-        _count(summary, DEAD_LETTERS),
-        _count(summary, RESCUED_ROWS),
-        counts_in(summary),
-    )
 
 
 def keys_of_ledger(table: Table) -> Iterator[SinkKey]:
@@ -314,7 +188,7 @@ def keys_of_ledger(table: Table) -> Iterator[SinkKey]:
             yield SinkKey(sink, branch or MAIN_BRANCH, SinkKind(kind))
 
 
-def _state(table: Table, key: SinkKey, batches: Sequence[RetainedBatch]) -> SinkState:
+def _state(table: Table, key: SinkKey, batches: Sequence[PastCommit]) -> SinkState:
     view = view_table(table, key)
     trouble, unverifiable = _standing(view, key)
     counted = [batch for batch in batches if batch.is_counted]
@@ -327,29 +201,28 @@ def _state(table: Table, key: SinkKey, batches: Sequence[RetainedBatch]) -> Sink
         kind=key.kind.value,
         batch_id=entry.batch_id if entry else newest.batch_id if newest else None,
         snapshot_id=snapshot_id,
-        offsets=entry.offsets if entry else newest.mark.offsets if newest else "",
+        offsets=entry.offsets if entry else newest.known_mark.offsets if newest else "",
         committed_at=None if snapshot is None else time_of(snapshot.timestamp_ms),
-        since=time_of(counted[0].snapshot.timestamp_ms) if counted else None,
+        since=counted[0].committed_at if counted else None,
         batches=len(counted),
         rows=sum(batch.rows for batch in counted),
         files=sum(batch.files for batch in counted),
-        bytes=sum(batch.bytes for batch in counted),
+        bytes=sum(batch.added.bytes or 0 for batch in counted),
         trouble=trouble,
         unverifiable=unverifiable,
-        malformed_rows=sum(batch.malformed_rows for batch in counted),
         unknown_keys=sum(batch.unknown_keys for batch in counted),
         unmet_rows=sum(batch.unmet_rows for batch in counted),
         dead_letters=sum(batch.dead_letters for batch in counted),
         rescued_rows=sum(batch.rescued_rows for batch in counted),
         silence_limit=silence_limit(
-            (time_of(batch.snapshot.timestamp_ms) for batch in counted),
+            (batch.committed_at for batch in counted),
             SHORTEST_SILENCE_OF_JOBS if key.kind is SinkKind.TXN else SHORTEST_SILENCE,
         ),
         changes=total_changes(counted),
     )
 
 
-def total_changes(batches: Iterable[RetainedBatch]) -> ChangeCounts | None:
+def total_changes(batches: Iterable[PastCommit]) -> ChangeCounts | None:
     """What became of the changes of these batches; None if all of them appended."""
     found = [batch.changes for batch in batches if batch.changes is not None]
     return sum_of(found) if found else None
@@ -375,12 +248,3 @@ def _last_batch(entry: LedgerEntry) -> Batch:
 
 def _order(key: SinkKey) -> tuple[str, str, str]:
     return key.name, key.branch, key.kind.value
-
-
-def _count(summary: Any, name: str) -> int:
-    return stated(summary, name) or 0
-
-
-def time_of(timestamp_ms: int) -> datetime:
-    """A snapshot's time in UTC, limited to the range of Python's calendar."""
-    return datetime.fromtimestamp(min(max(timestamp_ms, 0), _LAST_MS) / 1000, UTC)

@@ -23,14 +23,12 @@ class Landed:
     Attributes:
         key: The sink.
         newest: See `newest_batch`.
-        forgotten: An operator removed the sink after its last batch.
     """
 
     def __init__(self, table: Table, key: SinkKey) -> None:
         seen = _seen(table, key)
         self.key = key
         self.newest = _newest(seen)
-        self.forgotten = seen.entry is None and seen.forgotten
         self._seen = seen
         self._marked = defaultdict[tuple[str, int], list[SnapshotLike]](list)
         for mark, snapshot in seen.own_marks:

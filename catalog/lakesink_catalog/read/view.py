@@ -5,12 +5,11 @@ from dataclasses import replace
 
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import read_manifest_list
-from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import SnapshotRefType
 
-from lakesink_catalog.connect.catalog_failures import METADATA_UNREADABLE
+from lakesink_catalog.read.earlier import Versions
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.identity import MAIN_BRANCH, SinkKey
 from lakesink_protocol.ledger import EntryUnreadable, LedgerEntry, TableView, parse_entry
@@ -105,31 +104,8 @@ def _content_is_under(metadata: TableMetadata, io: FileIO, head: int, snapshot_i
 
 def _linked_in_history(metadata: TableMetadata, io: FileIO, head: int, snapshot_id: int) -> bool:
     """Parents never change, so earlier metadata files, newest first, still show links that expiry removed."""
-    parents: dict[int, int] = {}
-    versions = [entry.metadata_file for entry in reversed(metadata.metadata_log)]
-    known = metadata
-    while True:
-        for snapshot in known.snapshots:
-            if snapshot.parent_snapshot_id is not None:
-                parents.setdefault(snapshot.snapshot_id, snapshot.parent_snapshot_id)
-        if _reaches(parents, head, snapshot_id):
-            return True
-        if not versions:
+    versions = Versions(metadata, io)
+    while snapshot_id not in versions.ids_under(head):
+        if not versions.read_earlier():
             return False
-        try:
-            known = FromInputFile.table_metadata(io.new_input(versions.pop(0)))
-        except (
-            FileNotFoundError,
-            ValueError,
-            *METADATA_UNREADABLE,
-        ):  # deleted, or no longer metadata: its links are unknown
-            return False
-
-
-def _reaches(parents: dict[int, int], start: int, goal: int) -> bool:
-    seen: int | None = start
-    passed: set[int] = set()
-    while seen is not None and seen != goal and seen not in passed:
-        passed.add(seen)
-        seen = parents.get(seen)
-    return seen == goal
+    return True

@@ -102,8 +102,8 @@ class _Comparison:
     element: str = "element"
     value: str = "value"
     news: News = field(default_factory=News)
-    _left: int = MOST_KEYS
-    _within: list[Record] = field(default_factory=list)
+    _left: int = field(default=MOST_KEYS, init=False)
+    _within: list[Record] = field(default_factory=list, init=False)
 
     def compare(self, kind: AvroKind, wanted: Type, place: Place) -> None:
         """Add the news of values of an Avro type in a place of the table."""

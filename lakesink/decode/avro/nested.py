@@ -7,7 +7,7 @@ with a field for which there is no column. Bytes that are not a value of the wri
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -59,7 +59,7 @@ class ValueReader:
     schema: WriterSchema
     forgives: bool = False
     encoding: BinaryEncoding | None = None
-    _frames: int = 0
+    _frames: int = field(default=0, init=False)
 
     def read(self, kind: Kind, wanted: Type | None, cursor: Cursor) -> pa.Array | None:  # noqa: PLR0911 - one for each type
         """Values of an Avro type; None if `wanted` is None. Moves the cursor to their ends and marks misfits."""

@@ -56,7 +56,7 @@ class AvroNews:
     plan: NewsPlan
     struct: Struct
     reader: MessageReader
-    _schemas: dict[int, "_Schema | None"] = field(default_factory=dict)
+    _schemas: dict[int, "_Schema | None"] = field(default_factory=dict, init=False)
     _keys: NewsFinder = field(init=False)
 
     def __post_init__(self) -> None:

@@ -9,7 +9,7 @@ import json
 import math
 import struct
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -47,7 +47,7 @@ class _Value:
 
     schema: WriterSchema
     data: bytes
-    at: int = 0
+    at: int = field(default=0, init=False)
 
     def record(self, kind: Kind, without: Collection[str] = ()) -> str:
         """The next value, a record, as JSON without the fields of some names."""

@@ -179,7 +179,7 @@ class _Names:
     """Parses types, and keeps named types by their full names."""
 
     connect_names: bool = False
-    known: dict[str, Kind] = field(default_factory=dict)
+    known: dict[str, Kind] = field(default_factory=dict, init=False)
 
     def parse(self, document: Any, namespace: str) -> Kind:  # noqa: PLR0911 - one for each type
         if isinstance(document, str):

@@ -37,7 +37,7 @@ class AvroEvents:
     encoding: BinaryEncoding | None = None
     _reader: MessageReader = field(init=False)
     _envelope: Struct = field(init=False)
-    _unknown: dict[int, list[Path]] = field(default_factory=dict)
+    _unknown: dict[int, list[Path]] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self._reader = MessageReader(self.schemas, encoding=self.encoding)

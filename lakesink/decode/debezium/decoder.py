@@ -18,9 +18,7 @@ from lakesink.decode.debezium.sorting import SortedEvents, sort_events
 from lakesink.decode.documents import (
     GATHERED_BYTES,
     KAFKA_COLUMNS,
-    MOST_EXPLAINED,
     VALUE,
-    PutAside,
     misfit_of,
     own_columns,
 )
@@ -29,9 +27,8 @@ from lakesink.decode.places import Places
 from lakesink.decode.unknown_keys import UnknownKeys
 from lakesink.keys.changed_rows import ChangedRows, positions_in
 from lakesink.rows.batches import joined
-from lakesink.rows.letters import Fault
 from lakesink.rows.nested import all_null
-from lakesink.rows.plan import DELETED, ChangesPlan, OnMalformed, WritePlan
+from lakesink.rows.plan import DELETED, ChangesPlan, WritePlan
 from lakesink.rows.schema import Struct
 from lakesink_catalog.words import counted
 from lakesink_protocol.errors import WriteError
@@ -86,12 +83,10 @@ KEY = "key"
 class DebeziumDecoder:
     """Decodes one task's events; see `lakesink.keys.changed_rows.ChangeDecoder`.
 
-    Every row is an upsert, a delete, a tombstone or a dead letter, and a split is a delete more.
+    Every row is an upsert, a delete or a tombstone, and a split is a delete more.
 
     Attributes:
-        put_aside: Takes the documents of some rows that cannot be changes, if the query wants that.
-        malformed: Malformed documents. The count stops when the batch fails and `MOST_MISFITS` values are described.
-        documents: Rows whose document is not NULL.
+        malformed: Malformed documents, which fail the batch. The count stops when `MOST_MISFITS` values are described.
         splits: Events that became two changes.
         tombstones: Rows without a change: NULLs, and messages that applications write to the database's log.
         unread: Deletes in a changelog without values that do not fit, see `SortedEvents`.
@@ -101,15 +96,12 @@ class DebeziumDecoder:
     plan: WritePlan
     schema: Struct
     task: int = 0
-    put_aside: PutAside | None = None
-    malformed: int = 0
-    documents: int = 0
-    splits: int = 0
-    tombstones: int = 0
-    unread: int = 0
-    misfits: list[Misfit] = field(default_factory=list)
-    unknown: UnknownKeys = field(default_factory=UnknownKeys)
-    _explained: int = 0
+    malformed: int = field(default=0, init=False)
+    splits: int = field(default=0, init=False)
+    tombstones: int = field(default=0, init=False)
+    unread: int = field(default=0, init=False)
+    misfits: list[Misfit] = field(default_factory=list, init=False)
+    unknown: UnknownKeys = field(default_factory=UnknownKeys, init=False)
     _columns: EventColumns = field(init=False)
     _reader: EventReader = field(init=False)
     _places: Places = field(init=False)
@@ -121,34 +113,27 @@ class DebeziumDecoder:
         self._places = Places(self.task)
 
     @property
-    def refuses(self) -> bool:
-        """True once a malformed document must fail the batch; no changes are returned from then on."""
-        return self.malformed > 0
-
-    @property
     def quality(self) -> Quality:
         """What was found in the documents."""
-        return Quality(self.malformed, self.unknown.count, self.unknown.names, unread_before=self.unread)
+        return Quality(self.unknown.count, self.unknown.names, unread_before=self.unread)
 
     def changes(self, batches: Iterator[pa.RecordBatch]) -> Iterator[ChangedRows]:
         """The changes in these batches, in their order, unless a document fails the batch."""
         for batch in joined(batches, GATHERED_BYTES):
             changes = self._changes(batch)
-            if not self.refuses:
+            if not self.malformed:
                 yield changes
             elif len(self.misfits) == MOST_MISFITS:
                 break
         deque(batches, maxlen=0)  # read the other rows; PySpark's worker can then continue
 
     def _changes(self, batch: pa.RecordBatch) -> ChangedRows:
-        values = batch.column(VALUE)
-        events = self._reader.events(values)
+        events = self._reader.events(batch.column(VALUE))
         found = sort_events(events, self._columns)
         if _any(found.keyless) and KEY in batch.schema.names:
             events = self._with_keys_of_messages(batch, events, found)
             found = sort_events(events, self._columns)
-        self._refuse_or_put_aside(batch, found)
-        self.documents += batch.num_rows - values.null_count
+        self._refuse(batch, found)
         self.tombstones += _count(found.nothing)
         self.splits += _count(found.splits)
         self.unread += _count(found.unread)
@@ -163,12 +148,9 @@ class DebeziumDecoder:
         positions = pc.indices_nonzero(found.keyless)
         return with_keys_before(events, self._columns, positions, self._reader.keys(batch.column(KEY).take(positions)))
 
-    def _refuse_or_put_aside(self, batch: pa.RecordBatch, found: SortedEvents) -> None:
+    def _refuse(self, batch: pa.RecordBatch, found: SortedEvents) -> None:
         if _any(found.truncates):
             raise truncated(self._places_of(batch, found.truncates)[0])
-        if self.plan.on_malformed is OnMalformed.QUARANTINE and self.put_aside is not None:
-            self.put_aside(batch, self._faults(batch, found))
-            return
         if _any(found.unknown):
             raise operation_unknown(self._places_of(batch, found.unknown), _count(found.unknown))
         if _any(found.keyless):
@@ -183,21 +165,6 @@ class DebeziumDecoder:
             place = self._places.of(batch, position)
             self.misfits += [misfit_of(self.plan, place, one) for one in found]
         del self.misfits[MOST_MISFITS:]
-
-    def _faults(self, batch: pa.RecordBatch, found: SortedEvents) -> dict[int, Fault]:
-        """Why rows cannot be changes; the first malformed documents only are explained, for it takes time."""
-        faults = dict.fromkeys(_positions(found.unknown), Fault("OPERATION_UNKNOWN"))
-        faults |= dict.fromkeys(_positions(found.keyless), Fault("KEY_MISSING", ", ".join(self._columns.keys)))
-        positions = pc.indices_nonzero(found.malformed)
-        faults |= dict.fromkeys(positions.to_pylist(), Fault("VALUE_MALFORMED"))
-        some = positions[: max(MOST_EXPLAINED - self._explained, 0)]
-        self._explained += len(some)
-        explained = self._reader.explain(batch.column(VALUE).take(some)) if len(some) else []
-        for position, values in zip(some.to_pylist(), explained, strict=True):
-            first = misfit_of(self.plan, "", values[0])
-            said = f"{first.expected} expected, found {first.found}"
-            faults[position] = Fault("VALUE_MALFORMED", first.column, said)
-        return faults
 
     def _places_of(self, batch: pa.RecordBatch, mask: pa.BooleanArray) -> list[str]:
         return [self._places.of(batch, position) for position in _positions(mask)[:MOST_PLACES]]

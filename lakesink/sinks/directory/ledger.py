@@ -53,10 +53,10 @@ class MarkerLedger(Mapping[int, Marker]):
     storage: Storage
     layout: Layout
     emit: Listener
-    _head: Marker | None = None
-    _size_bytes: int = 0
-    _start_id: str = ""
-    _known: dict[int, Marker] = field(default_factory=dict)
+    _head: Marker | None = field(default=None, init=False)
+    _size_bytes: int = field(default=0, init=False)
+    _start_id: str = field(default="", init=False)
+    _known: dict[int, Marker] = field(default_factory=dict, init=False)
 
     def decide_on(self, batch: Batch, accept: Accept | None) -> LedgerDecision:
         """Find the newest marker and decide on a batch."""

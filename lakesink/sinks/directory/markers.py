@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Iterator
 
-from lakesink.sinks.directory.layout import Layout, batch_of_part, batch_of_record, marker_number
+from lakesink.sinks.directory.layout import Layout, marker_number
 from lakesink.sinks.directory.marker import HighWater, Marker, MarkerDamaged, parse_high_water, parse_marker
 from lakesink.sinks.storage import Storage
 
@@ -20,8 +20,6 @@ def find_markers(storage: Storage, layout: Layout) -> tuple[list[int], bool]:
     expected = HighWater(0, 0) if high_water is None else high_water
     if len(sizes) < max(expected.count, max(sizes, default=-1) + 1):
         raise MarkerDamaged(f"commit {_first_missing(sizes)} is missing")
-    if not sizes and high_water is None:
-        _check_beginning(storage, layout)
     ordered = [sizes[number] for number in range(len(sizes))]
     as_recorded = high_water is not None and sum(ordered[: high_water.count]) == high_water.size_bytes
     return ordered, as_recorded
@@ -86,18 +84,6 @@ def marker_sizes(storage: Storage, layout: Layout) -> dict[int, int]:
 
 def _first_missing(sizes: dict[int, int]) -> int:
     return next(number for number in itertools.count() if number not in sizes)
-
-
-def _check_beginning(storage: Storage, layout: Layout) -> None:
-    """Refuse a folder without markers that has files of two batches: the first batch was committed.
-
-    An older lakesink wrote no high water.
-    """
-    parts = (batch_of_part(name, layout.sink_id) for name in storage.names(layout.parts))
-    records = (batch_of_record(name) for name in storage.names(layout.prepared))
-    batches = {batch for batch in (*parts, *records) if batch is not None}
-    if len(batches) > 1:
-        raise MarkerDamaged("commit 0 is missing")
 
 
 def _parsed(data: bytes | None, number: int, layout: Layout) -> Marker:

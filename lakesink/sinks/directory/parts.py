@@ -61,10 +61,10 @@ class _Parts:
 
     plan: PartsPlan
     task: int
-    _open: OpenPart | None = None
-    _closed: list[Part] = field(default_factory=list)
-    _held: list[pa.RecordBatch] = field(default_factory=list)
-    _held_bytes: int = 0
+    _open: OpenPart | None = field(default=None, init=False)
+    _closed: list[Part] = field(default_factory=list, init=False)
+    _held: list[pa.RecordBatch] = field(default_factory=list, init=False)
+    _held_bytes: int = field(default=0, init=False)
 
     def add(self, batch: pa.RecordBatch) -> None:
         self._held.append(batch)

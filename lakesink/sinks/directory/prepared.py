@@ -21,7 +21,7 @@ class PreparedParts:
 
     Attributes:
         follows: Digest of the newest marker when this was prepared; empty if there was none.
-        begun_ms: Time before the first part was created; 0 in a record of an older lakesink.
+        begun_ms: Time before the first part was created.
         recovered: True if an earlier run prepared it. Not part of the record.
     """
 
@@ -44,7 +44,7 @@ class PreparedParts:
 
 def parse_prepared(payload: Mapping[str, Any], stem: str) -> PreparedParts | None:
     """The batch that an earlier run prepared; None if the payload is malformed. `stem` starts the parts' names."""
-    begun_ms = payload.get("begun_ms", 0)
+    begun_ms = payload.get("begun_ms")
     try:
         texts = {name: plain_text(payload.get(name)) for name in _TEXTS}
         parts = parts_from_json(payload.get("parts"), stem)

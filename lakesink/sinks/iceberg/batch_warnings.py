@@ -30,8 +30,6 @@ class BatchWarnings:
     ) -> None:
         """Warn of each batch with such rows."""
         quality = counted.quality
-        if quality.malformed_rows:
-            self.emit(events.RowsMalformed(batch_id, self.table, quality.malformed_rows, counted.first_malformed))
         if quality.unread_before:
             self.emit(events.RowsBeforeUnread(batch_id, self.table, quality.unread_before))
         warned = quality.unmet_in_words(one.name for one in expected if one.on_unmet is OnUnmet.WARN)

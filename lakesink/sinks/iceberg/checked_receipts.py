@@ -34,10 +34,10 @@ from lakesink.keys.keys_file import is_keys_file
 from lakesink.parquet.locations import is_location
 from lakesink.rows.expectations import Expected, OnUnmet
 from lakesink.sinks.iceberg.rescue import check_rescued
-from lakesink.sinks.iceberg.unmet import check_documents, check_expectations, first_of, in_words
+from lakesink.sinks.iceberg.unmet import check_documents, check_expectations
 from lakesink_catalog.commit.premises import premises_of
 from lakesink_catalog.tables.locations import all_under, data_location, is_under
-from lakesink_protocol.change import Change, ContentFile
+from lakesink_protocol.change import ContentFile
 from lakesink_protocol.quality import Quality, together
 from lakesink_protocol.receipt import MOST_IN_A_BATCH, Receipt, ReceiptInvalid, decode
 from lakesink_protocol.row_changes import KeysFile
@@ -63,7 +63,7 @@ class PossibleBounds:
 
 @dataclass(frozen=True, slots=True)
 class CombinedReceipts:
-    """The combined receipts of a batch; `first_malformed` describes a value, empty if there is none.
+    """The combined receipts of a batch.
 
     `rows` are those that the tasks received. The other numbers are of changes by key.
 
@@ -76,7 +76,6 @@ class CombinedReceipts:
     files: tuple[ContentFile, ...]
     schema: Schema
     quality: Quality
-    first_malformed: str
     rows: int
     keys_files: tuple[KeysFile, ...] = ()
     superseded: int = 0
@@ -130,7 +129,6 @@ def count_votes(
         raise receipt_rejected("a data file is listed twice")
     if max(sum(file.record_count for file in files), sum(file.file_size_bytes for file in files)) > MOST_IN_A_BATCH:
         raise receipt_rejected("the batch has more rows or bytes than the limit")
-    first = first_of(receipts)
     quality = together(receipt.quality for receipt in receipts)
     schemas = [_written_under(table, some) for table, some in groups]
     for table, some in groups:
@@ -139,7 +137,6 @@ def count_votes(
         files,
         schemas[-1],
         quality,
-        "" if first is None else in_words(first),
         sum(receipt.rows for receipt in of_job),
         keys_files=tuple(receipt.keys for receipt in receipts if receipt.keys is not None),
         superseded=sum(receipt.superseded for receipt in receipts),
@@ -163,8 +160,6 @@ def opened(data: bytes) -> Receipt:
 
 
 def _check_receipt(table: Table, receipt: Receipt, file_stem: str) -> None:
-    if not Change(receipt.files, receipt.schema_change).only_appends:
-        raise receipt_rejected("a task deletes rows or changes the schema, but this sink only appends")
     written = sum(file.record_count for file in receipt.files)
     left = 0 if receipt.left is None else receipt.left.rows
     changed = receipt.deletes + receipt.superseded
@@ -206,13 +201,14 @@ def _check_changes(table: Table, receipt: Receipt, file_stem: str, *, changes_by
 
 def _check_quality(receipt: Receipt, expected: Sequence[Expected]) -> None:
     quality, unmet = receipt.quality, receipt.quality.unmet
-    counts = quality.malformed_rows, quality.unmet_rows, quality.dead_letters, quality.unread_before, receipt.documents
-    if max(counts) > receipt.rows:
-        raise receipt_rejected("a task reports more documents, malformed or unexpected rows than it received")
+    if max(receipt.malformed, quality.unmet_rows, quality.dead_letters, quality.unread_before) > receipt.rows:
+        raise receipt_rejected("a task reports more malformed or unexpected rows than it received")
+    if receipt.malformed and not receipt.refused:
+        raise receipt_rejected("a task found malformed documents, and did not refuse the batch")
     check_rescued(receipt)
     if set(unmet) != {one.name for one in expected}:
         raise receipt_rejected("a task counted other expectations than those of the query")
-    reasons = quality.malformed_rows + sum(unmet[one.name] for one in expected if one.on_unmet is OnUnmet.FAIL)
+    reasons = receipt.malformed + sum(unmet[one.name] for one in expected if one.on_unmet is OnUnmet.FAIL)
     if receipt.refused and (receipt.files or not reasons):
         raise receipt_rejected("a task refused the batch, but wrote files or gave no reason")
     if not max(unmet.values(), default=0) <= quality.unmet_rows <= sum(unmet.values()):

@@ -1,6 +1,5 @@
 """The Iceberg sink: a two-phase sink whose target is one table. It handles receipts and never reads a row."""
 
-import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -48,7 +47,6 @@ from lakesink_catalog.commit.left_out import without_tags
 from lakesink_catalog.commit.prepared import PreparedBatch, TableLog, parse_prepared
 from lakesink_catalog.commit.unprotected_first import check_has_head
 from lakesink_catalog.read.landed import newest_summary
-from lakesink_catalog.trace import Trace
 from lakesink_protocol import events
 from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import Reason, WriteError
@@ -106,7 +104,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
     side: SideTables = field(init=False)
     changes: ChangesByKey = field(init=False)
     target: SinkTable = field(init=False)
-    _has_accepted: bool = False
+    _has_accepted: bool = field(default=False, init=False)
     _accept_warning: UnusedAcceptWarning = field(init=False)
 
     durability = Durability.PREPARED_SURVIVES
@@ -116,7 +114,6 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             self.expected, self.schema = expected_in(self.schema), without_marks(self.schema)
         except ValueError as error:
             raise marks_invalid(str(error)) from None
-        self.effects = replace(self.effects, emit=self.effects.emit.also(Trace(secrets.token_hex(8))))
         self.target = SinkTable(
             self.table, self.key, self.open_catalog, self.settings, self.schema, self.effects, self.memory, self.words
         )
@@ -199,7 +196,6 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         if replaced and seen.entry is None:
             prepared_for = Situation(seen.view, seen.key, seen.batch, prepared.table_uuid)
             raise refusal(Reason.TABLE_REPLACED, prepared_for, self.words)
-        prepared = prepared.pinned(transaction.decision.table.metadata)
         # An entry in the present table's ledger means that the stream continued there: the record is obsolete.
         decision, stem = transaction.decision, transaction.write.plan.file_stem
         trouble = (

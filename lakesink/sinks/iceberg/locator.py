@@ -63,9 +63,9 @@ class Locator:
     memory: LocateMemory = field(default_factory=LocateMemory)
     at_once: AtOnce = map
     settings: LocateSettings = field(default_factory=LocateSettings)
-    _batch: BatchKeys | None = None
-    _found: FoundRows | None = None
-    _last: Located | None = None
+    _batch: BatchKeys | None = field(default=None, init=False)
+    _found: FoundRows | None = field(default=None, init=False)
+    _last: Located | None = field(default=None, init=False)
 
     def __call__(self, table: Table, head: int | None) -> Located:
         """The deletes of the batch on this head; remembered until another head is asked for."""

@@ -95,7 +95,7 @@ class UnrecordedLog:
     """
 
     keys_files: KeysFiles
-    _own: Sequence[str] = field(default=())
+    _own: Sequence[str] = field(default=(), init=False)
 
     def find(self, batch: Batch) -> None:
         """Always None."""

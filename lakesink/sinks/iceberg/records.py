@@ -15,8 +15,6 @@ from lakesink_catalog.tables.locations import all_under, data_location, is_under
 def why_unusable(decision: Decision, prepared: PreparedBatch, file_stem: str, effects: Effects) -> str | None:
     """The reason that a prepared batch can no longer be committed; None if it can."""
     table = decision.table
-    if prepared.deletes:
-        return "a newer lakesink prepared it, with deletes"
     if not still_usable(decision, prepared):
         return "the ledger, the schema or the specs changed"
     manifests = (manifest.path for manifest in prepared.manifests)
@@ -26,9 +24,7 @@ def why_unusable(decision: Decision, prepared: PreparedBatch, file_stem: str, ef
     io = table.io
     if not prepared.is_there(io, effects.at_once):
         return "a file is missing or has another size"
-    premises = prepared.premises
-    assert premises is not None
-    if not translate_storage_errors(io.properties, lambda: matches_manifests(prepared, premises, io)):
+    if not translate_storage_errors(io.properties, lambda: matches_manifests(prepared, io)):
         return "its manifests name other files than it does"
     return _keys_trouble(prepared, table, file_stem, effects)
 

@@ -37,8 +37,8 @@ def check_rescued(receipt: Receipt) -> None:
     """Refuse counts of rescued rows that contradict each other or the number of rows."""
     quality = receipt.quality
     by_reason = [count for reason, count in quality.rescued.items() if reason != OTHERS]
-    if quality.rescued_rows + quality.malformed_rows > receipt.rows:
-        raise receipt_rejected("a task reports more rescued and malformed rows than it received")
+    if quality.rescued_rows > receipt.rows:
+        raise receipt_rejected("a task reports more rescued rows than it received")
     if quality.rescued.get(OTHERS, 0) > MOST_IN_A_BATCH:
         raise receipt_rejected("a task reports more reasons of rescued rows than the limit")
     if not max(by_reason, default=0) <= quality.rescued_rows <= sum(quality.rescued.values()):

@@ -66,10 +66,10 @@ class SinkTable:
     effects: Effects
     memory: RunMemory
     words: Sequence[Words]
-    uuid: str = ""
-    _found: Table | None = None
-    _records: TableLog | None = None
-    _catalog: Catalog | None = None
+    uuid: str = field(default="", init=False)
+    _found: Table | None = field(default=None, init=False)
+    _records: TableLog | None = field(default=None, init=False)
+    _catalog: Catalog | None = field(default=None, init=False)
 
     @property
     def found(self) -> Table:

@@ -21,28 +21,13 @@ _CHANGES_WITHOUT = ("Filter these documents in the query; the table then lacks t
 
 
 def check_documents(receipts: Sequence[Receipt], batch_id: int, *, changes_by_key: bool) -> None:
-    """Refuse a batch if one of its tasks refused it, or if all its documents are malformed."""
+    """Refuse a batch if one of its tasks refused it."""
     if any(receipt.refused for receipt in receipts):
         raise _some_malformed(receipts, batch_id, _CHANGES_WITHOUT if changes_by_key else _ROWS_WITHOUT)
-    rows = sum(receipt.rows for receipt in receipts)
-    malformed = sum(receipt.quality.malformed_rows for receipt in receipts)
-    if malformed == rows and any(receipt.documents for receipt in receipts):
-        raise _all_malformed(receipts, batch_id, malformed)
-
-
-def in_words(misfit: Misfit) -> str:
-    """One malformed value: place, column, expected type and found value."""
-    column = f"column {misfit.column}: " if misfit.column else ""
-    return f"{misfit.place}: {column}{misfit.expected} expected, found {misfit.found}"
-
-
-def first_of(receipts: Iterable[Receipt]) -> Misfit | None:
-    """The first malformed value that a task described; None if there is none."""
-    return next((misfit for receipt in receipts for misfit in receipt.misfits), None)
 
 
 def _some_malformed(receipts: Sequence[Receipt], batch_id: int, without: Sequence[str]) -> WriteError:
-    malformed = sum(receipt.quality.malformed_rows for receipt in receipts)
+    malformed = sum(receipt.malformed for receipt in receipts)
     some_stopped = any(len(receipt.misfits) == MOST_MISFITS for receipt in receipts)
     count = f"{'At least ' if some_stopped else ''}{counted(malformed, 'malformed document')}"
     return WriteError(
@@ -54,34 +39,26 @@ def _some_malformed(receipts: Sequence[Receipt], batch_id: int, without: Sequenc
     )
 
 
-def _all_malformed(receipts: Sequence[Receipt], batch_id: int, malformed: int) -> WriteError:
-    every = "The only document" if malformed == 1 else f"All {counted(malformed, 'document')}"
-    return WriteError(
-        "ALL_MALFORMED",
-        _with_first(f"{every} of batch {batch_id} {'is' if malformed == 1 else 'are'} malformed", receipts),
-        data=f"Nothing of batch {batch_id} was committed: it would only contain rows of NULLs.",
-        action=(
-            _ADVICE,
-            "To go on without these documents, filter them in the query, for example by Kafka's partition and offset.",
-        ),
-        details=_details(receipts),
-    )
-
-
 def _with_first(what: str, receipts: Sequence[Receipt]) -> str:
     """A first line that ends with the first malformed value; a long place is cut at its start."""
-    first = first_of(receipts)
+    first = next((misfit for receipt in receipts for misfit in receipt.misfits), None)
     if first is None:
         return f"{what}."
     what = f"{what}; the first: "
-    room = _ROOM - len(what) - len(in_words(replace(first, place="")))
+    room = _ROOM - len(what) - len(_in_words(replace(first, place="")))
     place = first.place if len(first.place) <= room else f"...{first.place[3 - max(room, 24) :]}"
-    return f"{what}{in_words(replace(first, place=place))}."
+    return f"{what}{_in_words(replace(first, place=place))}."
+
+
+def _in_words(misfit: Misfit) -> str:
+    """One malformed value: place, column, expected type and found value."""
+    column = f"column {misfit.column}: " if misfit.column else ""
+    return f"{misfit.place}: {column}{misfit.expected} expected, found {misfit.found}"
 
 
 def _details(receipts: Iterable[Receipt]) -> list[str]:
     ordered = sorted(receipts, key=lambda receipt: receipt.task)
-    return [in_words(misfit) for receipt in ordered for misfit in receipt.misfits][:MOST_MISFITS]
+    return [_in_words(misfit) for receipt in ordered for misfit in receipt.misfits][:MOST_MISFITS]
 
 
 def check_expectations(receipts: Sequence[Receipt], expected: Sequence[Expected], batch_id: int) -> None:

@@ -5,7 +5,7 @@ open, the read is incomplete: the newest record may be one that is committed, an
 """
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
@@ -32,9 +32,9 @@ class LedgerTopic:
     sink_id: str
     record: CommitRecord | None = None
     damage: str = ""
-    topic_id: str | None = None
-    _consumer: Consumer | None = None
-    _position: int = 0
+    topic_id: str | None = field(default=None, init=False)
+    _consumer: Consumer | None = field(default=None, init=False)
+    _position: int = field(default=0, init=False)
 
     @property
     def topic(self) -> str:

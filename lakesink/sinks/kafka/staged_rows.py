@@ -67,7 +67,7 @@ class _Records:
     topic: str
     most_bytes: int
     batch_id: int
-    needs: dict[str, Needs] = field(default_factory=dict)
+    needs: dict[str, Needs] = field(default_factory=dict, init=False)
 
     def taken(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The rows as records."""

@@ -164,8 +164,8 @@ class MeasuredBatches:
     """
 
     batches: Iterable[pa.RecordBatch]
-    widest_row_bytes: int = 0
-    arrow_bytes: int = 0
+    widest_row_bytes: int = field(default=0, init=False)
+    arrow_bytes: int = field(default=0, init=False)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         rows = size = 0

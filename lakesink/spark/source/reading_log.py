@@ -5,8 +5,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from lakesink.read.batch_files import BatchFiles
-from lakesink.read.steps import Past, Step, Unread
+from lakesink.read.steps import Unread
 from lakesink_catalog.listeners import LISTENERS
+from lakesink_catalog.read.past import Past, PastCommit
 from lakesink_protocol import events
 
 WAITS_SECONDS = 60
@@ -32,10 +33,10 @@ class Progress:
 
     def found(self, past: Past, unread: Unread) -> None:
         """Report rows of other writers, each snapshot once, and what was rolled back, each minute until it is back."""
-        new = [step for step in unread.others if step.sequence_number > self._seen]
+        new = [commit for commit in unread.others if commit.sequence_number > self._seen]
         if new:
             self._seen = new[-1].sequence_number
-            rows = sum(step.added_rows for step in new)
+            rows = sum(commit.rows for commit in new)
             self.emit(events.OthersNotRead(past.table, self.sink, len(new), rows))
         if not unread.is_rolled_back and not unread.lost_replay:
             self._told_at = None
@@ -50,7 +51,7 @@ class Progress:
         if not batches:
             return
         ends = _short(batches[0].batch), _short(batches[-1].batch)
-        counts = len(batches), sum(len(one.data) for one in batches), sum(one.batch.added_rows for one in batches)
+        counts = len(batches), sum(len(one.data) for one in batches), sum(one.batch.rows for one in batches)
         self.emit(events.ReadPlanned(self.table, self.sink, *ends, *counts))
 
     def hold_not_moved(self, reader: str, why: str) -> None:
@@ -58,5 +59,5 @@ class Progress:
         self.emit(events.HoldNotMoved(self.table, reader, why))
 
 
-def _short(step: Step) -> str:
-    return f"replay-{step.batch_id}" if step.is_replay else str(step.batch_id)
+def _short(batch: PastCommit) -> str:
+    return f"replay-{batch.batch_id}" if batch.is_replay else str(batch.batch_id)

@@ -9,7 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from lakesink.settings.options import OPTIONS, option_invalid
+from lakesink.settings.option import option_unknown
+from lakesink.settings.options import OPTIONS
+from lakesink.settings.relations import Entry, Use, lack_of
 from lakesink.settings.settings import Settings
 from lakesink_catalog.tables.tables import parse_identifier
 from lakesink_protocol.catalogue import DataState
@@ -19,13 +21,12 @@ from lakesink_protocol.redact import contains_secret
 from lakesink_protocol.suggest import did_you_mean
 
 TABLE, CHECKPOINT, APP_ID, VERSION = "table", "checkpointlocation", "txn-app-id", "txn-version"
-EXPECT, OUTPUT_MODE = "expect", "output-mode"
 _OF_SPARK = frozenset({"queryname"})
 _GROUPS = {"catalog.": "catalog_properties", "snapshot-property.": "snapshot_properties"}
 _NAMED = {
     CHECKPOINT if option.name == "checkpoint" else option.name.replace("_", "-"): option
     for option in OPTIONS
-    if option.name not in {*_GROUPS.values(), EXPECT, "output_mode"}
+    if option.name not in _GROUPS.values()
 }
 _PYTHON_NAMES = re.compile(rf"\b(?:{'|'.join(option.name for option in _NAMED.values() if '_' in option.name)})\b")
 
@@ -41,7 +42,7 @@ class Destination:
 
 def stream_destination(options: Mapping[str, str]) -> Destination:
     """Parse the options of a stream; their letter case does not matter."""
-    given = _checked(options, SinkKind.STREAM)
+    given = _checked(options, Entry.FORMAT_STREAM)
     table = table_of(given)
     if CHECKPOINT not in given:
         raise SettingsError(
@@ -50,13 +51,13 @@ def stream_destination(options: Mapping[str, str]) -> Destination:
             " sink.",
             action='Give it to the query itself: .option("checkpointLocation", "...").',
         )
-    settings = _settings(given, SinkKind.STREAM)
+    settings = _settings(given, Entry.FORMAT_STREAM)
     return Destination(table, SinkKey(settings.sink_id, settings.branch), settings)
 
 
 def transaction_destination(options: Mapping[str, str]) -> tuple[Destination, Batch]:
     """Parse the options of a batch write; the batch id is the version of its application."""
-    given = _checked(options, SinkKind.TXN)
+    given = _checked(options, Entry.FORMAT_WRITE)
     table = table_of(given)
     name, version = given.get(APP_ID, ""), given.get(VERSION, "")
     if not NAME_PATTERN.fullmatch(name) or not re.fullmatch(r"\d{1,18}", version, re.ASCII):
@@ -67,25 +68,22 @@ def transaction_destination(options: Mapping[str, str]) -> tuple[Destination, Ba
             action='For example .option("txn-app-id", "nightly-load").option("txn-version", "42"): an id of 1 to 64 of'
             " A-Z a-z 0-9 . _ -, and a whole number that increases with every write.",
         )
-    settings = _settings(given, SinkKind.TXN)
+    settings = _settings(given, Entry.FORMAT_WRITE)
     return Destination(table, SinkKey(name, settings.branch, SinkKind.TXN), settings), transaction_batch(int(version))
 
 
-def _checked(options: Mapping[str, str], kind: SinkKind) -> dict[str, str]:
+def _checked(options: Mapping[str, str], entry: Entry) -> dict[str, str]:
     given = {key.lower(): value for key, value in options.items() if key.lower() not in _OF_SPARK}
-    if kind is SinkKind.STREAM:
-        known = {TABLE, *_NAMED}
-    else:
-        known = {TABLE, APP_ID, VERSION, *(name for name, option in _NAMED.items() if not option.stream_only)}
-    if EXPECT in given:
-        raise _not_here()
-    if OUTPUT_MODE in given:
-        raise _no_output_mode()
+    lacks = {name: lack for name, option in _NAMED.items() if (lack := lack_of(Use(option.name), entry))}
+    known = {TABLE, *_NAMED} - {*lacks} | ({APP_ID, VERSION} if entry is Entry.FORMAT_WRITE else set())
     for key, value in given.items():
         if contains_secret(key, value):
             raise secret_in_option(key)
+        if key in lacks:
+            raise lacks[key].lacked(entry, key, "OPTION_UNKNOWN")
         if key not in known and not any(key.startswith(group) and key != group for group in _GROUPS):
-            raise _unknown(key, sorted(known))
+            near = did_you_mean(key.replace("_", "-"), known)
+            raise option_unknown(entry, key, sorted(known), near, ", catalog.<property> and snapshot-property.<name>")
     return given
 
 
@@ -101,18 +99,13 @@ def table_of(given: Mapping[str, str]) -> str:
     return given[TABLE]
 
 
-def _settings(given: Mapping[str, str], kind: SinkKind) -> Settings:
+def _settings(given: Mapping[str, str], entry: Entry) -> Settings:
     named: dict[str, Any] = {option.name: given[name] for name, option in _NAMED.items() if name in given}
     for group, python in _GROUPS.items():
         members = {key.removeprefix(group): value for key, value in given.items() if key.startswith(group)}
         named |= {python: members} if members else {}
     with spelled_for_spark():
-        settings = Settings.parse(named, kind=kind)
-        if settings.shuffles_by_partition:
-            raise option_invalid(
-                "distribution_mode", f"The format has no distribution_mode='{settings.distribution_mode}'."
-            )
-        return settings
+        return Settings.parse(named, entry=entry)
 
 
 @contextmanager
@@ -129,22 +122,6 @@ def _spelled(text: str) -> str:
     return _PYTHON_NAMES.sub(lambda found: found[0].replace("_", "-"), text)
 
 
-def _not_here() -> SettingsError:
-    return SettingsError(
-        "OPTION_UNKNOWN",
-        "The format has no option expect: Spark evaluates conditions before its rows reach the format.",
-        action='Add them to the rows: lakesink.with_expectations(df, {...}).writeStream.format("lakesink").',
-    )
-
-
-def _no_output_mode() -> SettingsError:
-    return SettingsError(
-        "OPTION_UNKNOWN",
-        "The format has no option output-mode: Spark lets it write in output mode append only.",
-        action='Use .outputMode("append"), or lakesink.stream with output_mode="update".',
-    )
-
-
 def secret_in_option(key: str) -> SettingsError:
     """The error for an option that contains a secret."""
     return SettingsError(
@@ -152,12 +129,4 @@ def secret_in_option(key: str) -> SettingsError:
         f"The option {key[:60]!r} contains a secret, and Spark shows the options of a query in plans and errors.",
         action="Put it into PyIceberg's configuration (~/.pyiceberg.yaml, or the environment) of the driver, and name"
         ' that catalog: .option("catalog", "..."). Then change the secret: Spark may have written it to its logs.',
-    )
-
-
-def _unknown(key: str, known: list[str]) -> SettingsError:
-    return SettingsError(
-        "OPTION_UNKNOWN",
-        f"There is no option {key[:60]!r}. {did_you_mean(key.replace('_', '-'), known)}"[:180],
-        action=f"Options are {', '.join(known)}, catalog.<property> and snapshot-property.<name>.",
     )

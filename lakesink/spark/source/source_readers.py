@@ -23,11 +23,11 @@ from lakesink.parquet.filesystem import shareable_properties
 from lakesink.read.batch_files import BatchFiles, files_of
 from lakesink.read.begin import AtBatch, AtTime, Begin, Beginning, beginning, followed
 from lakesink.read.file_rows import RowsFile, RowsPart, divided
-from lakesink.read.follow import batches_between, newest_position, steps_after, unread_batches
+from lakesink.read.follow import batches_between, commits_after, newest_position, unread_batches
 from lakesink.read.hold import hold_of, set_hold
 from lakesink.read.position import Position, parse_offset
 from lakesink.read.reading_errors import schema_changed, type_unsupported
-from lakesink.read.steps import Follows, Past, SinkBatches, Step, up_to
+from lakesink.read.steps import Follows, SinkBatches, behind, is_read_at, up_to
 from lakesink.read.values import readable_schema, unknown_columns, unreadable_columns
 from lakesink.rows.schema import parse_schema
 from lakesink.settings.options_of_reading import LATEST, ReadSettings
@@ -39,6 +39,7 @@ from lakesink.spark.source.source_parts import RowsPartition, RowsReader, rows_r
 from lakesink.spark.spark_errors import presentable
 from lakesink_catalog.commit.left_out import check_keeps_refs
 from lakesink_catalog.connect.catalog import CatalogConfig
+from lakesink_catalog.read.past import Past, PastCommit
 from lakesink_catalog.tables.tables import load_table, parse_identifier
 from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import SettingsError
@@ -180,13 +181,13 @@ class BatchesReader(datasource.DataSourceStreamReader):
     def after(self, position: Position, *, limited: bool, newest: Position | None = None) -> Position:
         """The end of the next micro-batch; the position itself if there is nothing new."""
         past, found = unread_batches(self.table(), self.settings.table, self.loaded.sink, position)
-        batches: Sequence[Step] = found.batches
+        batches: Sequence[PastCommit] = found.batches
         if newest is not None:
-            batches = [step for step in batches if step.is_read_at(newest)]
+            batches = [batch for batch in batches if is_read_at(batch, newest)]
         if limited:
             batches = up_to(batches, self.settings.most_batches, self.settings.most_rows)
         self.progress.found(past, found)
-        return past.behind(position, batches)
+        return behind(past, position, batches)
 
     def table(self) -> Table:
         """The table as it is now."""
@@ -218,7 +219,7 @@ class BatchesReader(datasource.DataSourceStreamReader):
         if not self.settings.reader_id or now < self._holds_until:
             return
         self._holds_until = now + SECONDS_BETWEEN_HOLDS
-        hold = hold_of(steps_after(past, self.loaded.sink, start))
+        hold = hold_of(commits_after(past, self.loaded.sink, start))
         why = set_hold(table, self.settings.reader_id, hold) if hold else ""
         if why:
             self.progress.hold_not_moved(self.settings.reader_id, why)

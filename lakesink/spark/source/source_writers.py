@@ -167,7 +167,7 @@ class FinishedJob:
     """A finished job over a batch's rows. It ended before the commit began, so it cannot run again."""
 
     messages: Messages = field(repr=False)
-    used: bool = False
+    used: bool = field(default=False, init=False)
 
     def __call__(self, writers: Mapping[str, TaskWriter]) -> Votes:
         """Return the votes once; a second call raises WriteError, because Spark must write the batch again."""

@@ -178,7 +178,6 @@ class BatchFinished(BatchEnded):
             return _pairs(snapshot)
         quality = outcome.quality
         found = {
-            "malformed_rows": quality.malformed_rows,
             "unknown_keys": quality.unknown_keys,
             "unknown_names": quality.names_text if quality.unknown_keys else "",
             "unmet_rows": quality.unmet_rows,

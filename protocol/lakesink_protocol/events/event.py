@@ -124,12 +124,3 @@ class FailpointActs(BatchEvent):
     line = "lakesink.failpoint.reached name=%(name)s batch=%(batch_id)d action=%(action)s"
     name: str
     action: str
-
-
-class TraceLost(Event):
-    """A line of the trace could not be written."""
-
-    line = "lakesink.trace.lost driver=%(driver)s step=%(step)d errno=%(errno)s"
-    driver: str
-    step: int
-    errno: int | None

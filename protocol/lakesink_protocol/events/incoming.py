@@ -3,17 +3,6 @@
 from lakesink_protocol.events.event import INFO, SinkBatchEvent, TableBatchEvent
 
 
-class RowsMalformed(TableBatchEvent):
-    """Rows of NULLs stand for documents that could not be decoded."""
-
-    line = (
-        "lakesink.decode.malformed table=%(table)s batch=%(batch_id)d rows=%(rows)d: rows of NULLs replace them; the"
-        " first: %(first)s"
-    )
-    rows: int
-    first: str
-
-
 class RowsBeforeUnread(TableBatchEvent):
     """Deletes have values in the row before that do not fit their columns; the changelog has NULL for these values."""
 

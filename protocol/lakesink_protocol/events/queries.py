@@ -10,14 +10,6 @@ class PropertiesIgnored(Event):
     properties: tuple[str, ...]
 
 
-class OptionDeprecated(Event):
-    """An option has a value that a later version will not have; `instead` is its successor."""
-
-    line = "lakesink.option.deprecated option=%(option)s: use %(instead)s, which keeps what cannot be decoded"
-    option: str
-    instead: str
-
-
 class PartitionByUnused(Event):
     """The option differs from the partitions of a table whose partitioning evolved."""
 

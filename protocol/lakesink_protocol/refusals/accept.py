@@ -11,7 +11,7 @@ NEVER_OVERRULED = frozenset({Reason.UNSUPPORTED, Reason.BRANCH_MISSING, Reason.T
 NO_ENTRY = "none"
 _TOO = f"+{Reason.INPUT_MISSING.value}"
 _WORD = re.compile(
-    r"\w*(?P<too>\+InputMissing)?:(?P<batch>[0-9]+)(?:@(?P<against>[0-9a-z-]{1,40}))?:(?P<action>commit|skip)"
+    r"\w*(?P<too>\+InputMissing)?:(?P<batch>[0-9]+)@(?P<against>[0-9a-z-]{1,40}):(?P<action>commit|skip)"
 )
 
 
@@ -22,14 +22,14 @@ class Accept:
     Attributes:
         adds_rows: True to commit the batch, False to skip it.
         against: The state of the ledger for which the accept is valid, see `ledger_state`. The commit changes that
-            state, so an accept works once. Empty in an accept of an older lakesink, which overrules nothing.
+            state, so an accept works once.
         without_inputs: True to also overrule the missing input files of the same batch.
     """
 
     reason: Reason
     batch_id: int
     adds_rows: bool
-    against: str = ""
+    against: str
     without_inputs: bool = False
 
     @classmethod
@@ -50,14 +50,13 @@ class Accept:
             overrulable[word],
             int(found["batch"]),
             adds_rows=found["action"] == "commit",
-            against=found["against"] or "",
+            against=found["against"],
             without_inputs=too,
         )
 
     def __str__(self) -> str:
-        against = f"@{self.against}" if self.against else ""
-        too = _TOO if self.without_inputs else ""
-        return f"{self.reason.value}{too}:{self.batch_id}{against}:{'commit' if self.adds_rows else 'skip'}"
+        too, action = _TOO if self.without_inputs else "", "commit" if self.adds_rows else "skip"
+        return f"{self.reason.value}{too}:{self.batch_id}@{self.against}:{action}"
 
 
 def accept_of(reason: Reason, situation: Situation, *, adds_rows: bool) -> Accept:

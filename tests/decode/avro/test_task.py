@@ -86,15 +86,6 @@ def test_a_field_that_does_not_fit_is_named_with_its_type_in_the_writer_s_schema
     assert misfit.found == "Avro's union of null and double of schema 3"
 
 
-def test_on_request_a_row_of_nulls_is_in_the_place_of_what_cannot_be_decoded(tmp_path: Path) -> None:
-    bad = [value for values in BAD.values() for value in values]
-    receipt = write(decoding(tmp_path, on_malformed=OnMalformed.NULL_ROW), [kafka(first(1), *bad), kafka(first(2))])
-    rows = rows_of(receipt.files)
-    assert [row["id"] for row in rows] == [1, *[None] * len(bad), 2]
-    assert [row["_kafka_offset"] for row in rows] == [*range(100, 101 + len(bad)), 100]
-    assert (receipt.rows, receipt.quality.malformed_rows) == (len(bad) + 2, len(bad))
-
-
 @pytest.mark.parametrize("on_malformed", list(OnMalformed))
 def test_a_registry_that_cannot_be_asked_fails_the_task_whatever_is_malformed(
     tmp_path: Path, on_malformed: OnMalformed

@@ -33,11 +33,11 @@ def decoder(
 ) -> DebeziumDecoder:
     numbers = {one.name: one.field_id for one in columns.fields}
     soft = plan.pop("soft_deletes", False)
-    aside, logs = plan.pop("put_aside", None), plan.pop("has_changelog", False)
+    logs = plan.pop("has_changelog", False)
     keys, sequences = (tuple(numbers[one] for one in names) for names in (key, sequence))
     changes = ChangesPlan(Mode.CHANGES, keys, sequences, soft, has_changelog=logs)
     settings = {"decode": DEBEZIUM_JSON, **plan}
-    return DebeziumDecoder(WritePlan("", 0, 0, (), "", "", changes=changes, **settings), columns, put_aside=aside)
+    return DebeziumDecoder(WritePlan("", 0, 0, (), "", "", changes=changes, **settings), columns)
 
 
 def batch(values: Sequence[bytes | None], keys: Sequence[bytes | None] | None = None, first: int = 0) -> pa.RecordBatch:

@@ -49,7 +49,7 @@ def applied(batches: list[pa.RecordBatch]) -> tuple[dict[int, Any], list[int]]:
                     table[row[KEY]] = row
             counts[2] += changes.rows.num_rows
         counts = [counts[0] + one.num_rows, counts[1] + found.splits, counts[2], counts[3] + found.tombstones]
-        assert not found.refuses, found.misfits
+        assert not found.malformed, found.misfits
     return table, counts
 
 

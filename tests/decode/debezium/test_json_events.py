@@ -1,16 +1,13 @@
 """Debezium's JSON: every operation, both forms of envelopes, and documents that try to be something else."""
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lakesink.rows.letters import Fault
-from lakesink.rows.plan import BinaryEncoding, OnMalformed
+from lakesink.rows.plan import BinaryEncoding
 from lakesink.rows.schema import Field, ListOf, MapOf, Primitive, Struct
 from lakesink_protocol.errors import WriteError
 from testkit.examples import examples
@@ -36,19 +33,11 @@ FORMS = {
 
 
 def in_every_form(after: str, **columns: Any) -> list[Any]:
-    """The row that an event becomes in each form, or the column that is malformed in it."""
-    aside: dict[int, Fault] = {}
-
-    def put_aside(rows: pa.RecordBatch, faults: Mapping[int, Fault]) -> None:  # noqa: ARG001 - as a sink takes them
-        aside.update(faults)
-
+    """The row that an event becomes in each form, or the columns that are malformed in them."""
     documents = [form.replace("%s", after) for form in FORMS.values()]
-    settings: dict[str, Any] = {"put_aside": put_aside, "on_malformed": OnMalformed.QUARANTINE}
-    settings["binary_encoding"] = BinaryEncoding.BASE64
-    changes, _ = decoded(table(**columns), *documents, **settings)
+    changes, found = decoded(table(**columns), *documents, binary_encoding=BinaryEncoding.BASE64)
     assert {name for name, _, _ in changes} <= {"UPSERT"}
-    found = {offset: row for _, row, offset in changes} | {at: fault.column for at, fault in aside.items()}
-    return [found[at] for at in range(len(FORMS))]
+    return [row for _, row, _ in changes] or [one.column for one in found.misfits]
 
 
 @many
@@ -127,12 +116,12 @@ def test_every_operation_becomes_its_change() -> None:
         ("DELETE", {"id": 2, "name": None}, 8),
         ("UPSERT", {"id": 3, "name": "again"}, 8),
     ]
-    assert (found.splits, found.tombstones, found.documents, found.malformed) == (1, 3, 8, 0)
+    assert (found.splits, found.tombstones, found.malformed) == (1, 3, 0)
 
 
 def test_a_tombstone_in_a_wrapper_is_no_change() -> None:
     changes, found = decoded(ID_NAME, wrapped(None), '{"payload": null, "schema": null}')
-    assert (changes, found.tombstones, found.documents) == ([], 2, 2)
+    assert (changes, found.tombstones) == ([], 2)
 
 
 def test_a_delete_has_the_sequence_of_the_row_before_and_a_split_that_of_the_event() -> None:
@@ -228,7 +217,7 @@ def test_a_document_without_a_known_operation_is_refused(document: Any) -> None:
 def _refused(document: Any) -> None:
     changes, found = decoded(ID_NAME, event("c", {"id": 1}), document)
     assert changes == []
-    assert found.refuses
+    assert found.malformed
     raise WriteError("VALUE_MALFORMED", found.misfits[0].place, action="")
 
 
@@ -261,7 +250,7 @@ DEEP = '{"op":"c","after":{"id":1,"name":' + "[" * 5000 + "]" * 5000 + "}}"
 def test_a_malformed_document_names_its_column_and_lets_nothing_through(document: Any, column: str) -> None:
     changes, found = decoded(ID_NAME, event("c", {"id": 1}), document)
     assert changes == []
-    assert found.refuses
+    assert found.malformed
     [misfit] = found.misfits
     assert (misfit.place, misfit.column) == ("topic shop.public.orders, partition 2, offset 1", column)
 
@@ -301,25 +290,6 @@ def test_a_value_that_debezium_could_not_read_never_becomes_a_value() -> None:
         assert "REPLICA IDENTITY FULL" in found.misfits[0].expected
     changes, _ = decoded(columns, event("u", {"id": 1, "name": f"{placeholder}s", "tags": [placeholder[:-1]]}))
     assert len(changes) == 1
-
-
-def test_documents_that_cannot_be_changes_are_put_aside_with_their_reason() -> None:
-    aside: dict[int, Fault] = {}
-
-    def put_aside(rows: pa.RecordBatch, faults: Mapping[int, Fault]) -> None:  # noqa: ARG001 - as a sink takes them
-        aside.update(faults)
-
-    documents = [event("c", {"id": 1}), event("x"), event("c", {"id": "a"}), event("d"), "{", None]
-    changes, found = decoded(ID_NAME, *documents, put_aside=put_aside, on_malformed=OnMalformed.QUARANTINE)
-    assert [row["id"] for _, row, _ in changes] == [1]
-    assert {at: fault.reason for at, fault in aside.items()} == {
-        1: "OPERATION_UNKNOWN",
-        2: "VALUE_MALFORMED",
-        3: "KEY_MISSING",
-        4: "VALUE_MALFORMED",
-    }
-    assert aside[2].column == "id"
-    assert (found.tombstones, found.refuses) == (1, False)
 
 
 def test_keys_without_a_column_are_counted_once_and_only_in_the_row_after() -> None:

@@ -192,7 +192,7 @@ def test_a_moment_of_every_unit_is_the_very_microsecond_or_malformed(number: int
         rows = [one.rows for one in found.changes(iter([batch([text(document)])]))]
         fits = rest == 0 and -(2**63) <= micros < 2**63
         assert [one.column("c").cast(pa.int64()).to_pylist() for one in rows] == ([[micros]] if fits else [])
-        assert found.refuses is not fits
+        assert bool(found.malformed) is not fits
 
 
 def test_moments_have_the_zone_of_their_column_or_are_malformed() -> None:

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from lakesink_catalog.trace import VARIABLE as TRACE
 from proof.model.checker import check
 from testkit.harness import Stream, expected
+from testkit.tracing import VARIABLE as TRACE
 from tests.interop.maintenance.lake import Lake
 from tests.interop.maintenance.others import UNFINISHED, Inserts, Others, by_spark, by_trino
 from tests.interop.maintenance.running import Feed, at_work, came_late, done_batches, steps, tried_again

@@ -2,24 +2,23 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from pyiceberg.table import Table
 from pyiceberg.table.refs import SnapshotRefType
 
-from lakesink_catalog.read.history import retained, sinks, time_of
+from lakesink_catalog.read.history import sinks
+from lakesink_catalog.read.past import PastCommit, by_sink, retained
 from lakesink_catalog.tables.tables import at_snapshot, parse_identifier
 from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.identity import MAIN_BRANCH, SinkKey
-from lakesink_protocol.ledger import stated
-from lakesink_protocol.row_changes import ChangeCounts, counts_in
 from lakesink_protocol.suggest import did_you_mean
 from lakesink_tools.audit.finding import key_of
 from lakesink_tools.audit.kept_nulls import kept_nulls
-from lakesink_tools.audit.resolve_snapshot import Chosen, Past, by_batch, by_tag, by_time, queries
+from lakesink_tools.audit.resolve_snapshot import Chosen, LookBack, by_batch, by_tag, by_time, queries
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,11 +39,7 @@ class Question:
 class AsOf:
     """One snapshot of a table, and how to read it."""
 
-    snapshot_id: int
-    committed_at: datetime  # in UTC
-    rows: int | None  # stored at that time; None if the summary does not state it
-    position_deletes: int | None  # at that time: rows in data files that readers leave out
-    changes: ChangeCounts | None  # by key, in this snapshot; None if it appended or is of another writer
+    commit: PastCommit
     batches: dict[SinkKey, int]  # the newest batch of each sink in the snapshot, as far as known
     tags: tuple[str, ...]  # tags that point at the snapshot, sorted by name
     moving: tuple[str, ...]  # those of them that lakesink moves with the next batch
@@ -52,7 +47,7 @@ class AsOf:
     queries: dict[str, str]  # SQL by engine name
 
 
-def look_back(table: Table, identifier: str, branch: str = MAIN_BRANCH) -> Past:
+def look_back(table: Table, identifier: str, branch: str = MAIN_BRANCH) -> LookBack:
     """Collect what the table's metadata still shows of a branch."""
     metadata, refs = table.metadata, table.metadata.refs
     tags = {name: ref.snapshot_id for name, ref in refs.items() if ref.snapshot_ref_type is SnapshotRefType.TAG}
@@ -66,42 +61,36 @@ def look_back(table: Table, identifier: str, branch: str = MAIN_BRANCH) -> Past:
         )
     found = retained(table)
     last: dict[SinkKey, int] = {}
-    for batch in found.batches:
-        last[batch.key] = max(batch.batch_id, last.get(batch.key, -1))
+    for key, batches in by_sink(found.commits).items():
+        last[key] = max(batch.batch_id for batch in batches)
     last |= {key_of(state): state.batch_id for state in sinks(table, found) if state.batch_id is not None}
     heads = [(entry.timestamp_ms, entry.snapshot_id) for entry in metadata.snapshot_log]
-    snapshots = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
-    past = Past(identifier, branch, found.batches, last, snapshots, heads, tags)
-    if branch == MAIN_BRANCH:
-        return past
-    chain = [(snapshot.timestamp_ms, snapshot.snapshot_id) for snapshot in past.ancestry(refs[branch].snapshot_id)]
-    return replace(past, heads=chain[::-1])  # only main has a snapshot log
+    if branch != MAIN_BRANCH:  # only main has a snapshot log
+        under = found.ancestry(refs[branch].snapshot_id)
+        heads = [(commit.snapshot.timestamp_ms, commit.snapshot_id) for commit in under][::-1]
+    return LookBack(identifier, branch, found, last, heads, tags)
 
 
 def as_of(table: Table, identifier: str, question: Question) -> AsOf:
     """Answer a question about the table's past."""
     past = look_back(table, identifier, question.branch)
     chosen = choose(past, question)
-    snapshot = past.snapshots[chosen.snapshot_id]
-    tags = sorted(name for name, snapshot_id in past.tags.items() if snapshot_id == chosen.snapshot_id)
+    commit = chosen.commit
+    tags = sorted(name for name, snapshot_id in past.tags.items() if snapshot_id == commit.snapshot_id)
     moves = {key.ledger_tag for key in past.last}
     lasting = [name for name in tags if name not in moves]
     preferred = question.tag if question.tag in lasting else next(iter(lasting), None)
     return AsOf(
-        snapshot_id=chosen.snapshot_id,
-        committed_at=time_of(snapshot.timestamp_ms),
-        rows=stated(snapshot.summary, "total-records"),
-        position_deletes=stated(snapshot.summary, "total-position-deletes"),
-        changes=counts_in(snapshot.summary) if snapshot.summary else None,
-        batches=past.batches(chosen.snapshot_id),
+        commit=commit,
+        batches=past.batches(commit.snapshot_id),
         tags=tuple(tags),
         moving=tuple(name for name in tags if name in moves),
         note=chosen.note,
-        queries=queries(parse_identifier(identifier), table.metadata_location, chosen.snapshot_id, preferred),
+        queries=queries(parse_identifier(identifier), table.metadata_location, commit.snapshot_id, preferred),
     )
 
 
-def choose(past: Past, question: Question) -> Chosen:
+def choose(past: LookBack, question: Question) -> Chosen:
     """Return the snapshot that answers the question."""
     if question.batch_id is not None:
         return by_batch(past, question.batch_id, question.sink)

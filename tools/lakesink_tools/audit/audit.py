@@ -11,9 +11,9 @@ from datetime import datetime
 
 from pyiceberg.table import Table
 
-from lakesink_catalog.read.history import SinkState
+from lakesink_catalog.read.history import SinkState, total_changes
 from lakesink_catalog.words import counted, number
-from lakesink_protocol.row_changes import ChangeCounts, sum_of
+from lakesink_protocol.row_changes import ChangeCounts
 from lakesink_tools.audit import data_files
 from lakesink_tools.audit.checkpoint import Done
 from lakesink_tools.audit.finding import Finding, Note, key_of
@@ -36,7 +36,6 @@ class SinkProof:
     batches: int  # number of batches in the retained ancestry
     rows: int  # rows that these batches added
     since: datetime | None  # commit time of the oldest of them
-    malformed_rows: int = 0  # rows of NULLs, included in `rows`, that replace malformed documents
     unknown_keys: int = 0  # values in documents without a column in the table
     unmet_rows: int = 0  # rows that did not meet an expectation of the query
     dead_letters: int = 0  # rows that are in the table of dead letters instead
@@ -112,7 +111,7 @@ def audit(
         sinks=tuple(_proof_of(scan, state) for state in scan.states),
         findings=tuple(one for one in said if isinstance(one, Finding)),
         notes=tuple(one for one in said if isinstance(one, Note)),
-        snapshots=len(scan.snapshots),
+        snapshots=len(scan.retained.by_id),
         files=len(entries),
         bytes=sum(entry.size_bytes for entry in entries),
         manifests=sum(1 for _ in scan.inventory.known()),
@@ -125,21 +124,19 @@ def audit(
 
 
 def _proof_of(scan: TableScan, state: SinkState) -> SinkProof:
-    steps = scan.steps(key_of(state))
-    changes = [step.snapshot.changes for step in steps if step.snapshot.changes is not None]
+    batches = scan.batches(key_of(state))
     return SinkProof(
         sink=state.sink,
         branch=state.branch,
         kind=state.kind,
         last=state.batch_id,
-        oldest=steps[0].mark.batch_id if steps else None,
-        batches=len(steps),
-        rows=sum(step.snapshot.added_rows for step in steps),
-        since=state.since if steps else None,
-        malformed_rows=sum(step.snapshot.malformed_rows for step in steps),
-        unknown_keys=sum(step.snapshot.unknown_keys for step in steps),
-        unmet_rows=sum(step.snapshot.unmet_rows for step in steps),
-        dead_letters=sum(step.snapshot.dead_letters for step in steps),
-        rescued_rows=sum(step.snapshot.rescued_rows for step in steps),
-        changes=sum_of(changes) if changes else None,
+        oldest=batches[0].batch_id if batches else None,
+        batches=len(batches),
+        rows=sum(batch.rows for batch in batches),
+        since=state.since if batches else None,
+        unknown_keys=sum(batch.unknown_keys for batch in batches),
+        unmet_rows=sum(batch.unmet_rows for batch in batches),
+        dead_letters=sum(batch.dead_letters for batch in batches),
+        rescued_rows=sum(batch.rescued_rows for batch in batches),
+        changes=total_changes(batches),
     )

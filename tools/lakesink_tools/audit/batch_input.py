@@ -9,8 +9,8 @@ from pyiceberg.table import Table
 
 from lakesink.checkpoint.folder import BatchInput, Checkpoint
 from lakesink.checkpoint.offsets import source_log_paths
-from lakesink.read.past import past_under
-from lakesink.read.steps import Step
+from lakesink_catalog.read.earlier import past_under
+from lakesink_catalog.read.past import PastCommit
 from lakesink_protocol.errors import LakesinkError
 from lakesink_protocol.ledger import Mark
 from lakesink_tools.audit.source_ranges import (
@@ -63,7 +63,7 @@ class _OfBatch:
     why: Sequence[str]
 
 
-def input_of(table: Table, name: str, run: Sequence[Step], checkpoints: Mapping[str, Checkpoint]) -> RunInput:
+def input_of(table: Table, name: str, run: Sequence[PastCommit], checkpoints: Mapping[str, Checkpoint]) -> RunInput:
     """What a run of batches of one query read, from the beginning of the first to the end of the last.
 
     Args:
@@ -72,7 +72,7 @@ def input_of(table: Table, name: str, run: Sequence[Step], checkpoints: Mapping[
         run: The batches, oldest first.
         checkpoints: By query id.
     """
-    marks = [step.mark for step in run if step.mark is not None]
+    marks = [batch.known_mark for batch in run]
     checkpoint = checkpoints.get(marks[0].query_id)
     before = _batch_before(table, name, run[0])
     found = [_input_of(name, mark, previous, checkpoint) for previous, mark in pairwise([before, *marks]) if mark]
@@ -82,21 +82,17 @@ def input_of(table: Table, name: str, run: Sequence[Step], checkpoints: Mapping[
     return RunInput(joined(ranges), known, [why for one in found for why in one.why])
 
 
-def _batch_before(table: Table, name: str, step: Step) -> Mark | None:
+def _batch_before(table: Table, name: str, batch: PastCommit) -> Mark | None:
     """The batch of the same query in front of a batch, also if only earlier metadata still has it."""
-    mark = step.mark
-    if mark is None or mark.batch_id == 0:
+    mark = batch.known_mark
+    wanted = mark.key, mark.query_id, mark.batch_id - 1
+    if mark.batch_id == 0:
         return None
 
-    def is_before(one: Step) -> bool:
-        found = one.mark
-        return found is not None and (found.key, found.query_id, found.batch_id) == (
-            mark.key,
-            mark.query_id,
-            mark.batch_id - 1,
-        )
+    def is_before(one: PastCommit) -> bool:
+        return one.mark is not None and (one.mark.key, one.mark.query_id, one.mark.batch_id) == wanted
 
-    oldest = past_under(table, name, step.snapshot_id, is_before).steps[0]
+    oldest = past_under(table, name, batch.snapshot_id, is_before).commits[0]
     return oldest.mark if is_before(oldest) else None
 
 

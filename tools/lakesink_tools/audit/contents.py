@@ -3,15 +3,14 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from lakesink_catalog.read.past import FileCounts, Past, PastCommit
 from lakesink_catalog.words import counted
-from lakesink_tools.audit.branch_history import BranchHistory, Step
 from lakesink_tools.audit.finding import Code, Finding, Note, listed
 from lakesink_tools.audit.inventory import Inventory, held, sums
-from lakesink_tools.audit.snapshot_facts import Counts, SnapshotFacts
 
 _NAMES = ("files", "rows", "bytes", "delete files", "position deletes")
 
-_NOTHING = Counts(0, 0, 0, 0, 0)
+_NOTHING = FileCounts(0, 0, 0, 0, 0)
 _COMPARED = 3
 """Totals of a head that are compared with its files: other engines do not agree on how they count delete files."""
 
@@ -31,7 +30,7 @@ def disagreeing_manifests(inventory: Inventory) -> Iterator[Finding]:
             yield Finding(Code.MANIFEST_DISAGREES, "", found, (manifest.path,))
 
 
-def doubled_files(snapshots: Iterable[SnapshotFacts], inventory: Inventory) -> Iterator[Finding]:
+def doubled_files(snapshots: Iterable[PastCommit], inventory: Inventory) -> Iterator[Finding]:
     """Data files that one snapshot references more than once, reported in the first snapshot that shows them."""
     reported: set[str] = set()
     for snapshot in snapshots:
@@ -58,51 +57,42 @@ def added_twice(inventory: Inventory, own: Iterable[int]) -> Iterator[Finding]:
         yield Finding(Code.FILE_ADDED_TWICE, "", found, tuple(paths))
 
 
-def unshown(steps: Iterable[Step], shown: Sequence[Mapping[int, Counts]]) -> list[Step]:
+def unshown(batches: Iterable[PastCommit], shown: Sequence[Mapping[int, FileCounts]]) -> list[PastCommit]:
     """Batches whose files are not all live together in one of the read snapshots, as their summary counts them.
 
     `shown` has, for each read snapshot, what its files hold by the snapshot that added them.
     """
-    return [
-        step
-        for step in steps
-        if not any(_agrees(step.snapshot, sums.get(step.snapshot.snapshot_id, _NOTHING)) for sums in shown)
-    ]
+    return [one for one in batches if not any(_agrees(one, sums.get(one.snapshot_id, _NOTHING)) for sums in shown)]
 
 
-def disagreeing_summaries(subject: str, steps: Iterable[Step], inventory: Inventory) -> Iterator[Finding]:
+def disagreeing_summaries(subject: str, batches: Iterable[PastCommit], inventory: Inventory) -> Iterator[Finding]:
     """Batches whose own manifests, read before, differ from their summaries."""
-    for step in steps:
-        snapshot = step.snapshot
-        own = sums(entry for entry in inventory.entries(snapshot) if entry.is_new)
-        there = own.get(snapshot.snapshot_id, _NOTHING)
-        if inventory.is_whole(snapshot) and not _agrees(snapshot, there):
-            claimed = _counts([count or 0 for count in snapshot.added])
-            found = f"Batch {step.mark.batch_id}: its manifests hold {_counts(there)}, its summary states {claimed}."
-            yield Finding(Code.SUMMARY_DISAGREES, subject, found, (str(snapshot.snapshot_id),))
+    for batch in batches:
+        own = sums(entry for entry in inventory.entries(batch) if entry.is_new)
+        there = own.get(batch.snapshot_id, _NOTHING)
+        if inventory.is_whole(batch) and not _agrees(batch, there):
+            claimed = _counts([count or 0 for count in batch.added])
+            found = f"Batch {batch.batch_id}: its manifests hold {_counts(there)}, its summary states {claimed}."
+            yield Finding(Code.SUMMARY_DISAGREES, subject, found, (str(batch.snapshot_id),))
 
 
-def broken_sums(subject: str, steps: Sequence[Step], snapshots: Mapping[int, SnapshotFacts]) -> Iterator[Finding]:
+def broken_sums(subject: str, batches: Sequence[PastCommit], known: Mapping[int, PastCommit]) -> Iterator[Finding]:
     """Batches whose totals are not the parent's totals with what they added and removed."""
-    for step in steps:
-        parent_id = step.snapshot.parent_snapshot_id
-        parent = snapshots.get(parent_id) if parent_id is not None else None
+    for batch in batches:
+        parent = known.get(batch.parent_snapshot_id or 0)
         if parent is None:
             continue
-        facts = step.snapshot
-        counts = zip(parent.totals, facts.added, facts.removed, facts.totals, _NAMES, strict=True)
+        counts = zip(parent.totals, batch.added, batch.removed, batch.totals, _NAMES, strict=True)
         for before, added, removed, after, name in counts:
             expected = None if before is None else before + (added or 0) - (removed or 0)
             if None not in (expected, after) and expected != after:
-                found = (
-                    f"Batch {step.mark.batch_id}: its summary totals {after:,} {name}, its parent and it {expected:,}."
-                )
-                yield Finding(Code.SUMMARY_DISAGREES, subject, found, (str(step.snapshot.snapshot_id),))
+                found = f"Batch {batch.batch_id}: its summary totals {after:,} {name}, its parent and it {expected:,}."
+                yield Finding(Code.SUMMARY_DISAGREES, subject, found, (str(batch.snapshot_id),))
 
 
-def totals(branch: BranchHistory, inventory: Inventory) -> Iterator[Finding | Note]:
+def totals(branch: str, past: Past, inventory: Inventory) -> Iterator[Finding | Note]:
     """Compare the totals of a branch's head with its files."""
-    head = branch.head
+    head = past.head
     if head is None or not inventory.is_whole(head):
         return
     there, claims = held(inventory.entries(head))[:_COMPARED], head.totals[:_COMPARED]
@@ -112,16 +102,16 @@ def totals(branch: BranchHistory, inventory: Inventory) -> Iterator[Finding | No
         if claim is not None and claim != number
     ]
     if wrong:
-        found = f"The head of {branch.name} has {', '.join(wrong)}."
-        yield Finding(Code.TOTALS_DISAGREE, branch.name, found, (str(head.snapshot_id),))
+        found = f"The head of {branch} has {', '.join(wrong)}."
+        yield Finding(Code.TOTALS_DISAGREE, branch, found, (str(head.snapshot_id),))
     if None in claims:
         unknown = [name for name, claim in zip(_NAMES, claims, strict=False) if claim is None]
-        found = f"The summary of the head of {branch.name} does not total {', '.join(unknown)}: not compared."
-        yield Note("not stated", branch.name, found)
+        found = f"The summary of the head of {branch} does not total {', '.join(unknown)}: not compared."
+        yield Note("not stated", branch, found)
 
 
-def _agrees(snapshot: SnapshotFacts, there: Counts) -> bool:
-    return all((claim or 0) == number for claim, number in zip(snapshot.added, there, strict=True))
+def _agrees(commit: PastCommit, there: FileCounts) -> bool:
+    return all((claim or 0) == number for claim, number in zip(commit.added, there, strict=True))
 
 
 def _counts(counts: Sequence[int | None]) -> str:

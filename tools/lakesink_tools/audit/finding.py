@@ -214,10 +214,7 @@ def of_replay(table: str, state: SinkState) -> str:
 
 
 def of_quality(state: SinkState) -> Iterator[str]:
-    """A sentence each about rows of NULLs, values without a column, unmet expectations and rescued rows, if any."""
-    if state.malformed_rows:
-        rows = f"{state.malformed_rows:,} of {counted(state.rows, 'row')}"
-        yield f"{rows} are NULLs in place of malformed documents (on_malformed='null-row')."
+    """A sentence each about values without a column, unmet expectations and rescued rows, if any."""
     if state.unknown_keys:
         values = counted(state.unknown_keys, "value")
         yield f"Of the documents that were looked at, {values} had no column in the table and were left out."

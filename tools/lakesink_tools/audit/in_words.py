@@ -57,7 +57,6 @@ def outcome_in_words(record: Record) -> str:
     """How a batch came into the table, and what is not as usual about it."""
     rolled_back = ", rolled back" if record.in_branch is False else ""
     without = f", {counted(record.missing_inputs, 'input file')} missing" if record.missing_inputs else ""
-    malformed = f", {number(record.malformed_rows)} malformed" if record.malformed_rows else ""
     unknown = f", {counted(record.unknown_keys, 'unknown key')}" if record.unknown_keys else ""
     unmet = f", {number(record.unmet_rows)} unmet" if record.unmet_rows else ""
     dead = f", {counted(record.dead_letters, 'dead letter')}" if record.dead_letters else ""
@@ -66,5 +65,5 @@ def outcome_in_words(record: Record) -> str:
     changes = f": {changed(record.changes)}" if record.changes else ""
     copies = record.changes.changes if record.changes and record.changelog else 0
     logged = f", {number(copies)} logged" if copies else ""
-    found = malformed + unknown + unmet + dead + rescued
+    found = unknown + unmet + dead + rescued
     return (record.accepted or record.outcome) + changes + logged + without + rolled_back + found + evolved

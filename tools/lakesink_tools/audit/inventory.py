@@ -1,7 +1,7 @@
 """What retained snapshots reference. Reads each manifest list and manifest once, several at a time."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeVar
@@ -21,9 +21,9 @@ from pyiceberg.manifest import (
 )
 from pyiceberg.typedef import StructProtocol
 
+from lakesink_catalog.read.past import FileCounts, PastCommit
 from lakesink_protocol.redact import describe
 from lakesink_tools.audit.at_once import at_once
-from lakesink_tools.audit.snapshot_facts import Counts, SnapshotFacts
 
 _TYPES: dict[int, Callable[..., StructProtocol]] = {-1: ManifestEntry, 2: DataFile}
 _ENUMS: dict[int, Callable[..., Enum]] = {0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent}
@@ -64,47 +64,50 @@ class Inventory:
     """Reads what snapshots reference, and remembers it."""
 
     io: FileIO
-    damaged: dict[str, str] = field(default_factory=dict)  # location of a missing or malformed file -> the reason
-    _manifests: dict[str, Manifest] = field(default_factory=dict)
-    _paths: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    damaged: dict[str, str] = field(
+        default_factory=dict, init=False
+    )  # location of a missing or malformed file -> the reason
+    _manifests: dict[str, Manifest] = field(default_factory=dict, init=False)
+    _paths: dict[int, tuple[str, ...]] = field(default_factory=dict, init=False)
 
-    def read(self, snapshots: Iterable[SnapshotFacts], *, only_own: bool = False) -> None:
-        """Read manifest lists and manifests that are not known yet; `only_own` for those that the snapshots wrote.
+    def read(self, commits: Iterable[PastCommit], *, only_own: bool = False) -> None:
+        """Read manifest lists and manifests that are not known yet; `only_own` for those that the commits wrote.
 
         Raises an OSError if the storage failed. A missing file is recorded as damaged instead.
         """
-        unread = [snapshot for snapshot in snapshots if snapshot.snapshot_id not in self._paths]
-        lists = [self._recorded(found) or [] for found in at_once(self._list, [one.manifest_list for one in unread])]
+        unread = [commit for commit in commits if commit.snapshot_id not in self._paths]
+        locations = [commit.snapshot.manifest_list for commit in unread]
+        lists = [self._recorded(found) or [] for found in at_once(self._list, locations)]
         files: dict[str, ManifestFile] = {}
-        for snapshot, manifests in zip(unread, lists, strict=True):
-            own = [manifest for manifest in manifests if manifest.added_snapshot_id == snapshot.snapshot_id]
+        for commit, manifests in zip(unread, lists, strict=True):
+            own = [manifest for manifest in manifests if manifest.added_snapshot_id == commit.snapshot_id]
             chosen = own if only_own else manifests
-            self._paths[snapshot.snapshot_id] = tuple(manifest.manifest_path for manifest in chosen)
+            self._paths[commit.snapshot_id] = tuple(manifest.manifest_path for manifest in chosen)
             files |= {manifest.manifest_path: manifest for manifest in chosen}
         unknown = [file for path, file in files.items() if path not in self._manifests and path not in self.damaged]
         for manifest in map(self._recorded, at_once(self._manifest, unknown)):
             if manifest is not None:
                 self._manifests[manifest.path] = manifest
 
-    def find_lists(self, snapshots: Iterable[SnapshotFacts]) -> None:
+    def find_lists(self, commits: Iterable[PastCommit]) -> None:
         """Check that manifest lists which were not read exist."""
-        lists = [snapshot.manifest_list for snapshot in snapshots if snapshot.snapshot_id not in self._paths]
+        lists = [commit.snapshot.manifest_list for commit in commits if commit.snapshot_id not in self._paths]
         for found in at_once(lambda location: self._attempt(location, lambda: len(self.io.new_input(location))), lists):
             self._recorded(found)
 
-    def entries(self, snapshot: SnapshotFacts) -> Iterator[Entry]:
+    def entries(self, commit: PastCommit) -> Iterator[Entry]:
         """The live files in undamaged manifests of a snapshot that was read, once for each reference."""
-        known = (self._manifests.get(path) for path in self._paths.get(snapshot.snapshot_id, ()))
+        known = (self._manifests.get(path) for path in self._paths.get(commit.snapshot_id, ()))
         return (entry for manifest in known if manifest is not None for entry in manifest.entries)
 
     def known(self) -> Iterator[Manifest]:
         """Every manifest that was read."""
         return iter(self._manifests.values())
 
-    def is_whole(self, snapshot: SnapshotFacts) -> bool:
+    def is_whole(self, commit: PastCommit) -> bool:
         """True if no list or manifest of the snapshot is damaged."""
-        paths = self._paths.get(snapshot.snapshot_id, ())
-        return snapshot.manifest_list not in self.damaged and not any(path in self.damaged for path in paths)
+        paths = self._paths.get(commit.snapshot_id, ())
+        return commit.snapshot.manifest_list not in self.damaged and not any(path in self.damaged for path in paths)
 
     def _list(self, location: str) -> "list[ManifestFile] | Damage":
         return self._attempt(location, lambda: list(filter(_has_live_files, _manifests(location, self.io))))
@@ -143,28 +146,55 @@ class Damage:
     reason: str
 
 
-def sums(entries: Iterable[Entry]) -> dict[int, Counts]:
+def frontier(commits: Mapping[int, PastCommit]) -> list[int]:
+    """The fewest retained snapshots that together reference everything that any retained snapshot references.
+
+    An append keeps everything of its parent, so a parent with a retained append adds nothing. A batch of changes by key
+    keeps the data files of its parent. It may replace delete files, and the snapshots that added these show them:
+    see `replacing`.
+    """
+    kept = {commit.parent_snapshot_id for commit in commits.values() if _keeps_parent(commit, commits)}
+    return [snapshot_id for snapshot_id in commits if snapshot_id not in kept]
+
+
+def replacing(commits: Mapping[int, PastCommit]) -> list[PastCommit]:
+    """The commits whose own manifests may show delete files that `frontier` does not."""
+    if all(commit.changes is None for commit in commits.values()):
+        return []
+    return [commit for commit in commits.values() if not commit.is_append]
+
+
+def _keeps_parent(commit: PastCommit, commits: Mapping[int, PastCommit]) -> bool:
+    """The oldest retained snapshot counts for itself: its delete files may be of snapshots that have expired."""
+    if commit.is_append:
+        return True
+    keeps_data = commit.changes is not None and not commit.removed.files  # rows go by delete files only
+    parent = commits.get(commit.parent_snapshot_id or 0)
+    return keeps_data and parent is not None and parent.parent_snapshot_id in commits
+
+
+def sums(entries: Iterable[Entry]) -> dict[int, FileCounts]:
     """What the files hold, by the snapshot that added them."""
     found: dict[int, list[int]] = defaultdict(_none)
     for entry in entries:
         _count(entry, found[entry.added_by])
-    return {snapshot_id: Counts(*found.pop(snapshot_id)) for snapshot_id in list(found)}  # never both forms of all
+    return {snapshot_id: FileCounts(*found.pop(snapshot_id)) for snapshot_id in list(found)}  # never both forms of all
 
 
-def held(entries: Iterable[Entry]) -> Counts:
+def held(entries: Iterable[Entry]) -> FileCounts:
     """What these files hold."""
     counts = _none()
     for entry in entries:
         _count(entry, counts)
-    return Counts(*counts)
+    return FileCounts(*counts)
 
 
 def _none() -> list[int]:
-    return [0] * len(Counts._fields)
+    return [0] * len(FileCounts._fields)
 
 
 def _count(entry: Entry, counts: list[int]) -> None:
-    """Add a file to the fields of `Counts`. As in summaries, the bytes are those of all files."""
+    """Add a file to the fields of `FileCounts`. As in summaries, the bytes are those of all files."""
     counts[2] += entry.size_bytes
     if entry.is_data:
         counts[0] += 1

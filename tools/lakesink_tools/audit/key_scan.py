@@ -8,7 +8,7 @@ import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import duckdb
 import pyarrow as pa
@@ -107,7 +107,7 @@ class _Keys:
     schema: Schema
     tasks: Sequence[FileScanTask]
     rows: int = 0  # of the last reader, as are the nulls
-    nulls: int = 0
+    nulls: int = field(default=0, init=False)
 
     @property
     def arrow(self) -> pa.Schema:

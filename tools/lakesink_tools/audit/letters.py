@@ -11,7 +11,7 @@ from functools import cache, partial
 
 from pyiceberg.table import Table
 
-from lakesink.rows.letters import REPLAYS_TABLE, SUFFIX, is_replay_of, letters_key
+from lakesink.rows.letters import SUFFIX, is_replay_of, letters_key
 from lakesink.sinks.iceberg.side.begun_replays import assigned_letters, begun_replays, lost_letters
 from lakesink.sinks.iceberg.side.side_batches import (
     KeyOf,
@@ -23,17 +23,16 @@ from lakesink.sinks.iceberg.side.side_batches import (
     way_back,
 )
 from lakesink.task.changelog import changelog_key
-from lakesink_catalog.read.history import RetainedBatch, retained
 from lakesink_catalog.read.landed import Landed, newest_batch
+from lakesink_catalog.read.past import PastCommit, retained
 from lakesink_catalog.tables.tables import load_table
 from lakesink_catalog.words import counted
 from lakesink_protocol.errors import Reason
 from lakesink_protocol.identity import SinkKey, SinkKind
 from lakesink_protocol.ledger import Mark
-from lakesink_protocol.quality import LETTERS_TABLE
+from lakesink_protocol.quality import LETTERS_TABLE, REPLAYS_TABLE
 from lakesink_protocol.redact import shown
 from lakesink_protocol.row_changes import CHANGELOG_TABLE
-from lakesink_tools.audit.branch_history import Step
 from lakesink_tools.audit.finding import Code, Finding, Note, listed, runs, sink_label
 
 _KEEPS = {Code.DEAD_LETTERS_DIFFER: "dead letters", Code.CHANGELOG_DIFFERS: "changes"}
@@ -54,7 +53,7 @@ class SidesOfSink:
 
     key: SinkKey
     subject: str
-    steps: Sequence[Step]
+    batches: Sequence[PastCommit]
     table: Table
     side_of: SideOf
     table_now: Callable[[], Table]
@@ -62,11 +61,11 @@ class SidesOfSink:
 
     def of_letters(self) -> Iterator[Finding | Note]:
         """Compare what the batches say about their dead letters with the tables that have them."""
-        usual: dict[str, list[Step]] = {".".join(self.table.name()) + SUFFIX: []}
-        for name, stated in {**usual, **_by_table(self.steps, LETTERS_TABLE)}.items():
+        usual: dict[str, list[PastCommit]] = {".".join(self.table.name()) + SUFFIX: []}
+        for name, stated in {**usual, **_by_table(self.batches, LETTERS_TABLE)}.items():
             side, code = self.side_of(name), Code.DEAD_LETTERS_DIFFER
             if side is not None:
-                rows = {step.mark: step.snapshot.dead_letters for step in stated}
+                rows = {one.known_mark: one.dead_letters for one in stated}
                 landed = Landed(self.table, self.key)
                 yield from self._compared(side, letters_key, rows, code, partial(states_letters, landed, side))
                 yield from self._of_begun(side)
@@ -90,8 +89,8 @@ class SidesOfSink:
 
     def of_changelogs(self) -> Iterator[Finding | Note]:
         """Compare the changes that the batches count with the changelogs that have them."""
-        for name, named in _by_table(self.steps, CHANGELOG_TABLE).items():
-            counts = {step.mark: step.snapshot.changes.changes for step in named if step.snapshot.changes is not None}
+        for name, named in _by_table(self.batches, CHANGELOG_TABLE).items():
+            counts = {one.known_mark: one.changes.changes for one in named if one.changes is not None}
             rows = {mark: changes for mark, changes in counts.items() if changes}
             side, batches, code = self.side_of(name), counted(len(rows), "batch"), Code.CHANGELOG_DIFFERS
             if side is None:
@@ -117,11 +116,11 @@ class SidesOfSink:
         """
         name, keeps = shown(".".join(side.name()), 60), _KEEPS[code]
         writes = cache(lambda query_id: key_of(self.key, query_id, str(self.table.metadata.table_uuid)).name)
-        batches = {(step.mark.query_id, step.mark.batch_id) for step in self.steps}
+        batches = {(one.known_mark.query_id, one.batch_id) for one in self.batches}
         stated = {(mark.query_id, mark.batch_id): count for mark, count in rows.items()}
         passed_over = [one for one in batches - stated.keys() if not is_taken(*one)]
         compared = [(one, stated.get(one, 0)) for one in batches.difference(passed_over)]
-        there = list(retained(side).batches)
+        there = retained(side).batches()
         differing, expired = _differing(((writes(query), batch, count) for (query, batch), count in compared), there)
         passed, _ = _differing(((writes(query), batch, 0) for query, batch in passed_over), there)
         if passed:
@@ -156,7 +155,7 @@ class SidesOfSink:
 
     def _was_left_out(self, one: SideBatch) -> bool:
         """The batch was rolled back, and an operator let the query go on behind it."""
-        later = (step.mark for step in self.steps if (step.snapshot.sequence_number or 0) > one.after)
+        later = (batch.known_mark for batch in self.batches if batch.sequence_number > one.after)
         return next((mark.accepted for mark in later), "").startswith(f"{Reason.ROLLED_BACK.value}:")
 
 
@@ -184,16 +183,16 @@ def of_first_batches(table: Table, side_of: SideOf) -> Iterator[Note]:
             yield Note("first batch", sink_label(key), said)
 
 
-def of_replays(key: SinkKey, subject: str, steps: Iterable[Step], side_of: SideOf) -> Iterator[Finding | Note]:
+def of_replays(key: SinkKey, subject: str, batches: Iterable[PastCommit], side_of: SideOf) -> Iterator[Finding | Note]:
     """Compare the rows of replays with the letters that were assigned to them."""
-    for table, stated in _by_table(steps, REPLAYS_TABLE).items():
+    for table, stated in _by_table(batches, REPLAYS_TABLE).items():
         found = side_of(table)
         if found is None:
             said = f"There is no table {shown(table, 60)}, which assigned the letters of {_replays(len(stated))}."
             yield Finding(Code.REPLAYS_DIFFER, subject, said)
             continue
-        of_replays = [(key.name, step.mark.batch_id, step.snapshot.added_rows) for step in stated]
-        differing, expired = _differing(of_replays, retained(found).batches)
+        of_replays = [(key.name, one.batch_id, one.rows) for one in stated]
+        differing, expired = _differing(of_replays, retained(found).batches())
         if differing:
             said = f"Replays {_listed(differing)} added other rows than letters are assigned in {shown(table, 60)}."
             yield Finding(Code.REPLAYS_DIFFER, subject, said, tuple(map(str, differing)))
@@ -201,23 +200,21 @@ def of_replays(key: SinkKey, subject: str, steps: Iterable[Step], side_of: SideO
             yield Note("replays", subject, f"{shown(table, 60)} no longer shows the commit of {_replays(expired)}.")
 
 
-def _by_table(steps: Iterable[Step], name: str) -> Mapping[str, list[Step]]:
+def _by_table(batches: Iterable[PastCommit], name: str) -> Mapping[str, list[PastCommit]]:
     """The batches whose summaries name a table under this property, by that table."""
     found = defaultdict(list)
-    for step in steps:
-        summary = step.snapshot.snapshot.summary
-        table = summary[name] if summary else None
-        if table:
-            found[str(table)].append(step)
+    for batch in batches:
+        if table := batch.text(name):
+            found[table].append(batch)
     return found
 
 
-def _differing(stated: Iterable[tuple[str, int, int]], found: Iterable[RetainedBatch]) -> tuple[list[int], int]:
+def _differing(stated: Iterable[tuple[str, int, int]], found: Iterable[PastCommit]) -> tuple[list[int], int]:
     """Batches that have another number of rows in the other table, and how many its snapshots no longer show.
 
     Stated are the application that wrote them there, the batch, and the number of rows that must be there.
     """
-    known = {(batch.key.name, batch.batch_id): batch for batch in found}
+    known = {(batch.application, batch.batch_id): batch for batch in found}
     differing, expired = [], 0
     for name, batch_id, rows in stated:
         batch = known.get((name, batch_id))

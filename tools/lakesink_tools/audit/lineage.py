@@ -13,14 +13,16 @@ from pyiceberg.table import Table
 
 from lakesink.checkpoint.folder import Checkpoint
 from lakesink.read.follow import batches_between
-from lakesink.read.past import head_of, past_under
 from lakesink.read.position import Position
-from lakesink.read.steps import Follows, Past, SinkBatches, Step, owner_of_changelog
+from lakesink.read.steps import Follows, SinkBatches, owner_of_changelog
 from lakesink.rows.letters import REPLAYS_SUFFIX
 from lakesink.rows.side_rows import application_of
+from lakesink_catalog.read.earlier import past_under
+from lakesink_catalog.read.past import PastCommit, head_of
 from lakesink_catalog.tables.tables import load_to_read
 from lakesink_protocol.errors import CatalogError, LakesinkError
 from lakesink_protocol.identity import MAIN_BRANCH, SinkKey, SinkKind
+from lakesink_protocol.ledger import Mark
 from lakesink_protocol.quality import REPLAY
 from lakesink_tools.audit.as_of import Question, choose, look_back
 from lakesink_tools.audit.batch_input import Known, RunInput, input_of
@@ -51,25 +53,27 @@ class Hop:
     """Batches of one query in one table that follow each other, and what they read together.
 
     Attributes:
-        snapshots: Of the batches, oldest first.
-        times_ms: When the first and the last were committed, milliseconds since 1970.
+        run: The batches, oldest first.
         why: What is not known, and what would help.
         note: What else to know of the snapshot that was chosen; empty for most.
     """
 
     table: str
-    branch: str
-    sink: str
-    query_id: str
-    first: int
-    last: int
-    snapshots: tuple[int, ...]
-    rows: int
-    times_ms: tuple[int, int]
+    run: tuple[PastCommit, ...]
     known: Known
     sources: tuple[FirstRange | Upstream, ...] = ()
     why: tuple[str, ...] = ()
     note: str = ""
+
+    @property
+    def mark(self) -> Mark:
+        """Of the first batch: all are of its sink and query."""
+        return self.run[0].known_mark
+
+    @property
+    def rows(self) -> int:
+        """Rows of all batches."""
+        return sum(batch.rows for batch in self.run)
 
     def hops(self) -> Iterator["Hop"]:
         """This one, and all behind it, each once, however often it was read."""
@@ -105,8 +109,8 @@ class Lineage:
 
     catalog: Catalog
     checkpoints: Mapping[str, Checkpoint] = field(default_factory=dict)
-    _tables: dict[str, Table] = field(default_factory=dict)
-    _followed: dict[tuple[Position | None, Position], Upstream] = field(default_factory=dict)
+    _tables: dict[str, Table] = field(default_factory=dict, init=False)
+    _followed: dict[tuple[Position | None, Position], Upstream] = field(default_factory=dict, init=False)
 
     def of(self, name: str, batch_id: int, sink: str | None, branch: str) -> Hop:
         """The batch, and everything behind it.
@@ -116,42 +120,25 @@ class Lineage:
             SettingsError: The identifier is malformed, or the sink is not the only one.
         """
         table = self._load(name)
-        step, note = _asked(table, name, Question(batch_id, sink=sink, branch=branch))
-        return self._hop(table, name, [step], 0, note)
+        batch, note = _asked(table, name, Question(batch_id, sink=sink, branch=branch))
+        return self._hop(table, name, [batch], 0, note)
 
     def _load(self, name: str) -> Table:
         if name not in self._tables:
             self._tables[name] = load_to_read(self.catalog, name)
         return self._tables[name]
 
-    def _hop(self, table: Table, name: str, run: Sequence[Step], depth: int, note: str = "") -> Hop:
-        first, last = run[0], run[-1]
-        assert first.mark is not None, "the caller chose batches"
+    def _hop(self, table: Table, name: str, run: Sequence[PastCommit], depth: int, note: str = "") -> Hop:
         found, sources = self._sources(table, name, run, depth)
-        return Hop(
-            table=name,
-            branch=first.mark.key.branch,
-            sink=first.mark.key.name,
-            query_id=first.mark.query_id,
-            first=first.batch_id,
-            last=last.batch_id,
-            snapshots=tuple(step.snapshot_id for step in run),
-            rows=sum(step.added_rows for step in run),
-            times_ms=(first.timestamp_ms, last.timestamp_ms),
-            known=found.known,
-            sources=sources,
-            why=tuple(found.why),
-            note=note,
-        )
+        return Hop(name, tuple(run), found.known, sources, tuple(found.why), note)
 
     def _sources(
-        self, table: Table, name: str, run: Sequence[Step], depth: int
+        self, table: Table, name: str, run: Sequence[PastCommit], depth: int
     ) -> tuple[RunInput, tuple[FirstRange | Upstream, ...]]:
-        mark = run[0].mark
-        assert mark is not None, "the caller chose batches"
+        mark = run[0].known_mark
         if not mark.adds_rows:
             return RunInput((), Known.PROVEN), ()
-        if run[0].replays_table:
+        if run[0].is_replay:
             return RunInput((), Known.LETTERS), (self._of_replays(run, depth + 1),)
         if mark.key.kind is SinkKind.TXN:
             return self._of_application(name, mark.key, run, depth)
@@ -161,7 +148,7 @@ class Lineage:
         )
 
     def _of_application(
-        self, name: str, key: SinkKey, run: Sequence[Step], depth: int
+        self, name: str, key: SinkKey, run: Sequence[PastCommit], depth: int
     ) -> tuple[RunInput, tuple[Upstream, ...]]:
         """A changelog and dead letters have the batches of their stream; other applications say nothing."""
         owner = owner_of(self.catalog, key)
@@ -169,27 +156,28 @@ class Lineage:
             why = f"{key.name} in {name} is no stream of this catalog: its batches do not say what they read."
             return RunInput((), Known.UNKNOWN, (why,)), ()
         behind, stream, query_id = owner
-        wanted = {step.batch_id for step in run}
+        wanted = {batch.batch_id for batch in run}
 
-        def read() -> Iterable[Step]:
+        def read() -> Iterable[PastCommit]:
             return _batches_of(self._load(behind), behind, stream, query_id, wanted)
 
         return RunInput((), Known.SAME_BATCH), (self._behind(behind, read, depth + 1),)
 
-    def _of_replays(self, run: Sequence[Step], depth: int) -> Upstream:
+    def _of_replays(self, run: Sequence[PastCommit], depth: int) -> Upstream:
         """The batches that put the letters aside, in the table of dead letters."""
         replays = run[0].replays_table
         letters = replays.removesuffix(REPLAYS_SUFFIX)
 
-        def read() -> Iterable[Step]:
+        def read() -> Iterable[PastCommit]:
             table = self._load(letters)
-            numbers = {step.batch_id for step in run}
+            numbers = {replay.batch_id for replay in run}
             wanted = batches_of_letters(self._load(replays), table, run[0].application, numbers)
-            steps = past_under(table, letters, head_of(table, MAIN_BRANCH), lambda _: False).steps
-            found = {(application_of(step.mark.key), step.batch_id): step for step in steps if step.mark is not None}
+            past = past_under(table, letters, head_of(table, MAIN_BRANCH))
+            batches = [(commit.mark.key, commit) for commit in past.commits if commit.mark is not None]
+            found = {(application_of(key), batch.batch_id): batch for key, batch in batches}
             for application, batch_id in sorted(wanted - found.keys()):
                 raise _expired_batch(batch_id, application, letters)
-            return [step for place, step in found.items() if place in wanted]
+            return [batch for place, batch in found.items() if place in wanted]
 
         return self._behind(letters, read, depth)
 
@@ -208,25 +196,25 @@ class Lineage:
         sink = end.sink if end.query_id else owner_of_changelog(end.sink)
         batches = SinkBatches(sink, end.branch, follows)
 
-        def found() -> Iterable[Step]:
+        def found() -> Iterable[PastCommit]:
             table = self._load(name)
-            start = read.start or Past(name, str(table.metadata.table_uuid), ()).beginning(batches)
+            start = read.start or batches.beginning(name, str(table.metadata.table_uuid))
             return batches_between(table, name, batches, start, end)[1]
 
         return self._behind(name, found, depth)
 
-    def _behind(self, name: str, read: Callable[[], Iterable[Step]], depth: int) -> Upstream:
+    def _behind(self, name: str, read: Callable[[], Iterable[PastCommit]], depth: int) -> Upstream:
         """The batches of a table that were read; why, if they cannot be told."""
         if depth > MOST_TABLES_DEEP:
             return Upstream(name, why=f"{name} is more than {MOST_TABLES_DEEP} tables away.")
         try:
-            steps = list(read())
-            return Upstream(name, tuple(self._hop(self._load(name), name, run, depth) for run in _runs(steps)))
+            batches = list(read())
+            return Upstream(name, tuple(self._hop(self._load(name), name, run, depth) for run in _runs(batches)))
         except LakesinkError as error:
             return Upstream(name, why=f"The batches of {name} cannot be told: [{error.code}] {error.what}")
 
 
-def _asked(table: Table, name: str, question: Question) -> tuple[Step, str]:
+def _asked(table: Table, name: str, question: Question) -> tuple[PastCommit, str]:
     """The batch that is asked for, with a note on it. An expired one is found in earlier metadata."""
     try:
         chosen = choose(look_back(table, name, question.branch), question)
@@ -237,35 +225,34 @@ def _asked(table: Table, name: str, question: Question) -> tuple[Step, str]:
         if expired is None:
             raise
         return expired, "Its snapshot has expired: an earlier version of the table's metadata still shows it."
-    [step] = past_under(table, name, chosen.snapshot_id, lambda _: True).steps
-    if step.mark is None or step.batch_id != question.batch_id:
+    if chosen.commit.batch_id != question.batch_id:
         raise _no_snapshot(name, question, chosen)
-    return step, chosen.note
+    return chosen.commit, chosen.note
 
 
-def _expired(table: Table, name: str, question: Question) -> Step | None:
-    def is_it(step: Step) -> bool:
-        mark = step.mark
+def _expired(table: Table, name: str, question: Question) -> PastCommit | None:
+    def is_it(commit: PastCommit) -> bool:
+        mark = commit.mark
         if mark is None or (mark.batch_id, mark.key.branch) != (question.batch_id, question.branch):
             return False
         return question.sink == mark.key.name or (question.sink is None and not mark.key.name.startswith(REPLAY))
 
-    steps = past_under(table, name, head_of(table, question.branch), is_it).steps
-    return steps[0] if steps and is_it(steps[0]) else None
+    commits = past_under(table, name, head_of(table, question.branch), is_it).commits
+    return commits[0] if commits and is_it(commits[0]) else None
 
 
-def _batches_of(table: Table, name: str, key: SinkKey, query_id: str, wanted: set[int]) -> Iterable[Step]:
+def _batches_of(table: Table, name: str, key: SinkKey, query_id: str, wanted: set[int]) -> Iterable[PastCommit]:
     """Batches of a stream by their ids, those of one query, as far as the branch has them."""
 
-    def is_of_it(step: Step) -> bool:
-        return step.mark is not None and (step.mark.key, step.mark.query_id) == (key, query_id)
+    def is_of_it(commit: PastCommit) -> bool:
+        return commit.mark is not None and (commit.mark.key, commit.mark.query_id) == (key, query_id)
 
-    def is_oldest(step: Step) -> bool:
-        return is_of_it(step) and step.batch_id <= min(wanted)
+    def is_oldest(commit: PastCommit) -> bool:
+        return is_of_it(commit) and commit.batch_id <= min(wanted)
 
-    steps = past_under(table, name, head_of(table, key.branch), is_oldest).steps
-    found = [step for step in steps if is_of_it(step) and step.batch_id in wanted]
-    missing = sorted(wanted - {step.batch_id for step in found})
+    commits = past_under(table, name, head_of(table, key.branch), is_oldest).commits
+    found = [commit for commit in commits if is_of_it(commit) and commit.batch_id in wanted]
+    missing = sorted(wanted - {batch.batch_id for batch in found})
     if missing:
         raise _expired_batch(missing[0], key.name, name)
     return found
@@ -279,24 +266,21 @@ def _expired_batch(batch_id: int, writer: str, table: str) -> CatalogError:
     )
 
 
-def _runs(steps: Iterable[Step]) -> Iterator[list[Step]]:
+def _runs(batches: Iterable[PastCommit]) -> Iterator[list[PastCommit]]:
     """Batches of one query that follow each other; one that an operator skipped has no rows, and is left out."""
-    run: list[Step] = []
-    for step in steps:
-        if step.mark is None or not step.mark.adds_rows:
+    run: list[PastCommit] = []
+    for batch in batches:
+        if not batch.known_mark.adds_rows:
             continue
-        if run and not _follows(run[-1], step):
+        if run and not _follows(run[-1].known_mark, batch.known_mark):
             yield run
             run = []
-        run.append(step)
+        run.append(batch)
     if run:
         yield run
 
 
-def _follows(step: Step, after: Step) -> bool:
-    one, other = step.mark, after.mark
-    assert one is not None, "runs are made of batches"
-    assert other is not None, "runs are made of batches"
+def _follows(one: Mark, other: Mark) -> bool:
     return (one.key, one.query_id, one.batch_id + 1) == (other.key, other.query_id, other.batch_id)
 
 

@@ -4,11 +4,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from lakesink_catalog.read.history import RetainedBatch, record_of
+from lakesink_catalog.read.history import record_of
+from lakesink_catalog.read.past import PastCommit
 
-MALFORMED, UNKNOWN_KEYS, RESCUED = "malformed documents", "unknown keys", "rescued rows"
-DEAD_LETTERS = "dead letters"
-_OWN = MALFORMED, UNKNOWN_KEYS, DEAD_LETTERS, RESCUED
+_OWN = UNKNOWN_KEYS, DEAD_LETTERS, RESCUED = "unknown keys", "dead letters", "rescued rows"
 """Checks that lakesink makes by itself. The others have the names of expectations, which have no blank."""
 
 
@@ -52,7 +51,7 @@ class Check:
         return next((batch.batch_id for batch in reversed(self.batches) if batch.found), None)
 
 
-def checks_of(batches: Iterable[RetainedBatch]) -> list[Check]:
+def checks_of(batches: Iterable[PastCommit]) -> list[Check]:
     """Every check of these batches, by sink and name; batches that were rolled back do not count.
 
     A batch states the counts of its expectations, also 0. Of the other checks it states those that found something.
@@ -81,10 +80,11 @@ def shares(batches: Sequence[Checked], most: int) -> list[float]:
     return [share_of(batches[start:end]) for start, end in pairwise(ends)]
 
 
-def _key(batch: RetainedBatch) -> tuple[str, str, str]:
-    return batch.key.name, batch.key.branch, batch.key.kind.value
+def _key(batch: PastCommit) -> tuple[str, str, str]:
+    key = batch.known_mark.key
+    return key.name, key.branch, key.kind.value
 
 
-def _counts(batch: RetainedBatch) -> dict[str, int]:
-    own = zip(_OWN, (batch.malformed_rows, batch.unknown_keys, batch.dead_letters, batch.rescued_rows), strict=True)
+def _counts(batch: PastCommit) -> dict[str, int]:
+    own = zip(_OWN, (batch.unknown_keys, batch.dead_letters, batch.rescued_rows), strict=True)
     return {**record_of(batch).unmet, **{name: count for name, count in own if count}}

@@ -5,16 +5,13 @@ works on one version of the metadata.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from pyiceberg.table.snapshots import Snapshot
-
-from lakesink_catalog.read.history import RetainedBatch, time_of
+from lakesink_catalog.read.past import PastCommit, Retained, by_sink, time_of
 from lakesink_protocol.errors import CatalogError, SettingsError
 from lakesink_protocol.identity import SinkKey
-from lakesink_protocol.ledger import mark_of
 from lakesink_protocol.quality import REPLAY
 from lakesink_protocol.suggest import did_you_mean
 from lakesink_tools.audit.finding import runs
@@ -26,32 +23,22 @@ _SAFE_TAG = re.compile(r"[A-Za-z][A-Za-z0-9._@%/:+-]*")
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
-    """What one version of a table's metadata still shows."""
+class LookBack:
+    """What one version of a table's metadata still shows, and what readers of one branch saw."""
 
     table: str  # identifier, for messages
     branch: str
-    records: Sequence[RetainedBatch]  # every retained batch of all sinks and branches, oldest first
+    retained: Retained
     last: Mapping[SinkKey, int]  # the last batch of each sink, by the ledger or its newest mark
-    snapshots: Mapping[int, Snapshot]
     heads: Sequence[tuple[int, int]]  # each change of the branch's head: milliseconds and snapshot id, oldest first
     tags: Mapping[str, int]  # tag -> snapshot id
-
-    def ancestry(self, snapshot_id: int | None) -> Iterator[Snapshot]:
-        """That snapshot and its parents, newest first, as far as they are retained."""
-        passed: set[int] = set()
-        while snapshot_id is not None and snapshot_id in self.snapshots and snapshot_id not in passed:
-            passed.add(snapshot_id)
-            snapshot = self.snapshots[snapshot_id]
-            yield snapshot
-            snapshot_id = snapshot.parent_snapshot_id
 
     def batches(self, snapshot_id: int) -> dict[SinkKey, int]:
         """The newest batch of each sink in that snapshot, as far as the ancestry is retained."""
         found: dict[SinkKey, int] = {}
-        for snapshot in self.ancestry(snapshot_id):
-            if mark := mark_of(snapshot.summary):
-                found.setdefault(mark.key, mark.batch_id)
+        for commit in self.retained.ancestry(snapshot_id):
+            if commit.mark is not None:
+                found.setdefault(commit.mark.key, commit.mark.batch_id)
         return found
 
 
@@ -59,23 +46,23 @@ class Past:
 class Chosen:
     """The chosen snapshot."""
 
-    snapshot_id: int
+    commit: PastCommit
     key: SinkKey | None = None  # the sink of the batch; None for a time or a tag
     note: str = ""  # explains an answer that is not exact; else empty
 
 
-def by_batch(past: Past, batch_id: int, sink: str | None = None) -> Chosen:
+def by_batch(past: LookBack, batch_id: int, sink: str | None = None) -> Chosen:
     """The snapshot of a batch; of several with this id, the newest that was not rolled back.
 
     `sink` may be None if the branch has one sink, beside replays of its dead letters.
     """
     key = _sink(past, sink)
-    records = [record for record in past.records if record.key == key]
-    same = [record for record in records if record.batch_id == batch_id]
+    batches = by_sink(past.retained.commits).get(key, ())
+    same = [batch for batch in batches if batch.batch_id == batch_id]
     if same:
-        there = [record for record in same if record.is_counted] or same
-        best = ([record for record in there if _moved(past, record) is None] or there)[-1]
-        return Chosen(best.snapshot_id, key, _note(best, same, _moved(past, best)))
+        there = [batch for batch in same if batch.is_counted] or same
+        best = ([batch for batch in there if _moved(batch) is None] or there)[-1]
+        return Chosen(best, key, _note(best, same))
     last = past.last.get(key, -1)
     if batch_id > last:
         raise CatalogError(
@@ -84,27 +71,28 @@ def by_batch(past: Past, batch_id: int, sink: str | None = None) -> Chosen:
             action=f"Ask for batch {last} or an earlier one, or look whether the stream runs:"
             f" lakesink status {past.table}",
         )
-    if before := _left_unchanged(past, records, batch_id):
+    if before := _left_unchanged(past.retained, batches, batch_id):
         return Chosen(
-            before.snapshot_id,
+            before,
             key,
             f"Batch {batch_id} made no snapshot of its own: the table stayed as batch {before.batch_id} had left it.",
         )
-    raise _expired(key, batch_id, records)
+    raise _expired(key, batch_id, batches)
 
 
-def by_time(past: Past, time_ms: int) -> Chosen:
+def by_time(past: LookBack, time_ms: int) -> Chosen:
     """What readers of the branch saw at a time: milliseconds since 1970 in UTC, by the clocks of the committers."""
     passed = [place for place, (at_ms, _) in enumerate(past.heads) if at_ms <= time_ms]
     if not passed or not _was_head(past, passed[-1]):
         raise _unseen(past, time_ms)
-    return Chosen(past.heads[passed[-1]][1])
+    return Chosen(past.retained.by_id[past.heads[passed[-1]][1]])
 
 
-def by_tag(past: Past, tag: str) -> Chosen:
+def by_tag(past: LookBack, tag: str) -> Chosen:
     """The snapshot that a tag points at."""
-    if past.tags.get(tag) in past.snapshots:
-        return Chosen(past.tags[tag])
+    commit = past.retained.by_id.get(past.tags.get(tag, 0))
+    if commit is not None:
+        return Chosen(commit)
     if tag in past.tags:
         raise CatalogError(
             "TAG_DANGLING",
@@ -139,8 +127,8 @@ def id_for_trino(snapshot_id: int) -> str:
     return f"BIGINT '{snapshot_id}'" if snapshot_id <= _LARGEST_INTEGER else str(snapshot_id)
 
 
-def _sink(past: Past, sink: str | None) -> SinkKey:
-    known = set(past.last) | {record.key for record in past.records}
+def _sink(past: LookBack, sink: str | None) -> SinkKey:
+    known = set(past.last)
     here = {key for key in known if key.branch == past.branch}
     fitting = sorted((key for key in here if sink in (None, key.name)), key=lambda key: (key.name, key.kind.value))
     named_or_own = [key for key in fitting if sink is not None or not key.name.startswith(REPLAY)] or fitting
@@ -157,7 +145,7 @@ def _sink(past: Past, sink: str | None) -> SinkKey:
     )
 
 
-def _no_sink(past: Past, sink: str | None, known: set[SinkKey]) -> SettingsError:
+def _no_sink(past: LookBack, sink: str | None, known: set[SinkKey]) -> SettingsError:
     elsewhere = sorted({key.branch for key in known if sink in (None, key.name)})
     wanted = "a sink" if sink is None else f"sink {sink[:60]!r}"
     near = did_you_mean(sink, {key.name for key in known if key.branch == past.branch}) if sink else ""
@@ -169,50 +157,50 @@ def _no_sink(past: Past, sink: str | None, known: set[SinkKey]) -> SettingsError
     )
 
 
-def _moved(past: Past, record: RetainedBatch) -> int | None:
+def _moved(batch: PastCommit) -> int | None:
     """The later batch that the ledger had when an operator accepted this one; None if the batch came in order."""
-    mark = mark_of(past.snapshots[record.snapshot_id].summary)
-    return None if mark is None or mark.ledger_batch_id == mark.batch_id else mark.ledger_batch_id
+    mark = batch.known_mark
+    return None if mark.ledger_batch_id == mark.batch_id else mark.ledger_batch_id
 
 
-def _note(record: RetainedBatch, same: Sequence[RetainedBatch], after: int | None) -> str:
+def _note(batch: PastCommit, same: Sequence[PastCommit]) -> str:
+    number, after = batch.batch_id, _moved(batch)
     if after is not None:
         return (
-            f"An operator accepted batch {record.batch_id} after batch {after}: this snapshot shows the batches up to"
-            f" {after} too. The table as batch {record.batch_id} first left it is not retained."
+            f"An operator accepted batch {number} after batch {after}: this snapshot shows the batches up to {after}"
+            f" too. The table as batch {number} first left it is not retained."
         )
-    if record.in_branch is False:
-        return f"Rolled back: branch {record.key.branch} no longer contains this snapshot of batch {record.batch_id}."
+    if batch.in_branch is False:
+        return f"Rolled back: branch {batch.known_mark.key.branch} no longer contains this snapshot of batch {number}."
     if len(same) > 1:
-        return f"{len(same)} retained snapshots contain batch {record.batch_id}: this is the newest in the branch."
+        return f"{len(same)} retained snapshots contain batch {number}: this is the newest in the branch."
     return ""
 
 
-def _left_unchanged(past: Past, records: Sequence[RetainedBatch], batch_id: int) -> RetainedBatch | None:
+def _left_unchanged(retained: Retained, batches: Sequence[PastCommit], batch_id: int) -> PastCommit | None:
     """The previous batch, if the ancestry of the next one shows no commit between them."""
-    kept = [record for record in records if record.is_counted]
+    kept = [batch for batch in batches if batch.is_counted]
     for before, after in reversed(list(pairwise(kept))):
         if before.batch_id < batch_id < after.batch_id:
-            linked = any(step.snapshot_id == before.snapshot_id for step in past.ancestry(after.snapshot_id))
+            linked = any(one.snapshot_id == before.snapshot_id for one in retained.ancestry(after.snapshot_id))
             return before if linked else None
     return None
 
 
-def _was_head(past: Past, place: int) -> bool:
+def _was_head(past: LookBack, place: int) -> bool:
     """True if no expired snapshot was the head between this head and the next one."""
-    snapshot = past.snapshots.get(past.heads[place][1])
-    if snapshot is None or place + 1 == len(past.heads):
-        return snapshot is not None
-    following = past.snapshots.get(past.heads[place + 1][1])
-    if following is None or following.parent_snapshot_id == snapshot.snapshot_id:
+    head = past.retained.by_id.get(past.heads[place][1])
+    if head is None or place + 1 == len(past.heads):
+        return head is not None
+    following = past.retained.by_id.get(past.heads[place + 1][1])
+    if following is None or following.parent_snapshot_id == head.snapshot_id:
         return following is not None
-    return (following.sequence_number or 0) <= (snapshot.sequence_number or 0)  # the branch was rolled back to it
+    return following.sequence_number <= head.sequence_number  # the branch was rolled back to it
 
 
-def _expired(key: SinkKey, batch_id: int, records: Sequence[RetainedBatch]) -> CatalogError:
-    retained = (
-        _cut(f"batches {ranges([record.batch_id for record in records])}") if records else "no batch of it any more"
-    )
+def _expired(key: SinkKey, batch_id: int, batches: Sequence[PastCommit]) -> CatalogError:
+    ids = [batch.batch_id for batch in batches]
+    retained = _cut(f"batches {ranges(ids)}") if ids else "no batch of it any more"
     return CatalogError(
         "BATCH_EXPIRED",
         f"The snapshot of batch {batch_id} of {key.name} has expired. Retained: {retained}.",
@@ -222,10 +210,10 @@ def _expired(key: SinkKey, batch_id: int, records: Sequence[RetainedBatch]) -> C
     )
 
 
-def _unseen(past: Past, time_ms: int) -> CatalogError:
+def _unseen(past: LookBack, time_ms: int) -> CatalogError:
     later = next(((at_ms, found) for at_ms, found in past.heads if at_ms > time_ms), None)
-    first = past.snapshots.get(later[1]) if later and later == past.heads[0] else None
-    if first is not None and first.parent_snapshot_id is None and (first.sequence_number or 0) <= 1:
+    first = past.retained.by_id.get(later[1]) if later and later == past.heads[0] else None
+    if first is not None and first.parent_snapshot_id is None and first.sequence_number <= 1:
         reason = "The table was empty then: that one is its first."
     else:
         reason = "Either the table was empty then, or what it held has expired (tag_every keeps some)."
@@ -237,7 +225,7 @@ def _unseen(past: Past, time_ms: int) -> CatalogError:
     )
 
 
-def _kept(past: Past) -> str:
+def _kept(past: LookBack) -> str:
     if not past.tags:
         return f"lakesink log {past.table} shows what is retained."
     return f"Tags are kept: {_cut(', '.join(sorted(past.tags)))}."

@@ -6,35 +6,32 @@ without the deleted ones, so each batch changes their number by what its counts 
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from lakesink_catalog.read.past import FileCounts, PastCommit
 from lakesink_catalog.words import counted
-from lakesink_protocol.row_changes import ChangeCounts
-from lakesink_tools.audit.branch_history import Step
+from lakesink_protocol.row_changes import MODE, ChangeCounts
 from lakesink_tools.audit.finding import Code, Finding
-from lakesink_tools.audit.snapshot_facts import Counts, SnapshotFacts
 
 
-def contradictions(subject: str, steps: Sequence[Step], snapshots: Mapping[int, SnapshotFacts]) -> Iterator[Finding]:
+def contradictions(subject: str, batches: Sequence[PastCommit], known: Mapping[int, PastCommit]) -> Iterator[Finding]:
     """Batches whose counts contradict each other, the rows that they wrote, or the rows before and after them."""
-    for step in steps:
-        parent_id = step.snapshot.parent_snapshot_id
-        parent = snapshots.get(parent_id) if parent_id is not None else None
-        said = list(_said(step.snapshot, parent))
+    for batch in batches:
+        said = list(_said(batch, known.get(batch.parent_snapshot_id or 0)))
         if said:
-            found = f"Batch {step.mark.batch_id}: {'; '.join(said)}."
-            yield Finding(Code.CHANGES_DISAGREE, subject, found, (str(step.snapshot.snapshot_id),))
+            found = f"Batch {batch.batch_id}: {'; '.join(said)}."
+            yield Finding(Code.CHANGES_DISAGREE, subject, found, (str(batch.snapshot_id),))
 
 
-def _said(facts: SnapshotFacts, parent: SnapshotFacts | None) -> Iterator[str]:
-    if facts.changes is None:
-        if facts.has_mode:
+def _said(batch: PastCommit, parent: PastCommit | None) -> Iterator[str]:
+    if batch.changes is None:
+        if batch.text(MODE):
             yield "its summary does not state what became of its changes"
         return
-    if facts.is_append and facts.added.delete_files:
+    if batch.is_append and batch.added.delete_files:
         yield "it is an append with delete files: a compaction at the same time can bring deleted rows back"
-    yield from _of_counts(facts.changes)
-    yield from _of_rows(facts.changes, facts)
+    yield from _of_counts(batch.changes)
+    yield from _of_rows(batch.changes, batch)
     if parent is not None:
-        yield from _of_live_rows(facts.changes, parent.totals, facts.totals)
+        yield from _of_live_rows(batch.changes, parent.totals, batch.totals)
 
 
 def _of_counts(counts: ChangeCounts) -> Iterator[str]:
@@ -46,22 +43,22 @@ def _of_counts(counts: ChangeCounts) -> Iterator[str]:
         )
 
 
-def _of_rows(counts: ChangeCounts, facts: SnapshotFacts) -> Iterator[str]:
+def _of_rows(counts: ChangeCounts, batch: PastCommit) -> Iterator[str]:
     """Of changes of a key in two tasks, both rows are written, and the batch deletes the superseded one."""
-    masked = facts.added_rows - counts.upserts
+    masked = batch.rows - counts.upserts
     if not 0 <= masked <= counts.superseded:
         yield (
-            f"it wrote {counted(facts.added_rows, 'row')} for {counted(counts.upserts, 'upsert')} and"
+            f"it wrote {counted(batch.rows, 'row')} for {counted(counts.upserts, 'upsert')} and"
             f" {counted(counts.superseded, 'superseded change')}"
         )
         return
-    deletes = (facts.added.position_deletes or 0) - (facts.removed.position_deletes or 0)
+    deletes = (batch.added.position_deletes or 0) - (batch.removed.position_deletes or 0)
     expected = counts.rows_removed + counts.late_upserts + masked
     if deletes != expected:
         yield f"it added {counted(deletes, 'position delete')}, and {counted(expected, 'row')} had to be removed"
 
 
-def _of_live_rows(counts: ChangeCounts, before: Counts, after: Counts) -> Iterator[str]:
+def _of_live_rows(counts: ChangeCounts, before: FileCounts, after: FileCounts) -> Iterator[str]:
     live_before, live_after = _live(before), _live(after)
     if live_before is None or live_after is None:
         return
@@ -70,7 +67,7 @@ def _of_live_rows(counts: ChangeCounts, before: Counts, after: Counts) -> Iterat
         yield f"its changes turn {live_before:,} live rows into {expected:,}, and its summary states {live_after:,}"
 
 
-def _live(totals: Counts) -> int | None:
+def _live(totals: FileCounts) -> int | None:
     if totals.rows is None or totals.position_deletes is None:
         return None
     return totals.rows - totals.position_deletes

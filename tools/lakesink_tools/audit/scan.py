@@ -9,8 +9,9 @@ from pyiceberg.table import Table
 from pyiceberg.table.refs import SnapshotRefType
 
 from lakesink_catalog.commit.clock import CLOCK_TOLERANCE_MS
-from lakesink_catalog.read.history import RetainedBatch, SinkState, retained, select, sinks
+from lakesink_catalog.read.history import SinkState, sinks
 from lakesink_catalog.read.landed import newest_batch
+from lakesink_catalog.read.past import Past, PastCommit, Retained, last_change_ms, retained
 from lakesink_catalog.read.view import view_table
 from lakesink_catalog.tables.tables import TABLE_MISSING, load_to_read
 from lakesink_catalog.words import counted
@@ -18,14 +19,6 @@ from lakesink_protocol.errors import CatalogError, Reason, SettingsError
 from lakesink_protocol.identity import SinkKey, SinkKind
 from lakesink_protocol.suggest import did_you_mean
 from lakesink_tools.audit import contents
-from lakesink_tools.audit.branch_history import (
-    BranchHistory,
-    Step,
-    branch_histories,
-    frontier,
-    last_change_ms,
-    replacing,
-)
 from lakesink_tools.audit.checkpoint import Done, Present, compare, present
 from lakesink_tools.audit.continuity import Chain, breaks
 from lakesink_tools.audit.finding import (
@@ -40,10 +33,9 @@ from lakesink_tools.audit.finding import (
     of_replay,
     sink_label,
 )
-from lakesink_tools.audit.inventory import Entry, Inventory, sums
+from lakesink_tools.audit.inventory import Entry, Inventory, frontier, replacing, sums
 from lakesink_tools.audit.letters import SidesOfSink, of_first_batches, of_replays, of_rollback
 from lakesink_tools.audit.row_changes import contradictions
-from lakesink_tools.audit.snapshot_facts import SnapshotFacts, facts_of
 
 Said = Finding | Note
 _TAGGED_BATCH = re.compile(r"[0-9]{1,19}")
@@ -54,12 +46,11 @@ class TableScan:
     """One scan."""
 
     table: Table
-    cut_off: Sequence[RetainedBatch]  # batches of every sink that expiry cut off from their branches
+    retained: Retained
     known: tuple[SinkState, ...]  # every sink
     states: tuple[SinkState, ...]  # the sinks to audit
-    branches: Mapping[str, BranchHistory]  # branches by name
-    snapshots: Mapping[int, SnapshotFacts]  # every retained snapshot, by id
-    tips: tuple[SnapshotFacts, ...]  # heads, and the snapshots that together reference everything retained
+    branches: Mapping[str, Past]  # branches by name
+    tips: tuple[PastCommit, ...]  # heads, and the commits that together reference everything retained
     inventory: Inventory
 
     @classmethod
@@ -68,17 +59,15 @@ class TableScan:
         shown = retained(table)
         known = tuple(sinks(table, shown))
         states = _chosen(known, sink)
-        snapshots = facts_of(table.metadata.snapshots, shown.batches)
-        branches = branch_histories(table, snapshots)
-        heads = {branch.head.snapshot_id for branch in branches.values() if branch.head is not None}
-        tips = tuple(snapshots[snapshot_id] for snapshot_id in {*heads, *frontier(snapshots)})
+        commits, branches = shown.by_id, shown.pasts()
+        heads = {past.head.snapshot_id for past in branches.values() if past.head is not None}
+        tips = tuple(commits[snapshot_id] for snapshot_id in {*heads, *frontier(commits)})
         inventory = Inventory(table.io)
         inventory.read(tips)
-        inventory.read(replacing(snapshots), only_own=True)
-        tagged = {ref.snapshot_id for ref in table.metadata.refs.values()} & snapshots.keys()
-        inventory.find_lists(snapshots[snapshot_id] for snapshot_id in tagged)
-        cut_off = [batch for batch in shown.batches if batch.in_branch is None]
-        return cls(table, cut_off, known, states, branches, snapshots, tips, inventory)
+        inventory.read(replacing(commits), only_own=True)
+        tagged = {ref.snapshot_id for ref in table.metadata.refs.values()} & commits.keys()
+        inventory.find_lists(commits[snapshot_id] for snapshot_id in tagged)
+        return cls(table, shown, known, states, branches, tips, inventory)
 
     def entries(self) -> list[Entry]:
         """Every referenced file, once for each stated size and row count."""
@@ -90,14 +79,14 @@ class TableScan:
 
     def ledgers(self) -> dict[SinkKey, int]:
         """Last batch of every sink; of a removed sink, as far as the branches still show it."""
-        steps = [(key, steps[-1]) for branch in self.branches.values() for key, steps in branch.steps.items()]
-        shown = {key: last.mark.ledger_batch_id for key, last in steps if key.branch in self.branches}
+        batches = [(key, found[-1]) for past in self.branches.values() for key, found in past.by_sink.items()]
+        shown = {key: last.known_mark.ledger_batch_id for key, last in batches if key.branch in self.branches}
         return shown | {key_of(state): -1 if state.batch_id is None else state.batch_id for state in self.known}
 
-    def steps(self, key: SinkKey) -> tuple[Step, ...]:
+    def batches(self, key: SinkKey) -> Sequence[PastCommit]:
         """A sink's batches on its branch, oldest first."""
-        branch = self.branches.get(key.branch)
-        return branch.steps.get(key, ()) if branch is not None else ()
+        past = self.branches.get(key.branch)
+        return past.by_sink.get(key, ()) if past is not None else ()
 
     @property
     def history_kept(self) -> bool:
@@ -106,8 +95,8 @@ class TableScan:
         Any change of a table leaves the earlier metadata file in the metadata log, an expiry too. A branch without its
         first snapshots and a table without this log are those of a catalog that makes its metadata anew each time.
         """
-        branches = (self.branches.get(state.branch) for state in self.states)
-        whole = all(branch is None or branch.complete for branch in branches)
+        pasts = (self.branches.get(state.branch) for state in self.states)
+        whole = all(past is None or past.is_complete for past in pasts)
         return whole or bool(self.table.metadata.metadata_log)
 
     def of_sinks(self, done: Done | None) -> Iterator[Said]:
@@ -128,10 +117,10 @@ class TableScan:
         """Check manifests, summaries and totals, and files that are referenced twice."""
         yield from contents.disagreeing_manifests(self.inventory)
         yield from contents.doubled_files(self.tips, self.inventory)
-        for branch in self.branches.values():
-            yield from contents.totals(branch, self.inventory)
+        for branch, past in self.branches.items():
+            yield from contents.totals(branch, past, self.inventory)
         yield from self._of_summaries()
-        own = (step.snapshot.snapshot_id for state in self.states for step in self.steps(key_of(state)))
+        own = (batch.snapshot_id for state in self.states for batch in self.batches(key_of(state)))
         yield from contents.added_twice(self.inventory, own)
         yield from contents.damaged(self.inventory)
 
@@ -148,9 +137,9 @@ class TableScan:
         for state in self.states:
             key, subject = key_of(state), _subject(state)
             rolled_back = state.trouble is Reason.ROLLED_BACK
-            sides = SidesOfSink(key, subject, self.steps(key), self.table, side_of, self._now, rolled_back)
+            sides = SidesOfSink(key, subject, self.batches(key), self.table, side_of, self._now, rolled_back)
             yield from sides.of_letters()
-            yield from of_replays(key, subject, self.steps(key), side_of)
+            yield from of_replays(key, subject, self.batches(key), side_of)
             yield from sides.of_changelogs()
             if rolled_back:
                 yield from of_rollback(key, subject, self._now())
@@ -172,17 +161,17 @@ class TableScan:
             yield from self._reach(state)
             yield from (Note("documents", _subject(state), said) for said in of_quality(state))
             yield from (Note("changes", _subject(state), said) for said in of_changes(state))
-        on_branches = {snapshot.snapshot_id for branch in self.branches.values() for snapshot in branch.ancestry}
-        aside = len(self.snapshots.keys() - on_branches)
+        on_branches = {commit.snapshot_id for past in self.branches.values() for commit in past.commits}
+        aside = len(self.retained.by_id.keys() - on_branches)
         if aside:
             found = f"{counted(aside, 'retained snapshot')} on no branch: rolled back, or kept by a tag."
             yield Note("aside", "", found)
 
     def _of_sink(self, state: SinkState, done: Done | None) -> Iterator[Said]:
         key, subject = key_of(state), _subject(state)
-        branch = self.branches.get(key.branch)
-        if branch is not None:
-            yield from breaks(chain_of(branch, key, subject))
+        past = self.branches.get(key.branch)
+        if past is not None:
+            yield from breaks(chain_of(past, key, subject))
         if awaits_replay(state):
             yield Note("replays", subject, of_replay(".".join(self.table.name()), state))
         elif done is not None and self._is_rewound(state, done):
@@ -202,29 +191,30 @@ class TableScan:
     def _of_retired(self) -> Iterator[Finding]:
         """Batches of sinks that were retired: what they doubled or left out is still so."""
         known = {key_of(state) for state in self.known}
-        for branch in self.branches.values():
-            for key in sorted(branch.steps.keys() - known, key=str):
-                if key.branch == branch.name:
-                    yield from breaks(chain_of(branch, key, f"{key.name} into {key.branch}, retired"))
+        for branch, past in self.branches.items():
+            for key in sorted(past.by_sink.keys() - known, key=str):
+                if key.branch == branch:
+                    yield from breaks(chain_of(past, key, f"{key.name} into {key.branch}, retired"))
 
     def _is_rewound(self, state: SinkState, done: Done) -> bool:
         """The branch was rolled back, and the checkpoint taken back to the newest batch that is in it."""
-        key, branch = key_of(state), self.branches.get(state.branch)
+        key, past = key_of(state), self.branches.get(state.branch)
         entry, newest = view_table(self.table, key).entry, newest_batch(self.table, key)
         if state.trouble is not Reason.ROLLED_BACK or entry is None or entry.query_id != done.query_id:
             return False
         last = max(done.batches, default=-1)
         if newest is None:
-            return last == -1 and branch is not None and branch.complete
+            return last == -1 and past is not None and past.is_complete
         return newest.query_id == done.query_id and newest.batch_id - 1 <= last <= newest.batch_id
 
     def _rewind(self, state: SinkState) -> str:
         """The command that sets a checkpoint back to where the branch was rolled back, if the branch shows it."""
-        moved = [step.mark for step in self.steps(key_of(state)) if step.mark.batch_id == step.mark.ledger_batch_id]
-        branch = self.branches.get(state.branch)
-        if state.trouble is not Reason.ROLLED_BACK or branch is None or state.kind != SinkKind.STREAM.value:
+        marks = [batch.known_mark for batch in self.batches(key_of(state))]
+        moved = [mark for mark in marks if mark.batch_id == mark.ledger_batch_id]
+        past = self.branches.get(state.branch)
+        if state.trouble is not Reason.ROLLED_BACK or past is None or state.kind != SinkKind.STREAM.value:
             return ""
-        if not moved and not branch.complete:
+        if not moved and not past.is_complete:
             return " The newest batch in the branch is unknown after expiry: find it by the rows."
         newest = moved[-1].batch_id if moved else -1
         there = f"The newest batch in the branch is {newest}" if moved else "No batch is in the branch"
@@ -244,10 +234,10 @@ class TableScan:
         key = key_of(state)
         for name, tag in self.table.metadata.refs.items():
             named = _TAGGED_BATCH.match(name.removeprefix(key.audit_tag_prefix))
-            snapshot = self.snapshots.get(tag.snapshot_id)
-            if not name.startswith(key.audit_tag_prefix) or named is None or snapshot is None:
+            commit = self.retained.by_id.get(tag.snapshot_id)
+            if not name.startswith(key.audit_tag_prefix) or named is None or commit is None:
                 continue
-            mark = snapshot.mark
+            mark = commit.mark
             if mark is None or mark.key != key or mark.batch_id != int(named[0]):
                 shown = "no batch of the sink" if mark is None or mark.key != key else f"batch {mark.batch_id}"
                 yield Finding(Code.TAG_ELSEWHERE, _subject(state), f"The tag {name} shows {shown}.", (name,))
@@ -255,41 +245,42 @@ class TableScan:
     def _of_summaries(self) -> Iterator[Said]:
         """Live files of a tip prove most batches; only for the others their own manifests are read."""
         shown = [sums(self.inventory.entries(tip)) for tip in self.tips]
-        doubtful = {state: contents.unshown(self.steps(key_of(state)), shown) for state in self.states}
-        self.inventory.read((step.snapshot for steps in doubtful.values() for step in steps), only_own=True)
-        for state, steps in doubtful.items():
-            yield from contents.disagreeing_summaries(_subject(state), steps, self.inventory)
-            yield from contents.broken_sums(_subject(state), self.steps(key_of(state)), self.snapshots)
-            yield from contradictions(_subject(state), self.steps(key_of(state)), self.snapshots)
+        doubtful = {state: contents.unshown(self.batches(key_of(state)), shown) for state in self.states}
+        self.inventory.read((batch for batches in doubtful.values() for batch in batches), only_own=True)
+        for state, batches in doubtful.items():
+            yield from contents.disagreeing_summaries(_subject(state), batches, self.inventory)
+            yield from contents.broken_sums(_subject(state), self.batches(key_of(state)), self.retained.by_id)
+            yield from contradictions(_subject(state), self.batches(key_of(state)), self.retained.by_id)
 
     def _present(self, state: SinkState, done: Done) -> Present | None:
         key = key_of(state)
         entry = view_table(self.table, key).entry if state.trouble is None else None
         ledger = (entry.query_id, entry.batch_id, entry.end) if entry is not None else None
-        return present(_subject(state), done.query_id, [step.mark for step in self.steps(key)], ledger)
+        return present(_subject(state), done.query_id, [batch.known_mark for batch in self.batches(key)], ledger)
 
     def _reach(self, state: SinkState) -> Iterator[Note]:
         """How far back a sink's batches can be listed one by one."""
-        branch, steps = self.branches.get(state.branch), self.steps(key_of(state))
-        if branch is None or branch.complete:
+        past, batches = self.branches.get(state.branch), self.batches(key_of(state))
+        if past is None or past.is_complete:
             return
         gone = "have expired" if self.history_kept else "are not kept by the catalog"
         found = "No batch is retained on the branch: only the ledger names the last batch."
-        if steps:
-            found = f"Batches before {steps[0].mark.batch_id} cannot be listed: their snapshots {gone}."
-        older = sorted({batch.batch_id for batch in select(self.cut_off, state.sink, state.branch)})
+        if batches:
+            found = f"Batches before {batches[0].batch_id} cannot be listed: their snapshots {gone}."
+        of_name = self.retained.batches(state.sink, state.branch)
+        older = sorted({batch.batch_id for batch in of_name if batch.in_branch is None})
         kept = f" Tags keep of them {counted(len(older), 'batch')}: {listed(map(str, older))}." if older else ""
-        brought = self._expired(branch)
+        brought = self._expired(past)
         missing = "expired" if self.history_kept else "these"
         left = f" The files of {missing} snapshots in the branch were checked: {brought}." if brought else ""
         yield Note("history", _subject(state), found + kept + left)
 
-    def _expired(self, branch: BranchHistory) -> str:
+    def _expired(self, past: Past) -> str:
         """What the head still references of expired snapshots."""
         gone = [
             counts
-            for snapshot_id, counts in sums(self.inventory.entries(branch.head) if branch.head else ()).items()
-            if snapshot_id not in self.snapshots
+            for snapshot_id, counts in sums(self.inventory.entries(past.head) if past.head else ()).items()
+            if snapshot_id not in self.retained.by_id
         ]
         files, rows = sum(counts.files or 0 for counts in gone), sum(counts.rows or 0 for counts in gone)
         return f"{counted(files, 'file')} with {counted(rows, 'row')}" if files else ""
@@ -306,16 +297,14 @@ def _chosen(states: Sequence[SinkState], sink: str | None) -> tuple[SinkState, .
     )
 
 
-def chain_of(branch: BranchHistory, key: SinkKey, subject: str) -> Chain:
+def chain_of(past: Past, key: SinkKey, subject: str) -> Chain:
     """A sink's batches on a branch, with what else the branch shows."""
-    steps = sorted(
-        (step for steps in branch.steps.values() for step in steps), key=lambda step: step.snapshot.sequence_number or 0
-    )
-    queries = {step.mark.query_id for step in branch.steps.get(key, ())}
-    epochs = (snapshot.epoch for snapshot in branch.ancestry)
+    every = [commit for commit in past.commits if commit.mark is not None]
+    marks = [one.mark for one in past.commits if one.is_blind or (one.mark is not None and one.mark.key == key)]
+    queries = {mark.query_id for mark in marks if mark is not None}
+    epochs = (commit.epoch for commit in past.commits)
     written = frozenset(epoch for epoch in epochs if epoch is not None and epoch[0] in queries)
-    marks = tuple(step.mark for step in steps)
-    return Chain(subject, key, branch.chain(key), branch.complete, marks, written)
+    return Chain(subject, key, marks, past.is_complete, [one.known_mark for one in every], written)
 
 
 def _subject(state: SinkState) -> str:

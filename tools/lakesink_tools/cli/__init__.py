@@ -1,1 +1,1 @@
-"""The command line: looks at tables, writes nothing to them, and needs no Spark."""
+"""The command line, which needs no Spark."""

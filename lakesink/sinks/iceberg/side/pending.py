@@ -12,7 +12,7 @@ from pyiceberg.table import Table
 from lakesink.rows.letters import LETTERS, letters_key
 from lakesink.rows.side_rows import APPLICATION, application_of
 from lakesink.sinks.iceberg.side.side_batches import SideBatch, all_batches, side_batches, states_letters
-from lakesink_catalog.read.landed import Landed, newest_batch
+from lakesink_catalog.read.landed import Landed
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.identity import SinkKey, SinkKind
 
@@ -31,7 +31,7 @@ class OfTable:
     table: Table
     letters: Table
     branch: str
-    _sinks: dict[str, "_BatchesOfSink"] = field(default_factory=dict)
+    _sinks: dict[str, "_BatchesOfSink"] = field(default_factory=dict, init=False)
 
     @cached_property
     def batches(self) -> Sequence[SideBatch]:
@@ -78,25 +78,15 @@ class _BatchesOfSink:
                 self._after.setdefault((application, one.batch_id), one.after)
                 self._queries[application] = landed, one.query_id
 
-    @cached_property
-    def _open(self) -> set[int]:
-        """Batches of the newest query that have letters, and that the table lacks."""
-        now = [(one.key, one.newest) for one in self._landed if one.newest is not None]
-        keys = [(letters_key(key, newest.query_id, self._table_uuid), newest.batch_id) for key, newest in now]
-        last = [(newest_batch(self._letters, key), batch_id) for key, batch_id in keys]
-        return {one.batch_id for one, batch_id in last if one is not None and one.batch_id > batch_id}
-
     def owner(self, application: str) -> SinkKey:
-        """The sink that wrote a letter. An earlier lakesink did not say which of two that have one name."""
-        stream, other = self._landed
-        known = self._queries.get(application, (stream if stream.newest is not None else other, ""))
-        return known[0].key
+        """The sink that wrote a letter whose batch is complete."""
+        landed, _ = self._queries[application]
+        return landed.key
 
     def _has(self, application: str, batch_id: int) -> bool:
         """True unless the table lacks a batch with these letters, as far as it tells: expiry may have hidden it."""
-        if application not in self._queries:  # of an earlier lakesink, whose letters do not name their query
-            is_known = any(one.forgotten or one.newest is not None for one in self._landed)
-            return is_known and batch_id not in self._open
+        if application not in self._queries:
+            return False
         landed, query_id = self._queries[application]
         has = landed.has(query_id, batch_id, self._after.get((application, batch_id)))
         return has is not False and states_letters(landed, self._letters, query_id, batch_id)

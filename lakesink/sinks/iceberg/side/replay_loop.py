@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from lakesink.rows.letters import REPLAYS_TABLE, VALUE
+from lakesink.rows.letters import VALUE
 from lakesink.settings.option_types import SchemaEvolution
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.side.begun_replays import replays_back
@@ -34,6 +34,7 @@ from lakesink_catalog.words import counted
 from lakesink_protocol.errors import CatalogError, LakesinkError, WriteError
 from lakesink_protocol.identity import MAIN_BRANCH, Batch, SinkKey
 from lakesink_protocol.outcome import Committed, Outcome
+from lakesink_protocol.quality import REPLAYS_TABLE
 
 LETTER_ID = "letter_id"
 _SHARED_WITH_REPLAYS = ("prepared_max_age", "ledger_tag", "ledger_tag_max_age", "max_clock_ahead")
@@ -84,8 +85,8 @@ class ReplayLoop:
     repair: RepairLetters
     append: AppendRows
     left: set[str] = field(default_factory=set)
-    skipped: set[tuple[str, int]] = field(default_factory=set)
-    done: Replayed = field(default_factory=Replayed)
+    skipped: set[tuple[str, int]] = field(default_factory=set, init=False)
+    done: Replayed = field(default_factory=Replayed, init=False)
 
     def run(self) -> Replayed:
         """Replay until no letter is left that the repair returns."""

@@ -101,7 +101,7 @@ class AllAssignments:
     Attributes:
         name: The table of replays.
         begins: How the names of their applications begin.
-        applications: By their names; an earlier lakesink had one for all sinks.
+        applications: By their names.
         of_others: Letters that other applications replayed: those of other tables, and of tables that were recreated.
     """
 

@@ -13,7 +13,7 @@ from lakesink.sinks.iceberg.side.letters_table import DEAD_LETTERS
 from lakesink.sinks.iceberg.side.side_batches import WayBack, left_behind
 from lakesink.sinks.iceberg.side.side_sink import SideTableSink
 from lakesink.sinks.iceberg.side.side_table import SideTable
-from lakesink_catalog.read.history import retained
+from lakesink_catalog.read.past import by_sink, retained
 from lakesink_catalog.tables.tables import load_table
 from lakesink_catalog.words import counted
 from lakesink_protocol.errors import BatchRefused, CatalogError, Reason
@@ -72,10 +72,10 @@ def steps_of(left: Sequence[Left]) -> str:
 
 def left_of(table: Table, owner: SinkKey) -> Iterator[Left]:
     """What is left in all side tables that the batches of a sink name, also those that were rolled back."""
-    summaries = [one.snapshot.summary for one in retained(table).batches if one.key == owner]
+    batches = by_sink(retained(table).commits).get(owner, ())
     usual = [".".join(table.name()) + SUFFIX]
     for kind, named_by, known in ((DEAD_LETTERS, LETTERS_TABLE, usual), (CHANGELOG, CHANGELOG_TABLE, [])):
-        named = {str(summary[named_by]) for summary in summaries if summary and summary[named_by]}
+        named = {batch.text(named_by) for batch in batches} - {""}
         for name in sorted(named.union(known)):
             left = left_in(kind, table.catalog, name, owner, table)
             if left is not None:

@@ -96,12 +96,12 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
     settings: Settings
     connected: Callable[[], Catalog]
     open_table: Callable[[SinkKey, pa.Schema], Participant]
-    voted: tuple[int, int] = (-1, 0)
-    _tables: dict[SinkKey, Participant] = field(default_factory=dict)
-    _uuid: str = ""
-    _first: int | None = None
-    _with_rows: int | None = None
-    _planned: tuple[int, str] = (-1, "")
+    voted: tuple[int, int] = field(default=(-1, 0), init=False)
+    _tables: dict[SinkKey, Participant] = field(default_factory=dict, init=False)
+    _uuid: str = field(default="", init=False)
+    _first: int | None = field(default=None, init=False)
+    _with_rows: int | None = field(default=None, init=False)
+    _planned: tuple[int, str] = field(default=(-1, ""), init=False)
 
     durability = Durability.PREPARED_SURVIVES
 

@@ -95,7 +95,7 @@ class _Asker:
     catalog: Catalog
     size: Size
     say: Say
-    ledger_tag: bool = True
+    ledger_tag: bool = field(default=True, init=False)
     left: list[str] = field(default_factory=list)
 
     def findings(self, checks: Collection[Check]) -> Iterator[Finding]:

@@ -6,8 +6,8 @@ from functools import partial
 
 from pyiceberg.table import Table
 
+from lakesink_catalog.read.past import last_change_ms
 from lakesink_catalog.tables.tables import load_table
-from lakesink_tools.audit.branch_history import last_change_ms
 from lakesink_tools.checks.doctor.catalog import CatalogChecks, check_catalog
 from lakesink_tools.checks.doctor.checkpoint import NextBatch, check_checkpoint, coming_from
 from lakesink_tools.checks.doctor.clock import Sighting, check_clock

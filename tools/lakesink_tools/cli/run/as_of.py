@@ -34,7 +34,7 @@ def as_of(  # noqa: PLR0913 - click hands over one argument an option
     opened = load_to_read(connect(catalog, create=False), table)
     question = Question(batch, time, tag, sink, branch or "main")
     answer = look_up(opened, table, question)
-    rows = read(opened, answer.snapshot_id, limit) if read_rows else None
+    rows = read(opened, answer.commit.snapshot_id, limit) if read_rows else None
     found = [] if rows is None else documents(rows)
     document = {"table": table, "catalog": opened.catalog.name, **_document(answer)}
     return Report(
@@ -47,12 +47,13 @@ def as_of(  # noqa: PLR0913 - click hands over one argument an option
 
 
 def _document(answer: AsOf) -> dict[str, Any]:
+    commit = answer.commit
     return {
-        "snapshot_id": answer.snapshot_id,
-        "committed_at": answer.committed_at,
-        "rows": answer.rows,
-        "position_deletes": answer.position_deletes,
-        "changes": None if answer.changes is None else asdict(answer.changes),
+        "snapshot_id": commit.snapshot_id,
+        "committed_at": commit.committed_at,
+        "rows": commit.totals.rows,
+        "position_deletes": commit.totals.position_deletes,
+        "changes": None if commit.changes is None else asdict(commit.changes),
         "batches": [
             {"sink": key.name, "branch": key.branch, "kind": key.kind.value, "batch_id": batch_id}
             for key, batch_id in answer.batches.items()
@@ -72,17 +73,19 @@ def _asked(question: Question) -> str:
 
 
 def _facts(answer: AsOf) -> str:
+    commit = answer.commit
     batches = ", ".join(f"{sink_label(key)} {batch_id}" for key, batch_id in answer.batches.items())
     return (
-        f"snapshot {answer.snapshot_id}, committed {moment(answer.committed_at)}, {_rows(answer)}"
-        + (f", its changes by key: {changed(answer.changes)}" if answer.changes else "")
+        f"snapshot {commit.snapshot_id}, committed {moment(commit.committed_at)}, {_rows(answer)}"
+        + (f", its changes by key: {changed(commit.changes)}" if commit.changes else "")
         + (f", newest batches: {batches}" if batches else ", no batch of lakesink in it")
         + (f", tags: {', '.join(answer.tags)}" if answer.tags else "")
     )
 
 
 def _rows(answer: AsOf) -> str:
-    return rows_in_words(answer.rows, answer.position_deletes)
+    totals = answer.commit.totals
+    return rows_in_words(totals.rows, totals.position_deletes)
 
 
 def _hints(answer: AsOf, *, asked_rows: bool, found: int) -> list[str]:

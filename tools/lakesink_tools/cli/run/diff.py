@@ -7,15 +7,14 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from lakesink_catalog.connect.catalog import connect
-from lakesink_catalog.read.history import time_of, total_changes
+from lakesink_catalog.read.history import total_changes
 from lakesink_catalog.tables.tables import load_table
 from lakesink_catalog.words import as_arguments, changed, counted, number
-from lakesink_protocol.ledger import mark_of
 from lakesink_protocol.row_changes import ChangeCounts
 from lakesink_tools.audit.as_of import look_back
 from lakesink_tools.audit.finding import sink_label
 from lakesink_tools.audit.need_duckdb import check_duckdb
-from lakesink_tools.audit.resolve_snapshot import Chosen, Past, by_batch
+from lakesink_tools.audit.resolve_snapshot import Chosen, LookBack, by_batch
 from lakesink_tools.cli.output import Report, invalid
 from lakesink_tools.cli.rows import cells, documents
 
@@ -36,10 +35,11 @@ def diff(
     past = look_back(opened, table, branch)
     newer = by_batch(past, to_batch, sink)
     older = None if from_batch < 0 else by_batch(past, from_batch, sink)
-    start = older.snapshot_id if older else None
-    found = changes(opened, start, newer.snapshot_id, limit)
-    commits, linked = _commits(past, start, newer.snapshot_id)
-    between = _changes_between(past, start, newer.snapshot_id) if linked else None
+    start = older.commit.snapshot_id if older else None
+    end = newer.commit.snapshot_id
+    found = changes(opened, start, end, limit)
+    commits, linked = _commits(past, start, end)
+    between = _changes_between(past, start, end) if linked else None
     shown = documents(found.sample)
     assert newer.key is not None, "a batch has a sink"
     return Report(
@@ -48,8 +48,8 @@ def diff(
             "catalog": opened.catalog.name,
             "branch": branch,
             "sink": newer.key.name,
-            "from": _end(past, older, from_batch),
-            "to": _end(past, newer, to_batch),
+            "from": _end(older, from_batch),
+            "to": _end(newer, to_batch),
             "rows_added": found.rows_added,
             "rows_removed": found.rows_removed,
             "files_added": found.files_added,
@@ -77,30 +77,29 @@ def _check_possible(from_batch: int, to_batch: int) -> None:
     check_duckdb("lakesink diff")
 
 
-def _end(past: Past, chosen: Chosen | None, batch_id: int) -> dict[str, Any]:
+def _end(chosen: Chosen | None, batch_id: int) -> dict[str, Any]:
     if chosen is None:
         return {"batch_id": batch_id, "snapshot_id": None, "committed_at": None, "note": "the empty table"}
-    at = time_of(past.snapshots[chosen.snapshot_id].timestamp_ms)
-    return {"batch_id": batch_id, "snapshot_id": chosen.snapshot_id, "committed_at": at, "note": chosen.note}
+    snapshot_id, at = chosen.commit.snapshot_id, chosen.commit.committed_at
+    return {"batch_id": batch_id, "snapshot_id": snapshot_id, "committed_at": at, "note": chosen.note}
 
 
-def _commits(past: Past, start: int | None, end: int) -> tuple[Counter[str], bool]:
+def _commits(past: LookBack, start: int | None, end: int) -> tuple[Counter[str], bool]:
     """Snapshots of each writer after `start` up to `end`, and whether links lead from one to the other."""
     found: Counter[str] = Counter()
     first: int | None = None
-    for snapshot in past.ancestry(end):
-        if snapshot.snapshot_id == start:
+    for commit in past.retained.ancestry(end):
+        if commit.snapshot_id == start:
             return found, True
-        mark = mark_of(snapshot.summary)
-        found[sink_label(mark.key) if mark else FOREIGN] += 1
-        first = snapshot.sequence_number
+        found[sink_label(commit.mark.key) if commit.mark else FOREIGN] += 1
+        first = commit.sequence_number
     return found, start is None and first == 1
 
 
-def _changes_between(past: Past, start: int | None, end: int) -> ChangeCounts | None:
+def _changes_between(past: LookBack, start: int | None, end: int) -> ChangeCounts | None:
     """What became of the changes by key of all batches after `start` up to `end`; None if all appended."""
-    ids = {snapshot.snapshot_id for snapshot in takewhile(lambda one: one.snapshot_id != start, past.ancestry(end))}
-    return total_changes(batch for batch in past.records if batch.snapshot_id in ids)
+    between = takewhile(lambda one: one.snapshot_id != start, past.retained.ancestry(end))
+    return total_changes(commit for commit in between if commit.mark is not None)
 
 
 def _hints(

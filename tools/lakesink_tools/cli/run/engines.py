@@ -7,7 +7,7 @@ from importlib import metadata
 from pyiceberg.table import Table
 
 from lakesink_catalog.connect.catalog import CatalogConfig
-from lakesink_catalog.read.history import history
+from lakesink_catalog.read.past import retained
 from lakesink_catalog.tables.tables import load_table, parse_identifier
 from lakesink_protocol.identity import MAIN_BRANCH
 from lakesink_tools.audit.as_of import Question, as_of
@@ -61,14 +61,14 @@ def _installed_pyspark() -> str:
 def _moment(table: Table, identifier: str, batch: int | None, sink: str | None) -> Moment | None:
     """The batch that is asked for, else the newest one, else what is there."""
     if batch is None:
-        retained = [record for record in history(table, branch=MAIN_BRANCH) if record.in_branch]
-        if not retained:
+        batches = [one for one in retained(table).batches(branch=MAIN_BRANCH) if one.in_branch]
+        if not batches:
             head = table.metadata.current_snapshot()
             return None if head is None else Moment("the table as it is now", head.snapshot_id)
-        batch, sink = retained[-1].batch_id, retained[-1].sink
+        batch, sink = batches[-1].batch_id, batches[-1].application
     answer = as_of(table, identifier, Question(batch_id=batch, sink=sink))
     lasting = [name for name in answer.tags if name not in answer.moving]
-    return Moment(f"the table as of batch {batch}", answer.snapshot_id, next(iter(lasting), None))
+    return Moment(f"the table as of batch {batch}", answer.commit.snapshot_id, next(iter(lasting), None))
 
 
 def _lines(recipe: Recipe, comment: str) -> list[str]:

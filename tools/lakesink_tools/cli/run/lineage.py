@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from lakesink_catalog.connect.catalog import connect
-from lakesink_catalog.read.history import time_of
 from lakesink_catalog.words import as_arguments, counted, moment, number
 from lakesink_tools.audit.checkpoint import opened
 from lakesink_tools.audit.lineage import Hop, Lineage, Upstream
@@ -24,7 +23,7 @@ def lineage(
     known = {one.query_id(): one for one in map(opened, checkpoint)}
     loaded = connect(catalog, create=False)
     hop = Lineage(loaded, known).of(table, batch, sink, branch)
-    unused = known.keys() - {one.query_id for one in hop.hops()}
+    unused = known.keys() - {one.mark.query_id for one in hop.hops()}
     troubles = [*hop.troubles(), *(f"No batch is of query {one}, whose checkpoint was given." for one in unused)]
     lines = list(_lines(hop, 0, set()))
     return Report(
@@ -36,7 +35,7 @@ def lineage(
             "complete": not troubles,
             "not_known": troubles,
         },
-        title=f"{table} in {loaded.name}, batch {number(batch)} of {hop.sink}: {_in_short(hop)}",
+        title=f"{table} in {loaded.name}, batch {number(batch)} of {hop.mark.key.name}: {_in_short(hop)}",
         columns=_COLUMNS,
         rows=lines[:MOST_LINES],
         hints=_hints(hop, catalog, troubles, hidden=len(lines) - MOST_LINES),
@@ -59,10 +58,11 @@ def _in_short(hop: Hop) -> str:
 
 
 def _lines(hop: Hop, depth: int, told: set[int]) -> Iterator[list[str]]:
-    times = list(dict.fromkeys(moment(time_of(at_ms)) for at_ms in hop.times_ms))
-    named = f"{hop.table}, {hop.sink}" if hop.branch == "main" else f"{hop.table}, {hop.sink} on {hop.branch}"
-    committed = times[0] if len(times) == 1 else f"{times[0]} to {times[-1]}"
-    yield [_indented(named, depth), number(hop.first), number(hop.last), number(hop.rows), committed, hop.known.value]
+    key, (first, last) = hop.mark.key, (hop.run[0], hop.run[-1])
+    times = list(dict.fromkeys((moment(first.committed_at), moment(last.committed_at))))
+    named = f"{hop.table}, {key.name}" if key.branch == "main" else f"{hop.table}, {key.name} on {key.branch}"
+    counts = number(first.batch_id), number(last.batch_id), number(hop.rows)
+    yield [_indented(named, depth), *counts, " to ".join(times), hop.known.value]
     if id(hop) in told:
         if hop.sources:
             yield _line(AS_ABOVE, depth + 1, "", "", "")
@@ -115,14 +115,14 @@ def _document(hop: Hop, told: set[int]) -> dict[str, Any]:
     told.add(id(hop))
     return {
         "table": hop.table,
-        "branch": hop.branch,
-        "sink": hop.sink,
-        "query_id": hop.query_id,
-        "first_batch": hop.first,
-        "last_batch": hop.last,
-        "snapshots": [str(one) for one in hop.snapshots],
+        "branch": hop.mark.key.branch,
+        "sink": hop.mark.key.name,
+        "query_id": hop.mark.query_id,
+        "first_batch": hop.run[0].batch_id,
+        "last_batch": hop.run[-1].batch_id,
+        "snapshots": [str(batch.snapshot_id) for batch in hop.run],
         "rows": hop.rows,
-        "committed_at": [time_of(at_ms) for at_ms in hop.times_ms],
+        "committed_at": [hop.run[0].committed_at, hop.run[-1].committed_at],
         "known_by": hop.known.name.lower(),
         "sources": [] if is_told else [_source(one, told) for one in hop.sources],
         "told_above": is_told,
@@ -158,6 +158,8 @@ def _hints(hop: Hop, catalog: str | None, troubles: Sequence[str], *, hidden: in
     more = [f"Not shown: {counted(hidden, 'line')}; --output json has all."] if hidden > 0 else []
     notes = [hop.note] if hop.note else []
     arguments = as_arguments(hop.table, catalog)
-    of = f"--batch {hop.last} --sink {hop.sink}" + ("" if hop.branch == "main" else f" --branch {hop.branch}")
+    key = hop.mark.key
+    branch = "" if key.branch == "main" else f" --branch {key.branch}"
+    of = f"--batch {hop.run[-1].batch_id} --sink {key.name}{branch}"
     step = f"Next: lakesink as-of {arguments} {of} --read shows the table as of it."
     return [*notes, *troubles, *more, step]

@@ -3,7 +3,8 @@
 from dataclasses import asdict
 
 from lakesink_catalog.connect.catalog import connect
-from lakesink_catalog.read.history import Record, record_of, retained, select
+from lakesink_catalog.read.history import Record, record_of
+from lakesink_catalog.read.past import retained
 from lakesink_catalog.tables.tables import load_to_read
 from lakesink_catalog.words import as_arguments, counted, moment, number, size
 from lakesink_tools.audit.finding import key_of, sink_label
@@ -22,7 +23,7 @@ def log(table: str, catalog: str | None, sink: str | None, branch: str | None, l
 
         return log_of_directory(table, sink=sink, branch=branch, limit=limit)
     opened = load_to_read(connect(catalog, create=False), table)
-    batches = select(retained(opened).batches, sink, branch)
+    batches = retained(opened).batches(sink, branch)
     shown = [record_of(batch) for batch in batches[-limit:]]
     hints = _hints(table, catalog, shown, hidden=len(batches) - len(shown))
     return _report(table, opened.catalog.name, shown, len(batches), hints)

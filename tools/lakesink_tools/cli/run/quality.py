@@ -4,7 +4,7 @@ from dataclasses import asdict
 from typing import Any
 
 from lakesink_catalog.connect.catalog import connect
-from lakesink_catalog.read.history import retained, select
+from lakesink_catalog.read.past import retained
 from lakesink_catalog.tables.tables import load_to_read
 from lakesink_catalog.words import as_arguments, counted, number
 from lakesink_protocol.identity import SinkKey, SinkKind
@@ -20,7 +20,7 @@ _WIDEST = 40
 def quality(table: str, catalog: str | None, sink: str | None, branch: str | None, limit: int) -> Report:
     """Exit code 1: no batch is retained."""
     opened = load_to_read(connect(catalog, create=False), table)
-    batches = select(retained(opened).batches, sink, branch)
+    batches = retained(opened).batches(sink, branch)
     shown = batches[-limit:]
     checks = checks_of(shown)
     return Report(
@@ -71,7 +71,7 @@ def _percent(check: Check) -> str:
 def _hints(arguments: str, checks: list[Check], *, hidden: int) -> list[str]:
     older = [f"Not shown: {counted(hidden, 'older batch')}; --limit shows more."] if hidden else []
     if not checks:
-        said = "No batch has an expectation, a malformed document or an unknown key."
+        said = "No batch has an expectation, a dead letter or an unknown key."
         return [*older, f"{said} Next: give the stream the option expect."]
     drawing = (
         "Over time: the oldest batches are left; a point means none, the highest bar the largest share of the line."

@@ -10,8 +10,8 @@ from lakesink.keys.footers import name_mapping
 from lakesink.parquet.filesystem import shareable_properties
 from lakesink.read.batch_files import BatchFiles
 from lakesink.read.file_rows import RowsFile, RowsPart
-from lakesink.read.steps import Past
 from lakesink_catalog.manifests.live_reading import LiveMemory
+from lakesink_catalog.read.past import Past
 from lakesink_tools.operate.outbox.deleted import NOWHERE, rows_at, taken_away
 from lakesink_tools.operate.outbox.records import RowRecords
 
@@ -31,7 +31,7 @@ class BatchRecords:
     memory: LiveMemory
     rows: int = 0
     tombstones: int = 0
-    _written: set[bytes] = field(default_factory=set)
+    _written: set[bytes] = field(default_factory=set, init=False)
 
     def read(self) -> Iterator[pa.RecordBatch]:
         """The records, again from the first one each time."""

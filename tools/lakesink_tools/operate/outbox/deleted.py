@@ -18,9 +18,9 @@ from lakesink.parquet.positions import in_order
 from lakesink.read.batch_files import BatchFiles
 from lakesink.read.file_rows import RowsFile, RowsPart
 from lakesink.read.reading_errors import batch_gone
-from lakesink.read.steps import Past
 from lakesink_catalog.manifests.live import LiveFile, LiveFiles
 from lakesink_catalog.manifests.live_reading import LiveMemory, live_files
+from lakesink_catalog.read.past import Past
 
 NOWHERE = BitMap64()
 Positions = Mapping[str, BitMap64]
@@ -73,7 +73,7 @@ def _with_file(part: RowsPart, file: RowsFile) -> RowsPart:
 
 def _before(table: Table, past: Past, batch: BatchFiles, memory: LiveMemory) -> LiveFiles:
     """The live files of the snapshot before the batch; they are in the table's metadata, or they are refused."""
-    parent = batch.batch.parent_id
+    parent = batch.batch.parent_snapshot_id
     if parent is not None and table.metadata.snapshot_by_id(parent) is None:
         raise batch_gone(past.table, batch.batch, len(batch.data))
     return live_files(table, parent, memory)

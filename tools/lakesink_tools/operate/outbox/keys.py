@@ -66,10 +66,7 @@ def check_unique(
 
 
 def check_same_key(key: Sequence[str], known: Progress | None, batch: str) -> None:
-    """Refuse a key with other names than the records in the topic have.
-
-    The ledger topic of an older lakesink does not say which these are: the next batch then tells it.
-    """
+    """Refuse a key with other names than the records in the topic have."""
     if len(json.dumps(key).encode()) > LONGEST_KEY_BYTES:
         raise SettingsError(
             "OUTBOX_KEY",
@@ -77,7 +74,7 @@ def check_same_key(key: Sequence[str], known: Progress | None, batch: str) -> No
             data=DataState.UNCHANGED,
             action="Name fewer columns with --key.",
         )
-    if known is None or known.keys is None or tuple(key) == known.keys:
+    if known is None or tuple(key) == known.keys:
         return
     then = _listed(known.keys)
     raise SettingsError(

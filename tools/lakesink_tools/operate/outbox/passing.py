@@ -1,6 +1,6 @@
 """Which errors of an outbox may pass by themselves, and how long it waits before it tries again. Pure."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lakesink_protocol.catalogue import PREFIX
 from lakesink_protocol.errors import LakesinkError
@@ -22,7 +22,7 @@ def may_pass(error: LakesinkError) -> bool:
 class Pauses:
     """The pauses after errors that follow each other; each is twice as long as the one before, up to a limit."""
 
-    next_seconds: float = _SHORTEST_SECONDS
+    next_seconds: float = field(default=_SHORTEST_SECONDS, init=False)
 
     def after_error(self) -> float:
         """The seconds to wait now."""

@@ -38,18 +38,18 @@ class Progress:
 
     Attributes:
         position: Behind the newest batch in the topic.
-        keys: Names of the key columns of all records in the topic; None if an older lakesink wrote the record.
+        keys: Names of the key columns of all records in the topic.
         starting_batch: The batch with which the outbox began; None if it began with the first one.
     """
 
     position: Position
-    keys: tuple[str, ...] | None = None
+    keys: tuple[str, ...]
     starting_batch: int | None = None
 
     def to_offsets(self) -> str:
         """The text that the record has."""
-        told = {_KEYS: self.keys, _BEGAN: self.starting_batch}
-        document = self.position.to_offset() | {name: value for name, value in told.items() if value is not None}
+        began = {} if self.starting_batch is None else {_BEGAN: self.starting_batch}
+        document = self.position.to_offset() | {_KEYS: self.keys} | began
         return json.dumps(document, sort_keys=True, separators=(",", ":"))
 
 
@@ -114,12 +114,12 @@ def check_same_ledger(before: LedgerState | None, now: LedgerState, outbox: Outb
 def _parsed(document: Mapping[str, Any]) -> Progress:
     """Raises ValueError or QueryError for a document that is not one of `Progress.to_offsets`."""
     keys, began = document.get(_KEYS), document.get(_BEGAN)
-    if keys is not None and not (isinstance(keys, list) and all(isinstance(name, str) for name in keys)):
+    if not isinstance(keys, list) or not all(isinstance(name, str) for name in keys):
         raise ValueError("keys")
     if began is not None and type(began) is not int:
         raise ValueError("starting batch")
     offset = {name: value for name, value in document.items() if name not in (_KEYS, _BEGAN)}
-    return Progress(parse_offset(offset), None if keys is None else tuple(keys), began)
+    return Progress(parse_offset(offset), tuple(keys), began)
 
 
 def record_of(

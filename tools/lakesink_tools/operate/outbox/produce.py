@@ -15,7 +15,7 @@ from lakesink.read.batch_files import files_of
 from lakesink.read.begin import AtBatch, Begin, beginning
 from lakesink.read.follow import unread_batches
 from lakesink.read.position import Position
-from lakesink.read.steps import Past, Step, Unread
+from lakesink.read.steps import Unread, behind, is_read_at
 from lakesink.sinks.kafka.commit_record import CommitRecord, LedgerState
 from lakesink.sinks.kafka.failures import kafka_failures
 from lakesink.sinks.kafka.producing import commit_rows
@@ -23,6 +23,7 @@ from lakesink.sinks.kafka.target import KafkaTarget
 from lakesink_catalog.commit.effects import Effects
 from lakesink_catalog.connect.catalog_failures import catalog_error
 from lakesink_catalog.manifests.live_reading import LiveMemory
+from lakesink_catalog.read.past import Past, PastCommit
 from lakesink_catalog.read.view import view_table
 from lakesink_protocol.errors import CommitUnresolved, LakesinkError
 from lakesink_protocol.events import CommitUnknown
@@ -82,7 +83,7 @@ class Producing:
     starting_batch: int | None = None
     effects: Effects = field(default_factory=Effects)
     others: int = 0
-    stopped_by: Step | None = None
+    stopped_by: PastCommit | None = None
     left: int = 0
     _memory: LiveMemory = field(default_factory=LiveMemory)
     _seen: LedgerState | None = None
@@ -92,10 +93,10 @@ class Producing:
         table = self.load()
         past, unread, position = self._unread(table)
         self.others, self.stopped_by, self.left = len(unread.others), unread.stopped_by, len(unread.batches)
-        for step in unread.batches:
-            with self._words(table, position.batch_id if step.is_replay else step.batch_id):
-                found = self._committed(table, past, step, position)
-            position = past.behind(position, [step])
+        for batch in unread.batches:
+            with self._words(table, position.batch_id if batch.is_replay else batch.batch_id):
+                found = self._committed(table, past, batch, position)
+            position = behind(past, position, [batch])
             self.left -= 1
             yield found
 
@@ -136,16 +137,16 @@ class Producing:
             known = table.io.properties
             raise catalog_error(error, "The table", known) from safe_cause(error, known)
 
-    def _committed(self, table: Table, past: Past, step: Step, before: Position) -> Produced:
-        [batch] = files_of(table, past, [step])
-        keys = key_names(batch.schema_json, table.schema().model_dump_json(), self.keys)
-        if batch.deletes:
-            check_unique(keys, batch.schema_json, self._key_ids(table), self.outbox, step.batch_id)
-        records = BatchRecords(table, past, batch, keys, self._memory)
-        attempts: Fenced[Produced] = _OneBatch(self, step, past.behind(before, [step]), records, uuid.uuid4().hex)
+    def _committed(self, table: Table, past: Past, batch: PastCommit, before: Position) -> Produced:
+        [files] = files_of(table, past, [batch])
+        keys = key_names(files.schema_json, table.schema().model_dump_json(), self.keys)
+        if files.deletes:
+            check_unique(keys, files.schema_json, self._key_ids(table), self.outbox, batch.batch_id)
+        records = BatchRecords(table, past, files, keys, self._memory)
+        attempts: Fenced[Produced] = _OneBatch(self, batch, behind(past, before, [batch]), records, uuid.uuid4().hex)
         found = fenced(attempts, RETRY, self.effects)
         if isinstance(found, Unseen):
-            raise _unresolved(self.outbox, step, found)
+            raise _unresolved(self.outbox, batch, found)
         return found
 
     def _key_ids(self, table: Table) -> tuple[int, ...]:
@@ -159,20 +160,20 @@ class _OneBatch:
     """The attempts to produce one batch; the position is behind it."""
 
     of: Producing
-    step: Step
+    batch: PastCommit
     position: Position
     records: BatchRecords
     commit_id: str
-    _sent: bool = False
+    _sent: bool = field(default=False, init=False)
 
     def attempt(self, number: int) -> Produced | None:
         """See `Fenced.attempt`."""
         session = self.of.target.take_session(number)
         state = self.of.target.state
         known = self.of.progress_in(state)
-        if known is not None and self.step.is_read_at(known.position):
+        if known is not None and is_read_at(self.batch, known.position):
             return self._produced(known=state.record is not None and state.record.commit_id == self.commit_id)
-        check_same_key(self.records.keys, known, self.step.title)
+        check_same_key(self.records.keys, known, self.batch.title)
         began = self.of.starting_batch if known is None else known.starting_batch
         record = self._record(state, Progress(self.position, tuple(self.records.keys), began))
         self._sent = True
@@ -183,7 +184,7 @@ class _OneBatch:
     def look(self, number: int) -> Produced | None:  # noqa: ARG002 - see `Fenced.look`
         """See `Fenced.look`."""
         known = self.of.progress_in(self.of.target.fence())
-        return self._produced(known=False) if known is not None and self.step.is_read_at(known.position) else None
+        return self._produced(known=False) if known is not None and is_read_at(self.batch, known.position) else None
 
     def unsure(self, number: int, error: Exception) -> str:
         """See `Fenced.unsure`."""
@@ -191,24 +192,24 @@ class _OneBatch:
             raise error
         check_sent(error, sent=self._sent)
         trouble = self.of.target.clients.describe(error)
-        self.of.effects.emit(CommitUnknown(self.step.batch_id, number, trouble))
+        self.of.effects.emit(CommitUnknown(self.batch.batch_id, number, trouble))
         return trouble
 
     def _record(self, state: LedgerState, progress: Progress) -> CommitRecord:
         now = datetime.fromtimestamp(self.of.effects.now_ms() / 1000, UTC)
-        rows = self.step.added_rows
+        rows = self.batch.rows
         return record_of(state, self.of.outbox, progress, rows=rows, commit_id=self.commit_id, now=now)
 
     def _produced(self, *, known: bool) -> Produced:
         counts = (self.records.rows, self.records.tombstones) if known else (None, None)
-        batch_id, replay = (None, self.step.batch_id) if self.step.is_replay else (self.step.batch_id, None)
-        return Produced(batch_id, replay, self.step.snapshot_id, *counts)
+        batch_id, replay = (None, self.batch.batch_id) if self.batch.is_replay else (self.batch.batch_id, None)
+        return Produced(batch_id, replay, self.batch.snapshot_id, *counts)
 
 
-def _unresolved(outbox: Outbox, step: Step, unseen: Unseen) -> CommitUnresolved:
+def _unresolved(outbox: Outbox, batch: PastCommit, unseen: Unseen) -> CommitUnresolved:
     return CommitUnresolved(
         "COMMIT_UNRESOLVED",
-        f"{step.title.capitalize()} of {outbox.table} is not in the ledger topic of outbox {outbox.name!r} after"
+        f"{batch.title.capitalize()} of {outbox.table} is not in the ledger topic of outbox {outbox.name!r} after"
         f" attempt {unseen.attempts}.",
         data="It is unknown whether the topic has the batch: Kafka ends the transaction on its own. The last error:"
         f" {unseen.trouble.rstrip('.')}.",

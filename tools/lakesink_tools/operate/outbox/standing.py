@@ -1,7 +1,8 @@
 """Whether a table still has what an outbox has produced; the outbox stops if not, and never guesses. Pure."""
 
 from lakesink.read.position import Position
-from lakesink.read.steps import Past, Unread
+from lakesink.read.steps import Unread, is_batch_of
+from lakesink_catalog.read.past import Past
 from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import CatalogError
 from lakesink_tools.operate.outbox.position import Outbox
@@ -55,7 +56,7 @@ def _has_produced(past: Past, position: Position) -> bool:
     """True if the branch has the position's snapshot, or the same batch written again with the same input."""
     if position.is_before_all or past.parent_id == position.snapshot_id:
         return True
-    return any(step.snapshot_id == position.snapshot_id or step.is_batch_of(position) for step in past.steps)
+    return any(one.snapshot_id == position.snapshot_id or is_batch_of(one, position) for one in past.commits)
 
 
 def _named(position: Position, outbox: Outbox) -> str:

@@ -1,8 +1,8 @@
 """The trace: a listener that records the steps of a driver, for checks against the model.
 
-``LAKESINK_TRACE`` names a file. Each step of an Iceberg sink appends one line of JSON in one write, so processes can
-share the file. Each step reads the variable; without it, a step costs one dictionary look-up. A line contains ids and
-digests that the table shows anyway: no row, path, option or error text.
+Run a program as ``python testkit/tracing.py PROGRAM ARGUMENT...``, or call `trace_sinks` in it. ``LAKESINK_TRACE``
+names a file. Each step of an Iceberg sink appends one line of JSON in one write, so processes can share the file. Each
+step reads the variable. A line contains ids and digests that the table shows anyway: no row, path, option or error.
 
 A line is written after its step, except `TraceEvent.ATTEMPT`, which is written before the request is sent. The
 attempt of a visible commit is therefore always in the file. The lines of one driver are numbered, so that a missing
@@ -11,12 +11,15 @@ line can be found.
 
 import json
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+import runpy
+import secrets
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
-from lakesink_catalog.log import log
+from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink_protocol import events
 from lakesink_protocol.errors import BatchRefused, CommitUnresolved
 from lakesink_protocol.identity import BATCH_FACTS
@@ -65,7 +68,7 @@ class Trace:
     """The steps of one driver; `driver` is a unique name."""
 
     driver: str
-    _steps: int = 0
+    _steps: int = field(default=0, init=False)
 
     def __call__(self, event: events.Event) -> None:
         """Write the line of an event that is a step of the driver."""
@@ -78,14 +81,25 @@ class Trace:
         self._steps += 1
         name, facts = step
         line = {"driver": self.driver, "step": self._steps, "event": name.value, "batch_id": batch_id, **facts}
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         try:
-            file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-            try:
-                os.write(file, json.dumps(line, separators=(",", ":")).encode() + b"\n")
-            finally:
-                os.close(file)
-        except OSError as error:  # a trace must not make the batch fail
-            log(events.TraceLost(self.driver, self._steps, error.errno))
+            os.write(file, json.dumps(line, separators=(",", ":")).encode() + b"\n")
+        finally:
+            os.close(file)
+
+
+def trace_sinks(assign: Callable[[type, str, Any], None] = setattr) -> None:
+    """Give each Iceberg sink that this process makes from now on a trace of its own.
+
+    Tests give a `setattr` that is taken back.
+    """
+    made = IcebergSink.__post_init__
+
+    def traced(self: IcebergSink) -> None:
+        self.effects = replace(self.effects, emit=self.effects.emit.also(Trace(secrets.token_hex(8))))
+        made(self)
+
+    assign(IcebergSink, "__post_init__", traced)
 
 
 def _step(event: events.Event) -> Step | None:
@@ -162,3 +176,9 @@ def _mark_like(written: LedgerEntry | Mark) -> dict[str, Any]:
     """The facts that a verdict depends on. Texts from the table are cut to 64 characters."""
     texts = {"query_id": written.query_id, "fingerprint": written.fingerprint, "end": written.end}
     return {"batch_id": written.batch_id, **{name: text[:64] for name, text in texts.items()}}
+
+
+if __name__ == "__main__":
+    trace_sinks()
+    del sys.argv[0]
+    runpy.run_path(sys.argv[0], run_name="__main__")
