@@ -28,7 +28,6 @@ from servers.rest_reference import rest_reference
 from website.tables import renewed
 
 DOCUMENT = ROOT / "docs/operate/certify.md"
-OVERVIEW = ROOT / "docs/use/catalogs.md"
 FOLDER = ROOT / "proof/certificates"
 """What `run` found, as ``lakesink certify --output json`` prints it; its folder `USERS` has those that users sent."""
 USERS = "users"
@@ -172,31 +171,22 @@ def results_markdown(documents: Documents) -> str:
     """The verdicts as a table, and what is broken; a sentence if there are none."""
     if not documents:
         return "None yet.\n"
-    lines = ["| catalog | verdict | check by check | race | versions |", "|---|---|---|---|---|"]
+    lines = ["| catalog | verdict | check by check | product |", "|---|---|---|---|"]
     lines += [_row(name, document) for name, document in documents.items()]
     return "\n".join([*lines, "", *_broken(documents)]).rstrip() + "\n"
 
 
-def verdicts_markdown(documents: Documents) -> str:
-    """The verdicts alone."""
-    rows = [f"| {name} | {document['verdict']} |" for name, document in documents.items()]
-    return "\n".join(["| catalog | verdict |", "|---|---|", *rows]) + "\n"
-
-
 def _row(name: str, document: Document) -> str:
-    checks = {one["check"]: one for one in document["checks"]}
-    standings = [one["standing"] for one in checks.values()]
+    standings = [one["standing"] for one in document["checks"]]
     told = ", ".join(f"{count} {word.value}" for word in Standing if (count := standings.count(word.value)))
-    versions = ", ".join(f"{what} {version}" for what, version in document["software"].items())
-    race = checks[Check.COMPARE_AND_SWAP.value]["found"]
-    return f"| {name} | {document['verdict']} | {told} | {race} | {document['product']}; {versions} |"
+    return f"| {name} | {document['verdict']} | {told} | {document['product']} |"
 
 
 def _broken(documents: Documents) -> Iterator[str]:
     for name, document in documents.items():
         for one in document["checks"]:
             if one["standing"] == Standing.BROKEN.value:
-                yield f"- **{name}**, {one['check']}: {one['found']} So: {one['follows_if_broken']}."
+                yield f"- **{name}**, {one['check']}: {one['found']}"
 
 
 def _keep(figures: CertifyFigures) -> None:
@@ -208,13 +198,12 @@ def _keep(figures: CertifyFigures) -> None:
 
 
 def write_tables() -> None:
-    """Those of `DOCUMENT` and `OVERVIEW`, from the checks and the certificates."""
+    """Those of `DOCUMENT`, from the checks and the certificates."""
     found = kept_in(FOLDER)
     ours = {name: found[name] for name in CATALOGS if name in found}
     text = renewed(DOCUMENT.read_text(), "checks", checks_markdown())
     text = renewed(text, "results", results_markdown(ours))
     DOCUMENT.write_text(renewed(text, "sent by users", results_markdown(kept_in(FOLDER / USERS))))
-    OVERVIEW.write_text(renewed(OVERVIEW.read_text(), "verdicts", verdicts_markdown(ours)))
 
 
 def main(arguments: Sequence[str]) -> int:

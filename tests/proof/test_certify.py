@@ -14,14 +14,12 @@ from proof.certify import (
     DOCUMENT,
     FOLDER,
     NOT_SAFE,
-    OVERVIEW,
     USERS,
     CertifyFigures,
     checks_markdown,
     kept_in,
     results_markdown,
     run,
-    verdicts_markdown,
 )
 from servers import catalogs
 from testkit.http_servers import skipped_where_missing
@@ -36,8 +34,6 @@ def test_the_page_has_the_certificate_of_every_catalog() -> None:
     results, kept = between(DOCUMENT.read_text(), "results"), kept_in(FOLDER)
     assert results == results_markdown({name: kept[name] for name in CATALOGS})
     assert kept.keys() == CATALOGS.keys()
-    verdicts = verdicts_markdown({name: kept[name] for name in CATALOGS})
-    assert between(OVERVIEW.read_text(), "verdicts") == verdicts
     for document in kept.values():
         assert [one["check"] for one in document["checks"]] == [check.value for check in Check]
 
@@ -50,7 +46,7 @@ def test_a_certificate_that_a_user_sends_is_on_the_page_by_its_file(tmp_path: Pa
     (tmp_path / "polaris-1.4.1.json").write_text(json.dumps(document | {"product": "Polaris 1.4.1"}))
     shown = results_markdown(kept_in(tmp_path))
     assert "| polaris-1.4.1 | certified for single-table commits | 12 kept, 1 absent |" in shown
-    assert "| Polaris 1.4.1; lakesink " in shown
+    assert "| Polaris 1.4.1 |" in shown
 
 
 def starts_slowly(name: str) -> bool:

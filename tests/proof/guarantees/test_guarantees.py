@@ -1,4 +1,4 @@
-"""The guarantee table is what real drivers came to when they were killed; its pages are what was written of that."""
+"""The guarantee table is what real drivers came to when they were killed; its page is what was written of that."""
 
 from collections import Counter
 from dataclasses import replace
@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from proof.guarantees.__main__ import INCLUDING, PAGE, published
+from proof.guarantees.__main__ import PAGE, published
 from proof.guarantees.cells import KINDS, Blow, CellResult, Guarantee, Source
-from proof.guarantees.page import markdown, renewed, text
+from proof.guarantees.page import markdown, text
 from proof.guarantees.play import Plan, play, rows_of
 from proof.guarantees.reader import Reader
 from proof.guarantees.run import Guarantees
@@ -40,10 +40,8 @@ def test_what_is_published_is_every_cell_and_every_kill_and_nothing_is_broken() 
     assert found.of(("key-value", Source.REPLAYS)).went_back  # type: ignore[union-attr] # every cell is there
 
 
-def test_the_pages_show_what_the_last_run_came_to() -> None:
-    found = published()
-    assert PAGE.read_text() == markdown(found)
-    assert [page.name for page in INCLUDING if page.read_text() != renewed(page.read_text(), found)] == []
+def test_the_page_shows_what_the_last_run_came_to() -> None:
+    assert PAGE.read_text() == markdown(published())
 
 
 @pytest.mark.parametrize(
@@ -95,11 +93,6 @@ def test_cells_that_were_not_played_keep_what_they_came_to() -> None:
     both = Guarantees((WELL,), (), {"lakesink": "0.2"}, 2.0).together(earlier)
     assert (both.cells, both.versions) == ((WELL, lost), {"lakesink": "0.2"})
     assert Guarantees.from_json(both.to_json()) == both
-
-
-def test_a_page_without_a_place_for_the_table_is_told() -> None:
-    with pytest.raises(ValueError, match="no place"):
-        renewed("nothing here", Guarantees((WELL,), (), {}, 1.0))
 
 
 def test_every_sink_of_the_table_is_wired_and_the_examples_name_their_code() -> None:
