@@ -253,8 +253,9 @@ PAYLOADS: dict[str, Change] = {
     "rows that are true": lambda payload: payload["parts"][0].__setitem__(1, True),  # noqa: FBT003 - a value
     "another predecessor": lambda payload: payload.update(follows="0" * 32),
     "another history": lambda payload: payload.update(directory_id="0" * 32),
-    "another format": lambda payload: payload.update(format="jsonl"),
-    "an unknown format": lambda payload: payload.update(format="csv"),
+    "a part of another format": lambda payload: payload["parts"][0].__setitem__(
+        0, payload["parts"][0][0].replace(".parquet", ".jsonl")
+    ),
     "a commit id that is a number": lambda payload: payload.update(commit_id=1),
     "a commit id that is long": lambda payload: payload.update(commit_id="a" * 10**6),
     "a history with a name of its own": lambda payload: payload.update(directory_id="../x"),

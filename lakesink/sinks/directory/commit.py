@@ -104,7 +104,6 @@ class Publication:
             previous=prepared.follows,
             committed_at=datetime.fromtimestamp(self.effects.now_ms() / 1000, UTC).isoformat(),
             lakesink_version=__version__,
-            format=prepared.format,
             parts=prepared.parts,
         )
 

@@ -10,17 +10,17 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from lakesink.sinks.directory.layout import Layout
-from lakesink.sinks.directory.part_formats import FORMATS
 from lakesink.sinks.directory.part_receipt import Part, check_batch, part_stem, parts_from_json
 from lakesink_protocol.identity import BATCH_FACTS, NAME_PATTERN, Batch, SinkKey, digest
 from lakesink_protocol.ledger import next_mark
 
 MARKER_VERSION = 1
+FORMAT = "parquet"
 HIGH_WATER_VERSION = 1
 MAX_MARKER_BYTES = 256 * 1024 * 1024
 _FIELDS = (
     "sink_id", "directory_id", "number", *BATCH_FACTS, "ledger_batch_id", "outcome", "accepted", "commit_id",
-    "previous", "committed_at", "format",
+    "previous", "committed_at",
 )  # fmt: skip
 """Fields with the same name in `Marker` and in its file, in the order of the file."""
 _COUNTS = ("number", "batch_id", "ledger_batch_id", "rows", "bytes")
@@ -59,7 +59,6 @@ class Marker:
     previous: str
     committed_at: str
     lakesink_version: str
-    format: str
     parts: tuple[Part, ...]
     digest: str = field(init=False)
 
@@ -113,6 +112,7 @@ class Marker:
             "version": MARKER_VERSION,
             "lakesink": self.lakesink_version,
             **{name: getattr(self.batch if name in BATCH_FACTS else self, name) for name in _FIELDS},
+            "format": FORMAT,
             "rows": self.rows,
             "bytes": self.size_bytes,
             "parts": [
@@ -162,7 +162,7 @@ def _check_fields(document: Mapping[str, Any]) -> None:
     texts = all(isinstance(document[name], str) for name in _TEXTS)
     counts = all(_is_count(document[name]) for name in _COUNTS)
     start = document["start"] is None or isinstance(document["start"], str)
-    known = document["format"] in FORMATS and NAME_PATTERN.fullmatch(document["sink_id"]) is not None
+    known = document["format"] == FORMAT and NAME_PATTERN.fullmatch(document["sink_id"]) is not None
     if not (texts and counts and start and known):
         raise ValueError("a field has the wrong type")
 

@@ -19,7 +19,7 @@ _COUNTS = range(2**63)
 _IN_A_PART = range(1, 2**63)
 """Rows and bytes of a part, which is never empty."""
 _TASKS = range(2**31)
-_PART_NAME = re.compile(r"(?P<stem>[A-Za-z0-9._-]+)-(?P<task>\d{5,10})-[0-9a-f-]{36}(\.[a-z]{1,8}){1,2}", re.ASCII)
+_PART_NAME = re.compile(r"(?P<stem>[A-Za-z0-9._-]+)-(?P<task>\d{5,10})-[0-9a-f-]{36}\.parquet", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +40,9 @@ class PartsReceipt:
     parts: tuple[Part, ...]
 
 
-def new_part_name(stem: str, task: int, extension: str) -> str:
-    """A unique name for a part; `extension` starts with a dot."""
-    return f"{stem}-{task:05d}-{uuid.uuid4()}{extension}"
+def new_part_name(stem: str, task: int) -> str:
+    """A unique name for a part."""
+    return f"{stem}-{task:05d}-{uuid.uuid4()}.parquet"
 
 
 def part_stem(sink_id: str, batch_id: int) -> str:

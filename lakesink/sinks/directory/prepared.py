@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakesink.sinks.directory.ledger import LedgerDecision
-from lakesink.sinks.directory.part_formats import FORMATS
 from lakesink.sinks.directory.part_receipt import Part, check_batch, parts_from_json
 from lakesink_protocol.receipt import ReceiptInvalid, plain_text
 from lakesink_protocol.verdict import Commit
 
 _ID = re.compile(r"[0-9a-f]{32}")
-_TEXTS = ("commit_id", "directory_id", "follows", "accepted", "format")
+_TEXTS = ("commit_id", "directory_id", "follows", "accepted")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +28,6 @@ class PreparedParts:
     directory_id: str
     follows: str
     accepted: str
-    format: str
     parts: tuple[Part, ...]
     begun_ms: int
     recovered: bool = False
@@ -52,7 +50,7 @@ def parse_prepared(payload: Mapping[str, Any], stem: str) -> PreparedParts | Non
     except ReceiptInvalid:
         return None
     ids = texts["commit_id"], texts["directory_id"]
-    if type(begun_ms) is not int or texts["format"] not in FORMATS or not all(map(_ID.fullmatch, ids)):
+    if type(begun_ms) is not int or not all(map(_ID.fullmatch, ids)):
         return None
     return PreparedParts(**texts, parts=parts, begun_ms=begun_ms, recovered=True)
 

@@ -20,7 +20,7 @@ from lakesink.sinks.storage import Storage, check_exclusive, open_storage, prove
 from lakesink.sinks.unused_accept import UnusedAcceptWarning
 from lakesink_catalog.commit.fence import Effects
 from lakesink_protocol.accept import Accept
-from lakesink_protocol.errors import Reason, SettingsError
+from lakesink_protocol.errors import Reason
 from lakesink_protocol.events import BatchAborted, PreparedUnusable
 from lakesink_protocol.identity import Batch
 from lakesink_protocol.outcome import AlreadyCommitted, Outcome
@@ -54,7 +54,6 @@ class FileSink(TwoPhaseCommitSink[FileTransaction, PreparedParts]):
         directory: str | os.PathLike[str],
         sink_id: str,
         *,
-        format: str = "parquet",  # noqa: A002 - the user's word
         compression_codec: str | None = None,
         target_file_size_bytes: int | str | None = None,
         accept: str | Accept | None = None,
@@ -65,7 +64,6 @@ class FileSink(TwoPhaseCommitSink[FileTransaction, PreparedParts]):
         self.settings = FileSettings.parse(
             directory,
             sink_id,
-            format,
             compression_codec,
             target_file_size_bytes=target_file_size_bytes,
             accept=accept,
@@ -101,7 +99,6 @@ class FileSink(TwoPhaseCommitSink[FileTransaction, PreparedParts]):
         begun_ms = self._effects.now_ms()
         with directory_failures(self.layout.directory):
             decision = self._ledger.decide_on(batch, self.settings.accept)
-            self._check_format(decision)
             self._accept_warning.after_decision(decision.verdict, batch.batch_id, self._effects.emit)
             match decision.verdict:
                 case Skip(snapshot_id=number):
@@ -148,7 +145,6 @@ class FileSink(TwoPhaseCommitSink[FileTransaction, PreparedParts]):
             directory_id=uuid.uuid4().hex if decision.head is None else decision.head.directory_id,
             follows=decision.follows,
             accepted=decision.verdict.accepted,
-            format=self.settings.part_format.name,
             parts=parts,
             begun_ms=transaction.begun_ms,
         )
@@ -172,22 +168,11 @@ class FileSink(TwoPhaseCommitSink[FileTransaction, PreparedParts]):
             prove_exclusive(self._ledger.storage, self.layout.root)
             self._exclusive_proved = True
 
-    def _check_format(self, decision: LedgerDecision) -> None:
-        now = self.settings.part_format.name
-        if decision.head is not None and decision.head.format != now:
-            raise SettingsError(
-                "FORMAT_CHANGED",
-                f"The sink's existing files are {decision.head.format}, but the stream asks for {now}.",
-                action=f"Continue with format={decision.head.format!r}, or use a new sink id and a new checkpoint."
-                f" The directory is {self.layout.directory!r}.",
-            )
-
     def _plan(self, batch: Batch) -> PartsPlan:
         return PartsPlan(
             folder=self.layout.parts,
             stem=self._stem(batch),
             batch_id=batch.batch_id,
-            format=self.settings.part_format.name,
             codec=self.settings.codec,
             target_file_size_bytes=self.settings.target_file_size_bytes,
         )
@@ -197,8 +182,8 @@ class FileSink(TwoPhaseCommitSink[FileTransaction, PreparedParts]):
 
     def _trouble(self, decision: LedgerDecision, prepared: PreparedParts) -> str:
         """The reason that a prepared batch can no longer be published; empty if it can."""
-        if not still_usable(decision, prepared) or prepared.format != self.settings.part_format.name:
-            return "the ledger or the format changed"
+        if not still_usable(decision, prepared):
+            return "the ledger changed"
         if decision.head is not None and prepared.directory_id != decision.head.directory_id:
             return "it was prepared for another history of the directory"
         with directory_failures(self.layout.directory):

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from lakesink.sinks.directory.part_formats import PARQUET
 from lakesink.sinks.directory.part_receipt import check_batch, part_stem
 from lakesink.sinks.directory.parts import PartsPlan, PartsWriter
 from lakesink.sinks.kafka.clients import MESSAGE_BYTES
@@ -189,7 +188,6 @@ class KafkaSink(TwoPhaseCommitSink[KafkaTransaction, PreparedRecords]):
             folder=self.settings.staging.parts,
             stem=self._stem(batch),
             batch_id=batch.batch_id,
-            format=PARQUET,
             codec=CODEC,
             target_file_size_bytes=PART_BYTES,
         )
