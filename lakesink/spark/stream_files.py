@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from lakesink.settings.options import OPTIONS, read_option
-from lakesink.sinks.directory.part_schema import check_part_schema
 from lakesink.sinks.directory.sink import FileSink
+from lakesink.sinks.staged.part_schema import check_part_schema
 from lakesink.spark.api import check_streaming, stream_writer
 from lakesink.spark.report import Reporter
 from lakesink.spark.rows.schema import stored_schema

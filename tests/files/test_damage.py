@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import lakesink
 from lakesink.sinks.directory.marker import MarkerDamaged, parse_marker
-from lakesink.sinks.directory.part_receipt import PartsReceipt, decode_parts, encode_parts
+from lakesink.sinks.staged.part_receipt import PartsReceipt, decode_parts, encode_parts
 from lakesink.sinks.storage import LocalStorage
 from lakesink_catalog.failpoints import VARIABLE, FailpointReached
 from lakesink_protocol.errors import BatchRefused, CatalogError, Reason, WriteError
@@ -259,7 +259,6 @@ PAYLOADS: dict[str, Change] = {
     "a commit id that is a number": lambda payload: payload.update(commit_id=1),
     "a commit id that is long": lambda payload: payload.update(commit_id="a" * 10**6),
     "a history with a name of its own": lambda payload: payload.update(directory_id="../x"),
-    "a time that is text": lambda payload: payload.update(begun_ms="1"),
     "a human's word": lambda payload: payload.update(accepted="Gap:3:commit"),
 }
 

@@ -18,10 +18,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakesink.sinks.directory.part_receipt import PartsReceipt, decode_parts
-from lakesink.sinks.directory.part_schema import check_part_schema
-from lakesink.sinks.directory.parts import PartsPlan, PartsWriter
 from lakesink.sinks.directory.settings import CODECS
+from lakesink.sinks.staged.part_receipt import PartsReceipt, decode_parts
+from lakesink.sinks.staged.part_schema import check_part_schema
+from lakesink.sinks.staged.parts import PartsPlan, PartsWriter
 from lakesink_protocol.errors import WriteError
 from testkit.examples import examples
 

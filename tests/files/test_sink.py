@@ -240,14 +240,14 @@ def test_an_outcome_that_is_not_known_is_looked_for(stream: Stream, faults: list
     assert stream.batches() == [0, 1]
 
 
-@pytest.mark.parametrize("place", ["still_usable", "Publication._marker"])
+@pytest.mark.parametrize("place", ["staged.sink.still_usable", "directory.sink.FileSink.commit_of"])
 def test_an_error_in_code_before_anything_was_sent_ends_the_batch_at_once(
     stream: Stream, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
     def fail(*_: object) -> None:
         raise AttributeError("a defect")
 
-    monkeypatch.setattr(f"lakesink.sinks.directory.commit.{place}", fail)
+    monkeypatch.setattr(f"lakesink.sinks.{place}", fail)
     with pytest.raises(WriteError, match="before anything was sent: AttributeError: a defect"):
         stream.run(0)
     assert stream.chance.waited_ms == []

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakesink.sinks.directory.parts import PartsPlan, PartsWriter
 from lakesink.sinks.kafka.receipt import KafkaReceipt, Needs, decode_kafka, needs_of_all
 from lakesink.sinks.kafka.rows import HEADERS, RecordsWriter, record_sizes
+from lakesink.sinks.staged.parts import PartsPlan, PartsWriter
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.receipt import ReceiptInvalid
 

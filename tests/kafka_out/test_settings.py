@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import lakesink
-from lakesink.sinks.directory.parts import PartsPlan, PartsWriter
 from lakesink.sinks.kafka.rows import RecordsWriter
+from lakesink.sinks.staged.parts import PartsPlan, PartsWriter
 from lakesink_protocol.errors import SettingsError
 from lakesink_tools.cli.outbox import _properties
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from lakesink.sinks.directory import part_receipt
 from lakesink.sinks.iceberg import records, votes
+from lakesink.sinks.staged import part_receipt
 from lakesink_catalog.tables import locations
 from lakesink_protocol import redact
 from lakesink_protocol.situation import Situation

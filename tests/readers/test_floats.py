@@ -13,7 +13,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import DoubleType, FloatType, ListType, LongType, MapType, NestedField, StructType
 
-from lakesink.sinks.directory.parts import PartsPlan, PartsWriter
+from lakesink.sinks.staged.parts import PartsPlan, PartsWriter
 from lakesink_protocol.change import ContentFile
 from testkit.commits import add
 from testkit.tasks import exactly, footer, local, new_table, plan_for, write

@@ -11,8 +11,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
 from lakesink import __version__
-from lakesink.sinks.directory.part_schema import check_part_schema
 from lakesink.sinks.iceberg.task import check_columns
+from lakesink.sinks.staged.part_schema import check_part_schema
 from lakesink.spark.rows.task import check_versions
 from lakesink.writer.libraries import OLDEST, check_library, is_too_old
 from lakesink_protocol.errors import WriteError

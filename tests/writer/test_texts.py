@@ -8,7 +8,7 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, ListType, MapType, NestedField, StringType, StructType
 
-from lakesink.sinks.directory.parts import PartsPlan, PartsWriter
+from lakesink.sinks.staged.parts import PartsPlan, PartsWriter
 from lakesink_protocol.errors import WriteError
 from testkit.tasks import column, plan_for, rows_of, spec_of, write
 

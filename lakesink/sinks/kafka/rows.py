@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakesink.sinks.directory.parts import PartsWriter
 from lakesink.sinks.kafka.receipt import LONGEST_TOPIC, Needs, encode_kafka
+from lakesink.sinks.staged.parts import PartsWriter
 from lakesink.writer.refusals import shown
 from lakesink_catalog.spark_types import sql_type
 from lakesink_protocol.errors import WriteError

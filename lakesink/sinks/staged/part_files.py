@@ -7,8 +7,8 @@ from typing import Any
 import pyarrow as pa
 from pyarrow.fs import FileSystem, LocalFileSystem
 
-from lakesink.sinks.directory.part_receipt import Part
 from lakesink.sinks.durable import make_folder, sync_file, sync_folder
+from lakesink.sinks.staged.part_receipt import Part
 from lakesink.writer.filesystem import local_path, open_by_fsspec, scheme_of
 from lakesink.writer.parquet import parquet_writer
 from lakesink.writer.plan import ParquetOptions

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from lakesink.sinks.directory.part_files import OpenPart
-from lakesink.sinks.directory.part_receipt import Part, PartsReceipt, encode_parts, new_part_name
-from lakesink.sinks.directory.part_schema import check_part_schema
+from lakesink.sinks.staged.part_files import OpenPart
+from lakesink.sinks.staged.part_receipt import Part, PartsReceipt, encode_parts, new_part_name
+from lakesink.sinks.staged.part_schema import check_part_schema
 from lakesink.writer.texts import check_texts
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_protocol.events import FileClosing
