@@ -10,8 +10,7 @@ from lakesink.read.follow import unread_batches
 from lakesink.read.past import newest_batch
 from lakesink.read.position import Position
 from lakesink_protocol.errors import CatalogError
-from lakesink_tools.operate.outbox.position import Outbox
-from lakesink_tools.operate.outbox.standing import check_standing
+from lakesink_tools.operate.outbox.position import Outbox, check_standing
 from testkit.builders import TABLE, Lake, Stream
 
 

@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 from lakesink.sinks.kafka.clients import MESSAGE_BYTES
-from lakesink.sinks.kafka.commit_record import CommitRecord
+from lakesink.sinks.kafka.commit_record import CommitRecord, LedgerState
 from lakesink.sinks.kafka.failures import kafka_failures, refused
 from lakesink.sinks.kafka.producing import commit_rows
 from lakesink.sinks.kafka.receipt import Needs, decode_kafka, needs_of_all
@@ -71,7 +71,7 @@ class KafkaSink(StagedSink[CommitRecord, PreparedRows]):
     keeps_parts = False
     refused = staticmethod(refused)
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the options, each by its name
         self,
         bootstrap_servers: str,
         *,
@@ -81,11 +81,12 @@ class KafkaSink(StagedSink[CommitRecord, PreparedRows]):
         config: Mapping[str, Any] | None = None,
         accept: str | Accept | None = None,
         prepared_max_age: timedelta | str | None = None,
+        effects: Effects | None = None,
     ) -> None:
         self.settings = settings = KafkaSettings.parse(
             bootstrap_servers, topic, sink_id, staging, config, accept=accept, prepared_max_age=prepared_max_age
         )
-        effects = Effects()
+        effects = effects or Effects()
         records = StagingRecords(
             settings.staging.prepared, settings.prepared_max_age, emit=effects.emit, staging=settings.staging
         )
@@ -98,6 +99,16 @@ class KafkaSink(StagedSink[CommitRecord, PreparedRows]):
     def name(self) -> str:  # type: ignore[override] # computed, read-only
         """The participant's name in records and outcomes."""
         return f"{self.settings.sink_id}@kafka:{self.settings.topic}"
+
+    @property
+    def ledger(self) -> LedgerState:
+        """The ledger topic as it was read last."""
+        return self._target.state
+
+    def read_ledger(self) -> LedgerState:
+        """The ledger topic now."""
+        with self.failures():
+            return self._target.read()
 
     def decide_on(self, batch: Batch, attempt: int = 0) -> LedgerDecision[CommitRecord]:
         """See `StagedSink.decide_on`: an attempt to commit has a session that fenced all others."""

@@ -1,13 +1,11 @@
-"""Produces the batches of a table that come after the position in the ledger topic, each in one transaction.
+"""Produces the batches of a table that come after the position in the ledger topic, each as a batch of a Kafka sink.
 
-An outcome that is not known is never assumed: the next attempt fences, and reads the position again.
+The sink stages the records of a batch in files, and commits them with the position in one transaction.
 """
 
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 
 from pyiceberg.table import Table
 
@@ -16,34 +14,30 @@ from lakesink.read.begin import AtBatch, Begin, beginning
 from lakesink.read.follow import unread_batches
 from lakesink.read.position import Position
 from lakesink.read.steps import Past, Step, Unread
-from lakesink.sinks.kafka.commit_record import CommitRecord, LedgerState
-from lakesink.sinks.kafka.failures import kafka_failures
-from lakesink.sinks.kafka.producing import commit_rows
-from lakesink.sinks.kafka.target import KafkaTarget
-from lakesink_catalog.commit.fence import Effects
+from lakesink.sinks.kafka.commit_record import LedgerState
+from lakesink.sinks.kafka.sink import KafkaSink
 from lakesink_catalog.connect.errors import catalog_error
 from lakesink_catalog.manifests.live_reading import LiveMemory
 from lakesink_catalog.read.view import view_table
-from lakesink_protocol.errors import CommitUnresolved, LakesinkError
-from lakesink_protocol.events import CommitUnknown
-from lakesink_protocol.fence import Fenced, Unseen, check_sent, fenced
+from lakesink_protocol.coordinator import run_batch
+from lakesink_protocol.errors import BatchRefused, LakesinkError
 from lakesink_protocol.identity import SinkKey
+from lakesink_protocol.outcome import AlreadyCommitted, Outcome
 from lakesink_protocol.redact import safe_cause
-from lakesink_protocol.retry import RetryPolicy
+from lakesink_protocol.two_phase import TaskWriter
+from lakesink_protocol.votes import Votes
 from lakesink_tools.operate.outbox.batch_records import BatchRecords
 from lakesink_tools.operate.outbox.keys import check_same_key, check_unique, key_names
 from lakesink_tools.operate.outbox.position import (
     Outbox,
     Progress,
+    batch_of,
     check_beginning,
     check_same_ledger,
+    check_standing,
     progress_in,
-    record_of,
 )
-from lakesink_tools.operate.outbox.standing import check_standing
 from lakesink_tools.operate.outbox.words import Words
-
-RETRY = RetryPolicy(num_retries=8, total_timeout_ms=600_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +47,7 @@ class Produced:
     Attributes:
         batch_id: None for a replay.
         replay: Its number; None for a batch.
-        rows: None, as `tombstones`, if an earlier attempt committed it.
+        rows: None, as `tombstones`, if another process wrote it.
     """
 
     batch_id: int | None
@@ -77,15 +71,15 @@ class Producing:
 
     outbox: Outbox
     load: Callable[[], Table]
-    target: KafkaTarget
+    sink: KafkaSink
     keys: tuple[str, ...] | None
     starting_batch: int | None = None
-    effects: Effects = field(default_factory=Effects)
     others: int = 0
     stopped_by: Step | None = None
     left: int = 0
     _memory: LiveMemory = field(default_factory=LiveMemory)
     _seen: LedgerState | None = None
+    _written: tuple[int, int] | None = None  # rows and tombstones of the batch that this process has staged
 
     def all_there_is(self) -> Iterator[Produced]:
         """Produce every batch that the table has now; yields each when it is committed."""
@@ -93,11 +87,11 @@ class Producing:
         past, unread, position = self._unread(table)
         self.others, self.stopped_by, self.left = len(unread.others), unread.stopped_by, len(unread.batches)
         for step in unread.batches:
-            with self._words(table, position.batch_id if step.is_replay else step.batch_id):
-                found = self._committed(table, past, step, position)
-            position = past.behind(position, [step])
+            before, position = position, past.behind(position, [step])
+            with self._words(table, before.batch_id if step.is_replay else step.batch_id, step.title):
+                outcome = self._committed(table, past, step, position)
             self.left -= 1
-            yield found
+            yield self._produced(step, outcome)
 
     def progress_in(self, state: LedgerState) -> Progress | None:
         """The progress in the ledger topic, which must be the one that this process has read before."""
@@ -109,10 +103,8 @@ class Producing:
         return progress
 
     def _unread(self, table: Table) -> tuple[Past, Unread, Position]:
-        with self._words(table), kafka_failures(self.target.clients):
-            state = self.target.read()
-        known = self.progress_in(state)
         with self._words(table):
+            known = self.progress_in(self.sink.read_ledger())
             position = self._beginning(table) if known is None else known.position
             past, found = unread_batches(table, self.outbox.table, self.outbox.sink, position, changes=True)
         check_standing(past, found, position, self.outbox)
@@ -123,12 +115,12 @@ class Producing:
         return beginning(table, self.outbox.table, self.outbox.sink, begin)
 
     @contextmanager
-    def _words(self, table: Table, batch_id: int | None = None) -> Iterator[None]:
+    def _words(self, table: Table, batch_id: int | None = None, title: str = "") -> Iterator[None]:
         """Errors inside the block in the words of an outbox, and those of the table's storage by their codes."""
         try:
             yield
         except LakesinkError as error:
-            found = Words(self.outbox.name, batch_id).of(error)
+            found = Words(self.outbox.name, batch_id, title).of(error)
             if found is error:
                 raise
             raise found from error.__cause__
@@ -136,82 +128,41 @@ class Producing:
             known = table.io.properties
             raise catalog_error(error, "The table", known) from safe_cause(error, known)
 
-    def _committed(self, table: Table, past: Past, step: Step, before: Position) -> Produced:
+    def _committed(self, table: Table, past: Past, step: Step, position: Position) -> Outcome:
+        """Run one batch through the sink, unless the topic has it; the position is behind it."""
         [batch] = files_of(table, past, [step])
         keys = key_names(batch.schema_json, table.schema().model_dump_json(), self.keys)
         if batch.deletes:
             check_unique(keys, batch.schema_json, self._key_ids(table), self.outbox, step.batch_id)
+        known = self.progress_in(self.sink.ledger)
+        if known is not None and step.is_read_at(known.position):
+            return AlreadyCommitted(None)
+        check_same_key(keys, known, step.title)
         records = BatchRecords(table, past, batch, keys, self._memory)
-        attempts: Fenced[Produced] = _OneBatch(self, step, past.behind(before, [step]), records, uuid.uuid4().hex)
-        found = fenced(attempts, RETRY, self.effects)
-        if isinstance(found, Unseen):
-            raise _unresolved(self.outbox, step, found)
-        return found
+        began = self.starting_batch if known is None else known.starting_batch
+        next_batch = batch_of(self.sink.ledger, Progress(position, keys, began))
+        try:
+            [outcome] = run_batch(next_batch, [self.sink], lambda to: self._staged(records, to)).values()
+        except BatchRefused:
+            known = self.progress_in(self.sink.ledger)
+            if known is None or not step.is_read_at(known.position):
+                raise
+            return AlreadyCommitted(None)  # another process has committed it, and a later one
+        return outcome
+
+    def _staged(self, records: BatchRecords, writers: Mapping[str, TaskWriter]) -> Votes:
+        [(name, writer)] = writers.items()
+        vote = writer.write(0, records.read())
+        self._written = records.rows, records.tombstones
+        return Votes.in_order({name: [vote]})
+
+    def _produced(self, step: Step, outcome: Outcome) -> Produced:
+        written, self._written = self._written, None
+        counts = (None, None) if written is None or isinstance(outcome, AlreadyCommitted) else written
+        batch_id, replay = (None, step.batch_id) if step.is_replay else (step.batch_id, None)
+        return Produced(batch_id, replay, step.snapshot_id, *counts)
 
     def _key_ids(self, table: Table) -> tuple[int, ...]:
         """The columns by which the stream replaces rows; empty if its newest batch only appended."""
         entry = view_table(table, SinkKey(self.outbox.sink.sink, self.outbox.sink.branch)).entry
         return () if entry is None else entry.keys
-
-
-@dataclass(slots=True)
-class _OneBatch:
-    """The attempts to produce one batch; the position is behind it."""
-
-    of: Producing
-    step: Step
-    position: Position
-    records: BatchRecords
-    commit_id: str
-    _sent: bool = False
-
-    def attempt(self, number: int) -> Produced | None:
-        """See `Fenced.attempt`."""
-        session = self.of.target.take_session(number)
-        state = self.of.target.state
-        known = self.of.progress_in(state)
-        if known is not None and self.step.is_read_at(known.position):
-            return self._produced(known=state.record is not None and state.record.commit_id == self.commit_id)
-        check_same_key(self.records.keys, known, self.step.title)
-        began = self.of.starting_batch if known is None else known.starting_batch
-        record = self._record(state, Progress(self.position, tuple(self.records.keys), began))
-        self._sent = True
-        commit_rows(self.of.target, session, self.records.read(), record, self.of.effects.emit)
-        self.of.progress_in(self.of.target.state)
-        return self._produced(known=True)
-
-    def look(self, number: int) -> Produced | None:  # noqa: ARG002 - see `Fenced.look`
-        """See `Fenced.look`."""
-        known = self.of.progress_in(self.of.target.fence())
-        return self._produced(known=False) if known is not None and self.step.is_read_at(known.position) else None
-
-    def unsure(self, number: int, error: Exception) -> str:
-        """See `Fenced.unsure`."""
-        if isinstance(error, LakesinkError):
-            raise error
-        check_sent(error, sent=self._sent)
-        trouble = self.of.target.clients.describe(error)
-        self.of.effects.emit(CommitUnknown(self.step.batch_id, number, trouble))
-        return trouble
-
-    def _record(self, state: LedgerState, progress: Progress) -> CommitRecord:
-        now = datetime.fromtimestamp(self.of.effects.now_ms() / 1000, UTC)
-        rows = self.step.added_rows
-        return record_of(state, self.of.outbox, progress, rows=rows, commit_id=self.commit_id, now=now)
-
-    def _produced(self, *, known: bool) -> Produced:
-        counts = (self.records.rows, self.records.tombstones) if known else (None, None)
-        batch_id, replay = (None, self.step.batch_id) if self.step.is_replay else (self.step.batch_id, None)
-        return Produced(batch_id, replay, self.step.snapshot_id, *counts)
-
-
-def _unresolved(outbox: Outbox, step: Step, unseen: Unseen) -> CommitUnresolved:
-    return CommitUnresolved(
-        "COMMIT_UNRESOLVED",
-        f"{step.title.capitalize()} of {outbox.table} is not in the ledger topic of outbox {outbox.name!r} after"
-        f" attempt {unseen.attempts}.",
-        data="It is unknown whether the topic has the batch: Kafka ends the transaction on its own. The last error:"
-        f" {unseen.trouble.rstrip('.')}.",
-        action="Make the Kafka cluster reachable and start the outbox again. It ends the open transaction, reads the"
-        " ledger topic, and goes on at the batch after the newest one there.",
-    )
