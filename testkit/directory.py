@@ -167,9 +167,5 @@ class Stream:
         assert len(paths) == len(set(paths))
         if not paths:
             return Counter()
-        read = (
-            duckdb.read_json(paths)
-            if paths[0].endswith(".jsonl")
-            else duckdb.read_parquet(paths, hive_partitioning=False)
-        )
+        read = duckdb.read_parquet(paths, hive_partitioning=False)
         return Counter(read.project("batch, position").fetchall())

@@ -15,7 +15,7 @@ from lakesink.rows.expectations import is_mark
 from lakesink.settings.option import option_unknown
 from lakesink.settings.options import BY_NAME, read_option
 from lakesink.sinks.directory.directory_sink import FileSink
-from lakesink.sinks.directory.part_formats import PartFormat, check_part_schema
+from lakesink.sinks.staged.part_schema import check_part_schema
 from lakesink.spark.report import Reporter
 from lakesink.spark.rows.frame_schema import stored_schema
 from lakesink_protocol.errors import QueryError
@@ -25,7 +25,6 @@ from lakesink_protocol.refusals.accept import Accept
 _NAMES = (
     "sink_id",
     "checkpoint",
-    "format",
     "compression_codec",
     "target_file_size_bytes",
     "accept",
@@ -40,7 +39,6 @@ def stream_files(  # noqa: PLR0913 - the options, each by its name
     *,
     sink_id: str,
     checkpoint: str | os.PathLike[str],
-    format: str = "parquet",  # noqa: A002 - the user's word
     compression_codec: str | None = None,
     target_file_size_bytes: int | str | None = None,
     accept: str | Accept | None = None,
@@ -57,9 +55,7 @@ def stream_files(  # noqa: PLR0913 - the options, each by its name
         directory: Path, or URI that fsspec supports; created if missing.
         sink_id: Permanent name of this stream in this directory. It stays the same when the checkpoint changes.
         checkpoint: Checkpoint folder of this query only: a path or a URI.
-        format: ``parquet``, or ``jsonl`` for one line of JSON for each row.
-        compression_codec: For Parquet ``zstd`` (the default), ``snappy``, ``gzip``, ``lz4``, ``brotli`` or
-            ``uncompressed``; for JSON lines ``uncompressed`` (the default) or ``gzip``.
+        compression_codec: ``zstd`` (the default), ``snappy``, ``gzip``, ``lz4``, ``brotli`` or ``uncompressed``.
         target_file_size_bytes: Size at which a task begins a new file: bytes, or text such as ``512MB`` (the default).
         accept: Accepts one refused batch, once; copy the value from the message of the refusal.
         prepared_max_age: A prepared batch older than this is written again; 20 hours by default.
@@ -69,15 +65,15 @@ def stream_files(  # noqa: PLR0913 - the options, each by its name
     Raises:
         SettingsError: An option is unknown, malformed, or contradicts another.
         QueryError: The DataFrame is not a streaming one of a classic session.
-        WriteError: The format does not support a column's type, or the storage cannot create files exclusively.
+        WriteError: Parquet does not support a column's type, or the storage cannot create files exclusively.
     """
     _check_known(others)
     check_streaming(df, "lakesink.stream_files")
     sizes: dict[str, Any] = {"target_file_size_bytes": target_file_size_bytes, "prepared_max_age": prepared_max_age}
-    files: dict[str, Any] = {"format": format, "compression_codec": compression_codec, "accept": accept, **sizes}
+    files: dict[str, Any] = {"compression_codec": compression_codec, "accept": accept, **sizes}
     new_sink = partial(FileSink, directory, sink_id, **files)
     settings = new_sink().settings
-    _check_columns(df, settings.part_format)
+    _check_columns(df)
     to = settings.layout.directory
     reporter = Reporter(to, sink_id, watched(sink_id, f"directory {redact(to)}", verbose=verbose))
     return stream_writer(df, read_option("checkpoint", checkpoint), reporter, lambda _schema, _session: new_sink())
@@ -89,11 +85,11 @@ def _check_known(others: Iterable[str]) -> None:
         raise option_unknown("lakesink.stream_files", name, _NAMES, of_table if name in BY_NAME else "")
 
 
-def _check_columns(df: DataFrame, part_format: PartFormat) -> None:
+def _check_columns(df: DataFrame) -> None:
     if any(map(is_mark, df.columns)):
         raise QueryError(
             "WRONG_DATAFRAME",
             "The rows have expectations, which only a table can count.",
             action="Leave out with_expectations, or filter the rows in the query.",
         )
-    check_part_schema(stored_schema(df.schema), part_format)
+    check_part_schema(stored_schema(df.schema))

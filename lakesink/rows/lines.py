@@ -1,4 +1,4 @@
-"""Encodes rows as JSON lines without loss: a reader can restore every value.
+"""Encodes rows as lines of JSON without loss, for records and dead letters: a reader can restore every value.
 
 Numbers, strings, booleans, NULL, lists and structs have their JSON form, and every line has every key. Decimals are
 strings, because readers parse JSON numbers as binary fractions. NaN and the infinities are strings too, because JSON

@@ -50,15 +50,6 @@ def how_to_cast(path: Sequence[str], incoming: str, target: str) -> str:
     return f"Cast it in the query, for example CAST({sql_name(column)} AS {plain})."
 
 
-def unwritable_value(format_name: str, error: Exception) -> WriteError:
-    """The file format cannot represent a value."""
-    return WriteError(
-        "LOSSY_VALUE",
-        f"A value cannot be written to a {format_name} file: {describe(error)[:DESCRIBED]}",
-        action="Filter such values in the query, or cast their column to a type that can store them.",
-    )
-
-
 def decoder_missing(library: str) -> WriteError:
     """A library for decoding is not installed."""
     return WriteError(

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import lakesink
-from lakesink.sinks.directory.directory_sink import FileSink, FileTransaction
-from lakesink.sinks.directory.prepared import PreparedParts
+from lakesink.sinks.directory.directory_sink import FileSink
+from lakesink.sinks.directory.marker import Marker
+from lakesink.sinks.staged.prepared import PreparedParts
+from lakesink.sinks.staged.sink import StagedTransaction
 from lakesink_protocol.identity import Batch, digest
 from lakesink_protocol.outcome import AlreadyCommitted
 from proof.security.judge import ACCEPTED, WRITTEN_AGAIN, check_counts, refused_by, require
@@ -30,7 +32,7 @@ class Place:
     batch: Batch = field(init=False)
     votes: Sequence[bytes] = field(init=False)
     sink: FileSink = field(init=False)
-    transaction: FileTransaction = field(init=False)
+    transaction: StagedTransaction[Marker] = field(init=False)
     names: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -46,11 +48,11 @@ class Place:
         self.names = frozenset(part.name for part in prepared.parts)
         self.sink, self.transaction = self.begin()
 
-    def begin(self) -> tuple[FileSink, FileTransaction]:
+    def begin(self) -> tuple[FileSink, StagedTransaction[Marker]]:
         """A fresh driver's look."""
         sink = self.stream.sink()
         begun = sink.begin(self.batch)
-        assert isinstance(begun, FileTransaction)
+        assert isinstance(begun, StagedTransaction)
         return sink, begun
 
     @property

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import lakesink
 from lakesink.sinks.directory.marker import MarkerDamaged, parse_marker
-from lakesink.sinks.directory.part_receipt import PartsReceipt, decode_parts, encode_parts
+from lakesink.sinks.staged.part_receipt import PartsReceipt, decode_parts, encode_parts
 from lakesink.sinks.storage import LocalStorage
 from lakesink_catalog.failpoints import VARIABLE, FailpointReached
 from lakesink_protocol.errors import BatchRefused, CatalogError, Reason, WriteError
@@ -247,13 +247,12 @@ PAYLOADS: dict[str, Change] = {
     "rows that are true": lambda payload: payload["parts"][0].__setitem__(1, True),  # noqa: FBT003 - a value
     "another predecessor": lambda payload: payload.update(follows="0" * 32),
     "another history": lambda payload: payload.update(directory_id="0" * 32),
-    "another format": lambda payload: payload.update(format="jsonl"),
-    "an unknown format": lambda payload: payload.update(format="csv"),
+    "a part of another format": lambda payload: payload["parts"][0].__setitem__(
+        0, payload["parts"][0][0].replace(".parquet", ".jsonl")
+    ),
     "a commit id that is a number": lambda payload: payload.update(commit_id=1),
     "a commit id that is long": lambda payload: payload.update(commit_id="a" * 10**6),
     "a history with a name of its own": lambda payload: payload.update(directory_id="../x"),
-    "a time that is text": lambda payload: payload.update(begun_ms="1"),
-    "no time": lambda payload: payload.pop("begun_ms"),
     "a human's word": lambda payload: payload.update(accepted="Gap:3:commit"),
 }
 

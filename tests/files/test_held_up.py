@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 import lakesink
-from lakesink.sinks.directory.directory_sink import FileSink, FileTransaction
+from lakesink.sinks.directory.directory_sink import FileSink
+from lakesink.sinks.directory.marker import Marker
+from lakesink.sinks.staged.sink import StagedTransaction
 from lakesink_protocol.outcome import Committed, Outcome
 from testkit.builders import expected
 from testkit.directory import Stream
@@ -21,10 +23,10 @@ def stream(tmp_path: Path) -> Stream:
     return stream
 
 
-def begun(stream: Stream) -> tuple[FileSink, FileTransaction]:
+def begun(stream: Stream) -> tuple[FileSink, StagedTransaction[Marker]]:
     sink = stream.sink()
     transaction = sink.begin(stream.batch(1))
-    assert isinstance(transaction, FileTransaction)
+    assert isinstance(transaction, StagedTransaction)
     return sink, transaction
 
 

@@ -14,13 +14,11 @@ import pytest
 import lakesink
 from lakesink_catalog.failpoints import VARIABLE, FailpointReached
 from lakesink_protocol.coordinator import run_batch
-from lakesink_protocol.errors import BatchRefused, CommitUnresolved, Reason, SettingsError, WriteError
+from lakesink_protocol.errors import BatchRefused, CommitUnresolved, Reason, WriteError
 from lakesink_protocol.identity import Batch
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
 from testkit.builders import expected, offered
 from testkit.directory import Fault, Stream, lost_answer, lost_request
-
-FORMATS = ["parquet", "jsonl"]
 
 
 @pytest.fixture
@@ -28,10 +26,8 @@ def stream(tmp_path: Path) -> Stream:
     return Stream(tmp_path / "out")
 
 
-@pytest.mark.parametrize("format_name", FORMATS)
 @pytest.mark.parametrize("tasks", [1, 3])
-def test_each_batch_is_one_commit_and_each_row_is_there_once(stream: Stream, format_name: str, tasks: int) -> None:
-    stream.options["format"] = format_name
+def test_each_batch_is_one_commit_and_each_row_is_there_once(stream: Stream, tasks: int) -> None:
     for number in range(4):
         outcome = stream.run(number, tasks=tasks)
         size = sum(path.stat().st_size for path in stream.part_files() if path.name.startswith(f"clicks-{number}-"))
@@ -244,14 +240,14 @@ def test_an_outcome_that_is_not_known_is_looked_for(stream: Stream, faults: list
     assert stream.batches() == [0, 1]
 
 
-@pytest.mark.parametrize("place", ["still_usable", "Publication._marker"])
+@pytest.mark.parametrize("place", ["staged.sink.still_usable", "directory.directory_sink.FileSink.commit_of"])
 def test_an_error_in_code_before_anything_was_sent_ends_the_batch_at_once(
     stream: Stream, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
     def fail(*_: object) -> None:
         raise AttributeError("a defect")
 
-    monkeypatch.setattr(f"lakesink.sinks.directory.commit.{place}", fail)
+    monkeypatch.setattr(f"lakesink.sinks.{place}", fail)
     with pytest.raises(WriteError, match="before anything was sent: AttributeError: a defect"):
         stream.run(0)
     assert stream.chance.waited_ms == []
@@ -350,15 +346,6 @@ def test_a_batch_that_was_prepared_before_the_ledger_moved_is_written_again(stre
     assert stream.writes == writes + 3
     assert stream.batches() == [0, 1, 2, 1, 3]
     assert stream.counted()[3, 0] == 1
-
-
-@pytest.mark.parametrize("batch", [1, 2])
-def test_another_format_is_refused_for_the_last_batch_and_the_next(stream: Stream, batch: int) -> None:
-    stream.run(0)
-    stream.run(1)
-    with pytest.raises(SettingsError, match="LAKESINK_FORMAT_CHANGED"):
-        stream.run(batch, format="jsonl")
-    assert len(stream.part_files()) == 2
 
 
 def test_two_first_drivers_make_one_history(stream: Stream) -> None:

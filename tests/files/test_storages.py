@@ -78,21 +78,17 @@ def committed(directory: str) -> list[bytes]:
     return [data for data in found if data is not None]
 
 
-@pytest.mark.parametrize("format_name", ["parquet", "jsonl"])
 @pytest.mark.dear
-def test_batches_are_committed_once_on_each_storage(directory: str, format_name: str) -> None:
+def test_batches_are_committed_once_on_each_storage(directory: str) -> None:
     for number in range(3):
-        assert isinstance(run(directory, number, format=format_name), Committed)
-    assert run(directory, 2, format=format_name) == AlreadyCommitted(2)
-    assert run(directory, 0, format=format_name) == AlreadyCommitted(0)
+        assert isinstance(run(directory, number), Committed)
+    assert run(directory, 2) == AlreadyCommitted(2)
+    assert run(directory, 0) == AlreadyCommitted(0)
     files = committed(directory)
     assert len(files) == 3
-    if format_name == "jsonl":
-        assert b"".join(files).decode().split() == [f'{{"id":{number}}}' for number in range(9)]
-    else:
-        assert [pa.parquet.read_table(pa.BufferReader(data))["id"].to_pylist() for data in files] == [
-            list(range(first, first + 3)) for first in (0, 3, 6)
-        ]
+    assert [pa.parquet.read_table(pa.BufferReader(data))["id"].to_pylist() for data in files] == [
+        list(range(first, first + 3)) for first in (0, 3, 6)
+    ]
 
 
 def test_of_many_that_create_one_file_one_does(directory: str) -> None:
@@ -286,10 +282,7 @@ def test_a_directory_that_may_not_be_written_is_named(tmp_path: Path, monkeypatc
         ({"directory": "s3://key:hunter2secret@bucket/out"}, "credentials"),
         ({"sink_id": "../up"}, "sink_id"),
         ({"sink_id": ""}, "sink_id"),
-        ({"format": "parqet"}, "Did you mean 'parquet'"),
-        ({"format": None}, "Known: jsonl, parquet"),
         ({"compression_codec": "gzpi"}, "Did you mean 'gzip'"),
-        ({"format": "jsonl", "compression_codec": "zstd"}, "Known: gzip, uncompressed"),
         ({"target_file_size_bytes": 0}, "target_file_size_bytes"),
         ({"target_file_size_bytes": "many"}, "512MB"),
         ({"accept": "Gap"}, "accept"),
@@ -307,9 +300,7 @@ def test_an_option_that_is_wrong_is_told_before_anything_is_opened(arguments: di
 
 
 def test_options_are_read_as_people_write_them(tmp_path: Path) -> None:
-    sink = FileSink(
-        f"file://{tmp_path}/a/../out/", "clicks", format="JSONL", compression_codec="None", target_file_size_bytes="1MB"
-    )
+    sink = FileSink(f"file://{tmp_path}/a/../out/", "clicks", compression_codec="None", target_file_size_bytes="1MB")
     assert sink.layout.directory == f"{tmp_path}/out"
     assert (sink.settings.codec, sink.settings.target_file_size_bytes) == ("uncompressed", 1024**2)
     assert sink.name == f"clicks@{tmp_path}/out"

@@ -5,7 +5,7 @@ from click.testing import CliRunner
 
 from lakesink_protocol.errors import CatalogError
 from lakesink_tools.cli.main import main
-from lakesink_tools.operate.outbox.passing import LONGEST_SECONDS, Pauses, may_pass
+from lakesink_tools.cli.run.outbox import LONGEST_SECONDS, Pauses, may_pass
 
 
 def test_pauses_grow_to_a_limit_and_begin_again_after_a_success() -> None:

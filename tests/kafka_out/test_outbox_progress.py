@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -11,14 +10,16 @@ from lakesink.read.position import LARGEST, Position
 from lakesink.read.steps import CHANGELOG_PART, Follows, SinkBatches
 from lakesink.sinks.kafka.commit_record import LedgerState, parse_commit_record
 from lakesink_protocol.errors import CatalogError
+from lakesink_protocol.verdict import Commit
 from lakesink_tools.operate.outbox.position import (
     LONGEST_KEY_BYTES,
     Outbox,
     Progress,
+    batch_of,
     check_same_ledger,
     progress_in,
-    record_of,
 )
+from tests.kafka_out.test_ledger_records import record as record_of
 
 OUTBOX = Outbox("orders-out", "shop.orders", SinkBatches("orders", "main"))
 HERE = "a" * 32
@@ -27,8 +28,8 @@ POSITION = Position("shop.orders", "f" * 36, "main", "orders", "q" * 36, LARGEST
 
 def stored(progress: Progress, **changes: Any) -> LedgerState:
     """What a process reads that starts after the commit."""
-    now = datetime(2026, 11, 25, tzinfo=UTC)
-    record = record_of(LedgerState(None, HERE), OUTBOX, progress, rows=2, commit_id="c" * 32, now=now)
+    batch = batch_of(LedgerState(None, HERE), progress)
+    record = replace(record_of(0, batch), sink_id=OUTBOX.name, target_id=HERE)
     record = parse_commit_record(record.to_bytes(), OUTBOX.name)
     return LedgerState(replace(record, batch=replace(record.batch, **changes)), HERE)
 
@@ -84,3 +85,13 @@ def test_an_outbox_of_a_changelog_goes_on_behind_its_own_position() -> None:
     for other, position in ((OUTBOX, progress.position), (of_changelog, POSITION)):
         with pytest.raises(CatalogError, match="OUTBOX_REFUSED"):
             progress_in(stored(Progress(position, ("id",))), other)
+
+
+def test_batches_of_an_outbox_follow_each_other_and_records_with_another_key_are_another_batch() -> None:
+    first = stored(Progress(POSITION, ("id",)))
+    assert first.record is not None
+    again = batch_of(LedgerState(None, HERE), Progress(POSITION, ("other",)))
+    later = batch_of(first, Progress(replace(POSITION, snapshot_id=1), ("id",)))
+    assert (again.batch_id, again.fingerprint == first.record.batch.fingerprint) == (0, False)
+    assert (later.batch_id, later.start, later.query_id) == (1, first.record.batch.end, first.record.batch.query_id)
+    assert isinstance(first.decide_on(OUTBOX.name, later, HERE, None).verdict, Commit)

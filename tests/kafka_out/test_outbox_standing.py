@@ -10,8 +10,7 @@ from lakesink.read.follow import newest_shown, unread_batches
 from lakesink.read.position import Position
 from lakesink_catalog.read.past import head_of
 from lakesink_protocol.errors import CatalogError
-from lakesink_tools.operate.outbox.position import Outbox
-from lakesink_tools.operate.outbox.standing import check_standing
+from lakesink_tools.operate.outbox.position import Outbox, check_standing
 from testkit.builders import TABLE, Lake, Stream
 
 

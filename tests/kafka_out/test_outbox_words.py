@@ -48,6 +48,11 @@ def test_an_error_of_kafka_says_what_the_topic_has() -> None:
     assert "this machine reaches broker:9092" in said.action
 
 
-def test_an_unknown_outcome_keeps_its_words() -> None:
-    error = CommitUnresolved("COMMIT_UNRESOLVED", "It is unknown.", data="Perhaps.", action="Start again.")
-    assert Words("orders-out").of(error) is error
+def test_an_unknown_outcome_stays_unknown_and_names_the_batch_of_the_table() -> None:
+    what = "The commit of batch 3 of sink 'orders-out' is not in the ledger topic after attempt 9."
+    error = CommitUnresolved("COMMIT_UNRESOLVED", what, data="The batch is prepared. Perhaps.", action="Start again.")
+    said = Words("orders-out", 7, "batch 7").of(error)
+    assert type(said) is CommitUnresolved
+    assert said.what == "The commit of batch 7 of outbox 'orders-out' is not in the ledger topic after attempt 9."
+    assert said.data == "Perhaps."
+    assert "start the outbox again" in said.action

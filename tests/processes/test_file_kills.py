@@ -41,8 +41,7 @@ class FileStream(Stream):
         assert len(paths) == len(set(paths))
         if not paths:
             return Counter()
-        read = duckdb.read_json(paths) if paths[0].endswith(".jsonl") else duckdb.read_parquet(paths)
-        return Counter(read.project("file, row").fetchall())
+        return Counter(duckdb.read_parquet(paths).project("file, row").fetchall())
 
     def markers(self) -> list[dict[str, Any]]:
         return [json.loads(path.read_bytes()) for path in sorted((self.sink_folder / "commits").glob("*.json"))]
@@ -72,17 +71,17 @@ WORST_POINTS = (Kill("after-prepared", 0, "recovered"), Kill("after-call", 1, "c
 
 
 @pytest.mark.parametrize(
-    ("format_name", "kills", "empty"),
+    ("kills", "empty"),
     [
-        pytest.param("parquet", EVERY_POINT, (), id="every-point", marks=LONG),
-        pytest.param("jsonl", WORST_POINTS, (0, 1, 3), id="worst-points-in-empty-batches-of-lines", marks=LONG),
+        pytest.param(EVERY_POINT, (), id="every-point", marks=LONG),
+        pytest.param(WORST_POINTS, (0, 1, 3), id="worst-points-in-empty-batches", marks=LONG),
     ],
 )
 def test_driver_killed_again_and_again_leaves_every_row_once(
-    tmp_path: Path, format_name: str, kills: tuple[Kill, ...], empty: tuple[int, ...]
+    tmp_path: Path, kills: tuple[Kill, ...], empty: tuple[int, ...]
 ) -> None:
     where = (f"file not in ({', '.join(map(str, empty))})",) if empty else ()
-    stream = file_stream(tmp_path, where=where, options={"format": format_name})
+    stream = file_stream(tmp_path, where=where)
     batches = max(len(kills) + 1, 4)
     stream.add_files(0, batches)
 

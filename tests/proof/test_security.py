@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from lakesink.sinks.directory import part_receipt
 from lakesink.sinks.iceberg import checked_receipts as votes
 from lakesink.sinks.iceberg import logs
+from lakesink.sinks.staged import part_receipt
 from lakesink_catalog.tables import locations
 from lakesink_protocol import redact
 from lakesink_protocol.situation import Situation

@@ -20,8 +20,7 @@ from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.identity import stream_batch
 from lakesink_tools.audit.batch_input import Known
 from lakesink_tools.audit.lineage import Lineage
-from lakesink_tools.operate.outbox.position import Outbox
-from lakesink_tools.operate.outbox.standing import check_standing
+from lakesink_tools.operate.outbox.position import Outbox, check_standing
 from testkit.bronze import LETTERS, SCHEMA, Bronze
 from testkit.builders import ROWS, TABLE, Lake, Stream
 from testkit.examples import seeds

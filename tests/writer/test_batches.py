@@ -12,8 +12,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StringType
 
 from lakesink.read.file_rows import RowsFile, RowsPart
-from lakesink.sinks.directory.part_receipt import Part
 from lakesink.sinks.kafka.staging import StagingFolder
+from lakesink.sinks.staged.part_receipt import Part
 
 MOST_BYTES = 10 * 2**20
 REPEATED = pa.repeat(pa.scalar("x" * 20_000), 5_000)

@@ -12,7 +12,7 @@ from pyiceberg.types import LongType, NestedField
 
 from lakesink import __version__
 from lakesink.rows.libraries import OLDEST, check_library, is_too_old
-from lakesink.sinks.directory.part_formats import FORMATS, check_part_schema
+from lakesink.sinks.staged.part_schema import check_part_schema
 from lakesink.spark.rows.task import check_versions
 from lakesink.task.task import check_columns
 from lakesink_protocol.errors import WriteError
@@ -87,7 +87,7 @@ def test_an_old_pyarrow_is_refused_before_a_job_and_in_a_task(tmp_path: Path, mo
         check_columns(columns, plan)
     assert refusal_of(refused) == told
     with pytest.raises(WriteError) as refused:
-        check_part_schema(columns, FORMATS["parquet"])
+        check_part_schema(columns)
     assert refusal_of(refused) == told
     with pytest.raises(WriteError) as refused:
         check_versions(__version__)

@@ -1,10 +1,16 @@
-"""Dates and times become the exact text, or are refused: also in the far future and before our era."""
+"""Each value becomes exact JSON; dates and times, also in the far future and before our era, do so or are refused."""
 
+import datetime as dt
 import json
+import math
 import random
+import re
 from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pytest
 
@@ -154,3 +160,85 @@ def test_no_unit_of_arrow_makes_a_wrong_time(unit: str) -> None:
         found = written(pa.array([value], pa.int64()).cast(pa.timestamp(unit, "UTC")))
         year, text = time_of(value // per_second * 10**6)
         assert found == "refused" if wanted(year, text) == "refused" else found[: len(text) - 7] == text[:-7], value
+
+
+NOON = dt.datetime(2024, 7, 1, 12, 0, 0, 123456, tzinfo=dt.UTC)
+VALUES: dict[str, tuple[pa.DataType, list[Any], list[Any]]] = {
+    "booleans": (pa.bool_(), [True, False], [True, False]),
+    "long": (pa.int64(), [2**63 - 1, -(2**63)], [2**63 - 1, -(2**63)]),
+    "double": (pa.float64(), [0.1, 1e308, -0.0], [0.1, 1e308, -0.0]),
+    "not a number": (pa.float64(), [math.nan, math.inf, -math.inf], ["NaN", "Infinity", "-Infinity"]),
+    "float": (pa.float32(), [0.5, math.nan], [0.5, "NaN"]),
+    "decimal": (
+        pa.decimal128(38, 9),
+        [Decimal("0.000000001"), Decimal("-12345678901234567890123456789.100000000")],
+        ["0.000000001", "-12345678901234567890123456789.100000000"],
+    ),
+    "text": (pa.string(), ["", 'a\nb\u2028"\\', "\U0001f30a", "\x00"], ["", 'a\nb\u2028"\\', "\U0001f30a", "\x00"]),
+    "binary": (pa.binary(), [b"", b"\xff\x00"], ["", "/wA="]),
+    "fixed": (pa.binary(2), [b"\xff\x00"], ["/wA="]),
+    "date": (pa.date32(), [dt.date(2024, 2, 29), dt.date(1, 1, 1)], ["2024-02-29", "0001-01-01"]),
+    "instant": (INSTANT, [NOON], ["2024-07-01T12:00:00.123456Z"]),
+    "local time": (pa.timestamp("us"), [NOON.replace(tzinfo=None)], ["2024-07-01T12:00:00.123456"]),
+    "time of day": (pa.time64("us"), [dt.time(23, 59, 59, 1)], ["23:59:59.000001"]),
+    "list": (pa.list_(pa.float64()), [[1.0, None, math.nan], []], [[1.0, None, "NaN"], []]),
+    "list of instants": (pa.list_(INSTANT), [[NOON, None]], [["2024-07-01T12:00:00.123456Z", None]]),
+    "struct": (
+        pa.struct([("at", INSTANT), ("deep", pa.struct([("b", pa.binary())]))]),
+        [{"at": NOON, "deep": {"b": b"\xff"}}, {"at": None, "deep": None}],
+        [{"at": "2024-07-01T12:00:00.123456Z", "deep": {"b": "/w=="}}, {"at": None, "deep": None}],
+    ),
+    "map": (
+        pa.map_(pa.string(), pa.decimal128(4, 1)), [[("a", Decimal("1.5")), ("b", None)]], [{"a": "1.5", "b": None}],
+    ),
+    "nothing": (pa.null(), [None], [None]),
+}  # fmt: skip
+
+
+def one(kind: pa.DataType, *values: Any) -> pa.Table:
+    return pa.table({"v": pa.array(values, kind)})
+
+
+def encoded(rows: pa.Table) -> bytes:
+    return b"".join(LineEncoder(rows.schema).encode(batch) for batch in rows.to_batches())
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_each_value_has_one_spelling_in_json(name: str) -> None:
+    kind, values, spelled = VALUES[name]
+    found = [json.loads(line)["v"] for line in encoded(one(kind, *values, None)).decode().split("\n")[:-1]]
+    assert [repr(value) for value in found] == [repr(value) for value in [*spelled, None]]
+
+
+READ_BACK = {
+    "decimal": "decimal(38,9)",
+    "date": "date",
+    "instant": "timestamptz",
+    "local time": "timestamp",
+    "time of day": "time",
+    "not a number": "double",
+    "list": "double[]",
+    "map": "map(varchar, decimal(4,1))",
+}
+
+
+@pytest.mark.parametrize("name", READ_BACK)
+def test_duckdb_reads_lines_back_as_the_values_they_were(tmp_path: Path, name: str) -> None:
+    kind, values, _ = VALUES[name]
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(encoded(one(kind, *values, None)))
+    values_read = duckdb.read_json(str(path), columns={"v": READ_BACK[name]}).to_arrow_table()["v"].to_pylist()
+    assert [told(value) for value in values_read] == [told(value) for value in [*values, None]]
+
+
+def told(value: Any) -> str:
+    """A value as text that tells all of it, and an instant in UTC, whoever spells that zone."""
+    return re.sub(r"tzinfo=[^)]*(\(key='UTC'\))?", "tzinfo=UTC", repr(_utc(value)))
+
+
+def _utc(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _utc(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_utc(inner) for inner in value]
+    return value.astimezone(dt.UTC) if isinstance(value, dt.datetime) and value.tzinfo else value

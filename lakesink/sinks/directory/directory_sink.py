@@ -1,60 +1,76 @@
-"""The file sink: a two-phase sink whose target is a directory."""
+"""The file sink: a two-phase sink whose target is a directory.
+
+A batch is published by one marker, created exclusively under the number after the newest marker. The number is the
+fence: only one of two drivers can create this marker, and the other reads the ledger again. Nothing is deleted here.
+"""
 
 import os
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
+from typing import Any
 
-from lakesink.sinks.directory.commit import Publication
 from lakesink.sinks.directory.directory_errors import directory_failures, refused
 from lakesink.sinks.directory.layout import Layout
-from lakesink.sinks.directory.ledger import LedgerDecision, MarkerLedger
-from lakesink.sinks.directory.part_receipt import check_batch, decode_parts, part_stem
-from lakesink.sinks.directory.parts import PartsPlan, PartsWriter
-from lakesink.sinks.directory.prepared import PreparedParts, parse_prepared, still_usable
+from lakesink.sinks.directory.ledger import MarkerLedger
+from lakesink.sinks.directory.marker import Marker
 from lakesink.sinks.directory.settings import FileSettings
 from lakesink.sinks.record_folder import PreparedDirectory
+from lakesink.sinks.staged.ledger import LedgerDecision
+from lakesink.sinks.staged.parts import PartsWriter
+from lakesink.sinks.staged.prepared import PreparedParts
+from lakesink.sinks.staged.sink import StagedSink, StagedTransaction
 from lakesink.sinks.storage import Storage, check_exclusive, open_storage, prove_exclusive
-from lakesink.sinks.unused_accept import UnusedAcceptWarning
 from lakesink_catalog.commit.effects import Effects
-from lakesink_protocol.errors import Reason, SettingsError
-from lakesink_protocol.events import BatchAborted, PreparedUnusable
+from lakesink_protocol.events import CommitAnswered, CommitDue
 from lakesink_protocol.identity import Batch
-from lakesink_protocol.outcome import AlreadyCommitted, Outcome
-from lakesink_protocol.receipt import ReceiptInvalid
+from lakesink_protocol.redact import describe
 from lakesink_protocol.refusals.accept import Accept
-from lakesink_protocol.two_phase import Durability, Payload, TwoPhaseCommitSink
-from lakesink_protocol.verdict import Commit, Refuse, Skip
-from lakesink_protocol.votes import check_tasks, receipt_rejected
+from lakesink_protocol.retry import RetryPolicy
+from lakesink_protocol.verdict import Commit
 
 
-@dataclass(frozen=True, slots=True)
-class FileTransaction:
-    """One batch that may be written; `begun_ms` is before any part. No writer if an operator skips the batch."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedFiles(PreparedParts):
+    """A batch that only needs its marker; `Marker` explains `directory_id`.
 
-    batch: Batch
-    decision: LedgerDecision
-    begun_ms: int
-    writer: PartsWriter | None
-    prepared_log: PreparedDirectory
+    Attributes:
+        begun_ms: Time before the first part; 0 if an earlier run wrote it. Not part of the record.
+    """
+
+    directory_id: str
+    begun_ms: int = 0
 
 
-class FileSink(TwoPhaseCommitSink[FileTransaction, PreparedParts]):
+class FileSink(StagedSink[Marker, PreparedFiles]):
     """Writes one stream into files of one directory, each batch completely and once; see `lakesink.stream_files`.
 
     Opens nothing before its first batch. `storage` contains the directory; None opens it by the directory's scheme.
     """
 
-    durability = Durability.PREPARED_SURVIVES
+    retry = RetryPolicy(num_retries=8)  # for about twenty seconds: a restart then publishes the prepared batch
+    kind = "directory"
+    unresolved = (
+        "visible in the directory",
+        "an earlier request may still take effect",
+        (
+            "Make the storage reachable and start the query again. The replay finds the prepared batch, checks the"
+            " directory, and publishes the batch at most once."
+        ),
+    )
+    prepared = PreparedFiles
+    keeps_parts = True
+    refused = staticmethod(refused)
+    describe = staticmethod(describe)
 
     def __init__(  # noqa: PLR0913 - the options, each by its name
         self,
         directory: str | os.PathLike[str],
         sink_id: str,
         *,
-        format: str = "parquet",  # noqa: A002 - the user's word
         compression_codec: str | None = None,
         target_file_size_bytes: int | str | None = None,
         accept: str | Accept | None = None,
@@ -62,29 +78,22 @@ class FileSink(TwoPhaseCommitSink[FileTransaction, PreparedParts]):
         storage: Storage | None = None,
         effects: Effects | None = None,
     ) -> None:
-        self.settings = FileSettings.parse(
+        self.settings = settings = FileSettings.parse(
             directory,
             sink_id,
-            format,
             compression_codec,
             target_file_size_bytes=target_file_size_bytes,
             accept=accept,
             prepared_max_age=prepared_max_age,
         )
-        self._effects = effects or Effects()
-        self._records = PreparedDirectory(
-            self.layout.prepared,
-            self.settings.prepared_max_age,
-            self._effects.now_ms,
-            storage,
-            self._effects.emit,
-        )
         if storage is None:
             check_exclusive(self.layout.directory)
-        self._exclusive_proved = False
-        self._accept_warning = UnusedAcceptWarning(
-            self.settings.accept, "directory", self.layout.directory, self.layout.sink_id
+        effects = effects or Effects()
+        records = PreparedDirectory(
+            self.layout.prepared, settings.prepared_max_age, effects.now_ms, storage, effects.emit
         )
+        super().__init__(settings.layout.sink_id, settings.layout.directory, settings.accept, records, effects)
+        self._exclusive_proved = False
 
     @property
     def layout(self) -> Layout:
@@ -96,111 +105,65 @@ class FileSink(TwoPhaseCommitSink[FileTransaction, PreparedParts]):
         """The participant's name in records and outcomes."""
         return f"{self.layout.sink_id}@{self.layout.directory}"
 
-    def begin(self, batch: Batch) -> FileTransaction | AlreadyCommitted:
-        """Read the markers and decide on the batch."""
-        begun_ms = self._effects.now_ms()
-        with directory_failures(self.layout.directory):
-            decision = self._ledger.decide_on(batch, self.settings.accept)
-            self._check_format(decision)
-            self._accept_warning.after_decision(decision.verdict, batch.batch_id, self._effects.emit)
-            match decision.verdict:
-                case Skip(snapshot_id=number):
-                    return AlreadyCommitted(number)
-                case Refuse(reason=reason):
-                    raise refused(reason, decision.situation)
-                case Commit(adds_rows=adds_rows):
-                    self._prove_exclusive_once()
-        if decision.head is not None:
-            self._records.follow(decision.head.batch.batch_id, decision.head.batch.fingerprint)
-        writer = PartsWriter(self._plan(batch)) if adds_rows else None
-        return FileTransaction(batch, decision, begun_ms, writer, self._records)
+    def decide_on(self, batch: Batch, attempt: int = 0) -> LedgerDecision[Marker]:  # noqa: ARG002 - the number fences
+        """See `StagedSink.decide_on`."""
+        return self._ledger.decide_on(batch, self.settings.accept)
 
-    def check_inputs(self, batch: Batch, transaction: FileTransaction) -> None:
-        """See `TwoPhaseCommitSink.check_inputs`."""
-        verdict = transaction.decision.verdict
-        assert isinstance(verdict, Commit)
-        if batch.missing_inputs and not verdict.without_inputs:
-            raise refused(Reason.INPUT_MISSING, transaction.decision.situation, overruled=verdict.accepted)
+    def has_parts(self, prepared: PreparedFiles) -> bool:
+        """See `StagedSink.has_parts`: an orphan cleanup removes no young parts. A clock can go backwards."""
+        age = timedelta(milliseconds=self._effects.now_ms() - prepared.begun_ms)
+        return timedelta() <= age <= self.settings.prepared_max_age or self._ledger.has_all(prepared.parts)
 
-    def recover(self, transaction: FileTransaction, payload: Payload) -> PreparedParts | None:
-        """Use an earlier run's prepared batch if it follows the same marker and all its parts still exist."""
-        prepared = parse_prepared(payload, self._stem(transaction.batch))
-        trouble = "it is malformed" if prepared is None else self._trouble(transaction.decision, prepared)
-        if trouble:
-            self._effects.emit(PreparedUnusable(transaction.batch.batch_id, trouble))
-            return None
-        return prepared
-
-    def pre_commit(self, transaction: FileTransaction, receipts: Sequence[bytes]) -> PreparedParts:
-        """Check every receipt. The parts are closed, so nothing else is written here."""
-        stem = self._stem(transaction.batch)
-        try:
-            votes = [decode_parts(data, stem) for data in receipts]
-            parts = tuple(part for vote in votes for part in vote.parts)
-            check_batch(parts)
-        except ReceiptInvalid as error:
-            raise receipt_rejected(str(error)) from None
-        check_tasks(vote.task for vote in votes)
-        decision = transaction.decision
+    def commit_of(self, facts: Mapping[str, Any], decision: LedgerDecision[Marker], prepared: PreparedFiles) -> Marker:
+        """See `StagedSink.commit_of`."""
         assert isinstance(decision.verdict, Commit)
-        return PreparedParts(
-            commit_id=uuid.uuid4().hex,
-            directory_id=uuid.uuid4().hex if decision.head is None else decision.head.directory_id,
-            follows=decision.follows,
-            accepted=decision.verdict.accepted,
-            format=self.settings.part_format.name,
-            parts=parts,
-            begun_ms=transaction.begun_ms,
+        entry, batch = decision.situation.entry, decision.situation.batch
+        return Marker(
+            **facts,
+            directory_id=prepared.directory_id,
+            ledger_batch_id=batch.batch_id if decision.verdict.moves_ledger or entry is None else entry.batch_id,
+            previous=prepared.follows,
+            parts=prepared.parts,
         )
 
-    def commit(self, transaction: FileTransaction, prepared: PreparedParts) -> Outcome | None:
-        """Publish the batch by its marker."""
-        return Publication(self._ledger, self.settings, self._effects, transaction.batch, prepared).publish()
+    def publish(self, commit: Marker, prepared: PreparedFiles) -> None:  # noqa: ARG002 - the marker names the parts
+        """See `StagedSink.publish`: creates the marker."""
+        data = commit.to_bytes()
+        self._effects.emit(CommitDue(commit.batch.batch_id))
+        self._ledger.storage.create(self.layout.marker(commit.number), data)
+        self._effects.emit(CommitAnswered(commit.batch.batch_id))
+        self._ledger.landed(commit, len(data))
 
-    def abort(self, transaction: FileTransaction) -> None:
-        """Only log: closed parts stay, and no marker names them."""
-        self._effects.emit(BatchAborted(transaction.batch.batch_id, "directory", self.layout.directory))
+    def confirmed(self) -> None:
+        """See `StagedSink.confirmed`."""
+        self._ledger.raise_high_water()
 
-    @cached_property
-    def _ledger(self) -> MarkerLedger:
-        self._records.storage = self._records.storage or open_storage(self.layout.directory)
-        return MarkerLedger(self._records.storage, self.layout, self._effects.emit)
+    def failures(self) -> AbstractContextManager[None]:
+        """See `StagedSink.failures`."""
+        return directory_failures(self.layout.directory)
 
-    def _prove_exclusive_once(self) -> None:
+    def check_target(self) -> None:
         """Prove that the storage creates files exclusively, before the run's first write."""
         if not self._exclusive_proved:
             prove_exclusive(self._ledger.storage, self.layout.root)
             self._exclusive_proved = True
 
-    def _check_format(self, decision: LedgerDecision) -> None:
-        now = self.settings.part_format.name
-        if decision.head is not None and decision.head.format != now:
-            raise SettingsError(
-                "FORMAT_CHANGED",
-                f"The sink's existing files are {decision.head.format}, but the stream asks for {now}.",
-                action=f"Continue with format={decision.head.format!r}, or use a new sink id and a new checkpoint."
-                f" The directory is {self.layout.directory!r}.",
-            )
+    def writer(self, batch: Batch) -> PartsWriter:
+        """See `StagedSink.writer`."""
+        return self.parts(batch, self.layout.parts, self.settings.codec, self.settings.target_file_size_bytes)
 
-    def _plan(self, batch: Batch) -> PartsPlan:
-        return PartsPlan(
-            folder=self.layout.parts,
-            stem=self._stem(batch),
-            batch_id=batch.batch_id,
-            format=self.settings.part_format.name,
-            codec=self.settings.codec,
-            target_file_size_bytes=self.settings.target_file_size_bytes,
-        )
+    def prepared_facts(self, transaction: StagedTransaction[Marker]) -> dict[str, Any]:
+        """See `StagedSink.prepared_facts`."""
+        head = transaction.decision.head
+        directory_id = uuid.uuid4().hex if head is None else head.directory_id
+        return {"directory_id": directory_id, "begun_ms": transaction.begun_ms}
 
-    def _stem(self, batch: Batch) -> str:
-        return part_stem(self.layout.sink_id, batch.batch_id)
+    def elsewhere(self, decision: LedgerDecision[Marker], prepared: PreparedFiles) -> str:
+        """See `StagedSink.elsewhere`."""
+        head = decision.head
+        return "" if head is None or prepared.directory_id == head.directory_id else "history of the directory"
 
-    def _trouble(self, decision: LedgerDecision, prepared: PreparedParts) -> str:
-        """The reason that a prepared batch can no longer be published; empty if it can."""
-        if not still_usable(decision, prepared) or prepared.format != self.settings.part_format.name:
-            return "the ledger or the format changed"
-        if decision.head is not None and prepared.directory_id != decision.head.directory_id:
-            return "it was prepared for another history of the directory"
-        with directory_failures(self.layout.directory):
-            complete = self._ledger.has_all(prepared.parts)
-        return "" if complete else "a part is missing or has another size"
+    @cached_property
+    def _ledger(self) -> MarkerLedger:
+        self._records.storage = self._records.storage or open_storage(self.layout.directory)
+        return MarkerLedger(self._records.storage, self.layout, self._effects.emit)

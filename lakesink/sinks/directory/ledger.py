@@ -19,31 +19,16 @@ from lakesink.sinks.directory.markers import (
     read_marker,
     read_markers,
 )
-from lakesink.sinks.directory.part_receipt import Part
+from lakesink.sinks.staged.ledger import LedgerDecision, decide_by
+from lakesink.sinks.staged.part_receipt import Part
 from lakesink.sinks.storage import Storage
 from lakesink_protocol.events import HighWaterKept, Listener
-from lakesink_protocol.identity import Batch, SinkKey
-from lakesink_protocol.ledger import LedgerEntry, TableView, next_entry
+from lakesink_protocol.identity import Batch
+from lakesink_protocol.ledger import LedgerEntry
 from lakesink_protocol.redact import describe
 from lakesink_protocol.refusals.accept import Accept
-from lakesink_protocol.situation import Situation
-from lakesink_protocol.verdict import SUPPORTED_FORMAT_VERSION, Verdict, decide
 
 _MARKERS_KEPT = 64
-
-
-@dataclass(frozen=True, slots=True)
-class LedgerDecision:
-    """The decision about a batch; `head` is the newest marker, None if there is none."""
-
-    situation: Situation
-    verdict: Verdict
-    head: Marker | None
-
-    @property
-    def follows(self) -> str:
-        """Digest of the newest marker, for a batch prepared now; empty if there is none."""
-        return "" if self.head is None else self.head.digest
 
 
 @dataclass(slots=True, eq=False)
@@ -58,16 +43,13 @@ class MarkerLedger(Mapping[int, Marker]):
     _start_id: str = field(default="", init=False)
     _known: dict[int, Marker] = field(default_factory=dict, init=False)
 
-    def decide_on(self, batch: Batch, accept: Accept | None) -> LedgerDecision:
+    def decide_on(self, batch: Batch, accept: Accept | None) -> LedgerDecision[Marker]:
         """Find the newest marker and decide on a batch."""
         try:
             self._refresh()
-            view = self._view(self._entry())
-            situation = self._situation(view, batch)
-            return LedgerDecision(situation, decide(situation, accept), self._head)
+            return self._decided(batch, accept, self._entry())
         except MarkerDamaged as damage:
-            situation = self._situation(self._view(None, str(damage)), batch)
-            return LedgerDecision(situation, decide(situation), None)
+            return self._decided(batch, None, None, str(damage))
 
     def landed(self, marker: Marker, size_bytes: int) -> None:
         """Remember a marker that this process created."""
@@ -150,27 +132,12 @@ class MarkerLedger(Mapping[int, Marker]):
             if moved.number == 0:
                 raise MarkerDamaged("no commit has the ledger batch of the newest commit")
             moved = self[moved.number - 1]
-        return next_entry(
-            moved.batch,
-            snapshot_id=head.snapshot_id,
-            sequence_number=head.sequence_number,
-            table_uuid=head.directory_id,
-        )
+        return head.entry_of(moved.batch, head.directory_id)
 
-    def _view(self, entry: LedgerEntry | None, damage: str = "") -> TableView:
-        head = self._head
-        return TableView(
-            table_uuid=head.directory_id if head is not None else self._start_id if damage else "",
-            format_version=SUPPORTED_FORMAT_VERSION,
-            branch_exists=True,
-            head=None if head is None else head.snapshot_id,
-            entry=entry,
-            entry_damage=damage,
-            snapshots=self,
-            tag_snapshot_id=None,
-            last_sequence_number=len(self),
-            branch_contains=lambda _: False,
-        )
-
-    def _situation(self, view: TableView, batch: Batch) -> Situation:
-        return Situation(view, SinkKey(self.layout.sink_id), batch, self._start_id)
+    def _decided(
+        self, batch: Batch, accept: Accept | None, entry: LedgerEntry | None, damage: str = ""
+    ) -> LedgerDecision[Marker]:
+        start_id, head = self._start_id, self._head
+        target_id = head.directory_id if head is not None else start_id if damage else ""
+        ids = {"sink_id": self.layout.sink_id, "target_id": target_id, "start_id": start_id}
+        return decide_by(self, head, entry, damage, **ids, batch=batch, accept=accept)

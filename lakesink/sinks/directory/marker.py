@@ -10,17 +10,17 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from lakesink.sinks.directory.layout import Layout
-from lakesink.sinks.directory.part_formats import FORMATS
-from lakesink.sinks.directory.part_receipt import Part, check_batch, part_stem, parts_from_json
-from lakesink_protocol.identity import BATCH_FACTS, NAME_PATTERN, Batch, SinkKey, digest
-from lakesink_protocol.ledger import next_mark
+from lakesink.sinks.staged.ledger import StagedCommit
+from lakesink.sinks.staged.part_receipt import Part, check_batch, part_stem, parts_from_json
+from lakesink_protocol.identity import BATCH_FACTS, NAME_PATTERN, Batch, digest
 
 MARKER_VERSION = 1
+FORMAT = "parquet"
 HIGH_WATER_VERSION = 1
 MAX_MARKER_BYTES = 256 * 1024 * 1024
 _FIELDS = (
     "sink_id", "directory_id", "number", *BATCH_FACTS, "ledger_batch_id", "outcome", "accepted", "commit_id",
-    "previous", "committed_at", "format",
+    "previous", "committed_at",
 )  # fmt: skip
 """Fields with the same name in `Marker` and in its file, in the order of the file."""
 _COUNTS = ("number", "batch_id", "ledger_batch_id", "rows", "bytes")
@@ -31,35 +31,21 @@ class MarkerDamaged(ValueError):
     """A marker is incomplete, not from this sink, of a newer version, or does not follow the marker before it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Marker:
-    """One commit.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Marker(StagedCommit):
+    """One commit; the number is the name of its file.
 
     Attributes:
-        number: Its position among the sink's commits, from 0; the name of its file.
         directory_id: Random id from the first commit in this directory: another id means another history.
         ledger_batch_id: Batch that the ledger shows after this commit. It differs from the batch only if an operator
             accepted the replay of an old one.
-        outcome: ``committed``, ``recovered`` or ``accepted``.
-        accepted: The overruled refusal as the user spelled it; empty if none.
-        commit_id: Random id of the prepare. It distinguishes this commit from another driver's of the same batch.
         previous: Digest of the marker before; empty for the first.
-        committed_at: UTC time of the driver's clock, for information only.
         digest: Digest of all other fields.
     """
 
-    number: int
-    sink_id: str
     directory_id: str
-    batch: Batch
     ledger_batch_id: int
-    outcome: str
-    accepted: str
-    commit_id: str
     previous: str
-    committed_at: str
-    lakesink_version: str
-    format: str
     parts: tuple[Part, ...]
     digest: str = field(init=False)
 
@@ -77,9 +63,9 @@ class Marker:
         return sum(part.size_bytes for part in self.parts)
 
     @property
-    def snapshot_id(self) -> int:
-        """The number, under the name that the verdict uses."""
-        return self.number
+    def identity(self) -> str:
+        """The digest: the next marker has it as its `previous`."""
+        return self.digest
 
     @property
     def parent_snapshot_id(self) -> int | None:
@@ -87,21 +73,9 @@ class Marker:
         return self.number - 1 if self.number else None
 
     @property
-    def sequence_number(self) -> int:
-        """Position from 1, as in a table."""
-        return self.number + 1
-
-    @property
-    def summary(self) -> dict[str, str]:
-        """The batch mark, as in a snapshot's summary."""
-        mark = next_mark(
-            SinkKey(self.sink_id),
-            self.batch,
-            outcome=self.outcome,
-            accepted=self.accepted,
-            ledger_batch_id=self.ledger_batch_id,
-        )
-        return mark.to_summary()
+    def shown_batch_id(self) -> int:
+        """See `StagedCommit.shown_batch_id`."""
+        return self.ledger_batch_id
 
     def to_bytes(self) -> bytes:
         """The content of the file."""
@@ -111,8 +85,9 @@ class Marker:
         layout = Layout("", self.sink_id)
         return {
             "version": MARKER_VERSION,
-            "lakesink": self.lakesink_version,
+            "lakesink": self.lakesink,
             **{name: getattr(self.batch if name in BATCH_FACTS else self, name) for name in _FIELDS},
+            "format": FORMAT,
             "rows": self.rows,
             "bytes": self.size_bytes,
             "parts": [
@@ -162,7 +137,7 @@ def _check_fields(document: Mapping[str, Any]) -> None:
     texts = all(isinstance(document[name], str) for name in _TEXTS)
     counts = all(_is_count(document[name]) for name in _COUNTS)
     start = document["start"] is None or isinstance(document["start"], str)
-    known = document["format"] in FORMATS and NAME_PATTERN.fullmatch(document["sink_id"]) is not None
+    known = document["format"] == FORMAT and NAME_PATTERN.fullmatch(document["sink_id"]) is not None
     if not (texts and counts and start and known):
         raise ValueError("a field has the wrong type")
 
@@ -174,7 +149,7 @@ def _marker(document: Mapping[str, Any]) -> Marker:
     parts = parts_from_json(named, stem)
     check_batch(parts)
     own = {name: document[name] for name in _FIELDS if name not in BATCH_FACTS}
-    return Marker(**own, batch=batch, lakesink_version=document["lakesink"], parts=parts)
+    return Marker(**own, batch=batch, lakesink=document["lakesink"], parts=parts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,13 @@ from lakesink.parquet.filesystem import local_path, scheme_of
 from lakesink.settings.options import read_option
 from lakesink.settings.settings import PREPARED_MAX_AGE
 from lakesink.sinks.directory.layout import Layout
-from lakesink.sinks.directory.part_formats import FORMATS, PartFormat
 from lakesink_protocol.errors import SettingsError
 from lakesink_protocol.redact import contains_secret
 from lakesink_protocol.refusals.accept import Accept
 from lakesink_protocol.suggest import did_you_mean, sentence
 
+CODECS = ("zstd", "snappy", "gzip", "lz4", "brotli", "uncompressed")
+"""The default first."""
 PATTERN_CHARACTERS = frozenset("*?[]{}\\")
 TARGET_FILE_SIZE_BYTES = 512 * 1024 * 1024
 
@@ -25,19 +26,17 @@ class FileSettings:
     """Parsed options of a file sink."""
 
     layout: Layout
-    part_format: PartFormat
     codec: str
     target_file_size_bytes: int = TARGET_FILE_SIZE_BYTES
     accept: Accept | None = None
     prepared_max_age: timedelta = PREPARED_MAX_AGE
 
     @classmethod
-    def parse(cls, directory: Any, sink_id: Any, format_name: Any, codec: Any, **options: Any) -> "FileSettings":
+    def parse(cls, directory: Any, sink_id: Any, codec: Any, **options: Any) -> "FileSettings":
         """Settings from the user's values; None counts as not given. `options` are the other fields."""
         layout = Layout(directory_location(directory), read_option("sink_id", sink_id))
-        part_format = _part_format(format_name)
         given = {name: read_option(name, value) for name, value in options.items() if value is not None}
-        return cls(layout, part_format, _codec(part_format, codec), **given)
+        return cls(layout, _codec(codec), **given)
 
 
 def directory_location(directory: Any) -> str:
@@ -54,19 +53,12 @@ def directory_location(directory: Any) -> str:
     return text.rstrip("/")
 
 
-def _part_format(name: Any) -> PartFormat:
-    known = FORMATS.get(name.strip().lower()) if isinstance(name, str) else None
-    if known is None:
-        raise _wrong("format", f"unknown file format. {did_you_mean(str(name)[:60], FORMATS)}")
-    return known
-
-
-def _codec(part_format: PartFormat, codec: Any) -> str:
-    word = next(iter(part_format.extensions)) if codec is None else str(codec).strip().lower()
+def _codec(codec: Any) -> str:
+    word = CODECS[0] if codec is None else str(codec).strip().lower()
     word = "uncompressed" if word == "none" else word
-    if word not in part_format.extensions:
-        near = did_you_mean(word[:60], part_format.extensions)
-        raise _wrong("compression_codec", f"{part_format.name} files do not support this codec. {near}")
+    if word not in CODECS:
+        near = did_you_mean(word[:60], CODECS)
+        raise _wrong("compression_codec", f"Parquet files do not support this codec. {near}")
     return word
 
 

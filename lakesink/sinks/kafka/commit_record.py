@@ -1,7 +1,6 @@
 """One commit of the Kafka sink, as its ledger topic has it. Pure.
 
-A record corresponds to a table's snapshot with its batch mark, and the verdict uses it in the same way. The topic is
-compacted: only the newest record is sure to be there, so the ancestry of a sink is one record long.
+The topic is compacted: only the newest record is sure to be there, so the ancestry of a sink is one record long.
 """
 
 import json
@@ -9,18 +8,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from lakesink_protocol.identity import BATCH_FACTS, Batch, SinkKey
-from lakesink_protocol.ledger import (
-    LARGEST_NUMBER,
-    MAX_MARK_OFFSETS_BYTES,
-    LedgerEntry,
-    TableView,
-    next_entry,
-    next_mark,
-)
+from lakesink.sinks.staged.ledger import LedgerDecision, StagedCommit, decide_by
+from lakesink_protocol.identity import BATCH_FACTS, Batch
+from lakesink_protocol.ledger import LARGEST_NUMBER, MAX_MARK_OFFSETS_BYTES
 from lakesink_protocol.refusals.accept import Accept
-from lakesink_protocol.situation import Situation
-from lakesink_protocol.verdict import SUPPORTED_FORMAT_VERSION, Verdict, decide
 
 KAFKA_LEDGER_VERSION = 1
 MAX_RECORD_BYTES = 64 * 1024
@@ -33,69 +24,24 @@ class RecordDamaged(ValueError):
     """A record is not one of this sink, or of a newer version."""
 
 
-@dataclass(frozen=True, slots=True)
-class CommitRecord:
-    """One commit.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitRecord(StagedCommit):
+    """One commit. The record before may be gone: the topic is compacted.
 
     Attributes:
-        number: Its position among the sink's commits, from 0.
         target_id: Digest of the topic and the ledger topic, with the ids that Kafka gave them when they were created.
-        batch: The batch of this commit.
         ledger: The batch that the ledger shows after this commit. It differs from `batch` only if an operator accepted
             the replay of an old one.
-        outcome: ``committed``, ``recovered`` or ``accepted``.
-        accepted: The overruled refusal as the user spelled it; empty if none.
-        commit_id: Random id of the prepare. It distinguishes this commit from another driver's of the same batch.
-        committed_at: UTC time of the driver's clock, for information only.
     """
 
-    number: int
-    sink_id: str
     target_id: str
-    batch: Batch
     ledger: Batch
-    outcome: str
-    accepted: str
-    commit_id: str
     rows: int
-    committed_at: str
-    lakesink: str
 
     @property
-    def snapshot_id(self) -> int:
-        """The number, under the name that the verdict uses."""
-        return self.number
-
-    @property
-    def parent_snapshot_id(self) -> None:
-        """Compaction may have removed the record before."""
-        return
-
-    @property
-    def sequence_number(self) -> int:
-        """Position from 1, as in a table."""
-        return self.number + 1
-
-    @property
-    def summary(self) -> dict[str, str]:
-        """The batch mark, as in a snapshot's summary."""
-        return next_mark(
-            SinkKey(self.sink_id),
-            self.batch,
-            outcome=self.outcome,
-            accepted=self.accepted,
-            ledger_batch_id=self.ledger.batch_id,
-        ).to_summary()
-
-    @property
-    def entry(self) -> LedgerEntry:
-        """The record as a ledger entry."""
-        return next_entry(
-            self.ledger,
-            snapshot_id=self.snapshot_id,
-            sequence_number=self.sequence_number,
-            table_uuid=self.target_id,
-        )
+    def shown_batch_id(self) -> int:
+        """See `StagedCommit.shown_batch_id`."""
+        return self.ledger.batch_id
 
     def to_bytes(self) -> bytes:
         """The value of the record; offsets that are too long are left out, their digest stays."""
@@ -129,48 +75,15 @@ class LedgerState:
     target_id: str
     damage: str = ""
 
-    def decide_on(self, key: SinkKey, batch: Batch, start_id: str, accept: Accept | None) -> "LedgerDecision":
+    def decide_on(
+        self, sink_id: str, batch: Batch, start_id: str, accept: Accept | None
+    ) -> LedgerDecision[CommitRecord]:
         """The decision about a batch; `start_id` is the target's id at the start of this run."""
-        situation = Situation(self._view(), key, batch, start_id)
-        return LedgerDecision(situation, decide(situation, accept), self.record)
-
-    def _view(self) -> TableView:
         record = self.record
-        return TableView(
-            table_uuid=self.target_id,
-            format_version=SUPPORTED_FORMAT_VERSION,
-            branch_exists=True,
-            head=None if record is None else record.number,
-            entry=None if record is None else record.entry,
-            entry_damage=self.damage,
-            snapshots={} if record is None else {record.number: record},
-            tag_snapshot_id=None,
-            last_sequence_number=0 if record is None else record.sequence_number,
-            branch_contains=lambda _: False,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class LedgerDecision:
-    """The decision about a batch; `head` is the newest record, None if there is none."""
-
-    situation: Situation
-    verdict: Verdict
-    head: CommitRecord | None
-
-    @property
-    def follows(self) -> str:
-        """The commit that a batch prepared now follows; empty if it is the first."""
-        return "" if self.head is None else self.head.commit_id
-
-    @property
-    def next_number(self) -> int:
-        """The number of the next commit."""
-        return 0 if self.head is None else self.head.number + 1
-
-    def ledger_after(self, batch: Batch, *, moves: bool) -> Batch:
-        """The batch that the ledger shows after a commit of `batch`."""
-        return batch if moves or self.head is None else self.head.ledger
+        commits = {} if record is None else {record.number: record}
+        entry = None if record is None else record.entry_of(record.ledger, record.target_id)
+        ids = {"sink_id": sink_id, "target_id": self.target_id, "start_id": start_id}
+        return decide_by(commits, record, entry, self.damage, **ids, batch=batch, accept=accept)
 
 
 def _record(document: Mapping[str, Any]) -> CommitRecord:

@@ -1,54 +1,41 @@
-"""The Kafka sink: a two-phase sink whose target is a topic, or the topics that the rows name."""
+"""The Kafka sink: a two-phase sink whose target is a topic, or the topics that the rows name.
+
+A batch is published by one transaction, with its rows and one record for the ledger, by a driver that fenced all
+others. After an unknown outcome the next attempt fences again, which ends the transaction one way or the other.
+"""
 
 import os
-import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import Any
 
-from lakesink.sinks.directory.part_formats import PARQUET
-from lakesink.sinks.directory.part_receipt import check_batch, part_stem
-from lakesink.sinks.directory.parts import PartsPlan, PartsWriter
 from lakesink.sinks.kafka.clients import MESSAGE_BYTES
-from lakesink.sinks.kafka.commit_record import LedgerDecision
+from lakesink.sinks.kafka.commit_record import CommitRecord, LedgerState
 from lakesink.sinks.kafka.failures import kafka_failures, refused
 from lakesink.sinks.kafka.kafka_settings import KafkaSettings
-from lakesink.sinks.kafka.prepared import PreparedRecords, parse_prepared, still_usable
-from lakesink.sinks.kafka.publication import Publication
+from lakesink.sinks.kafka.producing import commit_rows
 from lakesink.sinks.kafka.receipt import Needs, decode_kafka, needs_of_all
 from lakesink.sinks.kafka.staged_rows import RecordsWriter
-from lakesink.sinks.kafka.staging import StagingRecords
-from lakesink.sinks.kafka.target import KafkaTarget
+from lakesink.sinks.kafka.staging import PreparedRows, StagingRecords
+from lakesink.sinks.kafka.target import KafkaTarget, Session
 from lakesink.sinks.kafka.topics import TopicFacts
-from lakesink.sinks.unused_accept import UnusedAcceptWarning
+from lakesink.sinks.staged.ledger import LedgerDecision
+from lakesink.sinks.staged.part_receipt import PartsReceipt
+from lakesink.sinks.staged.sink import StagedSink, StagedTransaction
 from lakesink_catalog.commit.effects import Effects
-from lakesink_protocol.errors import Reason, WriteError
-from lakesink_protocol.events import BatchAborted, PreparedUnusable
-from lakesink_protocol.identity import Batch, SinkKey
-from lakesink_protocol.outcome import AlreadyCommitted, Outcome
-from lakesink_protocol.receipt import ReceiptInvalid
+from lakesink_protocol.errors import WriteError
+from lakesink_protocol.identity import Batch
 from lakesink_protocol.redact import shown
 from lakesink_protocol.refusals.accept import Accept
-from lakesink_protocol.two_phase import Durability, Payload, TwoPhaseCommitSink
-from lakesink_protocol.verdict import Commit, Refuse, Skip
-from lakesink_protocol.votes import check_tasks, receipt_rejected
+from lakesink_protocol.retry import RetryPolicy
+from lakesink_protocol.verdict import Commit
 
 PART_BYTES = 128 * 1024 * 1024
 CODEC = "lz4"
 
 
-@dataclass(frozen=True, slots=True)
-class KafkaTransaction:
-    """One batch that may be written. No writer if an operator skips the batch."""
-
-    batch: Batch
-    decision: LedgerDecision
-    writer: RecordsWriter | None
-    prepared_log: StagingRecords
-
-
-class KafkaSink(TwoPhaseCommitSink[KafkaTransaction, PreparedRecords]):
+class KafkaSink(StagedSink[CommitRecord, PreparedRows]):
     """Produces one stream into Kafka, each batch in one transaction and once, for `lakesink.stream_to`.
 
     The rows have the columns of Spark's Kafka sink: `value`, and if wanted `key`, `headers`, `topic` and `partition`.
@@ -70,9 +57,21 @@ class KafkaSink(TwoPhaseCommitSink[KafkaTransaction, PreparedRecords]):
         SettingsError: An option is malformed.
     """
 
-    durability = Durability.PREPARED_SURVIVES
+    retry = RetryPolicy(num_retries=8, total_timeout_ms=600_000)  # for about ten minutes if the cluster is down
+    kind = "topic"
+    unresolved = (
+        "in the ledger topic",
+        "Kafka ends the transaction on its own",
+        (
+            "Make the Kafka cluster reachable and start the query again. The replay finds the prepared batch, ends the"
+            " open transaction, reads the ledger topic, and commits the batch at most once."
+        ),
+    )
+    prepared = PreparedRows
+    keeps_parts = False
+    refused = staticmethod(refused)
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the options, each by its name
         self,
         bootstrap_servers: str,
         *,
@@ -82,121 +81,101 @@ class KafkaSink(TwoPhaseCommitSink[KafkaTransaction, PreparedRecords]):
         config: Mapping[str, Any] | None = None,
         accept: str | Accept | None = None,
         prepared_max_age: timedelta | str | None = None,
+        effects: Effects | None = None,
     ) -> None:
-        self.settings = KafkaSettings.parse(
+        self.settings = settings = KafkaSettings.parse(
             bootstrap_servers, topic, sink_id, staging, config, accept=accept, prepared_max_age=prepared_max_age
         )
-        self._effects = Effects()
-        self._target = KafkaTarget(self.settings.clients, self.settings.sink_id, self.settings.topic)
-        self._records = StagingRecords(
-            self.settings.staging.prepared,
-            self.settings.prepared_max_age,
-            emit=self._effects.emit,
-            staging=self.settings.staging,
+        effects = effects or Effects()
+        records = StagingRecords(
+            settings.staging.prepared, settings.prepared_max_age, emit=effects.emit, staging=settings.staging
         )
+        super().__init__(settings.sink_id, settings.topic, settings.accept, records, effects)
+        self._target = KafkaTarget(settings.clients, settings.sink_id, settings.topic)
+        self._session: Session | None = None
         self._start_id: str | None = None
-        self._accept_warning = UnusedAcceptWarning(
-            self.settings.accept, "topic", self.settings.topic, self.settings.sink_id
-        )
 
     @property
     def name(self) -> str:  # type: ignore[override] # computed, read-only
         """The participant's name in records and outcomes."""
         return f"{self.settings.sink_id}@kafka:{self.settings.topic}"
 
-    def begin(self, batch: Batch) -> KafkaTransaction | AlreadyCommitted:
-        """Read the ledger topic and decide on the batch."""
-        with kafka_failures(self.settings.clients):
-            state = self._target.read()
+    @property
+    def ledger(self) -> LedgerState:
+        """The ledger topic as it was read last."""
+        return self._target.state
+
+    def read_ledger(self) -> LedgerState:
+        """The ledger topic now."""
+        with self.failures():
+            return self._target.read()
+
+    def decide_on(self, batch: Batch, attempt: int = 0) -> LedgerDecision[CommitRecord]:
+        """See `StagedSink.decide_on`: an attempt to commit has a session that fenced all others."""
+        if attempt:
+            self._session = self._target.take_session(attempt)
+        else:
+            self._target.read()
+        state = self._target.state
         if self._start_id is None:
             self.settings.staging.check_writable()
             self._start_id = state.target_id
-        decision = state.decide_on(SinkKey(self.settings.sink_id), batch, self._start_id, self.settings.accept)
-        self._accept_warning.after_decision(decision.verdict, batch.batch_id, self._effects.emit)
-        match decision.verdict:
-            case Skip(snapshot_id=number):
-                return AlreadyCommitted(number)
-            case Refuse(reason=reason):
-                raise refused(reason, decision.situation)
-            case Commit(adds_rows=adds_rows):
-                if decision.head is not None:
-                    self._records.follow(decision.head.batch.batch_id, decision.head.batch.fingerprint)
-                writer = self._writer(batch) if adds_rows else None
-                return KafkaTransaction(batch, decision, writer, self._records)
+        return state.decide_on(self.sink_id, batch, self._start_id, self.settings.accept)
 
-    def check_inputs(self, batch: Batch, transaction: KafkaTransaction) -> None:
-        """See `TwoPhaseCommitSink.check_inputs`."""
-        verdict = transaction.decision.verdict
-        assert isinstance(verdict, Commit)
-        if batch.missing_inputs and not verdict.without_inputs:
-            raise refused(Reason.INPUT_MISSING, transaction.decision.situation, overruled=verdict.accepted)
+    def has_parts(self, prepared: PreparedRows) -> bool:
+        """See `StagedSink.has_parts`."""
+        return self.settings.staging.has_all(prepared.parts)
 
-    def recover(self, transaction: KafkaTransaction, payload: Payload) -> PreparedRecords | None:
-        """Use an earlier run's prepared batch if it follows the same commit and all its parts still exist."""
-        prepared = parse_prepared(payload, self._stem(transaction.batch))
-        trouble = "it is malformed" if prepared is None else self._trouble(transaction.decision, prepared)
-        if trouble:
-            self._effects.emit(PreparedUnusable(transaction.batch.batch_id, trouble))
-            return None
-        return prepared
-
-    def pre_commit(self, transaction: KafkaTransaction, receipts: Sequence[bytes]) -> PreparedRecords:
-        """Check every receipt, and that the topics take the rows. The parts are closed: nothing else is written."""
-        stem = self._stem(transaction.batch)
-        try:
-            votes = [decode_kafka(data, stem) for data in receipts]
-            parts = tuple(part for vote in votes for part in vote.parts.parts)
-            check_batch(parts)
-        except ReceiptInvalid as error:
-            raise receipt_rejected(str(error)) from None
-        check_tasks(vote.parts.task for vote in votes)
-        with kafka_failures(self.settings.clients):
-            for topic, needs in needs_of_all(votes).items():
-                self._check_topic(topic, needs, transaction.batch.batch_id)
-        decision = transaction.decision
+    def commit_of(
+        self, facts: Mapping[str, Any], decision: LedgerDecision[CommitRecord], prepared: PreparedRows
+    ) -> CommitRecord:
+        """See `StagedSink.commit_of`."""
         assert isinstance(decision.verdict, Commit)
-        return PreparedRecords(
-            commit_id=uuid.uuid4().hex,
-            topic=self.settings.topic,
-            follows=decision.follows,
-            accepted=decision.verdict.accepted,
-            parts=parts,
+        batch, head = decision.situation.batch, decision.head
+        return CommitRecord(
+            **facts,
+            target_id=self._target.state.target_id,
+            ledger=batch if decision.verdict.moves_ledger or head is None else head.ledger,
+            rows=prepared.rows,
         )
 
-    def commit(self, transaction: KafkaTransaction, prepared: PreparedRecords) -> Outcome | None:
-        """Commit the batch by its transaction."""
-        assert self._start_id is not None, "begin comes first"
-        return Publication(
-            self._target,
-            self.settings.staging,
-            self._effects,
-            self.settings.accept,
-            self._start_id,
-            transaction.batch,
-            prepared,
-        ).publish()
+    def publish(self, commit: CommitRecord, prepared: PreparedRows) -> None:
+        """See `StagedSink.publish`: one transaction."""
+        assert self._session is not None, "decide_on comes first"
+        commit_rows(self._target, self._session, self.settings.staging.rows(prepared.parts), commit, self._effects.emit)
 
-    def abort(self, transaction: KafkaTransaction) -> None:
-        """Only log: staged parts stay, and no record of the topic has their rows."""
-        self._effects.emit(BatchAborted(transaction.batch.batch_id, "topic", self.settings.topic))
+    def describe(self, error: Exception) -> str:
+        """See `StagedSink.describe`."""
+        return self.settings.clients.describe(error)
+
+    def failures(self) -> AbstractContextManager[None]:
+        """See `StagedSink.failures`."""
+        return kafka_failures(self.settings.clients)
+
+    def writer(self, batch: Batch) -> RecordsWriter:
+        """See `StagedSink.writer`."""
+        parts = self.parts(batch, self.settings.staging.parts, CODEC, PART_BYTES)
+        return RecordsWriter(parts, self.settings.topic, self._target.most_bytes)
+
+    def votes(self, batch: Batch, receipts: Sequence[bytes]) -> list[PartsReceipt]:
+        """See `StagedSink.votes`; checks that the topics take the rows."""
+        votes = [decode_kafka(data, self.stem(batch)) for data in receipts]
+        with self.failures():
+            for topic, needs in needs_of_all(votes).items():
+                self._check_topic(topic, needs, batch.batch_id)
+        return [vote.parts for vote in votes]
+
+    def prepared_facts(self, transaction: StagedTransaction[CommitRecord]) -> dict[str, Any]:  # noqa: ARG002 - the same for all
+        """See `StagedSink.prepared_facts`."""
+        return {"topic": self.settings.topic}
+
+    def elsewhere(self, decision: LedgerDecision[CommitRecord], prepared: PreparedRows) -> str:  # noqa: ARG002 - as above
+        """See `StagedSink.elsewhere`."""
+        return "" if prepared.topic == self.settings.topic else "topic"
 
     def close(self) -> None:
         """End the clients; a later batch opens others."""
         self._target.close()
-
-    def _writer(self, batch: Batch) -> RecordsWriter:
-        plan = PartsPlan(
-            folder=self.settings.staging.parts,
-            stem=self._stem(batch),
-            batch_id=batch.batch_id,
-            format=PARQUET,
-            codec=CODEC,
-            target_file_size_bytes=PART_BYTES,
-        )
-        return RecordsWriter(PartsWriter(plan), self.settings.topic, self._target.most_bytes)
-
-    def _stem(self, batch: Batch) -> str:
-        return part_stem(self.settings.sink_id, batch.batch_id)
 
     def _check_topic(self, topic: str, needs: Needs, batch_id: int) -> None:
         """A fixed topic limits the rows as they are written; a topic that rows name is looked at here."""
@@ -208,15 +187,6 @@ class KafkaSink(TwoPhaseCommitSink[KafkaTransaction, PreparedRecords]):
                 f"Topic {shown(topic, 60)!r} does not take batch {batch_id}: {trouble}.",
                 action=f"Correct the rows, the topic, or {MESSAGE_BYTES} in config. Nothing of the batch was sent.",
             )
-
-    def _trouble(self, decision: LedgerDecision, prepared: PreparedRecords) -> str:
-        """The reason that a prepared batch can no longer be committed; empty if it can."""
-        if not still_usable(decision, prepared):
-            return "the ledger changed"
-        if prepared.topic != self.settings.topic:
-            return "it was prepared for another topic"
-        complete = self.settings.staging.has_all(prepared.parts)
-        return "" if complete else "a part is missing or has another size"
 
 
 def topic_trouble(facts: TopicFacts, needs: Needs, batch_bytes: int) -> str:

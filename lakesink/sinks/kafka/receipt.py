@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lakesink.sinks.directory.part_receipt import MAX_RECEIPT_BYTES, PartsReceipt, decode_parts
+from lakesink.sinks.staged.part_receipt import PartsReceipt, decode_parts, read_receipt
 from lakesink_protocol.receipt import ReceiptInvalid
 
 KAFKA_RECEIPT_VERSION = 1
@@ -50,17 +50,12 @@ def encode_kafka(parts: bytes, needs: Mapping[str, Needs]) -> bytes:
 
 def decode_kafka(data: bytes, stem: str) -> KafkaReceipt:
     """The receipt in `data`; raises ReceiptInvalid unless it is of this batch and version, and not too large."""
-    if len(data) > MAX_RECEIPT_BYTES:
-        raise ReceiptInvalid(f"larger than {MAX_RECEIPT_BYTES} bytes")
-    try:
-        document = json.loads(data)
-        _check_version(document["v"])
+
+    def read(document: Mapping[str, Any]) -> KafkaReceipt:
         needs = {_topic(topic): _needs(numbers) for topic, numbers in document["topics"].items()}
         return KafkaReceipt(decode_parts(document["parts"].encode(), stem), needs)
-    except ReceiptInvalid:
-        raise
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise ReceiptInvalid(f"not a receipt: {type(error).__name__}") from error
+
+    return read_receipt(data, KAFKA_RECEIPT_VERSION, read)
 
 
 def needs_of_all(receipts: list[KafkaReceipt]) -> dict[str, Needs]:
@@ -70,11 +65,6 @@ def needs_of_all(receipts: list[KafkaReceipt]) -> dict[str, Needs]:
         for topic, needs in receipt.needs.items():
             found[topic] = needs.also(found.get(topic))
     return found
-
-
-def _check_version(version: Any) -> None:
-    if type(version) is not int or version != KAFKA_RECEIPT_VERSION:
-        raise ReceiptInvalid(f"receipt version {str(version)[:20]}, this driver reads {KAFKA_RECEIPT_VERSION}")
 
 
 def _topic(name: Any) -> str:

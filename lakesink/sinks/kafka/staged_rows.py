@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakesink.rows.task_errors import shown
-from lakesink.sinks.directory.parts import PartsWriter
 from lakesink.sinks.kafka.receipt import LONGEST_TOPIC, Needs, encode_kafka
+from lakesink.sinks.staged.parts import PartsWriter
 from lakesink_catalog.spark_types import sql_type
 from lakesink_protocol.errors import WriteError
 

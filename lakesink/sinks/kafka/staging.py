@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakesink.rows.batches import rows_at_once
-from lakesink.sinks.directory.part_files import file_system
-from lakesink.sinks.directory.part_receipt import Part, part_stem
-from lakesink.sinks.kafka.prepared import parse_prepared
 from lakesink.sinks.record_folder import PreparedDirectory
+from lakesink.sinks.staged.part_files import file_system
+from lakesink.sinks.staged.part_receipt import Part, part_stem
+from lakesink.sinks.staged.prepared import PreparedParts
 from lakesink.sinks.storage import open_storage
 from lakesink_catalog.commit.record import parse_record
 from lakesink_protocol.errors import CatalogError, LakesinkError
@@ -76,6 +76,13 @@ class StagingFolder:
                     yield from parquet.iter_batches(rows_at_once(parquet, _BYTES_AT_ONCE))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedRows(PreparedParts):
+    """A batch that only needs its transaction; `topic` is that of all rows, empty if each row names its own."""
+
+    topic: str
+
+
 @dataclass(slots=True)
 class StagingRecords(PreparedDirectory):
     """The prepared records of one sink; the parts that a record names are removed with it."""
@@ -94,7 +101,7 @@ class StagingRecords(PreparedDirectory):
         if body is None:
             return ()
         stem = part_stem(self.staging.sink_id, int(body["batch"]["batch_id"]))
-        prepared = [parse_prepared(payload, stem) for payload in body["participants"].values()]
+        prepared = [PreparedRows.parse(payload, stem) for payload in body["participants"].values()]
         return tuple(part for found in prepared if found is not None for part in found.parts)
 
 

@@ -14,10 +14,12 @@ import pyarrow as pa
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from lakesink.sinks.kafka.kafka_sink import KafkaSink, KafkaTransaction
-from lakesink.sinks.kafka.staged_rows import RecordsWriter
+from lakesink.sinks.kafka.commit_record import CommitRecord
+from lakesink.sinks.kafka.kafka_sink import KafkaSink
+from lakesink.sinks.staged.sink import StagedTransaction
 from lakesink_protocol.identity import Batch
 from lakesink_protocol.outcome import AlreadyCommitted
+from lakesink_protocol.two_phase import TaskWriter
 
 PATIENCE_SECONDS = 30
 MARKERS_SECONDS = 0.4
@@ -42,7 +44,7 @@ class KafkaPlace:
 class RowsAsRecords:
     """Writes the suite's rows as JSON values."""
 
-    writer: RecordsWriter
+    writer: TaskWriter
 
     def write(self, task: int, batches: Iterator[pa.RecordBatch]) -> bytes:
         return self.writer.write(task, map(as_values, batches))
@@ -55,11 +57,11 @@ def as_values(rows: pa.RecordBatch) -> pa.RecordBatch:
 class SuiteSink(KafkaSink):
     """The sink, with rows of the suite."""
 
-    def begin(self, batch: Batch) -> KafkaTransaction | AlreadyCommitted:
+    def begin(self, batch: Batch) -> StagedTransaction[CommitRecord] | AlreadyCommitted:
         begun = super().begin(batch)
         if isinstance(begun, AlreadyCommitted) or begun.writer is None:
             return begun
-        return replace(begun, writer=RowsAsRecords(begun.writer))  # type: ignore[arg-type] # a writer as any
+        return replace(begun, writer=RowsAsRecords(begun.writer))
 
 
 class Reader:

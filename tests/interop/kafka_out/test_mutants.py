@@ -13,7 +13,7 @@ from confluent_kafka import KafkaException, Producer
 from pyroaring import BitMap64
 
 from lakesink.sinks.kafka import kafka_sink as sink_module
-from lakesink.sinks.kafka import ledger, producing, publication, target
+from lakesink.sinks.kafka import ledger, producing, target
 from lakesink.sinks.kafka.clients import Clients
 from lakesink.sinks.kafka.commit_record import CommitRecord, LedgerState
 from lakesink.sinks.kafka.staged_rows import RecordsWriter
@@ -96,7 +96,7 @@ def the_ledger_has_a_transaction_of_its_own() -> Any:
         emit(CommitAnswered(record.batch.batch_id))
         sound(to, session, [], record, emit)
 
-    return patch.object(publication, "commit_rows", commit_rows)
+    return patch.object(sink_module, "commit_rows", commit_rows)
 
 
 def a_read_ends_before_open_transactions() -> Any:
@@ -315,7 +315,7 @@ def test_an_outcome_that_stays_unknown_is_told_and_the_restart_resolves_it(place
     transaction, ready = stream.prepare(sink, 1)
     with (
         patch.object(sink, "_effects", lost),
-        patch.object(publication, "RETRY", few),
+        patch.object(sink, "retry", few),
         patch.object(KafkaTarget, "fence", side_effect=gone),
         pytest.raises(CommitUnresolved) as unresolved,
     ):

@@ -15,8 +15,7 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 
 from lakesink.read.begin import followed
 from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
-from lakesink.sinks.kafka.clients import Clients
-from lakesink.sinks.kafka.target import KafkaTarget
+from lakesink.sinks.kafka.kafka_sink import KafkaSink
 from lakesink_catalog.commit.effects import Effects
 from lakesink_protocol.errors import LakesinkError
 from lakesink_protocol.events import CommitAnswered, CommitDue, Event, Listeners
@@ -44,9 +43,15 @@ def fresh_topic(broker: KafkaBroker) -> str:
 def producing(broker: KafkaBroker, lake: Lake, topic: str, **options: Any) -> Producing:
     """The outbox of a process that has just started."""
     name = options.pop("name", f"outbox-{topic}")
-    target = KafkaTarget(Clients.parse(broker.bootstrap, {}), name, topic)
-    sink = followed(lake.table(), TABLE, "", "main")
-    return Producing(Outbox(name, TABLE, sink), lake.table, target, options.pop("keys", None), **options)
+    sink = KafkaSink(
+        broker.bootstrap,
+        sink_id=name,
+        staging=lake.folder / "staging",
+        topic=topic,
+        effects=options.pop("effects", None),
+    )
+    outbox = Outbox(name, TABLE, followed(lake.table(), TABLE, "", "main"))
+    return Producing(outbox, lake.table, sink, options.pop("keys", None), **options)
 
 
 def produce(broker: KafkaBroker, lake: Lake, topic: str, **options: Any) -> list[Produced]:
@@ -165,8 +170,7 @@ def test_an_outbox_of_another_topic_or_table_is_refused(broker: KafkaBroker, tmp
     Stream(lake).run(0)
     one, other = fresh_topic(broker), fresh_topic(broker)
     produce(broker, lake, one)
-    moved = producing(broker, lake, one)
-    moved.target.topic = other
+    moved = producing(broker, lake, other, name=f"outbox-{one}")
     with pytest.raises(LakesinkError) as refused:
         list(moved.all_there_is())
     assert refused.value.code == "LAKESINK_OUTBOX_REFUSED"
@@ -295,7 +299,8 @@ def test_a_batch_that_no_topic_takes_is_passed_by_another_outbox(broker: KafkaBr
     stream.run_changes(2, [[change(1, 3, "small")]])
     with pytest.raises(LakesinkError) as refused:
         produce(broker, lake, topic)
-    assert refused.value.code == "LAKESINK_KAFKA_RECORD_REFUSED"
+    assert refused.value.code == "LAKESINK_KAFKA_RECORD_TOO_LARGE"
+    assert "A row of batch 1 takes" in refused.value.what
     assert "--starting-batch 2" in refused.value.action
     assert "The topic has the batches up to" in refused.value.data
     produce(broker, lake, topic, name=f"again-{topic}", starting_batch=2)

@@ -326,6 +326,12 @@ COMMANDS = (
             metavar="N",
             help="First batch of a new outbox.  [default: the first one of the table]",
         ),
+        _option(
+            "--staging",
+            type=click.Path(file_okay=False, path_type=Path),
+            metavar="DIR",
+            help="Folder for the records of one batch.  [default: a temporary one]",
+        ),
         _option("--once", is_flag=True, help="Produce the batches that there are now, and end."),
         _option("--every", type=click.FloatRange(0.1), default=1.0, help="Seconds between two looks at the table."),
         _CATALOG,

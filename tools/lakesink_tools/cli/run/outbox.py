@@ -2,21 +2,22 @@
 
 import re
 import signal
+import tempfile
 import threading
 from collections import deque
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from lakesink_catalog.words import as_arguments, counted, moment, number, printable
+from lakesink_protocol.catalogue import PREFIX
 from lakesink_protocol.errors import LakesinkError, SettingsError
 from lakesink_protocol.identity import NAME_PATTERN
 from lakesink_protocol.redact import redact
 from lakesink_tools.cli.output import NOT_WELL, OK, Report, invalid
-from lakesink_tools.operate.outbox.passing import Pauses, may_pass
 
 if TYPE_CHECKING:
     from lakesink_tools.operate.outbox.produce import Produced, Producing
@@ -24,6 +25,12 @@ if TYPE_CHECKING:
 _COLUMNS = ("batch>", "replay>", "snapshot>", "rows>", "tombstones>")
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 MOST_SHOWN = 1_000
+LONGEST_SECONDS = 30.0
+_SHORTEST_SECONDS = 1.0
+_PASSING = frozenset(
+    PREFIX + code
+    for code in ("KAFKA_UNREACHABLE", "KAFKA_FAILED", "COMMIT_UNRESOLVED", "CATALOG_UNREACHABLE", "STORAGE_UNREACHABLE")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,31 +47,36 @@ class Asked:
     branch: str
     name: str | None
     starting_batch: int | None
+    staging: str
 
 
-def outbox(  # noqa: PLR0913 - the options of the command
-    *,
-    table: str,
-    catalog: str | None,
-    topic: str,
-    bootstrap_servers: str,
-    config: Path | None,
-    key: tuple[str, ...],
-    sink: str | None,
-    branch: str,
-    name: str | None,
-    starting_batch: int | None,
-    once: bool,
-    every: float,
-) -> Report:
+@dataclass(slots=True)
+class Pauses:
+    """The pauses after errors that follow each other; each is twice as long as the one before, up to a limit."""
+
+    next_seconds: float = field(default=_SHORTEST_SECONDS, init=False)
+
+    def after_error(self) -> float:
+        """The seconds to wait now."""
+        seconds = self.next_seconds
+        self.next_seconds = min(2 * seconds, LONGEST_SECONDS)
+        return seconds
+
+    def after_success(self) -> None:
+        """Begin again with the shortest one."""
+        self.next_seconds = _SHORTEST_SECONDS
+
+
+def outbox(*, staging: Path | None, once: bool, every: float, **options: Any) -> Report:
     """Produce batches until interrupted, or those that there are now; each is a line on standard error."""
-    asked = Asked(table, catalog, topic, bootstrap_servers, config, key, sink, branch, name, starting_batch)
     done, stopped = Done(), _stopped_by_signals()
-    if once:
-        producing = _opened(asked)
-        _look(producing, done, stopped, Pauses())
-    else:
-        producing = _run(asked, every, done, stopped)
+    with tempfile.TemporaryDirectory(prefix="lakesink-outbox-") as folder:
+        asked = Asked(**options, staging=str(staging or folder))
+        if once:
+            producing = _opened(asked)
+            _look(producing, done, stopped, Pauses())
+        else:
+            producing = _run(asked, every, done, stopped)
     return _report(asked, producing, done, once=once)
 
 
@@ -83,6 +95,11 @@ def _run(asked: Asked, every: float, done: "Done", stopped: threading.Event) -> 
             _say(f"[{error.code}] {redact(error.what).rstrip('.')}. Trying again in {wait:g} s.")
         if stopped.wait(wait) and producing is not None:
             return producing
+
+
+def may_pass(error: LakesinkError) -> bool:
+    """True if a server was away, or the outcome of a commit is unknown: the next attempt reads the ledger topic."""
+    return error.code in _PASSING
 
 
 def _look(producing: "Producing", done: "Done", stopped: threading.Event, pauses: Pauses) -> None:
@@ -129,15 +146,14 @@ class Done:
 def _in_short(batch: "Produced") -> str:
     title = f"batch {batch.batch_id}" if batch.replay is None else f"replay {batch.replay} of dead letters"
     if batch.rows is None:
-        return f"{title}: another process has committed it"
+        return f"{title}: another process has written it"
     deleted = f", {counted(batch.tombstones, 'tombstone')}" if batch.tombstones else ""
     return f"{title}: {counted(batch.rows, 'row')}{deleted}"
 
 
 def _opened(asked: Asked) -> "Producing":
     try:
-        from lakesink.sinks.kafka.clients import Clients
-        from lakesink.sinks.kafka.target import KafkaTarget
+        from lakesink.sinks.kafka.kafka_sink import KafkaSink
         from lakesink_tools.operate.outbox.produce import Producing
     except ModuleNotFoundError as error:
         if error.name != "confluent_kafka":
@@ -160,13 +176,10 @@ def _opened(asked: Asked) -> "Producing":
         batches = followed(table, asked.table, asked.sink or "", asked.branch)
     except LakesinkError as error:
         raise Words(name).of(error) from None
-    return Producing(
-        Outbox(name, asked.table, batches),
-        lambda: load_to_read(opened, asked.table),
-        KafkaTarget(Clients.parse(asked.bootstrap_servers, _properties(asked.config)), name, asked.topic),
-        asked.key or None,
-        asked.starting_batch,
-    )
+    config = _properties(asked.config)
+    sink = KafkaSink(asked.bootstrap_servers, sink_id=name, staging=asked.staging, topic=asked.topic, config=config)
+    outbox = Outbox(name, asked.table, batches)
+    return Producing(outbox, lambda: load_to_read(opened, asked.table), sink, asked.key or None, asked.starting_batch)
 
 
 def _check_topic(topic: str) -> None:

@@ -1,18 +1,18 @@
 """The outbox's position: the newest batch in its ledger topic, and nothing else. Pure.
 
-The newest record has the position, the names of the key columns, and with which batch the outbox began.
+The newest record has the position, the names of the key columns, and with which batch the outbox began. The outbox
+stops if ledger topic or table no longer have what it has produced, and never guesses.
 """
 
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
-from lakesink._version import __version__
 from lakesink.read.position import Position, parse_offset
-from lakesink.read.steps import Follows, SinkBatches, owner_of_changelog
-from lakesink.sinks.kafka.commit_record import CommitRecord, LedgerState
+from lakesink.read.steps import Follows, SinkBatches, Unread, is_batch_of, owner_of_changelog
+from lakesink.sinks.kafka.commit_record import LedgerState
+from lakesink_catalog.read.past import Past
 from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import CatalogError, QueryError
 from lakesink_protocol.identity import Batch, digest
@@ -21,6 +21,8 @@ from lakesink_protocol.redact import shown
 LONGEST_KEY_BYTES = 1024
 """For the names of the key columns in a record, as JSON: the whole text has at most 4 KiB."""
 _KEYS, _BEGAN = "keys", "starting"
+_QUERY = "outbox"
+_ANEW = "delete the topic, create it again, and start an outbox with a new --id: it produces all batches again."
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,31 +124,20 @@ def _parsed(document: Mapping[str, Any]) -> Progress:
     return Progress(parse_offset(offset), tuple(keys), began)
 
 
-def record_of(
-    state: LedgerState, outbox: Outbox, progress: Progress, *, rows: int, commit_id: str, now: datetime
-) -> CommitRecord:
-    """The ledger's record of a batch, or of a replay after it; the position of `progress` is behind it."""
-    position = progress.position
-    batch = Batch(
-        batch_id=max(position.batch_id, 0),
-        query_id=position.query_id,
-        fingerprint=position.fingerprint,
-        start=None,
-        end=digest(position.to_offset()),
-        offsets=progress.to_offsets(),
-    )
-    return CommitRecord(
-        number=0 if state.record is None else state.record.number + 1,
-        sink_id=outbox.name,
-        target_id=state.target_id,
-        batch=batch,
-        ledger=batch,
-        outcome="committed",
-        accepted="",
-        commit_id=commit_id,
-        rows=rows,
-        committed_at=now.isoformat(),
-        lakesink=__version__,
+def batch_of(state: LedgerState, progress: Progress) -> Batch:
+    """What the sink commits next: the outbox counts its own batches, and each has the progress behind it.
+
+    The key is a part of it: records that were prepared with another one are not of this batch.
+    """
+    before, offsets = None if state.record is None else state.record.batch, progress.to_offsets()
+    end = digest(offsets)
+    return Batch(
+        batch_id=0 if before is None else before.batch_id + 1,
+        query_id=_QUERY if before is None else before.query_id,
+        fingerprint=end,
+        start=None if before is None else before.end,
+        end=end,
+        offsets=offsets,
     )
 
 
@@ -160,3 +151,56 @@ def _refused(outbox: Outbox, why: str) -> CatalogError:
             "To produce all batches again, into this topic or another one, give a new --id.",
         ),
     )
+
+
+def check_standing(past: Past, unread: Unread, position: Position, outbox: Outbox) -> None:
+    """Refuse a table that was rolled back behind the position.
+
+    A reader of new rows may go on behind any batch that ends at the same offsets. An outbox may not: its topic has the
+    rows of the batch as it was, and the table has others.
+
+    Raises:
+        CatalogError: READ_ROLLED_BACK, or READ_BATCH_CHANGED if other batches were written in the place of those that
+            were produced.
+    """
+    if unread.is_rolled_back:
+        raise CatalogError(
+            "READ_ROLLED_BACK",
+            f"{_named(position, outbox)} was produced, and {outbox.table} was rolled back behind it.",
+            data=DataState.UNCHANGED,
+            action=(
+                "If the rollback was a mistake, take it back.",
+                f"If the stream writes the same batches again, start the outbox behind batch {position.batch_id}.",
+                f"If the stream will write other rows, {_ANEW}",
+            ),
+        )
+    if unread.lost_replay:
+        raise CatalogError(
+            "READ_ROLLED_BACK",
+            f"Replay {unread.lost_replay} of dead letters of sink {outbox.sink.sink!r} was produced, and {outbox.table}"
+            " was rolled back behind it.",
+            data=DataState.UNCHANGED,
+            action=(
+                "If the rollback was a mistake, take it back.",
+                f"To replay the same rows: lakesink dead-letters {outbox.table} --replay FIX.sql, then the outbox.",
+                f"If the replay will have other rows, {_ANEW}",
+            ),
+        )
+    if not _has_produced(past, position):
+        raise CatalogError(
+            "READ_BATCH_CHANGED",
+            f"{_named(position, outbox)} was produced; it was rolled back, and other batches were written instead.",
+            data=DataState.UNCHANGED,
+            action=("Roll the table back to a version that has the batch.", f"If the table is right, {_ANEW}"),
+        )
+
+
+def _has_produced(past: Past, position: Position) -> bool:
+    """True if the branch has the position's snapshot, or the same batch written again with the same input."""
+    if position.is_before_all or past.parent_id == position.snapshot_id:
+        return True
+    return any(one.snapshot_id == position.snapshot_id or is_batch_of(one, position) for one in past.commits)
+
+
+def _named(position: Position, outbox: Outbox) -> str:
+    return f"Batch {position.batch_id} of sink {outbox.sink.sink!r}"

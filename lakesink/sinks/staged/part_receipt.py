@@ -7,19 +7,20 @@ form only, with names of this batch's and task's parts.
 import json
 import re
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from lakesink_protocol.receipt import MOST_IN_A_BATCH, ReceiptInvalid
 
 PARTS_VERSION = 2
 MAX_RECEIPT_BYTES = 64 * 1024 * 1024
+R = TypeVar("R")
 _COUNTS = range(2**63)
 _IN_A_PART = range(1, 2**63)
 """Rows and bytes of a part, which is never empty."""
 _TASKS = range(2**31)
-_PART_NAME = re.compile(r"(?P<stem>[A-Za-z0-9._-]+)-(?P<task>\d{5,10})-[0-9a-f-]{36}(\.[a-z]{1,8}){1,2}", re.ASCII)
+_PART_NAME = re.compile(r"(?P<stem>[A-Za-z0-9._-]+)-(?P<task>\d{5,10})-[0-9a-f-]{36}\.parquet", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +41,9 @@ class PartsReceipt:
     parts: tuple[Part, ...]
 
 
-def new_part_name(stem: str, task: int, extension: str) -> str:
-    """A unique name for a part; `extension` starts with a dot."""
-    return f"{stem}-{task:05d}-{uuid.uuid4()}{extension}"
+def new_part_name(stem: str, task: int) -> str:
+    """A unique name for a part."""
+    return f"{stem}-{task:05d}-{uuid.uuid4()}.parquet"
 
 
 def part_stem(sink_id: str, batch_id: int) -> str:
@@ -69,15 +70,26 @@ def encode_parts(receipt: PartsReceipt) -> bytes:
 
 def decode_parts(data: bytes, stem: str) -> PartsReceipt:
     """The receipt in `data`; raises ReceiptInvalid unless it is of this batch and version, and not too large."""
+    return read_receipt(data, PARTS_VERSION, lambda document: _receipt(document, stem))
+
+
+def read_receipt(data: bytes, version: int, read: Callable[[Mapping[str, Any]], R]) -> R:
+    """What `read` makes of a receipt of this version; raises ReceiptInvalid, whatever it finds in untrusted data."""
     if len(data) > MAX_RECEIPT_BYTES:
         raise ReceiptInvalid(f"larger than {MAX_RECEIPT_BYTES} bytes")
     try:
-        document = json.loads(data)
-        return _receipt(document, stem)
+        return read(_of_version(json.loads(data), version))
     except ReceiptInvalid:
         raise
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise ReceiptInvalid(f"not a receipt: {type(error).__name__}") from error
+
+
+def _of_version(document: Mapping[str, Any], version: int) -> Mapping[str, Any]:
+    found = document["v"]
+    if type(found) is not int or found != version:
+        raise ReceiptInvalid(f"receipt version {str(found)[:20]}, this driver reads {version}")
+    return document
 
 
 def parts_from_json(document: Any, stem: str, task: int | None = None) -> tuple[Part, ...]:
@@ -108,8 +120,6 @@ def fits_a_marker(parts: Sequence[Part]) -> bool:
 
 
 def _receipt(document: Mapping[str, Any], stem: str) -> PartsReceipt:
-    if type(document["v"]) is not int or document["v"] != PARTS_VERSION:
-        raise ReceiptInvalid(f"receipt version {str(document['v'])[:20]}, this driver reads {PARTS_VERSION}")
     task, rows = _whole(document["task"], _TASKS), _whole(document["rows"], _COUNTS)
     parts = parts_from_json(document["parts"], stem, task)
     if rows != sum(part.rows for part in parts):

@@ -1,25 +1,18 @@
-"""Writes one part of the file sink, in any format."""
+"""Writes one part of the file sink."""
 
-import zlib
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pyarrow as pa
 from pyarrow.fs import FileSystem, LocalFileSystem
-from pyarrow.parquet import ParquetWriter
 
 from lakesink.parquet.filesystem import local_path, open_by_fsspec, scheme_of
 from lakesink.parquet.parquet import parquet_writer
-from lakesink.rows.lines import LineEncoder
 from lakesink.rows.plan import ParquetOptions
-from lakesink.rows.task_errors import footer_disagrees, storage_failures, unwritable_value
-from lakesink.sinks.directory.part_formats import PARQUET
-from lakesink.sinks.directory.part_receipt import Part
+from lakesink.rows.task_errors import footer_disagrees, storage_failures
 from lakesink.sinks.durable import make_folder, sync_file, sync_folder
-
-GZIP = 16 + zlib.MAX_WBITS
-"""zlib's `wbits` for a gzip header."""
+from lakesink.sinks.staged.part_receipt import Part
 
 
 class OpenPart:
@@ -28,7 +21,7 @@ class OpenPart:
     The rows' schema is one that `check_part_schema` has accepted.
     """
 
-    def __init__(self, location: str, schema: pa.Schema, format_name: str, codec: str) -> None:
+    def __init__(self, location: str, schema: pa.Schema, codec: str) -> None:
         self.location = location
         self._rows = 0
         self._filesystem, self._path = file_system(location)
@@ -39,7 +32,7 @@ class OpenPart:
         self._writer: Any = None
         try:
             with storage_failures(location):  # the first bytes are written here
-                self._writer = _writer(self._sink, schema, format_name, codec)
+                self._writer = parquet_writer(self._sink, schema, ParquetOptions(compression_codec=codec))
         except BaseException:  # any exception must end the open stream; it is raised again
             self.abandon()
             raise
@@ -50,7 +43,7 @@ class OpenPart:
         return int(self._sink.tell())
 
     def write(self, rows: pa.Table) -> None:
-        """Append rows; raises WriteError if the storage fails or the format cannot represent a value."""
+        """Append rows; raises WriteError if the storage fails."""
         with storage_failures(self.location):
             self._writer.write_table(rows, row_group_size=rows.num_rows)
         self._rows += rows.num_rows
@@ -59,7 +52,7 @@ class OpenPart:
         """Finish the part; raises WriteError if its content differs from what was written."""
         with storage_failures(self.location):
             self._writer.close()
-            written = self._rows if isinstance(self._writer, LinesWriter) else self._writer.writer.metadata.num_rows
+            written = self._writer.writer.metadata.num_rows
             if written != self._rows:
                 raise footer_disagrees(self.location, self._rows, written)
             size = self.size_bytes
@@ -80,37 +73,6 @@ class OpenPart:
             self._writer.is_open = False
         with suppress(Exception):  # a failed removal leaves an unreferenced file
             self._filesystem.delete_file(self._path)
-
-
-class LinesWriter:
-    """Writes JSON lines, uncompressed or with gzip; with the methods of Arrow's Parquet writer."""
-
-    is_open = True
-
-    def __init__(self, sink: Any, schema: pa.Schema, codec: str) -> None:
-        self._sink = sink
-        self._encoder = LineEncoder(schema)
-        self._gzip = zlib.compressobj(wbits=GZIP) if codec == "gzip" else None
-
-    def write_table(self, rows: pa.Table, row_group_size: int) -> None:  # noqa: ARG002 - lines have no row groups
-        """Append rows."""
-        for batch in rows.to_batches():
-            try:
-                lines = self._encoder.encode(batch)
-            except ValueError as error:
-                raise unwritable_value("jsonl", error) from error
-            self._sink.write(lines if self._gzip is None else self._gzip.compress(lines))
-
-    def close(self) -> None:
-        """Write the end of the file."""
-        if self._gzip is not None:
-            self._sink.write(self._gzip.flush())
-
-
-def _writer(sink: Any, schema: pa.Schema, format_name: str, codec: str) -> ParquetWriter | LinesWriter:
-    if format_name == PARQUET:
-        return parquet_writer(sink, schema, ParquetOptions(compression_codec=codec))
-    return LinesWriter(sink, schema, codec)
 
 
 def file_system(location: str) -> tuple[FileSystem, str]:

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from lakesink.rows.texts import check_texts
-from lakesink.sinks.directory.part_files import OpenPart
-from lakesink.sinks.directory.part_formats import FORMATS, check_part_schema
-from lakesink.sinks.directory.part_receipt import Part, PartsReceipt, encode_parts, new_part_name
+from lakesink.sinks.staged.part_files import OpenPart
+from lakesink.sinks.staged.part_receipt import Part, PartsReceipt, encode_parts, new_part_name
+from lakesink.sinks.staged.part_schema import check_part_schema
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_protocol.events import FileClosing
 
@@ -27,7 +27,6 @@ class PartsPlan:
     folder: str
     stem: str
     batch_id: int
-    format: str
     codec: str
     target_file_size_bytes: int
 
@@ -99,7 +98,5 @@ class _Parts:
             self._open = None
 
     def _new_part(self, schema: pa.Schema) -> OpenPart:
-        part_format = FORMATS[self.plan.format]
-        check_part_schema(schema, part_format)
-        name = new_part_name(self.plan.stem, self.task, part_format.extensions[self.plan.codec])
-        return OpenPart(f"{self.plan.folder}/{name}", schema, part_format.name, self.plan.codec)
+        check_part_schema(schema)
+        return OpenPart(f"{self.plan.folder}/{new_part_name(self.plan.stem, self.task)}", schema, self.plan.codec)
