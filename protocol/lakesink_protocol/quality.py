@@ -4,7 +4,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lakesink_protocol.redact import redact, shown
@@ -108,6 +108,15 @@ class Quality:
         found |= {LETTERS_SINCE: self.letters_since} if self.letters_since else {}
         found |= {RESCUED: _json(dict(self.rescued))} if self.rescued else {}
         return found | ({UNKNOWN_NAMES: self.names_text} if self.unknown_names else {})
+
+    @property
+    def puts_aside(self) -> bool:
+        """True if rows are not in the table, but in its table of dead letters."""
+        return self.dead_letters > 0
+
+    def with_letters(self, table: str, since: str) -> "Quality":
+        """With the table of the dead letters, if there are any, and which table has those of earlier batches."""
+        return replace(self, letters_table=table if self.puts_aside else "", letters_since=since)
 
     @property
     def names_text(self) -> str:

@@ -282,7 +282,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             raise receipt_rejected(str(error)) from None
         self.effects.emit(events.BatchPrepared(batch_id, prepared.snapshot_id))
         of_tasks = len(counted.keys_files) > 1  # keys that nothing orders are found where all tasks are compared
-        if counted.quality.dead_letters or transaction.logs or of_tasks:
+        if counted.quality.puts_aside or transaction.logs or of_tasks:
             self._check_again(transaction, prepared)
         return prepared
 
@@ -389,4 +389,4 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         before = newest_summary(transaction.decision.situation, batch.query_id, batch.batch_id)
         uuid = letters.uuid if transaction.side is not None and self.side.used is letters else ""
         since = letters_since(str(before.get(LETTERS_SINCE, "")), batch.batch_id, uuid)
-        return replace(quality, letters_table=letters.table if quality.dead_letters else "", letters_since=since)
+        return quality.with_letters(letters.table, since)
