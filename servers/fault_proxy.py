@@ -17,6 +17,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, assert_never
 from urllib.parse import urlsplit
 
+from lakesink_catalog.connect.first_snapshot import PROBE
+
 DRIP_SECONDS = 0.1
 LONGEST_SILENCE_SECONDS = 60.0
 _HOP_BY_HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "content-length", "host", "accept-encoding"})
@@ -141,9 +143,10 @@ class FaultProxy:
 
 
 def is_commit(method: str, path: str) -> bool:
-    """True for a request that changes one table."""
+    """True for a request that changes one table, but for the scratch table by which lakesink asks a service first."""
     parts = urlsplit(path).path.strip("/").split("/")
-    return method == "POST" and len(parts) >= 5 and parts[-2] == "tables" and parts[-4] == "namespaces"
+    of_table = method == "POST" and len(parts) >= 5 and parts[-2] == "tables" and parts[-4] == "namespaces"
+    return of_table and not parts[-1].startswith(PROBE)
 
 
 @contextmanager

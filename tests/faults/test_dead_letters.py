@@ -122,7 +122,8 @@ def test_a_rollback_of_the_rows_names_the_letters_that_stayed_and_the_snapshot_b
     assert refused.value.reason is Reason.ROLLED_BACK
     assert f"{LETTERS} still has dead letters of batches 1 to 2" in refused.value.data
     rewind, *accepts = refused.value.choices
-    assert rewind.startswith(f"Roll {LETTERS} back to snapshot {before}. Stop the stream, run `lakesink rewind")
+    by = f"(`lakesink rewind` does this with `--table {TABLE}`.)"
+    assert rewind.startswith(f"Roll {LETTERS} back to snapshot {before}. {by} Stop the stream, run `lakesink rewind")
     assert all(one.endswith(f"{LETTERS} keeps the dead letters of batches 1 to 2.") for one in accepts)
     assert "of others" not in refused.value.data
     assert len(str(refused.value).partition("\n")[0]) < 200

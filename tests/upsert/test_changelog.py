@@ -268,7 +268,8 @@ def test_a_rollback_of_the_table_names_the_changelog_and_the_snapshot_before(tmp
         stream.run(3)
     assert refused.value.reason is Reason.ROLLED_BACK
     assert f"{LOG} still has changes of batches 1 to 2" in refused.value.data
-    assert refused.value.choices[0].startswith(f"Roll {LOG} back to snapshot {before}. Stop the stream,")
+    by = "(`lakesink rewind` does this with `--table demo.events`.)"
+    assert refused.value.choices[0].startswith(f"Roll {LOG} back to snapshot {before}. {by} Stop the stream,")
 
 
 def test_a_table_that_was_rolled_back_without_its_changelog_is_refused(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from lakesink_catalog.read.past import by_sink, retained
 from lakesink_catalog.tables.tables import load_table
 from lakesink_catalog.words import counted
 from lakesink_protocol.errors import BatchRefused, CatalogError, Reason
-from lakesink_protocol.identity import SinkKey
+from lakesink_protocol.identity import SinkKey, SinkKind
 from lakesink_protocol.quality import LETTERS_TABLE
 from lakesink_protocol.row_changes import CHANGELOG_TABLE
 
@@ -27,7 +27,7 @@ class Left:
     """What one side table still has.
 
     Attributes:
-        table: The sink's own table.
+        table: The sink's own table; empty for a batch job, which has no checkpoint to take back.
         batches: Their ids, the oldest first.
         said: What is left, for messages.
         step: What is to be done before the batches are replayed.
@@ -65,7 +65,7 @@ def with_left(refused: BatchRefused, left: Sequence[Left]) -> BatchRefused:
 def steps_of(left: Sequence[Left]) -> str:
     """What is to be done before the batches are replayed, and the command that does it."""
     steps = " ".join(one.step for one in left)
-    if any(one.ways is None for one in left):
+    if any(one.ways is None or not one.table for one in left):
         return steps
     return f"{steps} (`lakesink rewind` does this with `--table {left[0].table}`.)"
 
@@ -102,4 +102,5 @@ def left_in(kind: SideTable, catalog: Catalog, name: str, owner: SinkKey, table:
         said = f"{said} {'.'.join(replays.name())} has {counted(len(those), 'replay')} that it no longer has."
     step = f"Name another {kind.option}: no rollback takes these {kind.keeps} out."
     step = step if ways is None else " ".join(map(str, ways))
-    return Left(kind, ".".join(table.name()), batches, said, step, ways, f"{name} keeps the {kind.keeps} of {named}.")
+    own = ".".join(table.name()) if owner.kind is SinkKind.STREAM else ""
+    return Left(kind, own, batches, said, step, ways, f"{name} keeps the {kind.keeps} of {named}.")

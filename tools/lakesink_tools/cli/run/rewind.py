@@ -61,13 +61,17 @@ def rewind(  # noqa: PLR0913 - the options of the command
         hints.append("Next: start the query again; lakesink replays the batches that the table lacks.")
     else:
         hints.append("Next: start the query again; it plans and writes the later batches again.")
+    return Report(document=document, title=_title(plan, commits), hints=hints)
+
+
+def _title(plan: Plan, commits: DirectoryPlan | None) -> str:
     title = f"The checkpoint ends at batch {plan.to_batch}: {counted(len(plan.batches), 'batch')} will run again."
     if not plan.files:
         title = f"Nothing to do: the checkpoint ends at batch {plan.to_batch}."
-    if commits is not None:
-        removed = f"{counted(len(commits.numbers), 'commit')} of sink {commits.sink_id}"
-        title = f"Removed from the directory: {removed}. {title}"
-    return Report(document=document, title=title, hints=hints)
+    if commits is None:
+        return title
+    removed = f"{counted(len(commits.numbers), 'commit')} of sink {commits.sink_id}"
+    return f"Removed from the directory: {removed}. {title}"
 
 
 def _question(plan: Plan, commits: DirectoryPlan | None, ways: Sequence[WayBack]) -> str:
