@@ -20,7 +20,7 @@ from lakesink.sinks.kafka.staged_rows import RecordsWriter
 from lakesink.sinks.kafka.target import KafkaTarget, Session
 from lakesink.testing.points import Died
 from lakesink_catalog.commit.effects import Effects
-from lakesink_protocol.errors import CatalogError, CommitUnresolved
+from lakesink_protocol.errors import BatchRefused, CatalogError, CommitUnresolved
 from lakesink_protocol.events import CommitAnswered, Listener, Listeners
 from lakesink_protocol.outcome import AlreadyCommitted
 from lakesink_protocol.retry import RetryPolicy
@@ -327,7 +327,7 @@ def test_an_outcome_that_stays_unknown_is_told_and_the_restart_resolves_it(place
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.put_in.__name__)
 def test_a_seeded_bug_is_seen(broker: KafkaBroker, place: KafkaPlace, bug: SeededBug) -> None:
-    seen = (AssertionError, KafkaException, pytest.fail.Exception)
+    seen = (AssertionError, BatchRefused, KafkaException, pytest.fail.Exception)
     with bug.put_in(), pytest.raises(seen) as found:
         bug.seen_by(broker, place)
     print(f"{bug.put_in.__name__}: {str(found.value)[:300]}")
