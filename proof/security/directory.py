@@ -13,6 +13,7 @@ from lakesink.sinks.directory.directory_sink import FileSink
 from lakesink.sinks.directory.marker import Marker
 from lakesink.sinks.staged.prepared import PreparedParts
 from lakesink.sinks.staged.sink import StagedTransaction
+from lakesink_catalog.commit.record import RECORD_VERSION
 from lakesink_protocol.identity import Batch, digest
 from lakesink_protocol.outcome import AlreadyCommitted
 from proof.security.judge import ACCEPTED, WRITTEN_AGAIN, check_counts, refused_by, require
@@ -178,7 +179,7 @@ def _honest_record(place: Place) -> Any:
     payload = place.sink.pre_commit(place.transaction, place.votes).payload
     identity = {"batch_id": COMMITTED, "query_id": place.batch.query_id, "fingerprint": place.batch.fingerprint}
     return {
-        "version": 1,
+        "version": RECORD_VERSION,
         "batch": identity,
         "created_ms": place.stream.chance.effects().now_ms(),
         "participants": {place.sink.name: payload},

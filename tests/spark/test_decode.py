@@ -327,7 +327,8 @@ def test_bytes_that_are_no_text_are_malformed_whatever_spark_calls_them(spark: A
     documents = spark.createDataFrame([(bytearray(value),) for value in ODD_BYTES], "value binary")
     if as_text:
         documents = documents.selectExpr("cast(value as string) as value")
-    lakesink.append(documents.coalesce(1), TABLE, txn=("odd", 1), decode="json", on_malformed="quarantine")
+    aside: dict[str, Any] = {"on_malformed": "quarantine", "max_dead_letter_ratio": 1.0}
+    lakesink.append(documents.coalesce(1), TABLE, txn=("odd", 1), decode="json", **aside)
     assert [(row["id"], row["name"]) for row in rows()] == [(3, "ä")]
 
 
