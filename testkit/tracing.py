@@ -96,7 +96,9 @@ def trace_sinks(assign: Callable[[type, str, Any], None] = setattr) -> None:
     made = IcebergSink.__post_init__
 
     def traced(self: IcebergSink) -> None:
-        self.effects = replace(self.effects, emit=self.effects.emit.also(Trace(secrets.token_hex(8))))
+        emit = self.effects.emit
+        others = (other for other in emit.others if not isinstance(other, Trace))  # of whose effects a side sink has
+        self.effects = replace(self.effects, emit=replace(emit, others=(*others, Trace(secrets.token_hex(8)))))
         made(self)
 
     assign(IcebergSink, "__post_init__", traced)

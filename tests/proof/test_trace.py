@@ -71,6 +71,11 @@ def test_a_batch_is_seven_steps(stream: Stream, log: Log) -> None:
     assert log.steps() == [*WRITTEN, *DONE] * 2
 
 
+def test_a_sink_that_has_the_listeners_of_another_has_a_trace_of_its_own(stream: Stream, log: Log) -> None:
+    Stream(stream.lake, listeners=stream.sink().effects.emit).run(1)
+    assert log.steps()[7:] == [*WRITTEN, *DONE]
+
+
 def test_a_prepared_batch_is_recovered(stream: Stream, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(failpoints.VARIABLE, "after-prepared@1=raise")
     with pytest.raises(FailpointReached):

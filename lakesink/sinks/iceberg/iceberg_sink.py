@@ -333,7 +333,6 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
     def _side_table(self, kind: SideTable, table: str, columns: pa.Schema) -> SideTableSink:
         settings = replace(Settings(), **{name: getattr(self.settings, name) for name in _SHARED_WITH_SIDE_TABLES})
         settings = replace(settings, schema_evolution=kind.schema_evolution)
-        effects = self.effects
 
         def open_catalog() -> Catalog:
             return self.target.connected()
@@ -347,7 +346,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
                 open_catalog,
                 of_side,
                 columns,
-                effects=effects,
+                effects=self.effects,
                 memory=RunMemory(clock=self.memory.clock, left_out=self.memory.left_out),
                 words=kind.words,
             )

@@ -54,7 +54,6 @@ class SinkTable:
 
     Attributes:
         schema: Of the rows as they arrive: a table that is created gets these columns.
-        found: The table as the batch at hand found it.
         uuid: Of the table that the run's first batch found; every later batch must find a table with it.
     """
 

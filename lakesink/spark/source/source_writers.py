@@ -44,6 +44,7 @@ from lakesink.spark.source.source_tasks import BatchTask, PlannedTask, StreamTas
 from lakesink.spark.spark_errors import brief, presentable, raise_refusal
 from lakesink_catalog.connect.catalog import CatalogConfig
 from lakesink_catalog.listeners import LISTENERS
+from lakesink_catalog.manifests.merging import MergeMemory
 from lakesink_protocol.coordinator import run_batch, writers_for
 from lakesink_protocol.errors import LakesinkError, QueryError
 from lakesink_protocol.events import BatchStarted
@@ -231,23 +232,25 @@ def _open_catalog(name: str | None, properties: tuple[tuple[str, Any], ...]) -> 
 
 def _sink(destination: Destination, schema: pa.Schema) -> IcebergSink:
     settings = destination.settings
-    of_catalog = settings.catalog, tuple(settings.catalog_properties.items())
+    catalog = settings.catalog, tuple(settings.catalog_properties.items())
+    of_sink = *catalog, destination.table, destination.key
+    memory = _memory(*of_sink, settings.max_clock_ahead)  # one limit for a clock
+    memory.merges = _merge_memory(*of_sink)
     return IcebergSink(
         destination.table,
         destination.key,
-        partial(_open_catalog, *of_catalog),
+        partial(_open_catalog, *catalog),
         settings,
         schema,
-        memory=_memory(*of_catalog, destination.table, destination.key),
+        memory=memory,
         words=words_of(settings.checkpoint),
         can_write_again=False,
     )
 
 
-@lru_cache(maxsize=8)
-def _memory(*_of_sink: Any) -> RunMemory:
-    """What this process remembers of a sink, of which every batch has an object; the arguments are the cache's key."""
-    return RunMemory()
+_memory = lru_cache(maxsize=64)(lambda *_of_sink: RunMemory())
+_merge_memory = lru_cache(maxsize=8)(lambda *_of_sink: MergeMemory())  # it may hold a merge that is under way
+"""What this process remembers of a sink, of which every batch has an object."""
 
 
 def _planned_batch(checkpoint: Checkpoint) -> int:

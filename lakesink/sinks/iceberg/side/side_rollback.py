@@ -100,7 +100,6 @@ def left_in(kind: SideTable, catalog: Catalog, name: str, owner: SinkKey, table:
     if begun is not None:
         replays, those = begun
         said = f"{said} {'.'.join(replays.name())} has {counted(len(those), 'replay')} that it no longer has."
-    step = f"Name another {kind.option}: no rollback takes these {kind.keeps} out."
-    step = step if ways is None else " ".join(map(str, ways))
+    step = " ".join(map(str, ways or ())) or f"Name another {kind.option}: no rollback takes these {kind.keeps} out."
     own = ".".join(table.name()) if owner.kind is SinkKind.STREAM else ""
     return Left(kind, own, batches, said, step, ways, f"{name} keeps the {kind.keeps} of {named}.")

@@ -76,7 +76,7 @@ def _title(plan: Plan, commits: DirectoryPlan | None) -> str:
 
 def _question(plan: Plan, commits: DirectoryPlan | None, ways: Sequence[WayBack]) -> str:
     """What to ask before anything is changed; empty if nothing will be."""
-    parts = [str(way).rstrip(".").replace("Roll", "roll").replace("Drop", "drop") for way in ways]
+    parts = [f"{told[0].lower()}{told[1:].rstrip('.')}" for told in map(str, ways)]
     if commits is not None and (commits.numbers or commits.records):
         parts.append(
             f"take {counted(len(commits.numbers), 'commit')} with {counted(commits.rows, 'row')} out of the directory"
