@@ -116,11 +116,6 @@ class Settings:
         return self.mode is not Mode.APPEND
 
     @property
-    def shuffles_by_partition(self) -> bool:
-        """True if rows of a partition are to come to one task."""
-        return self.distribution_mode not in (None, "none")
-
-    @property
     def follows_documents(self) -> bool:
         """True if keys of documents without a column are more than counted."""
         return self.decode is not None and self.schema_evolution is not SchemaEvolution.IGNORE
