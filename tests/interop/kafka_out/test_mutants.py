@@ -18,7 +18,6 @@ from lakesink.sinks.kafka.clients import Clients
 from lakesink.sinks.kafka.commit_record import CommitRecord, LedgerState
 from lakesink.sinks.kafka.staged_rows import RecordsWriter
 from lakesink.sinks.kafka.target import KafkaTarget, Session
-from lakesink.testing.points import Died
 from lakesink_catalog.commit.effects import Effects
 from lakesink_protocol.errors import BatchRefused, CatalogError, CommitUnresolved
 from lakesink_protocol.events import CommitAnswered, Listener, Listeners
@@ -26,6 +25,7 @@ from lakesink_protocol.outcome import AlreadyCommitted
 from lakesink_protocol.retry import RetryPolicy
 from lakesink_tools.operate.outbox import batch_records, deleted
 from lakesink_tools.operate.outbox.produce import Producing
+from lakesink_tools.testing.points import Died
 from servers.kafka import KafkaBroker
 from tests.interop.kafka_out import test_outbox, test_topics
 from tests.interop.kafka_out.suite_sink import KafkaPlace

@@ -6,7 +6,7 @@ from typing import Any
 
 from pyiceberg.table import Table
 
-from lakesink.settings.policy import POLICY, ChangePolicy, change_policy
+from lakesink.settings.settings import POLICY
 from lakesink.task.changelog import changelog_key
 from lakesink_catalog.read.history import SinkState
 from lakesink_catalog.read.landed import newest_batch
@@ -18,6 +18,7 @@ from lakesink_protocol.redact import shown
 from lakesink_protocol.row_changes import CHANGELOG_TABLE, ChangeCounts, counts_in
 from lakesink_tools.audit.finding import key_of, sink_label
 from lakesink_tools.checks.doctor.finding import Finding, Part, Standing
+from lakesink_tools.checks.doctor.policy import ChangePolicy, change_policy
 
 _MOST_DEAD = 0.1
 _FEW_DEAD, _FEW_FILES = 10_000, 10

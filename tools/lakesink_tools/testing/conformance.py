@@ -16,12 +16,12 @@ coordinator runs the batches. It cannot test a file system that loses synced dat
 or a power failure. A sink that passes has kept its promises in these checks, on this target.
 """
 
-from lakesink.testing.checks.crashes import CrashChecks
-from lakesink.testing.checks.history import HistoryChecks
-from lakesink.testing.checks.processes import ProcessChecks
-from lakesink.testing.checks.rivals import RivalChecks
-from lakesink.testing.checks.rows import RowChecks
-from lakesink.testing.checks.votes import VoteChecks
+from lakesink_tools.testing.checks.crashes import CrashChecks
+from lakesink_tools.testing.checks.history import HistoryChecks
+from lakesink_tools.testing.checks.processes import ProcessChecks
+from lakesink_tools.testing.checks.rivals import RivalChecks
+from lakesink_tools.testing.checks.rows import RowChecks
+from lakesink_tools.testing.checks.votes import VoteChecks
 
 
 class SinkConformance(RowChecks, VoteChecks, HistoryChecks, CrashChecks, RivalChecks, ProcessChecks):

@@ -4,14 +4,14 @@ from functools import partial
 
 import pytest
 
-from lakesink.testing.checks.base import BATCHES, BY_PROCESS, FIRST_MIDDLE_LAST, OTHER, SinkUnderTest, keeps
-from lakesink.testing.points import Phase, Point
-from lakesink.testing.promises import Promise
-from lakesink.testing.steps import Step, spread
-from lakesink.testing.stream import Cast, Stream, cast_votes, empty
-from lakesink.testing.tagged_rows import wrong_rows
 from lakesink_protocol.identity import Batch
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
+from lakesink_tools.testing.checks.base import BATCHES, BY_PROCESS, FIRST_MIDDLE_LAST, OTHER, SinkUnderTest, keeps
+from lakesink_tools.testing.points import Phase, Point
+from lakesink_tools.testing.promises import Promise
+from lakesink_tools.testing.steps import Step, spread
+from lakesink_tools.testing.stream import Cast, Stream, cast_votes, empty
+from lakesink_tools.testing.tagged_rows import wrong_rows
 
 MANY_TASKS = 64
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from lakesink_catalog.failpoints import ACTIONS, FAILPOINTS, Failpoint, FailpointReached, reached
 
 if TYPE_CHECKING:
-    from lakesink.testing.conformance import SinkConformance
-    from lakesink.testing.promises import BrokenPromise, Promise
-    from lakesink.testing.tagged_rows import ROWS
+    from lakesink_tools.testing.conformance import SinkConformance
+    from lakesink_tools.testing.promises import BrokenPromise, Promise
+    from lakesink_tools.testing.tagged_rows import ROWS
 
 __all__ = [
     "ACTIONS",
@@ -26,10 +26,10 @@ __all__ = [
 ]
 
 _HOMES = {
-    "ROWS": "lakesink.testing.tagged_rows",
-    "BrokenPromise": "lakesink.testing.promises",
-    "Promise": "lakesink.testing.promises",
-    "SinkConformance": "lakesink.testing.conformance",
+    "ROWS": "lakesink_tools.testing.tagged_rows",
+    "BrokenPromise": "lakesink_tools.testing.promises",
+    "Promise": "lakesink_tools.testing.promises",
+    "SinkConformance": "lakesink_tools.testing.conformance",
 }
 
 

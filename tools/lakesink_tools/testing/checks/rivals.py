@@ -15,16 +15,16 @@ from typing import Any
 
 import pytest
 
-from lakesink.testing.checks.base import FIRST_MIDDLE_LAST, SinkUnderTest, keeps
-from lakesink.testing.checks.crashes import at, ended_at
-from lakesink.testing.points import CRASH_POINTS, Died, Phase, Point
-from lakesink.testing.promises import Promise
-from lakesink.testing.steps import Step, stepping
-from lakesink.testing.stream import Stream, cast_votes
-from lakesink.testing.tagged_rows import SeenRows, wrong_rows
 from lakesink_protocol.errors import LakesinkError
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
 from lakesink_protocol.two_phase import Durability, TaskWriter
+from lakesink_tools.testing.checks.base import FIRST_MIDDLE_LAST, SinkUnderTest, keeps
+from lakesink_tools.testing.checks.crashes import at, ended_at
+from lakesink_tools.testing.points import CRASH_POINTS, Died, Phase, Point
+from lakesink_tools.testing.promises import Promise
+from lakesink_tools.testing.steps import Step, stepping
+from lakesink_tools.testing.stream import Stream, cast_votes
+from lakesink_tools.testing.tagged_rows import SeenRows, wrong_rows
 
 PATIENCE_SECONDS = 5.0
 BLOCKED_SECONDS = 0.2

@@ -5,15 +5,15 @@ from contextlib import suppress
 
 import pytest
 
-from lakesink.testing.checks.base import BATCHES, BY_PROCESS, FIRST_MIDDLE_LAST, OTHER, SinkUnderTest, keeps
-from lakesink.testing.points import CRASH_POINTS, RECOVERY_POINTS, AtPoint, Died, Phase, Point
-from lakesink.testing.promises import Promise
-from lakesink.testing.steps import Step
-from lakesink.testing.stream import Stream, empty
 from lakesink_protocol.errors import LakesinkError
 from lakesink_protocol.identity import Batch
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
 from lakesink_protocol.two_phase import Durability
+from lakesink_tools.testing.checks.base import BATCHES, BY_PROCESS, FIRST_MIDDLE_LAST, OTHER, SinkUnderTest, keeps
+from lakesink_tools.testing.points import CRASH_POINTS, RECOVERY_POINTS, AtPoint, Died, Phase, Point
+from lakesink_tools.testing.promises import Promise
+from lakesink_tools.testing.steps import Step
+from lakesink_tools.testing.stream import Stream, empty
 
 
 class Failed(Exception):

@@ -6,12 +6,12 @@ from functools import partial
 import pyarrow as pa
 import pytest
 
-from lakesink.testing.checks.base import SinkUnderTest, keeps
-from lakesink.testing.promises import Promise
-from lakesink.testing.stream import Cast, Sink, Stream, cast_votes, shipped, wrote
-from lakesink.testing.tagged_rows import Attempt
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.two_phase import Durability, TaskWriter
+from lakesink_tools.testing.checks.base import SinkUnderTest, keeps
+from lakesink_tools.testing.promises import Promise
+from lakesink_tools.testing.stream import Cast, Sink, Stream, cast_votes, shipped, wrote
+from lakesink_tools.testing.tagged_rows import Attempt
 
 Votes = Sequence[bytes]
 

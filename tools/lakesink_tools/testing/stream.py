@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from lakesink.testing.points import AtPoint, WatchedSink, Within
-from lakesink.testing.tagged_rows import Attempt, SeenRows, count_positions, wrong_rows
 from lakesink_protocol.coordinator import run_batch
 from lakesink_protocol.identity import Batch, stream_batch
 from lakesink_protocol.outcome import AlreadyCommitted, Outcome
 from lakesink_protocol.two_phase import TaskWriter, TwoPhaseCommitSink
 from lakesink_protocol.votes import Votes
+from lakesink_tools.testing.points import AtPoint, WatchedSink, Within
+from lakesink_tools.testing.tagged_rows import Attempt, SeenRows, count_positions, wrong_rows
 
 Sink = TwoPhaseCommitSink[Any, Any]
 Cast = Callable[[TaskWriter, int, int], tuple[Sequence[bytes], Iterable[int]]]

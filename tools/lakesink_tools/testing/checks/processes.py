@@ -5,13 +5,13 @@ import signal
 from functools import partial
 from typing import Any
 
-from lakesink.testing.checks.base import SinkUnderTest, keeps
-from lakesink.testing.child import PREFIX, answered, drive, ended, start, start_together
-from lakesink.testing.points import KILL_POINTS, Point
-from lakesink.testing.promises import Promise
-from lakesink.testing.stream import Stream, wrote
-from lakesink.testing.tagged_rows import Attempt
 from lakesink_protocol.two_phase import TaskWriter
+from lakesink_tools.testing.checks.base import SinkUnderTest, keeps
+from lakesink_tools.testing.child import PREFIX, answered, drive, ended, start, start_together
+from lakesink_tools.testing.points import KILL_POINTS, Point
+from lakesink_tools.testing.promises import Promise
+from lakesink_tools.testing.stream import Stream, wrote
+from lakesink_tools.testing.tagged_rows import Attempt
 
 RACERS = 2
 RACED_BATCHES = 8

@@ -23,7 +23,6 @@ from pyiceberg.table.update import (
 )
 
 from lakesink_catalog.commit.effects import Effects
-from lakesink_catalog.commit.empty_commit import EmptyCommit, unresolved
 from lakesink_catalog.commit.request import branch_at, tag_at
 from lakesink_catalog.commit.unprotected_first import check_has_head
 from lakesink_catalog.read.history import sinks
@@ -39,6 +38,7 @@ from lakesink_protocol.situation import Situation
 from lakesink_protocol.suggest import did_you_mean
 from lakesink_protocol.tags import audit_tags
 from lakesink_protocol.verdict import SUPPORTED_FORMAT_VERSION
+from lakesink_tools.operate.empty_commit import EmptyCommit, unresolved
 
 
 @dataclass(frozen=True, slots=True)

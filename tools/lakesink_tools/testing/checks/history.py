@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from lakesink.testing.checks.base import BATCHES, BY_PROCESS, OTHER, SinkUnderTest, keeps
-from lakesink.testing.promises import Promise
-from lakesink.testing.stream import Stream
 from lakesink_protocol.errors import BatchRefused, LakesinkError
 from lakesink_protocol.identity import Batch
 from lakesink_protocol.outcome import AlreadyCommitted
 from lakesink_protocol.two_phase import Durability
+from lakesink_tools.testing.checks.base import BATCHES, BY_PROCESS, OTHER, SinkUnderTest, keeps
+from lakesink_tools.testing.promises import Promise
+from lakesink_tools.testing.stream import Stream
 
 LAST = BATCHES - 1
 

@@ -7,10 +7,10 @@ from typing import Any, ClassVar, ParamSpec
 
 import pytest
 
-from lakesink.testing.points import Died
-from lakesink.testing.promises import BrokenPromise, Promise
-from lakesink.testing.steps import Step, stepping, worth_trying
-from lakesink.testing.stream import Sink, Stream
+from lakesink_tools.testing.points import Died
+from lakesink_tools.testing.promises import BrokenPromise, Promise
+from lakesink_tools.testing.steps import Step, stepping, worth_trying
+from lakesink_tools.testing.stream import Sink, Stream
 
 P = ParamSpec("P")
 

@@ -1,7 +1,4 @@
-"""What a stream does with rows: with those that do not fit, and with changes by key.
-
-It is written into the snapshots, and told in words. Pure.
-"""
+"""What a stream does with rows that do not fit, and how it changes rows by key, read from its snapshots. Pure."""
 
 import json
 from collections.abc import Mapping
@@ -10,38 +7,15 @@ from typing import Any
 
 from lakesink.rows.plan import OnMalformed
 from lakesink.settings.option_types import Deletes, OutputMode
-from lakesink.settings.settings import Settings
+from lakesink.settings.settings import POLICY_LISTS, POLICY_OPTIONS
 from lakesink_protocol.redact import redact, shown
 from lakesink_protocol.row_changes import Mode
 
-POLICY = "lakesink.policy"
-"""Summary property: a JSON object with those of these options that are not defaults; absent if all are."""
-_OPTIONS = (
-    "decode",
-    "schema_evolution",
-    "on_malformed",
-    "rescue_column",
-    "dead_letter_table",
-    "mode",
-    "deletes",
-    "output_mode",
-)
-_LISTS = ("keys", "sequence_by")
 _LONGEST = 2_000
 _LONGEST_NAME = 100
 _STOPS = "stops the query"
 _FOLLOWS = ("add", "widen")
 _NEW_COLUMN = {"ignore": "is left out", **dict.fromkeys(_FOLLOWS, "becomes a column")}
-
-
-def policy_of(settings: Settings) -> dict[str, str]:
-    """The property for the snapshots of a query; empty if the query has the defaults."""
-    defaults = Settings()
-    found = {name: getattr(settings, name) for name in (*_OPTIONS, *_LISTS)}
-    chosen = {name: value for name, value in found.items() if value != getattr(defaults, name)}
-    if settings.decode:
-        chosen["schema_evolution"] = settings.schema_evolution
-    return {POLICY: json.dumps(chosen, separators=(",", ":"), ensure_ascii=False)} if chosen else {}
 
 
 def policy_in_words(text: str) -> str:
@@ -101,13 +75,13 @@ def _of_bad_rows(chosen: Mapping[str, str]) -> str:
 def _parsed(text: str) -> Mapping[str, str]:
     """The options in a summary, which others may have written: known names, and short texts."""
     document = _document(text)
-    known = {name: document[name] for name in _OPTIONS if isinstance(document.get(name), str)}
+    known = {name: document[name] for name in POLICY_OPTIONS if isinstance(document.get(name), str)}
     return {name: redact(shown(value, _LONGEST_NAME)) for name, value in known.items()}
 
 
 def _parsed_lists(text: str) -> Mapping[str, tuple[str, ...]]:
     document = _document(text)
-    known = {name: document[name] for name in _LISTS if isinstance(document.get(name), list)}
+    known = {name: document[name] for name in POLICY_LISTS if isinstance(document.get(name), list)}
     return {
         name: tuple(redact(shown(value, _LONGEST_NAME)) for value in values if isinstance(value, str))
         for name, values in known.items()

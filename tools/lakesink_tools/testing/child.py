@@ -1,7 +1,7 @@
 """Child processes of the suite: drivers that are really killed, and executors that share nothing with the driver.
 
-Started as ``python -m lakesink.testing.child``, with one pickled request on standard input and the pickled answer on
-standard output. Both come from the same suite on the same machine.
+Started as ``python -m lakesink_tools.testing.child``, with one pickled request on standard input and the pickled answer
+on standard output. Both come from the same suite on the same machine.
 """
 
 import os
@@ -12,17 +12,17 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from lakesink.testing.points import Point
-from lakesink.testing.stream import Sink, Stream, cast_votes
 from lakesink_catalog.failpoints import VARIABLE, reached
 from lakesink_protocol.errors import LakesinkError
 from lakesink_protocol.identity import Batch
+from lakesink_tools.testing.points import Point
+from lakesink_tools.testing.stream import Sink, Stream, cast_votes
 
 if TYPE_CHECKING:
-    from lakesink.testing.checks.base import SinkUnderTest
+    from lakesink_tools.testing.checks.base import SinkUnderTest
 
 PREFIX = "conformance."
-"""Prefix of the names of `lakesink.testing.points` in ``LAKESINK_FAILPOINTS``."""
+"""Prefix of the names of `lakesink_tools.testing.points` in ``LAKESINK_FAILPOINTS``."""
 
 PATIENCE_SECONDS = 120
 READY = b"ready\n"

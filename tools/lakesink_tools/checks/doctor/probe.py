@@ -1,4 +1,4 @@
-"""Checks that Spark works here. Run as ``python -m lakesink.spark.probe ANSWER_FILE``, in a separate process.
+"""Checks that Spark works here, in a process of its own: ``python -m lakesink_tools.checks.doctor.probe ANSWER_FILE``.
 
 Starts a session with the environment and configuration of the user's driver, and runs two small jobs. One collects
 facts about Spark's Python processes, the other sends rows like a stream's batch, with its version handshake. Writes
@@ -12,9 +12,6 @@ import pyspark
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
-from lakesink.spark import probe_tasks
-from lakesink.spark.probe_answer import SparkAnswer, Step, WorkerFacts
-from lakesink.spark.probe_tasks import CountingWriter, worker_facts
 from lakesink.spark.rows.arrow_limits import ArrowBatchLimits
 from lakesink.spark.rows.batch_rows import FrameRows
 from lakesink.spark.rows.job import RowsJob
@@ -22,6 +19,9 @@ from lakesink.spark.rows.transport import encode_for_transport
 from lakesink.spark.spark_errors import JAVA_ERRORS, job_error, whole_text
 from lakesink_protocol.errors import LakesinkError
 from lakesink_protocol.redact import describe
+from lakesink_tools.checks.doctor import probe_tasks
+from lakesink_tools.checks.doctor.probe_answer import SparkAnswer, Step, WorkerFacts
+from lakesink_tools.checks.doctor.probe_tasks import CountingWriter, worker_facts
 
 MOST_TASKS = 8
 ROWS_A_TASK = 1000
@@ -44,7 +44,7 @@ def probe(session: SparkSession, answer: SparkAnswer) -> None:
     """Inspect a session and run the two jobs. Fills `answer` step by step: it shows where a failed probe stopped."""
     context = session.sparkContext
     context.setLogLevel("ERROR")
-    jvm = context._jvm  # PySpark does not report which Java it started
+    jvm = context._jvm  # noqa: SLF001 - PySpark does not report which Java it started
     assert jvm is not None
     system = jvm.java.lang.System
     answer.spark, answer.master = session.version, str(context.master)
