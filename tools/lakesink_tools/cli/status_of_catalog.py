@@ -13,9 +13,9 @@ from lakesink_catalog.tables.tables import load_to_read
 from lakesink_catalog.words import as_arguments, counted, moment, number, span
 from lakesink_protocol.errors import LakesinkError
 from lakesink_protocol.redact import redact
-from lakesink_tools.audit.finding import key_of, sink_label
 from lakesink_tools.cli.output import NOT_CHECKED, NOT_WELL, OK, Report, plain, progress
 from lakesink_tools.cli.standing import STALE, Standing, document_of, stale_hint, standing_of
+from lakesink_tools.past.records import key_of, sink_label
 
 _COLUMNS = ("table", "sink", "branch", "last batch>", "committed", "ago>", "rows>", "standing")
 _SHOWN = 5

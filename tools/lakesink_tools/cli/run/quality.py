@@ -7,9 +7,9 @@ from lakesink_catalog.read.past import retained
 from lakesink_catalog.tables.tables import load_to_read
 from lakesink_catalog.words import as_arguments, counted, number
 from lakesink_protocol.identity import SinkKey, SinkKind
-from lakesink_tools.audit.finding import sink_label
-from lakesink_tools.audit.quality_history import Check, checks_of, shares
 from lakesink_tools.cli.output import NOT_WELL, OK, Report
+from lakesink_tools.past.quality_history import Check, checks_of, shares
+from lakesink_tools.past.records import sink_label
 
 _COLUMNS = ("sink", "branch", "check", "batches>", "rows>", "not met>", "share>", "last batch>", "over time")
 _NONE, _BARS = "·", "▁▂▃▄▅▆▇█"

@@ -13,20 +13,13 @@ from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.identity import SinkKind
 from lakesink_protocol.ledger import stated
 from lakesink_protocol.redact import describe
-from lakesink_tools.audit.finding import (
-    awaits_replay,
-    key_of,
-    name_of_rows,
-    of_changes,
-    of_quality,
-    of_replay,
-    sink_label,
-)
+from lakesink_tools.audit.finding import awaits_replay, name_of_rows, of_changes, of_quality, of_replay
 from lakesink_tools.audit.no_records import has_no_records
 from lakesink_tools.cli.output import NOT_WELL, OK, Report, plain
 from lakesink_tools.cli.standing import STALE, Standing, document_of, prepared_hint, stale_hint, standing_of
 from lakesink_tools.cli.status_of_catalog import status_of_catalog
 from lakesink_tools.cli.target import is_directory
+from lakesink_tools.past.records import key_of, sink_label
 
 if TYPE_CHECKING:
     from lakesink_tools.audit.leftovers import PreparedRecord

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from lakesink_catalog.read.past import PastCommit
-from lakesink_tools.audit.records import record_of
+from lakesink_tools.past.records import record_of
 
 _OWN = UNKNOWN_KEYS, DEAD_LETTERS, RESCUED = "unknown keys", "dead letters", "rescued rows"
 """Checks that lakesink makes by itself. The others have the names of expectations, which have no blank."""
