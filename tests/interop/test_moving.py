@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from lakesink_tools.audit.records import history
 from lakesink_tools.cli.main import main
+from lakesink_tools.past.records import history
 from proof.contrast.cases import Case
 from proof.contrast.driver import Orders
 from proof.contrast.engine import Engine

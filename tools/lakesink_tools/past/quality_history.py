@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from lakesink_catalog.read.past import PastCommit
-from lakesink_tools.audit.records import record_of
+from lakesink_tools.past.records import record_of
 
 _OWN = UNKNOWN_KEYS, DEAD_LETTERS, RESCUED = "unknown keys", "dead letters", "rescued rows"
 """Checks that lakesink makes by itself. The others have the names of expectations, which have no blank."""
@@ -21,7 +21,7 @@ class Checked:
 
 
 @dataclass(slots=True)
-class Check:
+class QualityCheck:
     """One check of one sink, over the batches that made it, oldest first."""
 
     sink: str
@@ -51,18 +51,18 @@ class Check:
         return next((batch.batch_id for batch in reversed(self.batches) if batch.found), None)
 
 
-def checks_of(batches: Iterable[PastCommit]) -> list[Check]:
+def checks_of(batches: Iterable[PastCommit]) -> list[QualityCheck]:
     """Every check of these batches, by sink and name; batches that were rolled back do not count.
 
     A batch states the counts of its expectations, also 0. Of the other checks it states those that found something.
     """
-    found: dict[tuple[str, ...], Check] = {}
+    found: dict[tuple[str, ...], QualityCheck] = {}
     counted = [(batch, _counts(batch)) for batch in batches if batch.is_counted]
     own = {(_key(batch), name) for batch, counts in counted for name in counts if name in _OWN}
     for batch, counts in counted:
         key = _key(batch)
         for name, count in {**{name: 0 for name in _OWN if (key, name) in own}, **counts}.items():
-            check = found.setdefault((*key, name), Check(*key, name))
+            check = found.setdefault((*key, name), QualityCheck(*key, name))
             check.batches.append(Checked(batch.batch_id, batch.rows + batch.dead_letters, count))
     return [found[key] for key in sorted(found)]
 

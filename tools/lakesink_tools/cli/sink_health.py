@@ -13,33 +13,33 @@ STALE = "stale"
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class SinkHealth:
     """``ok``, ``unproven``, ``stale``, or what the next batch would be refused for."""
 
     word: str
     is_well: bool
 
 
-def standing_of(state: SinkState, max_age: timedelta | None, now: datetime) -> Standing:
+def health_of(state: SinkState, max_age: timedelta | None, now: datetime) -> SinkHealth:
     """How a sink of a table stands."""
     if state.trouble is not None and not awaits_replay(state):
-        return Standing(state.trouble.value, is_well=False)
+        return SinkHealth(state.trouble.value, is_well=False)
     silent = staleness(state.committed_at, state.silence_limit, max_age, now)
-    return silent or Standing("unproven" if state.unverifiable else "ok", is_well=True)
+    return silent or SinkHealth("unproven" if state.unverifiable else "ok", is_well=True)
 
 
 def staleness(
     last: datetime | None, usual: timedelta | None, max_age: timedelta | None, now: datetime
-) -> Standing | None:
+) -> SinkHealth | None:
     """Only an age that the user set is a problem: a stream that was stopped on purpose is silent too."""
     if max_age is not None:
-        return Standing(STALE, is_well=False) if last is None or now - last > max_age else None
+        return SinkHealth(STALE, is_well=False) if last is None or now - last > max_age else None
     if last is None or usual is None or now - last <= usual:
         return None
-    return Standing(STALE, is_well=True)
+    return SinkHealth(STALE, is_well=True)
 
 
-def document_of(state: SinkState, standing: Standing, now: datetime) -> dict[str, Any]:
+def document_of(state: SinkState, standing: SinkHealth, now: datetime) -> dict[str, Any]:
     """A sink for JSON."""
     facts = asdict(state)
     del facts["trouble"], facts["unverifiable"], facts["silence_limit"]

@@ -6,11 +6,9 @@ from typing import Any
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import load_to_read
 from lakesink_catalog.words import counted, moment, number, size
-from lakesink_tools.audit.finding import key_of, sink_label
-from lakesink_tools.audit.html import page
-from lakesink_tools.audit.in_words import outcome_in_words
-from lakesink_tools.audit.records import Record
-from lakesink_tools.audit.records import history as history_of
+from lakesink_tools.past.html import page
+from lakesink_tools.past.records import Record, key_of, outcome_in_words, sink_label
+from lakesink_tools.past.records import history as history_of
 
 
 class History(list[Record]):

@@ -16,9 +16,9 @@ from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.identity import MAIN_BRANCH, SinkKey
 from lakesink_protocol.suggest import did_you_mean
-from lakesink_tools.audit.finding import key_of
-from lakesink_tools.audit.kept_nulls import kept_nulls
-from lakesink_tools.audit.resolve_snapshot import Chosen, LookBack, by_batch, by_tag, by_time, queries
+from lakesink_tools.past.kept_nulls import kept_nulls
+from lakesink_tools.past.records import key_of
+from lakesink_tools.past.resolve_snapshot import Chosen, LookBack, by_batch, by_tag, by_time, queries
 
 if TYPE_CHECKING:
     import pyarrow as pa

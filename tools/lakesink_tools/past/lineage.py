@@ -24,12 +24,12 @@ from lakesink_protocol.errors import CatalogError, LakesinkError
 from lakesink_protocol.identity import MAIN_BRANCH, SinkKey, SinkKind
 from lakesink_protocol.ledger import Mark
 from lakesink_protocol.quality import REPLAY
-from lakesink_tools.audit.as_of import Question, choose, look_back
-from lakesink_tools.audit.batch_input import Known, RunInput, input_of
-from lakesink_tools.audit.replayed_letters import batches_of_letters
-from lakesink_tools.audit.resolve_snapshot import Chosen
-from lakesink_tools.audit.side_owner import owner_of
-from lakesink_tools.audit.source_ranges import BatchesRange, FirstRange, KafkaRange
+from lakesink_tools.past.as_of import Question, choose, look_back
+from lakesink_tools.past.batch_input import Known, RunInput, input_of
+from lakesink_tools.past.replayed_letters import batches_of_letters
+from lakesink_tools.past.resolve_snapshot import Chosen
+from lakesink_tools.past.side_owner import owner_of
+from lakesink_tools.past.source_ranges import BatchesRange, FirstRange, KafkaRange
 
 MOST_TABLES_DEEP = 16
 _EXPIRED = "LAKESINK_BATCH_EXPIRED"

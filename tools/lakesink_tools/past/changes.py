@@ -16,8 +16,8 @@ from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask, Table
 
-from lakesink_tools.audit.as_of import deletes_named
-from lakesink_tools.audit.kept_nulls import kept_nulls
+from lakesink_tools.past.as_of import deletes_named
+from lakesink_tools.past.kept_nulls import kept_nulls
 
 _SAMPLE = "SELECT * FROM (SELECT * FROM newer EXCEPT ALL SELECT * FROM older) LIMIT {}"
 _COUNT = "SELECT count(*) FROM (SELECT * FROM {} EXCEPT ALL SELECT * FROM {})"

@@ -53,7 +53,7 @@ class Reason:
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class LetterCounts:
     """How many letters there are, by sink and reason, the most first."""
 
     reasons: list[Reason]
@@ -70,7 +70,7 @@ class Counts:
         return sum(one.replayed for one in self.reasons)
 
 
-def count_by_reason(table: Table, wanted: Wanted) -> Counts:
+def count_by_reason(table: Table, wanted: Wanted) -> LetterCounts:
     """Count the letters of a table."""
     pending, replayed = Counter[tuple[str, str, str]](), Counter[tuple[str, str, str]]()
     of_others = 0
@@ -81,7 +81,7 @@ def count_by_reason(table: Table, wanted: Wanted) -> Counts:
         for letter, key in zip(own.column("letter_id").to_pylist(), zip(*columns, strict=True), strict=True):
             (replayed if wanted.is_replayed(letter) else pending)[key] += 1
     ordered = sorted(pending | replayed, key=lambda key: (-pending[key], key))
-    return Counts([Reason(*key, pending[key], replayed[key]) for key in ordered], of_others)
+    return LetterCounts([Reason(*key, pending[key], replayed[key]) for key in ordered], of_others)
 
 
 def newest(table: Table, wanted: Wanted, most: int) -> list[dict[str, Any]]:

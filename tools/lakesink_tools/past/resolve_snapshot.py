@@ -14,7 +14,7 @@ from lakesink_protocol.errors import CatalogError, SettingsError
 from lakesink_protocol.identity import SinkKey
 from lakesink_protocol.quality import REPLAY
 from lakesink_protocol.suggest import did_you_mean
-from lakesink_tools.audit.finding import runs
+from lakesink_tools.past.records import runs
 
 _SHOWN = 8
 _LARGEST_INTEGER = 2**31 - 1

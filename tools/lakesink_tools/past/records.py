@@ -1,13 +1,17 @@
-"""What is known of each retained batch of a table, as `lakesink.history` tells it. Pure."""
+"""What is known of each retained batch of a table, as `lakesink.history` tells it, and the words for it. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import groupby
 
 from pyiceberg.table import Table
 
+from lakesink_catalog.read.history import SinkState
 from lakesink_catalog.read.past import PastCommit, retained, text_in
+from lakesink_catalog.words import changed, counted, number
 from lakesink_protocol.change import LONGEST_WORDS, SCHEMA_CHANGE
+from lakesink_protocol.identity import SinkKey, SinkKind
 from lakesink_protocol.quality import RESCUED, UNKNOWN_NAMES, rescued_in, unmet_in
 from lakesink_protocol.redact import shown
 from lakesink_protocol.row_changes import CHANGELOG_TABLE, ChangeCounts
@@ -103,3 +107,35 @@ def record_of(batch: PastCommit) -> Record:
         changes=batch.changes,
         changelog=shown(text_in(summary, CHANGELOG_TABLE), LONGEST_WORDS),
     )
+
+
+def key_of(found: Record | SinkState) -> SinkKey:
+    """The key of the sink that wrote a batch, or has that state."""
+    return SinkKey(found.sink, found.branch, SinkKind(found.kind))
+
+
+def sink_label(key: SinkKey) -> str:
+    """The sink as every command shows it."""
+    return key.name if key.kind is SinkKind.STREAM else f"{key.name} (txn)"
+
+
+def outcome_in_words(record: Record) -> str:
+    """How a batch came into the table, and what is not as usual about it."""
+    rolled_back = ", rolled back" if record.in_branch is False else ""
+    without = f", {counted(record.missing_inputs, 'input file')} missing" if record.missing_inputs else ""
+    unknown = f", {counted(record.unknown_keys, 'unknown key')}" if record.unknown_keys else ""
+    unmet = f", {number(record.unmet_rows)} unmet" if record.unmet_rows else ""
+    dead = f", {counted(record.dead_letters, 'dead letter')}" if record.dead_letters else ""
+    rescued = f", {number(record.rescued_rows)} rescued" if record.rescued_rows else ""
+    evolved = f", {record.schema_change}" if record.schema_change else ""
+    changes = f": {changed(record.changes)}" if record.changes else ""
+    copies = record.changes.changes if record.changes and record.changelog else 0
+    logged = f", {number(copies)} logged" if copies else ""
+    found = unknown + unmet + dead + rescued
+    return (record.accepted or record.outcome) + changes + logged + without + rolled_back + found + evolved
+
+
+def runs(numbers: Iterable[int]) -> list[str]:
+    """Each run of successive numbers, which are ascending: ``3`` or ``5-9``."""
+    found = ([number for _, number in run] for _, run in groupby(enumerate(numbers), lambda at: at[1] - at[0]))
+    return [str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in found]

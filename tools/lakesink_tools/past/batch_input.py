@@ -13,7 +13,7 @@ from lakesink_catalog.read.earlier import past_under
 from lakesink_catalog.read.past import PastCommit
 from lakesink_protocol.errors import LakesinkError
 from lakesink_protocol.ledger import Mark
-from lakesink_tools.audit.source_ranges import (
+from lakesink_tools.past.source_ranges import (
     Offsets,
     SourceRange,
     has_files,
