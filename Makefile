@@ -37,7 +37,7 @@ QUICK := tests/protocol tests/locate tests/compact tests/faults tests/catalog/te
 	tests/catalog/test_prepared.py tests/writer/test_partitions.py tests/test_house.py
 
 .DEFAULT_GOAL := help
-.PHONY: help demo kafka-demo playground dist test coverage quick spark drivers mutants interop matrix prove guarantees soak nightly bench bench-commit bench-crowd bench-audit bench-scale lint format types imports house site site-check check install lock machine clean
+.PHONY: help demo kafka-demo playground dist test coverage quick spark drivers mutants interop matrix prove contest soak nightly bench bench-commit bench-crowd bench-audit bench-scale lint format types imports house site site-check check install lock machine clean
 
 help: ## Say what there is to make.
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "make %-14s %s\n", $$1, $$2 }'
@@ -81,8 +81,8 @@ prove: $(INSTALLED) ## Try for 40 minutes, or HOURS=n, to make it lose a row or 
 mutants: $(INSTALLED) ## One-line bugs, drawn from the commit: which does no fast test kill? ARGS="--count 300 --only locate" takes others.
 	$(PYTHON_IN_VENV) -m proof.one_line_bugs $(ARGS)
 
-guarantees: $(INSTALLED) ## What eight kinds of sink make of a SIGKILL at every bad moment, counted: 5 to 8 minutes; needs Maven.
-	$(PYTHON_IN_VENV) -m proof.guarantees $(ARGS)
+contest: $(INSTALLED) ## Eleven kinds of sink, killed and disturbed at every bad moment, their rows counted: 10 to 15 minutes; needs Maven.
+	$(PYTHON_IN_VENV) -m proof.contest $(ARGS)
 
 soak: $(CLASSES) ## The long tests: random kills, memory, whole suites (SHORT=1 and SLICE=1/4: a part).
 	$(PYTEST) -m "$(if $(SHORT),soak and not nightly,(soak or nightly) and not interop)" $(SLICED) $(ARGS)
