@@ -37,7 +37,7 @@ QUICK := tests/protocol tests/locate tests/compact tests/faults tests/catalog/te
 	tests/catalog/test_prepared.py tests/writer/test_partitions.py tests/test_house.py
 
 .DEFAULT_GOAL := help
-.PHONY: help demo kafka-demo playground dist test coverage quick spark drivers mutants interop matrix prove contest soak nightly bench bench-commit bench-crowd bench-audit bench-scale lint format types imports house site site-check check install lock machine clean
+.PHONY: help demo kafka-demo playground dist test coverage quick spark drivers mutants interop matrix prove contest soak nightly bench lint format types imports house site site-check check install lock machine clean
 
 help: ## Say what there is to make.
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "make %-14s %s\n", $$1, $$2 }'
@@ -90,20 +90,8 @@ soak: $(CLASSES) ## The long tests: random kills, memory, whole suites (SHORT=1 
 nightly: ## Everything whole, step by step: hours. A run goes on where one of the same files ended.
 	@"$$(sh scripts/check-machine.sh)" scripts/steps.py nightly
 
-bench: $(INSTALLED) ## Speed beside Iceberg's Spark sink and others, in turn in one run; needs Maven. ARGS="--only W1" is shorter.
+bench: $(INSTALLED) ## Speed beside Iceberg's Spark sink and others, in turn in one run; needs Maven. ARGS=--list says what else.
 	$(PYTHON_IN_VENV) -m benchmarks $(ARGS)
-
-bench-commit: $(INSTALLED) ## Milliseconds of one commit, by the number of snapshots.
-	$(PYTHON_IN_VENV) -m benchmarks.commit_latency $(ARGS)
-
-bench-crowd: $(INSTALLED) ## Commits a second of many processes on one table, on SQLite and PostgreSQL.
-	$(PYTHON_IN_VENV) -m benchmarks.committers $(ARGS)
-
-bench-audit: $(INSTALLED) ## Seconds and memory of status, log, as-of and audit of long histories.
-	$(PYTHON_IN_VENV) -m benchmarks.audit $(ARGS)
-
-bench-scale: $(INSTALLED) ## How cost grows, for docs/evidence/scale.md: about 25 minutes (SHORT=1: small sizes, writes nothing); needs Maven.
-	$(PYTHON_IN_VENV) -m benchmarks.scale $(if $(SHORT),--short,--write) $(ARGS)
 
 site: $(SITE_TOOLS) ## The documentation as a site in build/site/html; ARGS=--serve shows it on port 8000.
 	$(PYTHON_IN_VENV) -m website build $(ARGS)

@@ -83,6 +83,7 @@ def run_streams(spark: SparkSession, asked: Sequence[Orders]) -> list[str]:
 def run_stream(spark: SparkSession, orders: Orders) -> str:
     """Run one stream; see `run_streams`."""
     sink = SINKS[orders.sink]
+    active_here(spark)
     settings = {**(catalog_conf(orders.target) if sink.in_jvm else {}), **staging_conf(orders)}
     for name, value in settings.items():
         spark.conf.set(name, value)
@@ -100,6 +101,11 @@ def run_stream(spark: SparkSession, orders: Orders) -> str:
         for name in staging_conf(orders):
             spark.conf.unset(name)
     return ""
+
+
+def active_here(spark: SparkSession) -> None:
+    """Have this thread's SQL find the catalogs that the session knows: Spark looks for them by its thread."""
+    spark._jvm.SparkSession.setActiveSession(spark._jsparkSession)  # type: ignore[union-attr] # noqa: SLF001 - no public way
 
 
 def catalog_conf(target: Target) -> dict[str, str]:

@@ -132,7 +132,7 @@ def play(
     """
     uri = rest() if rest is not None and cases[0].needs_rest else None
     for last_try in (False, True):
-        name = f"{sink.name}-{cases[0].name}{'-again' if last_try else ''}"
+        name = f"{sink.name}{'-again' if last_try else ''}"
         (folder / name).mkdir()
         try:
             return _played(cases, sink, spark, folder / name, jars, uri)

@@ -9,7 +9,7 @@ from pyiceberg.table.update import RemoveSnapshotsUpdate
 
 from lakesink_catalog.failpoints import VARIABLE
 from proof.contest.case import Step
-from proof.contest.driver import catalog_conf, named
+from proof.contest.driver import active_here, catalog_conf, named
 from proof.contest.play import Player
 from proof.drivers import said, source_file, wait_until
 from proof.processes.evidence import local
@@ -151,6 +151,7 @@ def executors_killed(player: Player) -> None:
 def publish(player: Player) -> None:
     """Iceberg's procedure `publish_changes` is called for what was staged."""
     target = player.place.target
+    active_here(player.spark)
     for name, value in catalog_conf(target).items():
         player.spark.conf.set(name, value)
     call = f"CALL {target.catalog}.system.publish_changes('{target.table}', '{player.place.case.wap_id}')"
