@@ -1,6 +1,5 @@
-"""Where one case of one sink happens: a folder with a source, a checkpoint and a table of its own."""
+"""Where one case of one sink happens: a folder with a source, a checkpoint and a target of its own."""
 
-import shutil
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -10,28 +9,19 @@ import pyarrow as pa
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.table.update import RemoveSnapshotsUpdate
 from pyiceberg.types import LongType, NestedField
 
-from proof.contrast.cases import Case
-from proof.contrast.sinks import Target
-from proof.drivers import arrive, source_file
-from proof.oracle import Rows
+from proof.contest.case import Case
+from proof.contest.sinks import Sink
+from proof.contest.target import Target, View, seen
+from proof.drivers import arrive
+from proof.oracle import Rows, TableFacts, facts_of
+from proof.processes.evidence import read_rows, stored
 
-ROWS_PER_FILE = 100
-PARTITIONS = 2
-FOREIGN_PARTITION = 9
-_SCHEMA = Schema(
-    NestedField(1, "partition", LongType(), required=False), NestedField(2, "offset", LongType(), required=False)
-)
-
-
-def rows_of(files: Iterable[int]) -> Rows:
-    """Rows of files of the source: half of each from either partition."""
-    each = ROWS_PER_FILE // PARTITIONS
-    return Counter(
-        (partition, file * each + row) for file in files for partition in range(PARTITIONS) for row in range(each)
-    )
+COLUMNS = "device", "reading"
+DEVICES = 2
+FOREIGN_DEVICE = 9
+_SCHEMA = Schema(*(NestedField(at, name, LongType(), required=False) for at, name in enumerate(COLUMNS, start=1)))
 
 
 @dataclass(slots=True)
@@ -47,6 +37,7 @@ class Place:
         table: Identifier.
         sent: Rows that arrived at the source so far.
         foreign: Rows that others have committed on the stream's branch.
+        on_main: Rows that others have committed on ``main``, while the stream writes a branch.
     """
 
     root: Path
@@ -62,22 +53,23 @@ class Place:
     @property
     def target(self) -> Target:
         """Where the stream goes."""
-        checkpoint = str(self.checkpoint)
-        return Target(self.catalog, self.properties, self.table, checkpoint, self.case.branch, self.case.branch_by)
+        return Target(str(self.root), self.catalog, self.properties, self.table, self.case.branch, self.case.branch_by)
 
     @property
     def checkpoint(self) -> Path:
         """Of the stream."""
-        return self.root / "checkpoint"
+        return Path(self.target.checkpoint)
 
     @property
     def source(self) -> Path:
         """Folder of the source."""
         return self.root / "source"
 
-    def create(self) -> None:
-        """The table, with the branch of the case off one row on main."""
+    def create(self, *, with_table: bool = True) -> None:
+        """The source, and perhaps the table, with the branch of the case off one row on main."""
         self.source.mkdir(parents=True)
+        if not with_table:
+            return
         catalog = self._connect()
         catalog.create_namespace_if_not_exists(self.table.partition(".")[0])
         staged = self.case.wap_id or self.case.branch != "main"
@@ -100,17 +92,23 @@ class Place:
         catalog = self._connect()
         return catalog.load_table(name) if catalog.table_exists(name) else None
 
+    def view(self, sink: Sink) -> View:
+        """What a reader sees of the target now."""
+        if sink.view is not None:
+            return sink.view(self.target)
+        return seen(rows_in(facts_of(self.load(), sink.name, self.case.branch)).elements())
+
+    def batch(self, file: int) -> Rows:
+        """Rows of one file of the source: half of them from either device."""
+        each = self.case.rows // DEVICES
+        return Counter((device, file * each + row) for row in range(each) for device in range(DEVICES))
+
     def arrive(self, files: Iterable[int]) -> None:
         """Files come whole, and with growing times, so that Spark takes them in this order."""
         for file in files:
-            rows = rows_of([file])
-            arrive(self.source, file, ({"partition": at, "offset": row} for at, row in sorted(rows)))
+            rows = self.batch(file)
+            arrive(self.source, file, (dict(zip(COLUMNS, row, strict=True)) for row in rows))
             self.sent += rows
-
-    def tidy_up(self, files: Iterable[int]) -> None:
-        """Files are removed; what was in them has been sent."""
-        for file in files:
-            source_file(self.source, file).unlink()
 
     def unlog(self) -> None:
         """Take the newest entry from Spark's commit log."""
@@ -119,39 +117,24 @@ class Place:
         newest.unlink()
         (newest.parent / f".{newest.name}.crc").unlink(missing_ok=True)
 
-    def back_up(self) -> None:
-        """Copy the checkpoint."""
-        shutil.copytree(self.checkpoint, self.root / "backup")
-
-    def restore(self) -> None:
-        """Put the copy in the checkpoint's place."""
-        self.lose_checkpoint()
-        (self.root / "backup").rename(self.checkpoint)
-
-    def lose_checkpoint(self) -> None:
-        """Remove the checkpoint."""
-        shutil.rmtree(self.checkpoint)
-
     def others_append(self) -> None:
-        """A row on the stream's branch."""
+        """Another writer commits a row on the stream's branch."""
         self.foreign += self._append(self.load(), self.case.branch)
 
     def main_moves(self) -> None:
-        """A row on main."""
+        """Another writer commits a row on main."""
         self.on_main += self._append(self.load(), "main")
-
-    def expire(self) -> None:
-        """All snapshots that nothing holds."""
-        metadata = self.load().metadata
-        held = {ref.snapshot_id for ref in metadata.refs.values()}
-        gone = [snapshot.snapshot_id for snapshot in metadata.snapshots if snapshot.snapshot_id not in held]
-        if gone:
-            self._connect().commit_table(self.load(), (), (RemoveSnapshotsUpdate(snapshot_ids=gone),))
 
     def _connect(self) -> Catalog:
         return load_catalog(self.catalog, **self.direct)
 
     def _append(self, table: Table, branch: str) -> Rows:
-        row = {"partition": FOREIGN_PARTITION, "offset": len(table.metadata.snapshots)}
-        table.append(pa.Table.from_pylist([row], schema=pa.schema([(name, pa.int64()) for name in row])), branch=branch)
-        return Counter([(row["partition"], row["offset"])])
+        row = FOREIGN_DEVICE, len(table.metadata.snapshots)
+        columns = {name: pa.array([value], pa.int64()) for name, value in zip(COLUMNS, row, strict=True)}
+        table.append(pa.table(columns), branch=branch)
+        return Counter([row])
+
+
+def rows_in(facts: TableFacts) -> Rows:
+    """Rows of the files of a branch that are there."""
+    return read_rows([file.path for file in facts.files if stored(file.path) is not None], COLUMNS)

@@ -1,25 +1,32 @@
-"""One stream through one of the sinks, in this process's Spark or in a driver of its own.
+"""Streams through the sinks, in this process's Spark or in a driver of their own.
 
-``python -m proof.contrast.driver ORDERS [JAR]...`` runs the JSON of `Orders` and prints, last, the error that stopped
-the stream: a JSON text, empty if it ended well.
+``python -m proof.contest.driver ORDERS [JAR]...`` runs a JSON list of `Orders` side by side. It prints, last, the first
+error that stopped one of them: a JSON text, empty if all ended well.
 """
 
 import json
+import os
 import re
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import udf
 
-from proof.contrast.sinks import SINKS, BranchBy, Target
-from proof.drivers import end_with_the_parent, session
+from examples.guarantees.forgetful import ForgetfulSource
+from proof import drivers
+from proof.contest.sinks import SINKS
+from proof.contest.target import Target
 
-SPARK_SCHEMA = "partition long, offset long"
+SPARK_SCHEMA = "device long, reading long"
 SECONDS_A_ROW = 0.02
 _GENERIC = frozenset({"StreamingQueryException", "PythonException", "Py4JException", "SparkException", "STREAM_FAILED"})
 """Names that say only that something failed."""
@@ -32,8 +39,8 @@ class Orders:
     Attributes:
         sink: Name of the sink.
         target: Where the stream goes.
-        source: Folder of JSON lines.
         files: Most files in a batch.
+        replays: Whether the source can give a batch again. One that cannot has one file in a batch.
         wap_id: `spark.wap.id`; empty for none.
         master: Of a driver of its own.
         slowly: True to take some time for every row, on executors.
@@ -42,47 +49,63 @@ class Orders:
 
     sink: str
     target: Target
-    source: str
-    files: int
+    files: int = 1
+    replays: bool = True
     wap_id: str = ""
     master: str = "local[2]"
     slowly: bool = False
     conf: Mapping[str, str] = field(default_factory=dict)
 
-    def to_json(self) -> str:
-        """For the command line."""
-        told = asdict(self)
-        told["target"]["branch_by"] = self.target.branch_by.name
-        return json.dumps(told)
-
     @classmethod
-    def from_json(cls, text: str) -> "Orders":
-        """What `to_json` wrote."""
-        told = json.loads(text)
-        target = told.pop("target")
-        branch_by = BranchBy[target.pop("branch_by")]
-        return cls(target=Target(**target, branch_by=branch_by), **told)
+    def from_json(cls, told: Mapping[str, Any]) -> "Orders":
+        """What `asdict` made of it."""
+        return cls(**{**told, "target": Target(**told["target"])})
+
+
+def driver(
+    asked: Sequence[Orders], jars: Iterable[Path], log: Path, **variables: str
+) -> AbstractContextManager[drivers.Driver]:
+    """A driver of their own for streams; see `drivers.driver`."""
+    arguments = [json.dumps([asdict(orders) for orders in asked]), *map(str, jars)]
+    return drivers.driver(__name__, arguments, log, **variables)
+
+
+def run_streams(spark: SparkSession, asked: Sequence[Orders]) -> list[str]:
+    """Run streams side by side until their sources are used up.
+
+    Returns:
+        For each, the error that stopped it, in a word; empty if it ended well.
+    """
+    with ThreadPoolExecutor(len(asked)) as pool:
+        return list(pool.map(partial(run_stream, spark), asked))
 
 
 def run_stream(spark: SparkSession, orders: Orders) -> str:
-    """Run the stream until its source is used up.
-
-    Returns:
-        The error that stopped it, in a word; empty if it ended well.
-    """
+    """Run one stream; see `run_streams`."""
     sink = SINKS[orders.sink]
+    active_here(spark)
     settings = {**(catalog_conf(orders.target) if sink.in_jvm else {}), **staging_conf(orders)}
     for name, value in settings.items():
         spark.conf.set(name, value)
     try:
         writer = sink.writer(_rows(spark, orders), orders.target)
-        writer.trigger(availableNow=True).start().awaitTermination()
+        if orders.replays:
+            writer.trigger(availableNow=True).start().awaitTermination()
+        else:  # this trigger would make one batch of all that a source has which is written in Python
+            query = writer.start()
+            query.processAllAvailable()
+            query.stop()
     except Exception as error:  # noqa: BLE001 - whatever stops a stream is the answer
         return named(error)
     finally:
         for name in staging_conf(orders):
             spark.conf.unset(name)
     return ""
+
+
+def active_here(spark: SparkSession) -> None:
+    """Have this thread's SQL find the catalogs that the session knows: Spark looks for them by its thread."""
+    spark._jvm.SparkSession.setActiveSession(spark._jsparkSession)  # type: ignore[union-attr] # noqa: SLF001 - no public way
 
 
 def catalog_conf(target: Target) -> dict[str, str]:
@@ -101,7 +124,7 @@ def catalog_conf(target: Target) -> dict[str, str]:
 
 def staging_conf(orders: Orders) -> dict[str, str]:
     """What a session says of staging."""
-    by_session = orders.target.branch != "main" and orders.target.branch_by is BranchBy.SESSION
+    by_session = orders.target.branch != "main" and orders.target.branch_by == "session"
     return {
         **({"spark.wap.branch": orders.target.branch} if by_session else {}),
         **({"spark.wap.id": orders.wap_id} if orders.wap_id else {}),
@@ -128,7 +151,11 @@ def _java_names(error: Exception) -> Iterator[str]:
 
 
 def _rows(spark: SparkSession, orders: Orders) -> DataFrame:
-    files = spark.readStream.schema(SPARK_SCHEMA).option("maxFilesPerTrigger", orders.files).json(orders.source)
+    source = str(orders.target.folder / "source")
+    if not orders.replays:
+        spark.dataSource.register(ForgetfulSource)
+        return spark.readStream.format(ForgetfulSource.name()).load(source)
+    files = spark.readStream.schema(SPARK_SCHEMA).option("maxFilesPerTrigger", orders.files).json(source)
     if not orders.slowly:
         return files
 
@@ -136,18 +163,22 @@ def _rows(spark: SparkSession, orders: Orders) -> DataFrame:
         time.sleep(SECONDS_A_ROW)
         return True
 
-    return files.where(udf(pause, "boolean")("offset"))
+    return files.where(udf(pause, "boolean")("reading"))
 
 
-def main(orders: Orders, jars: Iterable[str]) -> None:
+def main(asked: Sequence[Orders], jars: Iterable[str]) -> None:
     """The command line, see the module."""
-    threading.Thread(target=end_with_the_parent, daemon=True).start()
-    spark = session(orders.master, map(Path, jars), orders.conf, Path(orders.target.checkpoint).parent)
-    try:
-        print(json.dumps(run_stream(spark, orders)), flush=True)
-    finally:
-        spark.stop()
+    threading.Thread(target=drivers.end_with_the_parent, daemon=True).start()
+    first = asked[0]
+    spark = drivers.session(first.master, map(Path, jars), first.conf, first.target.folder)
+    with ThreadPoolExecutor(len(asked)) as pool:
+        running = as_completed([pool.submit(run_stream, spark, orders) for orders in asked])
+        error = next((stopped for one in running if (stopped := one.result())), "")
+        print(json.dumps(error), flush=True)
+        if error:  # another stream may wait for ever for its death
+            os._exit(1)
+    spark.stop()
 
 
 if __name__ == "__main__":
-    main(Orders.from_json(sys.argv[1]), sys.argv[2:])
+    main([Orders.from_json(told) for told in json.loads(sys.argv[1])], sys.argv[2:])
