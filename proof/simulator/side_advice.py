@@ -172,6 +172,8 @@ class SidePlay(Play):
             for _, words, first_do in self._ways_out(refused.choices[0] if refused.choices else refused.action):
                 self._tell(f"before: {words}")
                 first_do()
+        if kind == "another sink id" and _NAME_ANOTHER.search(refused.action):
+            self._another_side_table()
         return do()
 
     def _advices_of_side(self, refused: BatchRefused) -> list[Advice]:

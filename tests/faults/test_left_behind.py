@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pyarrow as pa
 import pytest
@@ -37,7 +38,7 @@ from testkit.answers import first
 from testkit.builders import TABLE, Lake, Stream, is_prepared_record, offered
 from testkit.change_table import CHANGES, OPTIONS, ROWS, Change, upsert_lake
 from testkit.letters import one_task
-from testkit.maintenance import rewrite, roll_back
+from testkit.maintenance import edit_metadata, rewrite, roll_back
 
 LETTERS, LOG = f"{TABLE}__dead_letters", "demo.changelog"
 
@@ -71,13 +72,14 @@ class Pair:
         meanwhile: Callable[[], object] = lambda: None,
         *,
         to: int | None = None,
+        sink_id: str = "events",
         **options: Any,
     ) -> Outcome:
         """Run one batch, which may read `to` a later offset than usual, with a driver that has just started.
 
         Something happens before its votes are counted.
         """
-        stream = Stream(self.lake, query=query, kind=self.kind, options={**self.options, **options})
+        stream = Stream(self.lake, sink_id=sink_id, query=query, kind=self.kind, options={**self.options, **options})
         sink, batch = stream.sink(), stream.batch(number, end=to)
         sink.schema = self.columns
 
@@ -225,6 +227,46 @@ def test_a_first_batch_that_was_rolled_back_comes_again_after_its_side_table_was
     assert isinstance(another.run("new", 0, accept=offered(refused.value)["commit"]), Committed)
     assert another.batches() == [0]
     assert another.findings() == []
+
+
+@pytest.mark.parametrize("way", ["rolled back", "another side table"])
+def test_a_new_sink_does_not_add_to_what_a_removed_one_left_behind(pair: Pair, way: str) -> None:
+    pair.run("old", 0)
+    pair.dies("old", 1)
+    stream = Stream(pair.lake, query="old", kind=pair.kind)
+    Forgetting(pair.lake.table, stream.key, effects=stream.chance.effects()).run()
+    error = pair.refused("new", 0, sink_id="next")
+    assert "by sink 'events', which has no ledger entry any more" in str(error)
+    if way == "rolled back":
+        pair.roll_back(error)
+        assert isinstance(pair.run("new", 0, sink_id="next"), Committed)
+        assert pair.batches() == [0, 0]
+    else:
+        assert f"Start the query with another {pair.option}" in error.action
+        named: dict[str, Any] = {pair.option: "demo.another"}
+        assert isinstance(pair.run("new", 0, sink_id="next", **named), Committed)
+        assert replace(pair, name="demo.another").batches() == [0]
+
+
+def test_a_new_sink_may_begin_while_another_one_has_a_batch_in_the_side_table_alone(pair: Pair) -> None:
+    pair.run("old", 0)
+    pair.dies("old", 1)
+    assert isinstance(pair.run("new", 0, sink_id="next"), Committed)
+    assert isinstance(pair.run("old", 1), Committed)
+    assert pair.findings() == []
+
+
+def test_a_new_sink_in_a_copy_of_the_table_is_told_to_name_another_side_table(pair: Pair) -> None:
+    pair.run("old", 0)
+    edit_metadata(pair.lake, lambda metadata: metadata.update({"table-uuid": str(uuid4())}))
+    with pytest.raises(BatchRefused) as refused:
+        pair.run("old", 1)
+    keeps = {"dead_letter_table": "dead letters", "changelog_table": "changes"}[pair.option]
+    named = f"Name another {pair.option} then: {pair.name} has {keeps} of the old table."
+    first, second = refused.value.choices
+    assert "new sink id" in second
+    assert second.endswith(named)
+    assert named not in first
 
 
 def test_another_side_table_is_a_way_out(pair: Pair) -> None:

@@ -19,6 +19,7 @@ from lakesink.sinks.iceberg.side.side_batches import (
     all_batches,
     in_snapshots,
     left_behind,
+    owners,
     states_letters,
     way_back,
 )
@@ -28,7 +29,7 @@ from lakesink_catalog.read.past import PastCommit, retained
 from lakesink_catalog.tables.tables import load_table
 from lakesink_catalog.words import counted
 from lakesink_protocol.errors import Reason
-from lakesink_protocol.identity import SinkKey, SinkKind
+from lakesink_protocol.identity import MAIN_BRANCH, SinkKey, SinkKind
 from lakesink_protocol.ledger import Mark
 from lakesink_protocol.quality import LETTERS_TABLE, REPLAYS_TABLE
 from lakesink_protocol.redact import shown
@@ -173,9 +174,7 @@ def of_first_batches(table: Table, side_of: SideOf) -> Iterator[Note]:
     side = side_of(".".join(table.name()) + SUFFIX)
     if side is None:
         return
-    every = all_batches(side)
-    kinds = ((one.key.name, SinkKind.STREAM if one.query_id else SinkKind.TXN) for one in every)
-    for key in sorted({SinkKey(name.rpartition(".letters.")[0], kind=kind) for name, kind in kinds}, key=str):
+    for key in owners(all_batches(side), MAIN_BRANCH):
         left = left_behind(side, letters_key, key, table)
         if left:
             again = "start its query again" if key.kind is SinkKind.STREAM else "append it again as it was"

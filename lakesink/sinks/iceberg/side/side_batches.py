@@ -92,6 +92,22 @@ def left_behind(side: Table, key_of: KeyOf, owner: SinkKey, table: Table) -> lis
     return [one for one in found if one.snapshot and landed.has(one.query_id, one.batch_id, one.after) is False]
 
 
+def owners(every: Iterable[SideBatch], branch: str) -> list[SinkKey]:
+    """The sinks of a branch that these batches can be of."""
+    found = {(one.key.name.rsplit(".", 2)[0], bool(one.query_id)) for one in every}
+    return [SinkKey(name, branch, SinkKind.STREAM if queries else SinkKind.TXN) for name, queries in sorted(found)]
+
+
+def left_by_forgotten(
+    side: Table, key_of: KeyOf, table: Table, branch: str
+) -> Iterator[tuple[SinkKey, list[SideBatch]]]:
+    """The same for each sink that was removed, or lost its ledger entry: no query of it completes a batch."""
+    for owner in owners(all_batches(side), branch):
+        left = left_behind(side, key_of, owner, table) if Landed(table, owner).is_forgotten else []
+        if left:
+            yield owner, left
+
+
 def states_letters(landed: Landed, letters: Table, query_id: str, batch_id: int) -> bool:
     """True unless a batch that landed says that it has no dead letters, or has them in another table.
 

@@ -20,6 +20,7 @@ from lakesink.rows.plan import WritePlan
 from lakesink.rows.side_rows import digest_sum, side_end
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.checked_receipts import opened
+from lakesink.sinks.iceberg.side.side_batches import all_batches
 from lakesink.sinks.iceberg.side.side_table import SideTable, WaysOut, has_gaps, side_plan
 from lakesink_catalog.commit.current import is_current
 from lakesink_catalog.commit.unprotected_first import check_has_head
@@ -113,6 +114,14 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
     def uuid(self) -> str:
         """Of the table, as it was found last; empty before that."""
         return self._uuid
+
+    @property
+    def has_batches(self) -> bool:
+        """True if the table exists and shows batches of any sink; False also if this cannot be told."""
+        try:
+            return any(True for _ in all_batches(load_table(self.connected(), self.table)))
+        except CatalogError:
+            return False
 
     def follow(self, columns: pa.Schema) -> None:
         """Write rows with these columns from now on."""

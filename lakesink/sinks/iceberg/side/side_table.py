@@ -22,10 +22,11 @@ from lakesink.sinks.iceberg.side.side_batches import (
     all_batches,
     in_snapshots,
     left_behind,
+    left_by_forgotten,
     side_batches,
     way_back,
 )
-from lakesink_catalog.read.landed import Landed
+from lakesink_catalog.read.landed import Landed, newest_batch
 from lakesink_catalog.read.view import view_table
 from lakesink_catalog.words import counted
 from lakesink_protocol.errors import WriteError
@@ -111,20 +112,30 @@ class WaysOut:
             for one in found
             if one.query_id != batch.query_id or (has_gaps(self.owner) and one.batch_id != batch.batch_id)
         ]
-        if not left:
-            return
-        kind, batches, of_own = self.kind, counted(len(left), "batch"), left[0].query_id == batch.query_id
+        if left:
+            running = f"If another query of sink {self.owner.name!r} is running, stop one of them, and start this one"
+            raise self._never_got(table, batch, left, f"{running} again.")
+        # A new sink may read the rows of one that was removed once more.
+        others = left_by_forgotten(table, self.kind.key_of, self.own, self.owner.branch)
+        for sink, left in others if newest_batch(self.own, self.owner) is None else ():
+            raise self._never_got(table, batch, left, by=f", by sink {sink.name!r}, which has no ledger entry any more")
+
+    def _never_got(
+        self, table: Table, batch: Batch, left: Sequence[SideBatch], *first: str, by: str = ""
+    ) -> WriteError:
+        kind, batches = self.kind, counted(len(left), "batch")
+        of_own = not by and left[0].query_id == batch.query_id
         back = f"Run batch {left[0].batch_id} again as it was." if of_own else self._way_back(table, left)
-        raise WriteError(
+        return WriteError(
             kind.code,
             f"{self.name} has {kind.keeps} of {batches} that {'.'.join(self.own.name())} never got.",
             data=f"Nothing of batch {batch.batch_id} was written.",
             action=(
-                f"If another query of sink {self.owner.name!r} is running, stop one of them, and start this one again.",
+                *first,
                 *(() if back is None else (f"{back} Then start this one again.",)),
                 f"Start the query with another {kind.option}: the {kind.keeps} of these batches stay where they are.",
             ),
-            details=[in_snapshots(left)],
+            details=[f"{in_snapshots(left)}{by}"],
         )
 
     def rewound(self, table: Table, batch: Batch, newest: int) -> WriteError:
