@@ -19,7 +19,7 @@ from pyiceberg.types import LongType, NestedField, PrimitiveType
 from lakesink_catalog.manifests.encode import entry_encoder
 from lakesink_catalog.manifests.write import avro_layout, entry_schema
 from lakesink_protocol.change import ContentFile
-from lakesink_protocol.receipt import ReceiptInvalid
+from lakesink_protocol.receipt_json import ReceiptInvalid
 from tests.catalog.partition_cases import CASES, Case
 
 SNAPSHOT_ID = 2**62 + 5

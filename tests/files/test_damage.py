@@ -19,7 +19,7 @@ from lakesink_catalog.failpoints import VARIABLE, FailpointReached
 from lakesink_protocol.errors import BatchRefused, CatalogError, Reason, WriteError
 from lakesink_protocol.identity import digest
 from lakesink_protocol.outcome import Committed
-from lakesink_protocol.receipt import ReceiptInvalid
+from lakesink_protocol.receipt_json import ReceiptInvalid
 from testkit.builders import expected
 from testkit.directory import Stream
 from testkit.examples import examples

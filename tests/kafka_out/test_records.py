@@ -11,7 +11,7 @@ from lakesink.sinks.kafka.receipt import KafkaReceipt, Needs, decode_kafka, need
 from lakesink.sinks.kafka.staged_rows import HEADERS, RecordsWriter, record_sizes
 from lakesink.sinks.staged.parts import PartsPlan, PartsWriter
 from lakesink_protocol.errors import WriteError
-from lakesink_protocol.receipt import ReceiptInvalid
+from lakesink_protocol.receipt_json import ReceiptInvalid
 
 STEM = "orders-7"
 NUL = "ü\u0000€𝄞"

@@ -25,17 +25,8 @@ from lakesink_protocol.quality import (
     rescued_in,
     together,
 )
-from lakesink_protocol.receipt import (
-    MOST_MISFITS,
-    RECEIPT_VERSION,
-    Misfit,
-    Receipt,
-    ReceiptEncoder,
-    ReceiptInvalid,
-    binary,
-    decode,
-    encode,
-)
+from lakesink_protocol.receipt import MOST_MISFITS, RECEIPT_VERSION, Misfit, Receipt, ReceiptEncoder, decode, encode
+from lakesink_protocol.receipt_json import ReceiptInvalid, binary
 from lakesink_protocol.row_changes import ChangeCounts, KeysFile
 
 COUNT = st.integers(0, 2**63 - 1)
@@ -381,7 +372,7 @@ def test_files_are_a_list_of_groups(groups: Any) -> None:
 
 @pytest.mark.parametrize("name", ["sizes", "lower", "partition", "splits"])
 def test_a_short_receipt_cannot_stand_for_any_number_of_values(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.setattr("lakesink_protocol.receipt.MOST_STATISTICS", 1_000)
+    monkeypatch.setattr("lakesink_protocol.receipt_json.MOST_STATISTICS", 1_000)
     many: dict[str, Any] = {
         "sizes": {str(number): [5] for number in range(1, 601)},
         "lower": {str(number): [[0], ""] for number in range(1, 601)},
@@ -390,7 +381,7 @@ def test_a_short_receipt_cannot_stand_for_any_number_of_values(monkeypatch: pyte
     }
     with pytest.raises(ReceiptInvalid, match="more than 1000 statistics"):
         decode(changed(**{name: many[name]}))
-    monkeypatch.setattr("lakesink_protocol.receipt.MOST_STATISTICS", 1_300)
+    monkeypatch.setattr("lakesink_protocol.receipt_json.MOST_STATISTICS", 1_300)
     assert len(decode(changed(**{name: many[name]})).files) == 2
 
 

@@ -22,7 +22,7 @@ from lakesink_protocol.events import Listener, PreparedDropped
 from lakesink_protocol.identity import Batch, SinkKey
 from lakesink_protocol.ledger import LedgerEntry, typed_entry
 from lakesink_protocol.quality import Quality, quality_from
-from lakesink_protocol.receipt import MOST_IN_A_BATCH, plain_text, whole_count
+from lakesink_protocol.receipt_json import MOST_IN_A_BATCH, plain_text, whole_count
 
 SNAPSHOT_IDS = range(2**31, 2**63)
 """Below this range, Trino needs a cast. With an id above it, readers show an empty table."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakesink_protocol.ledger import typed_keys
-from lakesink_protocol.receipt import MOST_IN_A_BATCH, plain_text, whole_count
+from lakesink_protocol.receipt_json import MOST_IN_A_BATCH, plain_text, whole_count
 from lakesink_protocol.row_changes import KeysFile, Mode
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")

@@ -24,7 +24,7 @@ from lakesink_catalog.manifests.entries import (
     STATUS,
 )
 from lakesink_protocol.change import Content, ContentFile
-from lakesink_protocol.receipt import ReceiptInvalid
+from lakesink_protocol.receipt_json import ReceiptInvalid
 
 FILE_FORMAT, COLUMN_SIZES, VALUE_COUNTS, NULL_VALUE_COUNTS, NAN_VALUE_COUNTS = 101, 108, 109, 110, 137
 LOWER_BOUNDS, UPPER_BOUNDS, SPLIT_OFFSETS = 125, 128, 132

@@ -36,7 +36,7 @@ from lakesink_catalog.manifests.partitions import (
 )
 from lakesink_catalog.tables.locations import metadata_location
 from lakesink_protocol.change import ContentFile
-from lakesink_protocol.receipt import binary, flag, plain_text, whole_count
+from lakesink_protocol.receipt_json import binary, flag, plain_text, whole_count
 
 ENTRIES_PER_BLOCK = 1000
 _REFERENCED = NestedField(REFERENCED_DATA_FILE, "referenced_data_file", StringType(), required=False)

@@ -39,7 +39,8 @@ from lakesink_catalog.commit.premises import premises_of
 from lakesink_catalog.tables.locations import all_under, data_location, is_under
 from lakesink_protocol.change import ContentFile
 from lakesink_protocol.quality import Quality, together
-from lakesink_protocol.receipt import MOST_IN_A_BATCH, Receipt, ReceiptInvalid, decode
+from lakesink_protocol.receipt import Receipt, decode
+from lakesink_protocol.receipt_json import MOST_IN_A_BATCH, ReceiptInvalid
 from lakesink_protocol.row_changes import KeysFile
 from lakesink_protocol.votes import check_tasks, receipt_rejected
 

@@ -52,7 +52,7 @@ from lakesink_protocol.errors import Reason, WriteError
 from lakesink_protocol.identity import Batch, SinkKey, SinkKind
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
 from lakesink_protocol.quality import LETTERS_SINCE, Quality
-from lakesink_protocol.receipt import ReceiptInvalid
+from lakesink_protocol.receipt_json import ReceiptInvalid
 from lakesink_protocol.refusals.message import refusal
 from lakesink_protocol.refusals.texts import Words
 from lakesink_protocol.situation import Situation

@@ -8,7 +8,8 @@ from lakesink.sinks.iceberg.schema_advice import spark_type
 from lakesink_catalog.tables.arrow_schema import RESERVED_NAMES
 from lakesink_protocol.change import ColumnType, SchemaChange
 from lakesink_protocol.quality import OTHERS
-from lakesink_protocol.receipt import MOST_IN_A_BATCH, Receipt
+from lakesink_protocol.receipt import Receipt
+from lakesink_protocol.receipt_json import MOST_IN_A_BATCH
 from lakesink_protocol.votes import receipt_rejected
 
 _STRING = '"string"'

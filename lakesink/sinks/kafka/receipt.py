@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakesink.sinks.staged.part_receipt import PartsReceipt, decode_parts, read_receipt
-from lakesink_protocol.receipt import ReceiptInvalid
+from lakesink_protocol.receipt_json import ReceiptInvalid
 
 KAFKA_RECEIPT_VERSION = 1
 LONGEST_TOPIC = 249

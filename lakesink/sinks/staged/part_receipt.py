@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from lakesink_protocol.receipt import MOST_IN_A_BATCH, ReceiptInvalid
+from lakesink_protocol.receipt_json import MOST_IN_A_BATCH, ReceiptInvalid
 
 PARTS_VERSION = 2
 MAX_RECEIPT_BYTES = 64 * 1024 * 1024

@@ -7,7 +7,7 @@ from typing import Any, Self, TypeVar
 
 from lakesink.sinks.staged.ledger import LedgerDecision
 from lakesink.sinks.staged.part_receipt import Part, check_batch, parts_from_json
-from lakesink_protocol.receipt import ReceiptInvalid, plain_text
+from lakesink_protocol.receipt_json import ReceiptInvalid, plain_text
 from lakesink_protocol.verdict import Commit
 
 _ID = re.compile(r"[0-9a-f]{32}")

@@ -21,7 +21,7 @@ from lakesink_protocol.events import BatchAborted, CommitUnknown, PreparedUnusab
 from lakesink_protocol.fence import Fenced, MustBeWrittenAgain, Unseen, check_sent, fenced
 from lakesink_protocol.identity import Batch
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
-from lakesink_protocol.receipt import ReceiptInvalid
+from lakesink_protocol.receipt_json import ReceiptInvalid
 from lakesink_protocol.refusals.accept import Accept
 from lakesink_protocol.retry import RetryPolicy
 from lakesink_protocol.situation import Situation

@@ -31,7 +31,7 @@ from lakesink_protocol.errors import CatalogError, CommitUnresolved, Reason
 from lakesink_protocol.identity import MAIN_BRANCH, NO_BATCH, Batch, SinkKey, digest
 from lakesink_protocol.ledger import LedgerEntry, Mark, mark_of
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
-from lakesink_protocol.receipt import ReceiptInvalid, plain_text, whole_count
+from lakesink_protocol.receipt_json import ReceiptInvalid, plain_text, whole_count
 from lakesink_protocol.refusals.message import refusal
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.two_phase import Durability, NoPreparedLog, Payload, PreparedLog, TwoPhaseCommitSink
