@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakesink.keys import newest_of_task as newest
+from lakesink.keys import newest
+from lakesink.keys.change_order import same_rows
 from lakesink.keys.changed_rows import ChangedRows
-from lakesink.keys.same_rows import same_rows
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.row_changes import Operation
 from testkit.examples import examples

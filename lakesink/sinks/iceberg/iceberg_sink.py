@@ -44,7 +44,7 @@ from lakesink_catalog.commit.evolution import ChangeImpossible
 from lakesink_catalog.commit.identifier_fields import check_key
 from lakesink_catalog.commit.left_out import without_tags
 from lakesink_catalog.commit.prepared import PreparedBatch, TableLog, parse_prepared
-from lakesink_catalog.commit.unprotected_first import check_has_head
+from lakesink_catalog.connect.first_snapshot import check_has_head
 from lakesink_catalog.read.landed import newest_summary
 from lakesink_protocol import events
 from lakesink_protocol.catalogue import DataState
