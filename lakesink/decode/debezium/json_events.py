@@ -12,7 +12,6 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakesink.decode.debezium.connect_types import ConnectType, Types
 from lakesink.decode.debezium.conversions import Conversion, conversion_of, spelled_out, with_bytes
 from lakesink.decode.debezium.envelopes import (
     AFTER,
@@ -26,7 +25,7 @@ from lakesink.decode.debezium.envelopes import (
     wrong_columns,
 )
 from lakesink.decode.debezium.placeholders import available, is_placeholder, unavailable
-from lakesink.decode.debezium.wrappers import Payloads, opened, unwrapped
+from lakesink.decode.debezium.wrappers import ConnectType, Payloads, Types, opened, unwrapped
 from lakesink.decode.json_digits import respelled
 from lakesink.decode.json_misfits import (
     ABSENT,
