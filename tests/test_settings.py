@@ -12,13 +12,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakesink.settings.metrics_modes import metrics_modes
 from lakesink.settings.option_types import Deletes, LocateIn, Options, OutputMode
 from lakesink.settings.options import OPTIONS
 from lakesink.settings.parse import duration, size_bytes, switch, whole_number
 from lakesink.settings.relations import RELATIONS, Entry
 from lakesink.settings.settings import Settings
-from lakesink.settings.table_settings import DEFAULTS_OF_CHANGES, MIN_COUNT_TO_MERGE, PROPERTIES, Effective, Origin
+from lakesink.settings.table_settings import (
+    DEFAULTS_OF_CHANGES,
+    MIN_COUNT_TO_MERGE,
+    PROPERTIES,
+    Effective,
+    Origin,
+    metrics_modes,
+)
 from lakesink_catalog.manifests.merging import MergePolicy
 from lakesink_catalog.tables.arrow_schema import iceberg_schema
 from lakesink_protocol.errors import Reason, SettingsError

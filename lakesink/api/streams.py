@@ -28,14 +28,13 @@ from lakesink.sinks.iceberg.change_plan import stored_columns
 from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink.sinks.iceberg.preflight import check_letters, check_start, open_existing
 from lakesink.spark.determinism import functions_of, runs_python
-from lakesink.spark.executors import Executors
 from lakesink.spark.foreach_batch import BatchFunction, MakeSink
 from lakesink.spark.query import QUERY_ID, absolute_checkpoint, check_checkpoint, check_output_mode, sources_of
 from lakesink.spark.report import Reporter
 from lakesink.spark.rows.arrow_limits import ArrowBatchLimits
 from lakesink.spark.rows.batch_rows import FrameRows
 from lakesink.spark.rows.frame_schema import is_case_sensitive, stored_schema
-from lakesink.spark.rows.job import RowsJob
+from lakesink.spark.rows.job import Executors, RowsJob
 from lakesink.spark.rows.on_driver import only_drops_rows
 from lakesink.spark.rows.transport import encode_for_transport
 from lakesink.spark.source.connect import is_of_connect

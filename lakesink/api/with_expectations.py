@@ -7,10 +7,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import BooleanType
 
-from lakesink.api.sql_errors import checked_sql, reason_in
 from lakesink.rows.expectations import Expected, is_mark
-from lakesink.settings.expectations import Expectation, parse_expectations
 from lakesink.settings.options import option_invalid
+from lakesink.settings.options_of_rows import Expectation, parse_expectations
+from lakesink.spark.spark_errors import checked_sql, reason_in
 
 _LONGEST = 170
 """A first line has less than 200 characters, with the code of the error."""

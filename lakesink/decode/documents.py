@@ -15,11 +15,10 @@ from lakesink.decode.json_news import JsonNews
 from lakesink.decode.json_scalars import Parsed, either
 from lakesink.decode.json_values import JsonReader
 from lakesink.decode.libraries import load_duckdb, load_unknown_keys
-from lakesink.decode.misfits import Found
+from lakesink.decode.misfits import Found, UnknownKeys
 from lakesink.decode.news_rows import FindsNews, NewsRows
 from lakesink.decode.places import PLACES, Places
 from lakesink.decode.rescue import Rescue
-from lakesink.decode.unknown_keys import UnknownKeys
 from lakesink.rows.batches import joined
 from lakesink.rows.casts import lossless_cast
 from lakesink.rows.letters import Fault

@@ -8,9 +8,8 @@ import pyarrow.compute as pc
 
 from lakesink.decode.json_scalars import Parsed
 from lakesink.decode.json_values import JsonReader
-from lakesink.decode.news import News, NewsFinder
+from lakesink.decode.news import News, NewsFinder, widest
 from lakesink.decode.news_rows import hopeful
-from lakesink.decode.widest import widest
 from lakesink.rows.plan import NewsPlan
 from lakesink.rows.schema import Struct
 

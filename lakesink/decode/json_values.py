@@ -27,8 +27,18 @@ from lakesink.decode.json_misfits import (
 from lakesink.decode.json_raw import as_text, first_members, items, unique_members
 from lakesink.decode.json_scalars import Parsed, converted, either, forgiven, holding, parse, wants_json, without
 from lakesink.decode.libraries import FindUnknownKeys, load_duckdb, load_unknown_keys
-from lakesink.decode.misfits import ENTRY, ITEM, KEY, Column, Found, Path, misfitting, with_option
-from lakesink.decode.unknown_keys import SEARCHED, UnknownKeys
+from lakesink.decode.misfits import (
+    ENTRY,
+    ITEM,
+    KEY,
+    SEARCHED,
+    Column,
+    Found,
+    Path,
+    UnknownKeys,
+    misfitting,
+    with_option,
+)
 from lakesink.rows.nested import (
     as_list,
     rebuild_list,

@@ -3,15 +3,19 @@
 Each column needs another read, so this is only for a few documents that are known to be malformed.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
 from lakesink.decode.json_scalars import Parsed
 from lakesink.rows.plan import BinaryEncoding
 from lakesink.rows.schema import ListOf, MapOf, Primitive, Struct, Type, sql_type_of
+from lakesink_protocol.quality import MOST_NAMES, first_names
 
+SEARCHED = 1_000
+"""Documents, or objects inside them, that are searched at one level of a merged batch."""
+_NAMES_KEPT = 1_000
 ITEM, KEY, ENTRY = "[]", "{key}", "{}"
 """Steps of a path below a list or map: any element, any key, any value."""
 
@@ -100,3 +104,28 @@ def _narrowed(kind: Type) -> Iterator[tuple[Path, Type, Primitive]]:
                 yield (KEY, *path), MapOf(replace(key, type=below), unasked), leaf
             for path, below, leaf in _narrowed(value.type):
                 yield (ENTRY, *path), MapOf(replace(key, type=anything), replace(value, type=below)), leaf
+
+
+@dataclass(slots=True)
+class UnknownKeys:
+    """Keys without a column in a task's searched documents; `count` is the number of their values other than null.
+
+    Listing the keys of all documents would take at least a third of the time for decoding. The first documents of every
+    merged batch show a new key as well.
+    """
+
+    count: int = field(default=0, init=False)
+    _names: set[str] = field(default_factory=set, init=False)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The first names, in alphabetical order."""
+        return first_names(self._names)
+
+    def add(self, path: Path, found: Iterable[tuple[str, int]]) -> None:
+        """Add the keys and their counts at one level of the documents."""
+        for name, times in found:
+            self.count += times
+            self._names.add(dotted((*path, name)))
+        if len(self._names) > _NAMES_KEPT:
+            self._names = set(sorted(self._names)[:MOST_NAMES])

@@ -6,14 +6,16 @@ documents. Pure.
 
 import json
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import Any
 
 from lakesink.decode.json_raw import items, members
 from lakesink.decode.value_kinds import (
     DOUBLE,
+    FLOAT,
+    INT,
     LONG,
     LONGEST_NAME,
     MOST_DIGITS,
@@ -26,8 +28,11 @@ from lakesink.decode.value_kinds import (
     merged,
     says_nothing,
 )
+from lakesink.rows.plan import NewsPlan
 from lakesink.rows.schema import Field, ListOf, MapOf, Primitive, Struct, Type
 
+_WIDE = {INT: LONG, FLOAT: DOUBLE}
+Widen = Callable[[Primitive, Place], Primitive]
 LARGEST_NEWS_BYTES = 64 * 1024 * 1024
 MOST_KEYS = 10_000
 """Different new keys of a batch; more are rather values, such as user names, and none of them becomes a column."""
@@ -222,3 +227,35 @@ def all_news(texts: Iterable[str]) -> News:
         if text:
             found.include(news_from(text))
     return found
+
+
+def widest(struct: Struct, plan: NewsPlan) -> Struct:
+    """The columns after all changes that are allowed; a document that does not fit them is malformed for good."""
+    return relaxed(struct, plan, lambda kind, _: _widest(kind))
+
+
+def relaxed(struct: Struct, plan: NewsPlan, widen: Widen, place: Place = ()) -> Struct:
+    """The columns with wider types, and optional, but not those that the plan keeps."""
+    fields = []
+    for one in struct.fields:
+        required = one.required and one.field_id in plan.kept_required
+        keeps_type = one.field_id in plan.kept_types
+        kind = one.type if keeps_type else _type(one.type, plan, widen, (*place, one.name))
+        fields.append(replace(one, required=required, type=kind))
+    return Struct(tuple(fields))
+
+
+def _type(kind: Type, plan: NewsPlan, widen: Widen, place: Place) -> Type:
+    match kind:
+        case Struct():
+            return relaxed(kind, plan, widen, place)
+        case ListOf(element):
+            return ListOf(replace(element, type=_type(element.type, plan, widen, (*place, "element"))))
+        case MapOf(key, value):
+            return MapOf(key, replace(value, type=_type(value.type, plan, widen, (*place, "value"))))
+        case Primitive():
+            return widen(kind, place)
+
+
+def _widest(kind: Primitive) -> Primitive:
+    return Primitive(f"decimal({MOST_DIGITS}, {kind.decimal[1]})" if kind.decimal else _WIDE.get(kind.name, kind.name))

@@ -17,7 +17,9 @@ from pyarrow.fs import LocalFileSystem
 from lakesink.parquet.filesystem import open_filesystem
 from lakesink.rows.plan import WritePlan
 from lakesink.rows.task_errors import storage_failures
+from lakesink_protocol.receipt import LeftRows
 
+_SUFFIX = "arrows"
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)  # a fork would lose threads
 _NAME = r"-{task:05d}-[0-9a-f]{{8}}(?:-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}}\.{suffix}"
 
@@ -111,3 +113,18 @@ def read_side_file(source: Any) -> Iterator[pa.RecordBatch]:
     """The rows in an open file; raises pyarrow.ArrowInvalid if it is no such file."""
     with pa.ipc.open_stream(source) as reader:
         yield from reader
+
+
+def left_rows_file(plan: WritePlan, task: int) -> SideFile:
+    """The file of one task, which is created with the first row that is left."""
+    return SideFile(plan, task, _SUFFIX)
+
+
+def left_in(file: SideFile) -> LeftRows | None:
+    """What a receipt says of the closed file; None without rows."""
+    return LeftRows(file.location, file.rows, file.size_bytes) if file.rows else None
+
+
+def is_left_rows(location: str, folder: str, stem: str, task: int) -> bool:
+    """True if a task of this batch can have chosen this location."""
+    return is_side_file(location, folder, stem, task, _SUFFIX)

@@ -4,9 +4,8 @@ from typing import Any
 
 from lakesink.settings.option import Option
 from lakesink.settings.options_of_changes import OPTIONS_OF_CHANGES
-from lakesink.settings.options_of_commit import OPTIONS_OF_COMMIT
 from lakesink.settings.options_of_rows import OPTIONS_OF_ROWS
-from lakesink.settings.options_of_target import OPTIONS_OF_TARGET
+from lakesink.settings.options_of_target import OPTIONS_OF_COMMIT, OPTIONS_OF_TARGET
 from lakesink_protocol.errors import SettingsError
 
 OPTIONS: tuple[Option, ...] = (*OPTIONS_OF_TARGET, *OPTIONS_OF_CHANGES, *OPTIONS_OF_ROWS, *OPTIONS_OF_COMMIT)

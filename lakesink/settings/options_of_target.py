@@ -1,13 +1,23 @@
-"""Options of the target: the sink, its table, and the files of its rows."""
+"""Options of the target: sink, table and files, and what snapshots, ledger and tags say of a batch, and how long."""
 
 import os
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from lakesink.settings.ddl import columns_of
-from lakesink.settings.option import Option, read_name, read_text
-from lakesink.settings.parse import size_bytes, switch, whole_number
+from lakesink.settings.option import LONGEST_TEXT, Option, read_name, read_text
+from lakesink.settings.parse import duration, size_bytes, switch, whole_number
 from lakesink.settings.table_settings import codec, distribution_mode
+from lakesink_protocol.redact import contains_secret
+from lakesink_protocol.refusals.accept import Accept
+from lakesink_protocol.tags import SHORTEST_PERIOD_MS, EveryBatches, EveryPeriod, TagEvery
+
+_OWN_SUMMARY = re.compile(
+    r"(lakesink[.-]|(added|deleted|removed|replaced|total)-|partitions?[.-]|manifests-|wap\.|published-wap-|iceberg-).*"
+    r"|operation|changed-partition-count|entries-processed|replace-partitions|source-snapshot-id|staged-wap.*"
+)
+_BATCHES = re.compile(r"\s*(\d{1,9})\s*(?:batch(?:es)?)?\s*", re.IGNORECASE | re.ASCII)
 
 
 def _branch(value: Any) -> str:
@@ -124,5 +134,96 @@ OPTIONS_OF_TARGET = (
         " time. Not for fields of `bucket` transforms. With `upsert` and `changes`, one task gets all changes of a"
         " key.",
         "write.distribution-mode",
+    ),
+)
+
+
+def _snapshot_properties(value: Any) -> dict[str, str]:
+    if not isinstance(value, Mapping):
+        raise ValueError("expected a mapping from names to text")  # noqa: TRY004 - all parsers raise ValueError
+    found = {}
+    for key, entry in value.items():
+        if _OWN_SUMMARY.fullmatch(read_text(key)):
+            raise ValueError(f"{key!r} is a name that Iceberg or lakesink writes itself")
+        if isinstance(entry, bool) or not isinstance(entry, (str, int)) or len(str(entry)) > LONGEST_TEXT:
+            raise ValueError(f"expected text of at most {LONGEST_TEXT} characters under {key!r}")
+        if contains_secret(key, entry):
+            raise ValueError(f"{key!r} looks like a secret, and every reader of the table sees snapshot properties")
+        found[key] = str(entry)
+    return found
+
+
+def _accept(value: Any) -> Accept:
+    return value if isinstance(value, Accept) else Accept.parse(read_text(value))
+
+
+def _tag_every(value: Any) -> TagEvery:
+    counted = _BATCHES.fullmatch(value) if isinstance(value, str) else None
+    try:
+        if counted or isinstance(value, int):
+            return EveryBatches(whole_number(counted[1] if counted else value, 1))
+        span_ms = round(duration(value).total_seconds() * 1000)
+    except ValueError:
+        span_ms = 0
+    if isinstance(value, float) or span_ms < SHORTEST_PERIOD_MS:
+        raise ValueError("expected a number of batches, such as 100, or a time span of a second or more: '1 day'")
+    return EveryPeriod(span_ms)
+
+
+OPTIONS_OF_COMMIT = (
+    Option("snapshot_properties", "mapping", _snapshot_properties, "none", "Added to the summary of every snapshot."),
+    Option(
+        "accept",
+        "text",
+        _accept,
+        "none",
+        "Accepts one refused batch, once: `<Verdict>:<batch id>@<ledger>:commit` or `:skip`. Copy it from the"
+        " message of the refusal.",
+    ),
+    Option(
+        "prepared_max_age",
+        "time span",
+        duration,
+        "20 hours",
+        "A prepared batch older than this is written again. Stay below the age at which orphan cleanups delete files.",
+    ),
+    Option(
+        "ledger_tag_max_age",
+        "time span",
+        duration,
+        "30 days",
+        "Time after its last batch in which a sink can still prove a rollback.",
+    ),
+    Option(
+        "ledger_tag",
+        "true or false",
+        switch,
+        "true",
+        "Set it to false if the catalog refuses tags. A rollback after snapshot expiry then stays undetected.",
+    ),
+    Option(
+        "max_clock_ahead",
+        "time span",
+        duration,
+        "1 minute",
+        "A driver whose clock is further ahead of the storage's clock commits nothing: Iceberg's Java writers refuse a"
+        " table whose last snapshot is more than a minute in their future.",
+    ),
+    Option(
+        "tag_every",
+        "number of batches, or time span",
+        _tag_every,
+        "none",
+        "Tags batches, which protects their snapshots from expiry: `100` tags every batch id that 100 divides, `1 day`"
+        " the first batch of every UTC day. An append accepts a time span only.",
+    ),
+    Option("tag_max_age", "time span", duration, "365 days", "Lifetime of the tags of `tag_every`."),
+    Option(
+        "verbose",
+        "true or false",
+        switch,
+        "true, unless standard error is no terminal and the program configures logging",
+        "True to print one line for each batch, false for none. Without the option, the variable `LAKESINK_VERBOSE`"
+        " decides.",
     ),
 )

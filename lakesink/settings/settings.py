@@ -10,10 +10,10 @@ from datetime import timedelta
 from typing import Any
 
 from lakesink.rows.plan import BinaryEncoding, OnMalformed
-from lakesink.settings.expectations import Expectation
 from lakesink.settings.option import option_unknown
 from lakesink.settings.option_types import Deletes, LocateIn, OnLate, OutputMode, SchemaEvolution
 from lakesink.settings.options import BY_NAME, OPTIONS, option_invalid, read_option
+from lakesink.settings.options_of_rows import Expectation
 from lakesink.settings.relations import BATCHES, RELATIONS, Entry, Use, lack_of
 from lakesink.settings.table_settings import DEFAULTS_OF_CHANGES, Effective
 from lakesink_catalog.listeners import LISTENERS

@@ -5,6 +5,7 @@ falls back to the default, as in Iceberg's Java library. `ignored` lists the pro
 property can name code to import.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -12,9 +13,9 @@ from functools import partial
 from typing import Any
 
 from pyiceberg.schema import Schema
+from pyiceberg.types import IcebergType, ListType, MapType, NestedField, PrimitiveType, StructType
 
 from lakesink.rows.plan import ParquetOptions
-from lakesink.settings.metrics_modes import METRICS_PREFIX, metrics_modes
 from lakesink.settings.parse import size_bytes, switch, whole_number
 from lakesink_catalog.manifests.merging import MergePolicy
 from lakesink_protocol.errors import SettingsError
@@ -22,6 +23,11 @@ from lakesink_protocol.redact import redact
 from lakesink_protocol.retry import RetryPolicy
 from lakesink_protocol.suggest import did_you_mean, sentence
 
+METRICS_PREFIX = "write.metadata.metrics."
+DEFAULT_MODE = "truncate(16)"
+MAX_INFERRED_COLUMNS = 100
+_COLUMN_PREFIX = f"{METRICS_PREFIX}column."
+_MODE = re.compile(r"none|counts|full|truncate\(([1-9]\d{0,8})\)")
 _USED_ELSEWHERE = ("write.metadata.delete-after-commit.enabled",)
 _OF_STATEMENTS = ("write.delete.mode", "write.merge.mode", "write.update.mode")
 """How other engines run DELETE, MERGE and UPDATE: they say nothing about a stream."""
@@ -239,3 +245,52 @@ def _malformed(name: str, text: str, why: str) -> SettingsError:
         f"{name} is {redact(text)[:60]!r}: {sentence(why)}",
         action=f"Correct the table property {name}, or give the option that overrides it.",
     )
+
+
+def metrics_modes(properties: Mapping[str, str], schema: Schema) -> dict[int, str]:
+    """Metrics mode of each leaf column by field id: ``none``, ``counts``, ``truncate(n)`` or ``full``.
+
+    By the rules of Iceberg's Java library. An invalid mode counts as `DEFAULT_MODE`. Without a configured default, only
+    the first ``max-inferred-column-defaults`` leaf columns get statistics, upper levels first. Columns inside lists and
+    maps get ``counts`` at most, because Iceberg has no bounds for them.
+    """
+    configured = properties.get(f"{METRICS_PREFIX}default")
+    default = DEFAULT_MODE if configured is None else _mode(configured)
+    limit = _limit(properties) if configured is None else None
+    modes: dict[int, str] = {}
+    for place, (field_id, repeated) in enumerate(_leaves(schema.fields)):
+        name = schema.find_column_name(field_id)
+        own = properties.get(f"{_COLUMN_PREFIX}{name}")
+        mode = _mode(own) if own is not None else "none" if limit is not None and place >= limit else default
+        modes[field_id] = "counts" if repeated and mode != "none" else mode
+    return modes
+
+
+def _mode(text: str) -> str:
+    word = text.strip().lower()
+    return word if _MODE.fullmatch(word) else DEFAULT_MODE
+
+
+def _limit(properties: Mapping[str, str]) -> int:
+    text = properties.get(f"{METRICS_PREFIX}max-inferred-column-defaults", "").strip()
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else MAX_INFERRED_COLUMNS
+
+
+def _leaves(fields: Sequence[NestedField], *, repeated: bool = False) -> Iterator[tuple[int, bool]]:
+    """Field ids of leaf columns, upper levels first; the flag is True inside a list or map."""
+    for field in fields:
+        if isinstance(field.field_type, PrimitiveType):
+            yield field.field_id, repeated
+    for field in fields:
+        inner, within = _members(field.field_type)
+        yield from _leaves(inner, repeated=repeated or within)
+
+
+def _members(outer: IcebergType) -> tuple[Sequence[NestedField], bool]:
+    if isinstance(outer, StructType):
+        return outer.fields, False
+    if isinstance(outer, ListType):
+        return (outer.element_field,), True
+    if isinstance(outer, MapType):
+        return (outer.key_field, outer.value_field), True
+    return (), False

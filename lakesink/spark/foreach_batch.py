@@ -16,8 +16,7 @@ from pyspark.sql.types import StructType
 
 from lakesink.checkpoint.folder import Checkpoint, source_folders
 from lakesink.checkpoint.offsets import Offsets
-from lakesink.checkpoint.query_facts import Functions
-from lakesink.checkpoint.sources import Source
+from lakesink.checkpoint.query_facts import Functions, Source
 from lakesink.settings.option_types import OutputMode
 from lakesink.spark.hadoop import HadoopFiles
 from lakesink.spark.query import QUERY_ID, RUN_ID, RunningQuery

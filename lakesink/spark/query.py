@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lakesink.checkpoint.folder import Checkpoint, same_checkpoint
 from lakesink.checkpoint.offsets import Keys, Offsets
-from lakesink.checkpoint.sources import Source, gives_uncommitted, is_lenient, replay_of
+from lakesink.checkpoint.query_facts import Source, gives_uncommitted, is_lenient, replay_of
 from lakesink.settings.option_types import OutputMode
 from lakesink.spark.determinism import items, plan_of
 from lakesink.spark.hadoop import hadoop_of

@@ -9,8 +9,7 @@ from urllib.parse import urlsplit
 from pyspark.sql import SparkSession
 
 from lakesink._version import __version__
-from lakesink.checkpoint.query_facts import QUERY_FACTS, Functions, QueryFacts
-from lakesink.checkpoint.sources import Replay, Source, guarantee
+from lakesink.checkpoint.query_facts import QUERY_FACTS, Functions, QueryFacts, Replay, Source, guarantee
 from lakesink.observe.terminal import is_shown
 from lakesink.spark.hadoop import HadoopFiles
 from lakesink.spark.query import RunningQuery

@@ -16,7 +16,7 @@ from lakesink.decode.documents import Decoder, check_documents
 from lakesink.decode.states import StateDecoder
 from lakesink.keys.change_columns import ChangeConversion, conversion_of, first_place, key_names, own_schema
 from lakesink.keys.keys_file import KeysFileWriter, names_of
-from lakesink.keys.newest_of_task import NewestChanges
+from lakesink.keys.newest import NewestChanges
 from lakesink.rows.changed_rows import DELETE_MARK, ChangeDecoder, ChangedRows, same_operation
 from lakesink.rows.columns import Alignment
 from lakesink.rows.expectations import Expected, Marks
@@ -28,9 +28,8 @@ from lakesink.rows.side_rows import SidePlan
 from lakesink.rows.task_errors import rows_differ
 from lakesink.rows.texts import check_texts
 from lakesink.task.changelog import ChangelogRows
-from lakesink.task.task_files import TaskFiles
+from lakesink.task.task_files import TaskFiles, packed, unpacked
 from lakesink.task.task_rows import alignment_of
-from lakesink.task.two_receipts import packed, unpacked
 from lakesink_catalog.words import counted
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.quality import together

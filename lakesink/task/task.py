@@ -17,9 +17,8 @@ from lakesink.rows.plan import WritePlan
 from lakesink.rows.schema import parse_schema
 from lakesink.rows.side_rows import SidePlan
 from lakesink.rows.task_errors import rows_differ
-from lakesink.task.task_files import TaskFiles
+from lakesink.task.task_files import TaskFiles, packed, unpacked
 from lakesink.task.task_rows import TaskLetters, TaskRows, alignment_of
-from lakesink.task.two_receipts import packed, unpacked
 from lakesink_protocol.receipt import encode
 
 

@@ -4,7 +4,7 @@ Rows are buffered for large row groups: Spark sends ten thousand at a time, Parq
 covers all partitions. At the limit, the largest ones are written, with at least half of the rows, so small ones grow.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -15,7 +15,11 @@ from lakesink.parquet.partitions import Group, Grouping, PartitionSource, group,
 from lakesink.parquet.statistics import columns
 from lakesink.rows.plan import WritePlan
 from lakesink.rows.schema import Struct, arrow_schema, leaves, parse_schema
+from lakesink.rows.side_rows import SidePlan
 from lakesink_protocol.receipt import Receipt, ReceiptEncoder
+from lakesink_protocol.votes import receipt_rejected
+
+_LENGTH_BYTES = 4
 
 
 @dataclass(slots=True)
@@ -127,3 +131,16 @@ class TaskFiles:
     def receipt(self, head: Receipt) -> bytes:
         """The encoded receipt with all closed files; `head` lists none."""
         return self._receipt.finish(head)
+
+
+def packed(receipt: bytes, of_side: bytes) -> bytes:
+    """The receipts of a task that writes rows for a side table too, as one text of bytes; its own comes first."""
+    return len(receipt).to_bytes(_LENGTH_BYTES) + receipt + of_side
+
+
+def unpacked(written: bytes, side: SidePlan) -> Mapping[str, bytes]:
+    """The receipts by participant; raises WriteError for bytes that `packed` does not return."""
+    end = _LENGTH_BYTES + int.from_bytes(written[:_LENGTH_BYTES])
+    if not _LENGTH_BYTES < end < len(written):
+        raise receipt_rejected("a task sent no receipt of its rows for the table beside its own")
+    return {side.owner: written[_LENGTH_BYTES:end], side.participant: written[end:]}

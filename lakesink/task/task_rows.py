@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from lakesink.decode.documents import Decoder
-from lakesink.parquet.left_rows import left_in, left_rows_file
 from lakesink.parquet.partitions import PartitionSource, check_partition_values
-from lakesink.parquet.side_file import SideFile
+from lakesink.parquet.side_file import SideFile, left_in, left_rows_file
 from lakesink.rows.columns import Alignment, align
 from lakesink.rows.expectations import Marks
 from lakesink.rows.letters import Fault, LetterRows

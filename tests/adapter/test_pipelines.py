@@ -2,7 +2,7 @@
 
 import pytest
 
-from lakesink.spark.source.pipelines import words_of
+from lakesink.spark.source.source_writers import words_of
 
 
 @pytest.mark.parametrize("checkpoint", ["", "/data/checkpoints/orders", "/s/_checkpoints/orders", "/s/orders/flow/0"])

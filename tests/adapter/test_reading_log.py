@@ -1,7 +1,7 @@
 """A reading query tells what it waits for, as often as one would look."""
 
 from lakesink.read.steps import Unread
-from lakesink.spark.source.reading_log import WAITS_SECONDS, Progress
+from lakesink.spark.source.source_readers import WAITS_SECONDS, Progress
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_catalog.read.past import Past
 from lakesink_protocol import events

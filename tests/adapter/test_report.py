@@ -1,7 +1,6 @@
 """The first batch of a run is reported with the facts that weaken its guarantee."""
 
-from lakesink.checkpoint.query_facts import Functions, QueryFacts
-from lakesink.checkpoint.sources import Replay, Source
+from lakesink.checkpoint.query_facts import Functions, QueryFacts, Replay, Source
 from lakesink.spark.report import Reporter
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_protocol import events

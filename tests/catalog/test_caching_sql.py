@@ -35,12 +35,12 @@ from pyiceberg.types import LongType, NestedField
 
 from lakesink_catalog.commit.evolution import evolve
 from lakesink_catalog.connect.caching_sql import (
+    NONE_KNOWN,
     CachingSqlCatalog,
     MetadataJson,
     updated_metadata,
     write_metadata,
 )
-from lakesink_catalog.connect.snapshots_json import NONE_KNOWN
 from lakesink_catalog.tables.tables import load_table
 from lakesink_protocol.change import ColumnType, SchemaChange
 from lakesink_protocol.errors import CatalogError

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakesink_catalog.read.gaps import FEWEST, RECENT, SHORTEST_SILENCE_OF_JOBS, silence_limit
+from lakesink_catalog.read.history import FEWEST, RECENT, SHORTEST_SILENCE_OF_JOBS, silence_limit
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

@@ -16,8 +16,7 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.types import StringType
 
-from lakesink_catalog.connect.caching_sql import CachingSqlCatalog
-from lakesink_catalog.connect.snapshots_json import NONE_KNOWN, PIECE_BYTES, SnapshotsJson, grown
+from lakesink_catalog.connect.caching_sql import NONE_KNOWN, PIECE_BYTES, CachingSqlCatalog, SnapshotsJson, grown
 from testkit.builders import Lake, Stream
 from tests.catalog.test_caching_sql import empty_metadata
 

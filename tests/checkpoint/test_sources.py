@@ -2,7 +2,7 @@
 
 import pytest
 
-from lakesink.checkpoint.sources import Replay, Source, gives_uncommitted, guarantee, is_lenient, replay_of
+from lakesink.checkpoint.query_facts import Replay, Source, gives_uncommitted, guarantee, is_lenient, replay_of
 
 
 @pytest.mark.parametrize(

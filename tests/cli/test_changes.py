@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lakesink.observe.lines import ended
+from lakesink.observe.terminal import ended
 from lakesink_catalog.words import changed, rows_in_words
 from lakesink_protocol.events import BatchFinished
 from lakesink_protocol.outcome import Committed

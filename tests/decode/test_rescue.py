@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
-from lakesink.decode.json_rest import step_of
 from lakesink.decode.json_scalars import Parsed, either, without
 from lakesink.decode.json_values import JsonReader
-from lakesink.decode.rescue import LARGEST_REST_BYTES, Rescue
+from lakesink.decode.rescue import LARGEST_REST_BYTES, Rescue, step_of
 from lakesink.rows.plan import BinaryEncoding
 from lakesink.rows.schema import Field, ListOf, MapOf, Primitive, Struct, Type, sql_type_of
 from lakesink.sinks.iceberg.rescue import rescue_column_change

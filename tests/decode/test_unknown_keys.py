@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakesink.decode.json_values import JsonReader
-from lakesink.decode.unknown_keys import UnknownKeys
+from lakesink.decode.misfits import UnknownKeys
 from lakesink.rows.schema import Field, ListOf, MapOf, Primitive, Struct, Type
 
 

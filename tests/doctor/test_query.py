@@ -9,8 +9,15 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from lakesink.checkpoint.query_facts import MOST_BYTES, QUERY_FACTS, Functions, QueryFacts, parse_query_facts
-from lakesink.checkpoint.sources import Replay, Source
+from lakesink.checkpoint.query_facts import (
+    MOST_BYTES,
+    QUERY_FACTS,
+    Functions,
+    QueryFacts,
+    Replay,
+    Source,
+    parse_query_facts,
+)
 from lakesink_tools.checks.doctor.finding import Finding, Standing
 from lakesink_tools.checks.doctor.query import check_query
 from lakesink_tools.cli.main import main

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyiceberg.catalog import Catalog
 
-from lakesink_catalog.commit.repeated import Repeated
+from lakesink_catalog.commit.outcomes import Repeated
 from lakesink_catalog.connect.catalog import CatalogConfig, connect
 from lakesink_protocol.errors import CommitUnresolved
 from lakesink_protocol.outcome import Committed

@@ -14,10 +14,9 @@ import lakesink
 from lakesink.api.change_frames import trusts_order, with_operations
 from lakesink.rows.changed_rows import DELETE_MARK
 from lakesink.settings.settings import Settings
-from lakesink.spark.executors import Executors
 from lakesink.spark.rows.arrow_limits import ArrowBatchLimits
 from lakesink.spark.rows.batch_rows import FrameRows
-from lakesink.spark.rows.job import RowsJob
+from lakesink.spark.rows.job import Executors, RowsJob
 from lakesink.spark.rows.task_count import BatchTasks, InputSize, TaskCount, Unit
 from lakesink.spark.rows.transport import encode_for_transport
 from lakesink_catalog.connect.catalog import connect

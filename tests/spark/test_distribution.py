@@ -7,7 +7,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 import lakesink
-from lakesink.spark.rows.distribution import distributed, partition_expression
+from lakesink.spark.rows.batch_rows import distributed, partition_expression
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import load_table
 

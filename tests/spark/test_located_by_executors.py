@@ -9,7 +9,7 @@ import pytest
 from pyiceberg.types import IcebergType, StringType
 
 import lakesink
-from lakesink.spark.executors import Executors
+from lakesink.spark.rows.job import Executors
 from testkit.builders import TABLE, Lake
 from tests.upsert.foreign_files import ID, PART, TYPES, VERSION, add_file, lake_of, live_rows
 

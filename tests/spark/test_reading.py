@@ -11,7 +11,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame
 
 import lakesink
-from lakesink.checkpoint.sources import Replay
+from lakesink.checkpoint.query_facts import Replay
 from lakesink.read.begin import followed
 from lakesink.spark.query import sources_of
 from lakesink.spark.source.data_source import LakesinkDataSource

@@ -17,8 +17,7 @@ from rich.console import Console
 from rich.logging import RichHandler
 
 import lakesink
-from lakesink.observe.lines import Totals, ended
-from lakesink.observe.terminal import VARIABLE, is_shown, watched
+from lakesink.observe.terminal import VARIABLE, Totals, ended, is_shown, watched
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_protocol import events
 from lakesink_protocol.errors import SettingsError

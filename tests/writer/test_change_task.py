@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 from pyiceberg.types import BooleanType, LongType, NestedField, StringType, UUIDType
 
-from lakesink.keys import newest_of_task as newest
+from lakesink.keys import newest
 from lakesink.keys.keys_file import is_keys_file
 from lakesink.parquet.side_file import read_side_file
 from lakesink.rows.changed_rows import DELETE_MARK

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakesink.keys import newest_of_task as newest
-from lakesink.keys.same_rows import same_rows
+from lakesink.keys import newest
+from lakesink.keys.change_order import same_rows
 from lakesink.rows.changed_rows import ChangedRows
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.row_changes import Operation

@@ -23,14 +23,13 @@ from lakesink_catalog.commit.evolution import evolve
 from lakesink_catalog.commit.left_out import LeftOut, shows_refs, without_tags
 from lakesink_catalog.commit.located import Locate, Located, Locating
 from lakesink_catalog.commit.old_metadata import delete_old_metadata
-from lakesink_catalog.commit.outcomes import committed, is_final, unresolved
+from lakesink_catalog.commit.outcomes import Repeated, committed, is_final, unresolved
 from lakesink_catalog.commit.premises import premises_of
 from lakesink_catalog.commit.prepared import PreparedBatch
 from lakesink_catalog.commit.prepared_changes import PreparedChanges
-from lakesink_catalog.commit.repeated import Repeated
 from lakesink_catalog.commit.request import CommitOptions, PlannedCommit, Request, build_request
-from lakesink_catalog.commit.unprotected_first import check_has_head
 from lakesink_catalog.connect.catalog_failures import http_status, translate_storage_errors
+from lakesink_catalog.connect.first_snapshot import check_has_head
 from lakesink_catalog.connect.turns import TakesTurns
 from lakesink_catalog.manifests.merging import ManifestMerger, MergeMemory
 from lakesink_catalog.manifests.write import write_batch_manifests

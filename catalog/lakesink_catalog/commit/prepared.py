@@ -3,27 +3,53 @@
 The records are files under the table's metadata location, see `lakesink_catalog.commit.record`.
 """
 
-from collections.abc import Callable, Mapping
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from pyiceberg.io import FileIO
+from pyiceberg.manifest import DataFileContent
+from pyiceberg.partitioning import PartitionField
+from pyiceberg.schema import Schema
 
 from lakesink_catalog.commit.premises import Premises
 from lakesink_catalog.commit.prepared_changes import PreparedChanges
 from lakesink_catalog.commit.record import MAX_RECORD_BYTES, PreparedRecords, batch_identity
 from lakesink_catalog.connect.catalog_failures import translate_storage_errors
 from lakesink_catalog.listeners import LISTENERS
+from lakesink_catalog.manifests.avro import Header, read_header, values
 from lakesink_catalog.manifests.copying import AtOnce
+from lakesink_catalog.manifests.entries import (
+    ADDED,
+    CONTENT,
+    DATA_FILE,
+    FILE_PATH,
+    FILE_SEQUENCE_NUMBER,
+    FILE_SIZE,
+    PARTITION,
+    RECORD_COUNT,
+    SEQUENCE_NUMBER,
+    SNAPSHOT_ID,
+    STATUS,
+    check_version,
+    partition_kinds,
+    single_values,
+)
+from lakesink_catalog.manifests.partitions import summaries
 from lakesink_catalog.manifests.write import ManifestRecord
 from lakesink_protocol.change import SchemaChange
-from lakesink_protocol.events import Listener, PreparedDropped
+from lakesink_protocol.events.batch_steps import PreparedDropped
+from lakesink_protocol.events.event import Listener
 from lakesink_protocol.identity import Batch, SinkKey
 from lakesink_protocol.ledger import LedgerEntry, typed_entry
 from lakesink_protocol.quality import Quality, quality_from
 from lakesink_protocol.receipt_json import MOST_IN_A_BATCH, plain_text, whole_count
+from lakesink_protocol.row_changes import KeysFile
 
+CHUNK_BYTES = 1024 * 1024
 SNAPSHOT_IDS = range(2**31, 2**63)
 """Below this range, Trino needs a cast. With an id above it, readers show an empty table."""
 
@@ -197,3 +223,68 @@ def _snapshot_id(value: Any) -> int:
     if type(value) is not int or value not in SNAPSHOT_IDS:
         raise ValueError("not an id that lakesink assigns")
     return value
+
+
+def matches_manifests(prepared: PreparedBatch, io: FileIO) -> bool:
+    """True if the manifests add exactly the record's files, with the same sizes, rows and partition bounds.
+
+    The manifests must name the schema and the specs of its premises. A storage error other than a missing file is
+    raised.
+    """
+    try:
+        found = list(_files(prepared, io))
+    except FileNotFoundError:
+        return False
+    except OSError:
+        raise
+    except Exception:  # noqa: BLE001 - decoders raise any exception for damaged bytes
+        return False
+    return sorted(found) == sorted(prepared.files)
+
+
+def matches_keys_files(prepared: PreparedBatch, io: FileIO, at_once: AtOnce) -> bool:
+    """True if every keys file of the record has the bytes that its task wrote. A storage error is raised."""
+    files = prepared.changes.keys_files if prepared.changes else ()
+    try:
+        return all(at_once(partial(_is_whole, io), files))
+    except FileNotFoundError:
+        return False
+
+
+def _is_whole(io: FileIO, file: KeysFile) -> bool:
+    digest = hashlib.sha256()
+    with io.new_input(file.path).open() as stream:
+        while data := stream.read(CHUNK_BYTES):
+            digest.update(data)
+    return digest.hexdigest() == file.sha256
+
+
+def _files(prepared: PreparedBatch, io: FileIO) -> Iterator[tuple[str, int]]:
+    for manifest in prepared.manifests:
+        with io.new_input(manifest.path).open() as stream:
+            data = stream.read()
+        header = read_header(data)
+        check_version(header)
+        _check_premises(header, manifest, prepared.premises)
+        kinds, partitions, rows = partition_kinds(header.schema), set(), 0
+        for entry in values(data, header):
+            file = entry[DATA_FILE]
+            numbers = entry[SEQUENCE_NUMBER], entry[FILE_SEQUENCE_NUMBER]
+            if (entry[STATUS], entry[SNAPSHOT_ID], *numbers) != (ADDED, prepared.snapshot_id, None, None):
+                raise ValueError("an entry that this batch does not add")
+            if file[CONTENT] != DataFileContent.DATA or file[RECORD_COUNT] <= 0:
+                raise ValueError("an entry that is not a data file")
+            rows += file[RECORD_COUNT]
+            partitions.add(single_values(kinds, file[PARTITION]))
+            yield file[FILE_PATH], file[FILE_SIZE]
+        if rows != manifest.rows or summaries(kinds, partitions) != manifest.partitions:
+            raise ValueError("other rows or partitions than in the record")
+
+
+def _check_premises(header: Header, manifest: ManifestRecord, premises: Premises) -> None:
+    """The manifest must have the schema and the spec of the record's premises, field by field."""
+    spec = next(spec for spec in premises.specs if spec.spec_id == manifest.spec_id)
+    fields = tuple(PartitionField.model_validate(field) for field in json.loads(header.metadata["partition-spec"]))
+    same_spec = int(header.metadata["partition-spec-id"]) == spec.spec_id and fields == spec.fields
+    if not same_spec or Schema.model_validate_json(header.metadata["schema"]) != premises.schema:
+        raise ValueError("written under another schema or spec")

@@ -6,12 +6,14 @@ updates. Then it adds the other snapshots again, unchanged, as objects and as JS
 file to write. Tables of format versions that lakesink does not write use PyIceberg's own code.
 """
 
+import operator
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import BaseModel
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog, SqlCatalogBaseTable
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
@@ -19,7 +21,8 @@ from pyiceberg.exceptions import ValidationError as MetadataError
 from pyiceberg.io import OutputFile
 from pyiceberg.serializers import NOOP_COMPRESSOR, Compressor, FromInputFile
 from pyiceberg.table import CommitTableResponse, Table, TableProperties
-from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import (
     AddSchemaUpdate,
     AddSnapshotUpdate,
@@ -39,9 +42,88 @@ from sqlalchemy.exc import DBAPIError
 
 from lakesink_catalog.connect.catalog_failures import METADATA_UNREADABLE
 from lakesink_catalog.connect.lean import is_lean_loading
-from lakesink_catalog.connect.snapshots_json import NONE_KNOWN, SnapshotsJson, grown, share_fields_sets
 from lakesink_catalog.connect.turns import TakesTurns, Turns
 from lakesink_protocol.verdict import SUPPORTED_FORMAT_VERSION
+
+PIECE_BYTES = 256 * 1024
+_KEY, _ARRAY = b'"snapshots"', b'"snapshots":['
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotsJson:
+    """Snapshots of one metadata file and their JSON, in pieces that consecutive metadata files share.
+
+    A metadata file repeats all snapshots of the one before it, and nearly always byte by byte. So the writer converts
+    only new snapshots to JSON, and the reader of a file that another process wrote parses only new ones.
+
+    Attributes:
+        pieces: The JSON of some snapshots, joined by commas. The writer puts a comma between two pieces.
+    """
+
+    snapshots: Sequence[Snapshot] = ()
+    pieces: tuple[bytes, ...] = ()
+
+    def extended_to(self, snapshots: Sequence[Snapshot], *, exclude_none: bool) -> "SnapshotsJson":
+        """The JSON of `snapshots`. If they begin with the current ones, only the new ones are converted."""
+        count = len(self.snapshots)
+        same = count <= len(snapshots) and all(map(operator.is_, self.snapshots, snapshots))
+        known, new = (self.pieces, snapshots[count:]) if same else ((), snapshots)
+        texts = (one.model_dump_json(exclude_none=exclude_none).encode() for one in new)
+        return SnapshotsJson(snapshots, tuple(_pieces(known, texts)))
+
+    def end_in(self, data: bytes, start: int) -> int | None:
+        """The end of this JSON in `data`, if it is there at `start`."""
+        at = start
+        for piece in self.pieces:
+            at += at > start and data.startswith(b",", at)
+            if not data.startswith(piece, at):
+                return None
+            at += len(piece)
+        return at
+
+
+NONE_KNOWN = SnapshotsJson()
+
+
+def grown(data: bytes, known: SnapshotsJson) -> TableMetadata | None:
+    """The metadata in a file whose snapshots begin with the known ones; None if they do not.
+
+    The known ones are taken over as they are, because their bytes are the same. An error of PyIceberg is raised.
+    """
+    start = data.find(_ARRAY) + len(_ARRAY)
+    end = known.end_in(data, start) if data.count(_KEY) == 1 else None
+    if end is None or data[end : end + 2] not in (b",{", b"],", b"]}"):
+        return None
+    rest = data[:start] + data[end:].removeprefix(b",")
+    metadata = TableMetadataUtil.parse_raw(rest.decode())
+    share_fields_sets([*metadata.snapshots, *(one.summary for one in metadata.snapshots)])
+    return metadata.model_copy(update={"snapshots": [*known.snapshots, *metadata.snapshots]})
+
+
+def _pieces(known: Sequence[bytes], texts: Iterable[bytes]) -> Iterator[bytes]:
+    """The known pieces and the new texts. The last known piece grows until it is large enough; the others stay."""
+    yield from known[:-1]
+    waiting, size = list(known[-1:]), sum(map(len, known[-1:]))
+    for text in texts:
+        if size >= PIECE_BYTES:
+            yield b",".join(waiting)
+            waiting, size = [], 0
+        waiting.append(text)
+        size += len(text)
+    if waiting:
+        yield b",".join(waiting)
+
+
+def share_fields_sets(models: Sequence[BaseModel | None]) -> None:
+    """Pydantic stores a set of field names with each object: a tenth of the memory of a long history."""
+    for model in models:
+        if model is not None:
+            shared = _FIELDS_SETS.setdefault(frozenset(model.model_fields_set), model.model_fields_set)
+            object.__setattr__(model, "__pydantic_fields_set__", shared)
+
+
+_FIELDS_SETS: dict[frozenset[str], set[str]] = {}
+
 
 _KNOWN_UPDATES = (
     AddSchemaUpdate,

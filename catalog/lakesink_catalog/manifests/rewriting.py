@@ -7,11 +7,12 @@ manifest. A manifest that cannot be read exactly stays as it is, and with it the
 import json
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
 from operator import attrgetter
+from typing import NamedTuple
 
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestContent, ManifestFile
@@ -19,7 +20,7 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
-from lakesink_catalog.manifests.avro import Header, read_header
+from lakesink_catalog.manifests.avro import Header, blocks, check_end, read_header
 from lakesink_catalog.manifests.avro_values import Malformed
 from lakesink_catalog.manifests.copying import AtOnce, check_counts, check_size, contents
 from lakesink_catalog.manifests.encode import entry_encoder
@@ -30,12 +31,13 @@ from lakesink_catalog.manifests.entries import (
     DELETES,
     EXISTING,
     Inherited,
+    NewHead,
     layout_digest,
+    layout_of,
     partition_kinds,
 )
 from lakesink_catalog.manifests.live import LiveFile
 from lakesink_catalog.manifests.partitions import Kind, field_summaries, kinds_of, promoted, schema_for, summaries
-from lakesink_catalog.manifests.rewritten_entries import NewEntry, rewritten_entries
 from lakesink_catalog.manifests.write import (
     UNASSIGNED_SEQUENCE,
     avro_layout,
@@ -57,6 +59,58 @@ _CONTENTS = {ManifestContent.DATA: DATA, ManifestContent.DELETES: DELETES}
 _ENDINGS = {ManifestContent.DATA: "-files.avro", ManifestContent.DELETES: OWN_DELETES}
 _STATUSES = (EXISTING, ADDED, DELETED)
 _spec_id = attrgetter("spec_id")
+
+
+class NewEntry(NamedTuple):
+    """An entry of the manifest to write.
+
+    `rows` is its number of rows or positions. `sequence_number` is its data sequence number; None for the one that the
+    commit will have.
+    """
+
+    status: int
+    path: str
+    encoded: bytes
+    rows: int
+    partition: tuple[bytes | None, ...]
+    sequence_number: int | None
+
+
+def rewritten_entries(
+    data: bytes, header: Header, inherited: Inherited, removed: Collection[str], snapshot_id: int
+) -> Iterator[NewEntry]:
+    """The live entries of a manifest: those of `removed` paths become DELETED by the snapshot, the others EXISTING.
+
+    Sequence numbers are written out, because in another manifest the entries would inherit other ones. Entries that an
+    earlier snapshot deleted are left out.
+    """
+    layout = layout_of(header.avro_schema)
+    heads: dict[tuple[bytes, bytes, bool], NewHead | None] = {}
+    for count, block in blocks(data, header):
+        at = 0
+        for _ in range(count):
+            try:
+                cut = layout.cut(block, at)
+                path = layout.path(block, cut)
+            except IndexError:
+                raise Malformed("an entry is cut") from None
+            ends = path in removed
+            around = block[at : cut.begin], block[cut.end : cut.after], ends
+            at = cut.after
+            if around not in heads:
+                removed_by = snapshot_id if ends else None
+                heads[around] = layout.carried(*around[:2], inherited, removed_by=removed_by)
+            head = heads[around]
+            if head is not None:
+                yield NewEntry(
+                    DELETED if ends else EXISTING,
+                    path,
+                    head.before + block[cut.begin : cut.end] + head.behind,
+                    cut.rows,
+                    layout.partition(block[cut.partition]),
+                    head.sequence_number,
+                )
+        check_end(block, at)
 
 
 @dataclass(frozen=True, slots=True)

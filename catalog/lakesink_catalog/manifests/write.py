@@ -23,8 +23,7 @@ from pyiceberg.table import Table
 from pyiceberg.types import NestedField, StringType, StructType
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
-from lakesink_catalog.manifests.avro import container
-from lakesink_catalog.manifests.avro_names import with_inline_types
+from lakesink_catalog.manifests.avro import container, with_inline_types
 from lakesink_catalog.manifests.encode import entry_encoder
 from lakesink_catalog.manifests.entries import DATA, DELETES, REFERENCED_DATA_FILE
 from lakesink_catalog.manifests.partitions import (

@@ -1,14 +1,14 @@
-"""The state of each sink of a table, also of one whose last batch has expired. Reads metadata, writes nothing."""
+"""The state of each sink of a table, also of one whose last batch has expired, and when its silence is unusual."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import cast
 
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
-from lakesink_catalog.read.gaps import SHORTEST_SILENCE, SHORTEST_SILENCE_OF_JOBS, silence_limit
 from lakesink_catalog.read.past import PastCommit, Retained, by_sink, retained, time_of
 from lakesink_catalog.read.view import view_table
 from lakesink_protocol.errors import Reason
@@ -17,6 +17,14 @@ from lakesink_protocol.ledger import LedgerEntry, TableView
 from lakesink_protocol.row_changes import ChangeCounts, sum_of
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.verdict import Refuse, Skip, decide
+
+RECENT = 100
+"""Gaps that count: a stream whose pace changed is judged by its new pace."""
+FEWEST = 5
+PATIENCE = 3
+SHORTEST_SILENCE = timedelta(minutes=1)
+SHORTEST_SILENCE_OF_JOBS = timedelta(days=1)
+"""A batch job may run often in one hour and not at all in the next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,3 +157,15 @@ def _last_batch(entry: LedgerEntry) -> Batch:
 
 def _order(key: SinkKey) -> tuple[str, str, str]:
     return key.name, key.branch, key.kind.value
+
+
+def silence_limit(committed: Iterable[datetime], shortest: timedelta = SHORTEST_SILENCE) -> timedelta | None:
+    """The longest silence that is not unusual for a sink; None if too few batches show its pace.
+
+    It is three times the second longest of the recent gaps between batches, and at least `shortest`. The longest gap
+    does not count: it may be one outage. A median would miss the long gaps between the runs of a scheduled job.
+    """
+    gaps = [later - earlier for earlier, later in pairwise(sorted(committed))][-RECENT:]
+    if len(gaps) < FEWEST:
+        return None
+    return max(PATIENCE * sorted(gaps)[-2], shortest)

@@ -12,8 +12,7 @@ from lakesink.decode.avro.nested import ValueReader
 from lakesink.decode.avro.rest import json_of
 from lakesink.decode.avro.schema import WriterSchema, kind_at
 from lakesink.decode.json_scalars import Parsed
-from lakesink.decode.misfits import Column, Found, Path, misfitting, with_option
-from lakesink.decode.unknown_keys import UnknownKeys
+from lakesink.decode.misfits import Column, Found, Path, UnknownKeys, misfitting, with_option
 from lakesink.rows.nested import all_null
 from lakesink.rows.plan import BinaryEncoding
 from lakesink.rows.schema import Struct, arrow_type

@@ -17,10 +17,9 @@ from lakesink.decode.avro.kinds import news_of, typed_fields
 from lakesink.decode.avro.messages import MessageReader
 from lakesink.decode.avro.schema import WriterSchema
 from lakesink.decode.json_scalars import Parsed
-from lakesink.decode.news import News, NewsFinder
+from lakesink.decode.news import News, NewsFinder, relaxed
 from lakesink.decode.news_rows import hopeful
 from lakesink.decode.value_kinds import Kind, Place, says_nothing
-from lakesink.decode.widest import relaxed
 from lakesink.rows.nested import as_list
 from lakesink.rows.plan import NewsPlan
 from lakesink.rows.schema import ListOf, MapOf, Primitive, Struct, Type

@@ -21,8 +21,7 @@ from lakesink.decode.debezium.envelopes import (
 )
 from lakesink.decode.debezium.placeholders import available, unavailable
 from lakesink.decode.json_scalars import Parsed, either
-from lakesink.decode.misfits import Found, Path
-from lakesink.decode.unknown_keys import UnknownKeys
+from lakesink.decode.misfits import Found, Path, UnknownKeys
 from lakesink.rows.plan import BinaryEncoding
 from lakesink.rows.schema import Field, Primitive, Struct, Type, sql_type_of
 

@@ -13,7 +13,7 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakesink.decode.debezium.connect_types import BYTES, VARIABLE_SCALE, ConnectType, Types
+from lakesink.decode.debezium.wrappers import BYTES, VARIABLE_SCALE, ConnectType, Types
 from lakesink.decode.decimals import digits_of, parse_decimals
 from lakesink.decode.json_raw import as_text, first_members, items, members
 from lakesink.decode.json_scalars import Convert, converter_of, parse_in_utc, wants_json, whole_numbers

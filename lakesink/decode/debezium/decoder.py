@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakesink.decode.debezium.envelopes import EventColumns, EventReader, Events, with_keys_before
-from lakesink.decode.debezium.events_reader import reader_of
+from lakesink.decode.debezium.json_events import JsonEvents
 from lakesink.decode.debezium.sorting import SortedEvents, sort_events
 from lakesink.decode.documents import (
     GATHERED_BYTES,
@@ -23,13 +23,14 @@ from lakesink.decode.documents import (
     own_columns,
 )
 from lakesink.decode.json_scalars import Parsed
+from lakesink.decode.misfits import UnknownKeys
 from lakesink.decode.places import Places
-from lakesink.decode.unknown_keys import UnknownKeys
 from lakesink.rows.batches import joined
 from lakesink.rows.changed_rows import ChangedRows, positions_in
 from lakesink.rows.nested import all_null
-from lakesink.rows.plan import DELETED, ChangesPlan, WritePlan
+from lakesink.rows.plan import DEBEZIUM_JSON, DELETED, ChangesPlan, WritePlan
 from lakesink.rows.schema import Struct
+from lakesink.rows.task_errors import decoder_missing
 from lakesink_catalog.words import counted
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.quality import Quality
@@ -254,3 +255,16 @@ def _count(mask: pa.BooleanArray) -> int:
 
 def _any(mask: pa.BooleanArray) -> bool:
     return bool(pc.any(mask, min_count=0).as_py())
+
+
+def reader_of(plan: WritePlan, columns: EventColumns, unknown: UnknownKeys) -> EventReader:
+    """The reader for one task; raises `WriteError` if a library is missing."""
+    if plan.decode == DEBEZIUM_JSON:
+        return JsonEvents(columns, unknown, plan.binary_encoding)
+    try:
+        from lakesink.decode.avro.registry import schemas_of  # an optional dependency, for Avro only
+        from lakesink.decode.debezium.avro_events import AvroEvents
+    except ModuleNotFoundError:
+        raise decoder_missing("numpy") from None
+    schemas = schemas_of(plan.schema_registry, plan.writer_schemas, connect_names=True)
+    return AvroEvents(columns, schemas, unknown, plan.binary_encoding)

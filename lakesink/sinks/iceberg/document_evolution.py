@@ -12,8 +12,7 @@ from pyiceberg.types import StructType
 
 from lakesink.decode.news import MOST_KEYS, News, all_news
 from lakesink.decode.value_kinds import DOUBLE, Kind, arrow_of, leaves_of, says_nothing, without_type
-from lakesink.parquet.left_rows import is_left_rows
-from lakesink.parquet.side_file import read_side_file
+from lakesink.parquet.side_file import is_left_rows, read_side_file
 from lakesink.rows.plan import JSON, OnMalformed, WritePlan
 from lakesink.settings.option_types import SchemaEvolution
 from lakesink.settings.settings import Settings

@@ -14,7 +14,6 @@ from lakesink.rows.plan import DEBEZIUM, DELETED, WritePlan
 from lakesink.rows.side_rows import SidePlan, application_of
 from lakesink.rows.task_errors import schema_mismatch
 from lakesink.settings.settings import Settings
-from lakesink.sinks.iceberg.batch_warnings import BatchWarnings
 from lakesink.sinks.iceberg.checked_receipts import Written, count_votes, opened
 from lakesink.sinks.iceberg.compaction import Compaction
 from lakesink.sinks.iceberg.document_evolution import (
@@ -35,7 +34,7 @@ from lakesink.sinks.iceberg.side.side_sink import SideTableSink
 from lakesink.sinks.iceberg.side.side_table import SideTable
 from lakesink.sinks.iceberg.side.side_tables import SideTables
 from lakesink.sinks.iceberg.sink_table import RunMemory, SinkTable
-from lakesink.sinks.iceberg.transaction import IcebergTransaction
+from lakesink.sinks.iceberg.transaction import BatchWarnings, IcebergTransaction
 from lakesink.sinks.iceberg.unmet import marks_invalid
 from lakesink.sinks.unused_accept import UnusedAcceptWarning
 from lakesink_catalog.commit.decision import Decision
@@ -44,7 +43,7 @@ from lakesink_catalog.commit.evolution import ChangeImpossible
 from lakesink_catalog.commit.identifier_fields import check_key
 from lakesink_catalog.commit.left_out import without_tags
 from lakesink_catalog.commit.prepared import PreparedBatch, TableLog, parse_prepared
-from lakesink_catalog.commit.unprotected_first import check_has_head
+from lakesink_catalog.connect.first_snapshot import check_has_head
 from lakesink_catalog.read.landed import newest_summary
 from lakesink_protocol import events
 from lakesink_protocol.catalogue import DataState

@@ -25,8 +25,8 @@ from lakesink.sinks.iceberg.side.letters_policy import letters_table, puts_aside
 from lakesink.sinks.iceberg.side.letters_table import DEAD_LETTERS
 from lakesink.sinks.iceberg.side.side_table import SideTable, side_plan
 from lakesink_catalog.commit.left_out import check_keeps_refs
-from lakesink_catalog.commit.unprotected_first import check_has_head
 from lakesink_catalog.connect.catalog import FoundCatalog
+from lakesink_catalog.connect.first_snapshot import check_has_head
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_catalog.spark_types import sql_name
 from lakesink_catalog.tables.arrow_schema import iceberg_schema, with_identifier_fields

@@ -1,17 +1,24 @@
-"""One batch of the Iceberg sink between the decision that allows it and its commit."""
+"""One batch of the Iceberg sink between the decision that allows it and its commit, and the warnings about its rows."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from lakesink.rows.expectations import Expected
+from lakesink.rows.expectations import Expected, OnUnmet
 from lakesink.rows.plan import WritePlan
 from lakesink.rows.side_rows import SidePlan
+from lakesink.sinks.iceberg.checked_receipts import CombinedReceipts
 from lakesink.sinks.iceberg.evolution import BatchWrite
 from lakesink.task.change_task import ChangeTaskWriter, LoggingTaskWriter
 from lakesink.task.task import ParquetTaskWriter, QuarantiningTaskWriter
 from lakesink_catalog.commit.decision import Decision
 from lakesink_catalog.commit.fence import FencedCommit
 from lakesink_catalog.commit.located import Locate
+from lakesink_protocol import events
+from lakesink_protocol.events import Listener
 from lakesink_protocol.identity import Batch
+from lakesink_protocol.quality import LONGEST_NAME, Quality
+from lakesink_protocol.redact import shown
+from lakesink_protocol.row_changes import ChangeCounts
 from lakesink_protocol.two_phase import PreparedLog, TaskWriter
 from lakesink_protocol.verdict import Commit
 
@@ -56,3 +63,66 @@ class IcebergTransaction:
             return changes if self.side is None else LoggingTaskWriter(changes, self.side)
         writer = ParquetTaskWriter(plan, expected)
         return writer if self.side is None else QuarantiningTaskWriter(writer, self.side)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchWarnings:
+    """Warnings of one sink.
+
+    Attributes:
+        reported: Columns and keys that a warning has named, to name each only once.
+    """
+
+    table: str
+    sink: str
+    emit: Listener
+    reported: set[str]
+
+    def of_receipts(
+        self, batch_id: int, counted: CombinedReceipts, expected: Sequence[Expected], letters_table: str
+    ) -> None:
+        """Warn of each batch with such rows."""
+        quality = counted.quality
+        if quality.unread_before:
+            self.emit(events.RowsBeforeUnread(batch_id, self.table, quality.unread_before))
+        warned = quality.unmet_in_words(one.name for one in expected if one.on_unmet is OnUnmet.WARN)
+        if warned:
+            self.emit(events.ExpectationsUnmet(batch_id, self.table, warned))
+        if quality.dead_letters:
+            self.emit(events.RowsPutAside(batch_id, self.table, quality.dead_letters, letters_table))
+
+    def of_columns(self, batch_id: int, missing: Iterable[str], ignored: Iterable[str]) -> None:
+        """Warn once for each column: the query no longer has it and it becomes NULL, or the table lacks it."""
+        columns = self._unreported_columns("column", missing)
+        if columns:
+            self.emit(events.ColumnsMissing(batch_id, self.table, self.sink, columns))
+        columns = self._unreported_columns("ignored column", ignored)
+        if columns:
+            self.emit(events.ColumnsIgnored(batch_id, self.table, self.sink, columns))
+
+    def of_changes(self, batch_id: int, changes: ChangeCounts | None) -> None:
+        """Warn once of a run of Debezium's late deletes: the row before may lack its sequence."""
+        if changes is not None and changes.late_deletes and self._unreported("change", ["late delete"]):
+            self.emit(events.DeletesLate(batch_id, self.table, changes.late_deletes))
+
+    def of_documents(self, batch_id: int, quality: Quality) -> None:
+        """Warn once for each key without a column and for each reason of a rescue.
+
+        Omitting a key may be intended, a column for rescued values may be missing, and a stream runs for a long time.
+        """
+        names = self._unreported("key", quality.unknown_names)
+        if names:
+            self.emit(events.KeysUnknown(batch_id, self.table, Quality(unknown_names=tuple(names)).names_text))
+        reasons = self._unreported("reason", quality.rescued)
+        if reasons:
+            self.emit(events.RowsRescued(batch_id, self.table, ", ".join(reasons)))
+
+    def _unreported(self, kind: str, names: Iterable[str]) -> list[str]:
+        """Those of the names that no earlier warning had."""
+        news = [name for name in names if f"{kind} {name}" not in self.reported]
+        self.reported.update(f"{kind} {name}" for name in news)
+        return news
+
+    def _unreported_columns(self, kind: str, names: Iterable[str]) -> str:
+        """The same of columns, safe to show."""
+        return ", ".join(shown(name, LONGEST_NAME) for name in self._unreported(kind, names))

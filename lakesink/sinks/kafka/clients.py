@@ -1,17 +1,26 @@
 """Clients of a Kafka cluster from the user's properties. They never leave the driver, and nothing prints them."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 
-from lakesink.sinks.kafka.client_words import without_values
 from lakesink_protocol.errors import SettingsError
-from lakesink_protocol.redact import describe
+from lakesink_protocol.redact import MASK, describe, redact, shown
 
+LONGEST = 300
+_SHORTEST, _LONG = 4, 64
+"""Shorter values are masked only between quotes: elsewhere they are parts of words. The client cuts long messages, so
+everything behind the beginning of a long value is masked."""
+_PREFIX = re.compile(r"^Failed to create (?:producer|consumer|admin client): ")
+_QUOTED_VALUE = re.compile(r'Invalid value ".*" for configuration', re.DOTALL)
+_NUMBER = re.compile(r'("[\w.]+") value \S+ is')
+_CUT = 'Invalid value "'
+_NAMES = r'`[a-z.]+`|property:? "[^"]*"'
+_TEXTS = r'"[^"]*(?:"|$)'
 TRANSACTION_TIMEOUT_MS = 300_000
 MAX_MESSAGE_BYTES = 1_000_000
 _LEAST_MESSAGE_BYTES = 1_000
@@ -187,3 +196,28 @@ def kafka_option_invalid(name: str, why: str) -> SettingsError:
         f"The option {name}: {why}.",
         action=f"Correct {name}; help(lakesink.KafkaSink) lists the options.",
     )
+
+
+def without_values(text: str, config: Mapping[str, Any]) -> str:
+    """The message of the client, with names of properties and without values: a secret can stand beside a wrong one."""
+    told = _QUOTED_VALUE.sub("Invalid value for configuration", _PREFIX.sub("", text.strip()))
+    if _CUT in told:  # the client cuts its message after 512 bytes
+        return "Invalid value for a configuration property"
+    told = _NUMBER.sub(r"\1: its value is", told)
+    longest_first = sorted(set(_pieces(config)), key=len, reverse=True)
+    masked = re.compile("|".join([_NAMES, f"({'|'.join([*map(_pattern, longest_first), _TEXTS])})"]), re.DOTALL)
+    told = masked.sub(lambda found: MASK if found[1] else found[0], told)
+    return shown(redact(told, config), LONGEST).rstrip(".")
+
+
+def _pieces(config: Mapping[str, Any]) -> Iterator[str]:
+    """The values, and their parts: the client takes lists apart, and shows one element."""
+    for value in filter(lambda value: not callable(value), config.values()):
+        text = value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+        for piece in (text, *re.split(r"[\s;,]+", text)):
+            if len(piece) >= _SHORTEST and piece.lower() not in ("true", "false"):
+                yield piece
+
+
+def _pattern(value: str) -> str:
+    return re.escape(value) if len(value) < _LONG else f"{re.escape(value[:_LONG])}.*"

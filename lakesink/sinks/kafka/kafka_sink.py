@@ -5,34 +5,91 @@ others. After an unknown outcome the next attempt fences again, which ends the t
 """
 
 import os
+import posixpath
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from lakesink.sinks.kafka.clients import MESSAGE_BYTES
+from lakesink.parquet.filesystem import local_path, scheme_of
+from lakesink.settings.options import read_option
+from lakesink.sinks.kafka.clients import MESSAGE_BYTES, Clients, kafka_option_invalid
 from lakesink.sinks.kafka.commit_record import CommitRecord, LedgerState
 from lakesink.sinks.kafka.failures import kafka_failures, refused
-from lakesink.sinks.kafka.kafka_settings import KafkaSettings
 from lakesink.sinks.kafka.producing import commit_rows
 from lakesink.sinks.kafka.receipt import Needs, decode_kafka, needs_of_all
 from lakesink.sinks.kafka.staged_rows import RecordsWriter
-from lakesink.sinks.kafka.staging import PreparedRows, StagingRecords
+from lakesink.sinks.kafka.staging import PreparedRows, StagingFolder, StagingRecords
 from lakesink.sinks.kafka.target import KafkaTarget, Session
 from lakesink.sinks.kafka.topics import TopicFacts
+from lakesink.sinks.record_folder import MAX_AGE
 from lakesink.sinks.staged.ledger import LedgerDecision
 from lakesink.sinks.staged.part_receipt import PartsReceipt
 from lakesink.sinks.staged.sink import StagedSink, StagedTransaction
 from lakesink_catalog.commit.effects import Effects
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.identity import Batch
-from lakesink_protocol.redact import shown
+from lakesink_protocol.redact import contains_secret, shown
 from lakesink_protocol.refusals.accept import Accept
 from lakesink_protocol.retry import RetryPolicy
 from lakesink_protocol.verdict import Commit
 
+TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 PART_BYTES = 128 * 1024 * 1024
 CODEC = "lz4"
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaSettings:
+    """Parsed options of a Kafka sink; `topic` is empty if each row names its own."""
+
+    clients: Clients
+    sink_id: str
+    topic: str
+    staging: StagingFolder
+    accept: Accept | None
+    prepared_max_age: timedelta
+
+    @classmethod
+    def parse(
+        cls,
+        bootstrap_servers: Any,
+        topic: Any,
+        sink_id: Any,
+        staging: Any,
+        config: Mapping[str, Any] | None,
+        **options: Any,
+    ) -> "KafkaSettings":
+        """Settings from the user's values; None counts as not given. `options` are the other fields."""
+        name = read_option("sink_id", sink_id)
+        given = {key: read_option(key, value) for key, value in options.items() if value is not None}
+        return cls(
+            clients=Clients.parse(bootstrap_servers, config),
+            sink_id=name,
+            topic=_topic(topic),
+            staging=StagingFolder(_folder(staging), name),
+            accept=given.get("accept"),
+            prepared_max_age=given.get("prepared_max_age", MAX_AGE),
+        )
+
+
+def _topic(topic: Any) -> str:
+    if topic is None:
+        return ""
+    if not isinstance(topic, str) or not TOPIC.fullmatch(topic) or topic in (".", ".."):
+        raise kafka_option_invalid("topic", "Kafka's names have at most 249 letters, digits, '.', '_' and '-'")
+    return topic
+
+
+def _folder(staging: Any) -> str:
+    text = os.fspath(staging) if isinstance(staging, os.PathLike) else staging
+    if not isinstance(text, str) or not text.strip() or not text.isprintable():
+        raise kafka_option_invalid("staging", "expected a path or a URI that driver and executors share")
+    if contains_secret("staging", text):
+        raise kafka_option_invalid("staging", "it contains credentials; configure the storage's client")
+    return posixpath.abspath(local_path(text)) if scheme_of(text) == "file" else text.rstrip("/")
 
 
 class KafkaSink(StagedSink[CommitRecord, PreparedRows]):

@@ -27,27 +27,79 @@ from lakesink.read.follow import batches_between, commits_after, newest_position
 from lakesink.read.hold import hold_of, set_hold
 from lakesink.read.position import Position, parse_offset
 from lakesink.read.reading_errors import schema_changed, type_unsupported
-from lakesink.read.steps import Follows, SinkBatches, behind, is_read_at, up_to
+from lakesink.read.steps import Follows, SinkBatches, Unread, behind, is_read_at, up_to
 from lakesink.read.values import readable_schema, unknown_columns, unreadable_columns
 from lakesink.rows.schema import parse_schema
 from lakesink.settings.options_of_reading import LATEST, ReadSettings
 from lakesink.spark.rows.worker_reuse import make_reuse_cheap
 from lakesink.spark.source.connect import check_lasts
-from lakesink.spark.source.reading_log import Progress
 from lakesink.spark.source.source_options import secret_in_option
-from lakesink.spark.source.source_parts import RowsPartition, RowsReader, rows_reader
+from lakesink.spark.source.source_tasks import RowsPartition, RowsReader, rows_reader
 from lakesink.spark.spark_errors import presentable
 from lakesink_catalog.commit.left_out import check_keeps_refs
 from lakesink_catalog.connect.catalog import CatalogConfig
+from lakesink_catalog.listeners import LISTENERS
 from lakesink_catalog.read.past import Past, PastCommit
 from lakesink_catalog.tables.tables import load_table, parse_identifier
+from lakesink_protocol import events
 from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import SettingsError
 from lakesink_protocol.redact import contains_secret
 
+WAITS_SECONDS = 60
+"""A query that waits says so as often: the batches that it waits for may never come."""
 SECONDS_BETWEEN_HOLDS = 600
 ADMITS = hasattr(datasource, "ReadLimit")
 """True if this Spark asks a Python source for offsets with a position and a limit: since version 4.2."""
+
+
+@dataclass(slots=True)
+class Progress:
+    """Emits the events of one run of a reading query: nothing is left out silently.
+
+    Attributes:
+        _seen: Sequence number of the newest snapshot of others that was reported.
+        clock: Seconds.
+        _told_at: When it was told last that the table is rolled back behind the position; None while it is not.
+    """
+
+    table: str
+    sink: str
+    emit: events.Listeners = LISTENERS
+    clock: Callable[[], float] = time.monotonic
+    _seen: int = -1
+    _told_at: float | None = None
+
+    def found(self, past: Past, unread: Unread) -> None:
+        """Report rows of other writers, each snapshot once, and what was rolled back, each minute until it is back."""
+        new = [commit for commit in unread.others if commit.sequence_number > self._seen]
+        if new:
+            self._seen = new[-1].sequence_number
+            rows = sum(commit.rows for commit in new)
+            self.emit(events.OthersNotRead(past.table, self.sink, len(new), rows))
+        if not unread.is_rolled_back and not unread.lost_replay:
+            self._told_at = None
+        elif self._told_at is None or self.clock() - self._told_at >= WAITS_SECONDS:
+            self._told_at = self.clock()
+            rolled_back = events.ReadWaits(past.table, self.sink)
+            lost = events.ReplayLost(past.table, self.sink, unread.lost_replay)
+            self.emit(rolled_back if unread.is_rolled_back else lost)
+
+    def planned(self, batches: Sequence[BatchFiles]) -> None:
+        """Report the batches of a micro-batch."""
+        if not batches:
+            return
+        ends = _short(batches[0].batch), _short(batches[-1].batch)
+        counts = len(batches), sum(len(one.data) for one in batches), sum(one.batch.rows for one in batches)
+        self.emit(events.ReadPlanned(self.table, self.sink, *ends, *counts))
+
+    def hold_not_moved(self, reader: str, why: str) -> None:
+        """Report that unread batches are not kept by the reader's branch."""
+        self.emit(events.HoldNotMoved(self.table, reader, why))
+
+
+def _short(batch: PastCommit) -> str:
+    return f"replay-{batch.batch_id}" if batch.is_replay else str(batch.batch_id)
 
 
 @dataclass(frozen=True, slots=True)

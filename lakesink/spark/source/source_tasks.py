@@ -1,15 +1,23 @@
-"""The objects that ``format("lakesink")`` sends to executors. Imports no PyIceberg, which executors may lack."""
+"""What ``format("lakesink")`` sends to executors, to write and to read. No PyIceberg: executors may lack it."""
 
 import pickle
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    InputPartition,
+    WriterCommitMessage,
+)
 
 from lakesink._version import __version__
+from lakesink.read.file_rows import RowsPart
 from lakesink.rows.changed_rows import DELETE_MARK
 from lakesink.spark.rows.task import check_versions, refused_or
 from lakesink.spark.rows.worker_reuse import make_reuse_cheap
@@ -17,6 +25,31 @@ from lakesink_protocol.errors import WriteError
 from lakesink_protocol.two_phase import TaskWriter
 
 BATCH_ID = "streaming.sql.batchId"
+
+
+class RowsPartition(InputPartition):
+    """The work of one task, and the lakesink that planned it."""
+
+    def __init__(self, part: RowsPart, version: str) -> None:
+        super().__init__(None)
+        self.part = part
+        self.version = version
+
+
+class RowsReader(DataSourceStreamReader):
+    """Reads the rows of a task: what executors get instead of the reader that plans."""
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a part of a micro-batch."""
+        make_reuse_cheap()
+        assert isinstance(partition, RowsPartition)
+        check_versions(partition.version)
+        return partition.part.rows()
+
+
+def rows_reader(*_: Any) -> RowsReader:
+    """A new reader, for pickles."""
+    return RowsReader()
 
 
 def marked_names(names: Sequence[str], deletes: str) -> list[str]:

@@ -8,6 +8,7 @@ the same two-phase commit as `lakesink.stream`.
 
 import logging
 import pickle
+import re
 import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,7 +34,6 @@ from lakesink.spark.report import Reporter
 from lakesink.spark.rows.frame_schema import stored_schema
 from lakesink.spark.rows.worker_reuse import make_reuse_cheap
 from lakesink.spark.source.connect import check_lasts
-from lakesink.spark.source.pipelines import words_of
 from lakesink.spark.source.source_options import (
     Destination,
     spelled_for_spark,
@@ -46,12 +46,16 @@ from lakesink_catalog.connect.catalog import CatalogConfig
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_catalog.manifests.merging import MergeMemory
 from lakesink_protocol.coordinator import run_batch, writers_for
-from lakesink_protocol.errors import LakesinkError, QueryError
+from lakesink_protocol.errors import LakesinkError, QueryError, Reason
 from lakesink_protocol.events import BatchStarted
 from lakesink_protocol.identity import Batch
-from lakesink_protocol.redact import redact
+from lakesink_protocol.redact import redact, shown
+from lakesink_protocol.refusals.texts import Words
+from lakesink_protocol.situation import Situation
 from lakesink_protocol.two_phase import TaskWriter, receipts_of
 from lakesink_protocol.votes import Vote, Votes, votes_incomplete
+
+_CHECKPOINT = re.compile(r".*/_checkpoints/.+/(?P<flow>[^/]{1,60})/(?P<number>[0-9]{1,9})/?")
 
 
 def ensure_log_handler() -> None:
@@ -274,3 +278,48 @@ def _check_appends(*, overwrite: bool) -> None:
             data="Nothing was written.",
             action='Use .outputMode("append") for a stream, .mode("append") for a batch write.',
         )
+
+
+def words_of(checkpoint: str) -> Sequence[Words]:
+    """Messages of refusals for a flow of Spark Declarative Pipelines; none if the checkpoint is not a flow's.
+
+    Spark keeps the checkpoint of a flow in ``<storage>/_checkpoints/<sink>/<flow>/<number>``. A full refresh leaves
+    that folder and begins the next number, so the flow reads its source again from the beginning.
+    """
+    found = _CHECKPOINT.fullmatch(checkpoint)
+    if found is None:
+        return ()
+    flow, folder = _literal(found["flow"]), _literal(redact(checkpoint.rstrip("/")))
+    return (_shared(flow, folder) if int(found["number"]) == 0 else _refreshed(flow, folder),)
+
+
+def _refreshed(flow: str, folder: str) -> Words:
+    return Words(
+        Reason.NEW_CHECKPOINT,
+        f"The full refresh of flow {flow} would add rows a second time: sink {{sink}} has them up to batch {{last}}.",
+        f"To undo the refresh, delete the folder {folder}: the flow goes on with the checkpoint of the number before.\n"
+        "To rebuild the table, drop it (with the option create-table), or delete the sink's rows and accept batch"
+        " {n} as below by the option accept; then run the pipeline again without a refresh.",
+        when=_is_first,
+    )
+
+
+def _shared(flow: str, folder: str) -> Words:
+    return Words(
+        Reason.NEW_CHECKPOINT,
+        f"Flow {flow} begins anew, but sink {{sink}} has batches up to {{last}} of another flow or checkpoint.",
+        "If another flow of the pipeline has this sink-id, give each flow a sink (dp.create_sink) with a sink-id of"
+        " its own; they can write one table.\n"
+        "If flow or sink was renamed, or the storage of the pipeline changed, put the old checkpoint into"
+        f" {folder}.",
+        when=_is_first,
+    )
+
+
+def _is_first(situation: Situation) -> bool:
+    return situation.batch.batch_id == 0
+
+
+def _literal(text: str) -> str:
+    """A text for one line of a format string."""
+    return shown(text, len(text)).replace("{", "{{").replace("}", "}}")

@@ -15,9 +15,8 @@ from lakesink.decode.avro.kinds import news_of, unknown_fields
 from lakesink.decode.avro.messages import MessageReader
 from lakesink.decode.avro.news import AvroNews
 from lakesink.decode.avro.schema import SchemaInvalid, WriterSchema, parse_writer_schema
-from lakesink.decode.misfits import ITEM
+from lakesink.decode.misfits import ITEM, UnknownKeys
 from lakesink.decode.news import MOST_KEYS, News, all_news, news_from
-from lakesink.decode.unknown_keys import UnknownKeys
 from lakesink.decode.value_kinds import DEEPEST, MOST_MEMBERS, NONE, arrow_of, without_type
 from lakesink.rows.plan import NewsPlan
 from lakesink.rows.schema import Field, Primitive, Struct, Type, parse_schema

@@ -5,7 +5,7 @@ from typing import Any
 
 from lakesink.sinks.directory.directory_errors import directory_failures
 from lakesink.sinks.directory.marker import Marker
-from lakesink_catalog.read.gaps import silence_limit
+from lakesink_catalog.read.history import silence_limit
 from lakesink_catalog.words import counted, moment, number, size, span
 from lakesink_protocol.redact import redact
 from lakesink_tools.audit.directory import SinkInDirectory, committed_at, sinks_in, waiting_in

@@ -24,7 +24,7 @@ from pyiceberg.table.update import (
 
 from lakesink_catalog.commit.effects import Effects
 from lakesink_catalog.commit.request import branch_at, tag_at
-from lakesink_catalog.commit.unprotected_first import check_has_head
+from lakesink_catalog.connect.first_snapshot import check_has_head
 from lakesink_catalog.read.history import sinks
 from lakesink_catalog.read.view import view_refs, view_table
 from lakesink_catalog.tables.locations import metadata_location

@@ -6,8 +6,15 @@ from urllib.parse import urlsplit
 
 from lakesink.checkpoint.folder import Checkpoint, FsspecFiles
 from lakesink.checkpoint.offsets import log_offset
-from lakesink.checkpoint.query_facts import MOST_BYTES, QUERY_FACTS, QueryFacts, is_atomic, parse_query_facts
-from lakesink.checkpoint.sources import Replay, guarantee
+from lakesink.checkpoint.query_facts import (
+    MOST_BYTES,
+    QUERY_FACTS,
+    QueryFacts,
+    Replay,
+    guarantee,
+    is_atomic,
+    parse_query_facts,
+)
 from lakesink.settings.option_types import OutputMode
 from lakesink_protocol.redact import describe, redact
 from lakesink_tools.checks.doctor.finding import Finding, Part, Standing, attempt, attempt_all
