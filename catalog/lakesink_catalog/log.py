@@ -31,9 +31,19 @@ def is_configured() -> bool:
 
 def shows(event: Event, *places: IO[str] | None) -> bool:
     """True if a handler that the user configured writes the line of this event to one of these places."""
-    level = event.severity
-    handlers = [handler for handler in _handlers() if level >= handler.level] if logger.isEnabledFor(level) else []
+    handlers = _reached(event) if is_configured() else []
     return any(_writes_to(handler, place) for handler in handlers for place in places if place is not None)
+
+
+def is_written(event: Event) -> bool:
+    """True if the log has the line of this event in any place; where no logging is configured, Python prints it."""
+    return bool(_reached(event))
+
+
+def _reached(event: Event) -> list[logging.Handler]:
+    level, handlers = event.severity, list(_handlers()) or [logging.lastResort]
+    writing = [one for one in handlers if one and level >= one.level and not isinstance(one, logging.NullHandler)]
+    return writing if logger.isEnabledFor(level) else []
 
 
 def _handlers() -> Iterator[logging.Handler]:

@@ -39,7 +39,7 @@ from lakesink.spark.rows.job import RowsJob
 from lakesink.spark.rows.on_driver import only_drops_rows
 from lakesink.spark.rows.transport import encode_for_transport
 from lakesink.spark.source.connect import is_of_connect
-from lakesink.spark.spark_errors import brief, is_interruption
+from lakesink.spark.spark_errors import is_interruption
 from lakesink_catalog.connect.catalog import CatalogConfig, FoundCatalog
 from lakesink_protocol.coordinator import run_batch
 from lakesink_protocol.errors import QueryError, SettingsError
@@ -273,7 +273,7 @@ def _run(batch: Any, sink: IcebergSink, job: RowsJob, reporter: Reporter) -> Out
     try:
         outcome = run_batch(batch, [sink], job.write)[sink.name]
     except Exception as error:
-        reporter.failed(batch.batch_id, brief(error), time.monotonic() - started)
+        reporter.failed(batch.batch_id, error, time.monotonic() - started)
         raise
     finally:
         job.limits.restore()

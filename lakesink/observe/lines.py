@@ -20,7 +20,7 @@ class Line:
     word: str = ""
     colour: str = ""
     after: str = ""
-    details: tuple[str, ...] = ()
+    rest: tuple[str, ...] = ()
 
     @property
     def texts(self) -> tuple[str, str, str]:
@@ -90,9 +90,9 @@ def ended(event: events.BatchEnded, name: str, noun: str) -> Line | None:
             return line(*_written(outcome, took))
         case events.BatchInterrupted():
             return line(_STOPPED, NOTABLE, f"  by query.stop(), nothing is lost  {took}")
-        case events.BatchFailed(code=code, error=error, details=details):
+        case events.BatchFailed(code=code, error=error, rest=rest):
             said = error[max(error.find(f"[{code}]"), 0) :]
-            return line(_end_without_outcome(event), BAD, f"  {said}  {took}", details)
+            return line(_end_without_outcome(event), BAD, f"  {said}  {took}", rest)
     return None
 
 

@@ -14,7 +14,7 @@ from lakesink.observe.lines import Line, Totals, ended, started
 from lakesink.settings.options import read_option
 from lakesink.settings.parse import switch
 from lakesink_catalog.listeners import LISTENERS
-from lakesink_catalog.log import is_configured, log_beside_terminal, shows
+from lakesink_catalog.log import is_configured, is_written, log_beside_terminal, shows
 from lakesink_catalog.words import printable
 from lakesink_protocol import events
 from lakesink_protocol.catalogue import DataState
@@ -38,6 +38,11 @@ def watched(name: str, target: str, *, verbose: bool | str | None, noun: str = "
         return LISTENERS
     for_log = not (asked or console.is_terminal or console.file is sys.stdout)
     return replace(LISTENERS, log=log_beside_terminal).also(Terminal(console, name, target, noun, for_log))
+
+
+def is_shown(event: events.Event, listeners: events.Listeners) -> bool:
+    """True if a person can read the line of an event that these listeners got: in the log, or at a terminal."""
+    return is_written(event) or any(isinstance(one, Terminal) and not one.is_silent for one in listeners.others)
 
 
 def wanted(*, verbose: bool | str | None) -> bool | None:
@@ -101,10 +106,15 @@ class Terminal:
     for_log: bool = False
     totals: Totals = field(default_factory=Totals, init=False)
 
+    @property
+    def is_silent(self) -> bool:
+        """True if the log is all that a person wants."""
+        return self.for_log and is_configured()
+
     def __call__(self, event: events.Event) -> None:
         """Print the line of an event, if it has one."""
         line = self._line(event)
-        if line is None or (self.for_log and is_configured()):
+        if line is None or self.is_silent:
             return
         if not shows(event, self.console.file, sys.stderr):
             self._print(line)
@@ -125,8 +135,8 @@ class Terminal:
         """One write for a line and what clears its place: Spark's bar is drawn by another process."""
         before, word, after = line.texts
         text = Text.assemble(before, (word, line.colour), after)
-        for detail in line.details:
-            text.append(f"\n  - {printable(detail)}")
+        for more in line.rest:
+            text.append(f"\n{printable(more)}")
         if not self.console.is_terminal:
             self.console.print(text)
         elif self.console.is_dumb_terminal:

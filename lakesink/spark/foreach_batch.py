@@ -32,7 +32,6 @@ from lakesink.spark.rows.transport import Transport
 from lakesink.spark.spark_errors import (
     JAVA_ERRORS,
     QueryStopped,
-    brief,
     is_interruption,
     job_error,
     whole_text,
@@ -147,8 +146,11 @@ class BatchFunction:
         except (Exception, SystemExit) as error:  # noqa: BLE001 - no error may leave with JVM objects, and Py4J
             # tells Spark nothing of a SystemExit: it would wait for ever.
             failure = self._presentable(error)
-            self.reporter.failed(batch_id, failure, *self._seconds(started))
-            raise brief(failure) from None
+            rest = str(failure).splitlines()[1:] if isinstance(failure, LakesinkError) else ()
+            was_shown = self.reporter.failed(batch_id, failure, *self._seconds(started), rest)
+            if was_shown and isinstance(failure, LakesinkError):
+                failure.leave_message_to_log()
+            raise failure from None
         self.reporter.finished(batch_id, outcome, *self._seconds(started))
 
     def _current_run(self, rows: DataFrame, batch_id: int) -> StreamRun:

@@ -11,12 +11,13 @@ from pyspark.sql import SparkSession
 from lakesink._version import __version__
 from lakesink.checkpoint.query_facts import QUERY_FACTS, Functions, QueryFacts
 from lakesink.checkpoint.sources import Replay, Source, guarantee
+from lakesink.observe.terminal import is_shown
 from lakesink.spark.hadoop import HadoopFiles
 from lakesink.spark.query import RunningQuery
 from lakesink.spark.spark_errors import QueryStopped
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_protocol import events
-from lakesink_protocol.errors import BatchRefused, LakesinkError, WriteError
+from lakesink_protocol.errors import BatchRefused, LakesinkError
 from lakesink_protocol.outcome import Outcome
 from lakesink_protocol.redact import describe, redact
 
@@ -68,15 +69,23 @@ class Reporter:
         """Report a batch that is in the table."""
         self.emit(events.BatchFinished(batch_id, self.table, self.sink, seconds, write_seconds, outcome))
 
-    def failed(self, batch_id: int, error: Exception, seconds: float, write_seconds: float = 0.0) -> None:
-        """Report a batch that failed, or that was interrupted by a stop of the query."""
+    def failed(
+        self, batch_id: int, error: Exception, seconds: float, write_seconds: float = 0.0, rest: Sequence[str] = ()
+    ) -> bool:
+        """Report a batch that failed, or that was interrupted by a stop of the query; true if a person can see it.
+
+        `rest` are lines of its message after the first that nothing else shows.
+        """
         end = batch_id, self.table, self.sink, seconds, write_seconds
         if isinstance(error, QueryStopped):
             self.emit(events.BatchInterrupted(*end))
-            return
-        code = error.code if isinstance(error, LakesinkError) else type(error).__name__
-        details = tuple(error.details) if isinstance(error, WriteError) else ()
-        self.emit(events.BatchFailed(*end, isinstance(error, BatchRefused), code, describe(error), details))
+            return False
+        code, first = type(error).__name__, describe(error)
+        if isinstance(error, LakesinkError):
+            code, first = error.code, redact(f"{code}: [{error.code}] {error.what}")
+        failed = events.BatchFailed(*end, isinstance(error, BatchRefused), code, first, tuple(map(redact, rest)))
+        self.emit(failed)
+        return is_shown(failed, self.emit)
 
 
 def facts_of(

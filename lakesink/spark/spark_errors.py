@@ -96,11 +96,6 @@ def presentable() -> Iterator[None]:
         raise without_secrets(error) from None
 
 
-def brief(error: Exception) -> Exception:
-    """The error without a list of details, because the log has them."""
-    return error.brief() if isinstance(error, WriteError) else error
-
-
 def is_interruption(error: BaseException) -> bool:
     """True if the JVM's thread was interrupted, which is how Spark stops a query."""
     return any(name in _INTERRUPTIONS for name in _java_classes(error))
@@ -122,10 +117,7 @@ def _own_error(text: str) -> LakesinkError | None:
     named = _KIND.search(text[max(0, last.start() - MAX_LINE) : last.start()])
     kind = _KINDS.get(named[1] if named else "", WriteError)
     details, choices = (last[name].split(mark)[1:] for name, mark in (("details", "\n  - "), ("choices", "\n    - ")))
-    error = kind(last["code"], last["what"], data=last["data"], action=choices or last["action"])
-    if isinstance(error, WriteError):
-        error.details = tuple(details)
-    return error
+    return kind(last["code"], last["what"], data=last["data"], action=choices or last["action"], details=details)
 
 
 def _executor_python(text: str) -> LakesinkError | None:

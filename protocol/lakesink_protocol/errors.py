@@ -29,10 +29,17 @@ class LakesinkError(Exception):
         action: One or more sentences: what the reader should do; with choices, all of them as one text.
         choices: The ways to go on, if there are several. Each one is a line of the message.
         more: Where the code is explained; empty for a code that is not lakesink's.
+        details: Lines after the first one, for example one for each malformed value.
     """
 
     def __init__(
-        self, code: str, what: str, *, action: str | Sequence[str], data: DataState | str | None = None
+        self,
+        code: str,
+        what: str,
+        *,
+        action: str | Sequence[str],
+        data: DataState | str | None = None,
+        details: Iterable[str] = (),
     ) -> None:
         self.code = f"LAKESINK_{code}"
         data = state_of(code) if data is None else data
@@ -41,6 +48,7 @@ class LakesinkError(Exception):
         self.choices = ways if len(ways) > 1 else ()
         self.action = f"{_CHOOSE} {' Or: '.join(ways)}" if self.choices else "".join(ways)
         self.more = where_explained(code)
+        self.details = tuple(shown(line, LONGEST_DETAIL) for line in details)
         super().__init__()
         self._set_what(what)
 
@@ -68,12 +76,25 @@ class LakesinkError(Exception):
         """The lines of the message that say what to do: one, or one more for each choice."""
         return [f"  Do: {_CHOOSE if self.choices else self.action}", *(f"    - {choice}" for choice in self.choices)]
 
+    def leave_details_to_log(self) -> None:
+        """Take a list of details out of the message, once the log has it: Spark prints an error three times."""
+        if len(self.details) > 1:
+            self.details, self.data = (), f"{self.data} The driver's log has the complete list."
+            self._set_what(self.what)
+
+    def leave_message_to_log(self) -> None:
+        """Leave only the first line of the message, once the log has all of it."""
+        self._set_message("  The driver's log has the whole message, with what to do.")
+
     def _set_what(self, what: str) -> None:
         # Names in tables are untrusted text: limit its length, and allow no line breaks or terminal controls.
         room = LONGEST_FIRST_LINE - len(f"[{self.code}] ")
         self.what = shown(what if len(what) <= room else f"{what[: room - 1]}…", room)
-        lines = [f"[{self.code}] {self.what}", f"  Data: {self.data}", *self.advice()]
-        self.args = ("\n".join([*lines, *([f"  More: {self.more}"] if self.more else [])]),)
+        self._set_message(*(f"  - {line}" for line in self.details), f"  Data: {self.data}", *self.advice())
+
+    def _set_message(self, *lines: str) -> None:
+        more = [f"  More: {self.more}"] if self.more else []
+        self.args = ("\n".join([f"[{self.code}] {self.what}", *lines, *more]),)
 
 
 def _bounded(texts: Iterable[str]) -> Iterator[str]:
@@ -97,34 +118,7 @@ class QueryError(LakesinkError):
 
 
 class WriteError(LakesinkError):
-    """Rows could not become data files: schema mismatch, lossy cast, executor without lakesink, storage.
-
-    Attributes:
-        details: Lines after the first one, for example one for each malformed value.
-    """
-
-    def __init__(
-        self,
-        code: str,
-        what: str,
-        *,
-        action: str | Sequence[str],
-        data: DataState | str | None = None,
-        details: Iterable[str] = (),
-    ) -> None:
-        super().__init__(code, what, action=action, data=data)
-        self.details = tuple(shown(line, LONGEST_DETAIL) for line in details)
-
-    def __str__(self) -> str:
-        first, _, rest = super().__str__().partition("\n")
-        return "\n".join([first, *(f"  - {line}" for line in self.details), rest])
-
-    def brief(self) -> "WriteError":
-        """This error without its list of details, because Spark prints an error of a batch three times."""
-        if len(self.details) < 2:
-            return self
-        data, code = f"{self.data} The driver's log has the complete list.", self.code.removeprefix("LAKESINK_")
-        return WriteError(code, self.what, data=data, action=self.choices or self.action)
+    """Rows could not become data files: schema mismatch, lossy cast, executor without lakesink, storage."""
 
 
 class Reason(Enum):

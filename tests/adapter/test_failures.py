@@ -151,10 +151,28 @@ def test_a_text_is_cut_between_words(text: str, shown: str) -> None:
 @pytest.mark.parametrize("ways", ["Stop it.", ("Stop it.", "Start it.")])
 def test_a_list_of_details_is_left_to_the_log_and_a_single_one_stays(ways: str | tuple[str, ...]) -> None:
     single = WriteError("KEY_TWICE", "Twice.", data="Nothing.", action=ways, details=["row 1"])
-    assert str(single.brief()) == str(single)
-    brief = WriteError("KEY_TWICE", "Twice.", data="Nothing.", action=ways, details=["row 1", "row 2"]).brief()
-    assert (brief.details, brief.data) == ((), "Nothing. The driver's log has the complete list.")
-    assert (brief.choices or brief.action) == ways
+    whole = str(single)
+    single.leave_details_to_log()
+    assert str(single) == whole
+    listing = WriteError("KEY_TWICE", "Twice.", data="Nothing.", action=ways, details=["row 1", "row 2"])
+    whole = str(listing)
+    listing.leave_details_to_log()
+    without = whole.replace("\n  - row 1\n  - row 2", "")
+    assert str(listing) == without.replace("Nothing.", "Nothing. The driver's log has the complete list.")
+
+
+def test_an_error_whose_message_is_in_the_log_keeps_its_first_line_and_its_attributes() -> None:
+    error = WriteError("KEY_TWICE", "Twice.", data="Nothing.", action=("Stop it.", "Start it."), details=["row 1"])
+    whole = str(error)
+    error.leave_message_to_log()
+    assert str(error).splitlines() == [
+        "[LAKESINK_KEY_TWICE] Twice.",
+        "  The driver's log has the whole message, with what to do.",
+        "  More: lakesink explain LAKESINK_KEY_TWICE",
+    ]
+    assert (error.data, error.choices, error.details) == ("Nothing.", ("Stop it.", "Start it."), ("row 1",))
+    error.name_checkpoint("ck")  # another run raises the same object
+    assert str(error) == whole
 
 
 def test_no_failure_can_feed_the_pattern_that_overflows_sparks_stack() -> None:

@@ -58,7 +58,7 @@ def finished(outcome: Committed | AlreadyCommitted) -> events.BatchFinished:
 
 def failed(*, is_refused: bool) -> events.BatchFailed:
     return events.BatchFailed(
-        3, "demo.events", "events", 1.5, 1, is_refused, "LAKESINK_GAP", "it is", ("row 1", "row 2")
+        3, "demo.events", "events", 1.5, 1, is_refused, "LAKESINK_GAP", "it is", ("  - row 1", "  - row 2")
     )
 
 

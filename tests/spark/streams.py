@@ -1,6 +1,8 @@
 """Builders of real streams: files with distinct times, queries into a sink, and what to do to their checkpoints."""
 
+import io
 import json
+import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -90,11 +92,16 @@ def run(stream: DataStreamWriter) -> None:
 
 
 def failure(stream: DataStreamWriter) -> str:
-    """The text of the error that ends a stream."""
+    """What a person reads of the error that ends a stream: lakesink's lines in the log, and Spark's exception."""
+    logger, log = logging.getLogger("lakesink"), io.StringIO()
+    handler = logging.StreamHandler(log)
+    logger.addHandler(handler)
     try:
         run(stream)
     except (StreamingQueryException, SparkRuntimeException) as error:
-        return str(error)
+        return f"{log.getvalue()}\n{error}"
+    finally:
+        logger.removeHandler(handler)
     raise AssertionError("the stream did not fail")
 
 

@@ -80,7 +80,7 @@ def _failure_of_endless(stream: Any) -> str:
 
 @pytest.mark.dear
 def test_a_rollback_beside_a_running_stream_ends_it_and_its_advice_brings_every_row_once(
-    spark: Any, tmp_path: Path
+    spark: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     source = tmp_path / "in"
     write_files(source, 3)
@@ -98,11 +98,10 @@ def test_a_rollback_beside_a_running_stream_ends_it_and_its_advice_brings_every_
     write_files(source, 2, first=3)
     with pytest.raises(StreamingQueryException) as ended:
         query.awaitTermination(120)
-    text = str(ended.value)
-    assert "[LAKESINK_ROLLED_BACK]" in text
+    assert "[LAKESINK_ROLLED_BACK]" in str(ended.value)
     assert _in_table() == list(range(10))
-    command = re.search(r"`lakesink (rewind \S+ --to-batch \d+)`", text)
-    assert command is not None, text
+    command = re.search(r"`lakesink (rewind \S+ --to-batch \d+)`", caplog.text)
+    assert command is not None, caplog.text
     rewound = CliRunner().invoke(main, [*command[1].split(), "--yes"])
     assert rewound.exit_code == 0, rewound.output
     run(stream())

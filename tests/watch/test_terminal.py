@@ -18,7 +18,7 @@ from rich.logging import RichHandler
 
 import lakesink
 from lakesink.observe.lines import Totals, ended
-from lakesink.observe.terminal import VARIABLE, watched
+from lakesink.observe.terminal import VARIABLE, is_shown, watched
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_protocol import events
 from lakesink_protocol.errors import SettingsError
@@ -225,7 +225,7 @@ def test_no_color_and_dumb_terminals_are_honoured(monkeypatch: pytest.MonkeyPatc
 def test_names_and_errors_cannot_control_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     with terminal() as written:
         monkeypatch.setenv("NO_COLOR", "1")
-        failed = events.BatchFailed(3, "t", "s", 0.5, 0.1, False, "X", "bad \x1b[2J [red]", ("row\x07",))  # noqa: FBT003
+        failed = events.BatchFailed(3, "t", "s", 0.5, 0.1, False, "X", "bad \x1b[2J [red]", ("  - row\x07",))  # noqa: FBT003
         watched("\x1b]0;title", "", verbose=None)(failed)
         assert (
             written() == "\r\x1b[2K\ufffd]0;title  batch 3     failed  bad \ufffd[2J [red]  500 ms\r\n  - row\ufffd\r\n"
@@ -319,6 +319,28 @@ def test_without_a_terminal_nothing_is_printed_once_logging_is_configured(monkey
     LOGGER.addHandler(logging.NullHandler())
     listeners(FINISHED)
     assert container.getvalue() == ""
+
+
+@pytest.mark.usefixtures("unlogged")
+@pytest.mark.parametrize(
+    ("verbose", "handler", "level", "shown"),
+    [
+        (None, None, logging.ERROR, True),  # the lines stand in for the log
+        (False, None, logging.ERROR, True),  # Python's own handler prints errors
+        (False, None, logging.CRITICAL, False),
+        (None, logging.NullHandler(), logging.ERROR, False),
+        (True, logging.NullHandler(), logging.CRITICAL, True),
+        (None, logging.StreamHandler(), logging.ERROR, True),
+        (None, logging.StreamHandler(), logging.CRITICAL, False),
+    ],
+)
+def test_a_failure_is_known_to_be_shown_by_a_terminal_or_by_a_handler_of_the_log(
+    monkeypatch: pytest.MonkeyPatch, *, verbose: bool | None, handler: logging.Handler | None, level: int, shown: bool
+) -> None:
+    in_container(monkeypatch)
+    monkeypatch.setattr(LOGGER, "handlers", [handler] if handler else [])
+    LOGGER.setLevel(level)
+    assert is_shown(ENDS["failed"], watched("demo.events", "", verbose=verbose)) is shown
 
 
 def test_without_standard_error_or_if_unwanted_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:

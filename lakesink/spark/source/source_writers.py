@@ -41,7 +41,7 @@ from lakesink.spark.source.source_options import (
     transaction_destination,
 )
 from lakesink.spark.source.source_tasks import BatchTask, PlannedTask, StreamTask, TaskMessage, marked_names
-from lakesink.spark.spark_errors import brief, presentable, raise_refusal
+from lakesink.spark.spark_errors import presentable, raise_refusal
 from lakesink_catalog.connect.catalog import CatalogConfig
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_catalog.manifests.merging import MergeMemory
@@ -208,11 +208,12 @@ def _reported(destination: Destination, batch_id: int) -> Iterator[Reporter]:
             yield reporter
     except Exception as error:
         _open_catalog.cache_clear()
+        details: Sequence[str] = ()
         if isinstance(error, LakesinkError):
             error.name_checkpoint(shlex.quote(redact(destination.settings.checkpoint)))
-        reporter.failed(batch_id, error, time.monotonic() - started)
-        if (short := brief(error)) is not error:
-            raise short from None
+            details = error.details
+            error.leave_details_to_log()
+        reporter.failed(batch_id, error, time.monotonic() - started, rest=[f"  - {line}" for line in details])
         raise
 
 

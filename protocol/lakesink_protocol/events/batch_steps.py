@@ -202,17 +202,17 @@ class BatchInterrupted(BatchEnded):
 
 
 class BatchFailed(BatchEnded):
-    """The batch failed, or `is_refused`; `details` are lines about single rows."""
+    """The batch failed, or `is_refused`; `rest` are lines of its message after the first that nothing else shows."""
 
     level = ERROR
     line = (
         "lakesink.batch.%(word)s table=%(table)s sink=%(sink)s batch=%(batch_id)d code=%(code)s seconds=%(seconds).3f"
-        " write_seconds=%(write_seconds).3f error=%(error)s%(listed)s"
+        " write_seconds=%(write_seconds).3f error=%(error)s%(lines)s"
     )
     is_refused: bool
     code: str
     error: str
-    details: tuple[str, ...]
+    rest: tuple[str, ...]
 
     @property
     def word(self) -> str:
@@ -220,9 +220,9 @@ class BatchFailed(BatchEnded):
         return "refused" if self.is_refused else "failed"
 
     @property
-    def listed(self) -> str:
-        """The details, each on a line of its own."""
-        return "".join(f"\n  - {detail}" for detail in self.details)
+    def lines(self) -> str:
+        """The rest, each line on one of its own."""
+        return "".join(f"\n{line}" for line in self.rest)
 
 
 def _pairs(facts: Mapping[str, Any]) -> str:
