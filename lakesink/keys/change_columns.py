@@ -10,21 +10,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakesink.keys.change_order import KeyNames
-from lakesink.keys.changed_rows import ChangedRows, place_in_words, positions_in
+from lakesink.keys.changed_rows import ChangedRows
 from lakesink.keys.keys_file import names_of
 from lakesink.rows.columns import Alignment, NameRule, align
-from lakesink.rows.exact_values import exact_values
 from lakesink.rows.plan import DELETED, ChangesPlan, WritePlan
 from lakesink.rows.scalars import TRUE, operation_scalar
 from lakesink.rows.schema import Struct
 from lakesink.rows.task_errors import schema_mismatch, shown
 from lakesink_catalog.words import counted
 from lakesink_protocol.errors import WriteError
-from lakesink_protocol.redact import redact
 from lakesink_protocol.row_changes import Operation
-
-_FILE = "file_path"
-"""The column for a row's file in Spark's ``_metadata``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +121,7 @@ def conversion_of(incoming: pa.Schema, schema: Struct, plan: WritePlan, changes:
 def first_place(changed: ChangedRows, found: pa.BooleanArray, first_row: int) -> str:
     """Where the first of these changes comes from, in words."""
     at = pc.index(found, TRUE).as_py()
-    row = changed.rows.slice(at, 1)  # rows with the table's columns have no place, but perhaps columns of one
-    found = (changed.places[at], changed.offsets[at]), tuple(values[0] for values in positions_in(row))
-    known = next(filter(None, (place_in_words(place.as_py(), offset.as_py()) for place, offset in found)), "")
-    path = exact_values(row.column(_FILE), pa.string())[0].as_py() if _FILE in row.schema.names else None
-    return known or (f"of {redact(path)}" if path else f"row {first_row + at + 1} of its task")
+    return changed.source_of(at) or f"row {first_row + at + 1} of its task"
 
 
 def _only(changed: ChangedRows, kept: pa.BooleanArray) -> ChangedRows | None:

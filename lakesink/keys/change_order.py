@@ -12,7 +12,7 @@ from functools import reduce
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakesink.keys.changed_rows import ChangedRows, place_in_words
+from lakesink.keys.changed_rows import ChangedRows
 from lakesink.keys.same_rows import same_rows
 from lakesink.rows.scalars import TRUE, int64, operation_scalar
 from lakesink.rows.task_errors import LONGEST_VALUE, shown
@@ -170,15 +170,17 @@ class HeldChanges:
     def _tied(self, tied: pa.Table) -> WriteError:
         """The error for changes of which none is the newest."""
         keys = counted(pc.count_distinct(tied[_KEY]).as_py(), "key")
-        place, offset = tied[_PLACE][0].as_py(), tied[_OFFSET][0].as_py()
-        where = "" if place == _UNKNOWN else f" One of them is at {place_in_words(place, offset)}."
+        source = self._source_of(tied[_AT][0].as_py())
+        has_place = tied[_PLACE][0].as_py() != _UNKNOWN
+        where = f" One of them is at {source}." if has_place else ""
+        details = [*self._shown_keys(tied), *([f"one of them is {source}"] if source and not has_place else [])]
         names = _named(self.columns.keys)
         if not self.columns.sequence:
             return WriteError(
                 "KEY_TWICE",
                 f"{keys} ({names}) came more than once in a batch, and nothing orders the changes.{where}",
                 action=WITHOUT_ORDER,
-                details=self._shown_keys(tied),
+                details=details,
             )
         return WriteError(
             "SEQUENCE_TIED",
@@ -188,8 +190,15 @@ class HeldChanges:
                 "Add a column to sequence_by that decides, such as an offset: sequence_by=['updated_at', 'offset'].",
                 "Keep the row of each key that counts in the query.",
             ),
-            details=self._shown_keys(tied),
+            details=details,
         )
+
+    def _source_of(self, at: int) -> str:
+        for changes in (*self.stored, *self.deletes):
+            if at < changes.rows.num_rows:
+                return changes.source_of(at)
+            at -= changes.rows.num_rows
+        raise AssertionError("a position is that of a change")
 
     def _shown_keys(self, tied: pa.Table) -> list[str]:
         """The first keys of changes that are sorted by key; none if they must not be shown."""

@@ -17,12 +17,15 @@ from lakesink.rows.exact_values import exact_values
 from lakesink.rows.scalars import int64, operation_scalar
 from lakesink_protocol.quality import Quality
 from lakesink_protocol.receipt import Misfit
+from lakesink_protocol.redact import redact
 from lakesink_protocol.row_changes import Operation
 
 DELETE_MARK = "_lakesink_delete"
 """Name of the mark: true deletes, false upserts, NULL refuses the batch."""
 TOPIC, PARTITION, OFFSET = "topic", "partition", "offset"
 """Columns of Kafka's source."""
+FILE = "file_path"
+"""The column for a row's file in Spark's ``_metadata``."""
 POSITIONS = ("_kafka_partition", "_kafka_offset")
 """Columns of a table with positions in Kafka: they order the records of one partition only."""
 _PARTITION_BITS = 32
@@ -57,6 +60,14 @@ class ChangedRows:
     def filter(self, kept: pa.BooleanArray) -> "ChangedRows":
         """A copy of the changes for which this is true."""
         return ChangedRows(*(part.filter(kept) for part in self._parts))
+
+    def source_of(self, at: int) -> str:
+        """Where one of the changes comes from, in words, by its place or columns of it; empty if that is unknown."""
+        row = self.rows.slice(at, 1)
+        found = (self.places[at], self.offsets[at]), tuple(values[0] for values in positions_in(row))
+        known = next(filter(None, (place_in_words(place.as_py(), offset.as_py()) for place, offset in found)), "")
+        path = exact_values(row.column(FILE), pa.string())[0].as_py() if FILE in row.schema.names else None
+        return known or (f"of {redact(path)}" if path else "")
 
     @property
     def _parts(self) -> tuple[pa.RecordBatch, pa.Array, pa.Array, pa.Array]:

@@ -212,6 +212,28 @@ def test_keys_without_an_order_are_shown_only_if_the_query_wants_that(
     assert refused(replace(found, show_values=True), upserts(*rows)).details == ("order_id=8", "order_id=7")
 
 
+@pytest.mark.parametrize("sequence", [(), CHANGES.sequence])
+@pytest.mark.parametrize(
+    ("columns", "details"),
+    [
+        ({"file_path": ["file:///in/a", "file:///in/b", "file:///in/c"]}, ("one of them is of file:///in/c",)),
+        ({"partition": [2, 2, 2], "offset": [7, 8, 9]}, ("one of them is partition 2, offset 9",)),
+        ({"file_path": [None] * 3}, ()),
+    ],
+    ids=["file", "kafka", "unknown"],
+)
+def test_keys_without_an_order_are_named_by_their_source_if_the_table_has_it(
+    tmp_path: Path, columns: dict[str, list[Any]], details: tuple[str, ...], sequence: tuple[int, ...]
+) -> None:
+    batch, fields = upserts(row(1, 1, note="a"), row(2, 1), row(1, 1, note="b")), list(ORDERS.fields)
+    for number, (name, values) in enumerate(columns.items(), 90):
+        is_file = name == "file_path"
+        batch = batch.append_column(name, pa.array(values, pa.string() if is_file else pa.int64()))
+        fields.append(NestedField(number, name, StringType() if is_file else LongType()))
+    found = plan(tmp_path, replace(CHANGES, sequence=sequence), Schema(*fields, identifier_field_ids=[3]))
+    assert refused(found, batch.slice(0, 1), batch.slice(1)).details == details
+
+
 @pytest.mark.parametrize("missing", ["order_id", "updated_at"])
 def test_rows_without_a_column_of_key_or_sequence_are_refused_before_the_job(tmp_path: Path, missing: str) -> None:
     batch = upserts(row(1, 1)).drop_columns([missing])
