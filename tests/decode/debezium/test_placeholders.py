@@ -70,6 +70,9 @@ JSON: dict[str, tuple[Type | str, Any]] = {
     "uuid[] of texts": (array("string"), [UUID]),
     "uuid[]": (array("uuid"), [UUID]),
     **{f"{kind}[]": (array(kind), NUMBERS) for kind in ("int", "long", "float", "double", "decimal(9, 2)")},
+    "text as boolean[]": (array("boolean"), TEXT),
+    "text[] as boolean[]": (array("boolean"), [TEXT]),
+    "uuid[] as boolean[]": (array("boolean"), [UUID]),
     "hstore": (TEXTS, {TEXT: TEXT}),
     "within a struct": (Struct((Field(7, "a", required=False, type=array("int")),)), {"a": NUMBERS}),
 }
@@ -132,6 +135,21 @@ def test_a_placeholder_in_avro_never_becomes_a_value(form: str) -> None:
     changes, found = read(table(x=kind), message("u", {"id": 1, "x": value}, fields=fields), fields=fields)
     assert (changes, found.malformed) == ([], 1)
     assert found.misfits[0].expected.endswith("; set REPLICA IDENTITY FULL")
+
+
+@pytest.mark.parametrize("value", [None, [True] * len(NUMBERS), [False, None]])
+def test_a_boolean_array_that_the_log_does_not_have_comes_as_null_and_no_array_stands_for_it(value: Any) -> None:
+    """No Debezium has a placeholder for it: debezium/debezium#7815 proposed an item a byte, and took that back."""
+    columns, row = table(x=array("boolean")), {"id": 1, "x": value}
+    fields = (("id", "long"), ("x", ["null", {"type": "array", "items": ["null", "boolean"]}]))
+    [(_, from_json, _)], _ = decoded(columns, event("u", row))
+    [(_, from_avro, _)], _ = read(columns, message("u", row, fields=fields), fields=fields)
+    assert from_json["x"] == from_avro["x"] == value
+
+
+def test_the_numbers_of_a_placeholder_are_no_booleans() -> None:
+    changes, found = decoded(table(x=array("boolean")), event("u", {"id": 1, "x": NUMBERS}))
+    assert (changes, found.malformed) == ([], 1)
 
 
 @pytest.mark.parametrize(
