@@ -128,13 +128,17 @@ def name_their_data(offsets: str) -> bool:
     Those of Kafka and of lakesink do. A file source's offset is a number in its own log: after the checkpoint was
     restored, the same number can stand for other files.
     """
-    try:
-        found = json.loads(offsets)
-    except (ValueError, RecursionError):
-        return False
-    values = list(found.values()) if isinstance(found, dict) else found if isinstance(found, list) else []
-    known = [value for value in values if value is not None]
+    known = [value for value in _sources_of(offsets).values() if value is not None]
     return bool(known) and all(is_kafka_offset(value) or is_reader_offset(value) for value in known)
+
+
+def pass_by(offsets: str, others: str) -> bool:
+    """True if one of a ledger's offsets that name their data is behind that in the others.
+
+    They only grow from batch to batch of a query: no later batch ends where the others are.
+    """
+    found, before = _growing(offsets), _growing(others)
+    return any(number > before.get(place, number) for place, number in found.items())
 
 
 def source_log_lines(text: str, after: int, upto: int) -> list[str]:
@@ -177,6 +181,26 @@ def unreadable(why: str) -> QueryError:
             "Start the query on a new one with the same sink id: lakesink then reports the state of the table.",
         ),
     )
+
+
+def _sources_of(offsets: str) -> dict[Any, Any]:
+    """The offset of each source in a ledger's offsets; none if that is no such text."""
+    try:
+        found = json.loads(offsets)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else dict(enumerate(found)) if isinstance(found, list) else {}
+
+
+def _growing(offsets: str) -> dict[tuple[Any, ...], int]:
+    """The offset of each partition of Kafka, and the sequence number of each table."""
+    found: dict[tuple[Any, ...], int] = {}
+    for source, value in _sources_of(offsets).items():
+        if is_reader_offset(value) and type(value.get("sequence")) is int:
+            found[source, value.get("uuid")] = value["sequence"]
+        elif is_kafka_offset(value):
+            found |= {(source, topic, one): number for topic, of in value.items() for one, number in of.items()}
+    return found
 
 
 def _content(text: str, known: Sequence[str]) -> tuple[str, list[str]]:

@@ -27,8 +27,10 @@ from lakesink.read.steps import (
     Lost,
     SinkBatches,
     Unread,
+    Why,
     behind,
     is_other_replay,
+    is_passed,
     is_read_at,
     owner_of_changelog,
     place_of,
@@ -40,7 +42,7 @@ from lakesink_catalog.read.landed import Landed, newest_batch
 from lakesink_catalog.read.past import Past, PastCommit, head_of
 from lakesink_catalog.read.view import view_table
 from lakesink_protocol.identity import SinkKey, SinkKind
-from lakesink_protocol.ledger import LedgerEntry
+from lakesink_protocol.ledger import LedgerEntry, mark_of
 
 _OF_NO_SNAPSHOT = 0
 """The sequence number of a table before its first snapshot."""
@@ -83,6 +85,9 @@ def unread_batches(
                 raise rows_taken_away(past, sink, found.stopped_by)
             return past, found
         case Behind():
+            read = table.snapshot_by_id(position.snapshot_id)
+            if is_passed(past, sink, position, mark_of(read.summary if read else None)):
+                raise position_lost(past, sink, position, Why.WRITTEN_OTHERWISE)
             return past, Unread((), is_rolled_back=True)
         case Lost(why=why):
             raise position_lost(past, sink, position, why)

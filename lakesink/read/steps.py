@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from lakesink.checkpoint.offsets import name_their_data
+from lakesink.checkpoint.offsets import name_their_data, pass_by
 from lakesink.read.position import Position
 from lakesink.rows.letters import is_replay_of
 from lakesink_catalog.read.past import Past, PastCommit
@@ -189,6 +189,14 @@ def _after_rollback(past: Past, sink: SinkBatches, position: Position) -> Place:
     if any(batch.batch_id >= position.batch_id for batch in since):
         return Lost(Why.WRITTEN_OTHERWISE)
     return Behind()
+
+
+def is_passed(past: Past, sink: SinkBatches, position: Position, read: Mark | None) -> bool:
+    """True if a batch since a rollback ends behind the one that was read, whose mark this is: none will end there."""
+    if not position.is_read or read is None or read.end != position.end:
+        return False
+    since = [batch for batch in sink.of(past) if batch.sequence_number > position.sequence_number]
+    return any(pass_by(batch.known_mark.offsets, read.offsets) for batch in since)
 
 
 @dataclass(frozen=True, slots=True)

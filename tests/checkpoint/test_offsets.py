@@ -9,6 +9,7 @@ from lakesink.checkpoint.offsets import (
     parse_initial_offset,
     parse_offset_log,
     parse_query_id,
+    pass_by,
     source_log_lines,
     source_log_tail,
 )
@@ -162,3 +163,32 @@ def test_a_large_compacted_log_is_not_read_whole() -> None:
 
     assert source_log_tail(read_range, len(content), 19_998, 19_999) == [_entry(19_999, "x" * 200)]
     assert sum(read) < len(content) / 10
+
+
+def of_table(sequence: object, uuid: str = "u") -> dict[str, object]:
+    return {"lakesink": 1, "uuid": uuid, "sequence": sequence}
+
+
+@pytest.mark.parametrize(
+    ("later", "earlier", "passes"),
+    [
+        ([{"t": {"0": 6}}], [{"t": {"0": 5}}], True),
+        ([{"t": {"0": 5}}], [{"t": {"0": 5}}], False),
+        ([{"t": {"0": 1, "1": 6}}], [{"t": {"0": 5, "1": 5}}], True),
+        ([{"t": {"0": 5, "1": 6}}], [{"t": {"0": 5}}], False),  # a partition that was added
+        ([{"t": {"0": 6}}], [{"s": {"0": 5}}], False),
+        ([None, {"t": {"0": 6}}], [{"t": {"0": 5}}, None], False),
+        ({"a": {"t": {"0": 5}}, "b": {"t": {"0": 6}}}, {"a": {"t": {"0": 5}}, "b": {"t": {"0": 5}}}, True),
+        ([of_table(7)], [of_table(6)], True),
+        ([of_table(6)], [of_table(7)], False),
+        ([of_table(7)], [of_table(6, "another")], False),
+        ([of_table("7")], [of_table(6)], False),
+        ([{"logOffset": 7}], [{"logOffset": 6}], False),
+        ([7], [6], False),
+        ("7", "6", False),
+    ],
+)
+def test_offsets_pass_others_if_one_that_only_grows_is_greater(later: object, earlier: object, *, passes: bool) -> None:
+    assert pass_by(json.dumps(later), json.dumps(earlier)) is passes
+    assert not pass_by(json.dumps(later), "")
+    assert not pass_by("[" * 100_000, json.dumps(earlier))

@@ -265,6 +265,65 @@ def test_input_that_comes_back_in_other_batches_is_not_read_again(
     assert consumer.rows == expected(0, 1, 2) + expected(2), "of offsets 0, 1, 2 and 3"
 
 
+def in_kafka(*offsets: int) -> Any:
+    """The end of a batch, by offsets of the partitions of a topic."""
+    return [{"t": {str(partition): offset for partition, offset in enumerate(offsets)}}]
+
+
+def in_table(batch: int) -> Any:
+    """The end of a batch that reads the batches of another table."""
+    return [Position("demo.raw", "a-uuid", "main", "raw", "query", batch, "", "", 1, batch + 1).to_offset()]
+
+
+def write_to(stream: Stream, batch_id: int, start: Any, end: Any) -> None:
+    stream.run(stream_batch(batch_id, stream.query, start=start, end=end))
+
+
+@pytest.mark.parametrize(
+    ("first", "read", "passes"),
+    [
+        (in_kafka(1, 1), [in_kafka(4, 4), in_kafka(5, 5)], in_kafka(4, 6)),
+        (in_table(1), [in_table(10), in_table(11)], in_table(15)),
+    ],
+    ids=["one partition of Kafka", "a table"],
+)
+def test_a_reader_ends_by_name_once_a_batch_ends_behind_the_one_that_cannot_come_any_more(
+    lake: Lake, stream: Stream, consumer: Consumer, first: Any, read: list[Any], passes: Any
+) -> None:
+    ends = [first, *read]
+    write_to(stream, 0, None, first)
+    for number in (1, 2):
+        write_to(stream, number, ends[number - 1], ends[number])
+    assert consumer.poll() == [0, 1, 2]
+    roll_back(lake, stream.snapshot_of(0))
+    assert consumer.poll() == []
+    write_to(stream, 1, first, passes)
+    assert "[LAKESINK_READ_BATCH_CHANGED] Batch 2 of sink 'events' in demo.events was read;" in refusal(consumer)
+    assert consumer.rows == expected(0, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("is_expired", "reaches"),
+    [(False, in_kafka(4)), (True, in_kafka(6))],  # expired, and with it how far the batch reached
+    ids=["not so far", "unknown"],
+)
+def test_a_reader_waits_as_long_as_a_batch_may_end_where_the_one_that_was_read_did(
+    lake: Lake, stream: Stream, consumer: Consumer, *, is_expired: bool, reaches: Any
+) -> None:
+    ends = [in_kafka(1), in_kafka(3), in_kafka(5)]
+    for number, end in enumerate(ends):
+        write_to(stream, number, ends[number - 1] if number else None, end)
+    assert consumer.poll() == [0, 1, 2]
+    read = stream.snapshot_of(2)
+    roll_back(lake, stream.snapshot_of(0))
+    if is_expired:
+        expire(lake, [read])
+    write_to(stream, 1, ends[0], reaches)
+    assert consumer.poll() == []
+    write_to(stream, 2, reaches, in_kafka(7))
+    assert "[LAKESINK_READ_BATCH_CHANGED]" in refusal(consumer)
+
+
 @pytest.mark.parametrize("replayed", [[("b", "c")], [("b",), ("c",)]], ids=["more files", "fewer files"])
 def test_a_file_log_that_went_back_with_its_checkpoint_proves_nothing(
     lake: Lake, stream: Stream, consumer: Consumer, replayed: list[tuple[str, ...]]
