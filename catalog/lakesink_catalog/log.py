@@ -31,20 +31,20 @@ def is_configured() -> bool:
 
 def shows(event: Event, *places: IO[str] | None) -> bool:
     """True if a handler that the user configured writes the line of this event to one of these places."""
-    handlers = _reached(event) if is_configured() else []
+    handlers = [one for one in _handlers() if _takes(one, event)]
     return any(_writes_to(handler, place) for handler in handlers for place in places if place is not None)
 
 
 def is_written(event: Event) -> bool:
     """True if the log has the line of this event in any place; where no logging is configured, Python prints it."""
-    return bool(_reached(event))
+    handlers: list[logging.Handler | None] = [*_handlers()]
+    return any(_takes(one, event) for one in handlers or [logging.lastResort])
 
 
-def _reached(event: Event) -> list[logging.Handler]:
-    level, last = event.severity, logging.lastResort
-    handlers = list(_handlers()) or ([last] if last else [])
-    writing = [one for one in handlers if level >= one.level and not isinstance(one, logging.NullHandler)]
-    return writing if logger.isEnabledFor(level) else []
+def _takes(handler: logging.Handler | None, event: Event) -> bool:
+    if handler is None or isinstance(handler, logging.NullHandler):
+        return False
+    return event.severity >= handler.level and logger.isEnabledFor(event.severity)
 
 
 def _handlers() -> Iterator[logging.Handler]:

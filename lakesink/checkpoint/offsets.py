@@ -133,10 +133,7 @@ def name_their_data(offsets: str) -> bool:
 
 
 def pass_by(offsets: str, others: str) -> bool:
-    """True if one of a ledger's offsets that name their data is behind that in the others.
-
-    They only grow from batch to batch of a query: no later batch ends where the others are.
-    """
+    """True if one of a ledger's offsets that only grow in a query is greater than that in the others."""
     found, before = _growing(offsets), _growing(others)
     return any(number > before.get(place, number) for place, number in found.items())
 

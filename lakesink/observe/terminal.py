@@ -161,7 +161,8 @@ def watched(name: str, target: str, *, verbose: bool | str | None, noun: str = "
 
 def is_shown(event: events.Event, listeners: events.Listeners) -> bool:
     """True if a person can read the line of an event that these listeners got: in the log, or at a terminal."""
-    return is_written(event) or any(isinstance(one, Terminal) and not one.is_silent for one in listeners.others)
+    terminals = [one for one in listeners.others if isinstance(one, Terminal)]
+    return is_written(event) or any(not (one.for_log and is_configured()) for one in terminals)
 
 
 def wanted(*, verbose: bool | str | None) -> bool | None:
@@ -225,15 +226,10 @@ class Terminal:
     for_log: bool = False
     totals: Totals = field(default_factory=Totals, init=False)
 
-    @property
-    def is_silent(self) -> bool:
-        """True if the log is all that a person wants."""
-        return self.for_log and is_configured()
-
     def __call__(self, event: events.Event) -> None:
         """Print the line of an event, if it has one."""
         line = self._line(event)
-        if line is None or self.is_silent:
+        if line is None or (self.for_log and is_configured()):
             return
         if not shows(event, self.console.file, sys.stderr):
             self._print(line)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 from uuid import uuid4
 
 import pyarrow as pa
@@ -92,6 +93,22 @@ def test_a_topic_follows_a_table_of_changes_batch_by_batch(broker: KafkaBroker, 
     assert replayed(broker, topic) == by_key(reference.table)
     assert tombstones > 0, "the history has deletes"
     assert produce(broker, lake, topic) == [], "there is nothing new"
+
+
+@pytest.mark.parametrize("step", ["kafka_sink.KafkaSink.commit_of", "producing.Records.send"])
+def test_an_error_in_code_before_the_commit_ends_the_outbox_at_once_and_says_that_nothing_was_sent(
+    broker: KafkaBroker, tmp_path: Path, step: str
+) -> None:
+    topic, lake, waited = fresh_topic(broker), Lake.make(tmp_path), list[float]()
+    Stream(lake).run(0)
+    defect = patch(f"lakesink.sinks.kafka.{step}", side_effect=AttributeError("a defect"))
+    with defect, pytest.raises(LakesinkError, match="before anything was sent: AttributeError: a defect") as failed:
+        produce(broker, lake, topic, effects=Effects(sleep_ms=waited.append))
+    assert failed.value.code == "LAKESINK_COMMIT_FAILED"
+    assert waited == []
+    assert Reader(broker.bootstrap).records(topic) == []
+    assert [batch.batch_id for batch in produce(broker, lake, topic)] == [0]
+    assert len(Reader(broker.bootstrap).records(topic)) == 3
 
 
 @pytest.mark.parametrize("dies_at", [CommitDue, CommitAnswered])

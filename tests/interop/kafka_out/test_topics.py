@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from lakesink.sinks.kafka.kafka_sink import KafkaSink
 from lakesink.sinks.kafka.staged_rows import HEADERS
+from lakesink_catalog.commit.effects import Effects
 from lakesink_protocol.coordinator import run_batch
 from lakesink_protocol.errors import BatchRefused, CatalogError, LakesinkError, Reason, WriteError
 from lakesink_protocol.identity import stream_batch
@@ -87,6 +88,24 @@ def refusal(run: Callable[[], object]) -> LakesinkError:
     with pytest.raises(LakesinkError) as caught:
         run()
     return caught.value
+
+
+@pytest.mark.parametrize("step", ["kafka_sink.KafkaSink.commit_of", "producing.Records.send"])
+def test_an_error_in_code_before_the_commit_ends_the_batch_at_once_and_says_that_nothing_was_sent(
+    place: KafkaPlace, step: str
+) -> None:
+    waited: list[float] = []
+    rows = pa.record_batch({"value": [b"a", b"b"]})
+    with patch(f"lakesink.sinks.kafka.{step}", side_effect=AttributeError("a defect")):
+        error = refusal(lambda: produce(plain(place, effects=Effects(sleep_ms=waited.append)), rows))
+    assert error.code == "LAKESINK_COMMIT_FAILED"
+    assert "before anything was sent: AttributeError: a defect" in error.what
+    assert waited == []
+    assert Reader(place.bootstrap).records(place.name) == []
+    again = produce(plain(place), rows)
+    assert isinstance(again, Committed)
+    assert again.recovered
+    assert Reader(place.bootstrap).records(place.name) == [(None, b"a"), (None, b"b")]
 
 
 def test_a_deleted_ledger_topic_is_refused_and_nothing_comes_twice(place: KafkaPlace) -> None:
