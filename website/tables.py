@@ -3,8 +3,8 @@
 import inspect
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping
-from itertools import groupby
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import cycle, groupby
 
 from lakesink.settings.option import Option
 from lakesink.settings.options import OPTIONS
@@ -13,7 +13,7 @@ from lakesink.settings.relations import RELATIONS, notes
 from lakesink.testing.promises import Promise
 from lakesink_catalog.failpoints import ACTIONS, FAILPOINTS
 from lakesink_protocol import events
-from lakesink_protocol.catalogue import explanations
+from lakesink_protocol.catalogue import explanations, opened
 from website.abilities import abilities_table_markdown
 
 PUBLIC_MODULES = (
@@ -76,9 +76,25 @@ def errors_table() -> str:
     """A table for each time when errors happen."""
     parts = ""
     for when, every in groupby(explanations().values(), lambda one: one.when):
-        rows = (f'| <a id="{one.code.lower()}"></a>`{one.code}` | {one.what} | {one.action} |' for one in every)
+        rows = (
+            f'| <a id="{one.code.lower()}"></a>`{one.code}` | {_markdown(one.text.says)} | {_briefly(one.text.do)} |'
+            for one in every
+        )
         parts += f"\n## {when.value}\n\n{_table('code | what happened | what to do', rows)}"
     return f"{parts}\n"
+
+
+def _briefly(ways: Sequence[str]) -> str:
+    """The first clause of the first way to go on that has words of its own, and the links of all."""
+    first = next((way for way in ways if not re.fullmatch(r"\{\w+\}", way)), "See the message.")
+    links = [link for way in ways for link in re.findall(r"See \[.*\)\.$", way)]
+    return " ".join([_markdown(re.split(r"(?<=[.)]) (?=[A-Z])|[;:] ", first)[0]), *links])
+
+
+def _markdown(text: str) -> str:
+    """A text of the catalogue for a cell: `<table>` for ``{table}``."""
+    parts = opened(text).replace("|", r"\|").split("`")
+    return "`".join(part if odd else re.sub(r"([*<])", r"\\\1", part) for part, odd in zip(parts, cycle((False, True))))
 
 
 def log_table() -> str:

@@ -26,7 +26,6 @@ from lakesink.checkpoint.offsets import (
 )
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_catalog.words import counted
-from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import QueryError
 from lakesink_protocol.events import InputUnchecked, Listener
 from lakesink_protocol.identity import Batch, stream_batch
@@ -163,12 +162,7 @@ class Checkpoint:
             return
         numbers = {source for source, value in end.ends.items() if log_offset(value) is not None}
         if numbers and not numbers <= set(self.files.names("sources")):
-            raise QueryError(
-                "SOURCE_READ_TWICE",
-                "The query reads a source twice, and its checkpoint does not show which one.",
-                data=DataState.UNCHANGED,
-                action="Use lakesink.stream for this query: it reads the sources from the running query.",
-            )
+            raise QueryError.of("SOURCE_READ_TWICE")
 
     def batch_to_run(self, query_id: str, batch_id: int, end: Offsets, previous: Offsets | None = None) -> Batch:
         """Like `batch`, with the missing input files: Spark skips them silently."""
@@ -279,14 +273,7 @@ class Checkpoint:
 
 
 def _source_came_back(name: str, was_in: int, batch_id: int) -> QueryError:
-    return QueryError(
-        "SOURCE_CAME_BACK",
-        f"Source {name[:60]!r} was in batch {was_in}, was then removed from the query, and came back in {batch_id}.",
-        data=DataState.UNCHANGED,
-        action="Spark would read it again from its beginning, and its rows would be in the table twice. Stop the query,"
-        f" run `lakesink rewind <checkpoint> --to-batch {batch_id - 1}`, and start it without this source, or with"
-        " another name for it and a start where it ended (Kafka: startingOffsets; files: a folder of the new files).",
-    )
+    return QueryError.of("SOURCE_CAME_BACK", name=name[:60], was_in=was_in, batch_id=batch_id, before=batch_id - 1)
 
 
 def same_checkpoint(session: Any, given: str, resolved: str) -> bool:

@@ -21,19 +21,6 @@ from lakesink_protocol.errors import WriteError
 from lakesink_protocol.redact import shown as printable
 from lakesink_protocol.row_changes import Operation
 
-WITHOUT_ORDER = (
-    "Name a column that orders the changes of a key: sequence_by='updated_at'.",
-    (
-        "See that each batch has one row of a key, also of equal rows. dropDuplicates does not do that in a stream: it"
-        " drops the changes of later batches too. Files that are read again come as one batch."
-    ),
-    (
-        "From Kafka, a key has no order if its changes are in several partitions: let the key of the messages be the"
-        " key of the rows, and add no partitions to a topic in use. To go on with decode, filter the older record in"
-        ' the query: where("NOT (partition = 0 AND offset = 17)").'
-    ),
-)
-"""What to do if nothing orders the changes of a key."""
 _SHOWN_KEYS = 5
 _COMPARED_ROWS = 8_192
 _UNKNOWN = -(2**63)
@@ -172,24 +159,7 @@ class HeldChanges:
         keys = counted(pc.count_distinct(tied[_KEY]).as_py(), "key")
         place, offset = tied[_PLACE][0].as_py(), tied[_OFFSET][0].as_py()
         where = "" if place == _UNKNOWN else f" One of them is at {place_in_words(place, offset)}."
-        names = _named(self.columns.keys)
-        if not self.columns.sequence:
-            return WriteError(
-                "KEY_TWICE",
-                f"{keys} ({names}) came more than once in a batch, and nothing orders the changes.{where}",
-                action=WITHOUT_ORDER,
-                details=self._shown_keys(tied),
-            )
-        return WriteError(
-            "SEQUENCE_TIED",
-            f"{keys} ({names}) came with different rows of one and the greatest sequence"
-            f" ({_named(self.columns.sequence)}).{where}",
-            action=(
-                "Add a column to sequence_by that decides, such as an offset: sequence_by=['updated_at', 'offset'].",
-                "Keep the row of each key that counts in the query.",
-            ),
-            details=self._shown_keys(tied),
-        )
+        return no_order(keys, self.columns.keys, self.columns.sequence, where, self._shown_keys(tied))
 
     def _shown_keys(self, tied: pa.Table) -> list[str]:
         """The first keys of changes that are sorted by key; none if they must not be shown."""
@@ -252,3 +222,15 @@ def _array(column: pa.ChunkedArray) -> pa.Array:
 
 def _named(columns: Sequence[str]) -> str:
     return shown(", ".join(columns))
+
+
+def no_order(
+    keys: str, columns: Sequence[str], sequence: Sequence[str], where: str, details: Sequence[str] = ()
+) -> WriteError:
+    """The error for changes of keys of which none is the newest."""
+    names = _named(columns)
+    if not sequence:
+        return WriteError.of("KEY_TWICE", details=details, keys=keys, names=names, where=where)
+    return WriteError.of(
+        "SEQUENCE_TIED", details=details, keys=keys, names=names, sequence=_named(sequence), where=where
+    )

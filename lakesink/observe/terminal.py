@@ -17,7 +17,6 @@ from lakesink_catalog.listeners import LISTENERS
 from lakesink_catalog.log import is_configured, log_beside_terminal, shows
 from lakesink_catalog.words import printable
 from lakesink_protocol import events
-from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import SettingsError
 from lakesink_protocol.redact import redact
 
@@ -55,12 +54,7 @@ def wanted(*, verbose: bool | str | None) -> bool | None:
         return switch(text)
     except ValueError as error:
         trouble = str(error)
-    raise SettingsError(
-        "SETTING_INVALID",
-        f"The variable {VARIABLE} is {redact(text)[:40]!r}: {trouble}.",
-        data=DataState.UNCHANGED,
-        action=f"Set {VARIABLE} to 1 or 0, or unset it.",
-    )
+    raise SettingsError.of("SETTING_INVALID.variable", text=redact(text)[:40], why=trouble)
 
 
 def _console(*, wanted: bool | None) -> Console | None:

@@ -202,11 +202,8 @@ def _convert_map(incoming: pa.MapType, target: MapOf, parts: tuple[Cast, Cast], 
         maps = convert(array)
         if len(with_duplicate_keys(pc.list_parent_indices(as_list(maps)), maps.keys)):
             arrives, wanted = sql_type(incoming.key_type), sql_type_of(target.key.type)
-            raise WriteError(
-                "LOSSY_VALUE",
-                f"A map in column {_named(path)} has different {shown(arrives)} keys that are one {shown(wanted)}.",
-                action="The keys of a map are unique. Merge such entries in the query, or filter the rows. For UUIDs,"
-                " compare lower(key).",
+            raise WriteError.of(
+                "LOSSY_VALUE.map_keys", column=_named(path), arrives=shown(arrives), wanted=shown(wanted)
             )
         return maps
 
@@ -223,10 +220,12 @@ def _convert_primitive(incoming: pa.DataType, target: Primitive, path: Path) -> 
             return cast(array)
         except pa.ArrowInvalid:
             arrives, wanted = sql_type(incoming), sql_type_of(target)
-            raise WriteError(  # Arrow's own message would show the value
+            raise WriteError.of(
                 "LOSSY_VALUE",
-                f"A value in column {_named(path)} ({shown(arrives)}) cannot become {shown(wanted)} without loss.",
-                action=f"{how_to_cast(path, arrives, wanted)} Then {wanted} must represent every value exactly.",
+                column=_named(path),
+                arrives=shown(arrives),
+                wanted=shown(wanted),
+                cast=how_to_cast(path, arrives, wanted),
             ) from None
 
     return convert

@@ -225,17 +225,9 @@ def _agreed(values: dict[str, Value]) -> dict[str, Value]:
     if not why:
         return values
     if level.origin is Origin.OPTION:
-        raise SettingsError(
-            "OPTION_INVALID",
-            f"The option compression_level is {level.value}: {why}.",
-            action="Give a level that the codec has, or no compression_level.",
-        )
+        raise SettingsError.of("OPTION_INVALID.level", value=level.value, why=why)
     raise _malformed("write.parquet.compression-level", str(level.value), why)
 
 
 def _malformed(name: str, text: str, why: str) -> SettingsError:
-    return SettingsError(
-        "SETTING_INVALID",
-        f"{name} is {redact(text)[:60]!r}: {sentence(why)}",
-        action=f"Correct the table property {name}, or give the option that overrides it.",
-    )
+    return SettingsError.of("SETTING_INVALID", name=name, text=redact(text)[:60], why=sentence(why))

@@ -7,8 +7,9 @@ expected results of a batch are values (see `outcome`).
 from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 from itertools import islice
+from typing import Self
 
-from lakesink_protocol.catalogue import DataState, state_of, where_explained
+from lakesink_protocol.catalogue import PREFIX, DataState, state_of, text_of, where_explained
 from lakesink_protocol.redact import shown
 
 LONGEST_FIRST_LINE = 199
@@ -29,12 +30,20 @@ class LakesinkError(Exception):
         action: One or more sentences: what the reader should do; with choices, all of them as one text.
         choices: The ways to go on, if there are several. Each one is a line of the message.
         more: Where the code is explained; empty for a code that is not lakesink's.
+        details: Lines after the first one, for example one for each malformed value.
     """
 
     def __init__(
-        self, code: str, what: str, *, action: str | Sequence[str], data: DataState | str | None = None
+        self,
+        code: str,
+        what: str,
+        *,
+        action: str | Sequence[str],
+        data: DataState | str | None = None,
+        details: Iterable[str] = (),
     ) -> None:
-        self.code = f"LAKESINK_{code}"
+        self.code = f"{PREFIX}{code}"
+        self.details = tuple(shown(line, LONGEST_DETAIL) for line in details)
         data = state_of(code) if data is None else data
         self.data = shown(data.value if isinstance(data, DataState) else data, LONGEST_PART)
         ways = tuple(_bounded([action] if isinstance(action, str) else action))
@@ -43,6 +52,36 @@ class LakesinkError(Exception):
         self.more = where_explained(code)
         super().__init__()
         self._set_what(what)
+
+    @classmethod
+    def of(
+        cls, name: str, /, *, data: DataState | str | None = None, details: Iterable[str] = (), **facts: object
+    ) -> Self:
+        """The error in the words of the catalogue for ``CODE`` or ``CODE.situation``, with these facts."""
+        text = text_of(name).told(facts)
+        code = name.partition(".")[0]
+        return cls(code, text.says, data=text.data if data is None else data, action=text.do, details=details)
+
+    def reworded(
+        self,
+        *,
+        what: str | None = None,
+        data: DataState | str | None = None,
+        action: str | Sequence[str] = (),
+        details: Iterable[str] | None = None,
+    ) -> Self:
+        """This error with other words in some of its parts."""
+        return type(self)(
+            self.code.removeprefix(PREFIX),
+            what or self.what,
+            data=data or self.data,
+            action=action or self.choices or self.action,
+            details=self.details if details is None else details,
+        )
+
+    def __str__(self) -> str:
+        first, _, rest = super().__str__().partition("\n")
+        return "\n".join([first, *(f"  - {line}" for line in self.details), rest])
 
     def name_target(self, target: str) -> None:
         """Put the target that failed in front of the first line, for a batch with several, unless the line names it."""
@@ -97,34 +136,13 @@ class QueryError(LakesinkError):
 
 
 class WriteError(LakesinkError):
-    """Rows could not become data files: schema mismatch, lossy cast, executor without lakesink, storage.
-
-    Attributes:
-        details: Lines after the first one, for example one for each malformed value.
-    """
-
-    def __init__(
-        self,
-        code: str,
-        what: str,
-        *,
-        action: str | Sequence[str],
-        data: DataState | str | None = None,
-        details: Iterable[str] = (),
-    ) -> None:
-        super().__init__(code, what, action=action, data=data)
-        self.details = tuple(shown(line, LONGEST_DETAIL) for line in details)
-
-    def __str__(self) -> str:
-        first, _, rest = super().__str__().partition("\n")
-        return "\n".join([first, *(f"  - {line}" for line in self.details), rest])
+    """Rows could not become data files: schema mismatch, lossy cast, executor without lakesink, storage."""
 
     def brief(self) -> "WriteError":
         """This error without its list of details, because Spark prints an error of a batch three times."""
         if len(self.details) < 2:
             return self
-        data, code = f"{self.data} The driver's log has the complete list.", self.code.removeprefix("LAKESINK_")
-        return WriteError(code, self.what, data=data, action=self.choices or self.action)
+        return self.reworded(data=f"{self.data} The driver's log has the complete list.", details=())
 
 
 class Reason(Enum):
@@ -152,10 +170,16 @@ class BatchRefused(LakesinkError):
     """
 
     def __init__(
-        self, reason: Reason, what: str, *, action: str | Sequence[str], data: DataState | str | None = None
+        self,
+        reason: Reason | str,
+        what: str,
+        *,
+        action: str | Sequence[str],
+        data: DataState | str | None = None,
+        details: Iterable[str] = (),
     ) -> None:
-        self.reason = reason
-        super().__init__(reason.name, what, action=action, data=data)
+        self.reason = reason if isinstance(reason, Reason) else Reason[reason]
+        super().__init__(self.reason.name, what, action=action, data=data, details=details)
 
 
 class CommitUnresolved(LakesinkError):
@@ -169,6 +193,4 @@ class PartialBatch(LakesinkError):
         landed: Names of the participants that committed.
     """
 
-    def __init__(self, landed: tuple[str, ...], what: str, *, data: str, action: str) -> None:
-        self.landed = landed
-        super().__init__("PARTIAL_BATCH", what, data=data, action=action)
+    landed: tuple[str, ...] = ()

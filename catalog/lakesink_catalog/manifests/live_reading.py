@@ -18,7 +18,6 @@ from lakesink_catalog.manifests.lists import manifests_under, unreadable
 from lakesink_catalog.manifests.live import LiveFile, LiveFiles
 from lakesink_catalog.manifests.live_entries import EqualityDeletes, LiveEntries, Origin, live_entries
 from lakesink_catalog.manifests.partitions import Kind, kinds_of, promoted, schema_for
-from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.change import Content
 from lakesink_protocol.errors import CatalogError
 
@@ -110,7 +109,7 @@ def _read(
         if kinds is not None:
             found = replace(found, files=tuple(_promoted(file, kinds) for file in found.files))
     except EqualityDeletes:
-        raise equality_deletes() from None
+        raise CatalogError.of("EQUALITY_DELETES") from None
     except Malformed as error:
         raise unreadable(path, error) from error
     return found
@@ -139,15 +138,3 @@ def _live_files(decoded: Collection[LiveEntries]) -> LiveFiles:
             for file in deletes
         )
     return LiveFiles(data, deletes)
-
-
-def equality_deletes() -> CatalogError:
-    """The error for a table with equality deletes."""
-    return CatalogError(
-        "EQUALITY_DELETES",
-        "The table has equality deletes; they hide rows that upserts and deletes would find.",
-        data=DataState.NOT_IN,
-        action="Stop the other writer of equality deletes (Flink's upsert mode, some connectors), and apply those that"
-        " are there: Spark SQL: CALL system.rewrite_data_files(table => '...', options =>"
-        " map('rewrite-all', 'true', 'remove-dangling-deletes', 'true')).",
-    )

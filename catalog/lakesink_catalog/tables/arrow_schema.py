@@ -121,9 +121,8 @@ def _distinct(fields: Iterable[Any], path: str) -> Iterable[Any]:
 
 
 def _unwritable(path: str, kind: str, why: str, action: str) -> WriteError:
-    what = f"Column {path[:60]!r} is of type {kind[:60]}, which {why}."
-    return WriteError("TYPE_UNSUPPORTED", what, action=action)
+    return WriteError.of("TYPE_UNSUPPORTED.by_iceberg", column=path[:60], kind=kind[:60], why=why, action=action)
 
 
 def _unsupported(why: str, action: str) -> WriteError:
-    return WriteError("SCHEMA_UNSUPPORTED", f"The table cannot be created: {why}.", action=action)
+    return WriteError.of("SCHEMA_UNSUPPORTED", why=why, action=action)

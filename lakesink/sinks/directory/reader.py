@@ -11,7 +11,6 @@ from lakesink.sinks.directory.marker import Marker, MarkerDamaged
 from lakesink.sinks.directory.markers import find_markers, read_history
 from lakesink.sinks.directory.settings import directory_location
 from lakesink.sinks.storage import Storage, open_storage
-from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import CatalogError, SettingsError
 from lakesink_protocol.identity import NAME_PATTERN
 from lakesink_protocol.redact import redact
@@ -62,11 +61,7 @@ def opened_sinks(directory: str | os.PathLike[str], sink_id: str | None) -> Iter
         storage = open_storage(place)
         there = sorted(name for name in storage.names(f"{place}/{FOLDER}") if NAME_PATTERN.fullmatch(name))
         if not there:
-            raise CatalogError(
-                "DIRECTORY_MISSING",
-                f"No stream has written to the directory: {redact(place)[:100]!r} has no folder {FOLDER}.",
-                action="Correct the directory. If it is right, its stream has not yet begun its first batch.",
-            )
+            raise CatalogError.of("DIRECTORY_MISSING", place=redact(place)[:100])
         if wanted is not None and wanted not in there:
             raise _wrong("sink_id", f"the directory has no sink of this name. {did_you_mean(wanted, there)}")
         yield storage, [Layout(place, name) for name in there if wanted in (None, name)]
@@ -79,14 +74,12 @@ def _commits(storage: Storage, layout: Layout, up_to_batch: int | None) -> list[
         markers = list(read_history(storage, layout, len(sizes)))
         _check_once(markers)
     except MarkerDamaged as damage:
-        raise CatalogError(
-            "LEDGER_DAMAGED",
-            f"The commits of sink {layout.sink_id!r} cannot be trusted: {damage}.",
-            data=DataState.UNCHANGED,
-            action=(
-                f"Restore the original files, one for each number from 0: {redact(layout.commits)!r}.",
-                TAKING_BACK,
-            ),
+        raise CatalogError.of(
+            "LEDGER_DAMAGED.directory",
+            sink=layout.sink_id,
+            damage=damage,
+            commits=redact(layout.commits),
+            taking_back=[TAKING_BACK],
         ) from None
     if up_to_batch is None:
         return markers
@@ -104,8 +97,4 @@ def _check_once(markers: list[Marker]) -> None:
 
 
 def _wrong(name: str, why: str) -> SettingsError:
-    return SettingsError(
-        "OPTION_INVALID",
-        f"The argument {name}: {why}"[:180],
-        action="help(lakesink.committed_files) shows how committed files are read.",
-    )
+    return SettingsError.of("OPTION_INVALID.reading_directory", name=name, why=why)

@@ -42,13 +42,11 @@ from lakesink_catalog.commit.decision import Decision
 from lakesink_catalog.commit.effects import Effects
 from lakesink_catalog.commit.evolution import ChangeImpossible
 from lakesink_catalog.commit.identifier_fields import check_key
-from lakesink_catalog.commit.left_out import without_tags
 from lakesink_catalog.commit.prepared import PreparedBatch, TableLog, parse_prepared
 from lakesink_catalog.commit.unprotected_first import check_has_head
 from lakesink_catalog.read.landed import newest_summary
 from lakesink_protocol import events
-from lakesink_protocol.catalogue import DataState
-from lakesink_protocol.errors import Reason, WriteError
+from lakesink_protocol.errors import CatalogError, Reason, WriteError
 from lakesink_protocol.identity import Batch, SinkKey, SinkKind
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
 from lakesink_protocol.quality import LETTERS_SINCE, Quality
@@ -379,8 +377,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
 
     def _check_tags(self, batch: Batch) -> None:
         if self.memory.left_out.tags:
-            what = f"The catalog accepted batch {batch.batch_id} of {self.table} and left out the tags of its commit."
-            raise without_tags(what, "tag_every", data=DataState.IN)
+            raise CatalogError.of("CATALOG_WITHOUT_TAGS.tag_every", batch_id=batch.batch_id, table=self.table)
 
     def _with_table(self, quality: Quality, transaction: IcebergTransaction) -> Quality:
         """The counts, with the table of the dead letters of this batch and of those before it."""

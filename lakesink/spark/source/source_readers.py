@@ -41,7 +41,6 @@ from lakesink_catalog.commit.left_out import check_keeps_refs
 from lakesink_catalog.connect.catalog import CatalogConfig
 from lakesink_catalog.read.past import Past, PastCommit
 from lakesink_catalog.tables.tables import load_table, parse_identifier
-from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import SettingsError
 from lakesink_protocol.redact import contains_secret
 
@@ -90,12 +89,7 @@ def stream_reader(options: Mapping[str, str], loaded: str, kind: "type[BatchesRe
     with presentable():
         settings = read_settings(options)
         if not loaded:
-            raise SettingsError(
-                "READ_SCHEMA_GIVEN",
-                "The query gives a schema to format('lakesink'), which reads columns by the table's own field ids.",
-                data=DataState.UNCHANGED,
-                action="Leave .schema(...) out, and select and cast columns of the DataFrame.",
-            )
+            raise SettingsError.of("READ_SCHEMA_GIVEN")
         return kind(settings, Loaded.from_json(loaded))
 
 
@@ -108,13 +102,7 @@ def read_settings(options: Mapping[str, str]) -> ReadSettings:
     settings = ReadSettings.parse(given)
     parse_identifier(settings.table)
     if settings.has_limits and not ADMITS:
-        raise SettingsError(
-            "READ_LIMITS_UNSUPPORTED",
-            "The options max-batches-per-trigger and max-rows-per-trigger need Spark 4.2: in this version, a Python"
-            " source cannot limit a micro-batch.",
-            data=DataState.UNCHANGED,
-            action="Use Spark 4.2 or newer, or leave the option out: a micro-batch then has all batches that are new.",
-        )
+        raise SettingsError.of("READ_LIMITS_UNSUPPORTED")
     return settings
 
 

@@ -6,7 +6,6 @@ from typing import Any
 
 from lakesink.checkpoint.folder import Checkpoint, FsspecFiles
 from lakesink_catalog.words import counted
-from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import QueryError
 from lakesink_protocol.identity import digest
 from lakesink_protocol.ledger import Mark
@@ -97,12 +96,7 @@ def opened(root: str) -> Checkpoint:
 
 
 def _no_checkpoint(root: str, why: str) -> QueryError:
-    return QueryError(
-        "CHECKPOINT_UNREADABLE",
-        f"{redact(root)[:80]!r} cannot be read as the checkpoint of a query: {why}.",
-        data=DataState.UNCHANGED,
-        action="Give the stream's checkpoint folder. For remote storage, install the fsspec package of its scheme.",
-    )
+    return QueryError.of("CHECKPOINT_UNREADABLE.audited", root=redact(root)[:80], why=why)
 
 
 def numbers(checkpoint: Checkpoint, folder: str) -> tuple[int, ...]:

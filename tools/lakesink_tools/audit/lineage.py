@@ -259,11 +259,7 @@ def _batches_of(table: Table, name: str, key: SinkKey, query_id: str, wanted: se
 
 
 def _expired_batch(batch_id: int, writer: str, table: str) -> CatalogError:
-    return CatalogError(
-        "BATCH_EXPIRED",
-        f"Batch {batch_id} of {writer} is not in {table}, or not any more.",
-        action=f"lakesink log {table} shows what is retained.",
-    )
+    return CatalogError.of("BATCH_EXPIRED.not_there", batch_id=batch_id, writer=writer, table=table)
 
 
 def _runs(batches: Iterable[PastCommit]) -> Iterator[list[PastCommit]]:
@@ -285,8 +281,8 @@ def _follows(one: Mark, other: Mark) -> bool:
 
 
 def _no_snapshot(name: str, question: Question, chosen: Chosen) -> CatalogError:
-    return CatalogError(
-        "BATCH_EXPIRED",
-        f"{chosen.note or f'Batch {question.batch_id} of {name} has no snapshot of its own.'} It has no rows to trace.",
-        action=f"Ask for another batch: lakesink log {name} shows them.",
+    return CatalogError.of(
+        "BATCH_EXPIRED.no_snapshot",
+        why=chosen.note or f"Batch {question.batch_id} of {name} has no snapshot of its own.",
+        table=name,
     )

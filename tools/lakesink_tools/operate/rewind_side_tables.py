@@ -78,13 +78,8 @@ def _go(catalog: Catalog, name: str, way: WayBack) -> None:
 
 
 def _changed(name: str) -> QueryError:
-    return QueryError(
-        "REWIND_REFUSED",
-        f"{name} has changed meanwhile.",
-        data="The checkpoint was set back, and this table was not; no row and no file was deleted.",
-        action="Stop the query and what else writes the table, and run the command again: it does what is left.",
-    )
+    return QueryError.of("REWIND_REFUSED.changed_meanwhile", name=name)
 
 
 def _refused(what: str, action: str) -> QueryError:
-    return QueryError("REWIND_REFUSED", what, action=action)
+    return QueryError.of("REWIND_REFUSED.told", what=what, how=action)

@@ -210,22 +210,16 @@ def check_no_documents(columns: Sequence[str], table: Table, settings: Settings)
 
 def invalid_repair(what: str, action: str | Sequence[str]) -> WriteError:
     """The error for a repair that cannot be run, or whose result cannot be used."""
-    return _wrong(what, "Nothing was replayed in this step; its letters are still pending.", action)
+    return WriteError.of("REPAIR_INVALID.told", what=what, ways=[action] if isinstance(action, str) else action)
 
 
 def _check_all_returned(found: Repaired, replay: int, letters: int) -> None:
     """Check that a replay that was begun gets the rows of all its letters; raises WriteError."""
     returned = len(found.letters)
     if returned < letters:
-        raise _wrong(
-            f"Replay {replay} was begun with {counted(letters, 'letter')}, the repair returns {returned:,} of them.",
-            f"Nothing of replay {replay} is in the table yet; its letters are assigned to it.",
-            "Run it again with a repair that returns a row for all letters of that replay, as the first one did.",
+        raise WriteError.of(
+            "REPAIR_INVALID.begun", replay=replay, letters=counted(letters, "letter"), returned=returned
         )
-
-
-def _wrong(what: str, data: str, action: str | Sequence[str]) -> WriteError:
-    return WriteError("REPAIR_INVALID", what, data=data, action=action)
 
 
 def _check_returned(ids: Sequence[str], letters: pa.Table) -> None:

@@ -20,11 +20,8 @@ def init(folder: Path) -> Report:
     except FileExistsError as error:
         raise _exists(Path(error.filename), "No file was overwritten.") from None
     except OSError as error:
-        raise SettingsError(
-            "DIRECTORY_UNWRITABLE",
-            f"{str(folder)[:80]!r} cannot be written: {describe(error)[:80]}",
-            data="No file was overwritten.",
-            action="Name a folder that you may write: lakesink init DIR.",
+        raise SettingsError.of(
+            "DIRECTORY_UNWRITABLE.init", folder=str(folder)[:80], error=describe(error)[:80]
         ) from None
     program = shlex.quote(str(folder / "first_stream.py"))
     return Report(
@@ -50,9 +47,4 @@ def _write(folder: Path) -> list[Path]:
 
 
 def _exists(path: Path, data: str) -> SettingsError:
-    return SettingsError(
-        "FILE_EXISTS",
-        f"There is already {str(path)[:120]!r}, and lakesink init overwrites nothing.",
-        data=data,
-        action=("Name another folder: lakesink init DIR.", "Move that file away."),
-    )
+    return SettingsError.of("FILE_EXISTS", data=data, path=str(path)[:120])
