@@ -28,6 +28,7 @@ PUBLIC_MODULES = (
 )
 _FIELD = re.compile(r"(?:%\((\w+)\)s|(\w+))=%\(")
 """A field of a line; its name is fixed, or an attribute of the event."""
+_LINK = re.compile(r" ?(See \[.*\)\.)$")
 _BY_HAND = (events.QueryStarted, events.BatchEnded)
 """Events whose lines the page explains one by one."""
 
@@ -85,10 +86,19 @@ def errors_table() -> str:
 
 
 def _briefly(ways: Sequence[str]) -> str:
-    """The first clause of the first way to go on that has words of its own, and the links of all."""
-    first = next((way for way in ways if not re.fullmatch(r"\{\w+\}", way)), "See the message.")
-    links = [link for way in ways for link in re.findall(r"See \[.*\)\.$", way)]
-    return " ".join([_markdown(re.split(r"(?<=[.)]) (?=[A-Z])|[;:] ", first)[0]), *links])
+    """How the first way to go on begins that has words of its own, and the links of all."""
+    links = [link for way in ways for link in _LINK.findall(way)]
+    own = (re.sub(r"^\{\w+\}( (?=[A-Z`])|$)", "", _LINK.sub("", way)) for way in ways)
+    return " ".join([f"{_markdown(_clause(next(filter(None, own), 'See the message.')))}.", *links])
+
+
+def _clause(text: str) -> str:
+    """The beginning of a text, of five words or more, up to the end of a clause outside of brackets."""
+    for end in re.finditer(r"\.(?= [A-Z])|[;:](?= )", text):
+        head = text[: end.start()]
+        if head.count(" ") >= 4 and head.count("(") == head.count(")"):
+            return head
+    return text.removesuffix(".")
 
 
 def _markdown(text: str) -> str:

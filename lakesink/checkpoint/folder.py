@@ -207,7 +207,13 @@ class Checkpoint:
         added = set(end.ends) - set(previous.ends) if end.keys is previous.keys is Keys.NAMES else set()
         for older in sorted(self._planned(), reverse=True) if added else ():
             if older < batch_id - 1 and added & set(self.offsets(older).ends):
-                raise _source_came_back(min(added & set(self.offsets(older).ends)), older, batch_id)
+                raise QueryError.of(
+                    "SOURCE_CAME_BACK",
+                    name=min(added & set(self.offsets(older).ends))[:60],
+                    was_in=older,
+                    batch_id=batch_id,
+                    before=batch_id - 1,
+                )
 
     def _planned(self) -> list[int]:
         return [int(name) for name in self.files.names("offsets") if name.isascii() and name.isdecimal()]
@@ -270,10 +276,6 @@ class Checkpoint:
         if size is None:
             raise unreadable(f"the log of file source {folder} lacks entry {upto}")
         return source_log_tail(lambda start, length: self.files.read_range(path, start, length), size, after, upto)
-
-
-def _source_came_back(name: str, was_in: int, batch_id: int) -> QueryError:
-    return QueryError.of("SOURCE_CAME_BACK", name=name[:60], was_in=was_in, batch_id=batch_id, before=batch_id - 1)
 
 
 def same_checkpoint(session: Any, given: str, resolved: str) -> bool:

@@ -45,18 +45,3 @@ def reading(location: str, refused: Callable[[str, str], WriteError]) -> Iterato
             raise refused(location, why) from error
         where = f"The file is {redact(location)!r}."
         raise WriteError.of(code, what="A file", error=why[:DESCRIBED], where=where) from error
-
-
-def duckdb_missing() -> WriteError:
-    """DuckDB, which searches data files, is not installed."""
-    return WriteError.of("UPSERT_LIBRARY_MISSING")
-
-
-def cache_unsafe(folder: str) -> WriteError:
-    """The folder for cached key columns belongs to another user."""
-    return WriteError.of("CACHE_UNSAFE", folder=folder)
-
-
-def local_disk_failed(folder: str, why: str) -> WriteError:
-    """A local folder, for copies of key columns or for what does not fit into memory, cannot be used."""
-    return WriteError.of("LOCAL_DISK_FAILED", why=why[:DESCRIBED], folder=folder)

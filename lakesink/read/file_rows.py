@@ -83,7 +83,7 @@ def _rows(file: RowsFile, wanted: Struct, part: RowsPart) -> Iterator[pa.RecordB
         with filesystem.open_input_file(path_of(file.path)) as source:
             yield from _of_parquet(source, file, wanted, part.names)
     except FileNotFoundError as error:
-        raise _gone(file) from error
+        raise WriteError.of("READ_BATCH_GONE.file", origin=file.origin, path=redact(file.path)) from error
     except pa.ArrowException as error:
         raise _unreadable(file, describe(error)) from error
     except OSError as error:
@@ -131,10 +131,6 @@ def _told(file: RowsFile, column: Field) -> pa.Scalar | None:
 
 def _repeated(value: pa.Scalar | None, kind: pa.DataType, rows: int) -> pa.Array:
     return pa.nulls(rows, kind) if value is None else pa.repeat(value, rows)
-
-
-def _gone(file: RowsFile) -> WriteError:
-    return WriteError.of("READ_BATCH_GONE.file", origin=file.origin, path=redact(file.path))
 
 
 def _unreadable(file: RowsFile, why: str) -> WriteError:

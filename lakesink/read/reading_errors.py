@@ -64,11 +64,6 @@ def replay_rolled_back(past: Past, replay: int, *, was_read: bool) -> CatalogErr
     return CatalogError.of(code, replay=replay, table=past.table)
 
 
-def replay_changed(past: Past, sink: SinkBatches, replay: int) -> CatalogError:
-    """The error for a replay that was rolled back, and whose letters were replayed otherwise."""
-    return CatalogError.of("READ_BATCH_CHANGED.replay", replay=replay, sink=sink.sink, table=past.table)
-
-
 def begins_behind_plan(table: str, start: Position, end: Position) -> CatalogError:
     """The error for a first micro-batch that was planned and not completed, and whose beginning has moved since.
 
@@ -95,45 +90,11 @@ def _stopped_before(past: Past, by: PastCommit, before: Sequence[PastCommit]) ->
     return CatalogError.of(code, snapshot_id=by.snapshot_id, table=past.table, numbers=numbers)
 
 
-def table_replaced(past: Past, position: Position) -> CatalogError:
-    """The error for a name that belongs to another table now."""
-    return CatalogError.of(
-        "TABLE_REPLACED.to_read", table=past.table, table_uuid=past.table_uuid, known_uuid=position.table_uuid
-    )
-
-
-def sink_changed(past: Past, sink: SinkBatches, position: Position) -> SettingsError:
-    """The error for a checkpoint that has read the batches of another sink or branch."""
-    return SettingsError.of(
-        "OPTION_INVALID.other_sink",
-        sink=sink.sink,
-        branch=sink.branch,
-        table=past.table,
-        read_sink=position.sink,
-        read_branch=position.branch,
-    )
-
-
-def version_unsupported(table: str, version: int) -> CatalogError:
-    """The error for a table of another format version."""
-    return CatalogError.of("UNSUPPORTED.to_read", table=table, version=version)
-
-
-def type_unsupported(table: str, column: str) -> CatalogError:
-    """The error for a column that Spark cannot have."""
-    return CatalogError.of("TYPE_UNSUPPORTED.time_of_day", column=column[:60], table=table)
-
-
 def sink_unknown(table: str, branch: str, sink_id: str, known: Sequence[str]) -> SettingsError:
     """The error for a sink without batches, or for a table without sinks."""
     wanted = f"sink {sink_id[:60]!r}" if sink_id else "a sink"
     hint = f"It has batches of {', '.join(known)}." if known else ""
     return SettingsError.of("SINK_UNKNOWN", branch=branch, table=table, wanted=wanted, hint=hint)
-
-
-def sink_ambiguous(table: str, branch: str, sinks: Sequence[str]) -> SettingsError:
-    """The error if several sinks write and none is named."""
-    return SettingsError.of("SINK_AMBIGUOUS", branch=branch, table=table, sinks=", ".join(sinks)[:100])
 
 
 def batch_unknown(past: Past, sink: SinkBatches, batch_id: int, batches: Sequence[PastCommit]) -> SettingsError:

@@ -33,8 +33,9 @@ from lakesink.rows.schema import (
     parse_schema,
     sql_type_of,
 )
-from lakesink.rows.task_errors import how_to_cast, null_in_required, schema_mismatch, shown
+from lakesink.rows.task_errors import how_to_cast, schema_mismatch, shown
 from lakesink_catalog.spark_types import sql_type
+from lakesink_catalog.words import counted
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.suggest import did_you_mean
 
@@ -258,7 +259,9 @@ def _without_hidden_nulls(child: pa.Array, field: Field, parent: pa.Array, path:
         return child
     visible = child.null_count - parent.null_count  # a flattened child is NULL wherever its parent is
     if visible:
-        raise null_in_required(_dotted((*path, field.name)), visible)
+        raise WriteError.of(
+            "NULL_IN_REQUIRED", column=shown(_dotted((*path, field.name))), nulls=counted(visible, "NULL")
+        )
     return without_validity(child)
 
 
@@ -266,7 +269,11 @@ def _with_null_check(convert: Cast, field: Field, path: Path) -> Cast:
     def checked(array: pa.Array) -> pa.Array:
         converted = convert(array)
         if field.required and converted.null_count:
-            raise null_in_required(_dotted((*path, field.name)), converted.null_count)
+            raise WriteError.of(
+                "NULL_IN_REQUIRED",
+                column=shown(_dotted((*path, field.name))),
+                nulls=counted(converted.null_count, "NULL"),
+            )
         return converted
 
     return checked

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from lakesink_catalog.spark_types import sql_name
-from lakesink_catalog.words import counted
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.redact import describe, redact
 from lakesink_protocol.storage_errors import storage_trouble
@@ -26,11 +25,6 @@ def schema_mismatch(what: str, *, action: str) -> WriteError:
     return WriteError.of("SCHEMA_MISMATCH.told", what=what, how=action)
 
 
-def null_in_required(column: str, count: int) -> WriteError:
-    """A required column contains NULLs."""
-    return WriteError.of("NULL_IN_REQUIRED", column=shown(column), nulls=counted(count, "NULL"))
-
-
 def how_to_cast(path: Sequence[str], incoming: str, target: str) -> str:
     """The advice for the query: a CAST in Spark SQL where possible. Types are in Spark's spelling."""
     column = ".".join(path)
@@ -45,16 +39,6 @@ def how_to_cast(path: Sequence[str], incoming: str, target: str) -> str:
 def decoder_missing(library: str) -> WriteError:
     """A library for decoding is not installed."""
     return WriteError.of("DECODER_MISSING", library=library)
-
-
-def library_too_old(library: str, version: str, oldest: str) -> WriteError:
-    """The installed version of a library is too old."""
-    return WriteError.of("LIBRARY_TOO_OLD", library=library, version=version, oldest=oldest)
-
-
-def registry_unreachable(registry: str, why: str) -> WriteError:
-    """Writers' schemas cannot be read; the documents may be valid."""
-    return WriteError.of("REGISTRY_UNREACHABLE", why=why[:DESCRIBED], registry=registry)
 
 
 def registry_refused(registry: str, why: str) -> WriteError:

@@ -210,7 +210,9 @@ def _chosen(known: TableProperty, option: Any, table_properties: Mapping[str, st
     try:
         return Value(known.read(text), Origin.TABLE)
     except ValueError as error:
-        raise _malformed(known.name, text, str(error)) from None
+        raise SettingsError.of(
+            "SETTING_INVALID", name=known.name, text=redact(text)[:60], why=sentence(str(error))
+        ) from None
 
 
 def _agreed(values: dict[str, Value]) -> dict[str, Value]:
@@ -226,8 +228,6 @@ def _agreed(values: dict[str, Value]) -> dict[str, Value]:
         return values
     if level.origin is Origin.OPTION:
         raise SettingsError.of("OPTION_INVALID.level", value=level.value, why=why)
-    raise _malformed("write.parquet.compression-level", str(level.value), why)
-
-
-def _malformed(name: str, text: str, why: str) -> SettingsError:
-    return SettingsError.of("SETTING_INVALID", name=name, text=redact(text)[:60], why=sentence(why))
+    raise SettingsError.of(
+        "SETTING_INVALID", name="write.parquet.compression-level", text=redact(str(level.value))[:60], why=sentence(why)
+    )

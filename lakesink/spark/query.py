@@ -105,10 +105,16 @@ class RunningQuery:
         """Check output mode, checkpoint and query id; `stored` is the checkpoint that the query uses."""
         self._check_mode(output_mode)
         if not same_checkpoint(self._session, checkpoint, self.checkpoint_root):
-            raise _foreign_checkpoint(f"The query uses {self.checkpoint_root}, lakesink.stream was given {checkpoint}.")
+            raise QueryError.of(
+                "FOREIGN_CHECKPOINT",
+                why=redact(f"The query uses {self.checkpoint_root}, lakesink.stream was given {checkpoint}."),
+            )
         stored_id = stored.query_id()
         if stored_id != self.query_id:
-            raise _foreign_checkpoint(f"Its metadata names the query {stored_id}, this one is {self.query_id}.")
+            raise QueryError.of(
+                "FOREIGN_CHECKPOINT",
+                why=redact(f"Its metadata names the query {stored_id}, this one is {self.query_id}."),
+            )
 
     @property
     def output_mode(self) -> str:
@@ -204,7 +210,3 @@ def _first_interface_option(leaf: Any, key: str) -> str | None:
     except Py4JError:  # neither V1 nor V2: a node of Spark or of a library
         return None
     return str(found.get()) if found.isDefined() else None
-
-
-def _foreign_checkpoint(why: str) -> QueryError:
-    return QueryError.of("FOREIGN_CHECKPOINT", why=redact(why))

@@ -107,7 +107,7 @@ class Explanation:
         """The whole explanation as plain text."""
         first, *others = (text.shown() for text in (self.text, *self.situations.values()))
         parts = [f"{self.code}: {first.says}", f"Data:  {first.data}\nDo:    {_listed(first.do)}"]
-        parts += [f"{text.says}\nDo:    {_listed(text.do)}" for text in others]
+        parts += [f"{text.says}\nDo:    {_listed(text.do)}" for text in others if " " in text.says]
         return "\n\n".join([*parts, *filter(None, [self.more.strip()])])
 
 

@@ -206,7 +206,12 @@ class Forgetting:
         if not self._is_known(table):
             raise _unknown(table, self.key)
         if table.metadata.format_version != SUPPORTED_FORMAT_VERSION:
-            raise _unsupported(table, self.key)
+            raise SettingsError.of(
+                "UNSUPPORTED.to_forget",
+                format_version=table.metadata.format_version,
+                name=self.key.name,
+                ledger_tag=self.key.ledger_tag,
+            )
         check_has_head(table, self._branch(table))
 
     def _is_known(self, table: Table) -> bool:
@@ -255,13 +260,4 @@ def _unknown(table: Table, key: SinkKey) -> SettingsError:
         name=key.name,
         branch=key.branch,
         near=did_you_mean(key.name, known),
-    )
-
-
-def _unsupported(table: Table, key: SinkKey) -> SettingsError:
-    return SettingsError.of(
-        "UNSUPPORTED.to_forget",
-        format_version=table.metadata.format_version,
-        name=key.name,
-        ledger_tag=key.ledger_tag,
     )

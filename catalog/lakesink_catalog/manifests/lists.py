@@ -63,11 +63,6 @@ def read_list(io: FileIO, location: str) -> Sequence[ManifestFile]:
     return [decoded_entry(entry) for count, block in blocks(data, header) for entry in _cut(block, count)]
 
 
-def unreadable(path: str, why: object) -> CatalogError:
-    """The error for a manifest that is not what a commit needs."""
-    return CatalogError.of("MANIFEST_UNREADABLE", why=why, path=redact(path))
-
-
 def _without_counts(path: str, parent: Snapshot | None) -> CatalogError:
     """The error for an entry without what version 2 requires: a list of version 1 could leave it out."""
     of_list = "unknown" if parent is None else redact(parent.manifest_list)

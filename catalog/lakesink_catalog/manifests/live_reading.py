@@ -14,12 +14,13 @@ from pyiceberg.table import Table
 
 from lakesink_catalog.manifests.avro_values import Malformed
 from lakesink_catalog.manifests.copying import AtOnce, check_counts, check_size, contents
-from lakesink_catalog.manifests.lists import manifests_under, unreadable
+from lakesink_catalog.manifests.lists import manifests_under
 from lakesink_catalog.manifests.live import LiveFile, LiveFiles
 from lakesink_catalog.manifests.live_entries import EqualityDeletes, LiveEntries, Origin, live_entries
 from lakesink_catalog.manifests.partitions import Kind, kinds_of, promoted, schema_for
 from lakesink_protocol.change import Content
 from lakesink_protocol.errors import CatalogError
+from lakesink_protocol.redact import redact
 
 MOST_REMEMBERED = 50_000
 """Files that a sink remembers between batches, at about one kilobyte each."""
@@ -111,7 +112,7 @@ def _read(
     except EqualityDeletes:
         raise CatalogError.of("EQUALITY_DELETES") from None
     except Malformed as error:
-        raise unreadable(path, error) from error
+        raise CatalogError.of("MANIFEST_UNREADABLE", why=error, path=redact(path)) from error
     return found
 
 

@@ -42,7 +42,11 @@ def committed_files(
         CatalogError: No stream has written to the directory, it cannot be read, or its commits are damaged.
     """
     if up_to_batch is not None and sink_id is None:
-        raise _wrong("up_to_batch", "batch ids belong to one sink, so give sink_id too")
+        raise SettingsError.of(
+            "OPTION_INVALID.reading_directory",
+            name="up_to_batch",
+            why="batch ids belong to one sink, so give sink_id too",
+        )
     with opened_sinks(directory, sink_id) as (storage, layouts):
         return [
             f"{layout.parts}/{part.name}"
@@ -63,7 +67,11 @@ def opened_sinks(directory: str | os.PathLike[str], sink_id: str | None) -> Iter
         if not there:
             raise CatalogError.of("DIRECTORY_MISSING", place=redact(place)[:100])
         if wanted is not None and wanted not in there:
-            raise _wrong("sink_id", f"the directory has no sink of this name. {did_you_mean(wanted, there)}")
+            raise SettingsError.of(
+                "OPTION_INVALID.reading_directory",
+                name="sink_id",
+                why=f"the directory has no sink of this name. {did_you_mean(wanted, there)}",
+            )
         yield storage, [Layout(place, name) for name in there if wanted in (None, name)]
 
 
@@ -94,7 +102,3 @@ def _check_once(markers: list[Marker]) -> None:
         if not seen.isdisjoint(names):
             raise MarkerDamaged(f"commit {marker.number} lists a file of another commit")
         seen |= names
-
-
-def _wrong(name: str, why: str) -> SettingsError:
-    return SettingsError.of("OPTION_INVALID.reading_directory", name=name, why=why)

@@ -156,7 +156,9 @@ class _Columns:
             )
         nested = identifiers - {field.field_id for field in self.schema.fields}
         if nested:
-            raise _key_unsupported(self.table, self._name(min(nested)), "within another column")
+            raise SettingsError.of(
+                "KEY_UNSUPPORTED", column=shown(self._name(min(nested))), table=self.table, why="within another column"
+            )
         for field in self.schema.fields:
             if field.field_id in identifiers:
                 self._check_key(field)
@@ -196,7 +198,12 @@ class _Columns:
 
     def _check_key(self, field: NestedField) -> None:
         if not isinstance(field.field_type, PrimitiveType) or isinstance(field.field_type, _NO_KEYS):
-            raise _key_unsupported(self.table, field.name, f"of type {shown(spark_type(field.field_type))}")
+            raise SettingsError.of(
+                "KEY_UNSUPPORTED",
+                column=shown(field.name),
+                table=self.table,
+                why=f"of type {shown(spark_type(field.field_type))}",
+            )
 
 
 def _found(name: str, names: Iterable[str], rule: NameRule, option: str, table: str = "") -> str:
@@ -230,10 +237,6 @@ def _identifying(table: str, wanted: Sequence[NestedField]) -> tuple[str, ...]:
     steps = "; ".join(f"change.update_column({name!r}, required=True)" for name in optional)
     opened = "with table.update_schema(allow_incompatible_changes=True) as change:"
     return (f"{checked}, then in PyIceberg: {opened} {steps}; change.set_identifier_fields({literal})",)
-
-
-def _key_unsupported(table: str, column: str, why: str) -> SettingsError:
-    return SettingsError.of("KEY_UNSUPPORTED", column=shown(column), table=table, why=why)
 
 
 def _sequence_unsupported(table: str, field: NestedField) -> SettingsError:

@@ -110,7 +110,12 @@ def not_followed(found: Followed, schema: Schema, table: Path, settings: Setting
     if settings.schema_evolution is SchemaEvolution.FAIL:
         return _must_not(found, schema, table, batch_id)
     if found.refused and not settings.rescue_column and settings.on_malformed is OnMalformed.FAIL:
-        return _cannot(found, batch_id)
+        return WriteError.of(
+            "SCHEMA_MISMATCH.no_columns_for_keys",
+            details=_reasons(found),
+            batch_id=batch_id,
+            columns=_named(list(found.refused)),
+        )
     return None
 
 
@@ -259,15 +264,6 @@ def _must_not(found: Followed, schema: Schema, table: Path, batch_id: int) -> Wr
         columns=_named(names),
         evolution=needed if follows else None,
         commands=commands(change, table) if follows else (),
-    )
-
-
-def _cannot(found: Followed, batch_id: int) -> WriteError:
-    return WriteError.of(
-        "SCHEMA_MISMATCH.no_columns_for_keys",
-        details=_reasons(found),
-        batch_id=batch_id,
-        columns=_named(list(found.refused)),
     )
 
 

@@ -36,7 +36,6 @@ from lakesink.sinks.iceberg.side.side_table import SideTable
 from lakesink.sinks.iceberg.side.side_tables import SideTables
 from lakesink.sinks.iceberg.sink_table import RunMemory, SinkTable
 from lakesink.sinks.iceberg.transaction import IcebergTransaction
-from lakesink.sinks.iceberg.unmet import marks_invalid
 from lakesink.sinks.unused_accept import UnusedAcceptWarning
 from lakesink_catalog.commit.decision import Decision
 from lakesink_catalog.commit.effects import Effects
@@ -110,7 +109,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         try:
             self.expected, self.schema = expected_in(self.schema), without_marks(self.schema)
         except ValueError as error:
-            raise marks_invalid(str(error)) from None
+            raise WriteError.of("SCHEMA_MISMATCH.marks", why=str(error)) from None
         self.side = SideTables.of(self.table, self.settings, self.expected, self._side_table)
         # The side table may use an accept that the table does not; its sink warns then.
         accept = None if self.side.used is not None else self.settings.accept

@@ -65,8 +65,3 @@ def check_expectations(receipts: Sequence[Receipt], expected: Sequence[Expected]
         name=worst.name,
         more=more,
     )
-
-
-def marks_invalid(why: str) -> WriteError:
-    """The error for a column with a name of marks that are none."""
-    return WriteError.of("SCHEMA_MISMATCH.marks", why=why)

@@ -139,13 +139,3 @@ def _failed(error: Exception, clients: Clients) -> CatalogError:
         error=clients.describe(error)[:LONGEST],
         servers=redact(shown(clients.bootstrap_servers, 200)),
     )
-
-
-def topic_missing(topic: str) -> CatalogError:
-    """A topic of the rows does not exist: lakesink does not create it, because its partitions are the user's choice."""
-    return CatalogError.of("KAFKA_TOPIC_MISSING", topic=shown(topic, 249))
-
-
-def ledger_unusable(topic: str, why: str) -> CatalogError:
-    """The ledger topic was created by somebody else, in a form that would lose the ledger."""
-    return CatalogError.of("KAFKA_LEDGER_UNUSABLE", topic=shown(topic, 100), why=why)

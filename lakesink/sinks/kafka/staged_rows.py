@@ -84,7 +84,7 @@ class _Records:
         sizes = record_sizes(records)
         largest = pc.max(sizes).as_py()
         if largest > self.most_bytes:
-            raise _too_large(largest, self.most_bytes, self.batch_id)
+            raise WriteError.of("KAFKA_RECORD_TOO_LARGE", batch_id=self.batch_id, size=largest, most=self.most_bytes)
         partitions = _column(records, "partition", pa.int32())
         if (pc.min(partitions).as_py() or 0) < 0:
             raise _row_refused("it has a negative partition", self.batch_id)
@@ -197,7 +197,3 @@ def _columns(why: str) -> WriteError:
 
 def _row_refused(why: str, batch_id: int) -> WriteError:
     return WriteError.of("KAFKA_ROW_REFUSED", batch_id=batch_id, why=why)
-
-
-def _too_large(size: int, most: int, batch_id: int) -> WriteError:
-    return WriteError.of("KAFKA_RECORD_TOO_LARGE", batch_id=batch_id, size=size, most=most)

@@ -67,7 +67,7 @@ def _checked(options: Mapping[str, str], entry: Entry) -> dict[str, str]:
     known = {TABLE, *_NAMED} - {*lacks} | ({APP_ID, VERSION} if entry is Entry.FORMAT_WRITE else set())
     for key, value in given.items():
         if contains_secret(key, value):
-            raise secret_in_option(key)
+            raise SettingsError.of("OPTION_SECRET", key=key[:60])
         if key in lacks:
             raise lacks[key].lacked(entry, key, "OPTION_UNKNOWN")
         if key not in known and not any(key.startswith(group) and key != group for group in _GROUPS):
@@ -105,8 +105,3 @@ def spelled_for_spark() -> Iterator[None]:
 
 def _spelled(text: str) -> str:
     return _PYTHON_NAMES.sub(lambda found: found[0].replace("_", "-"), text)
-
-
-def secret_in_option(key: str) -> SettingsError:
-    """The error for an option that contains a secret."""
-    return SettingsError.of("OPTION_SECRET", key=key[:60])

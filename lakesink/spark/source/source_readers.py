@@ -26,7 +26,7 @@ from lakesink.read.file_rows import RowsFile, RowsPart, divided
 from lakesink.read.follow import batches_between, commits_after, newest_position, unread_batches
 from lakesink.read.hold import hold_of, set_hold
 from lakesink.read.position import Position, parse_offset
-from lakesink.read.reading_errors import schema_changed, type_unsupported
+from lakesink.read.reading_errors import schema_changed
 from lakesink.read.steps import Follows, SinkBatches, behind, is_read_at, up_to
 from lakesink.read.values import readable_schema, unknown_columns, unreadable_columns
 from lakesink.rows.schema import parse_schema
@@ -34,14 +34,13 @@ from lakesink.settings.options_of_reading import LATEST, ReadSettings
 from lakesink.spark.rows.worker_reuse import make_reuse_cheap
 from lakesink.spark.source.connect import check_lasts
 from lakesink.spark.source.reading_log import Progress
-from lakesink.spark.source.source_options import secret_in_option
 from lakesink.spark.source.source_parts import RowsPartition, RowsReader, rows_reader
 from lakesink.spark.spark_errors import presentable
 from lakesink_catalog.commit.left_out import check_keeps_refs
 from lakesink_catalog.connect.catalog import CatalogConfig
 from lakesink_catalog.read.past import Past, PastCommit
 from lakesink_catalog.tables.tables import load_table, parse_identifier
-from lakesink_protocol.errors import SettingsError
+from lakesink_protocol.errors import CatalogError, SettingsError
 from lakesink_protocol.redact import contains_secret
 
 SECONDS_BETWEEN_HOLDS = 600
@@ -80,7 +79,7 @@ def load(options: Mapping[str, str]) -> tuple[StructType, str]:
         schema_json = table.schema().model_dump_json()
         schema = parse_schema(schema_json)
         for column in unreadable_columns(schema):
-            raise type_unsupported(settings.table, column)
+            raise CatalogError.of("TYPE_UNSUPPORTED.time_of_day", column=column[:60], table=settings.table)
         return spark_schema(readable_schema(schema)), Loaded(sink, schema_json).to_json()
 
 
@@ -98,7 +97,7 @@ def read_settings(options: Mapping[str, str]) -> ReadSettings:
     given = {key.lower(): value for key, value in options.items()}
     for key, value in given.items():
         if contains_secret(key, value):
-            raise secret_in_option(key)
+            raise SettingsError.of("OPTION_SECRET", key=key[:60])
     settings = ReadSettings.parse(given)
     parse_identifier(settings.table)
     if settings.has_limits and not ADMITS:

@@ -62,11 +62,9 @@ def loaded_for(done: Done | None, catalog: Catalog, table: str) -> Table:
     except CatalogError as error:
         if error.code != TABLE_MISSING or done is None or not done.batches:
             raise
-        raise _was_there(table, catalog, done.batches[-1], error) from None
-
-
-def _was_there(table: str, catalog: Catalog, last: int, error: CatalogError) -> CatalogError:
-    return CatalogError.of("TABLE_MISSING.audited", table=table, catalog=catalog.name, last=last, action=error.action)
+        raise CatalogError.of(
+            "TABLE_MISSING.audited", table=table, catalog=catalog.name, last=done.batches[-1], action=error.action
+        ) from None
 
 
 def proved(

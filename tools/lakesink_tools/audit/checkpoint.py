@@ -47,7 +47,7 @@ def read_done(root: str) -> Done:
     """Read a checkpoint, given as a path or URI."""
     checkpoint = opened(root)
     if checkpoint.files.read("metadata") is None:
-        raise _no_checkpoint(root, "it has no metadata file")
+        raise QueryError.of("CHECKPOINT_UNREADABLE.audited", root=redact(root)[:80], why="it has no metadata file")
     query_id = checkpoint.query_id()
     batches = numbers(checkpoint, "commits")
     known = set(numbers(checkpoint, "offsets"))
@@ -92,11 +92,7 @@ def opened(root: str) -> Checkpoint:
     try:
         return Checkpoint(FsspecFiles(root))
     except (ImportError, ValueError) as error:
-        raise _no_checkpoint(root, describe(error)) from None
-
-
-def _no_checkpoint(root: str, why: str) -> QueryError:
-    return QueryError.of("CHECKPOINT_UNREADABLE.audited", root=redact(root)[:80], why=why)
+        raise QueryError.of("CHECKPOINT_UNREADABLE.audited", root=redact(root)[:80], why=describe(error)) from None
 
 
 def numbers(checkpoint: Checkpoint, folder: str) -> tuple[int, ...]:

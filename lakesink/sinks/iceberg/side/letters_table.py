@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from lakesink.rows.letters import letters_key
 from lakesink.sinks.iceberg.side.side_table import SideTable
-from lakesink_protocol.errors import CatalogError, Reason
+from lakesink_protocol.errors import Reason
 from lakesink_protocol.refusals.texts import Words
 
 LETTERS_WORDS: Sequence[Words] = (
@@ -43,8 +43,3 @@ DEAD_LETTERS = SideTable(
     has_replays=True,
 )
 """Rows that are put aside."""
-
-
-def no_letters(table: str, name: str, data: str, how: str) -> CatalogError:
-    """There is no table of dead letters of a table; `how` names another one."""
-    return CatalogError.of("TABLE_MISSING.letters", data=data, name=name, table=table, how=how)

@@ -16,7 +16,6 @@ from lakesink.rows.letters import VALUE
 from lakesink.settings.option_types import SchemaEvolution
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.side.begun_replays import replays_back
-from lakesink.sinks.iceberg.side.letters_table import no_letters
 from lakesink.sinks.iceberg.side.pending import MOST_BYTES, OfTable, check_letter_table, count_letters, first_letters
 from lakesink.sinks.iceberg.side.replays import (
     AllAssignments,
@@ -27,11 +26,11 @@ from lakesink.sinks.iceberg.side.replays import (
     replay_batch,
     replays_differ,
 )
-from lakesink.sinks.iceberg.side.side_sink import MOST_LOOKS, unsettled
+from lakesink.sinks.iceberg.side.side_sink import MOST_LOOKS
 from lakesink_catalog.commit.current import is_current
 from lakesink_catalog.tables.tables import TABLE_MISSING, load_table
 from lakesink_catalog.words import counted
-from lakesink_protocol.errors import CatalogError, LakesinkError, WriteError
+from lakesink_protocol.errors import CatalogError, CommitUnresolved, LakesinkError, WriteError
 from lakesink_protocol.identity import MAIN_BRANCH, Batch, SinkKey
 from lakesink_protocol.outcome import Committed, Outcome
 from lakesink_protocol.quality import REPLAYS_TABLE
@@ -121,7 +120,7 @@ class ReplayLoop:
             letters = load_table(self.catalog, self.letters)
             if letters.metadata.table_uuid == first.metadata.table_uuid and is_current(letters, MAIN_BRANCH):
                 return OfTable(table, letters, branch), assignments
-        raise unsettled(self.letters, "its dead letters are")
+        raise CommitUnresolved.of("COMMIT_UNRESOLVED.older_state", table=self.letters, unknown="its dead letters are")
 
     def _letters(self) -> Table:
         try:
@@ -130,7 +129,13 @@ class ReplayLoop:
             if error.code != TABLE_MISSING:
                 raise
         load_table(self.catalog, self.table)  # its name may be the wrong one
-        raise no_letters(self.table, self.letters, "Nothing was replayed.", "give it here too")
+        raise CatalogError.of(
+            "TABLE_MISSING.letters",
+            data="Nothing was replayed.",
+            name=self.letters,
+            table=self.table,
+            how="give it here too",
+        )
 
     def _next(self, of: OfTable, assignments: AllAssignments) -> _Step | None:
         waiting = set()

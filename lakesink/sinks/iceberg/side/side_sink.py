@@ -235,7 +235,11 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
             begun = self._of(batch).begin(Batch(batch.batch_id, "", fingerprint, start=None, end=end))
             if not isinstance(begun, AlreadyCommitted):  # by a driver that came between the two looks
                 return replace(found, transaction=begun)
-        raise unsettled(self.table, f"the {self.kind.keeps} of batch {batch.batch_id} are")
+        raise CommitUnresolved.of(
+            "COMMIT_UNRESOLVED.older_state",
+            table=self.table,
+            unknown=f"the {self.kind.keeps} of batch {batch.batch_id} are",
+        )
 
     def _of(self, batch: Batch) -> Participant:
         key = self.key(batch)
@@ -284,8 +288,3 @@ def _batch_or_later(table: Table, key: SinkKey, batch_id: int) -> LedgerEntry | 
     view = view_table(table, key)
     marks = Situation(view, key, NO_BATCH, view.table_uuid).own_marks
     return next((mark for mark, _ in marks if mark.batch_id == batch_id), newest)
-
-
-def unsettled(table: str, unknown: str) -> CommitUnresolved:
-    """The error for a catalog whose loads do not show the state on which it decides requests."""
-    return CommitUnresolved.of("COMMIT_UNRESOLVED.older_state", table=table, unknown=unknown)
