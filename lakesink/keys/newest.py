@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakesink.keys.change_order import no_order
-from lakesink.keys.changed_rows import place_in_words
 from lakesink.keys.key_columns import KeyColumns
 from lakesink.keys.keys_files import OFFSET, OP, PLACE, TASK
+from lakesink.rows.changed_rows import place_in_words
 from lakesink_catalog.words import counted
 from lakesink_protocol.row_changes import Operation
 
