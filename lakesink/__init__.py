@@ -99,22 +99,13 @@ def __getattr__(name: str) -> Any:
 def _spark_missing(name: str) -> Exception:
     from lakesink_protocol.errors import QueryError  # noqa: PLC0415 - executors import this module and need no errors
 
-    return QueryError(
-        "SPARK_MISSING",
-        f"lakesink.{name} needs PySpark, which this Python does not have.",
-        action='pip install "lakesink[spark]" "pyspark==4.1.*", or run the driver with the Python of your cluster'
-        " (spark-submit).",
-    )
+    return QueryError.of("SPARK_MISSING", name=name)
 
 
 def _kafka_missing(name: str) -> Exception:
     from lakesink_protocol.errors import SettingsError  # noqa: PLC0415 - executors import this module, need no errors
 
-    return SettingsError(
-        "KAFKA_CLIENT_MISSING",
-        f"lakesink.{name} needs confluent-kafka, which this Python does not have.",
-        action='pip install "lakesink[kafka]" for the Python of the driver; executors do not need it.',
-    )
+    return SettingsError.of("KAFKA_CLIENT_MISSING", what=f"lakesink.{name}")
 
 
 def __dir__() -> list[str]:

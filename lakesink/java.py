@@ -44,11 +44,7 @@ def use() -> Path | None:
     if os.environ.get(_HOME) or _runs(shutil.which("java")):
         return None
     if find_spec(PACKAGE) is None:
-        raise SettingsError(
-            "JAVA_MISSING",
-            f"Spark needs Java; {_HOME} is not set, no Java on the path runs, and {PACKAGE} is not installed.",
-            action='pip install "lakesink[java]", or install a Java (Debian, Ubuntu: openjdk-17-jre-headless).',
-        )
+        raise SettingsError.of("JAVA_MISSING")
     home = _home_for_spark()
     os.environ[_HOME] = str(home)
     return home

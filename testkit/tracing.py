@@ -60,7 +60,7 @@ _PLAIN: Mapping[type[events.Event], Step] = {
     events.CommitNotShown: (TraceEvent.ANSWER, {"shows": "not-shown"}),
     events.CommitUnknown: (TraceEvent.ANSWER, {"shows": "unknown"}),
 }
-_ENDS = {BatchRefused: TraceEvent.REFUSED, CommitUnresolved: TraceEvent.UNRESOLVED}
+_ENDS: dict[type, TraceEvent] = {BatchRefused: TraceEvent.REFUSED, CommitUnresolved: TraceEvent.UNRESOLVED}
 
 
 @dataclass(slots=True)

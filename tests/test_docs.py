@@ -40,7 +40,10 @@ NO_CODES = {
 """What the product spells like a code and is none."""
 NAMED_CODE = re.compile(r"`([\w.-]+/[\w./-]+\.py)(?::([\w.]+))?`")
 """A file that a page names in code, and a class or function in it."""
-ERRORS = {"LakesinkError", "SettingsError", "CatalogError", "QueryError", "WriteError", "CommitUnresolved"}
+ERRORS = {
+    *("LakesinkError", "SettingsError", "CatalogError", "QueryError", "WriteError"),
+    *("BatchRefused", "CommitUnresolved", "PartialBatch"),
+}
 
 
 def document(name: str) -> str:
@@ -104,10 +107,14 @@ def sources() -> list[Path]:
 def codes_in(tree: ast.Module) -> set[str]:
     """First arguments of constructed errors, and whatever else is written like a code of several words."""
     calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and node.args)
-    named = (call.args[0] for call in calls if isinstance(call.func, ast.Name) and call.func.id in ERRORS)
-    raised = {str(argument.value) for argument in named if isinstance(argument, ast.Constant)}
+    named = (call.args[0] for call in calls if ast.unparse(call.func).removesuffix(".of") in ERRORS)
+    raised = {str(argument.value).partition(".")[0] for argument in named if isinstance(argument, ast.Constant)}
     texts = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str))
-    like_codes = {text.removeprefix("LAKESINK_") for text in texts if re.fullmatch(r"[A-Z]{2,}(_[A-Z]+)+", text)}
+    like_codes = {
+        text.removeprefix("LAKESINK_").partition(".")[0]
+        for text in texts
+        if re.fullmatch(r"[A-Z]{2,}(_[A-Z]+)+(\.\w+)?", text)
+    }
     return raised | (like_codes - NO_CODES)
 
 

@@ -3,8 +3,8 @@
 import inspect
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping
-from itertools import groupby
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import cycle, groupby
 
 from lakesink.settings.option import Option
 from lakesink.settings.options import OPTIONS
@@ -12,7 +12,7 @@ from lakesink.settings.options_of_reading import ONE_START, OPTIONS_OF_READING
 from lakesink.settings.relations import RELATIONS, notes
 from lakesink_catalog.failpoints import ACTIONS, FAILPOINTS
 from lakesink_protocol import events
-from lakesink_protocol.catalogue import explanations
+from lakesink_protocol.catalogue import explanations, opened
 from lakesink_tools.testing.promises import Promise
 from website.abilities import abilities_table_markdown
 
@@ -28,6 +28,7 @@ PUBLIC_MODULES = (
 )
 _FIELD = re.compile(r"(?:%\((\w+)\)s|(\w+))=%\(")
 """A field of a line; its name is fixed, or an attribute of the event."""
+_LINK = re.compile(r" ?(See \[.*\)\.)$")
 _BY_HAND = (events.QueryStarted, events.BatchEnded)
 """Events whose lines the page explains one by one."""
 
@@ -76,9 +77,34 @@ def errors_table() -> str:
     """A table for each time when errors happen."""
     parts = ""
     for when, every in groupby(explanations().values(), lambda one: one.when):
-        rows = (f'| <a id="{one.code.lower()}"></a>`{one.code}` | {one.what} | {one.action} |' for one in every)
+        rows = (
+            f'| <a id="{one.code.lower()}"></a>`{one.code}` | {_markdown(one.text.says)} | {_briefly(one.text.do)} |'
+            for one in every
+        )
         parts += f"\n## {when.value}\n\n{_table('code | what happened | what to do', rows)}"
     return f"{parts}\n"
+
+
+def _briefly(ways: Sequence[str]) -> str:
+    """How the first way to go on begins that has words of its own, and the links of all."""
+    links = [link for way in ways for link in _LINK.findall(way)]
+    own = (re.sub(r"^\{\w+\}( (?=[A-Z`])|$)", "", _LINK.sub("", way)) for way in ways)
+    return " ".join([f"{_markdown(_clause(next(filter(None, own), 'See the message.')))}.", *links])
+
+
+def _clause(text: str) -> str:
+    """The beginning of a text, of five words or more, up to the end of a clause outside of brackets."""
+    for end in re.finditer(r"\.(?= [A-Z])|[;:](?= )", text):
+        head = text[: end.start()]
+        if head.count(" ") >= 4 and head.count("(") == head.count(")"):
+            return head
+    return text.removesuffix(".")
+
+
+def _markdown(text: str) -> str:
+    """A text of the catalogue for a cell: `<table>` for ``{table}``."""
+    parts = opened(text).replace("|", r"\|").split("`")
+    return "`".join(part if odd else re.sub(r"([*<])", r"\\\1", part) for part, odd in zip(parts, cycle((False, True))))
 
 
 def log_table() -> str:

@@ -135,12 +135,7 @@ def _parsed(text: str) -> Iterator[_Armed]:
 
 
 def _malformed(setting: str, why: str) -> SettingsError:
-    return SettingsError(
-        "FAILPOINT_INVALID",
-        f"{VARIABLE} contains {setting[:60]!r}, which is not a valid failpoint.",
-        data="This process committed nothing of this batch.",
-        action=f"{why} Correct the variable, or unset it.",
-    )
+    return SettingsError.of("FAILPOINT_INVALID", setting=setting[:60], why=why)
 
 
 def _signal(number: signal.Signals) -> Callable[[_Armed], None]:

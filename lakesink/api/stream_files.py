@@ -87,9 +87,5 @@ def _check_known(others: Iterable[str]) -> None:
 
 def _check_columns(df: DataFrame) -> None:
     if any(map(is_mark, df.columns)):
-        raise QueryError(
-            "WRONG_DATAFRAME",
-            "The rows have expectations, which only a table can count.",
-            action="Leave out with_expectations, or filter the rows in the query.",
-        )
+        raise QueryError.of("WRONG_DATAFRAME.expectations")
     check_part_schema(stored_schema(df.schema))

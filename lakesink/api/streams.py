@@ -53,7 +53,6 @@ _ON_CONNECT = {
     "lakesink.append": 'Use df.write.format("lakesink") with the options txn-app-id and txn-version.',
     "lakesink.upsert": 'Use df.write.format("lakesink") with the options mode, txn-app-id and txn-version.',
 }
-_CLASSIC = "Use a classic session: SparkSession.builder.master(...), without SPARK_REMOTE or spark.remote."
 
 
 def stream(
@@ -189,7 +188,7 @@ def _write_version(
 ) -> Outcome:
     check_classic(df, entry)
     if df.isStreaming:
-        raise _wrong_frame(f"{entry} needs a batch DataFrame.", "Use lakesink.stream for a streaming DataFrame.")
+        raise QueryError.of("WRONG_DATAFRAME.streaming", function=entry)
     settings = Settings.parse(options, entry=entry)
     name, version = _transaction(txn)
     return append_version(df, table, SinkKey(name, settings.branch, SinkKind.TXN), transaction_batch(version), settings)
@@ -314,24 +313,15 @@ def check_streaming(df: Any, function: str) -> None:
     """Refuse a DataFrame that is not a streaming one of a classic session; `function` names the user's call."""
     check_classic(df, function)
     if not df.isStreaming:
-        raise _wrong_frame(f"{function} needs a streaming DataFrame.", "Use lakesink.append for a batch DataFrame.")
+        raise QueryError.of("WRONG_DATAFRAME", function=function)
 
 
 def check_classic(df: Any, function: str, kind: type = DataFrame) -> None:
     """Refuse a DataFrame or a session of Spark Connect; `function` names the user's call."""
     if is_of_connect(df):
-        ways = (_ON_CONNECT.get(function), _CLASSIC)
-        raise QueryError(
-            "SPARK_CONNECT",
-            f"{function} cannot write a DataFrame of a Spark Connect session: its code would run on the server.",
-            action=[way for way in ways if way is not None],
-        )
+        raise QueryError.of("SPARK_CONNECT", function=function, format=_ON_CONNECT.get(function))
     if not isinstance(df, kind):
         raise TypeError(f"expected a {kind.__name__}, not a {type(df).__name__}")
-
-
-def _wrong_frame(what: str, action: str) -> QueryError:
-    return QueryError("WRONG_DATAFRAME", what, action=action)
 
 
 def _transaction(txn: Any) -> tuple[str, int]:
@@ -340,9 +330,4 @@ def _transaction(txn: Any) -> tuple[str, int]:
             NAME_PATTERN.fullmatch(name) and type(version) is int and 0 <= version < 2**63
         ):
             return name, version
-    raise SettingsError(
-        "OPTION_INVALID",
-        "The argument txn is not an application id and a version.",
-        action='Give txn=("nightly-load", 42): an id of 1 to 64 characters A-Z a-z 0-9 . _ -, and a whole number that'
-        " increases with every append.",
-    )
+    raise SettingsError.of("OPTION_INVALID.txn")

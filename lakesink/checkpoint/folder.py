@@ -26,7 +26,6 @@ from lakesink.checkpoint.offsets import (
 )
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_catalog.words import counted
-from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import QueryError
 from lakesink_protocol.events import InputUnchecked, Listener
 from lakesink_protocol.identity import Batch, stream_batch
@@ -163,12 +162,7 @@ class Checkpoint:
             return
         numbers = {source for source, value in end.ends.items() if log_offset(value) is not None}
         if numbers and not numbers <= set(self.files.names("sources")):
-            raise QueryError(
-                "SOURCE_READ_TWICE",
-                "The query reads a source twice, and its checkpoint does not show which one.",
-                data=DataState.UNCHANGED,
-                action="Use lakesink.stream for this query: it reads the sources from the running query.",
-            )
+            raise QueryError.of("SOURCE_READ_TWICE")
 
     def batch_to_run(self, query_id: str, batch_id: int, end: Offsets, previous: Offsets | None = None) -> Batch:
         """Like `batch`, with the missing input files: Spark skips them silently."""
@@ -213,7 +207,13 @@ class Checkpoint:
         added = set(end.ends) - set(previous.ends) if end.keys is previous.keys is Keys.NAMES else set()
         for older in sorted(self._planned(), reverse=True) if added else ():
             if older < batch_id - 1 and added & set(self.offsets(older).ends):
-                raise _source_came_back(min(added & set(self.offsets(older).ends)), older, batch_id)
+                raise QueryError.of(
+                    "SOURCE_CAME_BACK",
+                    name=min(added & set(self.offsets(older).ends))[:60],
+                    was_in=older,
+                    batch_id=batch_id,
+                    before=batch_id - 1,
+                )
 
     def _planned(self) -> list[int]:
         return [int(name) for name in self.files.names("offsets") if name.isascii() and name.isdecimal()]
@@ -276,17 +276,6 @@ class Checkpoint:
         if size is None:
             raise unreadable(f"the log of file source {folder} lacks entry {upto}")
         return source_log_tail(lambda start, length: self.files.read_range(path, start, length), size, after, upto)
-
-
-def _source_came_back(name: str, was_in: int, batch_id: int) -> QueryError:
-    return QueryError(
-        "SOURCE_CAME_BACK",
-        f"Source {name[:60]!r} was in batch {was_in}, was then removed from the query, and came back in {batch_id}.",
-        data=DataState.UNCHANGED,
-        action="Spark would read it again from its beginning, and its rows would be in the table twice. Stop the query,"
-        f" run `lakesink rewind <checkpoint> --to-batch {batch_id - 1}`, and start it without this source, or with"
-        " another name for it and a start where it ended (Kafka: startingOffsets; files: a folder of the new files).",
-    )
 
 
 def same_checkpoint(session: Any, given: str, resolved: str) -> bool:

@@ -10,7 +10,6 @@ from enum import Enum
 from typing import Any
 from urllib.parse import unquote
 
-from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import QueryError
 
 LOG_VERSION = "v1"
@@ -73,14 +72,7 @@ def parse_offset_log(text: str) -> Offsets:
     if not _names_sources(lines[0]):
         return Offsets(ends)
     if len(ends) > 1:
-        raise QueryError(
-            "SOURCES_BY_POSITION",
-            "The query names its sources, but its checkpoint stores their offsets by position, without names.",
-            data=DataState.UNCHANGED,
-            action="If the sources change their order, Spark 4.2 reads one from another's offset. Start on a new"
-            " checkpoint with spark.sql.streaming.offsetLog.formatVersion=2, or with Spark 4.3, where that is the"
-            " default.",
-        )
+        raise QueryError.of("SOURCES_BY_POSITION")
     return Offsets(ends, Keys.UNKNOWN)
 
 
@@ -169,15 +161,7 @@ def source_log_tail(read_range: ReadRange, size_bytes: int, after: int, upto: in
 
 def unreadable(why: str) -> QueryError:
     """The error if the checkpoint does not show what a batch reads: a replay could not be recognised."""
-    return QueryError(
-        "CHECKPOINT_UNREADABLE",
-        f"The checkpoint does not show what this batch reads: {why}.",
-        data=DataState.UNCHANGED,
-        action=(
-            "Restore the whole checkpoint.",
-            "Start the query on a new one with the same sink id: lakesink then reports the state of the table.",
-        ),
-    )
+    return QueryError.of("CHECKPOINT_UNREADABLE", why=why)
 
 
 def _sources_of(offsets: str) -> dict[Any, Any]:
@@ -204,12 +188,7 @@ def _content(text: str, known: Sequence[str]) -> tuple[str, list[str]]:
     head, *lines = text.replace("\r\n", "\n").split("\n")
     version = head.strip()
     if version not in known:
-        raise QueryError(
-            "CHECKPOINT_VERSION",
-            f"The checkpoint has a log of version {version[:20]!r}; this lakesink reads {' and '.join(known)}.",
-            data=DataState.UNCHANGED,
-            action="Use a lakesink that supports this version of Spark, or the Spark that wrote the checkpoint.",
-        )
+        raise QueryError.of("CHECKPOINT_VERSION", version=version[:20], known=" and ".join(known))
     return version, lines[:-1] if lines and not lines[-1] else lines
 
 

@@ -51,7 +51,8 @@ class ChangeConversion:
                 column = changed.rows.column(name)
                 nulls = (column.dictionary_decode() if pa.types.is_dictionary(column.type) else column).is_null()
                 if nulls.true_count:
-                    raise _null(code, name, nulls.true_count, first_place(changed, nulls, first_row))
+                    rows, where = counted(nulls.true_count, "row"), first_place(changed, nulls, first_row)
+                    raise WriteError.of(code, column=shown(name), rows=rows, where=where)
 
     def stored(self, changed: ChangedRows) -> ChangedRows | None:
         """The changes with rows to store, as the table's columns; None if there are none."""
@@ -140,12 +141,3 @@ def _matching(incoming: pa.Schema, names: Sequence[str], rule: NameRule) -> tupl
                 action="Select it in the query.",
             )
     return tuple(found[rule.key(name)] for name in names)
-
-
-def _null(code: str, name: str, rows: int, where: str) -> WriteError:
-    part = "key" if code == "KEY_NULL" else "sequence"
-    return WriteError(
-        code,
-        f"Column {shown(name)!r} of the {part} is NULL in at least {counted(rows, 'row')}; the first is {where}.",
-        action="Filter these rows in the query, or fill the column.",
-    )

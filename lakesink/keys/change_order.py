@@ -24,19 +24,6 @@ from lakesink_protocol.redact import shown as printable
 from lakesink_protocol.row_changes import Operation
 
 _NO_LENGTH = whole_number(-1, pa.int32())
-WITHOUT_ORDER = (
-    "Name a column that orders the changes of a key: sequence_by='updated_at'.",
-    (
-        "See that each batch has one row of a key, also of equal rows. dropDuplicates does not do that in a stream: it"
-        " drops the changes of later batches too. Files that are read again come as one batch."
-    ),
-    (
-        "From Kafka, a key has no order if its changes are in several partitions: let the key of the messages be the"
-        " key of the rows, and add no partitions to a topic in use. To go on with decode, filter the older record in"
-        ' the query: where("NOT (partition = 0 AND offset = 17)").'
-    ),
-)
-"""What to do if nothing orders the changes of a key."""
 _SHOWN_KEYS = 5
 _COMPARED_ROWS = 8_192
 _UNKNOWN = -(2**63)
@@ -177,24 +164,7 @@ class HeldChanges:
         has_place = tied[_PLACE][0].as_py() != _UNKNOWN
         where = f" One of them is at {source}." if has_place else ""
         details = [*self._shown_keys(tied), *([f"one of them is {source}"] if source and not has_place else [])]
-        names = _named(self.columns.keys)
-        if not self.columns.sequence:
-            return WriteError(
-                "KEY_TWICE",
-                f"{keys} ({names}) came more than once in a batch, and nothing orders the changes.{where}",
-                action=WITHOUT_ORDER,
-                details=details,
-            )
-        return WriteError(
-            "SEQUENCE_TIED",
-            f"{keys} ({names}) came with different rows of one and the greatest sequence"
-            f" ({_named(self.columns.sequence)}).{where}",
-            action=(
-                "Add a column to sequence_by that decides, such as an offset: sequence_by=['updated_at', 'offset'].",
-                "Keep the row of each key that counts in the query.",
-            ),
-            details=details,
-        )
+        return no_order(keys, self.columns.keys, self.columns.sequence, where, details)
 
     def _source_of(self, at: int) -> str:
         for changes in (*self.stored, *self.deletes):
@@ -302,3 +272,15 @@ def _same_lists(one: pa.Array, other: pa.Array) -> pa.BooleanArray:
     parents = pc.unique(pc.list_parent_indices(kept).filter(differ))
     unlike = pc.indices_nonzero(same_length).take(parents).to_pylist()
     return pc.and_(same_length, all_but(len(one), unlike))
+
+
+def no_order(
+    keys: str, columns: Sequence[str], sequence: Sequence[str], where: str, details: Sequence[str] = ()
+) -> WriteError:
+    """The error for changes of keys of which none is the newest."""
+    names = _named(columns)
+    if not sequence:
+        return WriteError.of("KEY_TWICE", details=details, keys=keys, names=names, where=where)
+    return WriteError.of(
+        "SEQUENCE_TIED", details=details, keys=keys, names=names, sequence=_named(sequence), where=where
+    )

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from lakesink.keys.locate_errors import cache_unsafe, local_disk_failed
+from lakesink.rows.task_errors import DESCRIBED
+from lakesink_protocol.errors import WriteError
 from lakesink_protocol.redact import describe
 
 _PRIVATE = 0o700
@@ -18,7 +19,7 @@ def private_folder(folder: str) -> Path:
     root = Path(folder)
     root.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
     if root.stat().st_uid != os.getuid():
-        raise cache_unsafe(folder)
+        raise WriteError.of("CACHE_UNSAFE", folder=folder)
     root.chmod(_PRIVATE)
     return root
 
@@ -29,7 +30,7 @@ def on_local_disk(folder: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise local_disk_failed(folder, describe(error)) from error
+        raise WriteError.of("LOCAL_DISK_FAILED", why=describe(error)[:DESCRIBED], folder=folder) from error
 
 
 @contextmanager
@@ -40,4 +41,4 @@ def writing_to(folder: str) -> Iterator[None]:
     except OSError as error:
         if error.errno not in _OF_WRITING:
             raise
-        raise local_disk_failed(folder, describe(error)) from error
+        raise WriteError.of("LOCAL_DISK_FAILED", why=describe(error)[:DESCRIBED], folder=folder) from error

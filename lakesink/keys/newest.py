@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakesink.keys.change_order import HeldChanges, KeyNames
+from lakesink.keys.change_order import HeldChanges, KeyNames, no_order
 from lakesink.keys.key_columns import KeyColumns
 from lakesink.keys.keys_files import OFFSET, OP, PLACE, TASK
-from lakesink.keys.locate_errors import key_twice, sequence_tied
 from lakesink.rows.changed_rows import ChangedRows, joined, place_in_words
+from lakesink_catalog.words import counted
 from lakesink_protocol.row_changes import Operation
 
 SMALLEST_COMPACTION = 16 * 1024 * 1024
@@ -158,8 +158,9 @@ def _superseded(changes: pa.Table, columns: KeyColumns) -> pa.Array:
     best = ordered.filter(is_first).take(firsts)
     tied = pc.and_(pc.invert(is_first), _has_no_order(ordered, best, columns))
     if pc.any(tied).as_py():
-        keys = pc.count_distinct(ordered[_GROUP].filter(tied)).as_py()
-        raise (sequence_tied if columns.sequences else key_twice)(columns, keys, _places(ordered, best, tied))
+        keys = counted(pc.count_distinct(ordered[_GROUP].filter(tied)).as_py(), "key")
+        sequence = [column.name for column in columns.sequences]
+        raise no_order(keys, [column.name for column in columns.keys], sequence, _places(ordered, best, tied))
     return ordered[CHANGE].filter(pc.invert(is_first)).combine_chunks()
 
 

@@ -18,9 +18,10 @@ import pyarrow as pa
 
 from lakesink.keys.key_columns import KeyColumns
 from lakesink.keys.local_disk import on_local_disk, private_folder
-from lakesink.keys.locate_errors import duckdb_missing, file_unreadable
+from lakesink.keys.locate_errors import file_unreadable
 from lakesink.keys.newest import CHANGE
 from lakesink.rows.libraries import check_library
+from lakesink_protocol.errors import WriteError
 from lakesink_protocol.redact import describe
 
 FILE, POSITION = "file", "pos"
@@ -119,7 +120,7 @@ def _opened(limits: ScanLimits) -> tuple[Any, type[Exception]]:
     try:
         import duckdb  # an optional dependency, for changes of rows only
     except ModuleNotFoundError:
-        raise duckdb_missing() from None
+        raise WriteError.of("UPSERT_LIBRARY_MISSING") from None
     check_library("duckdb", duckdb.__version__)
     spills = {"memory_limit": f"{limits.memory_bytes}B", "temp_directory": _spill_folder()}
     config: dict[str, Any] = {**_SETTINGS, **spills, "threads": limits.threads}

@@ -17,7 +17,6 @@ from lakesink_catalog.listeners import LISTENERS
 from lakesink_catalog.log import is_configured, is_written, log_beside_terminal, shows
 from lakesink_catalog.words import changed, counted, printable, size
 from lakesink_protocol import events
-from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import SettingsError
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
 from lakesink_protocol.redact import redact
@@ -180,12 +179,7 @@ def wanted(*, verbose: bool | str | None) -> bool | None:
         return switch(text)
     except ValueError as error:
         trouble = str(error)
-    raise SettingsError(
-        "SETTING_INVALID",
-        f"The variable {VARIABLE} is {redact(text)[:40]!r}: {trouble}.",
-        data=DataState.UNCHANGED,
-        action=f"Set {VARIABLE} to 1 or 0, or unset it.",
-    )
+    raise SettingsError.of("SETTING_INVALID.variable", text=redact(text)[:40], why=trouble)
 
 
 def _console(*, wanted: bool | None) -> Console | None:

@@ -116,12 +116,8 @@ def _partitioned(table: pa.Table, source: PartitionSource) -> pa.Array:
         transform = source.transform
         spelled = f"{transform.name}[{transform.width}]" if transform.width else transform.name
         column, kind = table.column_names[source.indices[0]], sql_type_of(transform.source)
-        raise WriteError(
-            "PARTITION_VALUE_UNFIT",
-            f"A value in column {shown(column)!r} ({shown(kind)}) is too large or too small for the partition field"
-            f" {shown(source.name)!r}.",
-            action=f"The result of {spelled} does not fit its type. Filter such values in the query, widen the column,"
-            " or change the table's partition spec.",
+        raise WriteError.of(
+            "PARTITION_VALUE_UNFIT", column=shown(column), kind=shown(kind), name=shown(source.name), spelled=spelled
         ) from None
 
 

@@ -11,12 +11,11 @@ from lakesink.read.follow import past_of
 from lakesink.read.position import Position
 from lakesink.read.reading_errors import (
     batch_unknown,
-    sink_ambiguous,
     sink_unknown,
-    version_unsupported,
 )
 from lakesink.read.steps import Follows, SinkBatches, behind, owner_of_changelog, position_of
 from lakesink_catalog.read.history import keys_of_ledger
+from lakesink_protocol.errors import CatalogError, SettingsError
 from lakesink_protocol.identity import SinkKey, SinkKind
 from lakesink_protocol.ledger import mark_of
 
@@ -55,13 +54,15 @@ def followed(table: Table, name: str, sink_id: str, branch: str) -> SinkBatches:
         SettingsError: SINK_UNKNOWN or SINK_AMBIGUOUS.
     """
     if table.metadata.format_version != _FORMAT_VERSION:
-        raise version_unsupported(name, table.metadata.format_version)
+        raise CatalogError.of("UNSUPPORTED.to_read", table=name, version=table.metadata.format_version)
     found = _sinks(table, branch)
     chosen = [one for one in found if sink_id in ("", one.sink)]
     if not chosen:
         raise sink_unknown(name, branch, sink_id, [one.sink for one in found])
     if len(chosen) > 1:
-        raise sink_ambiguous(name, branch, [one.sink for one in chosen])
+        raise SettingsError.of(
+            "SINK_AMBIGUOUS", branch=branch, table=name, sinks=", ".join([one.sink for one in chosen])[:100]
+        )
     return chosen[0]
 
 

@@ -12,7 +12,6 @@ from lakesink.parquet.single_value import decoded_array
 from lakesink.read.values import apply, columns_of, converter, has_ids, readable_schema
 from lakesink.rows.batches import rows_at_once
 from lakesink.rows.schema import Field, Primitive, Struct, parse_schema
-from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.redact import describe, redact
 from lakesink_protocol.storage_errors import storage_trouble
@@ -84,15 +83,15 @@ def _rows(file: RowsFile, wanted: Struct, part: RowsPart) -> Iterator[pa.RecordB
         with filesystem.open_input_file(path_of(file.path)) as source:
             yield from _of_parquet(source, file, wanted, part.names)
     except FileNotFoundError as error:
-        raise _gone(file) from error
+        raise WriteError.of("READ_BATCH_GONE.file", origin=file.origin, path=redact(file.path)) from error
     except pa.ArrowException as error:
         raise _unreadable(file, describe(error)) from error
     except OSError as error:
-        trouble = storage_trouble(error)
-        if trouble is None:
+        code = storage_trouble(error)
+        if code is None:
             raise _unreadable(file, describe(error)) from error
-        where = f"{trouble.action} The file is {redact(file.path)!r}."
-        raise WriteError(trouble.code, f"A file {trouble.what}: {describe(error)}", action=where) from error
+        where = f"The file is {redact(file.path)!r}."
+        raise WriteError.of(code, what="A file", error=describe(error), where=where) from error
 
 
 def _of_parquet(source: Any, file: RowsFile, wanted: Struct, names: Mapping[str, int]) -> Iterator[pa.RecordBatch]:
@@ -134,20 +133,5 @@ def _repeated(value: pa.Scalar | None, kind: pa.DataType, rows: int) -> pa.Array
     return pa.nulls(rows, kind) if value is None else pa.repeat(value, rows)
 
 
-def _gone(file: RowsFile) -> WriteError:
-    return WriteError(
-        "READ_BATCH_GONE",
-        f"A data file of {file.origin} does not exist any more.",
-        data=DataState.UNCHANGED,
-        action="Find out what deleted it: an expiry of snapshots, or a cleanup of files. Start the query again: if the"
-        f" batch cannot be read, it says from where it can go on. The file is {redact(file.path)!r}.",
-    )
-
-
 def _unreadable(file: RowsFile, why: str) -> WriteError:
-    return WriteError(
-        "READ_FILE_UNREADABLE",
-        f"A data file of {file.origin} cannot be read: {why[:_LONGEST_REASON]}",
-        data=DataState.UNCHANGED,
-        action=f"Check that it is Parquet and whole: lakesink audit TABLE. The file is {redact(file.path)!r}.",
-    )
+    return WriteError.of("READ_FILE_UNREADABLE", origin=file.origin, why=why[:_LONGEST_REASON], path=redact(file.path))

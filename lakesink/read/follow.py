@@ -14,11 +14,8 @@ from lakesink.read.reading_errors import (
     batches_rolled_back,
     begins_behind_plan,
     position_lost,
-    replay_changed,
     replay_rolled_back,
     rows_taken_away,
-    sink_changed,
-    table_replaced,
 )
 from lakesink.read.steps import (
     Behind,
@@ -41,6 +38,7 @@ from lakesink_catalog.read.history import keys_of_ledger
 from lakesink_catalog.read.landed import Landed, newest_batch
 from lakesink_catalog.read.past import Past, PastCommit, head_of
 from lakesink_catalog.read.view import view_table
+from lakesink_protocol.errors import CatalogError, SettingsError
 from lakesink_protocol.identity import SinkKey, SinkKind
 from lakesink_protocol.ledger import LedgerEntry, mark_of
 
@@ -220,14 +218,28 @@ def _check_replays(table: Table, past: Past, sink: SinkBatches, position: Positi
     for replay in filter(sink.have_replay, past.commits):
         is_of_others = lost > 0 and replay.application != application and not is_read_at(replay, position)
         if is_of_others or is_other_replay(replay, position):
-            raise replay_changed(past, sink, lost if is_of_others else replay.batch_id)
+            raise CatalogError.of(
+                "READ_BATCH_CHANGED.replay",
+                replay=lost if is_of_others else replay.batch_id,
+                sink=sink.sink,
+                table=past.table,
+            )
     return lost
 
 
 def _check_followed(past: Past, sink: SinkBatches, position: Position) -> None:
     """Check that a position is of this table, branch and sink."""
     if past.table_uuid != position.table_uuid:
-        raise table_replaced(past, position)
+        raise CatalogError.of(
+            "TABLE_REPLACED.to_read", table=past.table, table_uuid=past.table_uuid, known_uuid=position.table_uuid
+        )
     own = sink.sink in (position.sink, owner_of_changelog(position.sink))
     if not own or sink.branch != position.branch:
-        raise sink_changed(past, sink, position)
+        raise SettingsError.of(
+            "OPTION_INVALID.other_sink",
+            sink=sink.sink,
+            branch=sink.branch,
+            table=past.table,
+            read_sink=position.sink,
+            read_branch=position.branch,
+        )

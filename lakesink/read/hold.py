@@ -13,7 +13,6 @@ from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
 from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, SetSnapshotRefUpdate, TableRequirement
 
-from lakesink_catalog.commit.left_out import without_tags
 from lakesink_catalog.connect.catalog_failures import translated
 from lakesink_catalog.read.past import PastCommit
 from lakesink_protocol.errors import CatalogError
@@ -70,11 +69,7 @@ def set_hold(table: Table, reader_id: str, hold: Hold) -> str:
     if answer is None:
         return "another commit came first"
     if name not in answer.metadata.refs:  # another query of this reader may have moved it on
-        raise without_tags(
-            f"The catalog accepted the branch {name} and left it out.",
-            "reader-id",
-            data="Nothing was read or lost. Without this branch, expiry can remove batches that are not read.",
-        )
+        raise CatalogError.of("CATALOG_WITHOUT_TAGS.reader_id", branch=name)
     return ""
 
 

@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import QueryError
 from lakesink_protocol.identity import MAIN_BRANCH
 from lakesink_protocol.quality import REPLAY
@@ -156,9 +155,4 @@ def _is_replay(told: Any) -> bool:
 
 
 def _unreadable(why: str) -> QueryError:
-    return QueryError(
-        "READ_OFFSET_UNREADABLE",
-        f"The checkpoint has an offset of format('lakesink') that cannot be read: {why}.",
-        data=DataState.UNCHANGED,
-        action="Use the lakesink that wrote the checkpoint, or a newer one; or restore the whole checkpoint.",
-    )
+    return QueryError.of("READ_OFFSET_UNREADABLE", why=why)

@@ -33,8 +33,9 @@ from lakesink.rows.schema import (
     parse_schema,
     sql_type_of,
 )
-from lakesink.rows.task_errors import how_to_cast, null_in_required, schema_mismatch, shown
+from lakesink.rows.task_errors import how_to_cast, schema_mismatch, shown
 from lakesink_catalog.spark_types import sql_type
+from lakesink_catalog.words import counted
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.suggest import did_you_mean
 
@@ -202,11 +203,8 @@ def _convert_map(incoming: pa.MapType, target: MapOf, parts: tuple[Cast, Cast], 
         maps = convert(array)
         if len(with_duplicate_keys(pc.list_parent_indices(as_list(maps)), maps.keys)):
             arrives, wanted = sql_type(incoming.key_type), sql_type_of(target.key.type)
-            raise WriteError(
-                "LOSSY_VALUE",
-                f"A map in column {_named(path)} has different {shown(arrives)} keys that are one {shown(wanted)}.",
-                action="The keys of a map are unique. Merge such entries in the query, or filter the rows. For UUIDs,"
-                " compare lower(key).",
+            raise WriteError.of(
+                "LOSSY_VALUE.map_keys", column=_named(path), arrives=shown(arrives), wanted=shown(wanted)
             )
         return maps
 
@@ -223,10 +221,12 @@ def _convert_primitive(incoming: pa.DataType, target: Primitive, path: Path) -> 
             return cast(array)
         except pa.ArrowInvalid:
             arrives, wanted = sql_type(incoming), sql_type_of(target)
-            raise WriteError(  # Arrow's own message would show the value
+            raise WriteError.of(
                 "LOSSY_VALUE",
-                f"A value in column {_named(path)} ({shown(arrives)}) cannot become {shown(wanted)} without loss.",
-                action=f"{how_to_cast(path, arrives, wanted)} Then {wanted} must represent every value exactly.",
+                column=_named(path),
+                arrives=shown(arrives),
+                wanted=shown(wanted),
+                cast=how_to_cast(path, arrives, wanted),
             ) from None
 
     return convert
@@ -259,7 +259,9 @@ def _without_hidden_nulls(child: pa.Array, field: Field, parent: pa.Array, path:
         return child
     visible = child.null_count - parent.null_count  # a flattened child is NULL wherever its parent is
     if visible:
-        raise null_in_required(_dotted((*path, field.name)), visible)
+        raise WriteError.of(
+            "NULL_IN_REQUIRED", column=shown(_dotted((*path, field.name))), nulls=counted(visible, "NULL")
+        )
     return without_validity(child)
 
 
@@ -267,7 +269,11 @@ def _with_null_check(convert: Cast, field: Field, path: Path) -> Cast:
     def checked(array: pa.Array) -> pa.Array:
         converted = convert(array)
         if field.required and converted.null_count:
-            raise null_in_required(_dotted((*path, field.name)), converted.null_count)
+            raise WriteError.of(
+                "NULL_IN_REQUIRED",
+                column=shown(_dotted((*path, field.name))),
+                nulls=counted(converted.null_count, "NULL"),
+            )
         return converted
 
     return checked

@@ -6,7 +6,7 @@ pip checks the same versions. Executors may have other packages than pip has see
 import re
 from collections.abc import Mapping
 
-from lakesink.rows.task_errors import library_too_old
+from lakesink_protocol.errors import WriteError
 
 OLDEST: Mapping[str, str] = {"duckdb": "2.0", "pyarrow": "25.0"}
 _LEADING_NUMBERS = re.compile(r"[0-9]+(?:\.[0-9]+)*")
@@ -29,4 +29,4 @@ def is_too_old(library: str, version: str) -> bool:
 def check_library(library: str, version: str) -> None:
     """Refuse to write with a version below the oldest that is allowed."""
     if is_too_old(library, version):
-        raise library_too_old(library, version, OLDEST[library])
+        raise WriteError.of("LIBRARY_TOO_OLD", library=library, version=version, oldest=OLDEST[library])

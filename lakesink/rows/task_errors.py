@@ -6,18 +6,13 @@ from contextlib import contextmanager
 from lakesink_catalog.spark_types import sql_name
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.redact import describe, redact
-from lakesink_protocol.storage_errors import StorageTrouble, storage_trouble
+from lakesink_protocol.storage_errors import storage_trouble
 
 SHOWN = 36
 """Most characters of a name or type in a first line: the line must stay short for every table."""
 DESCRIBED = 140
 LONGEST_VALUE = 60
 """Most characters of a value in messages, if the option show_values is set."""
-_UNWRITTEN = StorageTrouble(
-    "STORAGE_WRITE",
-    "could not be written",
-    "Check free space, permissions, and that the executors can reach the storage. Then start the query again.",
-)
 
 
 def shown(text: str) -> str:
@@ -27,16 +22,7 @@ def shown(text: str) -> str:
 
 def schema_mismatch(what: str, *, action: str) -> WriteError:
     """The columns of rows and table do not match."""
-    return WriteError("SCHEMA_MISMATCH", what, action=action)
-
-
-def null_in_required(column: str, count: int) -> WriteError:
-    """A required column contains NULLs."""
-    return WriteError(
-        "NULL_IN_REQUIRED",
-        f"Required column {shown(column)!r} contains at least {count} NULL{'s' if count > 1 else ''}.",
-        action="Filter or fill the NULLs in the query, or make the column optional in the table.",
-    )
+    return WriteError.of("SCHEMA_MISMATCH.told", what=what, how=action)
 
 
 def how_to_cast(path: Sequence[str], incoming: str, target: str) -> str:
@@ -52,68 +38,27 @@ def how_to_cast(path: Sequence[str], incoming: str, target: str) -> str:
 
 def decoder_missing(library: str) -> WriteError:
     """A library for decoding is not installed."""
-    return WriteError(
-        "DECODER_MISSING",
-        f"Decoding needs {library}, which is not installed.",
-        action=f"Run `pip install {library}` for the Python of driver and executors. Then start the query again.",
-    )
-
-
-def library_too_old(library: str, version: str, oldest: str) -> WriteError:
-    """The installed version of a library is too old."""
-    return WriteError(
-        "LIBRARY_TOO_OLD",
-        f"{library} {version} is installed; lakesink needs {oldest} or newer: older ones treat some values wrongly.",
-        action=f"Run `pip install '{library}>={oldest}'` for the Python of driver and executors. "
-        "Then start the query again.",
-    )
-
-
-def registry_unreachable(registry: str, why: str) -> WriteError:
-    """Writers' schemas cannot be read; the documents may be valid."""
-    return WriteError(
-        "REGISTRY_UNREACHABLE",
-        f"The schema registry cannot be read: {why[:DESCRIBED]}",
-        action=f"Check that driver and executors can reach {registry!r}. Then start the query again: it skips nothing.",
-    )
+    return WriteError.of("DECODER_MISSING", library=library)
 
 
 def registry_refused(registry: str, why: str) -> WriteError:
     """The registry's answer or file cannot be used as writers' schemas."""
-    return WriteError(
-        "REGISTRY_REFUSED",
-        f"The schema registry is unusable: {why[:DESCRIBED]}",
-        action=f"Correct the option schema_registry ({registry!r}); see `lakesink explain LAKESINK_REGISTRY_REFUSED`.",
-    )
+    return WriteError.of("REGISTRY_REFUSED", why=why[:DESCRIBED], registry=registry)
 
 
 def unsupported_storage(location: str, why: str, *, action: str) -> WriteError:
     """Executors cannot write to the data location."""
-    return WriteError(
-        "STORAGE_UNSUPPORTED",
-        f"Data files cannot be written: {why}",
-        data="Nothing of this batch was written or committed.",
-        action=f"{action} The location is {redact(location)!r}.",
-    )
+    return WriteError.of("STORAGE_UNSUPPORTED", why=why, action=action, location=redact(location))
 
 
 def footer_disagrees(location: str, counted: int, footer: int) -> WriteError:
     """A closed file has another number of rows than were written."""
-    return WriteError(
-        "FOOTER_DISAGREES",
-        f"The footer of a data file counts {footer} rows, but {counted} were written.",
-        action="Start the query again. If the error repeats, report it with the versions of lakesink and pyarrow. "
-        f"The file is {redact(location)!r}.",
-    )
+    return WriteError.of("FOOTER_DISAGREES", footer=footer, counted=counted, location=redact(location))
 
 
 def rows_differ(received: int, written: int) -> WriteError:
     """A task's files have another number of rows than it received."""
-    return WriteError(
-        "ROWS_DIFFER",
-        f"A task received {received} rows, but its files contain {written}.",
-        action="This is a defect of lakesink: report it with the table's schema and partition spec.",
-    )
+    return WriteError.of("ROWS_DIFFER", received=received, written=written)
 
 
 @contextmanager
@@ -122,9 +67,6 @@ def storage_failures(location: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        trouble = storage_trouble(error) or _UNWRITTEN
-        raise WriteError(
-            trouble.code,
-            f"A data file {trouble.what}: {describe(error)[:DESCRIBED]}",
-            action=f"{trouble.action} The file is {redact(location)!r}.",
-        ) from error
+        code = storage_trouble(error) or "STORAGE_WRITE"
+        why, where = describe(error)[:DESCRIBED], f"The file is {redact(location)!r}."
+        raise WriteError.of(code, what="A data file", error=why, where=where) from error

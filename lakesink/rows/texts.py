@@ -20,12 +20,7 @@ def check_texts(batch: pa.RecordBatch, first_row: int) -> None:
         path = _invalid(column, (name,))
         if path is not None:
             row = first_row + _first_invalid(column) + 1
-            raise WriteError(
-                "TEXT_INVALID",
-                f"Column {shown('.'.join(path))!r} contains text that is not UTF-8, in row {row} of its task.",
-                action="Readers could not read the table. Store such bytes in a BINARY column, or repair or filter them"
-                " in the query with make_valid_utf8(...) or is_valid_utf8(...).",
-            )
+            raise WriteError.of("TEXT_INVALID", column=shown(".".join(path)), row=row)
 
 
 def _first_invalid(column: pa.Array) -> int:

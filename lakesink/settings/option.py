@@ -42,14 +42,14 @@ class Option:
 
     def invalid(self, what: str) -> SettingsError:
         """The error for a value; the description of the option says what is valid."""
-        return SettingsError("OPTION_INVALID", what, action=f"{self.name} ({self.type}): {self.doc}")
+        return SettingsError.of("OPTION_INVALID.told", what=what, how=f"{self.name} ({self.type}): {self.doc}")
 
 
 def option_unknown(where: str, name: object, known: Iterable[str], hint: str = "", groups: str = "") -> SettingsError:
     """The error for an option that does not exist; `groups` are names of which only the beginning is known."""
     near = hint or did_you_mean(str(name), known)
-    action = f"Options are {', '.join(known)}{groups}."
-    return SettingsError("OPTION_UNKNOWN", f"{where} has no option {str(name)[:60]!r}. {near}"[:180], action=action)
+    options = f"{', '.join(known)}{groups}"
+    return SettingsError.of("OPTION_UNKNOWN", where=where, name=str(name)[:60], near=near, options=options)
 
 
 def read_text(value: Any) -> str:

@@ -114,11 +114,7 @@ class ReadSettings:
         of_catalog = {key: value for key, value in given.items() if key.startswith(OF_CATALOG)}
         known = {key: _read(key, value) for key, value in given.items() if key not in of_catalog}
         if TABLE not in known:
-            raise SettingsError(
-                "OPTION_MISSING",
-                "The option table is required.",
-                action='Name it: .option("table", "namespace.table").',
-            )
+            raise SettingsError.of("OPTION_MISSING.table")
         ONE_START.check(known, known)
         return cls(
             table=known[TABLE],

@@ -101,7 +101,8 @@ class Relation:
         return f"Leave it out. {instead}" if instead else f"Leave it out, or give {_listed(possible)}."
 
     def _error(self, what: str, action: str, code: str = "OPTION_INVALID") -> SettingsError:
-        return SettingsError(code, f"{what}: {self.why}." if self.why else f"{what}.", action=action)
+        what = f"{what}: {self.why}." if self.why else f"{what}."
+        return SettingsError.of(f"{code}.told", what=what, how=action)
 
 
 def lack_of(use: Use, entry: Entry) -> Relation | None:

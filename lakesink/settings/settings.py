@@ -107,8 +107,7 @@ class Settings:
             settings = replace(settings, schema_evolution=SchemaEvolution.IGNORE)
         for name in _REQUIRED:
             if name not in given and entry not in BATCHES:
-                doc = f"{name}: {BY_NAME[name].doc}"
-                raise SettingsError("OPTION_MISSING", f"The option {name} is required.", action=doc)
+                raise SettingsError.of("OPTION_MISSING", name=name, doc=BY_NAME[name].doc)
         values = {name: getattr(settings, name) for name in BY_NAME}
         for relation in RELATIONS:
             relation.check(values, given, entry)

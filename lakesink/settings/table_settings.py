@@ -216,7 +216,9 @@ def _chosen(known: TableProperty, option: Any, table_properties: Mapping[str, st
     try:
         return Value(known.read(text), Origin.TABLE)
     except ValueError as error:
-        raise _malformed(known.name, text, str(error)) from None
+        raise SettingsError.of(
+            "SETTING_INVALID", name=known.name, text=redact(text)[:60], why=sentence(str(error))
+        ) from None
 
 
 def _agreed(values: dict[str, Value]) -> dict[str, Value]:
@@ -231,19 +233,9 @@ def _agreed(values: dict[str, Value]) -> dict[str, Value]:
     if not why:
         return values
     if level.origin is Origin.OPTION:
-        raise SettingsError(
-            "OPTION_INVALID",
-            f"The option compression_level is {level.value}: {why}.",
-            action="Give a level that the codec has, or no compression_level.",
-        )
-    raise _malformed("write.parquet.compression-level", str(level.value), why)
-
-
-def _malformed(name: str, text: str, why: str) -> SettingsError:
-    return SettingsError(
-        "SETTING_INVALID",
-        f"{name} is {redact(text)[:60]!r}: {sentence(why)}",
-        action=f"Correct the table property {name}, or give the option that overrides it.",
+        raise SettingsError.of("OPTION_INVALID.level", value=level.value, why=why)
+    raise SettingsError.of(
+        "SETTING_INVALID", name="write.parquet.compression-level", text=redact(str(level.value))[:60], why=sentence(why)
     )
 
 

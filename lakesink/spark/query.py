@@ -21,7 +21,6 @@ from lakesink.spark.determinism import items, plan_of
 from lakesink.spark.hadoop import hadoop_of
 from lakesink.spark.spark_errors import JAVA_ERRORS, telling_line, whole_text
 from lakesink_catalog.words import cut
-from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import QueryError, SettingsError
 from lakesink_protocol.redact import redact
 from lakesink_protocol.suggest import sentence
@@ -44,10 +43,10 @@ class RunningQuery:
 
     def __init__(self, session: SparkSession, query_id: str | None) -> None:
         if query_id is None:
-            raise _unknown("The thread of the batch has no query id.")
+            raise QueryError.of("QUERY_UNKNOWN")
         found = session._jsparkSession.streams().get(query_id)  # PySpark does not expose the resolved checkpoint
         if found is None:
-            raise _unknown(f"The Spark session of the stream does not run the query {query_id}.")
+            raise QueryError.of("QUERY_UNKNOWN.elsewhere", query=query_id)
         self.query_id = query_id
         self._session = session
         self._execution = found.streamingQuery()
@@ -68,13 +67,7 @@ class RunningQuery:
         known = self._execution.sourceIdMap()
         removed = [name for name in end.sources() if not known.contains(name)]
         if removed:
-            raise QueryError(
-                "SOURCE_REMOVED",
-                f"Batch {batch_id} was planned with the source {removed[0][:60]!r}, which the query no longer reads.",
-                data=DataState.UNCHANGED,
-                action="Start the query with this source again until the batch is committed, then remove it. To leave"
-                f" out its rows of this batch: `lakesink rewind <checkpoint> --to-batch {batch_id - 1}`.",
-            )
+            raise QueryError.of("SOURCE_REMOVED", batch_id=batch_id, source=removed[0][:60], before=batch_id - 1)
 
     def plan(self, batch_id: int) -> Any | None:
         """The physical plan that the query runs for a batch, in the JVM; None if Spark does not provide it."""
@@ -112,10 +105,16 @@ class RunningQuery:
         """Check output mode, checkpoint and query id; `stored` is the checkpoint that the query uses."""
         self._check_mode(output_mode)
         if not same_checkpoint(self._session, checkpoint, self.checkpoint_root):
-            raise _foreign_checkpoint(f"The query uses {self.checkpoint_root}, lakesink.stream was given {checkpoint}.")
+            raise QueryError.of(
+                "FOREIGN_CHECKPOINT",
+                why=redact(f"The query uses {self.checkpoint_root}, lakesink.stream was given {checkpoint}."),
+            )
         stored_id = stored.query_id()
         if stored_id != self.query_id:
-            raise _foreign_checkpoint(f"Its metadata names the query {stored_id}, this one is {self.query_id}.")
+            raise QueryError.of(
+                "FOREIGN_CHECKPOINT",
+                why=redact(f"Its metadata names the query {stored_id}, this one is {self.query_id}."),
+            )
 
     @property
     def output_mode(self) -> str:
@@ -125,15 +124,7 @@ class RunningQuery:
     def _check_mode(self, expected: str) -> None:
         mode = self.output_mode
         if mode != expected:
-            again = "it would append rows of earlier batches again"
-            raise QueryError(
-                "OUTPUT_MODE",
-                f"The query runs in output mode {mode!r}: "
-                + (again if expected == "append" else f"its results are written in mode {expected!r}")
-                + ".",
-                data=DataState.UNCHANGED,
-                action=f"Leave the output mode of the returned DataStreamWriter as it is: {expected}.",
-            )
+            raise QueryError.of("OUTPUT_MODE.other", mode=mode, expected=expected)
 
 
 def absolute_checkpoint(session: SparkSession, checkpoint: str) -> str:
@@ -143,11 +134,7 @@ def absolute_checkpoint(session: SparkSession, checkpoint: str) -> str:
     hadoop, conf = hadoop_of(session)
     system = str(hadoop.FileSystem.getDefaultUri(conf).toString())
     if not system.startswith("file:"):
-        raise SettingsError(
-            "CHECKPOINT_RELATIVE",
-            f"The checkpoint {checkpoint!r} is relative, and Spark's default file system is {system}.",
-            action="Give the checkpoint as an absolute path or a full URI.",
-        )
+        raise SettingsError.of("CHECKPOINT_RELATIVE", checkpoint=checkpoint, system=system)
     return posixpath.abspath(checkpoint)
 
 
@@ -161,11 +148,7 @@ def check_checkpoint(session: SparkSession, checkpoint: str) -> None:
         why = cut(redact(telling_line(whole_text(error))), MAX_REASON)
     else:
         return
-    raise SettingsError(
-        "CHECKPOINT_INVALID",
-        f"Spark cannot reach the checkpoint {redact(checkpoint)[:60]!r}: {sentence(why)}",
-        action="Give a path, or a URI of a file system that this Spark supports: s3a://, hdfs://, gs://, abfss://.",
-    )
+    raise SettingsError.of("CHECKPOINT_INVALID", checkpoint=redact(checkpoint)[:60], why=sentence(why))
 
 
 def check_output_mode(rows: DataFrame, mode: OutputMode) -> None:
@@ -178,7 +161,8 @@ def check_output_mode(rows: DataFrame, mode: OutputMode) -> None:
         return
     except PySparkException as error:
         if str(error.getCondition()).startswith("STREAMING_OUTPUT_MODE."):
-            raise _aggregates(mode) from None  # Spark says at the start what else it cannot do
+            # Spark says at the start what else it cannot do.
+            raise QueryError.of("OUTPUT_MODE.aggregates", mode=mode.value) from None
 
 
 def sources_of(rows: DataFrame) -> list[Source]:
@@ -226,35 +210,3 @@ def _first_interface_option(leaf: Any, key: str) -> str | None:
     except Py4JError:  # neither V1 nor V2: a node of Spark or of a library
         return None
     return str(found.get()) if found.isDefined() else None
-
-
-def _aggregates(mode: OutputMode) -> QueryError:
-    update = "mode='upsert', output_mode='update', with the columns of the groupBy as keys"
-    return QueryError(
-        "OUTPUT_MODE",
-        f"Spark cannot run this query in output mode {mode.value!r}: it aggregates without a watermark.",
-        data=DataState.UNCHANGED,
-        action=(
-            "To write each result once, when it is final: rows.withWatermark(...), with that column in the groupBy.",
-            f"To write each result again when it changes, in the place of the earlier one: {update}.",
-        ),
-    )
-
-
-def _unknown(what: str) -> QueryError:
-    return QueryError(
-        "QUERY_UNKNOWN",
-        what,
-        data=DataState.UNCHANGED,
-        action="Start the DataStreamWriter that lakesink.stream returned, in the session of its DataFrame; do not set "
-        "PYSPARK_PIN_THREAD=false.",
-    )
-
-
-def _foreign_checkpoint(why: str) -> QueryError:
-    return QueryError(
-        "FOREIGN_CHECKPOINT",
-        "The query's checkpoint is not the checkpoint of this stream.",
-        data=DataState.UNCHANGED,
-        action=f"{redact(why)} Give the checkpoint only to lakesink.stream, and use it for one query only.",
-    )

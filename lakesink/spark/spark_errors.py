@@ -78,12 +78,7 @@ def without_secrets(error: Exception) -> Exception:
     """The error itself, or a replacement without secrets if a message in its chain contains one."""
     if safe_cause(error) is error:
         return error
-    return WriteError(
-        "UNEXPECTED",
-        f"An error whose message contained a secret; the secret is masked here: {describe(error)}",
-        data="If the batch is in the table, a restart finds it there and does not write it again.",
-        action="Fix the reported problem and start the query again.",
-    )
+    return WriteError.of("UNEXPECTED", error=describe(error))
 
 
 @contextmanager
@@ -125,20 +120,11 @@ def _executor_python(text: str) -> LakesinkError | None:
     found = next((match for pattern in _EXECUTOR_PYTHON if (match := pattern.search(text))), None)
     if found is None:
         return None
-    return WriteError(
-        "EXECUTOR_PYTHON",
-        f"The Python of the executors cannot run lakesink's tasks: {_short(found['fact'])}.",
-        action="Point PYSPARK_PYTHON (or spark.pyspark.python) at a Python on every executor that has the same "
-        "lakesink and PyArrow as the driver, or ship them with the job: lakesink pack.",
-    )
+    return WriteError.of("EXECUTOR_PYTHON", found=_short(found["fact"]))
 
 
 def _job_failed(text: str) -> LakesinkError:
-    error = WriteError(
-        "JOB_FAILED",
-        f"Spark's job over the rows failed: {_short(_harmless(telling_line(text)))}",
-        action="Fix the problem in the query or its input that the error below reports, then start the query again.",
-    )
+    error = WriteError.of("JOB_FAILED", text=_short(_harmless(telling_line(text))))
     error.add_note(_harmless(text))
     return error
 

@@ -132,12 +132,7 @@ def _marked(batch: pa.RecordBatch, first_row: int) -> ChangedRows:
     if marks.null_count:
         where = first_place(changed, marks.is_null(), first_row)
         rows = counted(marks.null_count, "row")
-        raise WriteError(
-            "OPERATION_UNKNOWN",
-            f"The condition apply_as_deletes is NULL for at least {rows}; the first is {where}.",
-            action="Make the condition true or false for every row, for example"
-            " apply_as_deletes=\"coalesce(op = 'd', false)\", or filter these rows in the query.",
-        )
+        raise WriteError.of("OPERATION_UNKNOWN.condition", rows=rows, where=where)
     return changed
 
 

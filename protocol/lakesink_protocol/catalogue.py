@@ -2,11 +2,14 @@
 
 import re
 import tomllib
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import cache
 from importlib.metadata import PackageNotFoundError, metadata
 from importlib.resources import files
+from string import Formatter
+from typing import Any
 
 
 @cache
@@ -28,8 +31,7 @@ def error_page(code: str) -> str | None:
 
 
 PREFIX = "LAKESINK_"
-_LINK = re.compile(r"\[([^\]]+)\]\([^)]+\)")
-_ASIDE = re.compile(r"[;,] (?:see )?\[[^`\]]+\]\([^)]+\)(?= |$)(?: has the rules)?")
+_LINK = re.compile(r" See \[[^\]]+\]\([^)]+\)\.")
 
 
 class DataState(Enum):
@@ -63,29 +65,50 @@ class When(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Text:
+    """What an error says, with the names of facts in braces."""
+
+    says: str
+    do: tuple[str, ...]
+    data: str
+
+    def holes(self) -> set[str]:
+        """The names of the facts."""
+        return set().union(*map(_holes, (self.says, self.data, *self.do)))
+
+    def told(self, facts: Mapping[str, Any]) -> "Text":
+        """The text with these facts, without links."""
+        return Text(self.says.format_map(facts), tuple(self._ways(facts)), self.data.format_map(facts))
+
+    def _ways(self, facts: Mapping[str, Any]) -> Iterator[str]:
+        """A fact of several ways to go on is each of them; a way that lacks its fact (None) is left out."""
+        for way in self.do:
+            if isinstance(ways := facts.get(way.strip("{}")), list | tuple):
+                yield from ways
+            elif all(facts[name] is not None for name in _holes(way)):
+                yield _LINK.sub("", way).format_map(facts).strip()
+
+    def shown(self) -> "Text":
+        """The text with each hole as ``<name>``, for readers."""
+        return Text(opened(self.says), tuple(map(opened, self.do)), opened(self.data))
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
     """One error."""
 
     code: str  # with its prefix
     when: When
-    data: DataState
-    what: str  # what happened, in Markdown
-    action: str  # what to do, in Markdown
-    more: str  # further paragraphs; may be empty
-
-    @property
-    def meaning(self) -> str:
-        """What happened, as plain text."""
-        return _plain(self.what)
+    text: Text
+    situations: Mapping[str, Text] = field(default_factory=dict)  # by name: other words for the same code
+    more: str = ""  # further paragraphs
 
     def page(self) -> str:
         """The whole explanation as plain text."""
-        parts = [
-            f"{self.code}: {self.meaning}.",
-            f"Data:  {self.data.value}\nDo:    {_plain(self.action)}.",
-            self.more.strip(),
-        ]
-        return "\n\n".join(part for part in parts if part)
+        first, *others = (text.shown() for text in (self.text, *self.situations.values()))
+        parts = [f"{self.code}: {first.says}", f"Data:  {first.data}\nDo:    {_listed(first.do)}"]
+        parts += [f"{text.says}\nDo:    {_listed(text.do)}" for text in others if " " in text.says]
+        return "\n\n".join([*parts, *filter(None, [self.more.strip()])])
 
 
 @cache
@@ -93,17 +116,25 @@ def explanations() -> dict[str, Explanation]:
     """Every error by its code, in the order of the documentation."""
     document = tomllib.loads(files(__package__).joinpath("errors.toml").read_text(encoding="utf-8"))
     every = (
-        _explanation(f"{PREFIX}{name}", When[when.upper()], facts)
+        _explanation(f"{PREFIX}{name}", When[when.upper()], {"data": of_when["data"], **facts})
         for when, of_when in document.items()
         for name, facts in of_when.items()
+        if name != "data"
     )
     return {one.code: one for one in every}
 
 
-def state_of(code: str) -> DataState:
+def text_of(name: str) -> Text:
+    """The text of ``CODE``, or of ``CODE.situation``."""
+    code, _, situation = name.partition(".")
+    found = explanations()[full_code(code)]
+    return found.situations[situation] if situation else found.text
+
+
+def state_of(code: str) -> str:
     """The state of the data after this error; unknown for a code of a custom sink."""
     found = explanations().get(full_code(code))
-    return DataState.UNKNOWN if found is None else found.data
+    return DataState.UNKNOWN.value if found is None else found.text.data
 
 
 def where_explained(code: str) -> str:
@@ -120,11 +151,27 @@ def full_code(text: str) -> str:
     return word if word.startswith(PREFIX) else f"{PREFIX}{word}"
 
 
-def _explanation(code: str, when: When, facts: dict[str, str]) -> Explanation:
-    state = DataState[facts["data"].upper().replace(" ", "_")]
-    return Explanation(code, when, state, facts["what"], facts["do"], facts.get("more", ""))
+def _explanation(code: str, when: When, facts: dict[str, Any]) -> Explanation:
+    situations = {name: _text(facts | own) for name, own in facts.items() if isinstance(own, dict)}
+    return Explanation(code, when, _text(facts), situations, facts.get("more", ""))
 
 
-def _plain(markdown: str) -> str:
-    """Remove Markdown marks, and remarks that only link to another page."""
-    return _LINK.sub(r"\1", _ASIDE.sub("", markdown)).replace("`", "")
+def _text(facts: Mapping[str, Any]) -> Text:
+    do, data = facts["do"], facts["data"]
+    state = DataState.__members__.get(data.upper().replace(" ", "_"))
+    return Text(facts["says"], (do,) if isinstance(do, str) else tuple(do), data if state is None else state.value)
+
+
+def _holes(text: str) -> set[str]:
+    return {name for _, name, _, _ in Formatter().parse(text) if name}
+
+
+def opened(text: str) -> str:
+    """A text with each hole as ``<name>``."""
+    parsed = ((said, name) for said, name, _, _ in Formatter().parse(text))
+    return "".join(said if name is None else f"{said}<{name.replace('_', ' ')}>" for said, name in parsed)
+
+
+def _listed(ways: tuple[str, ...]) -> str:
+    plain = [_LINK.sub("", way) for way in ways]
+    return plain[0] if len(plain) == 1 else "".join(["Choose one of these.", *(f"\n  - {way}" for way in plain)])

@@ -128,7 +128,7 @@ class BatchRun:
             if self.commit_all(ready):
                 return log
         with self._target(self.missing[0]):
-            raise _never_settled(self.batch)
+            raise CommitUnresolved.of("COMMIT_UNRESOLVED.never_settled", batch_id=self.batch.batch_id, times=MAX_WRITES)
 
     def prepare_all(self) -> list[_Open]:
         """Every participant that lacks the batch, prepared, in the order of commits."""
@@ -281,29 +281,20 @@ def _log_of(entries: Sequence[_Open]) -> PreparedLog:
 
 def _partial(run: BatchRun, error: Exception) -> PartialBatch:
     committed, lacking, failed = ", ".join(run.landed), ", ".join(run.missing), run.failed or run.missing[0]
-    cause = error if isinstance(error, LakesinkError) else _failed(failed, error)
-    lack = "may lack it" if isinstance(cause, CommitUnresolved) else "did not"
-    return PartialBatch(
-        tuple(run.landed),
-        f"{failed} failed ({cause.code}): {committed} committed the batch, {lacking} {lack}.",
-        data=f"The batch is in {committed} and not known to be in {lacking}: {cause.what}",
-        action=f"{cause.action} The restart replays the batch and skips those that committed.",
+    cause = (
+        error
+        if isinstance(error, LakesinkError)
+        else CommitUnresolved.of("COMMIT_UNRESOLVED.failed", target=failed, error=describe(error))
     )
-
-
-def _failed(target: str, error: Exception) -> CommitUnresolved:
-    return CommitUnresolved(
-        "COMMIT_UNRESOLVED",
-        f"The commit of {target} failed: {describe(error)}",
-        data="It may have succeeded or not; nothing was deleted.",
-        action="Correct what the message says, then start the query again.",
+    partial = PartialBatch.of(
+        "PARTIAL_BATCH",
+        failed=failed,
+        code=cause.code,
+        committed=committed,
+        lacking=lacking,
+        lack="may lack it" if isinstance(cause, CommitUnresolved) else "did not",
+        what=cause.what,
+        action=cause.action,
     )
-
-
-def _never_settled(batch: Batch) -> CommitUnresolved:
-    return CommitUnresolved(
-        "COMMIT_UNRESOLVED",
-        f"Batch {batch.batch_id} was prepared {MAX_WRITES} times, and the table's ledger or schema changed each time.",
-        data="This run committed nothing of this batch there; no file was deleted.",
-        action="Look for a second query with the same sink id, stop it, and start this one again.",
-    )
+    partial.landed = tuple(run.landed)
+    return partial

@@ -7,8 +7,9 @@ expected results of a batch are values (see `outcome`).
 from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 from itertools import islice
+from typing import Self
 
-from lakesink_protocol.catalogue import DataState, state_of, where_explained
+from lakesink_protocol.catalogue import PREFIX, DataState, state_of, text_of, where_explained
 from lakesink_protocol.redact import shown
 
 LONGEST_FIRST_LINE = 199
@@ -41,7 +42,8 @@ class LakesinkError(Exception):
         data: DataState | str | None = None,
         details: Iterable[str] = (),
     ) -> None:
-        self.code = f"LAKESINK_{code}"
+        self.code = f"{PREFIX}{code}"
+        self.details = tuple(shown(line, LONGEST_DETAIL) for line in details)
         data = state_of(code) if data is None else data
         self.data = shown(data.value if isinstance(data, DataState) else data, LONGEST_PART)
         ways = tuple(_bounded([action] if isinstance(action, str) else action))
@@ -51,6 +53,32 @@ class LakesinkError(Exception):
         self.details = tuple(shown(line, LONGEST_DETAIL) for line in details)
         super().__init__()
         self._set_what(what)
+
+    @classmethod
+    def of(
+        cls, name: str, /, *, data: DataState | str | None = None, details: Iterable[str] = (), **facts: object
+    ) -> Self:
+        """The error in the words of the catalogue for ``CODE`` or ``CODE.situation``, with these facts."""
+        text = text_of(name).told(facts)
+        code = name.partition(".")[0]
+        return cls(code, text.says, data=text.data if data is None else data, action=text.do, details=details)
+
+    def reworded(
+        self,
+        *,
+        what: str | None = None,
+        data: DataState | str | None = None,
+        action: str | Sequence[str] = (),
+        details: Iterable[str] | None = None,
+    ) -> Self:
+        """This error with other words in some of its parts."""
+        return type(self)(
+            self.code.removeprefix(PREFIX),
+            what or self.what,
+            data=data or self.data,
+            action=action or self.choices or self.action,
+            details=self.details if details is None else details,
+        )
 
     def name_target(self, target: str) -> None:
         """Put the target that failed in front of the first line, for a batch with several, unless the line names it."""
@@ -146,10 +174,16 @@ class BatchRefused(LakesinkError):
     """
 
     def __init__(
-        self, reason: Reason, what: str, *, action: str | Sequence[str], data: DataState | str | None = None
+        self,
+        reason: Reason | str,
+        what: str,
+        *,
+        action: str | Sequence[str],
+        data: DataState | str | None = None,
+        details: Iterable[str] = (),
     ) -> None:
-        self.reason = reason
-        super().__init__(reason.name, what, action=action, data=data)
+        self.reason = reason if isinstance(reason, Reason) else Reason[reason]
+        super().__init__(self.reason.name, what, action=action, data=data, details=details)
 
 
 class CommitUnresolved(LakesinkError):
@@ -163,6 +197,4 @@ class PartialBatch(LakesinkError):
         landed: Names of the participants that committed.
     """
 
-    def __init__(self, landed: tuple[str, ...], what: str, *, data: str, action: str) -> None:
-        self.landed = landed
-        super().__init__("PARTIAL_BATCH", what, data=data, action=action)
+    landed: tuple[str, ...] = ()

@@ -81,11 +81,7 @@ def is_of_the_program(error: BaseException | None) -> bool:
 
 def not_sent(error: Exception, known: Mapping[str, Any] | None = None) -> WriteError:
     """The error for an attempt that ended with an error in code before any request was sent."""
-    return WriteError(
-        "COMMIT_FAILED",
-        f"The commit ended before anything was sent: {describe(error, known)}",
-        action="Start again. If the error repeats, report it with the full trace.",
-    )
+    return WriteError.of("COMMIT_FAILED", error=describe(error, known))
 
 
 def check_sent(error: Exception, *, sent: bool, known: Mapping[str, Any] | None = None) -> None:

@@ -68,10 +68,8 @@ class Votes:
         """Raise WriteError unless every planned task voted once, for every participant, with the driver's lakesink."""
         if sorted(vote.task for vote in self.cast) != list(range(self.planned_tasks)):
             tasks = len({vote.task for vote in self.cast})
-            raise votes_incomplete(
-                f"Tasks that Spark planned: {self.planned_tasks}; receipts that arrived: {len(self.cast)},"
-                f" from {tasks} of them."
-            )
+            planned, arrived = self.planned_tasks, len(self.cast)
+            raise WriteError.of("VOTES_INCOMPLETE", planned=planned, arrived=arrived, tasks=tasks)
         for vote in self.cast:
             if vote.version != self.version:
                 theirs = shown(vote.version, 20)
@@ -79,7 +77,7 @@ class Votes:
         for name in participants:
             silent = sum(name not in vote.receipts for vote in self.cast)
             if silent:
-                raise votes_incomplete(f"{silent} of {self.planned_tasks} tasks sent no receipt for {name}.")
+                raise WriteError.of("VOTES_INCOMPLETE.of_one", silent=silent, planned=self.planned_tasks, name=name)
 
 
 def check_tasks(tasks: Iterable[int]) -> None:
@@ -92,19 +90,6 @@ def check_tasks(tasks: Iterable[int]) -> None:
         raise receipt_rejected("there is not exactly one receipt of every task")
 
 
-def votes_incomplete(what: str) -> WriteError:
-    """The error for a batch without a receipt of every task."""
-    return WriteError(
-        "VOTES_INCOMPLETE",
-        what,
-        action="Start the query again: the replay writes the batch. If it happens again, report it with the log.",
-    )
-
-
 def receipt_rejected(why: str) -> WriteError:
     """The error for a receipt that its sink rejects."""
-    return WriteError(
-        "RECEIPT_REJECTED",
-        f"A task's receipt was rejected: {why}.",
-        action="Start the query again; if it happens again, compare the lakesink versions of driver and executors.",
-    )
+    return WriteError.of("RECEIPT_REJECTED", why=why)

@@ -19,17 +19,17 @@ def explain(*arguments: str, exit_code: int = 0) -> str:
 @pytest.mark.parametrize("spelled", ["LAKESINK_ROLLED_BACK", "rolled_back", "[LAKESINK_ROLLED_BACK]", "rolled-back"])
 def test_a_code_is_explained_however_it_is_spelled(spelled: str) -> None:
     page = explain(spelled)
-    assert page.startswith("LAKESINK_ROLLED_BACK: the table was rolled back.")
+    assert page.startswith("LAKESINK_ROLLED_BACK: The table was rolled back.")
     assert "Nothing of this batch is in the table" in page
     assert "lakesink rewind CHECKPOINT --to-batch M" in page
-    assert "`" not in page
+    assert "](" not in page
 
 
 def test_without_a_code_every_code_is_listed_with_what_it_means() -> None:
     _, *lines = explain().partition("\n\n")[0].splitlines()
     assert [line.split()[0] for line in lines] == sorted(explanations())
     [gap] = [line for line in lines if line.startswith("LAKESINK_GAP ")]
-    assert gap.endswith("  batches are missing between ledger and checkpoint")
+    assert gap.endswith("  Batches are missing between ledger and checkpoint.")
 
 
 def test_a_new_checkpoint_is_explained_for_sources_that_cannot_start_in_the_middle() -> None:
@@ -48,13 +48,13 @@ def test_of_an_unknown_code_the_nearest_is_named() -> None:
 def test_an_explanation_can_be_had_as_json() -> None:
     document = json.loads(explain("gap", "--output", "json"))
     assert document["code"] == "LAKESINK_GAP"
-    assert document["do"] == "replay from the batch named"
+    assert document["do"] == "Replay from the batch named."
     assert len(json.loads(explain("--output", "json"))["errors"]) == len(explanations())
 
 
 def test_an_error_that_says_nothing_of_the_data_says_what_the_catalogue_has() -> None:
     error = WriteError("TEXT_INVALID", "Column 'c' contains text that is not UTF-8.", action="Correct it.")
-    assert error.data == explanations()["LAKESINK_TEXT_INVALID"].data.value
+    assert error.data == explanations()["LAKESINK_TEXT_INVALID"].text.data
     assert WriteError("TEXT_INVALID", "It.", action="Do.", data="All of it is in.").data == "All of it is in."
     assert WriteError("OF_ANOTHER_SINK", "It.", action="Do.").data == DataState.UNKNOWN.value
 
@@ -62,5 +62,5 @@ def test_an_error_that_says_nothing_of_the_data_says_what_the_catalogue_has() ->
 def test_errors_of_kafka_speak_of_the_topic_and_not_of_a_table() -> None:
     for code, page in explanations().items():
         if code.startswith(("LAKESINK_KAFKA_", "LAKESINK_STAGING_")):
-            assert page.data in (DataState.NOT_SENT, DataState.UNCHANGED), code
-            assert "table" not in page.data.value
+            assert page.text.data in (DataState.NOT_SENT.value, DataState.UNCHANGED.value), code
+            assert "table" not in page.text.data

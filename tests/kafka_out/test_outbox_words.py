@@ -10,7 +10,7 @@ from lakesink.read.position import Position
 from lakesink.read.steps import SinkBatches, Why
 from lakesink.sinks.kafka.clients import Clients
 from lakesink.sinks.kafka.failures import kafka_failures
-from lakesink_protocol.errors import CommitUnresolved, LakesinkError
+from lakesink_protocol.errors import CatalogError, CommitUnresolved, LakesinkError, SettingsError
 from lakesink_tools.operate.outbox.words import TOPIC, Words
 from testkit.builders import TABLE, Lake, Stream
 
@@ -25,7 +25,10 @@ def errors_of_reading(folder: Path) -> list[LakesinkError]:
     [batch] = past.commits
     lost = [refusals.position_lost(past, SINK, POSITION, why) for why in Why]
     gone, removed = refusals.batch_gone(TABLE, batch, 0), refusals.rows_taken_away(past, SINK, batch)
-    other = refusals.table_replaced(past, POSITION), refusals.sink_ambiguous(TABLE, "main", ["a", "b"])
+    other = (
+        CatalogError.of("TABLE_REPLACED.to_read", table=TABLE, table_uuid="new", known_uuid=POSITION.table_uuid),
+        SettingsError.of("SINK_AMBIGUOUS", branch="main", table=TABLE, sinks="a, b"),
+    )
     return [*lost, gone, *other, refusals.batch_unknown(past, SINK, 7, [batch]), removed]
 
 

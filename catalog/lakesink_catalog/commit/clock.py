@@ -44,7 +44,7 @@ class ClockWatch:
         storage_ms = ask_ms()
         ahead_ms = 0 if storage_ms is None else now_ms - storage_ms - GRAIN_MS
         if ahead_ms > self.most_ahead_ms:
-            raise _ahead(ahead_ms)
+            raise CatalogError.of("CLOCK_AHEAD", seconds=ahead_ms // 1000)
         self._seen_ms = offset_ms
         return ClockAhead(ahead_ms // 1000) if ahead_ms > CLOCK_TOLERANCE_MS else None
 
@@ -66,14 +66,3 @@ def _storage_time_ms(io: FileIO, path: str) -> int | None:
     except Exception as error:  # noqa: BLE001 - a failed check of the time must not fail a batch
         LISTENERS(ClockUnknown(type(error).__name__))  # an injected function gets no listeners
     return None
-
-
-def _ahead(ahead_ms: int) -> CatalogError:
-    return CatalogError(
-        "CLOCK_AHEAD",
-        f"This driver's clock is {ahead_ms // 1000:,} s ahead of the storage's.",
-        data="Nothing of this batch is in the table. Iceberg's Java writers (Spark, Trino, Flink) would refuse a"
-        " snapshot of that time until their clocks reach it.",
-        action="Set the clock (timedatectl set-ntp true) and start the query again. If the storage's clock is wrong,"
-        " raise the option max_clock_ahead.",
-    )

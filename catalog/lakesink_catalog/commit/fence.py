@@ -20,7 +20,7 @@ from lakesink_catalog.commit.clock import ClockWatch
 from lakesink_catalog.commit.decision import Decision, still_usable
 from lakesink_catalog.commit.effects import Effects
 from lakesink_catalog.commit.evolution import evolve
-from lakesink_catalog.commit.left_out import LeftOut, shows_refs, without_tags
+from lakesink_catalog.commit.left_out import LeftOut, shows_refs
 from lakesink_catalog.commit.located import Locate, Located, Locating
 from lakesink_catalog.commit.old_metadata import delete_old_metadata
 from lakesink_catalog.commit.outcomes import Repeated, committed, is_final, unresolved
@@ -368,12 +368,8 @@ class _Attempts:
         return has_entry and view.head == self._sent_on and self.fence.key.branch != MAIN_BRANCH
 
     def _branch_left_out(self) -> CatalogError:
-        n, branch = self.batch.batch_id, self.fence.key.branch
-        return without_tags(
-            f"The catalog accepted batch {n} and left the branch {branch[:60]!r} where it was.",
-            "branch",
-            data=f"Batch {n} is not in the branch: its ledger entry was set, and no reader sees its rows there.",
-        )
+        branch = self.fence.key.branch[:60]
+        return CatalogError.of("CATALOG_WITHOUT_TAGS.branch", batch_id=self.batch.batch_id, branch=branch)
 
     def unsure(self, number: int, error: Exception) -> str:
         if isinstance(error, BatchRefused) or (not self._sent and is_final(error)):

@@ -6,7 +6,6 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
 from lakesink_catalog.commit.prepared_changes import PreparedChanges
-from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.ledger import LedgerEntry
 from lakesink_protocol.redact import shown
@@ -43,12 +42,4 @@ def key_holds(changes: PreparedChanges | None, present: Schema) -> bool:
 
 def _key_changed(whose: str, schema: Schema, field_ids: Sequence[int]) -> CatalogError:
     names = ", ".join(schema.find_column_name(number) or f"field {number} (dropped)" for number in field_ids) or "none"
-    return CatalogError(
-        "KEY_CHANGED",
-        f"The key of the batch differs: {whose} {shown(names, LONGEST_NAMES)}.",
-        data=DataState.NOT_IN,
-        action=(
-            "Correct the option keys, or set the table's identifier fields back with Spark SQL, and start again.",
-            "To go on with another key, use another sink id and a new checkpoint; rows of the old key stay.",
-        ),
-    )
+    return CatalogError.of("KEY_CHANGED", whose=whose, names=shown(names, LONGEST_NAMES))

@@ -11,7 +11,6 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import SetSnapshotRefUpdate, TableUpdate
 
 from lakesink_catalog.connect.first_snapshot import says_it_is_nessie
-from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import CatalogError
 
 
@@ -35,18 +34,7 @@ def shows_refs(metadata: TableMetadata, updates: Iterable[TableUpdate]) -> bool:
     return all(shown.get(move.ref_name) == move.snapshot_id for move in moves)
 
 
-def without_tags(what: str, option: str, *, data: DataState | str) -> CatalogError:
-    """The error for an option that needs tags or branches."""
-    return CatalogError(
-        "CATALOG_WITHOUT_TAGS",
-        what,
-        data=data,
-        action=f"Leave out {option}, or use a catalog that keeps tags and branches: lakesink doctor --write-probe"
-        " tests it.",
-    )
-
-
 def check_keeps_refs(option: str, properties: Mapping[str, Any]) -> None:
     """Refuse an option that needs tags or branches, on a catalog that is known to leave them out."""
     if says_it_is_nessie(properties):
-        raise without_tags("Nessie takes tags and branches and leaves them out.", option, data=DataState.UNCHANGED)
+        raise CatalogError.of("CATALOG_WITHOUT_TAGS.known", option=option)

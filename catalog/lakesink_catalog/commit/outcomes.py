@@ -64,31 +64,14 @@ class Repeated:
 
 def unresolved(key: SinkKey, batch: Batch, unseen: Unseen) -> CommitUnresolved:
     """The error for a batch that the table does not show."""
-    what, prepared, again = _UNRESOLVED[key.kind]
-    return CommitUnresolved(
-        "COMMIT_UNRESOLVED",
-        f"{what.format(n=batch.batch_id, name=key.name)} was not seen in the table after attempt {unseen.attempts}.",
-        data=f"{prepared}. A request may have succeeded, or may still succeed. Nothing was deleted. The last error:"
-        f" {unseen.trouble.rstrip('.')}.",
-        action=f"{unseen.action or 'Make the catalog reachable'} and {again}.",
+    return CommitUnresolved.of(
+        "COMMIT_UNRESOLVED.version" if key.kind is SinkKind.TXN else "COMMIT_UNRESOLVED",
+        batch_id=batch.batch_id,
+        sink=key.name,
+        attempts=unseen.attempts,
+        first=unseen.action or "Make the catalog reachable",
+        trouble=unseen.trouble.rstrip("."),
     )
-
-
-_UNRESOLVED = {
-    SinkKind.STREAM: (
-        "Batch {n} of sink {name!r}",
-        "The batch is prepared; it is unknown whether it is in the table",
-        "start the query again: the replay finds the prepared batch, checks the table, and commits it at most once",
-    ),
-    SinkKind.TXN: (
-        "Version {n} of application {name!r}",
-        "It is unknown whether the version is in the table",
-        (
-            "call append again with the same version: it writes the rows of the new call, or returns AlreadyCommitted"
-            " if the rows of this call are in the table by then. The table never has the rows of both calls"
-        ),
-    ),
-}
 
 
 def committed(

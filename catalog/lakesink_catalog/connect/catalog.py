@@ -16,7 +16,6 @@ from sqlalchemy import URL
 
 from lakesink_catalog.connect.catalog_failures import translated
 from lakesink_catalog.connect.kinds import CODE_PROPERTY, kind_of, normalized, open_catalog, sqlite_file
-from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import CatalogError, SettingsError
 from lakesink_protocol.redact import redact
 from lakesink_protocol.suggest import did_you_mean
@@ -52,12 +51,7 @@ class CatalogConfig:
         if configured is None and not merged.keys() & {"uri", "type", CODE_PROPERTY}:
             if self.name != EMBEDDED_NAME and (self.name or "default-catalog" in config.config):
                 near = did_you_mean(chosen, [*config.get_known_catalogs(), EMBEDDED_NAME])
-                raise CatalogError(
-                    "CATALOG_UNKNOWN",
-                    f"The catalog {chosen!r} is not in PyIceberg's configuration.",
-                    action=f"{near} Configure it in ~/.pyiceberg.yaml or by"
-                    f" PYICEBERG_CATALOG__{chosen.upper()}__URI; without a name, the embedded catalog is used.",
-                )
+                raise CatalogError.of("CATALOG_UNKNOWN", name=chosen, near=near, variable=chosen.upper())
             home = embedded_home()
             uri = URL.create("sqlite", database=str(home / "catalog.db")).render_as_string(hide_password=False)
             own = {"type": "sql", "uri": uri, "warehouse": f"file://{home / 'warehouse'}"}
@@ -65,11 +59,7 @@ class CatalogConfig:
         if CODE_PROPERTY in given:
             return FoundCatalog(chosen, given)
         if CODE_PROPERTY in merged:
-            raise CatalogError(
-                "CATALOG_UNSUPPORTED",
-                f"The configuration of the catalog {chosen!r} names a Python class ({CODE_PROPERTY}).",
-                action=f"Pass {CODE_PROPERTY} in catalog_properties from your own code if you trust that class.",
-            )
+            raise CatalogError.of("CATALOG_UNSUPPORTED.names_code", name=chosen)
         named = f"The catalog {chosen!r}"
         settled = translated(named, merged, lambda: normalized(chosen, kind_of(chosen, merged), merged))
         return FoundCatalog(chosen, settled)
@@ -115,11 +105,7 @@ class FoundCatalog:
         """
         file = sqlite_file(self.properties)
         if not create and file is not None and not Path(file).exists():
-            raise CatalogError(
-                "CATALOG_MISSING",
-                f"{self.where} does not exist.",
-                action=f"Run this in the folder where the stream was started, set {HOME_VARIABLE}, or name a catalog.",
-            )
+            raise CatalogError.of("CATALOG_MISSING", where=self.where)
         if self.home is not None and create:
             warehouse = self.home / "warehouse"
             translated(self.where, self.properties, lambda: warehouse.mkdir(parents=True, exist_ok=True))
@@ -142,10 +128,5 @@ def embedded_home() -> Path:
     """
     text = os.environ.get(HOME_VARIABLE) or EMBEDDED_NAME
     if "://" in text or any(char in "?#;" or not char.isprintable() for char in text):
-        raise SettingsError(
-            "SETTING_INVALID",
-            f"{HOME_VARIABLE} is {redact(text)!r}, which is not the plain path of a local folder.",
-            data=DataState.UNCHANGED,
-            action="Name a local folder without ? # ; in its path, or configure a catalog for other storage.",
-        )
+        raise SettingsError.of("SETTING_INVALID.home", text=redact(text))
     return Path(os.path.abspath(Path(text).expanduser()))  # noqa: PTH100 - Path.resolve would follow links

@@ -67,8 +67,8 @@ def catalog_error(
     error: Exception, where: str, known: Mapping[str, Any], *, data: DataState = DataState.UNCHANGED
 ) -> CatalogError:
     """The error to raise for an exception of another library."""
-    code, happened, action = _words(error)
-    return CatalogError(code, f"{where} {happened} ({describe(error, known)}).", data=data, action=action)
+    needed = _PACKAGES.get(getattr(error, "name", None) or "", _PACKAGES[""])
+    return CatalogError.of(_text(error), data=data, what=where, where="", error=describe(error, known), needed=needed)
 
 
 def http_status(error: Exception) -> int | None:
@@ -78,72 +78,26 @@ def http_status(error: Exception) -> int | None:
     return getattr(getattr(error.__cause__, "response", None), "status_code", None)
 
 
-_Words = tuple[str, str, str]
-
-_NOT_INSTALLED: _Words = (
-    "CATALOG_NOT_INSTALLED",
-    "needs a Python package that is not installed",
-    "Install it: psycopg2-binary, pyiceberg[hive] or pyiceberg[glue]; for object stores s3fs, gcsfs or adlfs.",
-)
-_REJECTED: _Words = (
-    "CATALOG_REJECTED",
-    "rejected the credentials",
-    "Check user, password, token or credential in the catalog's configuration, and their permissions.",
-)
-_MISCONFIGURED: _Words = (
-    "CATALOG_MISCONFIGURED",
-    "is not configured correctly",
-    "Correct the catalog's uri and properties in PyIceberg's configuration (~/.pyiceberg.yaml, PYICEBERG_CATALOG__*).",
-)
-_UNWRITABLE: _Words = (
-    "WAREHOUSE_UNWRITABLE",
-    "cannot read or write its folder or bucket",
-    "Check that the warehouse and the named file exist, that this user may write there, and free space.",
-)
-_METADATA: _Words = (
-    "TABLE_METADATA_UNREADABLE",
-    "names a metadata file of the table that cannot be read",
-    "Restore that file, or make the catalog name an earlier metadata file of the same folder.",
-)
-_ANSWERED: _Words = (
-    "CATALOG_UNREACHABLE",
-    "answered with an error",
-    "Check that the uri names an Iceberg catalog and that the service is healthy, then start again.",
-)
-_UNREACHABLE: _Words = (
-    "CATALOG_UNREACHABLE",
-    "cannot be reached",
-    "Check that the service runs and that the uri names it, then start again.",
-)
-_HIVE_4: _Words = (
-    "CATALOG_UNSUPPORTED",
-    "is a Hive 4 metastore, which PyIceberg cannot ask for a table before its version 0.13",
-    "Hive 4 needs PyIceberg 0.13: install it when it is out, or use a Hive 3 metastore or another catalog.",
-)
-_FAILED: _Words = (
-    "CATALOG_FAILED",
-    "failed",
-    "Check the catalog's configuration; if it is right, report this with the full trace.",
-)
-
 _REFUSALS = ("password authentication failed", "no password supplied", "permission denied", "access denied", "pg_hba")
 
 
-_EXTRAS = {"thrift": "pyiceberg[hive]", "boto3": "pyiceberg[glue]", "psycopg2": "psycopg2-binary"}
-"""What brings a package that a catalog needs."""
+_PACKAGES = {
+    "thrift": '"pyiceberg[hive]"',
+    "boto3": '"pyiceberg[glue]"',
+    "psycopg2": '"psycopg2-binary"',
+    "": "psycopg2-binary, pyiceberg[hive] or pyiceberg[glue]; for object stores s3fs, gcsfs or adlfs",
+}
+"""What brings a module that a catalog needs."""
 
 
-def _words(error: Exception) -> _Words:
+def _text(error: Exception) -> str:
+    """The name of its text in the catalogue of errors."""
     if is_hive_4(error):
-        return _HIVE_4
-    if isinstance(error, ModuleNotFoundError) and error.name in _EXTRAS:
-        return (*_NOT_INSTALLED[:2], f'Install it: pip install "{_EXTRAS[error.name]}".')
+        return "CATALOG_UNSUPPORTED.hive_4"
     if isinstance(error, DatabaseError) and any(words in str(error).lower() for words in _REFUSALS):
-        return _REJECTED
-    trouble = storage_trouble(error) if isinstance(error, OSError) else None
-    if trouble is not None:
-        return trouble.code, trouble.what, trouble.action
-    return next((words for types, words in _by_type() if isinstance(error, types)), _FAILED)
+        return "CATALOG_REJECTED"
+    code = storage_trouble(error) if isinstance(error, OSError) else None
+    return code or next((name for types, name in _by_type() if isinstance(error, types)), "CATALOG_FAILED")
 
 
 def is_hive_4(error: Exception) -> bool:
@@ -153,16 +107,16 @@ def is_hive_4(error: Exception) -> bool:
     return of_thrift and "Invalid method name: 'get_table'" in str(error)
 
 
-def _by_type() -> Iterator[tuple[tuple[type[BaseException], ...], _Words]]:
+def _by_type() -> Iterator[tuple[tuple[type[BaseException], ...], str]]:
     """The first type counts."""
     from requests import exceptions as http  # noqa: PLC0415 - SQL catalogs need none of it until something fails
 
-    yield (ModuleNotFoundError, NotInstalledError), _NOT_INSTALLED
-    yield METADATA_UNREADABLE, _METADATA
-    yield (UnauthorizedError, ForbiddenError, AuthorizationExpiredError, OAuthError), _REJECTED
-    yield (http.MissingSchema, http.InvalidSchema, http.InvalidURL), _MISCONFIGURED
-    yield (ArgumentError, NoSuchModuleError, YAMLError), _MISCONFIGURED
-    yield (RESTError, ValidationError), _ANSWERED
-    yield (http.RequestException, SQLAlchemyError, ConnectionError, TimeoutError), _UNREACHABLE
-    yield (OSError,), _UNWRITABLE
-    yield (ValueError, TypeError, KeyError), _MISCONFIGURED
+    yield (ModuleNotFoundError, NotInstalledError), "CATALOG_NOT_INSTALLED"
+    yield METADATA_UNREADABLE, "TABLE_METADATA_UNREADABLE"
+    yield (UnauthorizedError, ForbiddenError, AuthorizationExpiredError, OAuthError), "CATALOG_REJECTED"
+    yield (http.MissingSchema, http.InvalidSchema, http.InvalidURL), "CATALOG_MISCONFIGURED"
+    yield (ArgumentError, NoSuchModuleError, YAMLError), "CATALOG_MISCONFIGURED"
+    yield (RESTError, ValidationError), "CATALOG_UNREACHABLE.answers"
+    yield (http.RequestException, SQLAlchemyError, ConnectionError, TimeoutError), "CATALOG_UNREACHABLE"
+    yield (OSError,), "WAREHOUSE_UNWRITABLE"
+    yield (ValueError, TypeError, KeyError), "CATALOG_MISCONFIGURED"

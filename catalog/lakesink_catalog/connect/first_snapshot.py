@@ -126,10 +126,5 @@ def check_has_head(table: Table, branch: str) -> None:
         return
     name, catalog = ".".join(table.name()), table.catalog.name
     what = f"The branch {branch} of {name}" if table.metadata.snapshots else name
-    raise CatalogError(
-        "FIRST_SNAPSHOT_UNPROTECTED",
-        f"{what} has no snapshot, and the catalog {catalog!r} lets two first snapshots replace each other.",
-        data="No snapshot was sent, so nothing was written to the table.",
-        action=f"Stop everything that writes to {name}. Then give it a first snapshot without rows:"
-        f" `lakesink first-snapshot {shlex.join([name, '--catalog', catalog])}`. After that, start again.",
-    )
+    arguments = shlex.join([name, "--catalog", catalog])
+    raise CatalogError.of("FIRST_SNAPSHOT_UNPROTECTED", what=what, catalog=catalog, table=name, arguments=arguments)

@@ -142,28 +142,14 @@ class _Guarded(Catalog):
         """Load the table; refuse a table whose properties name a class that a commit would import."""
         table: Table = super().load_table(identifier)  # type: ignore[safe-super] # a real class follows in the MRO
         if _LOCATION_PROVIDER_PROPERTY in table.metadata.properties:
-            raise CatalogError(
-                "TABLE_NAMES_CODE",
-                f"The table {'.'.join(table.name())} has the property {_LOCATION_PROVIDER_PROPERTY},"
-                " which names Python code to run.",
-                action="lakesink runs no code that a table names. Remove the property; to store data files elsewhere,"
-                " set write.data.path.",
-            )
+            raise CatalogError.of("TABLE_NAMES_CODE", table=".".join(table.name()))
         return table
 
 
 def _unsupported(name: str, kind: str) -> CatalogError:
-    if kind in _CANNOT_COMMIT:
-        what = f"The catalog {name!r} is of type {kind!r}, to which PyIceberg cannot commit."
-    elif kind:
-        what = f"The catalog {name!r} is of type {kind!r}, which lakesink does not support."
-    else:
-        what = f"The configuration of the catalog {name!r} has neither uri nor type."
-    return CatalogError(
-        "CATALOG_UNSUPPORTED",
-        what,
-        action=f"Use a REST, SQL (SQLite or PostgreSQL), in-memory, Hive or Glue catalog. {did_you_mean(kind, KINDS)}",
-    )
+    trouble = "to which PyIceberg cannot commit" if kind in _CANNOT_COMMIT else "which lakesink does not support"
+    why = f"it is of type {kind!r}, {trouble}" if kind else "its configuration has neither uri nor type"
+    return CatalogError.of("CATALOG_UNSUPPORTED", name=name, why=why, near=did_you_mean(kind, KINDS))
 
 
 def _normalized_database(url: URL) -> dict[str, str]:

@@ -184,10 +184,5 @@ def _timeout_seconds(properties: Mapping[str, Any]) -> float:
     except (TypeError, ValueError):
         seconds = -1.0
     if not 0 < seconds <= 3600:
-        raise SettingsError(
-            "SETTING_INVALID",
-            f"The catalog property {TIMEOUT_PROPERTY} is {text!r}, not a number of seconds up to 3600.",
-            data="Nothing was written.",
-            action="Give seconds above 0 and up to 3600.",
-        )
+        raise SettingsError.of("SETTING_INVALID.timeout", text=text)
     return seconds

@@ -26,15 +26,10 @@ from lakesink_catalog.manifests.avro import blocks, check_end, container, parsed
 from lakesink_catalog.manifests.avro_skips import Skip, skipper
 from lakesink_catalog.manifests.avro_values import Malformed, Read, encode_bytes, encode_long, reader
 from lakesink_catalog.manifests.write import UNASSIGNED_SEQUENCE, codec_of, new_metadata_file
-from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.redact import redact
 
 FORMAT_VERSION = 2
-_REWRITE = (
-    "Let Spark write all files and manifests again: CALL system.rewrite_data_files(table => '...', options =>"
-    " map('rewrite-all', 'true')). Then start again. (rewrite_manifests may find nothing to do.)"
-)
 KNOWN_ENTRIES = 4096
 """Decoded entries that a process keeps: a table has some hundred manifests."""
 _NULL, _PRESENT, _FALSE, _TRUE, _END = b"\x00", b"\x02", b"\x00", b"\x01", b"\x00"
@@ -68,25 +63,10 @@ def read_list(io: FileIO, location: str) -> Sequence[ManifestFile]:
     return [decoded_entry(entry) for count, block in blocks(data, header) for entry in _cut(block, count)]
 
 
-def unreadable(path: str, why: object) -> CatalogError:
-    """The error for a manifest that is not what a commit needs."""
-    return CatalogError(
-        "MANIFEST_UNREADABLE",
-        f"A manifest of the table cannot be read exactly: {why}.",
-        data=DataState.NOT_IN,
-        action=f"{_REWRITE} The manifest: {redact(path)}",
-    )
-
-
 def _without_counts(path: str, parent: Snapshot | None) -> CatalogError:
     """The error for an entry without what version 2 requires: a list of version 1 could leave it out."""
-    of_list = "" if parent is None else f" The list: {redact(parent.manifest_list)}"
-    return CatalogError(
-        "MANIFEST_UNREADABLE",
-        "The manifest list of the newest snapshot does not state the files of each of its manifests.",
-        data=DataState.NOT_IN,
-        action=f"{_REWRITE} The manifest: {redact(path)}{of_list}",
-    )
+    of_list = "unknown" if parent is None else redact(parent.manifest_list)
+    return CatalogError.of("MANIFEST_UNREADABLE.without_counts", path=redact(path), of_list=of_list)
 
 
 def write_list(

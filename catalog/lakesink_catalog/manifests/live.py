@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.change import Content
 from lakesink_protocol.errors import CatalogError
 
@@ -43,14 +42,7 @@ class LiveFile:
     def check_parquet(self) -> None:
         """Refuse a file whose rows lakesink cannot locate, because it is not Parquet."""
         if self.file_format != PARQUET:
-            raise CatalogError(
-                "FILES_NOT_PARQUET",
-                f"The table has a file of format {self.file_format[:20]}, in which no row can be located.",
-                data=DataState.NOT_IN,
-                action="Set write.format.default of the table to parquet, rewrite its files, then start again."
-                " Spark SQL: CALL system.rewrite_data_files(table => '...', options =>"
-                f" map('rewrite-all', 'true', 'remove-dangling-deletes', 'true')). The file: {self.path}",
-            )
+            raise CatalogError.of("FILES_NOT_PARQUET", file_format=self.file_format[:20], path=self.path)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,13 +14,13 @@ from pyiceberg.table import Table
 
 from lakesink_catalog.manifests.avro_values import Malformed
 from lakesink_catalog.manifests.copying import AtOnce, check_counts, check_size, contents
-from lakesink_catalog.manifests.lists import manifests_under, unreadable
+from lakesink_catalog.manifests.lists import manifests_under
 from lakesink_catalog.manifests.live import LiveFile, LiveFiles
 from lakesink_catalog.manifests.live_entries import EqualityDeletes, LiveEntries, Origin, live_entries
 from lakesink_catalog.manifests.partitions import Kind, kinds_of, promoted, schema_for
-from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.change import Content
 from lakesink_protocol.errors import CatalogError
+from lakesink_protocol.redact import redact
 
 MOST_REMEMBERED = 50_000
 """Files that a sink remembers between batches, at about one kilobyte each."""
@@ -110,9 +110,9 @@ def _read(
         if kinds is not None:
             found = replace(found, files=tuple(_promoted(file, kinds) for file in found.files))
     except EqualityDeletes:
-        raise equality_deletes() from None
+        raise CatalogError.of("EQUALITY_DELETES") from None
     except Malformed as error:
-        raise unreadable(path, error) from error
+        raise CatalogError.of("MANIFEST_UNREADABLE", why=error, path=redact(path)) from error
     return found
 
 
@@ -139,15 +139,3 @@ def _live_files(decoded: Collection[LiveEntries]) -> LiveFiles:
             for file in deletes
         )
     return LiveFiles(data, deletes)
-
-
-def equality_deletes() -> CatalogError:
-    """The error for a table with equality deletes."""
-    return CatalogError(
-        "EQUALITY_DELETES",
-        "The table has equality deletes; they hide rows that upserts and deletes would find.",
-        data=DataState.NOT_IN,
-        action="Stop the other writer of equality deletes (Flink's upsert mode, some connectors), and apply those that"
-        " are there: Spark SQL: CALL system.rewrite_data_files(table => '...', options =>"
-        " map('rewrite-all', 'true', 'remove-dangling-deletes', 'true')).",
-    )

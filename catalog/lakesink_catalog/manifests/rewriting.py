@@ -46,7 +46,6 @@ from lakesink_catalog.manifests.write import (
     new_metadata_file,
     write_entries,
 )
-from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.change import ContentFile
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.events import Listener, ManifestSetAside
@@ -250,11 +249,6 @@ class FileChange:
 
 def _schema_of(table: Table, spec: PartitionSpec) -> Schema:
     found = schema_for(spec, table.metadata)
-    if found is not None:
-        return found
-    raise CatalogError(
-        "SCHEMA_UNSUPPORTED",
-        f"No schema of the table has all columns of its partition spec {spec.spec_id}.",
-        data=DataState.NOT_IN,
-        action="Rewrite the files of that spec (Spark SQL: CALL system.rewrite_data_files), then start again.",
-    )
+    if found is None:
+        raise CatalogError.of("SCHEMA_UNSUPPORTED.old_spec", spec_id=spec.spec_id)
+    return found

@@ -57,12 +57,7 @@ def check_tag_name(table: Table, key: SinkKey) -> None:
     there = table.metadata.refs.get(key.ledger_tag)
     if there is None or there.snapshot_ref_type is SnapshotRefType.TAG:
         return
-    raise CatalogError(
-        "TAG_NAME_TAKEN",
-        f"A branch of the table has the name of the ledger tag of sink {key.name!r}: {key.ledger_tag[:80]!r}.",
-        data="Nothing of this batch was committed; the branch is unchanged.",
-        action=f"Rename the branch {key.ledger_tag!r}, or switch the tag off: ledger_tag=False.",
-    )
+    raise CatalogError.of("TAG_NAME_TAKEN", name=key.name, tag=key.ledger_tag)
 
 
 def _read_entry(text: str | None) -> tuple[LedgerEntry | None, str]:

@@ -81,7 +81,13 @@ def _type(arrow: Any, path: str, new: _New) -> Any:
     if types.is_struct(arrow):
         members = [arrow.field(index) for index in range(arrow.num_fields)]
         if not members:
-            raise _unwritable(path, "STRUCT without fields", "has no values", "Leave it out, or give it a field.")
+            raise WriteError.of(
+                "TYPE_UNSUPPORTED.by_iceberg",
+                column=path[:60],
+                kind="STRUCT without fields",
+                why="has no values",
+                action="Leave it out, or give it a field.",
+            )
         return pa.struct([_field(field, f"{path}.{field.name}", new) for field in _distinct(members, path)])
     if types.is_map(arrow):
         key = _field(arrow.key_field, f"{path}.key", new, is_key=True)
@@ -103,7 +109,9 @@ def _leaf(arrow: Any, path: str) -> Any:
             return arrow
     why = "Iceberg's Spark cannot read" if pa.types.is_time(arrow) else "an Iceberg table of version 2 cannot hold"
     cast = f"Cast it in the query, for example CAST({path} AS STRING), or leave it out."
-    raise _unwritable(path, sql_type(arrow), why, cast)
+    raise WriteError.of(
+        "TYPE_UNSUPPORTED.by_iceberg", column=path[:60], kind=sql_type(arrow)[:60], why=why, action=cast
+    )
 
 
 def _distinct(fields: Iterable[Any], path: str) -> Iterable[Any]:
@@ -120,10 +128,5 @@ def _distinct(fields: Iterable[Any], path: str) -> Iterable[Any]:
         yield field
 
 
-def _unwritable(path: str, kind: str, why: str, action: str) -> WriteError:
-    what = f"Column {path[:60]!r} is of type {kind[:60]}, which {why}."
-    return WriteError("TYPE_UNSUPPORTED", what, action=action)
-
-
 def _unsupported(why: str, action: str) -> WriteError:
-    return WriteError("SCHEMA_UNSUPPORTED", f"The table cannot be created: {why}.", action=action)
+    return WriteError.of("SCHEMA_UNSUPPORTED", why=why, action=action)

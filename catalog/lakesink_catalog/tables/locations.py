@@ -48,13 +48,7 @@ def _location(table: Table, property_name: str, folder: str) -> str:
     allowed = [own, *(root for root in roots if root.startswith("/") or urlsplit(root).scheme)]
     if _are_plain([own]) and any(_is_at_or_under(chosen, root) for root in allowed):
         return chosen
-    raise CatalogError(
-        "LOCATION_REFUSED",
-        f"The table property {property_name} points to {redact(chosen)[:80]!r}, outside the table.",
-        data="Nothing was written.",
-        action=f"To allow it, set {ALLOWED_LOCATIONS_PROPERTY}=<folder>,... in the catalog's configuration;"
-        " otherwise remove the property from the table.",
-    )
+    raise CatalogError.of("LOCATION_REFUSED", property=property_name, location=redact(chosen)[:80])
 
 
 def _is_at_or_under(location: str, root: str) -> bool:

@@ -240,8 +240,4 @@ def _transform(term: Term, source: IcebergType, path: str) -> Transform[object, 
 
 
 def _invalid(why: str) -> SettingsError:
-    return SettingsError(
-        "PARTITION_BY_INVALID",
-        f"partition_by: {sentence(why)}",
-        action='Write for example "month(time_hour), bucket(16, carrier), region"; back-quotes hold unusual names.',
-    )
+    return SettingsError.of("PARTITION_BY_INVALID", why=sentence(why))

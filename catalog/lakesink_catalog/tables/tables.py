@@ -23,7 +23,6 @@ from lakesink_catalog.connect.catalog_failures import translated
 from lakesink_catalog.connect.lean import lean_loading, storage_of
 from lakesink_catalog.connect.lean_json import LeanSnapshot
 from lakesink_catalog.tables.partition_by import parse_partition_by
-from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import CatalogError, SettingsError
 from lakesink_protocol.suggest import did_you_mean
 
@@ -53,18 +52,8 @@ def load_table(catalog: Catalog, identifier: str) -> Table:
     with suppress(NoSuchTableError, NoSuchNamespaceError):
         return _at(catalog, lambda: catalog.load_table(parts))
     if _is_view(catalog, parts):
-        raise CatalogError(
-            "TABLE_IS_VIEW",
-            f"{identifier} in the catalog {catalog.name!r} is a view.",
-            data=DataState.UNCHANGED,
-            action="Name a table. Only the engine that created a view can read it.",
-        )
-    raise CatalogError(
-        "TABLE_MISSING",
-        f"There is no table {identifier} in the catalog {catalog.name!r}.",
-        data=DataState.UNCHANGED,
-        action=f"Correct the name or the catalog; a dropped or renamed table is not found.{_near(catalog, parts)}",
-    )
+        raise CatalogError.of("TABLE_IS_VIEW", table=identifier, catalog=catalog.name)
+    raise CatalogError.of("TABLE_MISSING", table=identifier, catalog=catalog.name, near=_near(catalog, parts))
 
 
 def load_to_read(catalog: Catalog, identifier: str) -> Table:
@@ -186,18 +175,10 @@ def _create_namespace(catalog: Catalog, namespace: tuple[str, ...]) -> None:
 def _check_properties(properties: Mapping[str, str]) -> None:
     version = properties.get("format-version", FORMAT_VERSION)
     if version != FORMAT_VERSION:
-        raise CatalogError(
-            "FORMAT_UNSUPPORTED",
-            f"A table of format version {version} was requested; lakesink writes version {FORMAT_VERSION}.",
-            action="Leave format-version out.",
-        )
+        raise CatalogError.of("FORMAT_UNSUPPORTED", version=version)
     for name in _CODE_PROPERTIES:
         if name in properties:
-            raise CatalogError(
-                "TABLE_NAMES_CODE",
-                f"The table property {name} names Python code to run.",
-                action="Leave it out: lakesink runs no code that a table names.",
-            )
+            raise CatalogError.of("TABLE_NAMES_CODE.requested", name=name)
 
 
 def _near(catalog: Catalog, parts: tuple[str, ...]) -> str:
@@ -240,9 +221,4 @@ def _rows_named(parts: tuple[str, ...]) -> Select[str]:
 
 
 def _malformed(text: str, why: str) -> SettingsError:
-    shown = text if len(text) <= 80 else f"{text[:77]}..."
-    return SettingsError(
-        "TABLE_NAME_INVALID",
-        f"{shown!r} is not a table name: {why}.",
-        action="Write namespace.table, for example demo.events.",
-    )
+    return SettingsError.of("TABLE_NAME_INVALID", name=text if len(text) <= 80 else f"{text[:77]}...", why=why)

@@ -19,7 +19,8 @@ from urllib.parse import quote
 
 from lakesink.decode.avro.schema import SchemaInvalid, WriterSchema, parse_writer_schema
 from lakesink.parquet.filesystem import open_filesystem
-from lakesink.rows.task_errors import registry_refused, registry_unreachable
+from lakesink.rows.task_errors import DESCRIBED, registry_refused
+from lakesink_protocol.errors import WriteError
 from lakesink_protocol.redact import describe, redact
 from lakesink_protocol.retry import Attempts, RetryPolicy
 
@@ -49,7 +50,9 @@ def schemas_in_file(location: str) -> Mapping[int, str]:
         with filesystem.open_input_stream(path_of(location)) as file:
             content = bytes(file.read())
     except OSError as error:
-        raise registry_unreachable(redact(location), describe(error)) from None
+        raise WriteError.of(
+            "REGISTRY_UNREACHABLE", why=describe(error)[:DESCRIBED], registry=redact(location)
+        ) from None
     try:
         document = json.loads(content)
         return {
@@ -128,7 +131,7 @@ def _ask(registry: str, path: str) -> Mapping[str, Any]:
             trouble = f"it answers {error.code}"
         except OSError as error:
             trouble = describe(error)
-    raise registry_unreachable(redact(registry), trouble)
+    raise WriteError.of("REGISTRY_UNREACHABLE", why=trouble[:DESCRIBED], registry=redact(registry))
 
 
 def _raise_if_final(registry: str, path: str, error: urllib.error.HTTPError) -> None:

@@ -43,36 +43,27 @@ MOST_PLACES = 20
 
 def operation_unknown(places: Sequence[str], count: int) -> WriteError:
     """Documents are no change events, or have an operation that is unknown."""
-    return WriteError(
+    return WriteError.of(
         "OPERATION_UNKNOWN",
-        f"{counted(count, 'document')} of a task {'is' if count == 1 else 'are'} no Debezium change "
-        f"{'event' if count == 1 else 'events'}: no operation c, u, d, r, t or m. The first: {places[0][-60:]}.",
-        action="Subscribe to the topic of one table only, without heartbeats and transaction metadata. If the events "
-        "are flattened (ExtractNewRecordState), use mode='upsert' with decode='json' or 'avro', or remove that "
-        "transform.",
         details=places[:MOST_PLACES],
+        documents=counted(count, "document"),
+        first=places[0][-60:],
     )
 
 
 def truncated(place: str) -> WriteError:
     """The source table was truncated."""
-    return WriteError(
-        "TRUNCATE",
-        f"The source table was truncated, at {place[-60:]}. lakesink never empties a table because of an event.",
-        action="Delete the rows of the table yourself, if that is wanted, and leave these events out: set "
-        "skipped.operations=t in Debezium, or filter them in the query.",
-    )
+    return WriteError.of("TRUNCATE", place=place[-60:])
 
 
 def key_missing(places: Sequence[str], count: int, keys: Sequence[str]) -> WriteError:
     """The row before a delete or an update lacks columns of the key."""
-    return WriteError(
+    return WriteError.of(
         "KEY_MISSING",
-        f"{counted(count, 'event')} of a task delete or update a row without telling its whole key "
-        f"({', '.join(keys)[:25]}). The first: {places[0][-60:]}.",
-        action="Let the database log the whole row: ALTER TABLE ... REPLICA IDENTITY FULL in PostgreSQL, "
-        "binlog_row_image=FULL in MySQL. Or let keys be the columns of the messages' keys (message.key.columns).",
         details=places[:MOST_PLACES],
+        events=counted(count, "event"),
+        keys=", ".join(keys)[:25],
+        first=places[0][-60:],
     )
 
 

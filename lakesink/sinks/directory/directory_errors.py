@@ -69,16 +69,11 @@ def directory_failures(directory: str, *, data: DataState | str = DataState.UNCH
     except LakesinkError:
         raise
     except Exception as error:  # each storage client has its own exception classes
-        what = f"The directory cannot be used: {describe(error)[:140]}"
         match error:
             case NotADirectoryError() | FileExistsError():
-                code, what = "DIRECTORY_INVALID", "The directory is a file, or its path leads through a file."
-                action = "Give another path"
+                code = "DIRECTORY_INVALID"
             case PermissionError():
                 code = "DIRECTORY_UNWRITABLE"
-                action = "Allow this user to read and write, or correct the credentials"
             case _:
                 code = "DIRECTORY_FAILED"
-                action = "Check the connection and the free space, then start again"
-        action = f"{action}. The directory is {redact(directory)!r}."
-        raise CatalogError(code, what, data=data, action=action) from error
+        raise CatalogError.of(code, data=data, error=describe(error)[:140], directory=redact(directory)) from error

@@ -53,14 +53,7 @@ class FileSink(StagedSink[Marker, PreparedFiles]):
 
     retry = RetryPolicy(num_retries=8)  # for about twenty seconds: a restart then publishes the prepared batch
     kind = "directory"
-    unresolved = (
-        "visible in the directory",
-        "an earlier request may still take effect",
-        (
-            "Make the storage reachable and start the query again. The replay finds the prepared batch, checks the"
-            " directory, and publishes the batch at most once."
-        ),
-    )
+    unresolved = "COMMIT_UNRESOLVED.directory"
     prepared = PreparedFiles
     keeps_parts = True
     refused = staticmethod(refused)

@@ -11,7 +11,6 @@ from lakesink.sinks.directory.marker import Marker, MarkerDamaged
 from lakesink.sinks.directory.marker_ledger import find_markers, read_history
 from lakesink.sinks.directory.settings import directory_location
 from lakesink.sinks.storage import Storage, open_storage
-from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import CatalogError, SettingsError
 from lakesink_protocol.identity import NAME_PATTERN
 from lakesink_protocol.redact import redact
@@ -43,7 +42,11 @@ def committed_files(
         CatalogError: No stream has written to the directory, it cannot be read, or its commits are damaged.
     """
     if up_to_batch is not None and sink_id is None:
-        raise _wrong("up_to_batch", "batch ids belong to one sink, so give sink_id too")
+        raise SettingsError.of(
+            "OPTION_INVALID.reading_directory",
+            name="up_to_batch",
+            why="batch ids belong to one sink, so give sink_id too",
+        )
     with opened_sinks(directory, sink_id) as (storage, layouts):
         return [
             f"{layout.parts}/{part.name}"
@@ -62,13 +65,13 @@ def opened_sinks(directory: str | os.PathLike[str], sink_id: str | None) -> Iter
         storage = open_storage(place)
         there = sorted(name for name in storage.names(f"{place}/{FOLDER}") if NAME_PATTERN.fullmatch(name))
         if not there:
-            raise CatalogError(
-                "DIRECTORY_MISSING",
-                f"No stream has written to the directory: {redact(place)[:100]!r} has no folder {FOLDER}.",
-                action="Correct the directory. If it is right, its stream has not yet begun its first batch.",
-            )
+            raise CatalogError.of("DIRECTORY_MISSING", place=redact(place)[:100])
         if wanted is not None and wanted not in there:
-            raise _wrong("sink_id", f"the directory has no sink of this name. {did_you_mean(wanted, there)}")
+            raise SettingsError.of(
+                "OPTION_INVALID.reading_directory",
+                name="sink_id",
+                why=f"the directory has no sink of this name. {did_you_mean(wanted, there)}",
+            )
         yield storage, [Layout(place, name) for name in there if wanted in (None, name)]
 
 
@@ -79,14 +82,12 @@ def _commits(storage: Storage, layout: Layout, up_to_batch: int | None) -> list[
         markers = list(read_history(storage, layout, len(sizes)))
         _check_once(markers)
     except MarkerDamaged as damage:
-        raise CatalogError(
-            "LEDGER_DAMAGED",
-            f"The commits of sink {layout.sink_id!r} cannot be trusted: {damage}.",
-            data=DataState.UNCHANGED,
-            action=(
-                f"Restore the original files, one for each number from 0: {redact(layout.commits)!r}.",
-                TAKING_BACK,
-            ),
+        raise CatalogError.of(
+            "LEDGER_DAMAGED.directory",
+            sink=layout.sink_id,
+            damage=damage,
+            commits=redact(layout.commits),
+            taking_back=[TAKING_BACK],
         ) from None
     if up_to_batch is None:
         return markers
@@ -101,11 +102,3 @@ def _check_once(markers: list[Marker]) -> None:
         if not seen.isdisjoint(names):
             raise MarkerDamaged(f"commit {marker.number} lists a file of another commit")
         seen |= names
-
-
-def _wrong(name: str, why: str) -> SettingsError:
-    return SettingsError(
-        "OPTION_INVALID",
-        f"The argument {name}: {why}"[:180],
-        action="help(lakesink.committed_files) shows how committed files are read.",
-    )

@@ -63,8 +63,4 @@ def _codec(codec: Any) -> str:
 
 
 def _wrong(name: str, why: str) -> SettingsError:
-    return SettingsError(
-        "OPTION_INVALID",
-        f"The option {name}: {sentence(why)}",
-        action=f"Correct {name}; help(lakesink.stream_files) lists the options.",
-    )
+    return SettingsError.of("OPTION_INVALID.directory", name=name, why=sentence(why))

@@ -33,10 +33,9 @@ from lakesink.settings.option_types import Deletes
 from lakesink.settings.options import option_invalid
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.schema_advice import spark_type
-from lakesink_catalog.manifests.live_reading import equality_deletes
 from lakesink_catalog.spark_types import sql_name
 from lakesink_catalog.tables.arrow_schema import iceberg_schema
-from lakesink_protocol.errors import SettingsError
+from lakesink_protocol.errors import CatalogError, SettingsError
 from lakesink_protocol.suggest import did_you_mean
 
 _NO_KEYS = (FloatType, DoubleType)
@@ -103,7 +102,7 @@ def check_no_equality_deletes(table: Table, branch: str) -> None:
     head = table.snapshot_by_name(branch)
     summary = {} if head is None or head.summary is None else head.summary.additional_properties
     if summary.get("total-equality-deletes", "0") != "0":
-        raise equality_deletes()
+        raise CatalogError.of("EQUALITY_DELETES")
 
 
 def created_schema(stored: pa.Schema, settings: Settings) -> Schema:
@@ -148,15 +147,18 @@ class _Columns:
             raise _keys_unknown(self.table, wanted)
         if keys and {field.field_id for field in wanted} != identifiers:
             names = [self._name(each) for each in sorted(identifiers)]
-            raise SettingsError(
+            raise SettingsError.of(
                 "KEYS_DIFFER",
-                f"The option keys is {shown(', '.join(keys))}, and the identifier fields of {self.table} are"
-                f" {shown(', '.join(names))}.",
-                action=f"Give keys={names!r}, or leave the option out. Another key needs another table.",
+                keys=shown(", ".join(keys)),
+                table=self.table,
+                fields=shown(", ".join(names)),
+                names=names,
             )
         nested = identifiers - {field.field_id for field in self.schema.fields}
         if nested:
-            raise _key_unsupported(self.table, self._name(min(nested)), "within another column")
+            raise SettingsError.of(
+                "KEY_UNSUPPORTED", column=shown(self._name(min(nested))), table=self.table, why="within another column"
+            )
         for field in self.schema.fields:
             if field.field_id in identifiers:
                 self._check_key(field)
@@ -196,7 +198,12 @@ class _Columns:
 
     def _check_key(self, field: NestedField) -> None:
         if not isinstance(field.field_type, PrimitiveType) or isinstance(field.field_type, _NO_KEYS):
-            raise _key_unsupported(self.table, field.name, f"of type {shown(spark_type(field.field_type))}")
+            raise SettingsError.of(
+                "KEY_UNSUPPORTED",
+                column=shown(field.name),
+                table=self.table,
+                why=f"of type {shown(spark_type(field.field_type))}",
+            )
 
 
 def _found(name: str, names: Iterable[str], rule: NameRule, option: str, table: str = "") -> str:
@@ -211,14 +218,10 @@ def _found(name: str, names: Iterable[str], rule: NameRule, option: str, table: 
 
 def _keys_unknown(table: str, wanted: Sequence[NestedField]) -> SettingsError:
     names = [field.name for field in wanted]
-    given = f"keys ({shown(', '.join(names))})" if names else "the table's own key"
-    sql = f"ALTER TABLE {table} SET IDENTIFIER FIELDS <columns>"
-    general = f"Make the columns of the key the table's identifier fields, in Spark SQL: {sql}. They must be NOT NULL."
-    return SettingsError(
-        "KEYS_UNKNOWN",
-        f"The table {table} has no identifier fields: nothing says that {given} identifies a row.",
-        action=_identifying(table, wanted) if wanted else general,
-    )
+    if not names:
+        return SettingsError.of("KEYS_UNKNOWN", table=table)
+    statements = _identifying(table, wanted)
+    return SettingsError.of("KEYS_UNKNOWN.named", table=table, keys=shown(", ".join(names)), statements=statements)
 
 
 def _identifying(table: str, wanted: Sequence[NestedField]) -> tuple[str, ...]:
@@ -236,24 +239,11 @@ def _identifying(table: str, wanted: Sequence[NestedField]) -> tuple[str, ...]:
     return (f"{checked}, then in PyIceberg: {opened} {steps}; change.set_identifier_fields({literal})",)
 
 
-def _key_unsupported(table: str, column: str, why: str) -> SettingsError:
-    return SettingsError(
-        "KEY_UNSUPPORTED",
-        f"Column {shown(column)!r} of {table} cannot be a key: it is {why}.",
-        action="Use a top-level column as the key, and not FLOAT, DOUBLE, STRUCT, ARRAY or MAP: for example a STRING"
-        " that the query makes of it.",
-    )
-
-
 def _sequence_unsupported(table: str, field: NestedField) -> SettingsError:
     name = sql_name(field.name)
     cast = next((text for kind, text in _SORTABLE_CASTS.items() if isinstance(field.field_type, kind)), None)
-    written = f"{cast.format(name)} AS {sql_name(f'{field.name}_sequence')}" if cast else ""
-    return SettingsError(
-        "SEQUENCE_UNSUPPORTED",
-        f"Column {shown(field.name)!r} of {table} cannot order changes: it is of type"
-        f" {shown(spark_type(field.field_type))}.",
-        action=f"Store another column and name it in sequence_by: {written}."
-        if written
-        else "Use a column of INT, BIGINT, DECIMAL, DATE, TIMESTAMP, TIMESTAMP_NTZ or STRING in sequence_by.",
-    )
+    column, kind = shown(field.name), shown(spark_type(field.field_type))
+    if cast is None:
+        return SettingsError.of("SEQUENCE_UNSUPPORTED", column=column, table=table, kind=kind)
+    written = f"{cast.format(name)} AS {sql_name(f'{field.name}_sequence')}"
+    return SettingsError.of("SEQUENCE_UNSUPPORTED.cast", column=column, table=table, kind=kind, written=written)

@@ -96,15 +96,11 @@ def without_columns(found: Followed, followed: Schema, table: Path, batch_id: in
     """The error for documents that give a table without columns none either; None if it has some."""
     if followed.fields:
         return None
-    return WriteError(
-        "SCHEMA_MISMATCH",
-        f"{shown('.'.join(table), LONGEST_NAME)} has no columns, and the documents of batch {batch_id} bring none.",
-        data=f"Nothing of batch {batch_id} was committed.",
-        action=(
-            'Name columns, in Spark\'s DDL: create_table=True, schema="id BIGINT, at TIMESTAMP".',
-            "Keep the documents in a column of JSON text: rescue_column='_rescued'.",
-        ),
+    return WriteError.of(
+        "SCHEMA_MISMATCH.no_columns",
         details=_reasons(found),
+        table=shown(".".join(table), LONGEST_NAME),
+        batch_id=batch_id,
     )
 
 
@@ -113,7 +109,12 @@ def not_followed(found: Followed, schema: Schema, table: Path, settings: Setting
     if settings.schema_evolution is SchemaEvolution.FAIL:
         return _must_not(found, schema, table, batch_id)
     if found.refused and not settings.rescue_column and settings.on_malformed is OnMalformed.FAIL:
-        return _cannot(found, batch_id)
+        return WriteError.of(
+            "SCHEMA_MISMATCH.no_columns_for_keys",
+            details=_reasons(found),
+            batch_id=batch_id,
+            columns=_named(list(found.refused)),
+        )
     return None
 
 
@@ -129,16 +130,12 @@ def widened_floats(found: Followed, plan: WritePlan, receipts: Iterable[Receipt]
 
 def not_written_again(doubles: SchemaChange, schema: Schema, table: Path, batch_id: int) -> WriteError:
     """The error for columns that become DOUBLE after tasks have written FLOAT, where the job cannot run again."""
-    return WriteError(
-        "SCHEMA_MISMATCH",
-        f"Documents of batch {batch_id} need DOUBLE, after others were written as FLOAT:"
-        f" {_named([one.column for one in doubles.widened])}.",
-        data=f"Nothing of batch {batch_id} was committed.",
-        action=(
-            *commands(doubles, table),
-            "Start the query with lakesink.stream, which widens the column and then writes the batch again.",
-        ),
+    return WriteError.of(
+        "SCHEMA_MISMATCH.double_after_float",
         details=difference_lines(doubles, schema),
+        batch_id=batch_id,
+        columns=_named([one.column for one in doubles.widened]),
+        commands=commands(doubles, table),
     )
 
 
@@ -259,31 +256,13 @@ def _must_not(found: Followed, schema: Schema, table: Path, batch_id: int) -> Wr
     needed = SchemaEvolution.WIDEN if change.widened or change.optional else SchemaEvolution.ADD
     follows = change != SchemaChange()
     names = [*(one.column for one in (*change.added, *change.widened)), *change.optional, *found.refused]
-    return WriteError(
-        "SCHEMA_MISMATCH",
-        f"Documents of batch {batch_id} do not fit the table's columns: {_named(names)}.",
-        data=f"Nothing of batch {batch_id} was committed.",
-        action=(
-            "Leave out keys without a column: schema_evolution='ignore'.",
-            "Keep them in a column of JSON text: rescue_column='_rescued', with schema_evolution='ignore'.",
-            *([f"Let the table follow, in the batch's own commit: schema_evolution='{needed}'."] if follows else []),
-            *(commands(change, table) if follows else []),
-        ),
+    return WriteError.of(
+        "SCHEMA_MISMATCH.documents",
         details=(*(difference_lines(change, schema) if follows else ()), *_reasons(found)),
-    )
-
-
-def _cannot(found: Followed, batch_id: int) -> WriteError:
-    return WriteError(
-        "SCHEMA_MISMATCH",
-        f"Documents of batch {batch_id} have keys that cannot become columns: {_named(list(found.refused))}.",
-        data=f"Nothing of batch {batch_id} was committed.",
-        action=(
-            "Keep such values in a column of JSON text: rescue_column='_rescued'.",
-            "Put these documents aside: on_malformed='quarantine'.",
-            "Leave out keys without a column: schema_evolution='ignore'.",
-        ),
-        details=_reasons(found),
+        batch_id=batch_id,
+        columns=_named(names),
+        evolution=needed if follows else None,
+        commands=commands(change, table) if follows else (),
     )
 
 

@@ -134,11 +134,12 @@ def _named_change(table: Table, columns: pa.Schema, settings: Settings) -> Schem
     found = replace(find_change(columns, table.schema(), case_sensitive=True), optional=())
     if found.added and policy not in (SchemaEvolution.ADD, SchemaEvolution.WIDEN):
         lacking = shown(", ".join(".".join(one.column) for one in found.added))
-        ways = [] if settings.has_changes else ["Let the table follow: schema_evolution='add'."]
-        raise WriteError(
-            "SCHEMA_MISMATCH",
-            f"The table {shown(name)} lacks columns of the option schema: {lacking}.",
-            action=("Leave them out of schema.", *ways, *commands(replace(found, widened=()), table.name())),
+        raise WriteError.of(
+            "SCHEMA_MISMATCH.named",
+            table=shown(name),
+            columns=lacking,
+            evolution=None if settings.has_changes else SchemaEvolution.ADD,
+            commands=commands(replace(found, widened=()), table.name()),
         )
     _check_are_new([one.column for one in found.added], table, NameRule(case_sensitive=True))
     change = found if policy is SchemaEvolution.WIDEN else replace(found, widened=())
@@ -199,10 +200,7 @@ def _with_differences(error: WriteError, table: Table, rows: pa.Schema, plan: Wr
         return error
     needed = SchemaEvolution.WIDEN if change.widened or change.optional else SchemaEvolution.ADD
     renamed = _renamed([one.column for one in change.added], table, NameRule(plan.case_sensitive))
-    return WriteError(
-        error.code.removeprefix("LAKESINK_"),
-        error.what,
-        data=error.data,
+    return error.reworded(
         action=(
             *(f"{said} Rename it in the query." for said in renamed),
             *(error.choices or (error.action,)),

@@ -35,19 +35,16 @@ from lakesink.sinks.iceberg.side.side_table import SideTable
 from lakesink.sinks.iceberg.side.side_tables import SideTables
 from lakesink.sinks.iceberg.sink_table import RunMemory, SinkTable
 from lakesink.sinks.iceberg.transaction import BatchWarnings, IcebergTransaction
-from lakesink.sinks.iceberg.unmet import marks_invalid
 from lakesink.sinks.unused_accept import UnusedAcceptWarning
 from lakesink_catalog.commit.decision import Decision
 from lakesink_catalog.commit.effects import Effects
 from lakesink_catalog.commit.evolution import ChangeImpossible
 from lakesink_catalog.commit.identifier_fields import check_key
-from lakesink_catalog.commit.left_out import without_tags
 from lakesink_catalog.commit.prepared import PreparedBatch, TableLog, parse_prepared
 from lakesink_catalog.connect.first_snapshot import check_has_head
 from lakesink_catalog.read.landed import newest_summary
 from lakesink_protocol import events
-from lakesink_protocol.catalogue import DataState
-from lakesink_protocol.errors import Reason, WriteError
+from lakesink_protocol.errors import CatalogError, Reason, WriteError
 from lakesink_protocol.identity import Batch, SinkKey, SinkKind
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
 from lakesink_protocol.quality import LETTERS_SINCE, Quality
@@ -111,7 +108,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         try:
             self.expected, self.schema = expected_in(self.schema), without_marks(self.schema)
         except ValueError as error:
-            raise marks_invalid(str(error)) from None
+            raise WriteError.of("SCHEMA_MISMATCH.marks", why=str(error)) from None
         self.side = SideTables.of(self.table, self.settings, self.expected, self._side_table)
         # The side table may use an accept that the table does not; its sink warns then.
         accept = None if self.side.used is not None else self.settings.accept
@@ -378,8 +375,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
 
     def _check_tags(self, batch: Batch) -> None:
         if self.memory.left_out.tags:
-            what = f"The catalog accepted batch {batch.batch_id} of {self.table} and left out the tags of its commit."
-            raise without_tags(what, "tag_every", data=DataState.IN)
+            raise CatalogError.of("CATALOG_WITHOUT_TAGS.tag_every", batch_id=batch.batch_id, table=self.table)
 
     def _with_table(self, quality: Quality, transaction: IcebergTransaction) -> Quality:
         """The counts, with the table of the dead letters of this batch and of those before it."""

@@ -233,12 +233,5 @@ def _without_late(locator: Locator, table: Table, head: int | None) -> Located:
     late = located.counts.late_upserts + located.counts.late_deletes
     if late:
         name = ".".join(table.name())
-        raise WriteError(
-            "CHANGES_LATE",
-            f"The rows of {name} are newer than {counted(late, 'change')} of the batch, and on_late is 'fail'.",
-            action=(
-                "Look at the source: it sends changes again, or in another order than that of sequence_by.",
-                "Set on_late='ignore' and start the query again: late changes are counted and have no effect.",
-            ),
-        )
+        raise WriteError.of("CHANGES_LATE", name=name, changes=counted(late, "change"))
     return located

@@ -13,7 +13,7 @@ from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.change_plan import changes_plan
 from lakesink_catalog.commit.premises import Premises
 from lakesink_catalog.tables.locations import data_location
-from lakesink_protocol.errors import BatchRefused, Reason, SettingsError
+from lakesink_protocol.errors import BatchRefused, SettingsError
 from lakesink_protocol.identity import Batch, SinkKey
 
 
@@ -77,14 +77,8 @@ def _check_no_binary(table: Table, rescue_column: str) -> None:
     """JSON has no bytes, and many texts are both Base64 and hex: a wrong guess would store other bytes."""
     for column in own_columns(parse_schema(table.schema().model_dump_json()), rescue_column).fields:
         if holds_binary(column.type):
-            raise SettingsError(
-                "OPTION_MISSING",
-                f"Column {shown(column.name)!r} of {shown('.'.join(table.name()))} is BINARY, and nothing says how the"
-                " documents spell bytes.",
-                action=(
-                    "For Base64, which lakesink assumed before it had this option: binary_encoding='base64'.",
-                    "For hex: binary_encoding='hex'.",
-                ),
+            raise SettingsError.of(
+                "OPTION_MISSING.binary_encoding", column=shown(column.name), table=shown(".".join(table.name()))
             )
 
 
@@ -93,10 +87,4 @@ def _check_sources(table: Table) -> None:
     name = ".".join(table.name())
     for field in table.spec().fields:
         if table.schema().find_column_name(field.source_id) is None:
-            raise BatchRefused(
-                Reason.UNSUPPORTED,
-                f"Partition field {shown(field.name)!r} of {shown(name)} belongs to a column that was dropped.",
-                data="Nothing of this batch was written.",
-                action=f"Drop the field too, in Spark SQL: ALTER TABLE {name} DROP PARTITION FIELD `{field.name}`."
-                " Existing files do not change.",
-            )
+            raise BatchRefused.of("UNSUPPORTED.dropped_source", shown=shown(field.name), field=field.name, table=name)

@@ -33,7 +33,7 @@ from lakesink_catalog.tables.arrow_schema import iceberg_schema, with_identifier
 from lakesink_catalog.tables.partition_by import Term, parse_partition_by, parse_terms
 from lakesink_catalog.tables.tables import FORMAT_VERSION, TABLE_MISSING, create_table, load_table, parse_identifier
 from lakesink_protocol.catalogue import DataState
-from lakesink_protocol.errors import BatchRefused, CatalogError, LakesinkError, Reason, SettingsError, WriteError
+from lakesink_protocol.errors import BatchRefused, CatalogError, LakesinkError, SettingsError, WriteError
 from lakesink_protocol.events import Listener, PartitionByUnused
 from lakesink_protocol.identity import MAIN_BRANCH, Batch, SinkKey
 from lakesink_protocol.suggest import did_you_mean
@@ -70,10 +70,7 @@ def check_start(
     try:
         write = plan_write(target, _PROBE, key, settings, schema, case_sensitive=case_sensitive)
     except WriteError as error:  # a task's refusal, before any batch exists
-        code = error.code.removeprefix("LAKESINK_")
-        raise WriteError(
-            code, error.what, data=DataState.UNCHANGED, action=error.choices or error.action, details=error.details
-        ) from None
+        raise error.reworded(data=DataState.UNCHANGED) from None
     _check_changelog(found, table, key, settings, write.plan.schema_json, write.plan.changes)
 
 
@@ -122,11 +119,7 @@ def check_creation(table: str, key: SinkKey, settings: Settings, schema: pa.Sche
     parse_partition_by(settings.partition_by, created)
     settings.effective({})
     if key.branch != MAIN_BRANCH:
-        raise _no_branch(
-            key.branch,
-            f"the table {table} does not exist yet, and a new table has {MAIN_BRANCH} only",
-            "Create the table and the branch first, or leave out the option branch.",
-        )
+        raise BatchRefused.of("BRANCH_MISSING.new_table", branch=key.branch[:60], table=table)
     return with_identifier_fields(created, settings.keys)
 
 
@@ -152,26 +145,15 @@ def check_partitions(table: Table, partition_by: str | None, emit: Listener = LI
     if not (all(asked) and _has_first_spec_only(metadata)):
         emit(PartitionByUnused(".".join(table.name()), has, wanted))
         return
-    raise SettingsError(
-        "PARTITION_BY_DIFFERS",
-        f"The table is partitioned by {has}, but partition_by asks for {wanted}.",
-        data="Nothing was written. The option does not change the partitioning of an existing table.",
-        action=(
-            "Remove partition_by, and the table's partitioning is used.",
-            "Change the table, in Spark SQL: ALTER TABLE ... ADD PARTITION FIELD.",
-        ),
-    )
+    raise SettingsError.of("PARTITION_BY_DIFFERS", has=has, wanted=wanted)
 
 
 def explain_missing(error: CatalogError, table: str) -> LakesinkError:
     """Name the most likely cause first: at a first start, a missing catalog or table was never created."""
     if error.code not in (CATALOG_MISSING, TABLE_MISSING):
         return error
-    where = f" {error.what}" if error.code == CATALOG_MISSING else ""
-    return CatalogError(
-        error.code.removeprefix("LAKESINK_"),
-        f"There is no table {table} yet.{where}" if where else error.what,
-        data=error.data,
+    return error.reworded(
+        what=f"There is no table {table} yet. {error.what}" if error.code == CATALOG_MISSING else None,
         action=(
             "At a first start, set create_table=True (with decode also schema or schema_evolution).",
             error.action,
@@ -199,16 +181,10 @@ def _check_documents_name_columns(table: str, settings: Settings) -> None:
     terms = parse_terms(partition_by) if partition_by.strip() else ()
     columns = dict.fromkeys([*settings.keys, *settings.sequence_by, *(term.column[0] for term in terms)])
     example = ", ".join(f"{sql_name(name)} ..." for name in columns) or "id BIGINT NOT NULL, at TIMESTAMP"
-    ways = [f'Name its columns, in Spark\'s DDL: schema="{example}".']
-    if not settings.has_changes and not evolves:
-        with_schema = f", with those of {' and '.join(named)} in schema" if named else ""
-        ways.append(f"Let the first documents name them: schema_evolution='add' or 'widen'{with_schema}.")
-    raise SettingsError(
-        "OPTION_MISSING",
-        f"Nothing says which columns the new table {table} has: "
-        + (f"the option {named[0]} needs them in schema." if evolves else "documents have no schema."),
-        action=ways,
-    )
+    why = f"the option {named[0]} needs them in schema" if evolves else "documents have no schema"
+    with_schema = f", with those of {' and '.join(named)} in schema" if named else ""
+    also = None if settings.has_changes or evolves else with_schema
+    raise SettingsError.of("OPTION_MISSING.columns", table=table, why=why, example=example, with_schema=also)
 
 
 def _table_to_be(name: str, schema: Schema, settings: Settings) -> Table:
@@ -221,25 +197,10 @@ def _table_to_be(name: str, schema: Schema, settings: Settings) -> Table:
 
 def _check_version_and_branch(table: Table, name: str, key: SinkKey) -> None:
     if str(table.format_version) != FORMAT_VERSION:
-        raise BatchRefused(
-            Reason.UNSUPPORTED,
-            f"The table {name} has format version {table.format_version}; lakesink writes version {FORMAT_VERSION}.",
-            data=DataState.UNCHANGED,
-            action="Use a table of format version 2.",
-        )
+        raise BatchRefused.of("UNSUPPORTED", table=name, format_version=table.format_version)
     if key.branch != MAIN_BRANCH and key.branch not in table.metadata.refs:
         near = did_you_mean(key.branch, list(table.metadata.refs))
-        ways = "Create it (Spark SQL: ALTER TABLE ... CREATE BRANCH), or correct the option branch."
-        raise _no_branch(key.branch, f"the table {name} does not have it", f"{near} {ways}".lstrip())
-
-
-def _no_branch(branch: str, why: str, action: str) -> BatchRefused:
-    return BatchRefused(
-        Reason.BRANCH_MISSING,
-        f"There is no branch {branch[:60]!r}: {why}.",
-        data=DataState.UNCHANGED,
-        action=action,
-    )
+        raise BatchRefused.of("BRANCH_MISSING", branch=key.branch[:60], table=name, near=near)
 
 
 def _possible_fields(term: Term, schemas: Sequence[Schema]) -> frozenset[tuple[int, str]]:

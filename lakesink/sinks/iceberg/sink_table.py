@@ -148,19 +148,7 @@ class SinkTable:
 
 def _dropped(table: str, batch: Batch) -> CatalogError:
     before = "batch 0" if batch.batch_id == 1 else f"batches 0 to {batch.batch_id - 1}"
-    return CatalogError(
-        "TABLE_MISSING",
-        f"There is no table {table}, but the checkpoint is already at batch {batch.batch_id}.",
-        data=f"Nothing was created or written. The rows of {before} were in the missing table.",
-        action=(
-            "Restore the table, or correct its name or the option catalog.",
-            (
-                "If it was dropped on purpose, start with a new checkpoint: the stream then creates the table and reads"
-                " the source from its beginning. Rows that the source no longer has are lost. With this checkpoint, a"
-                " new table would lack every earlier row."
-            ),
-        ),
-    )
+    return CatalogError.of("TABLE_MISSING.dropped", table=table, batch_id=batch.batch_id, before=before)
 
 
 def _milliseconds(duration: timedelta) -> int:

@@ -11,32 +11,16 @@ from lakesink_protocol.receipt import MOST_MISFITS, Misfit, Receipt
 
 _ROOM = 165
 """Characters available for a first line after its code."""
-_ADVICE = "Correct the documents at their source, or the table's columns; the page on decoding lists valid values."
-_ROWS_WITHOUT = (
-    "Filter these documents in the query.",
-    "Set on_malformed='quarantine', which writes each into a table of dead letters.",
-)
-_CHANGES_WITHOUT = ("Filter these documents in the query; the table then lacks their changes.",)
-"""Dead letters are for appends only."""
 
 
 def check_documents(receipts: Sequence[Receipt], batch_id: int, *, changes_by_key: bool) -> None:
     """Refuse a batch if one of its tasks refused it."""
     if any(receipt.refused for receipt in receipts):
-        raise _some_malformed(receipts, batch_id, _CHANGES_WITHOUT if changes_by_key else _ROWS_WITHOUT)
-
-
-def _some_malformed(receipts: Sequence[Receipt], batch_id: int, without: Sequence[str]) -> WriteError:
-    malformed = sum(receipt.malformed for receipt in receipts)
-    some_stopped = any(len(receipt.misfits) == MOST_MISFITS for receipt in receipts)
-    count = f"{'At least ' if some_stopped else ''}{counted(malformed, 'malformed document')}"
-    return WriteError(
-        "VALUE_MALFORMED",
-        _with_first(f"{count} in batch {batch_id}", receipts),
-        data=f"Nothing of batch {batch_id} was committed.",
-        action=(_ADVICE, *without),
-        details=_details(receipts),
-    )
+        malformed = counted(sum(receipt.malformed for receipt in receipts), "malformed document")
+        at_least = "At least " if any(len(receipt.misfits) == MOST_MISFITS for receipt in receipts) else ""
+        what = _with_first(f"{at_least}{malformed} in batch {batch_id}", receipts)
+        code = "VALUE_MALFORMED.in_changes" if changes_by_key else "VALUE_MALFORMED.in_rows"
+        raise WriteError.of(code, details=_details(receipts), what=what, batch_id=batch_id)
 
 
 def _with_first(what: str, receipts: Sequence[Receipt]) -> str:
@@ -71,23 +55,13 @@ def check_expectations(receipts: Sequence[Receipt], expected: Sequence[Expected]
     rows = counted(sum(receipt.rows for receipt in receipts), "row")
     verb = "does" if unmet[worst.name] == 1 else "do"
     more = f", and {len(failed) - 1} more expectations" if len(failed) > 2 else ", and one more" if failed[1:] else ""
-    raise WriteError(
+    raise WriteError.of(
         "EXPECTATION_UNMET",
-        f"{unmet[worst.name]:,} of {rows} of batch {batch_id} {verb} not meet the expectation {worst.name}{more}.",
-        data=f"Nothing of batch {batch_id} was committed.",
-        action=(
-            "Correct the rows at their source, or the condition. A row must make it true; NULL is not true.",
-            "Filter these rows in the query.",
-            f"Let them in and count them: expect={{'{worst.name}': ('<condition>', 'warn')}}.",
-        ),
         details=[f"{one.name}: {counted(unmet[one.name], 'row')}" for one in failed],
-    )
-
-
-def marks_invalid(why: str) -> WriteError:
-    """The error for a column with a name of marks that are none."""
-    return WriteError(
-        "SCHEMA_MISMATCH",
-        f"The rows have no valid expectations: {why}.",
-        action="Leave such columns out of the query; lakesink.with_expectations adds them.",
+        unmet=unmet[worst.name],
+        rows=rows,
+        batch_id=batch_id,
+        verb=verb,
+        name=worst.name,
+        more=more,
     )

@@ -191,11 +191,7 @@ def is_time_out(error: BaseException) -> bool:
 
 def kafka_option_invalid(name: str, why: str) -> SettingsError:
     """The error for an option of the Kafka sink."""
-    return SettingsError(
-        "OPTION_INVALID",
-        f"The option {name}: {why}.",
-        action=f"Correct {name}; help(lakesink.KafkaSink) lists the options.",
-    )
+    return SettingsError.of("OPTION_INVALID.kafka", name=name, why=why)
 
 
 def without_values(text: str, config: Mapping[str, Any]) -> str:

@@ -6,14 +6,11 @@ from contextlib import contextmanager
 from confluent_kafka import KafkaError, KafkaException
 
 from lakesink.sinks.kafka.clients import (
-    MESSAGE_BYTES,
-    TRANSACTION_TIMEOUT,
     Clients,
     Undelivered,
     is_time_out,
     kafka_error,
 )
-from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import BatchRefused, CatalogError, LakesinkError, Reason
 from lakesink_protocol.redact import redact, safe_cause, shown
 from lakesink_protocol.refusals.message import refusal
@@ -107,20 +104,11 @@ def final_error(error: Exception, clients: Clients) -> LakesinkError | None:
         return None
     told = f"{clients.describe(error)[:LONGEST].rstrip('.')}."
     if found.code() in _NOT_PERMITTED:
-        return CatalogError(
-            "KAFKA_NOT_PERMITTED",
-            f"Kafka does not permit what the sink needs: {told}",
-            action="Correct the credentials, or grant: Write and Describe on the topics, the ledger topic and the"
-            " transactional id lakesink-SINK_ID; Read and Create on the ledger topic; DescribeConfigs on all topics.",
-        )
+        return CatalogError.of("KAFKA_NOT_PERMITTED", told=told)
     if found.code() == KafkaError.INVALID_TRANSACTION_TIMEOUT:
-        return CatalogError(
-            "KAFKA_TIMEOUT_TOO_LONG",
-            f"The broker refuses {TRANSACTION_TIMEOUT}={clients.transaction_timeout_ms}.",
-            action="Set transaction.timeout.ms in config to at most the broker's transaction.max.timeout.ms.",
-        )
+        return CatalogError.of("KAFKA_TIMEOUT_TOO_LONG", timeout_ms=clients.transaction_timeout_ms)
     if found.code() in _MISSING:
-        return CatalogError("KAFKA_TOPIC_MISSING", f"A topic is missing: {told}", action="Create the topic.")
+        return CatalogError.of("KAFKA_TOPIC_MISSING.told", told=told)
     if found.code() in _NEVER_DELIVERED:
         record = error.record if isinstance(error, NotDelivered) else None
         return _record_refused(record, told, clients.max_message_bytes)
@@ -130,12 +118,7 @@ def final_error(error: Exception, clients: Clients) -> LakesinkError | None:
 def _record_refused(record: Undelivered | None, told: str, most_bytes: int) -> CatalogError:
     size = "" if record is None else f" of {record.size_bytes} bytes for topic {shown(record.topic, 40)!r}"
     topic = "the topic" if record is None else f"topic {shown(record.topic, 249)!r}"
-    return CatalogError(
-        "KAFKA_RECORD_REFUSED",
-        f"A record{size} is refused: {told}",
-        action=f"Compare the rows with {MESSAGE_BYTES} in config, which is {most_bytes}, and with max.message.bytes and"
-        f" the other settings of {topic}.",
-    )
+    return CatalogError.of("KAFKA_RECORD_REFUSED", size=size, told=told, most_bytes=most_bytes, topic=topic)
 
 
 @contextmanager
@@ -151,29 +134,8 @@ def kafka_failures(clients: Clients) -> Iterator[None]:
 
 
 def _failed(error: Exception, clients: Clients) -> CatalogError:
-    code, what = ("KAFKA_UNREACHABLE", "does not answer") if is_time_out(error) else ("KAFKA_FAILED", "failed")
-    return CatalogError(
-        code,
-        f"The Kafka cluster {what}: {clients.describe(error)[:LONGEST]}",
-        action=f"Check that the driver reaches {redact(shown(clients.bootstrap_servers, 200))}, then start again.",
-    )
-
-
-def topic_missing(topic: str) -> CatalogError:
-    """A topic of the rows does not exist: lakesink does not create it, because its partitions are the user's choice."""
-    return CatalogError(
-        "KAFKA_TOPIC_MISSING",
-        f"The topic {shown(topic, 100)!r} does not exist.",
-        action=f"Create {shown(topic, 249)!r} with the partitions that its readers need, or correct the name.",
-    )
-
-
-def ledger_unusable(topic: str, why: str) -> CatalogError:
-    """The ledger topic was created by somebody else, in a form that would lose the ledger."""
-    return CatalogError(
-        "KAFKA_LEDGER_UNUSABLE",
-        f"The ledger topic {shown(topic, 100)!r} {why}.",
-        action=f"Set cleanup.policy=compact for {shown(topic, 249)!r}; it has one partition. lakesink creates it so if"
-        " it is missing. Never delete it while its stream lives.",
-        data=DataState.UNCHANGED,
+    return CatalogError.of(
+        "KAFKA_UNREACHABLE" if is_time_out(error) else "KAFKA_FAILED",
+        error=clients.describe(error)[:LONGEST],
+        servers=redact(shown(clients.bootstrap_servers, 200)),
     )

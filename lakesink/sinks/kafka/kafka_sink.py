@@ -15,7 +15,7 @@ from typing import Any
 
 from lakesink.parquet.filesystem import local_path, scheme_of
 from lakesink.settings.options import read_option
-from lakesink.sinks.kafka.clients import MESSAGE_BYTES, Clients, kafka_option_invalid
+from lakesink.sinks.kafka.clients import Clients, kafka_option_invalid
 from lakesink.sinks.kafka.commit_record import CommitRecord, LedgerState
 from lakesink.sinks.kafka.failures import kafka_failures, refused
 from lakesink.sinks.kafka.producing import commit_rows
@@ -116,14 +116,7 @@ class KafkaSink(StagedSink[CommitRecord, PreparedRows]):
 
     retry = RetryPolicy(num_retries=8, total_timeout_ms=600_000)  # for about ten minutes if the cluster is down
     kind = "topic"
-    unresolved = (
-        "in the ledger topic",
-        "Kafka ends the transaction on its own",
-        (
-            "Make the Kafka cluster reachable and start the query again. The replay finds the prepared batch, ends the"
-            " open transaction, reads the ledger topic, and commits the batch at most once."
-        ),
-    )
+    unresolved = "COMMIT_UNRESOLVED.topic"
     prepared = PreparedRows
     keeps_parts = False
     refused = staticmethod(refused)
@@ -239,10 +232,11 @@ class KafkaSink(StagedSink[CommitRecord, PreparedRows]):
         facts = self._target.facts(topic)
         trouble = topic_trouble(facts, needs, self._target.most_bytes)
         if trouble:
-            raise WriteError(
-                "KAFKA_ROW_REFUSED",
-                f"Topic {shown(topic, 60)!r} does not take batch {batch_id}: {trouble}.",
-                action=f"Correct the rows, the topic, or {MESSAGE_BYTES} in config. Nothing of the batch was sent.",
+            raise WriteError.of(
+                "KAFKA_ROW_REFUSED.by_topic",
+                topic=shown(topic, 60),
+                batch_id=batch_id,
+                trouble=trouble,
             )
 
 

@@ -78,24 +78,24 @@ class _Records:
 
     def _check(self, records: pa.RecordBatch) -> None:
         if _has_header_without_key(records):
-            raise _row_refused("A row has a header without a key", self.batch_id)
+            raise _row_refused("it has a header without a key", self.batch_id)
         if _has_header_with_nul(records):
-            raise _row_refused("A row has a header whose key contains the character NUL", self.batch_id)
+            raise _row_refused("it has a header whose key contains the character NUL", self.batch_id)
         sizes = record_sizes(records)
         largest = pc.max(sizes).as_py()
         if largest > self.most_bytes:
-            raise _too_large(largest, self.most_bytes, self.batch_id)
+            raise WriteError.of("KAFKA_RECORD_TOO_LARGE", batch_id=self.batch_id, size=largest, most=self.most_bytes)
         partitions = _column(records, "partition", pa.int32())
         if (pc.min(partitions).as_py() or 0) < 0:
-            raise _row_refused("A row has a negative partition", self.batch_id)
+            raise _row_refused("it has a negative partition", self.batch_id)
         topics = _column(records, "topic", pa.string())
         if not self.topic and topics.null_count:
-            raise _row_refused("A row has no topic", self.batch_id)
+            raise _row_refused("it has no topic", self.batch_id)
         if _has_nul(topics):
-            raise _row_refused("A row has a topic whose name contains the character NUL", self.batch_id)
+            raise _row_refused("it has a topic whose name contains the character NUL", self.batch_id)
         for topic, needs in self._needs_of(topics, sizes, partitions):
             if not 0 < len(topic) <= LONGEST_TOPIC:
-                raise _row_refused("A row has a topic whose name is empty or too long", self.batch_id)
+                raise _row_refused("it has a topic whose name is empty or too long", self.batch_id)
             self.needs[topic] = needs.also(self.needs.get(topic))
 
     def _needs_of(self, topics: pa.Array, sizes: pa.Array, partitions: pa.Array) -> Iterator[tuple[str, Needs]]:
@@ -121,15 +121,15 @@ def check_columns(schema: pa.Schema, topic: str) -> None:
     """Refuse rows that are not records, by their columns."""
     unknown = [name for name in schema.names if name not in COLUMNS]
     if unknown:
-        raise _columns(f"Column {shown(unknown[0])!r} is none of a Kafka record: it would not be sent")
+        raise _columns(f"column {shown(unknown[0])!r} is none of a Kafka record: it would not be sent")
     if "value" not in schema.names:
-        raise _columns("The rows have no column 'value'")
+        raise _columns("there is no column 'value'")
     if not topic and "topic" not in schema.names:
-        raise _columns("The rows have no column 'topic', and the sink has no topic")
+        raise _columns("there is no column 'topic', and the sink has no topic")
     for part in schema:
         if not _is_type_of(part.name, part.type):
             told = shown(sql_type(part.type))
-            raise _columns(f"Column {part.name!r} is {told}, expected {SPARK_TYPES[part.name]}")
+            raise _columns(f"column {part.name!r} is {told}, expected {SPARK_TYPES[part.name]}")
 
 
 def record_sizes(records: pa.RecordBatch) -> pa.Array:
@@ -191,27 +191,9 @@ def _highest(partitions: pa.Array) -> int:
     return -1 if found is None else int(found)
 
 
-def _columns(what: str) -> WriteError:
-    return WriteError(
-        "KAFKA_COLUMNS",
-        f"{what}.",
-        action="Select the columns value, and if wanted key, headers, topic and partition, for example"
-        " df.selectExpr('CAST(id AS STRING) AS key', 'to_json(struct(*)) AS value').",
-    )
+def _columns(why: str) -> WriteError:
+    return WriteError.of("KAFKA_COLUMNS", why=why)
 
 
-def _row_refused(what: str, batch_id: int) -> WriteError:
-    return WriteError(
-        "KAFKA_ROW_REFUSED",
-        f"{what}, in batch {batch_id}.",
-        action="Correct or filter such rows in the query. Nothing of the batch was sent.",
-    )
-
-
-def _too_large(size: int, most: int, batch_id: int) -> WriteError:
-    return WriteError(
-        "KAFKA_RECORD_TOO_LARGE",
-        f"A row of batch {batch_id} takes {size} bytes as a record; producer and topic accept {most}.",
-        action="Filter or split such rows, or raise max.message.bytes of the topic and message.max.bytes in config."
-        " Nothing of the batch was sent.",
-    )
+def _row_refused(why: str, batch_id: int) -> WriteError:
+    return WriteError.of("KAFKA_ROW_REFUSED", batch_id=batch_id, why=why)

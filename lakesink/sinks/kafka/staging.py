@@ -113,9 +113,4 @@ def staging_failures(root: str) -> Iterator[None]:
     except LakesinkError:
         raise
     except Exception as error:  # each storage client has its own exception classes
-        raise CatalogError(
-            "STAGING_FAILED",
-            f"The staging folder cannot be used: {describe(error)[:120]}",
-            action="Check that driver and executors can read and write it, and its free space, then start again. The"
-            f" folder is {redact(root)!r}.",
-        ) from error
+        raise CatalogError.of("STAGING_FAILED", error=describe(error)[:120], root=redact(root)) from error

@@ -11,7 +11,8 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCol
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
 from lakesink.sinks.kafka.clients import kafka_error
-from lakesink.sinks.kafka.failures import ledger_unusable, topic_missing
+from lakesink_protocol.errors import CatalogError
+from lakesink_protocol.redact import shown
 
 PATIENCE_SECONDS = 30
 _PAUSE_SECONDS = 0.1
@@ -42,7 +43,7 @@ class Topics:
         """The facts about a topic; raises CatalogError if it does not exist."""
         found = self._described(name)
         if found is None:
-            raise topic_missing(name)
+            raise CatalogError.of("KAFKA_TOPIC_MISSING", topic=shown(name, 249))
         config = self._config(name)
         return TopicFacts(
             name=name,
@@ -56,7 +57,7 @@ class Topics:
         """The id that the cluster gave a topic; raises CatalogError if it does not exist."""
         found = self._described(name)
         if found is None:
-            raise topic_missing(name)
+            raise CatalogError.of("KAFKA_TOPIC_MISSING", topic=shown(name, 249))
         return _id_of(found)
 
     def ledger(self, name: str) -> str:
@@ -65,9 +66,15 @@ class Topics:
             self._create_ledger(name)
         facts = self.facts(name)
         if facts.cleanup_policy != "compact":
-            raise ledger_unusable(name, f"has cleanup.policy={facts.cleanup_policy}, and would lose the ledger")
+            raise CatalogError.of(
+                "KAFKA_LEDGER_UNUSABLE",
+                topic=shown(name, 100),
+                why=f"has cleanup.policy={facts.cleanup_policy}, and would lose the ledger",
+            )
         if facts.partitions != 1:
-            raise ledger_unusable(name, f"has {facts.partitions} partitions, and not one")
+            raise CatalogError.of(
+                "KAFKA_LEDGER_UNUSABLE", topic=shown(name, 100), why=f"has {facts.partitions} partitions, and not one"
+            )
         return facts.topic_id
 
     def end_of(self, topic: str) -> int:

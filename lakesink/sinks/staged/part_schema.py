@@ -8,7 +8,6 @@ import pyarrow as pa
 from lakesink.rows.libraries import check_library
 from lakesink.rows.task_errors import shown
 from lakesink_catalog.spark_types import sql_type
-from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import WriteError
 
 _TYPES = (
@@ -32,21 +31,14 @@ def check_part_schema(schema: pa.Schema) -> None:
     """Refuse columns that a part does not store, or that readers cannot distinguish, and an old PyArrow."""
     check_library("pyarrow", pa.__version__)
     doubled = [name for name, count in Counter(name.casefold() for name in schema.names).items() if count > 1]
-    if doubled or not schema.names:
-        twice = f"Two columns are named {shown(doubled[0])!r} if case is ignored." if doubled else ""
-        raise WriteError(
-            "COLUMNS_AMBIGUOUS",
-            twice or "The rows have no columns.",
-            data=DataState.NOT_IN,
-            action="Give every column a unique name: Spark and DuckDB ignore the case of names.",
-        )
+    if not schema.names:
+        raise WriteError.of("COLUMNS_AMBIGUOUS.none")
+    if doubled:
+        raise WriteError.of("COLUMNS_AMBIGUOUS", column=shown(doubled[0]))
     for field in schema:
         for path, kind, why in _unsuitable(field.name, field.type):
-            raise WriteError(
-                "TYPE_UNSUPPORTED",
-                f"Column {shown(path)!r} is a {shown(sql_type(kind))}: {why}.",
-                data=DataState.NOT_IN,
-                action=f"Cast {path!r} in the query to a type that Parquet files can store, or drop it.",
+            raise WriteError.of(
+                "TYPE_UNSUPPORTED.in_files", shown=shown(path), kind=shown(sql_type(kind)), why=why, column=path
             )
 
 

@@ -48,7 +48,7 @@ class StagedSink(TwoPhaseCommitSink[StagedTransaction[C], P], Generic[C, P]):
         kind: The kind of target, in events; `place` is this one.
         retry: How often a commit is attempted.
         keeps_parts: True if parts become files of the target; False if only their rows get there.
-        unresolved: What a commit with an unknown outcome is not, why it may still appear, and what to do.
+        unresolved: The name of the error for a commit with an unknown outcome.
         prepared: The class of prepared batches.
     """
 
@@ -56,7 +56,7 @@ class StagedSink(TwoPhaseCommitSink[StagedTransaction[C], P], Generic[C, P]):
     kind: str
     retry: RetryPolicy
     keeps_parts: bool
-    unresolved: tuple[str, str, str]
+    unresolved: str
     prepared: type[P]
 
     def __init__(
@@ -202,14 +202,12 @@ class StagedSink(TwoPhaseCommitSink[StagedTransaction[C], P], Generic[C, P]):
             return "" if self.has_parts(prepared) else "a part is missing or has another size"
 
     def _unresolved(self, batch: Batch, unseen: Unseen) -> CommitUnresolved:
-        lacks, unknown, action = self.unresolved
-        return CommitUnresolved(
-            "COMMIT_UNRESOLVED",
-            f"The commit of batch {batch.batch_id} of sink {self.sink_id!r} is not {lacks} after attempt"
-            f" {unseen.attempts}.",
-            data=f"The batch is prepared. It is unknown whether it is committed: {unknown}. Nothing was deleted."
-            f" The last error: {unseen.trouble.rstrip('.')}.",
-            action=action,
+        return CommitUnresolved.of(
+            self.unresolved,
+            batch_id=batch.batch_id,
+            sink=self.sink_id,
+            attempts=unseen.attempts,
+            trouble=unseen.trouble.rstrip("."),
         )
 
 

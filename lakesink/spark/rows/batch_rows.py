@@ -35,7 +35,6 @@ from lakesink.spark.rows.arrow_limits import message_bytes, message_records
 from lakesink.spark.rows.frame_schema import arrow_schema
 from lakesink.spark.rows.task import RawBytes, TaskReport, WriteTask, read_messages, write_messages
 from lakesink.spark.rows.transport import Transport
-from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.two_phase import ClusteredBy, ClusteredWriter, TaskWriter
 
@@ -174,13 +173,7 @@ def collected(encoded: "RDD[bytes]") -> list[bytes]:
     except Py4JJavaError:
         raise
     except (ConnectionError, Py4JError):  # not a Java exception: the JVM did not answer
-        raise WriteError(
-            "SPARK_GONE",
-            "The driver's JVM ended while it ran the batch.",
-            data=DataState.NOT_IN,
-            action="Start the driver again: it writes the batch. If the system ran out of memory, raise "
-            "spark.driver.memory or read less per batch.",
-        ) from None
+        raise WriteError.of("SPARK_GONE") from None
     return found
 
 

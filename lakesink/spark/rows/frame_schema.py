@@ -49,11 +49,7 @@ def arrow_schema(schema: StructType, *, large: bool = False) -> pa.Schema:
         return to_arrow_schema(_as_text(schema), prefers_large_types=large, **zoned)
     except (PySparkException, pa.ArrowException) as error:
         reason = error.getMessage() if isinstance(error, PySparkException) else str(error)
-        raise WriteError(
-            "TYPE_UNSUPPORTED",
-            f"Spark cannot send a column of this type to Python: {reason}",
-            action="Cast the column to a type that Iceberg supports, or leave it out.",
-        ) from None
+        raise WriteError.of("TYPE_UNSUPPORTED.not_sent", reason=reason) from None
 
 
 def stored_schema(schema: StructType) -> pa.Schema:
@@ -118,11 +114,7 @@ def _unsupported(path: Path, kind: DataType) -> WriteError:
         action = f"Convert it in the query, for example {written} AS {sql_name(column)}, or leave it out."
     else:
         action = f"Convert {column!r} in the query to a type that a table supports, or leave it out."
-    return WriteError(
-        "TYPE_UNSUPPORTED",
-        f"Column {_short(column)!r} has type {_short(name)}, which a table or a file cannot store exactly.",
-        action=action,
-    )
+    return WriteError.of("TYPE_UNSUPPORTED", column=_short(column), name=_short(name), action=action)
 
 
 def _name(kind: DataType) -> str:

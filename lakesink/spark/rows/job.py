@@ -74,14 +74,7 @@ class RowsJob:
         except JAVA_ERRORS as error:
             if self.is_stop(error):
                 raise QueryStopped from None
-            raise WriteError(
-                "STATE_BEHIND",
-                "The batch is committed, but Spark's state was not updated for it:"
-                f" {job_error(whole_text(error)).what}",
-                data="This batch is in the table, once.",
-                action="Fix the reported problem and start the query again: it reads the batch, but does not write it"
-                " again.",
-            ) from None
+            raise WriteError.of("STATE_BEHIND", what=job_error(whole_text(error)).what) from None
 
     def _rows_for(self, writer: TaskWriter) -> BatchRows:
         """The query's plan, unless the writer wants a shuffle."""

@@ -187,10 +187,5 @@ class MeasuredBatches:
 def check_versions(driver: str) -> None:
     """Refuse another lakesink than the driver's, whose pickled classes may differ, and an old PyArrow."""
     if driver != __version__:
-        raise WriteError(
-            "EXECUTOR_PYTHON",
-            f"The driver runs lakesink {driver}, the Python of an executor has lakesink {__version__}.",
-            action="Point PYSPARK_PYTHON (or spark.pyspark.python) at a Python on every executor that has the "
-            "driver's lakesink.",
-        )
+        raise WriteError.of("EXECUTOR_PYTHON.version", driver=driver, version=__version__)
     check_library("pyarrow", pa.__version__)

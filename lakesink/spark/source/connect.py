@@ -46,12 +46,7 @@ def check_lasts(found: FoundCatalog) -> None:
     here = os.getcwd()  # noqa: PTH109 - as the catalog's paths were made absolute
     of_session = os.environ.get(_SESSION, _NO_SESSION) != _NO_SESSION
     if of_session and any(here in str(value) for value in found.properties.values()):
-        raise CatalogError(
-            "CATALOG_TEMPORARY",
-            "The catalog has a relative path, and on Spark Connect this is a folder that ends with the session.",
-            action=f"Set {HOME_VARIABLE} to an absolute path in the environment of the Connect server, or of"
-            " spark-pipelines; or name a catalog by the option catalog, with absolute local paths.",
-        )
+        raise CatalogError.of("CATALOG_TEMPORARY")
 
 
 def is_of_connect(value: Any) -> bool:

@@ -42,13 +42,7 @@ class LakesinkDataSource(DataSource):
         """Always raises: the format reads streams only."""
         from lakesink_protocol.errors import QueryError
 
-        raise QueryError(
-            "READ_UNSUPPORTED",
-            'spark.read.format("lakesink") is not supported: the format reads streams only.',
-            data="Nothing was read or written.",
-            action="Use spark.readStream, or read the table with Iceberg's own Spark catalog, Trino, DuckDB or"
-            " PyIceberg.",
-        )
+        raise QueryError.of("READ_UNSUPPORTED")
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """The reader of a stream over the batches of a sink."""
@@ -79,10 +73,4 @@ def _imported(name: str) -> Any:
     except ImportError as error:
         from lakesink_protocol.errors import QueryError
 
-        raise QueryError(
-            "EXECUTOR_PYTHON",
-            f'The Python in which Spark plans format("lakesink") cannot import it: {error}.',
-            data="Nothing was written.",
-            action="Install lakesink with its dependencies in that Python (pip install), or point PYSPARK_PYTHON at a"
-            " Python that has them.",
-        ) from None
+        raise QueryError.of("EXECUTOR_PYTHON.planner", error=error) from None

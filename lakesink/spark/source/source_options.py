@@ -14,7 +14,6 @@ from lakesink.settings.options import OPTIONS
 from lakesink.settings.relations import Entry, Use, lack_of
 from lakesink.settings.settings import Settings
 from lakesink_catalog.tables.tables import parse_identifier
-from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import CatalogError, SettingsError
 from lakesink_protocol.identity import NAME_PATTERN, Batch, SinkKey, SinkKind, transaction_batch
 from lakesink_protocol.redact import contains_secret
@@ -45,12 +44,7 @@ def stream_destination(options: Mapping[str, str]) -> Destination:
     given = _checked(options, Entry.FORMAT_STREAM)
     table = table_of(given)
     if CHECKPOINT not in given:
-        raise SettingsError(
-            "OPTION_MISSING",
-            "The option checkpointLocation is required; a checkpoint set by Spark's configuration does not reach the"
-            " sink.",
-            action='Give it to the query itself: .option("checkpointLocation", "...").',
-        )
+        raise SettingsError.of("OPTION_MISSING.checkpoint")
     settings = _settings(given, Entry.FORMAT_STREAM)
     return Destination(table, SinkKey(settings.sink_id, settings.branch), settings)
 
@@ -61,13 +55,8 @@ def transaction_destination(options: Mapping[str, str]) -> tuple[Destination, Ba
     table = table_of(given)
     name, version = given.get(APP_ID, ""), given.get(VERSION, "")
     if not NAME_PATTERN.fullmatch(name) or not re.fullmatch(r"\d{1,18}", version, re.ASCII):
-        raise SettingsError(
-            "OPTION_INVALID" if APP_ID in given and VERSION in given else "OPTION_MISSING",
-            "A batch write needs the options txn-app-id and txn-version: lakesink recognises a repeated write by them.",
-            data=DataState.UNCHANGED,
-            action='For example .option("txn-app-id", "nightly-load").option("txn-version", "42"): an id of 1 to 64 of'
-            " A-Z a-z 0-9 . _ -, and a whole number that increases with every write.",
-        )
+        lacks = APP_ID not in given or VERSION not in given
+        raise SettingsError.of("OPTION_MISSING.txn" if lacks else "OPTION_INVALID.txn_options")
     settings = _settings(given, Entry.FORMAT_WRITE)
     return Destination(table, SinkKey(name, settings.branch, SinkKind.TXN), settings), transaction_batch(int(version))
 
@@ -78,7 +67,7 @@ def _checked(options: Mapping[str, str], entry: Entry) -> dict[str, str]:
     known = {TABLE, *_NAMED} - {*lacks} | ({APP_ID, VERSION} if entry is Entry.FORMAT_WRITE else set())
     for key, value in given.items():
         if contains_secret(key, value):
-            raise secret_in_option(key)
+            raise SettingsError.of("OPTION_SECRET", key=key[:60])
         if key in lacks:
             raise lacks[key].lacked(entry, key, "OPTION_UNKNOWN")
         if key not in known and not any(key.startswith(group) and key != group for group in _GROUPS):
@@ -90,11 +79,7 @@ def _checked(options: Mapping[str, str], entry: Entry) -> dict[str, str]:
 def table_of(given: Mapping[str, str]) -> str:
     """The table that the options name."""
     if TABLE not in given:
-        raise SettingsError(
-            "OPTION_MISSING",
-            "The option table is required.",
-            action='Name it: .option("table", "namespace.table").',
-        )
+        raise SettingsError.of("OPTION_MISSING.table")
     parse_identifier(given[TABLE])
     return given[TABLE]
 
@@ -120,13 +105,3 @@ def spelled_for_spark() -> Iterator[None]:
 
 def _spelled(text: str) -> str:
     return _PYTHON_NAMES.sub(lambda found: found[0].replace("_", "-"), text)
-
-
-def secret_in_option(key: str) -> SettingsError:
-    """The error for an option that contains a secret."""
-    return SettingsError(
-        "OPTION_SECRET",
-        f"The option {key[:60]!r} contains a secret, and Spark shows the options of a query in plans and errors.",
-        action="Put it into PyIceberg's configuration (~/.pyiceberg.yaml, or the environment) of the driver, and name"
-        ' that catalog: .option("catalog", "..."). Then change the secret: Spark may have written it to its logs.',
-    )

@@ -26,14 +26,13 @@ from lakesink.read.file_rows import RowsFile, RowsPart, divided
 from lakesink.read.follow import batches_between, commits_after, newest_position, unread_batches
 from lakesink.read.hold import hold_of, set_hold
 from lakesink.read.position import Position, parse_offset
-from lakesink.read.reading_errors import schema_changed, type_unsupported
+from lakesink.read.reading_errors import schema_changed
 from lakesink.read.steps import Follows, SinkBatches, Unread, behind, is_read_at, up_to
 from lakesink.read.values import readable_schema, unknown_columns, unreadable_columns
 from lakesink.rows.schema import parse_schema
 from lakesink.settings.options_of_reading import LATEST, ReadSettings
 from lakesink.spark.rows.worker_reuse import make_reuse_cheap
 from lakesink.spark.source.connect import check_lasts
-from lakesink.spark.source.source_options import secret_in_option
 from lakesink.spark.source.source_tasks import RowsPartition, RowsReader, rows_reader
 from lakesink.spark.spark_errors import presentable
 from lakesink_catalog.commit.left_out import check_keeps_refs
@@ -42,8 +41,7 @@ from lakesink_catalog.listeners import LISTENERS
 from lakesink_catalog.read.past import Past, PastCommit
 from lakesink_catalog.tables.tables import load_table, parse_identifier
 from lakesink_protocol import events
-from lakesink_protocol.catalogue import DataState
-from lakesink_protocol.errors import SettingsError
+from lakesink_protocol.errors import CatalogError, SettingsError
 from lakesink_protocol.redact import contains_secret
 
 WAITS_SECONDS = 60
@@ -133,7 +131,7 @@ def load(options: Mapping[str, str]) -> tuple[StructType, str]:
         schema_json = table.schema().model_dump_json()
         schema = parse_schema(schema_json)
         for column in unreadable_columns(schema):
-            raise type_unsupported(settings.table, column)
+            raise CatalogError.of("TYPE_UNSUPPORTED.time_of_day", column=column[:60], table=settings.table)
         return spark_schema(readable_schema(schema)), Loaded(sink, schema_json).to_json()
 
 
@@ -142,12 +140,7 @@ def stream_reader(options: Mapping[str, str], loaded: str, kind: "type[BatchesRe
     with presentable():
         settings = read_settings(options)
         if not loaded:
-            raise SettingsError(
-                "READ_SCHEMA_GIVEN",
-                "The query gives a schema to format('lakesink'), which reads columns by the table's own field ids.",
-                data=DataState.UNCHANGED,
-                action="Leave .schema(...) out, and select and cast columns of the DataFrame.",
-            )
+            raise SettingsError.of("READ_SCHEMA_GIVEN")
         return kind(settings, Loaded.from_json(loaded))
 
 
@@ -156,17 +149,11 @@ def read_settings(options: Mapping[str, str]) -> ReadSettings:
     given = {key.lower(): value for key, value in options.items()}
     for key, value in given.items():
         if contains_secret(key, value):
-            raise secret_in_option(key)
+            raise SettingsError.of("OPTION_SECRET", key=key[:60])
     settings = ReadSettings.parse(given)
     parse_identifier(settings.table)
     if settings.has_limits and not ADMITS:
-        raise SettingsError(
-            "READ_LIMITS_UNSUPPORTED",
-            "The options max-batches-per-trigger and max-rows-per-trigger need Spark 4.2: in this version, a Python"
-            " source cannot limit a micro-batch.",
-            data=DataState.UNCHANGED,
-            action="Use Spark 4.2 or newer, or leave the option out: a micro-batch then has all batches that are new.",
-        )
+        raise SettingsError.of("READ_LIMITS_UNSUPPORTED")
     return settings
 
 

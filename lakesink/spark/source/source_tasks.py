@@ -111,11 +111,7 @@ class PlannedTask:
     def _check_batch(self, context: TaskContext) -> None:
         running = context.getLocalProperty(BATCH_ID)
         if self.batch_id is not None and running != str(self.batch_id):
-            raise WriteError(
-                "BATCH_MOVED",
-                f"The task runs in batch {running}, but the newest batch in the checkpoint is {self.batch_id}.",
-                action="Stop any second query on this checkpoint, then start the query again.",
-            )
+            raise WriteError.of("BATCH_MOVED", running=running, batch_id=self.batch_id)
 
 
 @dataclass

@@ -46,14 +46,14 @@ from lakesink_catalog.connect.catalog import CatalogConfig
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_catalog.manifests.merging import MergeMemory
 from lakesink_protocol.coordinator import run_batch, writers_for
-from lakesink_protocol.errors import LakesinkError, QueryError, Reason
+from lakesink_protocol.errors import LakesinkError, QueryError, Reason, WriteError
 from lakesink_protocol.events import BatchStarted
 from lakesink_protocol.identity import Batch
 from lakesink_protocol.redact import redact, shown
 from lakesink_protocol.refusals.texts import Words
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.two_phase import TaskWriter, receipts_of
-from lakesink_protocol.votes import Vote, Votes, votes_incomplete
+from lakesink_protocol.votes import Vote, Votes
 
 _CHECKPOINT = re.compile(r".*/_checkpoints/.+/(?P<flow>[^/]{1,60})/(?P<number>[0-9]{1,9})/?")
 
@@ -177,9 +177,7 @@ class FinishedJob:
     def __call__(self, writers: Mapping[str, TaskWriter]) -> Votes:
         """Return the votes once; a second call raises WriteError, because Spark must write the batch again."""
         if self.used:
-            raise votes_incomplete(
-                "The table's history or schema changed after the batch was written, so it must be written again."
-            )
+            raise WriteError.of("VOTES_INCOMPLETE.used")
         self.used = True
         [(name, writer)] = writers.items()
         sent = [message for message in self.messages if isinstance(message, TaskMessage)]
@@ -261,23 +259,13 @@ _merge_memory = lru_cache(maxsize=8)(lambda *_of_sink: MergeMemory())  # it may 
 def _planned_batch(checkpoint: Checkpoint) -> int:
     """Id of the batch that Spark plans now; a continuous query plans none before it writes."""
     if not checkpoint.files.names("offsets"):
-        raise QueryError(
-            "TRIGGER_UNSUPPORTED",
-            "This checkpoint contains no planned batch. lakesink commits micro-batches, not continuous epochs.",
-            action="Use the trigger availableNow or processingTime, not continuous, and give checkpointLocation as an"
-            " absolute path or a full URI.",
-        )
+        raise QueryError.of("TRIGGER_UNSUPPORTED")
     return checkpoint.newest_batch()
 
 
 def _check_appends(*, overwrite: bool) -> None:
     if overwrite:
-        raise QueryError(
-            "OUTPUT_MODE",
-            "The query runs in output mode 'complete', or the write in mode 'overwrite'; lakesink only appends.",
-            data="Nothing was written.",
-            action='Use .outputMode("append") for a stream, .mode("append") for a batch write.',
-        )
+        raise QueryError.of("OUTPUT_MODE")
 
 
 def words_of(checkpoint: str) -> Sequence[Words]:

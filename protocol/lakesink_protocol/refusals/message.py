@@ -48,12 +48,11 @@ def _as_it_writes(way: str, situation: Situation) -> str:
 
 def input_missing(batch: Batch) -> BatchRefused:
     """The error for a batch whose input files are missing, if it cannot be overruled."""
-    return BatchRefused(
-        Reason.INPUT_MISSING,
-        f"Batch {batch.batch_id} reads files of which {len(batch.missing_inputs)} cannot be found.",
-        data=f"Nothing of batch {batch.batch_id} was written.",
-        action="Put the files back where they were and start the query again; to go on without them, override"
-        f" check_inputs of the sink. Missing: {_missing(batch)}.",
+    return BatchRefused.of(
+        "INPUT_MISSING.not_overruled",
+        batch_id=batch.batch_id,
+        count=len(batch.missing_inputs),
+        missing=_missing(batch),
     )
 
 

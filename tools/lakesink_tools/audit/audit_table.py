@@ -62,24 +62,9 @@ def loaded_for(done: Done | None, catalog: Catalog, table: str) -> Table:
     except CatalogError as error:
         if error.code != TABLE_MISSING or done is None or not done.batches:
             raise
-        raise _was_there(table, catalog, done.batches[-1], error) from None
-
-
-def _was_there(table: str, catalog: Catalog, last: int, error: CatalogError) -> CatalogError:
-    return CatalogError(
-        "TABLE_MISSING",
-        f"Table {table} is not in the catalog {catalog.name!r}, but the checkpoint has committed batches up to {last}.",
-        data=f"The rows up to batch {last} were in a table that this catalog does not show. Nothing was changed.",
-        action=(
-            f"If another table or catalog is meant, name it (--catalog). {error.action}",
-            "If the table was renamed, audit it under its new name, and give the stream that name.",
-            "If the table was dropped, restore it before the stream starts again.",
-            (
-                "If it was dropped on purpose, start the stream with create_table=True and a new checkpoint: it reads"
-                " the source from its beginning. Rows that the source no longer has are lost."
-            ),
-        ),
-    )
+        raise CatalogError.of(
+            "TABLE_MISSING.audited", table=table, catalog=catalog.name, last=done.batches[-1], action=error.action
+        ) from None
 
 
 def proved(

@@ -6,7 +6,6 @@ from typing import Any
 
 from lakesink.checkpoint.folder import Checkpoint, FsspecFiles
 from lakesink_catalog.words import counted
-from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import QueryError
 from lakesink_protocol.identity import digest
 from lakesink_protocol.ledger import Mark
@@ -48,7 +47,7 @@ def read_done(root: str) -> Done:
     """Read a checkpoint, given as a path or URI."""
     checkpoint = opened(root)
     if checkpoint.files.read("metadata") is None:
-        raise _no_checkpoint(root, "it has no metadata file")
+        raise QueryError.of("CHECKPOINT_UNREADABLE.audited", root=redact(root)[:80], why="it has no metadata file")
     query_id = checkpoint.query_id()
     batches = numbers(checkpoint, "commits")
     known = set(numbers(checkpoint, "offsets"))
@@ -93,16 +92,7 @@ def opened(root: str) -> Checkpoint:
     try:
         return Checkpoint(FsspecFiles(root))
     except (ImportError, ValueError) as error:
-        raise _no_checkpoint(root, describe(error)) from None
-
-
-def _no_checkpoint(root: str, why: str) -> QueryError:
-    return QueryError(
-        "CHECKPOINT_UNREADABLE",
-        f"{redact(root)[:80]!r} cannot be read as the checkpoint of a query: {why}.",
-        data=DataState.UNCHANGED,
-        action="Give the stream's checkpoint folder. For remote storage, install the fsspec package of its scheme.",
-    )
+        raise QueryError.of("CHECKPOINT_UNREADABLE.audited", root=redact(root)[:80], why=describe(error)) from None
 
 
 def numbers(checkpoint: Checkpoint, folder: str) -> tuple[int, ...]:

@@ -280,10 +280,10 @@ def _chosen(states: Sequence[SinkState], sink: str | None) -> tuple[SinkState, .
     found = tuple(state for state in states if sink in (None, state.sink))
     if sink is None or found:
         return found
-    raise SettingsError(
-        "SINK_UNKNOWN",
-        f"The table knows no batch of sink {sink[:60]!r}.",
-        action=f"{did_you_mean(sink, {state.sink for state in states})} lakesink status shows every sink.".strip(),
+    raise SettingsError.of(
+        "SINK_UNKNOWN.in_table",
+        sink=sink[:60],
+        near=did_you_mean(sink, {state.sink for state in states}),
     )
 
 

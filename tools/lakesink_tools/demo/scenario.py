@@ -203,9 +203,4 @@ class _Stage:
 
 def _driver_failed(what: str, run: DriverRun, place: Place) -> LakesinkError:
     reason = next((line for line in run.output_end.splitlines() if "[LAKESINK_" in line), "")
-    return LakesinkError(
-        "DEMO_FAILED",
-        what,
-        data="The table contains the batches that were committed before, each once.",
-        action=f"Read the end of {place.log}. {reason}".strip(),
-    )
+    return LakesinkError.of("DEMO_FAILED", what=what, log=place.log, reason=reason)

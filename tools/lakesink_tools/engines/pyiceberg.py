@@ -10,11 +10,7 @@ ENGINE = "PyIceberg 0.12"
 def recipe(target: Target) -> Recipe:
     """A program with expressions; raises a `CatalogError` if PyIceberg cannot read the table."""
     if target.equality_deletes:
-        raise CatalogError(
-            "DELETES_UNSUPPORTED",
-            f"{'.'.join(target.parts)} has equality deletes, which PyIceberg cannot apply: its rows cannot be read.",
-            action="Read it in Spark, Trino or Flink: --for spark.",
-        )
+        raise CatalogError.of("DELETES_UNSUPPORTED.recipe", table=".".join(target.parts))
     extras = "pyarrow" if isinstance(target.backend, Rest) else f"{target.backend.extra},pyarrow"
     return Recipe(
         engine=ENGINE,

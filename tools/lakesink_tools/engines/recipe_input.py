@@ -209,12 +209,7 @@ def _backend(found: FoundCatalog) -> Sqlite | Postgres | Rest:
         sslmode = url.query.get("sslmode") or ""
         mode = sslmode if isinstance(sslmode, str) else sslmode[-1]
         return Postgres(url.host or "localhost", url.port or 5432, url.database or "", url.username or "", mode)
-    raise CatalogError(
-        "RECIPE_MISSING",
-        f"{found.where} is of a kind for which lakesink has no recipes.",
-        action="There are recipes for SQLite, PostgreSQL and REST catalogs, each tested with the engines. No other"
-        " process can read a catalog in memory.",
-    )
+    raise CatalogError.of("RECIPE_MISSING", where=found.where)
 
 
 def _rest(name: str, properties: Mapping[str, Any]) -> Rest:
@@ -247,10 +242,5 @@ def _schemes(table: Table) -> set[str]:
     schemes = {urlsplit(place).scheme for place in named if place}
     unknown = sorted(schemes - {*_LOCAL, *_S3})
     if unknown:
-        raise CatalogError(
-            "RECIPE_MISSING",
-            f"The table, or a part of it, is at {unknown[0]}://, for which lakesink has no recipes.",
-            action="There are recipes for local files and S3. For other storage, follow the engine's own"
-            " documentation, and take the catalog's settings from the recipe of a table on local files.",
-        )
+        raise CatalogError.of("RECIPE_MISSING.storage", scheme=unknown[0])
     return schemes

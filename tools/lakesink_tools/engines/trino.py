@@ -45,12 +45,8 @@ def recipe(target: Target) -> Recipe:
 def _check_name(target: Target) -> None:
     nested = target.is_sql and len(target.parts) > 2
     if nested or any(part != part.lower() for part in target.parts):
-        raise CatalogError(
-            "NAME_UNREADABLE",
-            f"Trino cannot name {'.'.join(target.parts)}: "
-            + ("its SQL catalogs support one namespace only." if nested else "it changes every name to lower case."),
-            action="Rename the table in PyIceberg (catalog.rename_table), or read it in another engine.",
-        )
+        why = "its SQL catalogs support one namespace only" if nested else "it changes every name to lower case"
+        raise CatalogError.of("NAME_UNREADABLE", table=".".join(target.parts), why=why)
 
 
 def _catalog(target: Target) -> dict[str, str]:

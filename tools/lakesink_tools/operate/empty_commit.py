@@ -95,9 +95,4 @@ class _Attempts:
 
 def unresolved(what: str, unseen: Unseen) -> CommitUnresolved:
     """The error for an empty commit that the table does not show."""
-    return CommitUnresolved(
-        "COMMIT_UNRESOLVED",
-        f"The table does not show that it has {what}.",
-        data=f"No row was changed and no file deleted. The last error: {unseen.trouble}.",
-        action="Make the catalog reachable and run the command again: it checks the table first.",
-    )
+    return CommitUnresolved.of("COMMIT_UNRESOLVED.empty", what=what, trouble=unseen.trouble)

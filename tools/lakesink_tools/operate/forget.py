@@ -39,8 +39,4 @@ def _sink_key(sink: str, branch: str, *, txn: bool) -> SinkKey:
     """The key of the sink that a command names."""
     if NAME_PATTERN.fullmatch(sink):
         return SinkKey(sink, branch, SinkKind.TXN if txn else SinkKind.STREAM)
-    raise SettingsError(
-        "SINK_UNKNOWN",
-        f"{sink[:60]!r} is not a sink id.",
-        action="lakesink status shows every sink of the table.",
-    )
+    raise SettingsError.of("SINK_UNKNOWN.no_id", sink=sink[:60])

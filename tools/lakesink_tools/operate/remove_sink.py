@@ -28,7 +28,6 @@ from lakesink_catalog.connect.first_snapshot import check_has_head
 from lakesink_catalog.read.history import sinks
 from lakesink_catalog.read.view import view_refs, view_table
 from lakesink_catalog.tables.locations import metadata_location
-from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import SettingsError
 from lakesink_protocol.fence import Unseen
 from lakesink_protocol.identity import MAIN_BRANCH, NO_BATCH, SinkKey
@@ -152,18 +151,8 @@ def entry_of_marks(situation: Situation) -> LedgerEntry:
     )
 
 
-def _refused(key: SinkKey, why: str, action: str = "") -> SettingsError:
-    return SettingsError(
-        "RESTORE_REFUSED",
-        f"The ledger entry of {key.name!r} for branch {key.branch[:60]!r} cannot be restored: {why}.",
-        data=DataState.UNCHANGED,
-        action=action or "lakesink status and lakesink log show every sink; --branch and --txn select one.",
-    )
-
-
-_HOW_TO_NAME = (
-    "lakesink status shows every sink; --txn names an application id; --tags removes audit tags of a forgotten sink."
-)
+def _refused(key: SinkKey, why: str, first: str = "") -> SettingsError:
+    return SettingsError.of("RESTORE_REFUSED", name=key.name, branch=key.branch[:60], why=why, first=first)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +206,12 @@ class Forgetting:
         if not self._is_known(table):
             raise _unknown(table, self.key)
         if table.metadata.format_version != SUPPORTED_FORMAT_VERSION:
-            raise _unsupported(table, self.key)
+            raise SettingsError.of(
+                "UNSUPPORTED.to_forget",
+                format_version=table.metadata.format_version,
+                name=self.key.name,
+                ledger_tag=self.key.ledger_tag,
+            )
         check_has_head(table, self._branch(table))
 
     def _is_known(self, table: Table) -> bool:
@@ -261,19 +255,9 @@ class Forgetting:
 
 def _unknown(table: Table, key: SinkKey) -> SettingsError:
     known = [state.sink for state in sinks(table) if (state.branch, state.kind) == (key.branch, key.kind.value)]
-    return SettingsError(
-        "SINK_UNKNOWN",
-        f"The table has no ledger entry of {key.name!r} for branch {key.branch!r}.",
-        action=" ".join([*filter(None, [did_you_mean(key.name, known)]), _HOW_TO_NAME]),
-    )
-
-
-def _unsupported(table: Table, key: SinkKey) -> SettingsError:
-    return SettingsError(
-        "UNSUPPORTED",
-        f"The table has format version {table.metadata.format_version}; lakesink writes version "
-        f"{SUPPORTED_FORMAT_VERSION}.",
-        data="Nothing was changed in the table.",
-        action=f"lakesink cannot write this table, so the entry for {key.name!r} is harmless. If its tag prevents the"
-        f" expiry of a snapshot, drop the tag {key.ledger_tag} with the engine that writes this version.",
+    return SettingsError.of(
+        "SINK_UNKNOWN.no_entry",
+        name=key.name,
+        branch=key.branch,
+        near=did_you_mean(key.name, known),
     )

@@ -116,9 +116,4 @@ def _check_state(files: list[tuple[str, int]], to_batch: int) -> None:
 
 
 def _refused(what: str) -> QueryError:
-    return QueryError(
-        "REWIND_REFUSED",
-        what,
-        action="Give the checkpoint and the batch from the stream's refusal. If the batch is too old,"
-        " start a new checkpoint exactly where the table ends.",
-    )
+    return QueryError.of("REWIND_REFUSED.checkpoint", what=what)

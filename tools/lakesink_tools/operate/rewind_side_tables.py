@@ -39,14 +39,15 @@ class RewindableSideTables:
         entries = {key: view_table(table, key).entry for key in keys_of_ledger(table)}
         sinks = [key for key, entry in entries.items() if entry is not None and entry.query_id == query_id]
         if not sinks:
-            raise _refused(
-                f"No sink of {self._name} has batches of the query of this checkpoint.",
-                "Name the table that the query writes; lakesink status shows the sinks of a table.",
+            raise QueryError.of(
+                "REWIND_REFUSED.told",
+                what=f"No sink of {self._name} has batches of the query of this checkpoint.",
+                how="Name the table that the query writes; lakesink status shows the sinks of a table.",
             )
         ways: list[WayBack] = []
         for left in (left for key in sinks for left in left_of(table, key)):
             if left.ways is None:
-                raise _refused(left.said, left.step)
+                raise QueryError.of("REWIND_REFUSED.told", what=left.said, how=left.step)
             ways.extend(left.ways)
         return ways
 
@@ -60,7 +61,7 @@ class RewindableSideTables:
 def _go(catalog: Catalog, name: str, way: WayBack) -> None:
     seen, now = way.side.metadata, load_table(catalog, name)
     if (seen.table_uuid, seen.refs.get(MAIN_BRANCH)) != (now.metadata.table_uuid, now.metadata.refs.get(MAIN_BRANCH)):
-        raise _changed(name)
+        raise QueryError.of("REWIND_REFUSED.changed_meanwhile", name=name)
     if way.snapshot_id is None:
         catalog.drop_table(name)
         return
@@ -74,17 +75,4 @@ def _go(catalog: Catalog, name: str, way: WayBack) -> None:
     try:
         catalog.commit_table(now, requirements, (update,))
     except CommitFailedException:
-        raise _changed(name) from None
-
-
-def _changed(name: str) -> QueryError:
-    return QueryError(
-        "REWIND_REFUSED",
-        f"{name} has changed meanwhile.",
-        data="The checkpoint was set back, and this table was not; no row and no file was deleted.",
-        action="Stop the query and what else writes the table, and run the command again: it does what is left.",
-    )
-
-
-def _refused(what: str, action: str) -> QueryError:
-    return QueryError("REWIND_REFUSED", what, action=action)
+        raise QueryError.of("REWIND_REFUSED.changed_meanwhile", name=name) from None

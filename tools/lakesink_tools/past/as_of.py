@@ -12,7 +12,6 @@ from pyiceberg.table.refs import SnapshotRefType
 from lakesink_catalog.read.history import sinks
 from lakesink_catalog.read.past import PastCommit, by_sink, retained
 from lakesink_catalog.tables.tables import at_snapshot, parse_identifier
-from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.identity import MAIN_BRANCH, SinkKey
 from lakesink_protocol.suggest import did_you_mean
@@ -53,11 +52,11 @@ def look_back(table: Table, identifier: str, branch: str = MAIN_BRANCH) -> LookB
     tags = {name: ref.snapshot_id for name, ref in refs.items() if ref.snapshot_ref_type is SnapshotRefType.TAG}
     branches = {MAIN_BRANCH} | (refs.keys() - tags.keys())
     if branch not in branches:
-        raise CatalogError(
-            "BRANCH_MISSING",
-            f"{identifier} has no branch {branch[:60]!r}.",
-            data=DataState.UNCHANGED,
-            action=did_you_mean(branch, branches),
+        raise CatalogError.of(
+            "BRANCH_MISSING.looked_for",
+            table=identifier,
+            branch=branch[:60],
+            near=did_you_mean(branch, branches),
         )
     found = retained(table)
     last: dict[SinkKey, int] = {}
@@ -114,8 +113,4 @@ def deletes_named(snapshot_id: int) -> Iterator[None]:
     except (ValueError, NotImplementedError) as error:
         if "equality delete" not in str(error):
             raise
-        raise CatalogError(
-            "DELETES_UNSUPPORTED",
-            f"Snapshot {snapshot_id} has equality deletes, which PyIceberg cannot apply: its rows cannot be read here.",
-            action="Read it in Spark or Trino: lakesink as-of, without --read, prints the SQL.",
-        ) from error
+        raise CatalogError.of("DELETES_UNSUPPORTED", snapshot_id=snapshot_id) from error

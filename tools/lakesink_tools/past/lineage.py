@@ -27,7 +27,6 @@ from lakesink_protocol.quality import REPLAY
 from lakesink_tools.past.as_of import Question, choose, look_back
 from lakesink_tools.past.batch_input import Known, RunInput, input_of
 from lakesink_tools.past.replayed_letters import batches_of_letters
-from lakesink_tools.past.resolve_snapshot import Chosen
 from lakesink_tools.past.side_owner import owner_of
 from lakesink_tools.past.source_ranges import BatchesRange, FirstRange, KafkaRange
 
@@ -176,7 +175,7 @@ class Lineage:
             batches = [(commit.mark.key, commit) for commit in past.commits if commit.mark is not None]
             found = {(application_of(key), batch.batch_id): batch for key, batch in batches}
             for application, batch_id in sorted(wanted - found.keys()):
-                raise _expired_batch(batch_id, application, letters)
+                raise CatalogError.of("BATCH_EXPIRED.not_there", batch_id=batch_id, writer=application, table=letters)
             return [batch for place, batch in found.items() if place in wanted]
 
         return self._behind(letters, read, depth)
@@ -226,7 +225,11 @@ def _asked(table: Table, name: str, question: Question) -> tuple[PastCommit, str
             raise
         return expired, "Its snapshot has expired: an earlier version of the table's metadata still shows it."
     if chosen.commit.batch_id != question.batch_id:
-        raise _no_snapshot(name, question, chosen)
+        raise CatalogError.of(
+            "BATCH_EXPIRED.no_snapshot",
+            why=chosen.note or f"Batch {question.batch_id} of {name} has no snapshot of its own.",
+            table=name,
+        )
     return chosen.commit, chosen.note
 
 
@@ -254,16 +257,8 @@ def _batches_of(table: Table, name: str, key: SinkKey, query_id: str, wanted: se
     found = [commit for commit in commits if is_of_it(commit) and commit.batch_id in wanted]
     missing = sorted(wanted - {batch.batch_id for batch in found})
     if missing:
-        raise _expired_batch(missing[0], key.name, name)
+        raise CatalogError.of("BATCH_EXPIRED.not_there", batch_id=missing[0], writer=key.name, table=name)
     return found
-
-
-def _expired_batch(batch_id: int, writer: str, table: str) -> CatalogError:
-    return CatalogError(
-        "BATCH_EXPIRED",
-        f"Batch {batch_id} of {writer} is not in {table}, or not any more.",
-        action=f"lakesink log {table} shows what is retained.",
-    )
 
 
 def _runs(batches: Iterable[PastCommit]) -> Iterator[list[PastCommit]]:
@@ -282,11 +277,3 @@ def _runs(batches: Iterable[PastCommit]) -> Iterator[list[PastCommit]]:
 
 def _follows(one: Mark, other: Mark) -> bool:
     return (one.key, one.query_id, one.batch_id + 1) == (other.key, other.query_id, other.batch_id)
-
-
-def _no_snapshot(name: str, question: Question, chosen: Chosen) -> CatalogError:
-    return CatalogError(
-        "BATCH_EXPIRED",
-        f"{chosen.note or f'Batch {question.batch_id} of {name} has no snapshot of its own.'} It has no rows to trace.",
-        action=f"Ask for another batch: lakesink log {name} shows them.",
-    )

@@ -8,6 +8,4 @@ from lakesink_protocol.errors import SettingsError
 def check_duckdb(command: str) -> None:
     """Raise a `SettingsError` if DuckDB is not installed."""
     if find_spec("duckdb") is None:
-        raise SettingsError(
-            "DUCKDB_MISSING", f"{command} needs DuckDB, which is not installed.", action="pip install duckdb"
-        )
+        raise SettingsError.of("DUCKDB_MISSING", command=command)

@@ -65,11 +65,8 @@ def by_batch(past: LookBack, batch_id: int, sink: str | None = None) -> Chosen:
         return Chosen(best, key, _note(best, same))
     last = past.last.get(key, -1)
     if batch_id > last:
-        raise CatalogError(
-            "BATCH_NOT_YET",
-            f"Batch {batch_id} of {key.name} is not in branch {key.branch} of {past.table}: the last is {last}.",
-            action=f"Ask for batch {last} or an earlier one, or look whether the stream runs:"
-            f" lakesink status {past.table}",
+        raise CatalogError.of(
+            "BATCH_NOT_YET", batch_id=batch_id, name=key.name, branch=key.branch, table=past.table, last=last
         )
     if before := _left_unchanged(past.retained, batches, batch_id):
         return Chosen(
@@ -94,16 +91,9 @@ def by_tag(past: LookBack, tag: str) -> Chosen:
     if commit is not None:
         return Chosen(commit)
     if tag in past.tags:
-        raise CatalogError(
-            "TAG_DANGLING",
-            f"The tag {tag[:60]!r} of {past.table} points at a snapshot that the table does not have.",
-            action=f"Its metadata is damaged: drop the tag. lakesink log {past.table} shows what is retained.",
-        )
-    raise SettingsError(
-        "TAG_UNKNOWN",
-        f"{past.table} has no tag {tag[:60]!r}.",
-        action=did_you_mean(tag, past.tags) or "The table has no tags: ask for a --batch or a --time.",
-    )
+        raise CatalogError.of("TAG_DANGLING", tag=tag[:60], table=past.table)
+    near = did_you_mean(tag, past.tags) or "The table has no tags: ask for a --batch or a --time."
+    raise SettingsError.of("TAG_UNKNOWN", table=past.table, tag=tag[:60], near=near)
 
 
 def queries(parts: Sequence[str], metadata_file: str, snapshot_id: int, tag: str | None) -> dict[str, str]:
@@ -137,12 +127,7 @@ def _sink(past: LookBack, sink: str | None) -> SinkKey:
     if not fitting:
         raise _no_sink(past, sink, known)
     named = ", ".join(f"{key.name} ({key.kind.value})" for key in named_or_own)
-    raise SettingsError(
-        "SINK_AMBIGUOUS",
-        f"Several sinks write to branch {past.branch} of {past.table}: {_cut(named)}.",
-        action="Name one by --sink. If a stream and an application share a name, take the snapshot's time from"
-        f" lakesink log {past.table} and ask for --time.",
-    )
+    raise SettingsError.of("SINK_AMBIGUOUS.of_command", branch=past.branch, table=past.table, sinks=_cut(named))
 
 
 def _no_sink(past: LookBack, sink: str | None, known: set[SinkKey]) -> SettingsError:
@@ -150,10 +135,12 @@ def _no_sink(past: LookBack, sink: str | None, known: set[SinkKey]) -> SettingsE
     wanted = "a sink" if sink is None else f"sink {sink[:60]!r}"
     near = did_you_mean(sink, {key.name for key in known if key.branch == past.branch}) if sink else ""
     other = f"There is one on branch {', '.join(elsewhere)}: give --branch." if elsewhere else near
-    return SettingsError(
+    return SettingsError.of(
         "SINK_UNKNOWN",
-        f"Branch {past.branch} of {past.table} knows no batch of {wanted}.",
-        action=f"{other} lakesink status {past.table} shows every sink.".strip(),
+        branch=past.branch,
+        table=past.table,
+        wanted=wanted,
+        hint=other,
     )
 
 
@@ -201,13 +188,7 @@ def _was_head(past: LookBack, place: int) -> bool:
 def _expired(key: SinkKey, batch_id: int, batches: Sequence[PastCommit]) -> CatalogError:
     ids = [batch.batch_id for batch in batches]
     retained = _cut(f"batches {ranges(ids)}") if ids else "no batch of it any more"
-    return CatalogError(
-        "BATCH_EXPIRED",
-        f"The snapshot of batch {batch_id} of {key.name} has expired. Retained: {retained}.",
-        data="Expiry removes no current rows: what the batch wrote is in the table unless somebody deleted it.",
-        action="Ask for a retained batch. To keep others, let the stream tag them: tag_every keeps every so many"
-        " batches, or one a day, beyond expiry.",
-    )
+    return CatalogError.of("BATCH_EXPIRED", batch_id=batch_id, name=key.name, retained=retained)
 
 
 def _unseen(past: LookBack, time_ms: int) -> CatalogError:
@@ -218,10 +199,13 @@ def _unseen(past: LookBack, time_ms: int) -> CatalogError:
     else:
         reason = "Either the table was empty then, or what it held has expired (tag_every keeps some)."
     shown = f"the next that is retained is {later[1]} of {moment_of(later[0])}" if later else "none is retained"
-    return CatalogError(
+    return CatalogError.of(
         "TIME_NOT_RETAINED",
-        f"No retained snapshot was the head of branch {past.branch} at {moment_of(time_ms)}: {shown}.",
-        action=f"{reason} {_kept(past)}",
+        branch=past.branch,
+        moment=moment_of(time_ms),
+        next=shown,
+        reason=reason,
+        kept=_kept(past),
     )
 
 

@@ -57,23 +57,6 @@ CHANGELOG_WORDS: Sequence[Words] = (
 """All can be met by a query whose own table is as it was."""
 
 
-def _differ(table: str, batch: Batch, rows: int, ways_out: Sequence[str]) -> WriteError:
-    return WriteError(
-        "CHANGELOG_DIFFERS",
-        f"Batch {batch.batch_id} has {rows:,} changes, and its earlier run wrote other changes into {table}.",
-        data=f"Changes of batch {batch.batch_id} are in {table}; they are not in the table.",
-        action=ways_out,
-    )
-
-
-def _unfit(table: str, error: WriteError) -> WriteError:
-    return WriteError(
-        "SCHEMA_MISMATCH",
-        f"The table {table} cannot keep the changelog: {error.what}",
-        action="Name another table with the option changelog_table; lakesink creates it.",
-    )
-
-
 CHANGELOG = SideTable(
     "changes",
     "changelog_table",
@@ -81,8 +64,6 @@ CHANGELOG = SideTable(
     changelog_key,
     CHANGELOG_WORDS,
     "Start the query again as it was, over the same rows.",
-    _differ,
-    _unfit,
     schema_evolution=SchemaEvolution.WIDEN,
     is_read=True,
 )
@@ -107,14 +88,11 @@ def check_filled(changelog: str, schema_json: str, columns: pa.Schema) -> None:
     """Refuse a changelog of this schema with a NOT NULL column for which a change may have no value."""
     path = next(_unfilled(parse_schema(schema_json).fields, list(columns)), None)
     if path is not None:
-        raise WriteError(
-            "SCHEMA_MISMATCH",
-            f"The table {changelog} cannot keep the changelog: column {shown('.'.join(path))!r} is NOT NULL there, and"
-            " a change may have no value for it.",
-            action=(
-                *commands(SchemaChange(optional=(path,)), parse_identifier(changelog)),
-                "Name another table with the option changelog_table; lakesink creates it.",
-            ),
+        raise WriteError.of(
+            "SCHEMA_MISMATCH.changelog_not_null",
+            changelog=changelog,
+            column=shown(".".join(path)),
+            commands=commands(SchemaChange(optional=(path,)), parse_identifier(changelog)),
         )
 
 
@@ -166,14 +144,8 @@ def check_is_logged(decision: Decision, changelog: SideTableSink) -> None:
     counts = counts_in(summary)
     if summary.get(CHANGELOG_TABLE) != changelog.table or counts is None or not counts.changes:
         return
-    raise WriteError(
-        "CHANGELOG_DIFFERS",
-        f"{changelog.table} has no changes of this query, and those of batch {newest.batch_id} were written into it.",
-        data=f"Nothing of batch {batch.batch_id} was written.",
-        action=(
-            f"If {changelog.table} was dropped or replaced by mistake, restore it, and start the query again.",
-            "If a new changelog is wanted, start the query with another name as changelog_table.",
-        ),
+    raise WriteError.of(
+        "CHANGELOG_DIFFERS.dropped", table=changelog.table, newest=newest.batch_id, batch_id=batch.batch_id
     )
 
 
@@ -211,15 +183,13 @@ def _check_without_changes(catalog: Catalog, changelog: str, table: Table, key: 
     if back is None:
         return  # none, or other batches came later: then another changelog is the way out that keeps theirs
     changelog = redacted(changelog, 200)
-    raise WriteError(
-        "CHANGELOG_DIFFERS",
-        f"{changelog} has changes of batch {left[-1].batch_id}, and this query does not write into it.",
-        data=f"Nothing of batch {batch.batch_id} was written.",
-        action=(
-            f"Start the query with changelog_table={changelog!r} until this batch is committed.",
-            f"{back} Then start this one again.",
-        ),
+    raise WriteError.of(
+        "CHANGELOG_DIFFERS.left",
         details=[in_snapshots(left)],
+        changelog=changelog,
+        newest=left[-1].batch_id,
+        back=back,
+        batch_id=batch.batch_id,
     )
 
 
@@ -227,9 +197,4 @@ def other_changelog(participant: str, settings: Settings) -> WriteError:
     """The error for a batch that was prepared for another changelog than the query's."""
     other = redacted(participant.removesuffix("@main"), 60)
     named = f"changelog_table={settings.changelog_table!r}" if settings.changelog_table else "no changelog_table"
-    return WriteError(
-        "CHANGELOG_DIFFERS",
-        f"The batch was prepared for the changelog {other}, but the query has {named}.",
-        data=f"Changes of this batch may be in {other}; they are not in the table.",
-        action=f"Start the query with changelog_table={other!r} until this batch is committed.",
-    )
+    return WriteError.of("CHANGELOG_DIFFERS.other_table", other=other, named=named)

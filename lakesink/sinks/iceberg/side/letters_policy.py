@@ -48,12 +48,7 @@ def check_letters(counted: CombinedReceipts, letters: SideTableSink, settings: S
 def other_letters(participant: str, letters: SideTableSink) -> WriteError:
     """The error for dead letters of a batch in another table than the query's."""
     other = shown(participant.removesuffix("@main"), 60)
-    return WriteError(
-        "DEAD_LETTERS_DIFFER",
-        f"The batch has dead letters for {other}, but the query puts rows aside into {letters.table}.",
-        data=f"The dead letters of this batch may be in {other}; its other rows are not in the table.",
-        action=f"Start the query with dead_letter_table={other!r} until this batch is committed.",
-    )
+    return WriteError.of("DEAD_LETTERS_DIFFER.other_table", other=other, table=letters.table)
 
 
 def _too_many(counted: CombinedReceipts, batch_id: int, limit: str, option: str) -> WriteError:
@@ -61,13 +56,12 @@ def _too_many(counted: CombinedReceipts, batch_id: int, limit: str, option: str)
     of_rules = [f"{name}: {in_words(rows, 'row')}" for name, rows in quality.unmet.items() if rows]
     others = max(dead - quality.unmet_rows, 0)
     malformed = [f"malformed (lakesink explain VALUE_MALFORMED): {in_words(others, 'row')}"] if others else []
-    return WriteError(
+    return WriteError.of(
         "DEAD_LETTERS_TOO_MANY",
-        f"{dead:,} of {in_words(counted.rows, 'row')} of batch {batch_id} would be dead letters, but {limit}.",
-        data=f"Nothing of batch {batch_id} was committed, to no table.",
-        action=(
-            "Look for the cause: a changed source, a wrong topic, a wrong condition. Then start the query again.",
-            f"If so many rows are to go aside, raise {option} and start the query again.",
-        ),
         details=[*malformed, *of_rules],
+        dead=dead,
+        rows=in_words(counted.rows, "row"),
+        batch_id=batch_id,
+        limit=limit,
+        option=option,
     )

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 from lakesink.rows.letters import letters_key
 from lakesink.sinks.iceberg.side.side_table import SideTable
-from lakesink_protocol.errors import CatalogError, Reason, WriteError
-from lakesink_protocol.identity import Batch
+from lakesink_protocol.errors import Reason
 from lakesink_protocol.refusals.texts import Words
 
 LETTERS_WORDS: Sequence[Words] = (
@@ -34,24 +33,6 @@ LETTERS_WORDS: Sequence[Words] = (
 """All can be met by a query whose own table is as it was."""
 
 
-def _differ(table: str, batch: Batch, rows: int, ways_out: Sequence[str]) -> WriteError:
-    """The error for a batch that puts other rows aside than an earlier run of it did."""
-    return WriteError(
-        "DEAD_LETTERS_DIFFER",
-        f"Batch {batch.batch_id} puts {rows:,} rows aside, and its earlier run put other rows into {table}.",
-        data=f"Dead letters of batch {batch.batch_id} are in {table}, its other rows are not in the table.",
-        action=ways_out,
-    )
-
-
-def _unfit(table: str, error: WriteError) -> WriteError:
-    return WriteError(
-        "SCHEMA_MISMATCH",
-        f"The table {table} cannot keep dead letters: {error.what}",
-        action="Name another table with the option dead_letter_table; lakesink creates it.",
-    )
-
-
 DEAD_LETTERS = SideTable(
     "dead letters",
     "dead_letter_table",
@@ -59,21 +40,6 @@ DEAD_LETTERS = SideTable(
     letters_key,
     LETTERS_WORDS,
     "Start the query again as it was, with the same expectations and the same columns of the table.",
-    _differ,
-    _unfit,
     has_replays=True,
 )
 """Rows that are put aside."""
-
-
-def no_letters(table: str, name: str, data: str, how: str) -> CatalogError:
-    """There is no table of dead letters of a table; `how` names another one."""
-    return CatalogError(
-        "TABLE_MISSING",
-        f"There is no table {name}: no query has put rows of {table} aside there.",
-        data=data,
-        action=(
-            f"If the query has the option dead_letter_table, {how}.",
-            "To put rows aside that cannot be written, start the query with on_malformed='quarantine'.",
-        ),
-    )

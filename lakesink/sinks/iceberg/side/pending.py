@@ -135,10 +135,4 @@ def first_letters(
 
 
 def _unsound(letters: Table, why: str) -> WriteError:
-    name = ".".join(letters.name())
-    return WriteError(
-        "SCHEMA_MISMATCH",
-        f"The table {name} is no table of dead letters: {why}.",
-        data="Nothing was replayed.",
-        action="Name the table of dead letters: dead_letter_table, or --letters.",
-    )
+    return WriteError.of("SCHEMA_MISMATCH.no_letters", table=".".join(letters.name()), why=why)

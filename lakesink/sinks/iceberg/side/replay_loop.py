@@ -16,7 +16,6 @@ from lakesink.rows.letters import VALUE
 from lakesink.settings.option_types import SchemaEvolution
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.side.begun_replays import replays_back
-from lakesink.sinks.iceberg.side.letters_table import no_letters
 from lakesink.sinks.iceberg.side.pending import MOST_BYTES, OfTable, check_letter_table, count_letters, first_letters
 from lakesink.sinks.iceberg.side.replays import (
     AllAssignments,
@@ -27,11 +26,11 @@ from lakesink.sinks.iceberg.side.replays import (
     replay_batch,
     replays_differ,
 )
-from lakesink.sinks.iceberg.side.side_sink import MOST_LOOKS, unsettled
+from lakesink.sinks.iceberg.side.side_sink import MOST_LOOKS
 from lakesink_catalog.commit.current import is_current
 from lakesink_catalog.tables.tables import TABLE_MISSING, load_table
 from lakesink_catalog.words import counted
-from lakesink_protocol.errors import CatalogError, LakesinkError, WriteError
+from lakesink_protocol.errors import CatalogError, CommitUnresolved, LakesinkError, WriteError
 from lakesink_protocol.identity import MAIN_BRANCH, Batch, SinkKey
 from lakesink_protocol.outcome import Committed, Outcome
 from lakesink_protocol.quality import REPLAYS_TABLE
@@ -121,7 +120,7 @@ class ReplayLoop:
             letters = load_table(self.catalog, self.letters)
             if letters.metadata.table_uuid == first.metadata.table_uuid and is_current(letters, MAIN_BRANCH):
                 return OfTable(table, letters, branch), assignments
-        raise unsettled(self.letters, "its dead letters are")
+        raise CommitUnresolved.of("COMMIT_UNRESOLVED.older_state", table=self.letters, unknown="its dead letters are")
 
     def _letters(self) -> Table:
         try:
@@ -130,7 +129,13 @@ class ReplayLoop:
             if error.code != TABLE_MISSING:
                 raise
         load_table(self.catalog, self.table)  # its name may be the wrong one
-        raise no_letters(self.table, self.letters, "Nothing was replayed.", "give it here too")
+        raise CatalogError.of(
+            "TABLE_MISSING.letters",
+            data="Nothing was replayed.",
+            name=self.letters,
+            table=self.table,
+            how="give it here too",
+        )
 
     def _next(self, of: OfTable, assignments: AllAssignments) -> _Step | None:
         waiting = set()
@@ -210,22 +215,16 @@ def check_no_documents(columns: Sequence[str], table: Table, settings: Settings)
 
 def invalid_repair(what: str, action: str | Sequence[str]) -> WriteError:
     """The error for a repair that cannot be run, or whose result cannot be used."""
-    return _wrong(what, "Nothing was replayed in this step; its letters are still pending.", action)
+    return WriteError.of("REPAIR_INVALID.told", what=what, ways=[action] if isinstance(action, str) else action)
 
 
 def _check_all_returned(found: Repaired, replay: int, letters: int) -> None:
     """Check that a replay that was begun gets the rows of all its letters; raises WriteError."""
     returned = len(found.letters)
     if returned < letters:
-        raise _wrong(
-            f"Replay {replay} was begun with {counted(letters, 'letter')}, the repair returns {returned:,} of them.",
-            f"Nothing of replay {replay} is in the table yet; its letters are assigned to it.",
-            "Run it again with a repair that returns a row for all letters of that replay, as the first one did.",
+        raise WriteError.of(
+            "REPAIR_INVALID.begun", replay=replay, letters=counted(letters, "letter"), returned=returned
         )
-
-
-def _wrong(what: str, data: str, action: str | Sequence[str]) -> WriteError:
-    return WriteError("REPAIR_INVALID", what, data=data, action=action)
 
 
 def _check_returned(ids: Sequence[str], letters: pa.Table) -> None:

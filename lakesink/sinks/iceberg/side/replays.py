@@ -196,19 +196,7 @@ def replays_differ(what: str, name: str, *first: str) -> WriteError:
     `name` is that of the table of replays; `first` are ways to go on that are offered before the usual ones.
     """
     replays, letters = shown(name, _LONGEST_NAME), shown(name.removesuffix(REPLAYS_SUFFIX), _LONGEST_NAME)
-    return WriteError(
-        "REPLAYS_DIFFER",
-        what,
-        data="Nothing was replayed.",
-        action=(
-            *first,
-            (
-                f"If the table, {letters} or {replays} was dropped, renamed or rolled back alone, restore it or roll it"
-                " forward again; or take the two others back to the same replay."
-            ),
-            "If the table's ledger entry was removed, run lakesink restore TABLE --txn --sink ID.",
-        ),
-    )
+    return WriteError.of("REPLAYS_DIFFER.told", what=what, first=first, letters=letters, replays=replays)
 
 
 def _read(catalog: Catalog, name: str, begins: str) -> tuple[dict[str, dict[str, int]], frozenset[str]]:

@@ -70,7 +70,7 @@ def with_left(refused: BatchRefused, left: Sequence[Left]) -> BatchRefused:
     said, steps = " ".join(one.said for one in left), steps_of(left)
     stays = " ".join(one.stays for one in left)
     ways = [f"{way} {stays}" if "accept=" in way else f"{steps} {way}" for way in refused.choices or (refused.action,)]
-    return BatchRefused(refused.reason, refused.what, data=f"{refused.data} {said}", action=ways)
+    return refused.reworded(data=f"{refused.data} {said}", action=ways)
 
 
 def steps_of(left: Sequence[Left]) -> str:

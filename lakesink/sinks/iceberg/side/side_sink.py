@@ -27,7 +27,7 @@ from lakesink_catalog.connect.first_snapshot import check_has_head
 from lakesink_catalog.read.landed import newest_batch
 from lakesink_catalog.read.view import view_table
 from lakesink_catalog.tables.tables import TABLE_MISSING, create_table, load_table
-from lakesink_protocol.errors import CatalogError, CommitUnresolved, Reason
+from lakesink_protocol.errors import CatalogError, CommitUnresolved, Reason, WriteError
 from lakesink_protocol.identity import MAIN_BRANCH, NO_BATCH, Batch, SinkKey, digest
 from lakesink_protocol.ledger import LedgerEntry, Mark, mark_of
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
@@ -228,7 +228,13 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
             if there is not None and has_batch:
                 if there.fingerprint != fingerprint:
                     ways = self._ways_out.of(table, batch, self.kind.as_it_was)
-                    raise self.kind.differ(self.table, batch, rows, ways)
+                    raise WriteError.of(
+                        f"{self.kind.code}.other_rows",
+                        batch_id=batch.batch_id,
+                        rows=rows,
+                        table=self.table,
+                        ways_out=ways,
+                    )
                 return found
             if not rows:
                 return found
@@ -238,7 +244,11 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
             begun = self._of(batch).begin(Batch(batch.batch_id, "", fingerprint, start=None, end=end))
             if not isinstance(begun, AlreadyCommitted):  # by a driver that came between the two looks
                 return replace(found, transaction=begun)
-        raise unsettled(self.table, f"the {self.kind.keeps} of batch {batch.batch_id} are")
+        raise CommitUnresolved.of(
+            "COMMIT_UNRESOLVED.older_state",
+            table=self.table,
+            unknown=f"the {self.kind.keeps} of batch {batch.batch_id} are",
+        )
 
     def _of(self, batch: Batch) -> Participant:
         key = self.key(batch)
@@ -287,13 +297,3 @@ def _batch_or_later(table: Table, key: SinkKey, batch_id: int) -> LedgerEntry | 
     view = view_table(table, key)
     marks = Situation(view, key, NO_BATCH, view.table_uuid).own_marks
     return next((mark for mark, _ in marks if mark.batch_id == batch_id), newest)
-
-
-def unsettled(table: str, unknown: str) -> CommitUnresolved:
-    """The error for a catalog whose loads do not show the state on which it decides requests."""
-    return CommitUnresolved(
-        "COMMIT_UNRESOLVED",
-        f"The catalog shows {table} in an older state than it has, so {unknown} not known.",
-        data="This run committed nothing to the table; no file was deleted.",
-        action="Start it again. If this happens again, look for a cache between lakesink and the catalog.",
-    )

@@ -3,7 +3,7 @@
 No way out loses rows of a batch that landed.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -46,9 +46,6 @@ class SideTable:
         key_of: The application that writes for a sink, a query and a table.
         words: Messages of refusals.
         as_it_was: How a batch is started again that an earlier run did not complete.
-        differ: The error for a batch with so many rows that are others than those of an earlier run; takes what lets
-            the batch in.
-        unfit: The error for a table with other columns.
         schema_evolution: Whether the table follows the columns of the rows.
         has_replays: Whether its rows are replayed: a table of replays then goes back with it.
         is_read: Its readers take each row as it comes: rows of a batch that is written elsewhere must not stay.
@@ -60,8 +57,6 @@ class SideTable:
     key_of: KeyOf
     words: Sequence[Words]
     as_it_was: str
-    differ: Callable[[str, Batch, int, Sequence[str]], WriteError]
-    unfit: Callable[[str, WriteError], WriteError]
     schema_evolution: SchemaEvolution = SchemaEvolution.FAIL
     has_replays: bool = False
     is_read: bool = False
@@ -82,7 +77,10 @@ def side_plan(
     try:
         return plan_write(table, batch, key, settings, columns, case_sensitive=False).plan
     except WriteError as error:
-        raise kind.unfit(".".join(table.name()), error) from None
+        name = ".".join(table.name())
+        raise WriteError.of(
+            "SCHEMA_MISMATCH.side_table", table=name, keeps=kind.keeps, what=error.what, option=kind.option
+        ) from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,12 +108,7 @@ def _answering(found: FoundCatalog, longest_seconds: float) -> tuple[Catalog, li
         catalog = found.open(create=False)
         return catalog, translated(found.where, found.properties, catalog.list_namespaces)
 
-    late = CatalogError(
-        "CATALOG_UNREACHABLE",
-        f"{found.where} gave no answer within {longest_seconds:g} s.",
-        data="Nothing was written.",
-        action="Check that the service runs, that the uri names it, and that no firewall drops the connection.",
-    )
+    late = CatalogError.of("CATALOG_UNREACHABLE.late", where=found.where, seconds=longest_seconds)
     answer = attempt(Part.CATALOG, "answers", lambda: within(longest_seconds, knock, late), found.properties)
     if isinstance(answer, Finding) and "[LAKESINK_CATALOG_MISSING]" in answer.found:
         standing = Standing.OK if found.home else Standing.WARNING

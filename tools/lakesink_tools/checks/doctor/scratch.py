@@ -121,12 +121,7 @@ def _in_turn(bench: Bench) -> str:
     if state.entry != first.snapshot_id:
         raise _not_atomic(bench, "It accepted a commit and left out the table property in it.")
     if bench.ledger_tag and state.tag != first.snapshot_id:
-        raise CatalogError(
-            "CATALOG_WITHOUT_TAGS",
-            f"The catalog {bench.mine.name!r} accepted a commit and left out the tag in it.",
-            data=_TOUCHED,
-            action=_WITHOUT_TAG,
-        )
+        raise CatalogError.of("CATALOG_WITHOUT_TAGS.tried", data=_TOUCHED, name=bench.mine.name, fix=_WITHOUT_TAG)
     rival = answer(bench.mine, second)
     _checked(bench, [landed, rival])
     if not answer(bench.mine, second.only_properties()).refused_as:
@@ -142,10 +137,4 @@ def _checked(bench: Bench, rivals: Sequence[Sent]) -> State:
 
 
 def _not_atomic(bench: Bench, what: str) -> CatalogError:
-    return CatalogError(
-        "CATALOG_NOT_ATOMIC",
-        f"The catalog {bench.mine.name!r} breaks its promise. {what}",
-        data=_TOUCHED,
-        action="Do not stream into this catalog: no writer can be exactly-once on it. Use a SQL or REST catalog whose"
-        " commits are atomic.",
-    )
+    return CatalogError.of("CATALOG_NOT_ATOMIC", data=_TOUCHED, name=bench.mine.name, what=what)

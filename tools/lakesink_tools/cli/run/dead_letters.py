@@ -15,7 +15,6 @@ from pyiceberg.table import Table
 import lakesink
 from lakesink.rows.letters import SUFFIX
 from lakesink.sinks.iceberg.side.begun_replays import lost_letters, replays_back
-from lakesink.sinks.iceberg.side.letters_table import no_letters
 from lakesink.sinks.iceberg.side.pending import OfTable, check_letter_table, count_letters
 from lakesink.sinks.iceberg.side.replays import AllAssignments, load_assignments
 from lakesink_catalog.connect.catalog import connect
@@ -124,8 +123,12 @@ def _shown(table: str, name: str, catalog: str | None, branch: str, limit: int, 
     found = connect(catalog, create=False)
     of, letters = _table(found, table), _table(found, name)
     if letters is None and of is not None:
-        raise no_letters(
-            table, name, "This command only reads; nothing was changed.", "name that table: --letters NAME"
+        raise CatalogError.of(
+            "TABLE_MISSING.letters",
+            data="This command only reads; nothing was changed.",
+            name=name,
+            table=table,
+            how="name that table: --letters NAME",
         )
     opened = letters or load_table(found, name)
     check_letter_table(opened)

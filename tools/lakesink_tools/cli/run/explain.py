@@ -15,10 +15,8 @@ def explain(code: str | None) -> Report:
     if found is None:
         names = [known.removeprefix(PREFIX) for known in explanations()]
         close = nearest(full_code(code).removeprefix(PREFIX), names)
-        raise SettingsError(
-            "CODE_UNKNOWN",
-            f"There is no error {code[:60]!r}.",
-            action=f"{'' if close is None else f'Did you mean {PREFIX}{close}? '}lakesink explain lists every code.",
+        raise SettingsError.of(
+            "CODE_UNKNOWN", code=code[:60], near="" if close is None else f"Did you mean {PREFIX}{close}?"
         )
     first, _, rest = found.page().partition("\n")
     return Report(_document(found), title=first, hints=rest.splitlines())
@@ -31,7 +29,7 @@ def _list() -> Report:
         {"errors": [_document(one) for one in known]},
         title=counted(len(known), "error"),
         hints=[
-            *(f"{one.code:<{longest}}  {one.meaning}" for one in known),
+            *(f"{one.code:<{longest}}  {one.text.shown().says}" for one in known),
             "",
             f"Next: lakesink explain {PREFIX}ROLLED_BACK, for example",
         ],
@@ -39,4 +37,5 @@ def _list() -> Report:
 
 
 def _document(one: Explanation) -> dict[str, str]:
-    return {"code": one.code, "what": one.what, "data": one.data.value, "do": one.action, "more": one.more}
+    shown = one.text.shown()
+    return {"code": one.code, "what": shown.says, "data": shown.data, "do": " Or: ".join(shown.do), "more": one.more}

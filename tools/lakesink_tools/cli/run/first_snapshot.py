@@ -37,10 +37,6 @@ def _append_nothing(found: Table, table: str) -> None:
     except Exception as error:  # noqa: BLE001 - services answer with errors of any class
         if refused_by_service(error):
             raise catalog_error(error, f"The catalog {found.catalog.name!r}", known) from safe_cause(error, known)
-        raise CommitUnresolved(
-            "COMMIT_UNRESOLVED",
-            f"It is unknown whether {table} got its first snapshot ({describe(error, known)}).",
-            data="The request may still arrive, and replace what is committed to the table by then.",
-            action=f"Drop {table}, create it again, and repeat this command: a new table has another UUID, which the"
-            " catalog compares.",
+        raise CommitUnresolved.of(
+            "COMMIT_UNRESOLVED.first_snapshot", table=table, error=describe(error, known)
         ) from safe_cause(error, known)

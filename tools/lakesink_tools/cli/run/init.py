@@ -18,13 +18,12 @@ def init(folder: Path) -> Report:
     try:
         written = _write(folder)
     except FileExistsError as error:
-        raise _exists(Path(error.filename), "No file was overwritten.") from None
+        raise SettingsError.of(
+            "FILE_EXISTS", data="No file was overwritten.", path=str(Path(error.filename))[:120]
+        ) from None
     except OSError as error:
-        raise SettingsError(
-            "DIRECTORY_UNWRITABLE",
-            f"{str(folder)[:80]!r} cannot be written: {describe(error)[:80]}",
-            data="No file was overwritten.",
-            action="Name a folder that you may write: lakesink init DIR.",
+        raise SettingsError.of(
+            "DIRECTORY_UNWRITABLE.init", folder=str(folder)[:80], error=describe(error)[:80]
         ) from None
     program = shlex.quote(str(folder / "first_stream.py"))
     return Report(
@@ -41,18 +40,9 @@ def _write(folder: Path) -> list[Path]:
     """Look before anything is written; a file that appears meanwhile is kept too."""
     for name in _FILES:
         if os.path.lexists(folder / name):  # also a symbolic link to nothing
-            raise _exists(folder / name, "Nothing was written.")
+            raise SettingsError.of("FILE_EXISTS", data="Nothing was written.", path=str(folder / name)[:120])
     folder.mkdir(parents=True, exist_ok=True)
     for name, source in _FILES.items():
         with (folder / name).open("x", encoding="utf-8") as file:
             file.write(files("lakesink_tools.demo.start").joinpath(source).read_text("utf-8"))
     return [folder / name for name in _FILES]
-
-
-def _exists(path: Path, data: str) -> SettingsError:
-    return SettingsError(
-        "FILE_EXISTS",
-        f"There is already {str(path)[:120]!r}, and lakesink init overwrites nothing.",
-        data=data,
-        action=("Name another folder: lakesink init DIR.", "Move that file away."),
-    )

@@ -158,11 +158,7 @@ def _opened(asked: Asked) -> "Producing":
     except ModuleNotFoundError as error:
         if error.name != "confluent_kafka":
             raise
-        raise SettingsError(
-            "KAFKA_CLIENT_MISSING",
-            "lakesink outbox needs confluent-kafka, which this Python does not have.",
-            action='pip install "lakesink[kafka]" for this Python.',
-        ) from None
+        raise SettingsError.of("KAFKA_CLIENT_MISSING", what="lakesink outbox") from None
     from lakesink.read.begin import followed
     from lakesink_catalog.connect.catalog import connect
     from lakesink_catalog.tables.tables import load_to_read
@@ -192,14 +188,9 @@ def _check_topic(topic: str) -> None:
 
 def _named(asked: Asked) -> str:
     """The name of the outbox: the user's, or one of table and topic."""
-    made = asked.name is None
     chosen = f"outbox-{asked.table}-{asked.topic}" if asked.name is None else asked.name
     if not NAME_PATTERN.fullmatch(chosen):
-        raise SettingsError(
-            "OUTBOX_ID",
-            "Table and topic make no name for the outbox." if made else "The name of the outbox is invalid.",
-            action="Give it a permanent name with --id: at most 64 letters, digits, '.', '_' and '-'.",
-        )
+        raise SettingsError.of("OUTBOX_ID.missing" if asked.name is None else "OUTBOX_ID")
     return chosen
 
 
@@ -212,11 +203,7 @@ def _properties(config: Path | None) -> dict[str, str]:
     lines = [line.strip() for line in text.splitlines()]
     pairs = [line.partition("=") for line in lines if line and not line.startswith("#")]
     if not all(equals for _, equals, _ in pairs):
-        raise SettingsError(
-            "OPTION_INVALID",
-            "The option --config: a line of the file is not name=value.",
-            action="Write one property of the client a line, and comments after #.",
-        )
+        raise SettingsError.of("OPTION_INVALID.config")
     return {found.strip(): value.strip() for found, _, value in pairs}
 
 

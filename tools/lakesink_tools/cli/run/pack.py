@@ -119,9 +119,4 @@ def files(found: Mapping[str, Distribution]) -> Iterator[tuple[str, Path]]:
 
 
 def _cannot(why: str) -> SettingsError:
-    return SettingsError(
-        "CANNOT_PACK",
-        f"The archive cannot be made: {why}.",
-        action=f"Give the path of a file that is not there yet and ends in {ENDING}, from a Python that lakesink is"
-        " installed in by pip.",
-    )
+    return SettingsError.of("CANNOT_PACK", why=why)

@@ -8,7 +8,6 @@ import json
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import SettingsError
 from lakesink_protocol.redact import shown
 from lakesink_tools.operate.outbox.position import LONGEST_KEY_BYTES, Outbox, Progress
@@ -49,43 +48,20 @@ def check_unique(
         return
     what = f"Batch {batch_id} of {shown(outbox.table, _SHOWN)} replaced or deleted rows"
     if not key or not needed:
-        raise SettingsError(
-            "OUTBOX_KEY",
-            f"{what}, and nothing says what the key of a row is.",
-            data=DataState.UNCHANGED,
-            action=f"Give --key {' --key '.join(needed)}, or set the identifier fields of the table."
-            if needed
-            else "Set the identifier fields of the table to the key of its stream.",
-        )
-    raise SettingsError(
-        "OUTBOX_KEY",
-        f"{what} by key {_listed(needed)}; several rows can have the key {_listed(key)}.",
-        data=DataState.UNCHANGED,
-        action=f"Leave --key out, or let it have all of {_listed(needed)}: else a tombstone of one row hides another.",
-    )
+        if not needed:
+            raise SettingsError.of("OUTBOX_KEY.unknown", what=what)
+        raise SettingsError.of("OUTBOX_KEY.unnamed", what=what, keys=" --key ".join(needed))
+    raise SettingsError.of("OUTBOX_KEY.not_unique", what=what, needed=_listed(needed), key=_listed(key))
 
 
 def check_same_key(key: Sequence[str], known: Progress | None, batch: str) -> None:
     """Refuse a key with other names than the records in the topic have."""
     if len(json.dumps(key).encode()) > LONGEST_KEY_BYTES:
-        raise SettingsError(
-            "OUTBOX_KEY",
-            f"The names of the key columns are longer than {LONGEST_KEY_BYTES:,} bytes together.",
-            data=DataState.UNCHANGED,
-            action="Name fewer columns with --key.",
-        )
+        raise SettingsError.of("OUTBOX_KEY.too_long", longest=LONGEST_KEY_BYTES)
     if known is None or tuple(key) == known.keys:
         return
     then = _listed(known.keys)
-    raise SettingsError(
-        "OUTBOX_KEY",
-        f"{batch.capitalize()} would have the key {_listed(key)}, and the topic has records with {then}.",
-        data=DataState.UNCHANGED,
-        action=(
-            "If --key was changed, give the same columns as before, in the same order.",
-            "If a column of the key was renamed, or the key is another one, produce into a new topic with a new --id.",
-        ),
-    )
+    raise SettingsError.of("OUTBOX_KEY.changed", batch=batch.capitalize(), key=_listed(key), then=then)
 
 
 def _names(schema: str) -> dict[int, str]:

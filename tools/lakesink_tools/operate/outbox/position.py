@@ -13,7 +13,6 @@ from lakesink.read.position import Position, parse_offset
 from lakesink.read.steps import Follows, SinkBatches, Unread, is_batch_of, owner_of_changelog
 from lakesink.sinks.kafka.commit_record import LedgerState
 from lakesink_catalog.read.past import Past
-from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import CatalogError, QueryError
 from lakesink_protocol.identity import Batch, digest
 from lakesink_protocol.redact import shown
@@ -22,7 +21,6 @@ LONGEST_KEY_BYTES = 1024
 """For the names of the key columns in a record, as JSON: the whole text has at most 4 KiB."""
 _KEYS, _BEGAN = "keys", "starting"
 _QUERY = "outbox"
-_ANEW = "delete the topic, create it again, and start an outbox with a new --id: it produces all batches again."
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,15 +85,12 @@ def check_beginning(progress: Progress, starting_batch: int | None, outbox: Outb
     if starting_batch in (None, progress.starting_batch):
         return
     began = "the first batch" if progress.starting_batch is None else f"batch {progress.starting_batch}"
-    raise CatalogError(
-        "OUTBOX_REFUSED",
-        f"Outbox {outbox.name!r} began with {began}, and not with batch {starting_batch}; it is behind batch"
-        f" {progress.position.batch_id}.",
-        data=DataState.UNCHANGED,
-        action=(
-            "To go on behind that batch, leave --starting-batch out.",
-            f"To begin with batch {starting_batch}, give a new --id; batches in the topic then may come again.",
-        ),
+    raise CatalogError.of(
+        "OUTBOX_REFUSED.beginning",
+        name=outbox.name,
+        began=began,
+        starting_batch=starting_batch,
+        batch_id=progress.position.batch_id,
     )
 
 
@@ -142,15 +137,7 @@ def batch_of(state: LedgerState, progress: Progress) -> Batch:
 
 
 def _refused(outbox: Outbox, why: str) -> CatalogError:
-    return CatalogError(
-        "OUTBOX_REFUSED",
-        f"The ledger topic of outbox {outbox.name!r} {why}.",
-        data=DataState.UNCHANGED,
-        action=(
-            "Correct the table, --sink, --topic, --branch or --bootstrap-servers.",
-            "To produce all batches again, into this topic or another one, give a new --id.",
-        ),
-    )
+    return CatalogError.of("OUTBOX_REFUSED", name=outbox.name, why=why)
 
 
 def check_standing(past: Past, unread: Unread, position: Position, outbox: Outbox) -> None:
@@ -164,35 +151,21 @@ def check_standing(past: Past, unread: Unread, position: Position, outbox: Outbo
             were produced.
     """
     if unread.is_rolled_back:
-        raise CatalogError(
-            "READ_ROLLED_BACK",
-            f"{_named(position, outbox)} was produced, and {outbox.table} was rolled back behind it.",
-            data=DataState.UNCHANGED,
-            action=(
-                "If the rollback was a mistake, take it back.",
-                f"If the stream writes the same batches again, start the outbox behind batch {position.batch_id}.",
-                f"If the stream will write other rows, {_ANEW}",
-            ),
+        raise CatalogError.of(
+            "READ_ROLLED_BACK.produced",
+            position=_named(position, outbox),
+            table=outbox.table,
+            batch_id=position.batch_id,
         )
     if unread.lost_replay:
-        raise CatalogError(
-            "READ_ROLLED_BACK",
-            f"Replay {unread.lost_replay} of dead letters of sink {outbox.sink.sink!r} was produced, and {outbox.table}"
-            " was rolled back behind it.",
-            data=DataState.UNCHANGED,
-            action=(
-                "If the rollback was a mistake, take it back.",
-                f"To replay the same rows: lakesink dead-letters {outbox.table} --replay FIX.sql, then the outbox.",
-                f"If the replay will have other rows, {_ANEW}",
-            ),
+        raise CatalogError.of(
+            "READ_ROLLED_BACK.produced_replay",
+            replay=unread.lost_replay,
+            sink=outbox.sink.sink,
+            table=outbox.table,
         )
     if not _has_produced(past, position):
-        raise CatalogError(
-            "READ_BATCH_CHANGED",
-            f"{_named(position, outbox)} was produced; it was rolled back, and other batches were written instead.",
-            data=DataState.UNCHANGED,
-            action=("Roll the table back to a version that has the batch.", f"If the table is right, {_ANEW}"),
-        )
+        raise CatalogError.of("READ_BATCH_CHANGED.produced", position=_named(position, outbox))
 
 
 def _has_produced(past: Past, position: Position) -> bool:

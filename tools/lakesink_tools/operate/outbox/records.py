@@ -8,7 +8,6 @@ import pyarrow as pa
 from lakesink.read.values import readable_schema
 from lakesink.rows.lines import LineEncoder
 from lakesink.rows.schema import parse_schema
-from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import SettingsError, WriteError
 from lakesink_protocol.redact import describe, shown
 from lakesink_protocol.suggest import did_you_mean
@@ -29,12 +28,7 @@ class RowRecords:
         schema = readable_schema(parse_schema(schema_json))
         for key in keys:
             if key not in schema.names:
-                raise SettingsError(
-                    "OUTBOX_KEY",
-                    f"The batch has no column {shown(key, 60)!r} for the key.",
-                    data=DataState.UNCHANGED,
-                    action=f"Correct --key: a batch is produced as it was written. {did_you_mean(key, schema.names)}",
-                )
+                raise SettingsError.of("OUTBOX_KEY", key=shown(key, 60), near=did_you_mean(key, schema.names))
         return cls(schema, keys)
 
     @property
@@ -64,10 +58,5 @@ def _lines(rows: pa.RecordBatch, schema: pa.Schema) -> pa.Array:
     try:
         lines = LineEncoder(schema).encode(rows).split(b"\n")[:-1]
     except ValueError as error:
-        raise WriteError(
-            "LOSSY_VALUE",
-            f"A value cannot be written as JSON: {describe(error)[:120]}",
-            data=DataState.UNCHANGED,
-            action="No record of its batch was committed; go on without the batch.",
-        ) from error
+        raise WriteError.of("LOSSY_VALUE.json", error=describe(error)[:120]) from error
     return pa.array(lines, pa.binary())
