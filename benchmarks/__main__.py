@@ -100,7 +100,6 @@ def listed() -> str:
 @click.option("--write", is_flag=True, help="Write what was found into its page, with its pictures and data.")
 def main(*, only: str | None, told: tuple[str, ...], listing: bool, output: str, write: bool) -> None:
     """Measure, judge, and say where lakesink is slower."""
-    logging.getLogger("lakesink").setLevel(logging.ERROR)
     works = asked(only)
     settings = set_by(told, works)
     if listing:
@@ -136,4 +135,5 @@ def document(found: Sequence[Result], settings: Mapping[str, Setting]) -> dict[s
 
 
 if __name__ == "__main__":
+    logging.getLogger("lakesink").setLevel(logging.ERROR)
     main()
