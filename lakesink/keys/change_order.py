@@ -12,8 +12,8 @@ from functools import reduce
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakesink.keys.changed_rows import ChangedRows, place_in_words
 from lakesink.parquet.transforms import distinguishable
+from lakesink.rows.changed_rows import ChangedRows, place_in_words
 from lakesink.rows.nested import as_list
 from lakesink.rows.scalars import FALSE, TRUE, int64, operation_scalar, whole_number
 from lakesink.rows.task_errors import LONGEST_VALUE, shown

@@ -26,8 +26,7 @@ from lakesink_protocol.outcome import Committed, Outcome
 from lakesink_protocol.two_phase import TaskWriter
 from lakesink_protocol.votes import Votes
 from lakesink_tools.audit.audit import audit
-from lakesink_tools.audit.finding import Finding
-from lakesink_tools.audit.in_words import broken
+from lakesink_tools.audit.finding import Finding, broken
 from lakesink_tools.checks.doctor.checkpoint import NextBatch, next_verdict
 from lakesink_tools.checks.doctor.finding import Standing
 from lakesink_tools.checks.doctor.table import check_table

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from lakesink.keys import newest
 from lakesink.keys.change_order import same_rows
-from lakesink.keys.changed_rows import ChangedRows
+from lakesink.rows.changed_rows import ChangedRows
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.row_changes import Operation
 from testkit.examples import examples

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from lakesink.settings.options import read_option
 from lakesink.sinks.directory.directory_errors import TAKING_BACK, directory_failures
 from lakesink.sinks.directory.layout import FOLDER, Layout
-from lakesink.sinks.directory.ledger import find_markers, read_history
 from lakesink.sinks.directory.marker import Marker, MarkerDamaged
+from lakesink.sinks.directory.marker_ledger import find_markers, read_history
 from lakesink.sinks.directory.settings import directory_location
 from lakesink.sinks.storage import Storage, open_storage
 from lakesink_protocol.catalogue import DataState

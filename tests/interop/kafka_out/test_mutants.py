@@ -13,7 +13,7 @@ from confluent_kafka import KafkaException, Producer
 from pyroaring import BitMap64
 
 from lakesink.sinks.kafka import kafka_sink as sink_module
-from lakesink.sinks.kafka import ledger, producing, target
+from lakesink.sinks.kafka import ledger_topic, producing, target
 from lakesink.sinks.kafka.clients import Clients
 from lakesink.sinks.kafka.commit_record import CommitRecord, LedgerState
 from lakesink.sinks.kafka.staged_rows import RecordsWriter
@@ -102,12 +102,12 @@ def the_ledger_has_a_transaction_of_its_own() -> Any:
 def a_read_ends_before_open_transactions() -> Any:
     """A record that is committed, and whose marker is not written yet, is passed by."""
 
-    def read(self: ledger.LedgerTopic) -> bool:
+    def read(self: ledger_topic.LedgerTopic) -> bool:
         self.topic_id = self.topics.ledger(self.topic)
         self._read_to_eof()
         return True
 
-    return patch.object(ledger.LedgerTopic, "read", read)
+    return patch.object(ledger_topic.LedgerTopic, "read", read)
 
 
 def topics_are_known_by_their_names() -> Any:

@@ -9,8 +9,8 @@ from datetime import datetime
 
 from lakesink.sinks.directory.directory_errors import directory_failures
 from lakesink.sinks.directory.layout import Layout, batch_of_part, batch_of_record
-from lakesink.sinks.directory.ledger import find_markers, marker_sizes, undamaged_history
 from lakesink.sinks.directory.marker import Marker, MarkerDamaged
+from lakesink.sinks.directory.marker_ledger import find_markers, marker_sizes, undamaged_history
 from lakesink.sinks.directory.reader import opened_sinks
 from lakesink.sinks.staged.part_receipt import Part
 from lakesink.sinks.storage import Storage

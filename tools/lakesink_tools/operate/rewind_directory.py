@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 
 from lakesink.sinks.directory.directory_errors import directory_failures
 from lakesink.sinks.directory.layout import batch_of_record
-from lakesink.sinks.directory.ledger import marker_sizes, undamaged_history
 from lakesink.sinks.directory.marker import HighWater
+from lakesink.sinks.directory.marker_ledger import marker_sizes, undamaged_history
 from lakesink.sinks.directory.reader import opened_sinks
 from lakesink_protocol.errors import QueryError
 from lakesink_protocol.redact import redact

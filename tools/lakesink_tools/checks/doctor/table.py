@@ -20,11 +20,12 @@ from lakesink_catalog.words import counted, printable, span
 from lakesink_protocol.errors import Reason
 from lakesink_protocol.redact import redact
 from lakesink_protocol.verdict import SUPPORTED_FORMAT_VERSION
-from lakesink_tools.audit.finding import awaits_replay, key_of, of_replay, sink_label
+from lakesink_tools.audit.finding import awaits_replay, of_replay
 from lakesink_tools.checks.doctor.changes import check_changes
 from lakesink_tools.checks.doctor.checkpoint import NextBatch, is_taken
 from lakesink_tools.checks.doctor.finding import Finding, Part, Standing, attempt, attempt_all
 from lakesink_tools.checks.doctor.policy import policy_in_words
+from lakesink_tools.past.records import key_of, sink_label
 
 GIVEN_UP = timedelta(days=7)
 """A running reader moves its branch with what it reads, at most ten minutes later."""
