@@ -9,12 +9,7 @@ from pyiceberg.table import Table
 
 from lakesink.read.follow import past_of
 from lakesink.read.position import Position
-from lakesink.read.reading_errors import (
-    batch_unknown,
-    sink_ambiguous,
-    sink_unknown,
-    version_unsupported,
-)
+from lakesink.read.reading_errors import batch_unknown, sink_ambiguous, sink_unknown, version_unsupported
 from lakesink.read.steps import Follows, SinkBatches, behind, owner_of_changelog, position_of
 from lakesink_catalog.read.history import keys_of_ledger
 from lakesink_protocol.identity import SinkKey, SinkKind

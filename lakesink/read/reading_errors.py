@@ -110,10 +110,7 @@ def replay_changed(past: Past, sink: SinkBatches, replay: int) -> CatalogError:
         f"Replay {replay} of dead letters of sink {sink.sink!r} in {past.table} was read; it was rolled back, and its"
         " letters were replayed otherwise.",
         data=DataState.UNCHANGED,
-        action=(
-            _BACK,
-            _NEW_READER,
-        ),
+        action=(_BACK, _NEW_READER),
     )
 
 

@@ -172,10 +172,7 @@ def explain_missing(error: CatalogError, table: str) -> LakesinkError:
         error.code.removeprefix("LAKESINK_"),
         f"There is no table {table} yet.{where}" if where else error.what,
         data=error.data,
-        action=(
-            "At a first start, set create_table=True (with decode also schema or schema_evolution).",
-            error.action,
-        ),
+        action=("At a first start, set create_table=True (with decode also schema or schema_evolution).", error.action),
     )
 
 
@@ -235,10 +232,7 @@ def _check_version_and_branch(table: Table, name: str, key: SinkKey) -> None:
 
 def _no_branch(branch: str, why: str, action: str) -> BatchRefused:
     return BatchRefused(
-        Reason.BRANCH_MISSING,
-        f"There is no branch {branch[:60]!r}: {why}.",
-        data=DataState.UNCHANGED,
-        action=action,
+        Reason.BRANCH_MISSING, f"There is no branch {branch[:60]!r}: {why}.", data=DataState.UNCHANGED, action=action
     )
 
 

@@ -91,9 +91,7 @@ def table_of(given: Mapping[str, str]) -> str:
     """The table that the options name."""
     if TABLE not in given:
         raise SettingsError(
-            "OPTION_MISSING",
-            "The option table is required.",
-            action='Name it: .option("table", "namespace.table").',
+            "OPTION_MISSING", "The option table is required.", action='Name it: .option("table", "namespace.table").'
         )
     parse_identifier(given[TABLE])
     return given[TABLE]

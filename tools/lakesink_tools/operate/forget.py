@@ -40,7 +40,5 @@ def _sink_key(sink: str, branch: str, *, txn: bool) -> SinkKey:
     if NAME_PATTERN.fullmatch(sink):
         return SinkKey(sink, branch, SinkKind.TXN if txn else SinkKind.STREAM)
     raise SettingsError(
-        "SINK_UNKNOWN",
-        f"{sink[:60]!r} is not a sink id.",
-        action="lakesink status shows every sink of the table.",
+        "SINK_UNKNOWN", f"{sink[:60]!r} is not a sink id.", action="lakesink status shows every sink of the table."
     )
