@@ -127,13 +127,10 @@ class Decoder:
                 break
         deque(batches, maxlen=0)  # read and count the other rows; PySpark's worker can then continue
 
-    @property
-    def _of_kafka(self) -> list[str]:
-        return [one.name for one in self.schema.fields if one.name in KAFKA_COLUMNS]
-
     def _decode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         values = batch.column(VALUE)
-        parsed, others = self._parsed(values), {name: batch.column(KAFKA_COLUMNS[name]) for name in self._of_kafka}
+        parsed, of_kafka = self._parsed(values), [one.name for one in self.schema.fields if one.name in KAFKA_COLUMNS]
+        others = {name: batch.column(KAFKA_COLUMNS[name]) for name in of_kafka}
         parsed, left = self._without_news(batch, parsed)
         if self._rescue is not None:
             parsed, others[self.plan.rescue_column] = self._rescue.kept(values, parsed)

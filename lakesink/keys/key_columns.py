@@ -93,6 +93,5 @@ def key_columns(schema_json: str, key_ids: Sequence[int], sequence_ids: Sequence
         return KeyColumn(field_id, field.name, field.type, f"{letter}{field_id}")
 
     return KeyColumns(
-        tuple(column(field_id, "k") for field_id in key_ids),
-        tuple(column(field_id, "s") for field_id in sequence_ids),
+        tuple(column(field_id, "k") for field_id in key_ids), tuple(column(field_id, "s") for field_id in sequence_ids)
     )

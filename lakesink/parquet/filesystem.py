@@ -63,15 +63,8 @@ _PACKAGES: Mapping[str, str] = {
 }
 """fsspec's packages by scheme."""
 _FSSPEC_OPTIONS: Mapping[str, Mapping[str, str]] = {
-    "gcsfs": {
-        "gcs.project-id": "project",
-        "gcs.service.host": "endpoint_url",
-        "gcs.requester-pays": "requester_pays",
-    },
-    "adlfs": {
-        "adls.account-name": "account_name",
-        "adls.account-host": "account_host",
-    },
+    "gcsfs": {"gcs.project-id": "project", "gcs.service.host": "endpoint_url", "gcs.requester-pays": "requester_pays"},
+    "adlfs": {"adls.account-name": "account_name", "adls.account-host": "account_host"},
 }
 
 

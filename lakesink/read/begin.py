@@ -9,10 +9,7 @@ from pyiceberg.table import Table
 
 from lakesink.read.follow import past_of
 from lakesink.read.position import Position
-from lakesink.read.reading_errors import (
-    batch_unknown,
-    sink_unknown,
-)
+from lakesink.read.reading_errors import batch_unknown, sink_unknown
 from lakesink.read.steps import Follows, SinkBatches, behind, owner_of_changelog, position_of
 from lakesink_catalog.read.history import keys_of_ledger
 from lakesink_protocol.errors import CatalogError, SettingsError

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import CommitTableResponse, Table
-from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
+from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, SetSnapshotRefUpdate, TableRequirement
 
 from lakesink_catalog.connect.catalog_failures import translated
@@ -48,7 +48,7 @@ def set_hold(table: Table, reader_id: str, hold: Hold) -> str:
     there = table.metadata.refs.get(name)
     if there is not None and there.snapshot_ref_type is not SnapshotRefType.BRANCH:
         return f"{name} is a tag"
-    if there is not None and _holds(there, hold):
+    if there and (there.snapshot_id, there.min_snapshots_to_keep) == (hold.snapshot_id, hold.snapshots):
         return ""
     requirements: tuple[TableRequirement, ...] = (
         AssertTableUUID(uuid=table.metadata.table_uuid),
@@ -81,7 +81,3 @@ def _sent(
         return table.catalog.commit_table(table, requirements, (update,))
     except CommitFailedException:
         return None
-
-
-def _holds(there: SnapshotRef, hold: Hold) -> bool:
-    return there.snapshot_id == hold.snapshot_id and there.min_snapshots_to_keep == hold.snapshots

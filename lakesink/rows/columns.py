@@ -22,17 +22,7 @@ from lakesink.rows.nested import (
     without_validity,
 )
 from lakesink.rows.plan import WritePlan
-from lakesink.rows.schema import (
-    Field,
-    ListOf,
-    MapOf,
-    Primitive,
-    Struct,
-    Type,
-    arrow_type,
-    parse_schema,
-    sql_type_of,
-)
+from lakesink.rows.schema import Field, ListOf, MapOf, Primitive, Struct, Type, arrow_type, parse_schema, sql_type_of
 from lakesink.rows.task_errors import how_to_cast, schema_mismatch, shown
 from lakesink_catalog.spark_types import sql_type
 from lakesink_catalog.words import counted

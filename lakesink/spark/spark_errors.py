@@ -46,11 +46,7 @@ _JAVA_ERROR = re.compile(r"^: (?P<line>\S.*)$", re.MULTILINE)
 """Of an error without a cause: Py4J's own first line names only the call."""
 _JAVA_CAUSE = re.compile(r"^Caused by: (?P<line>.*)$", re.MULTILINE)
 _INTERRUPTIONS = frozenset(
-    {
-        "java.io.InterruptedIOException",
-        "java.lang.InterruptedException",
-        "java.nio.channels.ClosedByInterruptException",
-    }
+    {"java.io.InterruptedIOException", "java.lang.InterruptedException", "java.nio.channels.ClosedByInterruptException"}
 )
 
 

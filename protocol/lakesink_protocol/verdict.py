@@ -98,12 +98,7 @@ def _taken_over(s: Situation, end: str | None) -> bool:
 
 
 _TABLE_RULES = (
-    Rule(
-        1,
-        "format version is not 2",
-        Reason.UNSUPPORTED,
-        lambda s: s.view.format_version != SUPPORTED_FORMAT_VERSION,
-    ),
+    Rule(1, "format version is not 2", Reason.UNSUPPORTED, lambda s: s.view.format_version != SUPPORTED_FORMAT_VERSION),
     Rule(1, "the branch is missing", Reason.BRANCH_MISSING, lambda s: not s.view.branch_exists),
     Rule(
         2,

@@ -110,10 +110,7 @@ class CompactionCommit:
             AssertRefSnapshotId(ref=self.key.branch, snapshot_id=compacted.head),
             AssertCurrentSchemaId(current_schema_id=table.metadata.current_schema_id),
         )
-        return requirements, (
-            AddSnapshotUpdate(snapshot=snapshot),
-            branch_at(table, self.key.branch, snapshot_id),
-        )
+        return requirements, (AddSnapshotUpdate(snapshot=snapshot), branch_at(table, self.key.branch, snapshot_id))
 
     def _change(
         self,

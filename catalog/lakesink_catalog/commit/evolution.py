@@ -10,12 +10,7 @@ from dataclasses import dataclass
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.update import (
-    AddSchemaUpdate,
-    SetCurrentSchemaUpdate,
-    SetPropertiesUpdate,
-    TableUpdate,
-)
+from pyiceberg.table.update import AddSchemaUpdate, SetCurrentSchemaUpdate, SetPropertiesUpdate, TableUpdate
 from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.types import IcebergType, MapType, NestedField
 

@@ -110,7 +110,7 @@ class ManifestCopy:
             partition_spec_id=self.group[-1].partition_spec_id,
             content=ManifestContent.DATA,
             sequence_number=UNASSIGNED_SEQUENCE,
-            min_sequence_number=_least(self._sequence_numbers),
+            min_sequence_number=min(self._sequence_numbers),  # readers ignore older delete files
             added_snapshot_id=snapshot_id,
             added_files_count=0,
             existing_files_count=self._copied,
@@ -180,8 +180,3 @@ def check_counts(manifest: ManifestFile, files: int, rows: int) -> None:
     for stated, found in ((stated_files, files), (stated_rows, rows)):
         if None not in stated and sum(count or 0 for count in stated) != found:
             raise Malformed("it has other files or rows than the manifest list states")
-
-
-def _least(sequence_numbers: Iterable[int]) -> int:
-    """Readers ignore delete files older than this."""
-    return min(sequence_numbers)

@@ -239,12 +239,7 @@ def _identities(manifests: Iterable[ManifestFile]) -> frozenset[Identity]:
 
 def _identity(manifest: ManifestFile) -> Identity:
     """Equal only for one file with one origin: its entries inherit the rest from the manifest list."""
-    return (
-        manifest.manifest_path,
-        manifest.manifest_length,
-        manifest.sequence_number,
-        manifest.added_snapshot_id,
-    )
+    return (manifest.manifest_path, manifest.manifest_length, manifest.sequence_number, manifest.added_snapshot_id)
 
 
 def _fresh(manifest: ManifestFile) -> ManifestFile:

@@ -26,13 +26,7 @@ from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 from lakesink_catalog.manifests.avro import container, with_inline_types
 from lakesink_catalog.manifests.encode import entry_encoder
 from lakesink_catalog.manifests.entries import DATA, DELETES, REFERENCED_DATA_FILE
-from lakesink_catalog.manifests.partitions import (
-    PartitionSummary,
-    field_summaries,
-    kinds_of,
-    partition_type,
-    summaries,
-)
+from lakesink_catalog.manifests.partitions import PartitionSummary, field_summaries, kinds_of, partition_type, summaries
 from lakesink_catalog.tables.locations import metadata_location
 from lakesink_protocol.change import ContentFile
 from lakesink_protocol.receipt_json import binary, flag, plain_text, whole_count
@@ -42,11 +36,7 @@ _REFERENCED = NestedField(REFERENCED_DATA_FILE, "referenced_data_file", StringTy
 UNASSIGNED_SEQUENCE = -1
 
 # Not Snappy: PyIceberg writes it only where an optional package is installed.
-AVRO_CODECS: Mapping[str, AvroCompressionCodec] = {
-    "gzip": "deflate",
-    "zstd": "zstandard",
-    "uncompressed": "null",
-}
+AVRO_CODECS: Mapping[str, AvroCompressionCodec] = {"gzip": "deflate", "zstd": "zstandard", "uncompressed": "null"}
 
 
 @dataclass(frozen=True, slots=True)

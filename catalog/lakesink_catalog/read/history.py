@@ -13,7 +13,7 @@ from lakesink_catalog.read.past import PastCommit, Retained, by_sink, retained, 
 from lakesink_catalog.read.view import view_table
 from lakesink_protocol.errors import Reason
 from lakesink_protocol.identity import LEDGER_PREFIX, MAIN_BRANCH, NAME_PATTERN, NO_BATCH, Batch, SinkKey, SinkKind
-from lakesink_protocol.ledger import LedgerEntry, TableView
+from lakesink_protocol.ledger import TableView
 from lakesink_protocol.row_changes import ChangeCounts, sum_of
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.verdict import Refuse, Skip, decide
@@ -141,7 +141,9 @@ def _standing(view: TableView, key: SinkKey) -> tuple[Reason | None, bool]:
     """Judges the last batch as if it came again: the sink is fine if the verdict is to skip it."""
     if view.entry is None:
         return (Reason.LEDGER_DAMAGED if view.entry_damage else Reason.LEDGER_LOST), False
-    verdict = decide(Situation(view, key, _last_batch(view.entry), view.table_uuid))
+    entry = view.entry
+    last = Batch(entry.batch_id, entry.query_id, entry.fingerprint, start=None, end=entry.end)
+    verdict = decide(Situation(view, key, last, view.table_uuid))
     match verdict:
         case Skip(unverifiable=unverifiable):
             return None, unverifiable
@@ -149,10 +151,6 @@ def _standing(view: TableView, key: SinkKey) -> tuple[Reason | None, bool]:
             return reason, False
         case _:  # it would be written again, so it is not in the branch
             return Reason.ROLLED_BACK, False
-
-
-def _last_batch(entry: LedgerEntry) -> Batch:
-    return Batch(entry.batch_id, entry.query_id, entry.fingerprint, start=None, end=entry.end)
 
 
 def _order(key: SinkKey) -> tuple[str, str, str]:

@@ -18,13 +18,7 @@ from pyiceberg.table.snapshots import Snapshot
 from lakesink_protocol.iceberg_spark_sink import epoch_of
 from lakesink_protocol.identity import SinkKey
 from lakesink_protocol.ledger import FORGOTTEN, Mark, ancestry, mark_of, stated
-from lakesink_protocol.quality import (
-    DEAD_LETTERS,
-    REPLAYS_TABLE,
-    RESCUED_ROWS,
-    UNKNOWN_KEYS,
-    UNMET_ROWS,
-)
+from lakesink_protocol.quality import DEAD_LETTERS, REPLAYS_TABLE, RESCUED_ROWS, UNKNOWN_KEYS, UNMET_ROWS
 from lakesink_protocol.row_changes import ChangeCounts, counts_in
 from lakesink_protocol.situation import cherry_picked_from
 

@@ -3,16 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from lakesink.decode.avro.schema import (
-    ArrayOf,
-    Enumeration,
-    MapTo,
-    Record,
-    Reference,
-    Scalar,
-    Union,
-    WriterSchema,
-)
+from lakesink.decode.avro.schema import ArrayOf, Enumeration, MapTo, Record, Reference, Scalar, Union, WriterSchema
 from lakesink.decode.avro.schema import Kind as AvroKind
 from lakesink.decode.misfits import ENTRY, ITEM, Path
 from lakesink.decode.news import MOST_KEYS, News, wider

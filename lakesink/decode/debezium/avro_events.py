@@ -10,15 +10,7 @@ import pyarrow.compute as pc
 from lakesink.decode.avro.kinds import unknown_fields
 from lakesink.decode.avro.messages import MESSAGE, MessageReader, Schemas
 from lakesink.decode.avro.schema import Record, WriterSchema
-from lakesink.decode.debezium.envelopes import (
-    AFTER,
-    BEFORE,
-    OPERATION,
-    EventColumns,
-    Events,
-    together,
-    wrong_columns,
-)
+from lakesink.decode.debezium.envelopes import AFTER, BEFORE, OPERATION, EventColumns, Events, together, wrong_columns
 from lakesink.decode.debezium.placeholders import available, unavailable
 from lakesink.decode.json_scalars import Parsed, either
 from lakesink.decode.misfits import Found, Path, UnknownKeys

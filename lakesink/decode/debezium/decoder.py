@@ -15,13 +15,7 @@ import pyarrow.compute as pc
 from lakesink.decode.debezium.envelopes import EventColumns, EventReader, Events, with_keys_before
 from lakesink.decode.debezium.json_events import JsonEvents
 from lakesink.decode.debezium.sorting import SortedEvents, sort_events
-from lakesink.decode.documents import (
-    GATHERED_BYTES,
-    KAFKA_COLUMNS,
-    VALUE,
-    misfit_of,
-    own_columns,
-)
+from lakesink.decode.documents import GATHERED_BYTES, KAFKA_COLUMNS, VALUE, misfit_of, own_columns
 from lakesink.decode.json_scalars import Parsed
 from lakesink.decode.misfits import UnknownKeys
 from lakesink.decode.places import Places

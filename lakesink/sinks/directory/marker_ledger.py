@@ -146,7 +146,7 @@ def find_markers(storage: Storage, layout: Layout) -> tuple[list[int], bool]:
     sizes = marker_sizes(storage, layout)
     expected = HighWater(0, 0) if high_water is None else high_water
     if len(sizes) < max(expected.count, max(sizes, default=-1) + 1):
-        raise MarkerDamaged(f"commit {_first_missing(sizes)} is missing")
+        raise MarkerDamaged(f"commit {next(number for number in itertools.count() if number not in sizes)} is missing")
     ordered = [sizes[number] for number in range(len(sizes))]
     as_recorded = high_water is not None and sum(ordered[: high_water.count]) == high_water.size_bytes
     return ordered, as_recorded
@@ -207,10 +207,6 @@ def marker_sizes(storage: Storage, layout: Layout) -> dict[int, int]:
                 return sizes
             sizes[number] = size
     raise AssertionError("unreachable")
-
-
-def _first_missing(sizes: dict[int, int]) -> int:
-    return next(number for number in itertools.count() if number not in sizes)
 
 
 def _parsed(data: bytes | None, number: int, layout: Layout) -> Marker:

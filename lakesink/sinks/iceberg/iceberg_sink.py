@@ -52,13 +52,7 @@ from lakesink_protocol.receipt_json import ReceiptInvalid
 from lakesink_protocol.refusals.message import refusal
 from lakesink_protocol.refusals.texts import Words
 from lakesink_protocol.situation import Situation
-from lakesink_protocol.two_phase import (
-    Durability,
-    Payload,
-    PreparedLog,
-    TwoPhaseCommitSink,
-    WriteAgain,
-)
+from lakesink_protocol.two_phase import Durability, Payload, PreparedLog, TwoPhaseCommitSink, WriteAgain
 from lakesink_protocol.verdict import Commit, Refuse, Skip
 from lakesink_protocol.votes import receipt_rejected
 

@@ -18,12 +18,7 @@ from lakesink_protocol.identity import Batch, SinkKey
 
 
 def write_plan(
-    table: Table,
-    batch: Batch,
-    key: SinkKey,
-    settings: Settings,
-    *,
-    case_sensitive: bool = False,
+    table: Table, batch: Batch, key: SinkKey, settings: Settings, *, case_sensitive: bool = False
 ) -> WritePlan:
     """The plan for one batch into the loaded table, under its current schema and default spec."""
     effective = settings.effective(table.properties)

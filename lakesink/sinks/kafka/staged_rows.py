@@ -79,7 +79,7 @@ class _Records:
     def _check(self, records: pa.RecordBatch) -> None:
         if _has_header_without_key(records):
             raise _row_refused("it has a header without a key", self.batch_id)
-        if _has_header_with_nul(records):
+        if "headers" in records.schema.names and _has_nul(records.column("headers").flatten().field("key")):
             raise _row_refused("it has a header whose key contains the character NUL", self.batch_id)
         sizes = record_sizes(records)
         largest = pc.max(sizes).as_py()
@@ -151,10 +151,6 @@ def _has_header_without_key(records: pa.RecordBatch) -> bool:
         return False
     headers = records.column("headers").flatten()
     return bool(headers.null_count or headers.field("key").null_count)
-
-
-def _has_header_with_nul(records: pa.RecordBatch) -> bool:
-    return "headers" in records.schema.names and _has_nul(records.column("headers").flatten().field("key"))
 
 
 def _has_nul(texts: pa.Array) -> bool:

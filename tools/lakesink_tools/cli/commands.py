@@ -88,10 +88,7 @@ COMMANDS = (
         _option("--batch", type=click.IntRange(0), metavar="N", help="Batch id, or version of an append."),
         _option("--sink", metavar="ID", help="Sink of the batch; needed if several sinks write to the branch."),
         _option(
-            "--time",
-            callback=_parsed_by(_time),
-            metavar="T",
-            help="Time of the readers' view: 2026-11-21T05:00:12Z.",
+            "--time", callback=_parsed_by(_time), metavar="T", help="Time of the readers' view: 2026-11-21T05:00:12Z."
         ),
         _option("--tag", metavar="NAME", help="A tag."),
         _option("--branch", metavar="NAME", help="Branch of the batch or time.  [default: main]"),
@@ -110,11 +107,7 @@ COMMANDS = (
             help="Spark's checkpoint; check that every batch that Spark completed is there.",
         ),
         _option("--sink", metavar="ID", help="Audit only this sink's batches and ledger; all files are checked."),
-        _option(
-            "--skip-footers",
-            is_flag=True,
-            help="Compare only file sizes, not row counts in Parquet footers.",
-        ),
+        _option("--skip-footers", is_flag=True, help="Compare only file sizes, not row counts in Parquet footers."),
         _option("--keys", is_flag=True, help="Also prove that each key has one live row; reads the key columns."),
         _option("--key", multiple=True, metavar="COLUMN", help="Column of the key.  [default: the identifier fields]"),
         _option("--at", metavar="NAME", help="Branch, tag or snapshot id for --keys.  [default: main]"),
@@ -233,12 +226,7 @@ COMMANDS = (
             required=True,
             help="The engine.",
         ),
-        _option(
-            "--batch",
-            type=click.IntRange(0),
-            metavar="N",
-            help="Read as of this batch.  [default: the newest]",
-        ),
+        _option("--batch", type=click.IntRange(0), metavar="N", help="Read as of this batch.  [default: the newest]"),
         _option("--sink", metavar="ID", help="Sink of the batch; needed if several sinks write to main."),
         _CATALOG,
     ),

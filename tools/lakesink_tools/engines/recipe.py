@@ -61,10 +61,7 @@ def first_queries(
     `table` is as it follows FROM, `newest` a query for the newest snapshots. The suffixes `at_snapshot` and `at_tag`
     read a snapshot or a tag, with ``{}`` for its id or literal; the engine has no tags if `at_tag` is empty.
     """
-    found = [
-        Query("how many rows", f"SELECT count(*) FROM {table}"),
-        Query("the newest batches", newest),
-    ]
+    found = [Query("how many rows", f"SELECT count(*) FROM {table}"), Query("the newest batches", newest)]
     if moment is not None:
         at = at_snapshot.format(moment.snapshot_id)
         found.append(Query(moment.what, f"SELECT * FROM {table} {at}"))

@@ -135,11 +135,7 @@ class Verdict(Enum):
         return self in (Verdict.CERTIFIED, Verdict.SINGLE_TABLE)
 
 
-WITHOUT = {
-    Need.PROMISE: Verdict.NOT_SAFE,
-    Need.TAG: Verdict.WITHOUT_TAG,
-    Need.HISTORY: Verdict.WITHOUT_HISTORY,
-}
+WITHOUT = {Need.PROMISE: Verdict.NOT_SAFE, Need.TAG: Verdict.WITHOUT_TAG, Need.HISTORY: Verdict.WITHOUT_HISTORY}
 """What a catalog is that does not give what is needed, the worst first."""
 ADVICE = {
     Verdict.CERTIFIED: "Stream into it. Its commits of several tables at once are atomic too.",

@@ -41,13 +41,7 @@ def pack(*, file: Path) -> Report:
     python, platform = f"{sys.version_info.major}.{sys.version_info.minor}", sysconfig.get_platform()
     options = f"--archives {shown}#{FOLDER} --conf spark.executorEnv.PYTHONPATH={FOLDER}"
     return Report(
-        document={
-            "file": str(file),
-            "bytes": size_bytes,
-            "python": python,
-            "platform": platform,
-            "packages": packages,
-        },
+        document={"file": str(file), "bytes": size_bytes, "python": python, "platform": platform, "packages": packages},
         title=f"{shown}: {counted(len(packages), 'package')}, {size(size_bytes)}",
         hints=[
             f"For executors with Python {python} on {platform}; the Python itself is not in it.",
