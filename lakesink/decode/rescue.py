@@ -12,6 +12,7 @@ from lakesink.decode.json_rest import Reason, Rest, present_in, rest_of
 from lakesink.decode.json_scalars import Parsed, either, without
 from lakesink.decode.misfits import dotted
 from lakesink.rows.schema import Struct
+from lakesink_protocol.measures import RESCUED_ROWS, Tally
 from lakesink_protocol.quality import Quality, first_reasons, reason_of
 
 LARGEST_REST_BYTES = 1024 * 1024
@@ -39,7 +40,7 @@ class Rescue:
     @property
     def quality(self) -> Quality:
         """What was kept."""
-        return Quality(rescued_rows=self.rows, rescued=first_reasons(self._reasons.items()))
+        return Quality(Tally({RESCUED_ROWS: self.rows}), rescued=first_reasons(self._reasons.items()))
 
     def kept(self, documents: pa.Array, parsed: Parsed) -> tuple[Parsed, pa.StringArray]:
         """The texts of the rescue column, and the rows; one with a rest that cannot be kept is a misfit."""

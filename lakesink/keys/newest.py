@@ -28,12 +28,12 @@ class Newest:
     Attributes:
         changes: At most one of each key: `CHANGE`, keys, sequences, operation, task.
         masked: Keys and task of the upserts without effect, whose rows the tasks have written.
-        superseded: Changes without effect.
+        without_effect: Number of the others.
     """
 
     changes: pa.Table
     masked: pa.Table
-    superseded: int
+    without_effect: int
 
 
 def newest_of_each_key(changes: pa.Table, columns: KeyColumns) -> Newest:
@@ -45,7 +45,7 @@ def newest_of_each_key(changes: pa.Table, columns: KeyColumns) -> Newest:
     return Newest(
         changes=every.filter(pc.invert(pc.is_in(every[CHANGE], losers))) if len(losers) else every,
         masked=written(lost).select([*columns.key_names, TASK]),
-        superseded=len(losers),
+        without_effect=len(losers),
     )
 
 

@@ -21,11 +21,11 @@ class NewestChanges:
     """The changes of one task; memory grows with the distinct keys, not with the changes.
 
     Attributes:
-        superseded: Changes with a newer change of the same key, or with the same one.
+        left_out: Changes with a newer change of the same key, or with the same one.
     """
 
     columns: KeyNames
-    superseded: int = 0
+    left_out: int = 0
     _stored: list[ChangedRows] = field(default_factory=list, init=False)
     _deletes: list[ChangedRows] = field(default_factory=list, init=False)
     _bytes: int = field(default=0, init=False)
@@ -66,7 +66,7 @@ class NewestChanges:
     def _keep(self, kept: pa.BooleanArray | None) -> None:
         if kept is None:
             return
-        self.superseded += kept.false_count
+        self.left_out += kept.false_count
         stored_rows = sum(changes.rows.num_rows for changes in self._stored)
         self._stored = list(_filtered(self._stored, kept))
         self._deletes = list(_filtered(self._deletes, kept.slice(stored_rows)))

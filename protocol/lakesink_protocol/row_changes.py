@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass, fields
 from enum import IntEnum, StrEnum
 from typing import Any
 
+from lakesink_protocol.measures import Measure
+
 PREFIX = "lakesink."
 MODE = "lakesink.mode"
 """Summary property of a batch of changes: what its rows were."""
@@ -16,6 +18,12 @@ CHANGELOG_TABLE = "lakesink.changelog-table"
 """Summary property of a batch of changes: the table that has all of them as rows; absent if there is none."""
 CHANGELOG_OF = "lakesink.changelog."
 """How the table properties begin that keep the changelog of a sink: a batch may have died before its mark names it."""
+SUPERSEDED, DELETES, SPLITS, TOMBSTONES = OF_CHANGES = tuple(
+    map(Measure, ("superseded", "deletes", "splits", "tombstones"))
+)
+"""What a task counts of changes by key. It leaves out changes with a newer change of their key; no data file has a row
+for them, nor for deletes. A row that changes a key is split in two changes, and one that repeats a delete is none.
+"""
 
 
 class Mode(StrEnum):

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from lakesink_catalog.words import changed, counted, number
+from lakesink_protocol.measures import TOLD
 from lakesink_tools.audit.finding import Code, Finding, Note
 from lakesink_tools.audit.records import Record
 
@@ -57,13 +58,10 @@ def outcome_in_words(record: Record) -> str:
     """How a batch came into the table, and what is not as usual about it."""
     rolled_back = ", rolled back" if record.in_branch is False else ""
     without = f", {counted(record.missing_inputs, 'input file')} missing" if record.missing_inputs else ""
-    unknown = f", {counted(record.unknown_keys, 'unknown key')}" if record.unknown_keys else ""
-    unmet = f", {number(record.unmet_rows)} unmet" if record.unmet_rows else ""
-    dead = f", {counted(record.dead_letters, 'dead letter')}" if record.dead_letters else ""
-    rescued = f", {number(record.rescued_rows)} rescued" if record.rescued_rows else ""
     evolved = f", {record.schema_change}" if record.schema_change else ""
     changes = f": {changed(record.changes)}" if record.changes else ""
     copies = record.changes.changes if record.changes and record.changelog else 0
     logged = f", {number(copies)} logged" if copies else ""
-    found = unknown + unmet + dead + rescued
+    counts = {one: getattr(record, one.name) for one in TOLD}
+    found = "".join(f", {counted(count, one.word)}" for one, count in counts.items() if count)
     return (record.accepted or record.outcome) + changes + logged + without + rolled_back + found + evolved
