@@ -27,6 +27,7 @@ from lakesink.rows.schema import Field, Primitive, Struct, sql_type_of
 from lakesink.rows.task_errors import LONGEST_VALUE, decoder_missing, schema_mismatch, shown
 from lakesink.rows.unfit import all_but
 from lakesink_catalog.spark_types import sql_type
+from lakesink_protocol.measures import UNKNOWN_KEYS, Tally
 from lakesink_protocol.quality import Quality, together
 from lakesink_protocol.receipt import LONGEST_PLACE, MOST_MISFITS, Misfit
 from lakesink_protocol.redact import shown as printable
@@ -109,7 +110,7 @@ class Decoder:
     @property
     def quality(self) -> Quality:
         """What was found in the documents."""
-        found = Quality(self.unknown.count, self.unknown.names)
+        found = Quality(Tally({UNKNOWN_KEYS: self.unknown.count}), self.unknown.names)
         return found if self._rescue is None else together([found, self._rescue.quality])
 
     @property

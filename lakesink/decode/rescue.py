@@ -19,6 +19,7 @@ from lakesink.decode.json_scalars import Parsed, either, without
 from lakesink.decode.misfits import ENTRY, ITEM, Path, dotted
 from lakesink.rows.nested import as_list
 from lakesink.rows.schema import ListOf, MapOf, Primitive, Struct, Type, sql_type_of
+from lakesink_protocol.measures import RESCUED_ROWS, Tally
 from lakesink_protocol.quality import Quality, first_reasons, reason_of
 
 UNKNOWN, UNFIT, VALUE, EXPECTED = "unknown", "unfit", "value", "expected"
@@ -187,7 +188,7 @@ class Rescue:
     @property
     def quality(self) -> Quality:
         """What was kept."""
-        return Quality(rescued_rows=self.rows, rescued=first_reasons(self._reasons.items()))
+        return Quality(Tally({RESCUED_ROWS: self.rows}), rescued=first_reasons(self._reasons.items()))
 
     def kept(self, documents: pa.Array, parsed: Parsed) -> tuple[Parsed, pa.StringArray]:
         """The texts of the rescue column, and the rows; one with a rest that cannot be kept is a misfit."""

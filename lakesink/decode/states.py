@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from lakesink.decode.documents import Decoder
 from lakesink.rows.changed_rows import ChangedRows, positions_in, same_operation
+from lakesink_protocol.measures import Tally
 from lakesink_protocol.quality import Quality
 from lakesink_protocol.receipt import Misfit
 from lakesink_protocol.row_changes import Operation
@@ -36,14 +37,9 @@ class StateDecoder:
         return self.decoder.malformed
 
     @property
-    def splits(self) -> int:
-        """No document becomes two upserts."""
-        return 0
-
-    @property
-    def tombstones(self) -> int:
-        """A document that is NULL is malformed."""
-        return 0
+    def changed(self) -> Tally:
+        """No document becomes two upserts, and one that is NULL is malformed."""
+        return Tally()
 
     def changes(self, batches: Iterator[pa.RecordBatch]) -> Iterator[ChangedRows]:
         """See `ChangeDecoder`."""

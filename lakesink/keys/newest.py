@@ -32,11 +32,11 @@ class NewestChanges:
     What is kept never depends on how the rows were split into batches, nor on when they were compacted.
 
     Attributes:
-        superseded: Changes with a newer change of the same key, or with the same one.
+        left_out: Changes with a newer change of the same key, or with the same one.
     """
 
     columns: KeyNames
-    superseded: int = 0
+    left_out: int = 0
     _stored: list[ChangedRows] = field(default_factory=list, init=False)
     _deletes: list[ChangedRows] = field(default_factory=list, init=False)
     _bytes: int = field(default=0, init=False)
@@ -77,7 +77,7 @@ class NewestChanges:
     def _keep(self, kept: pa.BooleanArray | None) -> None:
         if kept is None:
             return
-        self.superseded += kept.false_count
+        self.left_out += kept.false_count
         stored_rows = sum(changes.rows.num_rows for changes in self._stored)
         self._stored = list(_filtered(self._stored, kept))
         self._deletes = list(_filtered(self._deletes, kept.slice(stored_rows)))
@@ -105,12 +105,12 @@ class Newest:
     Attributes:
         changes: At most one of each key: `CHANGE`, keys, sequences, operation, task.
         masked: Keys and task of the upserts without effect, whose rows the tasks have written.
-        superseded: Changes without effect.
+        without_effect: Number of the others.
     """
 
     changes: pa.Table
     masked: pa.Table
-    superseded: int
+    without_effect: int
 
 
 def newest_of_each_key(changes: pa.Table, columns: KeyColumns) -> Newest:
@@ -122,7 +122,7 @@ def newest_of_each_key(changes: pa.Table, columns: KeyColumns) -> Newest:
     return Newest(
         changes=every.filter(pc.invert(pc.is_in(every[CHANGE], losers))) if len(losers) else every,
         masked=written(lost).select([*columns.key_names, TASK]),
-        superseded=len(losers),
+        without_effect=len(losers),
     )
 
 

@@ -18,6 +18,7 @@ from lakesink_catalog.log import is_configured, is_written, log_beside_terminal,
 from lakesink_catalog.words import changed, counted, printable, size
 from lakesink_protocol import events
 from lakesink_protocol.errors import SettingsError
+from lakesink_protocol.measures import TOLD
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
 from lakesink_protocol.redact import redact
 from lakesink_protocol.row_changes import ChangeCounts
@@ -115,6 +116,7 @@ def ended(event: events.BatchEnded, name: str, noun: str) -> Line | None:
 
 def _written(outcome: Committed, took: str) -> tuple[str, str, str]:
     word, colour = _word(outcome)
+    quality, unmet = outcome.quality, outcome.quality.unmet_in_words(outcome.quality.unmet)
     rows, files = counted(outcome.rows, "row"), counted(outcome.files, "file")
     counts = f"{rows:>12}  {files:>8}  {size(outcome.bytes):>8}  {took}"
     notes = (
@@ -123,9 +125,8 @@ def _written(outcome: Committed, took: str) -> tuple[str, str, str]:
         (outcome.attempts > 1, counted(outcome.attempts, "attempt")),
         (outcome.changes is not None, changed(outcome.changes or ChangeCounts())),
         (outcome.schema_change, f"schema: {outcome.schema_change}"),
-        (outcome.quality.dead_letters, counted(outcome.quality.dead_letters, "dead letter")),
-        (outcome.quality.unmet_rows, f"unmet: {outcome.quality.unmet_in_words(outcome.quality.unmet)}"),
-        (outcome.quality.rescued_rows, counted(outcome.quality.rescued_rows, "rescued row")),
+        *((quality.counts[one], counted(quality.counts[one], one.word)) for one in TOLD),
+        (unmet, f"unmet: {unmet}"),
     )
     said = ", ".join(text for applies, text in notes if applies)
     return f"{word:<9}", colour, f"  {counts}" + (f"  ({said})" if said else "")

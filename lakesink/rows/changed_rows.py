@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from lakesink.rows.exact_values import exact_values
 from lakesink.rows.scalars import int64, operation_scalar
+from lakesink_protocol.measures import Tally
 from lakesink_protocol.quality import Quality
 from lakesink_protocol.receipt import Misfit
 from lakesink_protocol.redact import redact
@@ -101,12 +102,8 @@ class ChangeDecoder(Protocol):
         """The first malformed values."""
 
     @property
-    def splits(self) -> int:
-        """Documents that became two changes: a delete of the old key and an upsert of the new one."""
-
-    @property
-    def tombstones(self) -> int:
-        """Rows without a change, because they repeat the delete before them."""
+    def changed(self) -> Tally:
+        """How many were splits and tombstones."""
 
     def changes(self, batches: Iterator[pa.RecordBatch]) -> Iterator[ChangedRows]:
         """The changes in these batches, in their order."""

@@ -14,6 +14,7 @@ from functools import reduce
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakesink_protocol.measures import UNMET_ROWS, Tally
 from lakesink_protocol.quality import EXPECTATION_NAME, MOST_EXPECTATIONS, Quality
 
 _PREFIX = "_lakesink_expect_"
@@ -88,7 +89,8 @@ class Marks:
     @property
     def quality(self) -> Quality:
         """The counts, also of expectations that every row met."""
-        return Quality(unmet_rows=self.unmet_rows, unmet={one.name: self.unmet[one.name] for one in self.expected})
+        unmet = {one.name: self.unmet[one.name] for one in self.expected}
+        return Quality(Tally({UNMET_ROWS: self.unmet_rows}), unmet=unmet)
 
     def unmet_of(self, batch: pa.RecordBatch) -> dict[int, tuple[str, ...]]:
         """The expectations that put rows aside, by the positions of these rows."""

@@ -32,9 +32,10 @@ from lakesink.task.task_files import TaskFiles, packed, unpacked
 from lakesink.task.task_rows import alignment_of
 from lakesink_catalog.words import counted
 from lakesink_protocol.errors import WriteError
+from lakesink_protocol.measures import Tally
 from lakesink_protocol.quality import together
 from lakesink_protocol.receipt import Receipt, encode
-from lakesink_protocol.row_changes import Operation
+from lakesink_protocol.row_changes import DELETES, SUPERSEDED, Operation
 
 
 @dataclass(slots=True)
@@ -77,8 +78,7 @@ class ChangeRows:
             quality=together([quality, decoder.quality]),
             malformed=decoder.malformed,
             misfits=tuple(decoder.misfits),
-            splits=decoder.splits,
-            tombstones=decoder.tombstones,
+            changed=decoder.changed,
         )
 
     def collect(self, batches: Iterator[pa.RecordBatch], newest: NewestChanges) -> None:
@@ -236,9 +236,10 @@ def write_changes(
     if rows.refuse:
         _abandon(written)
         return encode(rows.head), b"" if log is None else log.receipt(refused=True)
-    head = replace(rows.head, keys=keys.written, superseded=newest.superseded, deletes=deletes)
-    if head.changes != files.record_count + deletes + newest.superseded:
-        raise rows_differ(head.changes, files.record_count + deletes + newest.superseded)
+    changed = Tally({**rows.head.changed, SUPERSEDED: newest.left_out, DELETES: deletes})
+    head, found = replace(rows.head, keys=keys.written, changed=changed), files.record_count + deletes + newest.left_out
+    if head.changes != found:
+        raise rows_differ(head.changes, found)
     return files.receipt(head), b"" if log is None else log.receipt(refused=False)
 
 

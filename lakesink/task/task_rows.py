@@ -20,6 +20,7 @@ from lakesink.rows.side_rows import SidePlan
 from lakesink.rows.texts import check_texts
 from lakesink.rows.unfit import all_but, sort_rows
 from lakesink.task.task_files import TaskFiles
+from lakesink_protocol.measures import DEAD_LETTERS, Tally
 from lakesink_protocol.quality import Quality, together
 from lakesink_protocol.receipt import Receipt
 
@@ -100,7 +101,7 @@ class TaskRows:
     def head(self) -> Receipt:
         """Their receipt without files."""
         decoder, plan = self.decoder, self.plan
-        quality = together([self.marks.quality, Quality(dead_letters=self.aside)])
+        quality = together([self.marks.quality, Quality(Tally({DEAD_LETTERS: self.aside}))])
         return Receipt(
             self.task,
             self.count,

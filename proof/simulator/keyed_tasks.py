@@ -17,8 +17,9 @@ from lakesink.parquet.locations import new_location
 from lakesink.rows.plan import WritePlan
 from lakesink.rows.side_rows import SidePlan
 from lakesink_protocol.change import ContentFile
+from lakesink_protocol.measures import Tally
 from lakesink_protocol.receipt import Receipt, encode
-from lakesink_protocol.row_changes import KeysFile, Operation
+from lakesink_protocol.row_changes import DELETES, SPLITS, SUPERSEDED, KeysFile, Operation
 from proof.changes import Changing, RowChange, newest_of
 from proof.content import CHANGES, ID, SEQUENCE
 from proof.simulator.keyed_files import Partitioning, data_file
@@ -61,9 +62,13 @@ class KeyedWriter:
                 schema_id=self.plan.schema_id,
                 premises=self.plan.premises,
                 keys=self._put_keys(task, newest),
-                superseded=len(changes) - len(newest),
-                splits=len(changes) - len(rows),
-                deletes=len(newest) - len(stored),
+                changed=Tally(
+                    {
+                        SUPERSEDED: len(changes) - len(newest),
+                        SPLITS: len(changes) - len(rows),
+                        DELETES: len(newest) - len(stored),
+                    }
+                ),
             )
         )
 

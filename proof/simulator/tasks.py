@@ -21,6 +21,7 @@ from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink.sinks.iceberg.transaction import IcebergTransaction
 from lakesink_protocol.change import ContentFile
 from lakesink_protocol.identity import Batch
+from lakesink_protocol.measures import DEAD_LETTERS, Tally
 from lakesink_protocol.outcome import AlreadyCommitted
 from lakesink_protocol.quality import Quality
 from lakesink_protocol.receipt import LeftRows, Receipt, encode
@@ -101,7 +102,7 @@ class SimulatedWriter:
                 rows=len(keys) + aside,
                 files=files,
                 schema_id=self.plan.schema_id,
-                quality=Quality(dead_letters=aside),
+                quality=Quality(Tally({DEAD_LETTERS: aside})),
                 premises=self.plan.premises,
                 left=self._leave(task, left),
                 news=news.to_json(),

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from lakesink_protocol.measures import DEAD_LETTERS, MEASURES, RESCUED_ROWS, UNKNOWN_KEYS, UNMET_ROWS, Tally
 from lakesink_protocol.redact import redact, shown
 
 MOST_NAMES = 10
@@ -22,89 +23,49 @@ REPLAYS_TABLE = "lakesink.replays-table"
 OTHERS = "others"
 """Stands for all reasons but the first."""
 _REASON = re.compile(r"(.{1,200}): (no column|not [A-Z][A-Za-z0-9_,()\[\] ]{0,60})", re.DOTALL)
-(
-    UNKNOWN_KEYS,
-    UNKNOWN_NAMES,
-    UNMET_ROWS,
-    DEAD_LETTERS,
-    LETTERS_TABLE,
-    LETTERS_SINCE,
-    UNMET_PREFIX,
-    RESCUED_ROWS,
-    RESCUED,
-    UNREAD_BEFORE,
-) = (
-    "lakesink.unknown-keys",
-    "lakesink.unknown-key-names",
-    "lakesink.unmet-rows",
-    "lakesink.dead-letters",
-    "lakesink.dead-letter-table",
-    "lakesink.dead-letters-since",
-    "lakesink.unmet.",
-    "lakesink.rescued-rows",
-    "lakesink.rescued",
-    "lakesink.unread-rows-before",
-)
-"""Summary properties of a batch's snapshot; zero counts and empty lists are left out, except those of expectations."""
+UNKNOWN_NAMES, RESCUED, UNMET_PREFIX = "lakesink.unknown-key-names", "lakesink.rescued", "lakesink.unmet."
+LETTERS_TABLE, LETTERS_SINCE = "lakesink.dead-letter-table", "lakesink.dead-letters-since"
+"""Summary properties of a batch's snapshot that explain its counts; empty ones are left out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """Counts of one task, or of a batch.
+    """Counts of one task, or of a batch, and what explains them.
 
     Attributes:
-        unknown_keys: Number of non-null keys without a column in the table, in a sample of the documents: the first
-            thousand of every 16 MiB.
-        unknown_names: The first ten of their names in alphabetical order, as paths with dots.
-        unmet_rows: Rows that did not meet at least one expectation.
-        dead_letters: Rows that are not in the table, but in its table of dead letters.
-        letters_table: That table; only the driver knows it.
-        letters_since: Which table has the dead letters of which batches, see `lakesink.rows.letters.letters_since`.
+        unknown_names: The first ten names of unknown keys in alphabetical order, as paths with dots.
         unmet: Of every expectation, the number of rows that did not meet it; 0 if all did.
-        rescued_rows: Rows with a text in the rescue column.
-        rescued: For each reason, such as ``a.b: no column`` or ``a.c: not INT``, the number of these rows. Of more than
-            20 reasons, the first ones in alphabetical order, and the sum of the other numbers under `OTHERS`.
-        unread_before: Deletes whose row before has values that do not fit their columns; a changelog has NULL for them.
+        letters_table: The table of dead letters; only the driver knows it.
+        rescued: For each reason, such as ``a.b: no column`` or ``a.c: not INT``, the number of rescued rows. Of more
+            than 20 reasons, the first ones in alphabetical order, and the sum of the other numbers under `OTHERS`.
+        letters_since: Which table has the dead letters of which batches, see `lakesink.rows.letters.letters_since`.
     """
 
-    unknown_keys: int = 0
+    counts: Tally = field(default_factory=Tally)
     unknown_names: tuple[str, ...] = ()
-    unmet_rows: int = 0
     unmet: Mapping[str, int] = field(default_factory=dict)
-    dead_letters: int = 0
     letters_table: str = ""
-    rescued_rows: int = 0
     rescued: Mapping[str, int] = field(default_factory=dict)
-    unread_before: int = 0
     letters_since: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """JSON form for receipts and prepared records."""
-        return {
-            "unknown_keys": self.unknown_keys,
-            "unknown_names": list(self.unknown_names),
-            "unmet_rows": self.unmet_rows,
-            "unmet": dict(self.unmet),
-            "dead_letters": self.dead_letters,
-            "letters_table": self.letters_table,
-            "letters_since": self.letters_since,
-            "rescued_rows": self.rescued_rows,
-            "rescued": dict(self.rescued),
-            "unread_before": self.unread_before,
+        """JSON form for receipts and prepared records: each count, and then what explains it."""
+        explained: dict[Any, dict[str, Any]] = {
+            UNKNOWN_KEYS: {"unknown_names": list(self.unknown_names)},
+            UNMET_ROWS: {"unmet": dict(self.unmet)},
+            DEAD_LETTERS: {"letters_table": self.letters_table, "letters_since": self.letters_since},
+            RESCUED_ROWS: {"rescued": dict(self.rescued)},
         }
+        found: dict[str, Any] = {}
+        for one in MEASURES:
+            found |= {one.name: self.counts[one], **explained.get(one, {})}
+        return found
 
     def to_summary(self) -> dict[str, str]:
         """Properties for a snapshot's summary. A batch that met an expectation says so: its history is in the table."""
-        counts = {
-            UNKNOWN_KEYS: self.unknown_keys,
-            UNMET_ROWS: self.unmet_rows,
-            DEAD_LETTERS: self.dead_letters,
-            RESCUED_ROWS: self.rescued_rows,
-            UNREAD_BEFORE: self.unread_before,
-        }
-        found = {name: str(count) for name, count in counts.items() if count}
+        found = {one.key: str(self.counts[one]) for one in MEASURES if self.counts[one]}
         found |= {f"{UNMET_PREFIX}{name}": str(count) for name, count in self.unmet.items()}
-        found |= {LETTERS_TABLE: self.letters_table} if self.dead_letters else {}
+        found |= {LETTERS_TABLE: self.letters_table} if self.puts_aside else {}
         found |= {LETTERS_SINCE: self.letters_since} if self.letters_since else {}
         found |= {RESCUED: _json(dict(self.rescued))} if self.rescued else {}
         return found | ({UNKNOWN_NAMES: self.names_text} if self.unknown_names else {})
@@ -112,7 +73,7 @@ class Quality:
     @property
     def puts_aside(self) -> bool:
         """True if rows are not in the table, but in its table of dead letters."""
-        return self.dead_letters > 0
+        return DEAD_LETTERS in self.counts
 
     def with_letters(self, table: str, since: str) -> "Quality":
         """With the table of the dead letters, if there are any, and which table has those of earlier batches."""
@@ -135,14 +96,10 @@ def together(parts: Iterable[Quality]) -> Quality:
     for part in found:
         unmet.update(part.unmet)
     return Quality(
-        sum(part.unknown_keys for part in found),
+        Tally.total(part.counts for part in found),
         first_names(name for part in found for name in part.unknown_names),
-        sum(part.unmet_rows for part in found),
         dict(unmet),
-        sum(part.dead_letters for part in found),
-        rescued_rows=sum(part.rescued_rows for part in found),
         rescued=first_reasons(reason for part in found for reason in part.rescued.items()),
-        unread_before=sum(part.unread_before for part in found),
     )
 
 
@@ -187,32 +144,18 @@ def unmet_in(summary: Iterable[tuple[str, str]]) -> dict[str, int]:
 
 def quality_from(document: Mapping[str, Any]) -> Quality:
     """The counts in a receipt or a prepared record; raises ValueError or KeyError."""
-    unknown, names = document["unknown_keys"], document["unknown_names"]
-    unmet_rows, unmet = document["unmet_rows"], document["unmet"]
+    counts, names, unmet = {one: document[one.name] for one in MEASURES}, document["unknown_names"], document["unmet"]
     if not isinstance(unmet, dict) or len(unmet) > MOST_EXPECTATIONS or not all(map(_is_expectation, unmet)):
         raise ValueError("the expectations are not a few names with counts")
-    dead, letters_table, letters_since = document["dead_letters"], document["letters_table"], document["letters_since"]
-    rescued_rows, rescued = document["rescued_rows"], _reasons(document["rescued"])
-    unread_before = document["unread_before"]
-    counts = unknown, unmet_rows, dead, rescued_rows, unread_before, *unmet.values()
-    if not all(map(_is_count, counts)):
+    letters_table, letters_since = document["letters_table"], document["letters_since"]
+    rescued = _reasons(document["rescued"])
+    if not all(map(_is_count, (*counts.values(), *unmet.values()))):
         raise ValueError("a count is not a whole number from 0 to 2^63-1")
     if not isinstance(names, list) or len(names) > MOST_NAMES or not all(isinstance(name, str) for name in names):
         raise ValueError("the names of unknown keys are not a short list of texts")
     if not all(isinstance(text, str) and len(text) <= LONGEST_TABLE for text in (letters_table, letters_since)):
         raise ValueError("the name of a table is no short text")
-    return Quality(
-        unknown,
-        first_names(names),
-        unmet_rows,
-        unmet,
-        dead,
-        letters_table,
-        rescued_rows,
-        rescued,
-        unread_before,
-        letters_since,
-    )
+    return Quality(Tally(counts), first_names(names), unmet, letters_table, rescued, letters_since)
 
 
 def _reasons(document: Any) -> dict[str, int]:

@@ -11,10 +11,11 @@ from itertools import chain
 from typing import Any
 
 from lakesink_protocol.change import ContentFile
+from lakesink_protocol.measures import Tally
 from lakesink_protocol.quality import Quality, quality_from
 from lakesink_protocol.receipt_json import ReceiptInvalid, as_group, fields_of, files_in, flag, plain_text, whole_count
 from lakesink_protocol.redact import shown
-from lakesink_protocol.row_changes import KeysFile
+from lakesink_protocol.row_changes import OF_CHANGES, SPLITS, TOMBSTONES, KeysFile
 
 RECEIPT_VERSION = 7
 MAX_RECEIPT_BYTES = 256 * 1024 * 1024
@@ -65,10 +66,7 @@ class Receipt:
         payload_digest: Sum of the digests of all dead letters, modulo 2^128; 0 without any.
         premises: Digest of the files' schema and spec, because a catalog can assign their ids again.
         keys: The file with the keys of the changes that the task wrote; None if it changed no rows by key.
-        superseded: Changes with a newer change of their key in the task.
-        deletes: Deletes in the file of keys. No data file has a row for them.
-        splits: Rows that are two changes, because they change a key.
-        tombstones: Rows that are no change, because they repeat a delete.
+        changed: What the task counted of changes by key, by `OF_CHANGES`.
     """
 
     task: int
@@ -84,20 +82,17 @@ class Receipt:
     left: LeftRows | None = None
     news: str = ""
     keys: KeysFile | None = None
-    superseded: int = 0
-    deletes: int = 0
-    splits: int = 0
-    tombstones: int = 0
+    changed: Tally = field(default_factory=Tally)
 
     @property
     def changes(self) -> int:
         """Changes by key that the rows are."""
-        return self.rows + self.splits - self.tombstones
+        return self.rows + self.changed[SPLITS] - self.changed[TOMBSTONES]
 
     @property
     def changes_by_key(self) -> bool:
         """True if the task changed rows by key, and did not only append."""
-        return self.keys is not None or any((self.superseded, self.deletes, self.splits, self.tombstones))
+        return self.keys is not None or bool(self.changed)
 
 
 class ReceiptEncoder:
@@ -218,7 +213,7 @@ def _head_to_json(receipt: Receipt) -> dict[str, Any]:
 def _changes_to_json(receipt: Receipt) -> list[Any]:
     keys = receipt.keys
     file = None if keys is None else [keys.path, keys.task, keys.rows, keys.size_bytes, keys.sha256]
-    return [file, receipt.superseded, receipt.deletes, receipt.splits, receipt.tombstones]
+    return [file, *(receipt.changed[one] for one in OF_CHANGES)]
 
 
 def _digest(value: Any, digits: int) -> str:
@@ -238,9 +233,8 @@ def _changes(document: Any) -> dict[str, Any]:
     """The fields of changes by key."""
     if document is None:
         return {}
-    file, superseded, deletes, splits, tombstones = document
-    counts = {"superseded": superseded, "deletes": deletes, "splits": splits, "tombstones": tombstones}
-    return {"keys": _keys_file(file), **{name: whole_count(value) for name, value in counts.items()}}
+    file, *counts = document
+    return {"keys": _keys_file(file), "changed": Tally(zip(OF_CHANGES, map(whole_count, counts), strict=True))}
 
 
 def _keys_file(document: Any) -> KeysFile | None:

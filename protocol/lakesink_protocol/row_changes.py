@@ -5,9 +5,11 @@ change finds the live row of its key is decided on the head of the commit, see `
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from enum import IntEnum, StrEnum
 from typing import Any
+
+from lakesink_protocol.measures import Measure
 
 PREFIX = "lakesink."
 MODE = "lakesink.mode"
@@ -16,18 +18,12 @@ CHANGELOG_TABLE = "lakesink.changelog-table"
 """Summary property of a batch of changes: the table that has all of them as rows; absent if there is none."""
 CHANGELOG_OF = "lakesink.changelog."
 """How the table properties begin that keep the changelog of a sink: a batch may have died before its mark names it."""
-_WORDS = {
-    "upserts": "upserts",
-    "deletes": "deletes",
-    "superseded": "superseded",
-    "inserted": "inserted",
-    "updated": "updated",
-    "deleted": "deleted",
-    "late_upserts": "late-upserts",
-    "late_deletes": "late-deletes",
-    "absent": "absent",
-    "healed": "healed",
-}
+SUPERSEDED, DELETES, SPLITS, TOMBSTONES = OF_CHANGES = tuple(
+    map(Measure, ("superseded", "deletes", "splits", "tombstones"))
+)
+"""What a task counts of changes by key. It leaves out changes with a newer change of their key; no data file has a row
+for them, nor for deletes. A row that changes a key is split in two changes, and one that repeats a delete is none.
+"""
 
 
 class Mode(StrEnum):
@@ -112,22 +108,23 @@ class ChangeCounts:
 
     def to_summary(self) -> dict[str, str]:
         """Properties for a snapshot's summary; all of them, so that Trino reads a 0 and not a NULL."""
-        return {PREFIX + word: str(getattr(self, name)) for name, word in _WORDS.items()}
+        return {_PROPERTIES[name]: str(count) for name, count in asdict(self).items()}
+
+
+_PROPERTIES = {one.name: PREFIX + one.name.replace("_", "-") for one in fields(ChangeCounts)}
 
 
 def sum_of(found: Iterable[ChangeCounts]) -> ChangeCounts:
     """The counts of several batches together."""
     every = list(found)
-    return ChangeCounts(
-        **{one.name: sum(getattr(counts, one.name) for counts in every) for one in fields(ChangeCounts)}
-    )
+    return ChangeCounts(**{name: sum(getattr(counts, name) for counts in every) for name in _PROPERTIES})
 
 
 def counts_in(summary: Mapping[str, Any]) -> ChangeCounts | None:
     """The counts in a snapshot's summary; None unless it has all of them as whole numbers."""
-    if not summary.get(PREFIX + _WORDS["upserts"]):
+    if not summary.get(_PROPERTIES["upserts"]):
         return None  # an append: a history has many thousands
-    texts = {name: str(summary.get(PREFIX + word, "")) for name, word in _WORDS.items()}
+    texts = {name: str(summary.get(key, "")) for name, key in _PROPERTIES.items()}
     if not all(text.isascii() and text.isdigit() and len(text) <= 18 for text in texts.values()):
         return None
-    return ChangeCounts(**{one.name: int(texts[one.name]) for one in fields(ChangeCounts)})
+    return ChangeCounts(**{name: int(text) for name, text in texts.items()})

@@ -7,6 +7,7 @@ import pytest
 
 from lakesink_catalog.log import log
 from lakesink_protocol import events
+from lakesink_protocol.measures import RESCUED_ROWS, Tally
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
 from lakesink_protocol.quality import Quality
 from lakesink_protocol.row_changes import ChangeCounts
@@ -50,6 +51,7 @@ STARTED = events.QueryStarted(
 )
 FINISHED = "table=demo.events sink=events batch=3 snapshot=7"
 TIMES = "seconds=1.500 write_seconds=1.000"
+RESCUED = Quality(Tally({RESCUED_ROWS: 2}))
 
 
 def finished(outcome: Committed | AlreadyCommitted) -> events.BatchFinished:
@@ -360,7 +362,7 @@ CASES: list[tuple[events.Event, str, str]] = [
         f"lakesink.batch.empty {FINISHED} rows=0 files=0 bytes=0 attempts=1 {TIMES}",
     ),
     (
-        finished(Committed(7, rows=5, recovered=True, accepted="Gap:3:commit", quality=Quality(rescued_rows=2))),
+        finished(Committed(7, rows=5, recovered=True, accepted="Gap:3:commit", quality=RESCUED)),
         "WARNING",
         (
             f"lakesink.batch.recovered {FINISHED} rows=5 files=0 bytes=0 attempts=1 rescued_rows=2"

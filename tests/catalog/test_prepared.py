@@ -70,7 +70,7 @@ CHANGES = PreparedChanges(
         KeysFile("file:///t/data/a-00000.keys", task=0, rows=3, size_bytes=80, sha256="0f" * 32),
         KeysFile("file:///t/data/a-00002.keys", task=2, rows=2, size_bytes=70, sha256="1e" * 32),
     ),
-    superseded=4,
+    left_out=4,
     mode=Mode.CHANGES,
 )
 CHANGING = replace(PREPARED, changes=CHANGES, follows=entry(batch(3), 4, keys=(1,)))

@@ -20,6 +20,7 @@ from lakesink.rows.plan import BinaryEncoding
 from lakesink.rows.schema import Field, ListOf, MapOf, Primitive, Struct, Type, sql_type_of
 from lakesink.sinks.iceberg.rescue import rescue_column_change
 from lakesink_protocol.errors import WriteError
+from lakesink_protocol.measures import RESCUED_ROWS, UNKNOWN_KEYS, Tally
 from lakesink_protocol.quality import Quality
 from lakesink_protocol.receipt import Receipt
 from testkit.examples import examples
@@ -279,8 +280,8 @@ def test_row_and_rescued_text_have_every_member_of_a_document_or_it_is_malformed
         assert rest is None or is_sorted(json.loads(rest))
     whole, same_quality = decoded(texts)
     assert same_quality == quality
-    assert quality.rescued_rows == sum(row[RESCUE] is not None for row in whole)
-    assert quality.unknown_keys == 0
+    assert quality.counts[RESCUED_ROWS] == sum(row[RESCUE] is not None for row in whole)
+    assert quality.counts[UNKNOWN_KEYS] == 0
 
 
 @examples(6)
@@ -314,7 +315,7 @@ def task(documents: list[bytes | None], folder: Path, **options: Any) -> Receipt
 def test_a_task_counts_rescued_rows_by_reason_and_writes_their_texts(tmp_path: Path) -> None:
     documents: list[bytes | None] = [b'{"must":1,"new":1}', b'{"must":2,"id":"x","new":[{}]}', b'{"must":3,"new":null}']
     receipt = task(documents, tmp_path)
-    assert receipt.quality == Quality(rescued_rows=2, rescued={"id: not BIGINT": 1, "new: no column": 2})
+    assert receipt.quality == Quality(Tally({RESCUED_ROWS: 2}), rescued={"id: not BIGINT": 1, "new: no column": 2})
     assert [row[RESCUE] for row in rows_of(receipt.files)] == [
         '{"unknown":{"new":1}}',
         '{"unknown":{"new":[{}]},"unfit":{"id":{"expected":"BIGINT","value":"x"}}}',
@@ -351,7 +352,7 @@ def test_a_document_whose_rest_is_too_large_is_malformed_and_nothing_is_cut(
         assert json.loads(first[RESCUE]) == {"unknown": {"new": text}}
     else:
         assert [one.found for one in receipt.misfits] == ["more than 1 MiB that no column holds"]
-        assert receipt.quality.rescued_rows == 0
+        assert receipt.quality.counts[RESCUED_ROWS] == 0
 
 
 def test_a_value_is_kept_at_any_depth(tmp_path: Path) -> None:
@@ -365,7 +366,7 @@ def test_every_one_of_many_documents_is_checked(tmp_path: Path) -> None:
     documents[69_998] = b'{"must":1,"n\\u0065w":1}'
     documents[12_345] = b'{"must":1,"id":2,"other":":"}'
     receipt = task(documents, tmp_path)
-    assert receipt.quality == Quality(rescued_rows=2, rescued={"new: no column": 1, "other: no column": 1})
+    assert receipt.quality == Quality(Tally({RESCUED_ROWS: 2}), rescued={"new: no column": 1, "other: no column": 1})
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ import pytest
 from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink_protocol.errors import SettingsError, WriteError
 from lakesink_protocol.identity import SinkKind
+from lakesink_protocol.measures import DEAD_LETTERS
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
 from lakesink_protocol.two_phase import TaskWriter, receipts_of
 from lakesink_protocol.votes import Vote, Votes
@@ -214,7 +215,7 @@ def test_malformed_first_documents_go_aside_and_the_others_name_the_columns(
     options = options | {"on_malformed": "quarantine", "max_dead_letter_ratio": 1}
     outcome = stream.write_batch(**options)
     assert isinstance(outcome, Committed)
-    assert outcome.quality.dead_letters == 4
+    assert outcome.quality.counts[DEAD_LETTERS] == 4
     assert stored(lake) == [{"id": 1, "new": 2}]
     letters = lake.catalog.load_table("demo.orders__dead_letters").scan().to_arrow().to_pylist()
     assert sorted(one["payload"] for one in letters) == ["[]", "{", '{"id": 2, "mixed": 1}', '{"id": 3, "mixed": "x"}']

@@ -18,10 +18,11 @@ from lakesink.sinks.iceberg.transaction import IcebergTransaction
 from lakesink_catalog.tables.locations import all_under
 from lakesink_protocol.change import ContentFile
 from lakesink_protocol.errors import WriteError
+from lakesink_protocol.measures import RESCUED_ROWS, Tally
 from lakesink_protocol.outcome import Committed
 from lakesink_protocol.quality import Quality
 from lakesink_protocol.receipt import LeftRows, Receipt, decode, encode
-from lakesink_protocol.row_changes import KeysFile
+from lakesink_protocol.row_changes import DELETES, SUPERSEDED, KeysFile
 from testkit.builders import Lake, Stream, counted, expected
 from testkit.examples import examples
 
@@ -69,7 +70,7 @@ def test_votes_as_they_were_cast_are_committed_in_any_order(lake: Lake, sink: Ic
 
 
 def _rescued(vote: Receipt, rows: int, by_reason: int, others: int = 0) -> Receipt:
-    quality = Quality(rescued_rows=rows, rescued={"new: no column": by_reason, "others": others})
+    quality = Quality(Tally({RESCUED_ROWS: rows}), rescued={"new: no column": by_reason, "others": others})
     return replace(vote, quality=quality)
 
 
@@ -88,9 +89,11 @@ BAD_VOTES: dict[str, Callable[[Receipt], Receipt]] = {
     "with rescued rows without a reason": lambda vote: _rescued(vote, 1, 0),
     "with a reason of more rows than were rescued": lambda vote: _rescued(vote, 1, 2),
     "with more reasons than any batch can have": lambda vote: _rescued(vote, 1, 1, others=2**63 - 1),
-    "with deletes, though its rows were to be appended": lambda vote: replace(vote, rows=vote.rows + 1, deletes=1),
+    "with deletes, though its rows were to be appended": lambda vote: replace(
+        vote, rows=vote.rows + 1, changed=Tally({DELETES: 1})
+    ),
     "with superseded rows, though all were to be appended": lambda vote: replace(
-        vote, rows=vote.rows + 1, superseded=1
+        vote, rows=vote.rows + 1, changed=Tally({SUPERSEDED: 1})
     ),
     "with a file of keys, though its rows were to be appended": lambda vote: replace(
         vote, keys=KeysFile(vote.files[0].path.replace(".parquet", ".keys"), vote.task, vote.rows, 9, "0" * 64)

@@ -51,7 +51,7 @@ class LargeBatch:
     keys_files: tuple[KeysFile, ...]
     key_ids: tuple[int, ...]
     sequence_ids: tuple[int, ...]
-    superseded: int = 0
+    left_out: int = 0
 
 
 @dataclass(frozen=True, slots=True)

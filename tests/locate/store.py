@@ -69,7 +69,7 @@ class Prepared:
     key_ids: tuple[int, ...]
     sequence_ids: tuple[int, ...]
     keys_files: tuple[KeysFile, ...]
-    superseded: int
+    left_out: int
     files: tuple[NewFile, ...]
     contents: tuple[ContentFile, ...]
 

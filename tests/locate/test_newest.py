@@ -75,7 +75,7 @@ def test_the_newest_change_of_each_key_is_that_of_a_dictionary(columns: KeyColum
     found = newest_of_each_key(of_tasks(columns, *tasks), columns)
     if wanted != kept(found):  # of deletes in a tie, either may count
         assert all(rows[number][-3] == DELETE for number in wanted ^ kept(found))
-    assert found.superseded == len(rows) - len(kept(found))
+    assert found.without_effect == len(rows) - len(kept(found))
     lost = [(number, row) for number, row in enumerate(rows) if number not in kept(found) and row[-3] != DELETE]
     task_of = [task for task, some in enumerate(tasks) for _ in some]
     masked = zip(found.masked["k1"].to_pylist(), found.masked["task"].to_pylist(), strict=True)

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakesink_protocol.change import ContentFile
+from lakesink_protocol.measures import MEASURES, RESCUED_ROWS, UNKNOWN_KEYS, Tally
 from lakesink_protocol.quality import (
     RESCUED,
-    UNKNOWN_KEYS,
     UNKNOWN_NAMES,
     Quality,
     first_names,
@@ -27,7 +27,7 @@ from lakesink_protocol.quality import (
 )
 from lakesink_protocol.receipt import MOST_MISFITS, RECEIPT_VERSION, Misfit, Receipt, ReceiptEncoder, decode, encode
 from lakesink_protocol.receipt_json import ReceiptInvalid, binary
-from lakesink_protocol.row_changes import ChangeCounts, KeysFile
+from lakesink_protocol.row_changes import OF_CHANGES, ChangeCounts, KeysFile
 
 COUNT = st.integers(0, 2**63 - 1)
 FIELD = st.integers(1, 2**31 - 1)
@@ -57,12 +57,9 @@ RECEIPT = st.builds(
     schema_id=st.none() | COUNT,
     quality=st.builds(
         Quality,
-        unknown_keys=COUNT,
+        counts=st.dictionaries(st.sampled_from(MEASURES), COUNT).map(Tally),
         unknown_names=st.lists(st.text("abc.", max_size=9), max_size=10).map(first_names),
-        unmet_rows=COUNT,
         unmet=st.dictionaries(st.sampled_from(["valid_age", "has_id"]), COUNT),
-        dead_letters=COUNT,
-        rescued_rows=COUNT,
         rescued=st.dictionaries(st.sampled_from(REASONS), st.integers(1, 2**63 - 1)),
     ),
     payload_digest=st.integers(0, 2**128 - 1),
@@ -78,10 +75,7 @@ RECEIPT = st.builds(
         size_bytes=COUNT,
         sha256=st.text("0123456789abcdef", min_size=64, max_size=64),
     ),
-    superseded=COUNT,
-    deletes=COUNT,
-    splits=COUNT,
-    tombstones=COUNT,
+    changed=st.dictionaries(st.sampled_from(OF_CHANGES), COUNT).map(Tally),
 )
 WHOLE = Receipt(
     task=1,
@@ -394,7 +388,7 @@ def test_a_receipt_of_a_task_that_only_appends_says_nothing_of_changes() -> None
 
 
 def test_a_receipt_of_changes_counts_what_its_rows_are() -> None:
-    sent = replace(WHOLE, keys=KEYS_FILE, superseded=1, deletes=2, splits=4, tombstones=3)
+    sent = replace(WHOLE, keys=KEYS_FILE, changed=Tally(zip(OF_CHANGES, (1, 2, 4, 3), strict=True)))
     found = decode(encode(sent))
     assert (found, found.changes, found.changes_by_key) == (sent, 3 + 4 - 3, True)
     changes = json.loads(zlib.decompress(encode(sent)))["changes"]
@@ -474,7 +468,7 @@ def test_reasons_of_rescued_rows_are_safe_to_show_and_short() -> None:
 
 @given(st.lists(st.dictionaries(st.integers(0, 60).map("k{:02}: no column".format), st.integers(1, 9)), max_size=6))
 def test_reasons_of_rescued_rows_do_not_depend_on_the_split_into_tasks(parts: list[dict[str, int]]) -> None:
-    tasks = [Quality(rescued_rows=9, rescued=first_reasons(part.items())) for part in parts]
+    tasks = [Quality(Tally({RESCUED_ROWS: 9}), rescued=first_reasons(part.items())) for part in parts]
     every = sorted({reason for part in parts for reason in part})
     whole = {reason: sum(part.get(reason, 0) for part in parts) for reason in every}
     found = together(tasks).rescued
@@ -486,8 +480,8 @@ def test_reasons_of_rescued_rows_do_not_depend_on_the_split_into_tasks(parts: li
 
 
 def test_a_summary_names_the_unknown_keys() -> None:
-    summary = Quality(unknown_keys=3, unknown_names=("new", "più")).to_summary()
-    assert (summary[UNKNOWN_KEYS], json.loads(summary[UNKNOWN_NAMES])) == ("3", ["new", "più"])
+    summary = Quality(Tally({UNKNOWN_KEYS: 3}), ("new", "più")).to_summary()
+    assert (summary[UNKNOWN_KEYS.key], json.loads(summary[UNKNOWN_NAMES])) == ("3", ["new", "più"])
 
 
 def test_no_changes_are_counts_of_zero() -> None:

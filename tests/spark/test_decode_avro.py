@@ -14,6 +14,7 @@ import lakesink
 from lakesink.settings.option_types import Options
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table, load_table
+from lakesink_protocol.measures import DEAD_LETTERS, RESCUED_ROWS, Tally
 from lakesink_protocol.quality import Quality
 from tests.decode.avro.messages import encoded, logical, message, record
 from tests.decode.avro.schema_registry import SchemaRegistry, registered, schema_registry
@@ -151,10 +152,9 @@ def test_an_append_keeps_what_does_not_fit_and_puts_aside_what_cannot_be_read(sp
     reasons = {"id: not BIGINT": 2, "name: not STRING": 1, "tags: no column": 2}
     letters_table = load_table(connect(create=False), f"{TABLE}__dead_letters")
     assert outcome.quality == Quality(
-        dead_letters=2,
+        Tally({DEAD_LETTERS: 2, RESCUED_ROWS: 2}),
         letters_table=f"{TABLE}__dead_letters",
         letters_since=f"1:{letters_table.metadata.table_uuid.hex[:12]}",
-        rescued_rows=2,
         rescued=reasons,
     )
     misfits = [

@@ -12,6 +12,7 @@ from lakesink.spark.source.data_source import LakesinkDataSource
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import load_table
 from lakesink_protocol.errors import LakesinkError, QueryError, SettingsError
+from lakesink_protocol.measures import UNMET_ROWS, Tally
 from lakesink_protocol.quality import Quality
 from lakesink_tools.cli.main import main
 from tests.spark.adapters import ADAPTERS, embedded_catalog
@@ -91,7 +92,7 @@ def test_an_append_returns_the_counts_and_fails_as_a_stream_does(spark: Any) -> 
     expect = {"valid_age": (VALID_AGE, "warn"), "has_id": "id IS NOT NULL"}
     outcome = lakesink.append(found, TABLE, txn=("load", 1), create_table=True, expect=expect)
     assert isinstance(outcome, lakesink.Committed)
-    assert outcome.quality == Quality(unmet_rows=1, unmet={"valid_age": 1, "has_id": 0})
+    assert outcome.quality == Quality(Tally({UNMET_ROWS: 1}), unmet={"valid_age": 1, "has_id": 0})
     with pytest.raises(LakesinkError, match="EXPECTATION_UNMET"):
         lakesink.append(found, TABLE, txn=("load", 2), expect={"valid_age": VALID_AGE})
     assert len(rows()) == 2

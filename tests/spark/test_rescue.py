@@ -14,6 +14,7 @@ import lakesink
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table, load_table
 from lakesink_protocol.errors import LakesinkError, SettingsError
+from lakesink_protocol.measures import RESCUED_ROWS, Tally
 from lakesink_protocol.quality import Quality
 from lakesink_tools.cli.main import main
 from tests.spark.adapters import ADAPTERS
@@ -97,7 +98,7 @@ def test_an_append_keeps_them_too_and_commands_show_their_number(spark: Any) -> 
     options = {name: OPTIONS[name] for name in ("decode", "rescue_column")}
     outcome = lakesink.append(records, TABLE, txn=("load", 1), **options)
     assert isinstance(outcome, lakesink.Committed)
-    assert outcome.quality == Quality(rescued_rows=1, rescued={"new: no column": 1})
+    assert outcome.quality == Quality(Tally({RESCUED_ROWS: 1}), rescued={"new: no column": 1})
     shown = {name: CliRunner().invoke(main, [name, TABLE]).output for name in ("log", "status", "audit", "quality")}
     assert "1 rescued" in shown["log"]
     assert "1 of 2 rows have a text in the rescue column" in shown["status"]

@@ -137,7 +137,7 @@ class Kinds:
                 newest.delete(self.changed_rows(deletes, payload=False))
         found = [one for part in newest.taken() for rows in part for one in self.changes(rows)]
         assert len(set(found)) == len(found)
-        return set(found), newest.superseded
+        return set(found), newest.left_out
 
 
 def newest_by_dictionary(changes: Sequence[Change], *, has_sequence: bool) -> set[Change] | str:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from lakesink.task.change_task import ChangeTaskWriter
 from lakesink.task.task import ParquetTaskWriter
 from lakesink_protocol.receipt import decode
+from lakesink_protocol.row_changes import SUPERSEDED
 
 
 def peak_bytes() -> int:
@@ -35,7 +36,7 @@ def main(plan_path: str, rows_path: str) -> None:
         receipt = decode(writer.write(0, iter(batches)))
     report = {
         "rows": receipt.rows,
-        "superseded": receipt.superseded,
+        "superseded": receipt.changed[SUPERSEDED],
         "partitions": len({file.partition for file in receipt.files}),
         "grown": peak_bytes() - before,
         "threads": threads() - threads_before,

@@ -24,7 +24,7 @@ from lakesink.rows.plan import DELETED, ChangesPlan, OnMalformed, WritePlan
 from lakesink.task.change_task import check_change_columns
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.receipt import Receipt
-from lakesink_protocol.row_changes import Mode, Operation
+from lakesink_protocol.row_changes import DELETES, SUPERSEDED, Mode, Operation
 from testkit.examples import examples
 from testkit.tasks import plan_for, rows_of, spec_of, write, writer_of
 
@@ -74,7 +74,7 @@ def keys_of(receipt: Receipt) -> list[Row]:
     assert (receipt.keys.size_bytes, receipt.keys.sha256) == (len(data), sha256(data).hexdigest())
     rows = [found for batch in read_side_file(pa.BufferReader(data)) for found in batch.to_pylist()]
     assert receipt.keys.rows == len(rows) == len({found["k3"] for found in rows})
-    assert receipt.keys.rows == receipt.deletes + sum(file.record_count for file in receipt.files)
+    assert receipt.keys.rows == receipt.changed[DELETES] + sum(file.record_count for file in receipt.files)
     return rows
 
 
@@ -88,7 +88,7 @@ def test_upserts_are_written_once_a_key_with_their_keys(tmp_path: Path) -> None:
     receipt = write(plan(tmp_path), [upserts(first, second), upserts(last, first)], 4)
     assert rows_of(receipt.files) == [second, last]
     assert keys_of(receipt) == [key(2, 10), key(1, 11)]
-    assert (receipt.rows, receipt.superseded, receipt.deletes, receipt.task) == (4, 2, 0, 4)
+    assert (receipt.rows, receipt.changed, receipt.task) == (4, {SUPERSEDED: 2}, 4)
     assert receipt.keys is not None
     assert is_keys_file(receipt.keys.path, str(tmp_path), "events-7", 4)
     assert not is_keys_file(receipt.keys.path, str(tmp_path), "events-7", 5)
@@ -118,12 +118,12 @@ def test_a_delete_needs_only_key_and_sequence_and_is_in_no_data_file(tmp_path: P
     receipt = write(plan(tmp_path), [marked((row(1, 10), False), (kept, False)), marked((gone, True))])
     assert rows_of(receipt.files) == [kept]
     assert keys_of(receipt) == [key(2, 10), key(1, 11, Operation.DELETE)]
-    assert (receipt.rows, receipt.superseded, receipt.deletes) == (3, 1, 1)
+    assert (receipt.rows, receipt.changed) == (3, {SUPERSEDED: 1, DELETES: 1})
 
 
 def test_a_task_of_deletes_writes_only_keys(tmp_path: Path) -> None:
     receipt = write(plan(tmp_path), [marked((row(1, 11, None), True))])
-    assert (receipt.files, receipt.deletes) == ((), 1)
+    assert (receipt.files, receipt.changed) == ((), {DELETES: 1})
     assert keys_of(receipt) == [key(1, 11, Operation.DELETE)]
 
 
@@ -132,7 +132,7 @@ def test_an_upsert_after_a_delete_counts(tmp_path: Path) -> None:
     receipt = write(plan(tmp_path), [marked((again, False), (row(1, 11, None), True))])
     assert rows_of(receipt.files) == [again]
     assert keys_of(receipt) == [key(1, 12)]
-    assert (receipt.superseded, receipt.deletes) == (1, 0)
+    assert receipt.changed == {SUPERSEDED: 1}
 
 
 def test_an_upsert_needs_every_required_column(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_soft_deletes_are_rows_with_a_mark(tmp_path: Path) -> None:
     receipt = write(plan(tmp_path, soft, SOFT), [marked((row(1, 10), False), (row(2, 11), True), (row(1, 9), True))])
     assert rows_of(receipt.files) == [row(1, 10) | {DELETED: False}, row(2, 11) | {DELETED: True}]
     assert keys_of(receipt) == [key(1, 10), key(2, 11)]
-    assert (receipt.superseded, receipt.deletes) == (1, 0)
+    assert receipt.changed == {SUPERSEDED: 1}
     error = refused(plan(tmp_path / "other", soft, SOFT), marked((row(1, 11, None), True)))
     assert error.code == "LAKESINK_NULL_IN_REQUIRED"
 
@@ -305,7 +305,7 @@ def test_of_documents_without_a_sequence_the_greatest_offset_counts(tmp_path: Pa
     assert [(one["order_id"], one["city"]) for one in rows_of(receipt.files)] == [(1, "new"), (2, "only")]
     places = [(one["place"] % 2**32, one["offset"]) for one in keys_of(receipt)]
     assert places == [(0, 9), (1, 3)]
-    assert (receipt.rows, receipt.superseded) == (3, 1)
+    assert (receipt.rows, receipt.changed[SUPERSEDED]) == (3, 1)
 
 
 @pytest.mark.parametrize(
@@ -407,5 +407,5 @@ def test_what_a_task_writes_is_what_a_dictionary_has(
     ]
     assert sorted(keys_of(receipt), key=lambda found: found["k3"]) == sorted(expected, key=lambda found: found["k3"])
     arrived = sum(map(len, batches))
-    assert (receipt.rows, receipt.deletes) == (arrived, len(by_key) - len(stored))
-    assert receipt.superseded == arrived - len(by_key)
+    assert (receipt.rows, receipt.changed[DELETES]) == (arrived, len(by_key) - len(stored))
+    assert receipt.changed[SUPERSEDED] == arrived - len(by_key)

@@ -22,6 +22,7 @@ from lakesink.task.task import QuarantiningTaskWriter
 from lakesink_catalog.tables.arrow_schema import iceberg_schema
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.identity import SinkKey
+from lakesink_protocol.measures import DEAD_LETTERS, UNMET_ROWS
 from lakesink_protocol.receipt import Receipt, decode
 from testkit.examples import examples
 from testkit.tasks import plan_for, rows_of, spec_of, writer_of
@@ -69,7 +70,7 @@ def test_each_row_is_once_in_one_of_the_tables(tmp_path: Path, parts: list[list[
     assert sorted(found, key=str) == sorted(
         [(row[0], row[1], None if row[2] is None else row[2].decode()) for row in good], key=str
     )
-    assert (table.rows, table.quality.dead_letters, letters.rows) == (
+    assert (table.rows, table.quality.counts[DEAD_LETTERS], letters.rows) == (
         len(every),
         len(every) - len(good),
         len(every) - len(good),
@@ -143,7 +144,7 @@ def test_rows_that_do_not_meet_an_expectation_name_all_rules(tmp_path: Path) -> 
     found = [(row["payload"], row["column_name"], row["detail"]) for row in rows_of(letters.files)]
     assert found == [('{"id":1}', "even", None), ('{"id":-3}', "positive", "also even")]
     assert dict(table.quality.unmet) == {"positive": 1, "even": 2}
-    assert table.quality.unmet_rows == 2
+    assert table.quality.counts[UNMET_ROWS] == 2
 
 
 def test_documents_that_are_not_text_are_kept_as_bytes(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
 from lakesink.rows.expectations import Expected, Marks, OnUnmet, expected_in, without_marks
+from lakesink_protocol.measures import UNMET_ROWS, Tally
 from lakesink_protocol.quality import Quality
 from lakesink_protocol.receipt import Receipt
 from testkit.tasks import plan_for, rows_of, write
@@ -30,14 +31,14 @@ def written(folder: Path, *batches: pa.RecordBatch) -> Receipt:
 
 def test_rows_that_do_not_meet_a_warning_are_written_and_counted(tmp_path: Path) -> None:
     receipt = written(tmp_path, batch((1, True, True), (2, False, True)), batch((3, None, True)))
-    assert receipt.quality == Quality(unmet_rows=2, unmet={"valid_age": 2, "has_name": 0})
+    assert receipt.quality == Quality(Tally({UNMET_ROWS: 2}), unmet={"valid_age": 2, "has_name": 0})
     assert (receipt.rows, receipt.refused) == (3, False)
     assert rows_of(receipt.files) == [{"id": 1}, {"id": 2}, {"id": 3}]
 
 
 def test_a_row_that_fails_the_batch_leaves_no_file_and_all_rows_are_counted(tmp_path: Path) -> None:
     receipt = written(tmp_path, batch((1, True, True)), batch((2, False, False)), batch((3, True, False)))
-    assert receipt.quality == Quality(unmet_rows=2, unmet={"valid_age": 1, "has_name": 2})
+    assert receipt.quality == Quality(Tally({UNMET_ROWS: 2}), unmet={"valid_age": 1, "has_name": 2})
     assert (receipt.rows, receipt.files, receipt.refused) == (3, (), True)
     assert not [path for path in tmp_path.rglob("*.parquet") if path.is_file()]
 

@@ -187,7 +187,7 @@ def test_memory_grows_with_the_keys_and_not_with_the_changes(monkeypatch: pytest
         assert pa.total_allocated_bytes() - before < 8_000_000 + 2_000_000
     [stored], [] = held.taken()
     assert stored.rows.column("s0").to_pylist() == list(range(999_900, 1_000_000))
-    assert held.superseded == 999_900
+    assert held.left_out == 999_900
 
 
 @examples(30)

@@ -45,6 +45,7 @@ from lakesink_protocol.events.batch_steps import PreparedDropped
 from lakesink_protocol.events.event import Listener
 from lakesink_protocol.identity import Batch, SinkKey
 from lakesink_protocol.ledger import LedgerEntry, typed_entry
+from lakesink_protocol.measures import DEAD_LETTERS, RESCUED_ROWS, UNMET_ROWS
 from lakesink_protocol.quality import Quality, quality_from
 from lakesink_protocol.receipt_json import MOST_IN_A_BATCH, plain_text, whole_count
 from lakesink_protocol.row_changes import KeysFile
@@ -202,8 +203,9 @@ def _check_agreement(prepared: PreparedBatch) -> None:
         raise ValueError("premises of other ids")
     if len({path for path, _ in files}) != len(files) or len({one.path for one in manifests}) != len(manifests):
         raise ValueError("a file or manifest occurs twice")
-    quality = prepared.quality
-    if max(quality.unmet_rows - quality.dead_letters, quality.rescued_rows) > prepared.rows:
+    counts = prepared.quality.counts
+    unmet = counts[UNMET_ROWS] - counts[DEAD_LETTERS]
+    if max(unmet, counts[RESCUED_ROWS]) > prepared.rows:
         raise ValueError("more unexpected or rescued rows than rows")
     if max(prepared.rows, sum(size for _, size in files)) > MOST_IN_A_BATCH:
         raise ValueError("too many rows or bytes")

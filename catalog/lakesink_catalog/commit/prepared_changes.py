@@ -10,7 +10,7 @@ from typing import Any
 
 from lakesink_protocol.ledger import typed_keys
 from lakesink_protocol.receipt_json import MOST_IN_A_BATCH, plain_text, whole_count
-from lakesink_protocol.row_changes import KeysFile, Mode
+from lakesink_protocol.row_changes import SUPERSEDED, KeysFile, Mode
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -23,7 +23,7 @@ class PreparedChanges:
         key_ids: Field ids of the key columns, in the order of the keys files.
         sequence_ids: Field ids of the columns whose greatest value is newest; empty without `sequence_by`.
         keys_files: One of each task that has a change.
-        superseded: Changes that the tasks left out, because the same task had a newer one of the key.
+        left_out: Changes that the tasks left out, because the same task had a newer one of the key.
         mode: What the rows of the batch are.
         changelog: The table that gets all changes; empty if there is none.
     """
@@ -31,7 +31,7 @@ class PreparedChanges:
     key_ids: tuple[int, ...]
     sequence_ids: tuple[int, ...]
     keys_files: tuple[KeysFile, ...]
-    superseded: int
+    left_out: int
     mode: Mode
     changelog: str = ""
 
@@ -46,7 +46,7 @@ class PreparedChanges:
             "keys": list(self.key_ids),
             "sequence": list(self.sequence_ids),
             "files": [[file.path, file.task, file.rows, file.size_bytes, file.sha256] for file in self.keys_files],
-            "superseded": self.superseded,
+            SUPERSEDED.name: self.left_out,
             "mode": self.mode.value,
             "changelog": self.changelog,
         }
@@ -58,7 +58,7 @@ class PreparedChanges:
             key_ids=typed_keys(document["keys"]),
             sequence_ids=typed_keys(document["sequence"]),
             keys_files=tuple(map(_keys_file, document["files"])),
-            superseded=whole_count(document["superseded"]),
+            left_out=whole_count(document[SUPERSEDED.name]),
             mode=Mode(document["mode"]),
             changelog=plain_text(document["changelog"]),
         )
@@ -67,7 +67,7 @@ class PreparedChanges:
         for places in ([file.path for file in found.keys_files], [file.task for file in found.keys_files]):
             if len(set(places)) != len(places):
                 raise ValueError("a keys file or a task occurs twice")
-        if found.rows + found.superseded + sum(file.size_bytes for file in found.keys_files) > MOST_IN_A_BATCH:
+        if found.rows + found.left_out + sum(file.size_bytes for file in found.keys_files) > MOST_IN_A_BATCH:
             raise ValueError("too many changes or bytes")
         return found
 

@@ -14,6 +14,7 @@ from lakesink_catalog.read.view import view_table
 from lakesink_protocol.errors import Reason
 from lakesink_protocol.identity import LEDGER_PREFIX, MAIN_BRANCH, NAME_PATTERN, NO_BATCH, Batch, SinkKey, SinkKind
 from lakesink_protocol.ledger import TableView
+from lakesink_protocol.measures import Tally
 from lakesink_protocol.row_changes import ChangeCounts, sum_of
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.verdict import Refuse, Skip, decide
@@ -59,10 +60,7 @@ class SinkState:
     bytes: int
     trouble: Reason | None
     unverifiable: bool
-    unknown_keys: int = 0
-    unmet_rows: int = 0
-    dead_letters: int = 0
-    rescued_rows: int = 0
+    counts: Tally
     silence_limit: timedelta | None = None
     changes: ChangeCounts | None = None
 
@@ -119,10 +117,7 @@ def _state(table: Table, key: SinkKey, batches: Sequence[PastCommit]) -> SinkSta
         bytes=sum(batch.added.bytes or 0 for batch in counted),
         trouble=trouble,
         unverifiable=unverifiable,
-        unknown_keys=sum(batch.unknown_keys for batch in counted),
-        unmet_rows=sum(batch.unmet_rows for batch in counted),
-        dead_letters=sum(batch.dead_letters for batch in counted),
-        rescued_rows=sum(batch.rescued_rows for batch in counted),
+        counts=Tally.total(batch.counts for batch in counted),
         silence_limit=silence_limit(
             (batch.committed_at for batch in counted),
             SHORTEST_SILENCE_OF_JOBS if key.kind is SinkKind.TXN else SHORTEST_SILENCE,

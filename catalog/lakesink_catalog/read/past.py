@@ -18,7 +18,8 @@ from pyiceberg.table.snapshots import Snapshot
 from lakesink_protocol.iceberg_spark_sink import epoch_of
 from lakesink_protocol.identity import SinkKey
 from lakesink_protocol.ledger import FORGOTTEN, Mark, ancestry, mark_of, stated
-from lakesink_protocol.quality import DEAD_LETTERS, REPLAYS_TABLE, RESCUED_ROWS, UNKNOWN_KEYS, UNMET_ROWS
+from lakesink_protocol.measures import MEASURES, Tally
+from lakesink_protocol.quality import REPLAYS_TABLE
 from lakesink_protocol.row_changes import ChangeCounts, counts_in
 from lakesink_protocol.situation import cherry_picked_from
 
@@ -49,9 +50,9 @@ class PastCommit(NamedTuple):
         picked_from: The source of a cherry-pick; None in a `Past` that has the mark of the source.
         epoch: Query and batch of Iceberg's own Spark sink.
         changes: By key; None if it appended or is of another writer.
-        unknown_keys: `lakesink.Record` explains this and the next three.
+        counts: What was found in its rows.
         parent_snapshot_id: None if it has none, or if nothing tells which.
-        in_branch: See there too; None also for a snapshot without a batch.
+        in_branch: See `lakesink.Record`; None also for a snapshot without a batch.
         is_retained: False if the table's metadata no longer has the snapshot.
     """
 
@@ -62,10 +63,7 @@ class PastCommit(NamedTuple):
     picked_from: int | None
     epoch: tuple[str, int] | None
     changes: ChangeCounts | None
-    unknown_keys: int
-    unmet_rows: int
-    dead_letters: int
-    rescued_rows: int
+    counts: Tally
     parent_snapshot_id: int | None
     in_branch: bool | None = None
     is_retained: bool = True
@@ -299,10 +297,7 @@ def commit_of(
         cherry_picked_from(summary),
         epoch_of(summary),
         None if summary is None else counts_in(summary),
-        stated(summary, UNKNOWN_KEYS) or 0,
-        stated(summary, UNMET_ROWS) or 0,
-        stated(summary, DEAD_LETTERS) or 0,
-        stated(summary, RESCUED_ROWS) or 0,
+        Tally((one, stated(summary, one.key) or 0) for one in MEASURES),
         parent_id,
         in_branch,
         is_retained,

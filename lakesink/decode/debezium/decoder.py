@@ -27,9 +27,10 @@ from lakesink.rows.schema import Struct
 from lakesink.rows.task_errors import decoder_missing
 from lakesink_catalog.words import counted
 from lakesink_protocol.errors import WriteError
+from lakesink_protocol.measures import UNKNOWN_KEYS, UNREAD_BEFORE, Tally
 from lakesink_protocol.quality import Quality
 from lakesink_protocol.receipt import MOST_MISFITS, Misfit
-from lakesink_protocol.row_changes import Operation
+from lakesink_protocol.row_changes import SPLITS, TOMBSTONES, Operation
 
 MOST_PLACES = 20
 """Places that one error names."""
@@ -73,8 +74,8 @@ class DebeziumDecoder:
 
     Attributes:
         malformed: Malformed documents, which fail the batch. The count stops when `MOST_MISFITS` values are described.
-        splits: Events that became two changes.
-        tombstones: Rows without a change: NULLs, and messages that applications write to the database's log.
+        changed: Events that became two changes, and rows without a change: NULLs, and messages that applications write
+            to the database's log.
         unread: Deletes in a changelog without values that do not fit, see `SortedEvents`.
         misfits: The first values that do not fit.
     """
@@ -83,8 +84,7 @@ class DebeziumDecoder:
     schema: Struct
     task: int = 0
     malformed: int = field(default=0, init=False)
-    splits: int = field(default=0, init=False)
-    tombstones: int = field(default=0, init=False)
+    changed: Tally = field(default_factory=Tally, init=False)
     unread: int = field(default=0, init=False)
     misfits: list[Misfit] = field(default_factory=list, init=False)
     unknown: UnknownKeys = field(default_factory=UnknownKeys, init=False)
@@ -101,7 +101,8 @@ class DebeziumDecoder:
     @property
     def quality(self) -> Quality:
         """What was found in the documents."""
-        return Quality(self.unknown.count, self.unknown.names, unread_before=self.unread)
+        counts = {UNKNOWN_KEYS: self.unknown.count, UNREAD_BEFORE: self.unread}
+        return Quality(Tally(counts), self.unknown.names)
 
     def changes(self, batches: Iterator[pa.RecordBatch]) -> Iterator[ChangedRows]:
         """The changes in these batches, in their order, unless a document fails the batch."""
@@ -120,8 +121,8 @@ class DebeziumDecoder:
             events = self._with_keys_of_messages(batch, events, found)
             found = sort_events(events, self._columns)
         self._refuse(batch, found)
-        self.tombstones += _count(found.nothing)
-        self.splits += _count(found.splits)
+        new = Tally({SPLITS: _count(found.splits), TOMBSTONES: _count(found.nothing)})
+        self.changed = Tally.total([self.changed, new])
         self.unread += _count(found.unread)
         self._places.advance(batch)
         return self._changed_rows(batch, events, found)

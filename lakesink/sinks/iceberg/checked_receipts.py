@@ -6,7 +6,7 @@ readers fail, or skip files, much later.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import repeat
 from operator import le, lt
 
@@ -38,10 +38,11 @@ from lakesink.sinks.iceberg.unmet import check_documents, check_expectations
 from lakesink_catalog.commit.premises import premises_of
 from lakesink_catalog.tables.locations import all_under, data_location, is_under
 from lakesink_protocol.change import ContentFile
+from lakesink_protocol.measures import DEAD_LETTERS, UNKNOWN_KEYS, UNMET_ROWS, Tally
 from lakesink_protocol.quality import Quality, together
 from lakesink_protocol.receipt import Receipt, decode
 from lakesink_protocol.receipt_json import MOST_IN_A_BATCH, ReceiptInvalid
-from lakesink_protocol.row_changes import KeysFile
+from lakesink_protocol.row_changes import DELETES, SPLITS, SUPERSEDED, TOMBSTONES, KeysFile
 from lakesink_protocol.votes import check_tasks, receipt_rejected
 
 _WIDTHS: Mapping[type[IcebergType], range] = {
@@ -66,12 +67,11 @@ class PossibleBounds:
 class CombinedReceipts:
     """The combined receipts of a batch.
 
-    `rows` are those that the tasks received. The other numbers are of changes by key.
+    `rows` are those that the tasks received.
 
     Attributes:
         keys_files: One of each task that wrote changes, in the order of the tasks.
-        superseded: Changes with a newer change of their key in their task.
-        deletes: Deletes in the files of keys.
+        changed: What the tasks counted of changes by key.
     """
 
     files: tuple[ContentFile, ...]
@@ -79,10 +79,7 @@ class CombinedReceipts:
     quality: Quality
     rows: int
     keys_files: tuple[KeysFile, ...] = ()
-    superseded: int = 0
-    deletes: int = 0
-    splits: int = 0
-    tombstones: int = 0
+    changed: Tally = field(default_factory=Tally)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,10 +137,7 @@ def count_votes(
         quality,
         sum(receipt.rows for receipt in of_job),
         keys_files=tuple(receipt.keys for receipt in receipts if receipt.keys is not None),
-        superseded=sum(receipt.superseded for receipt in receipts),
-        deletes=sum(receipt.deletes for receipt in receipts),
-        splits=sum(receipt.splits for receipt in receipts),
-        tombstones=sum(receipt.tombstones for receipt in receipts),
+        changed=Tally.total(receipt.changed for receipt in receipts),
     )
 
 
@@ -163,8 +157,8 @@ def opened(data: bytes) -> Receipt:
 def _check_receipt(table: Table, receipt: Receipt, file_stem: str) -> None:
     written = sum(file.record_count for file in receipt.files)
     left = 0 if receipt.left is None else receipt.left.rows
-    changed = receipt.deletes + receipt.superseded
-    if not receipt.refused and receipt.changes != written + receipt.quality.dead_letters + left + changed:
+    changed, aside = receipt.changed[DELETES] + receipt.changed[SUPERSEDED], receipt.quality.counts[DEAD_LETTERS]
+    if not receipt.refused and receipt.changes != written + aside + left + changed:
         raise receipt_rejected("a task received another number of rows than its files and dead letters contain")
     folder = data_location(table)
     if not all_under((file.path for file in receipt.files), folder):
@@ -183,11 +177,11 @@ def _check_changes(table: Table, receipt: Receipt, file_stem: str, *, changes_by
     keys = receipt.keys
     if receipt.changes_by_key and (not changes_by_key or receipt.left is not None):
         raise receipt_rejected("a task changed rows by key, but its rows were to be appended")
-    if max(receipt.splits, receipt.tombstones) > receipt.rows:
+    if max(receipt.changed[SPLITS], receipt.changed[TOMBSTONES]) > receipt.rows:
         raise receipt_rejected("a task split more rows than it received")
     if not changes_by_key:
         return
-    written = receipt.deletes + sum(file.record_count for file in receipt.files)
+    written = receipt.changed[DELETES] + sum(file.record_count for file in receipt.files)
     if written != (0 if keys is None else keys.rows) or (receipt.refused and keys is not None):
         raise receipt_rejected("a task's file of keys has another number of changes than the task wrote")
     if keys is None:
@@ -201,8 +195,9 @@ def _check_changes(table: Table, receipt: Receipt, file_stem: str, *, changes_by
 
 
 def _check_quality(receipt: Receipt, expected: Sequence[Expected]) -> None:
-    quality, unmet = receipt.quality, receipt.quality.unmet
-    if max(receipt.malformed, quality.unmet_rows, quality.dead_letters, quality.unread_before) > receipt.rows:
+    counts, unmet = receipt.quality.counts, receipt.quality.unmet
+    of_rows = [receipt.malformed, *(count for one, count in counts.items() if one != UNKNOWN_KEYS)]
+    if max(of_rows) > receipt.rows:
         raise receipt_rejected("a task reports more malformed or unexpected rows than it received")
     if receipt.malformed and not receipt.refused:
         raise receipt_rejected("a task found malformed documents, and did not refuse the batch")
@@ -212,7 +207,7 @@ def _check_quality(receipt: Receipt, expected: Sequence[Expected]) -> None:
     reasons = receipt.malformed + sum(unmet[one.name] for one in expected if one.on_unmet is OnUnmet.FAIL)
     if receipt.refused and (receipt.files or not reasons):
         raise receipt_rejected("a task refused the batch, but wrote files or gave no reason")
-    if not max(unmet.values(), default=0) <= quality.unmet_rows <= sum(unmet.values()):
+    if not max(unmet.values(), default=0) <= counts[UNMET_ROWS] <= sum(unmet.values()):
         raise receipt_rejected("a task's counts of expectations contradict each other")
 
 

@@ -54,7 +54,7 @@ from lakesink_catalog.words import counted
 from lakesink_protocol.change import ContentFile
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.identity import Batch
-from lakesink_protocol.row_changes import ChangeCounts
+from lakesink_protocol.row_changes import SUPERSEDED, ChangeCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class Locator:
 
     def _locate(self, table: Table, head: int | None) -> Located:
         if not self.changes.keys_files:
-            return Located(head, counts=ChangeCounts(superseded=self.changes.superseded))
+            return Located(head, counts=ChangeCounts(superseded=self.changes.left_out))
         batch = self._batch_for(table)
         live = live_files(table, head, self.memory.live, bounds_of=self.changes.key_ids, at_once=self.at_once)
         rows = self._found = self._found or FoundRows(found_schema(batch.columns).empty_table())
@@ -110,7 +110,7 @@ class Locator:
         deleted, replaced = on_head.after(resolution.removed)
         pa.default_memory_pool().release_unused()  # sorted positions
         self.memory.deletes.retain(on_head.deletes.keys() - {file.path for file in replaced})
-        superseded = self.changes.superseded + batch.newest.superseded
+        superseded = self.changes.left_out + batch.newest.without_effect
         return Located(
             head,
             deletes=self._write(table, [*deleted, *own]),
@@ -211,7 +211,8 @@ def prepared_changes(plan: ChangesPlan | None, counted: CombinedReceipts, change
     """What a record keeps of the changes of a batch; None if its rows are only appended."""
     if plan is None:
         return None
-    return PreparedChanges(plan.keys, plan.sequence, counted.keys_files, counted.superseded, plan.mode, changelog)
+    left_out = counted.changed[SUPERSEDED]
+    return PreparedChanges(plan.keys, plan.sequence, counted.keys_files, left_out, plan.mode, changelog)
 
 
 def _new_files(prepared: PreparedBatch, table: Table) -> list[NewFile]:

@@ -7,6 +7,7 @@ from lakesink.rows.task_errors import schema_mismatch, shown
 from lakesink.sinks.iceberg.schema_advice import spark_type
 from lakesink_catalog.tables.arrow_schema import RESERVED_NAMES
 from lakesink_protocol.change import ColumnType, SchemaChange
+from lakesink_protocol.measures import RESCUED_ROWS
 from lakesink_protocol.quality import OTHERS
 from lakesink_protocol.receipt import Receipt
 from lakesink_protocol.receipt_json import MOST_IN_A_BATCH
@@ -35,14 +36,12 @@ def rescue_column_change(schema: Schema, name: str) -> SchemaChange | None:
 
 
 def check_rescued(receipt: Receipt) -> None:
-    """Refuse counts of rescued rows that contradict each other or the number of rows."""
-    quality = receipt.quality
-    by_reason = [count for reason, count in quality.rescued.items() if reason != OTHERS]
-    if quality.rescued_rows > receipt.rows:
-        raise receipt_rejected("a task reports more rescued rows than it received")
-    if quality.rescued.get(OTHERS, 0) > MOST_IN_A_BATCH:
+    """Refuse counts of rescued rows that contradict each other."""
+    rescued, rows = receipt.quality.rescued, receipt.quality.counts[RESCUED_ROWS]
+    by_reason = [count for reason, count in rescued.items() if reason != OTHERS]
+    if rescued.get(OTHERS, 0) > MOST_IN_A_BATCH:
         raise receipt_rejected("a task reports more reasons of rescued rows than the limit")
-    if not max(by_reason, default=0) <= quality.rescued_rows <= sum(quality.rescued.values()):
+    if not max(by_reason, default=0) <= rows <= sum(rescued.values()):
         raise receipt_rejected("a task's counts of rescued rows contradict each other")
 
 

@@ -52,7 +52,7 @@ class PreparedKeys(Protocol):
         """One for each task with changes."""
 
     @property
-    def superseded(self) -> int:
+    def left_out(self) -> int:
         """Changes that tasks dropped, because they had a newer one."""
 
 

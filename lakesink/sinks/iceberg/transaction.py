@@ -16,6 +16,7 @@ from lakesink_catalog.commit.located import Locate
 from lakesink_protocol import events
 from lakesink_protocol.events import Listener
 from lakesink_protocol.identity import Batch
+from lakesink_protocol.measures import DEAD_LETTERS, UNREAD_BEFORE
 from lakesink_protocol.quality import LONGEST_NAME, Quality
 from lakesink_protocol.redact import shown
 from lakesink_protocol.row_changes import ChangeCounts
@@ -82,14 +83,14 @@ class BatchWarnings:
         self, batch_id: int, counted: CombinedReceipts, expected: Sequence[Expected], letters_table: str
     ) -> None:
         """Warn of each batch with such rows."""
-        quality = counted.quality
-        if quality.unread_before:
-            self.emit(events.RowsBeforeUnread(batch_id, self.table, quality.unread_before))
+        quality, counts = counted.quality, counted.quality.counts
+        if UNREAD_BEFORE in counts:
+            self.emit(events.RowsBeforeUnread(batch_id, self.table, counts[UNREAD_BEFORE]))
         warned = quality.unmet_in_words(one.name for one in expected if one.on_unmet is OnUnmet.WARN)
         if warned:
             self.emit(events.ExpectationsUnmet(batch_id, self.table, warned))
-        if quality.dead_letters:
-            self.emit(events.RowsPutAside(batch_id, self.table, quality.dead_letters, letters_table))
+        if quality.puts_aside:
+            self.emit(events.RowsPutAside(batch_id, self.table, counts[DEAD_LETTERS], letters_table))
 
     def of_columns(self, batch_id: int, missing: Iterable[str], ignored: Iterable[str]) -> None:
         """Warn once for each column: the query no longer has it and it becomes NULL, or the table lacks it."""

@@ -14,6 +14,7 @@ from lakesink_protocol.events.event import (
     SinkBatchEvent,
     TableBatchEvent,
 )
+from lakesink_protocol.measures import UNKNOWN_KEYS
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.verdict import Verdict
@@ -176,13 +177,11 @@ class BatchFinished(BatchEnded):
         outcome, snapshot = self.outcome, {"snapshot": self.outcome.snapshot_id}
         if isinstance(outcome, AlreadyCommitted):
             return _pairs(snapshot)
-        quality = outcome.quality
+        counts = outcome.quality.counts
         found = {
-            "unknown_keys": quality.unknown_keys,
-            "unknown_names": quality.names_text if quality.unknown_keys else "",
-            "unmet_rows": quality.unmet_rows,
-            "dead_letters": quality.dead_letters,
-            "rescued_rows": quality.rescued_rows,
+            UNKNOWN_KEYS.name: 0,
+            "unknown_names": outcome.quality.names_text if counts[UNKNOWN_KEYS] else "",
+            **counts.told,
             **(asdict(outcome.changes) if outcome.changes else {}),
             "note": "'holds what the earlier run wrote'" if outcome.recovered else "",
             "accepted": outcome.accepted,

@@ -20,6 +20,7 @@ from lakesink.decode.avro.schema import parse_writer_schema
 from lakesink.decode.json_scalars import Parsed, either, without
 from lakesink.decode.rescue import LARGEST_REST_BYTES, Rescue
 from lakesink.rows.schema import Field, ListOf, MapOf, Primitive, Struct, Type, sql_type_of
+from lakesink_protocol.measures import RESCUED_ROWS, Tally
 from lakesink_protocol.quality import Quality
 from testkit.examples import examples
 from tests.decode.avro.messages import (
@@ -422,7 +423,7 @@ def test_row_and_rescued_text_have_every_value_of_a_message_or_it_is_malformed(s
             assert spelled(rest or "{}") == rest_in(lost(sort, value, expected, table, ""))
     whole, same_quality, _ = rescued(kinds, table, messages)
     assert same_quality == quality
-    assert quality.rescued_rows == sum(row != MALFORMED and row[RESCUED] is not None for row in whole)
+    assert quality.counts[RESCUED_ROWS] == sum(row != MALFORMED and row[RESCUED] is not None for row in whole)
 
 
 @given(st.integers(0, 2**32))
@@ -546,7 +547,7 @@ def test_a_union_is_the_value_of_its_branch_and_each_record_has_its_own_fields()
         {"u": None, RESCUED: '{"unfit":{"u":{"expected":"STRUCT","value":"eA=="}}}'},
     ]
     reasons = {"u.a: not INT": 1, "u.x: no column": 1, "u.y: no column": 1, "u: not STRUCT": 1}
-    assert quality == Quality(rescued_rows=3, rescued=reasons)
+    assert quality == Quality(Tally({RESCUED_ROWS: 3}), rescued=reasons)
 
 
 def test_a_duplicate_key_of_a_map_is_kept_with_both_values() -> None:

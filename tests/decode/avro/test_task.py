@@ -11,6 +11,7 @@ from pyiceberg.types import ListType, LongType, MapType, NestedField, StringType
 
 from lakesink.rows.plan import AVRO, OnMalformed, WritePlan
 from lakesink_protocol.errors import WriteError
+from lakesink_protocol.measures import RESCUED_ROWS, Tally
 from lakesink_protocol.quality import Quality
 from servers.ports import free_port
 from testkit.tasks import plan_for, rows_of, write
@@ -117,7 +118,7 @@ def test_a_task_counts_rescued_rows_by_reason_and_writes_their_texts(tmp_path: P
     third = message(encoded(other, {"id": 3, "name": 0.1, "_kafka_offset": 5}), 3)
     receipt = write(plan, [kafka(first(1), second(2, "a")), kafka(third, second(4, None), first(5))])
     assert receipt.quality == Quality(
-        rescued_rows=3, rescued={"_kafka_offset: no column": 1, "more: no column": 2, "name: not STRING": 1}
+        Tally({RESCUED_ROWS: 3}), rescued={"_kafka_offset: no column": 1, "more: no column": 2, "name: not STRING": 1}
     )
     more = '{"unknown":{"more":"eA=="}}'
     unfit = '{"unknown":{"_kafka_offset":5},"unfit":{"name":{"expected":"STRING","value":0.1}}}'

@@ -9,6 +9,7 @@ import pytest
 
 from lakesink.rows.plan import DEBEZIUM_AVRO
 from lakesink_protocol.errors import WriteError
+from lakesink_protocol.row_changes import SPLITS, TOMBSTONES
 from tests.decode.avro.messages import encoded, message, record, without_meaning
 from tests.decode.debezium.events import Change, decoded, table
 from tests.decode.debezium.events import event as envelope
@@ -71,7 +72,7 @@ def test_every_operation_becomes_its_change() -> None:
         ("UPSERT", {"id": 3, "name": "again"}, 6),
         ("DELETE", {"id": 3, "name": None}, 7),
     ]
-    assert (found.splits, found.tombstones) == (1, 2)
+    assert found.changed == {SPLITS: 1, TOMBSTONES: 2}
 
 
 def test_the_names_of_kafka_connect_are_the_types() -> None:

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from lakesink.rows.plan import BinaryEncoding
 from lakesink.rows.schema import Field, ListOf, MapOf, Primitive, Struct
 from lakesink_protocol.errors import WriteError
+from lakesink_protocol.measures import UNKNOWN_KEYS
+from lakesink_protocol.row_changes import SPLITS, TOMBSTONES
 from testkit.examples import examples
 from testkit.tasks import exactly
 from tests.decode.debezium.events import decoded, event, table, wrapped
@@ -116,12 +118,12 @@ def test_every_operation_becomes_its_change() -> None:
         ("DELETE", {"id": 2, "name": None}, 8),
         ("UPSERT", {"id": 3, "name": "again"}, 8),
     ]
-    assert (found.splits, found.tombstones, found.malformed) == (1, 3, 0)
+    assert (found.changed, found.malformed) == ({SPLITS: 1, TOMBSTONES: 3}, 0)
 
 
 def test_a_tombstone_in_a_wrapper_is_no_change() -> None:
     changes, found = decoded(ID_NAME, wrapped(None), '{"payload": null, "schema": null}')
-    assert (changes, found.tombstones) == ([], 2)
+    assert (changes, found.changed) == ([], {TOMBSTONES: 2})
 
 
 def test_a_delete_has_the_sequence_of_the_row_before_and_a_split_that_of_the_event() -> None:
@@ -156,7 +158,7 @@ def test_a_key_of_several_columns_changes_with_any_of_them() -> None:
         key=["region", "id"],
     )
     assert [name for name, _, _ in changes] == ["DELETE", "UPSERT", "UPSERT", "DELETE", "UPSERT"]
-    assert found.splits == 2
+    assert found.changed == {SPLITS: 2}
 
 
 @pytest.mark.parametrize(
@@ -171,7 +173,7 @@ def test_a_key_that_the_row_before_lacks_is_that_of_the_message(key: Any) -> Non
         ("UPSERT", 7),
         ("DELETE", 8),
     ]
-    assert found.splits == 0
+    assert not found.changed[SPLITS]
 
 
 @pytest.mark.parametrize("key", [None, b"\xff", "7", '"text"', "[7]", {"other": 7}, {"id": None}, {"id": "x"}])
@@ -296,7 +298,7 @@ def test_keys_without_a_column_are_counted_once_and_only_in_the_row_after() -> N
     _, found = decoded(
         ID_NAME, event("u", {"id": 1, "new": 5}, {"id": 1, "old": 5}), event("d", None, {"id": 1, "x": 1})
     )
-    assert (found.quality.unknown_keys, found.quality.unknown_names) == (1, ("new",))
+    assert (found.quality.counts[UNKNOWN_KEYS], found.quality.unknown_names) == (1, ("new",))
 
 
 @many
@@ -312,5 +314,5 @@ def test_every_row_and_split_is_a_change_or_a_tombstone(kinds: list[str]) -> Non
         "r": wrapped(event("r", {"id": 9}), id={"type": "int64"}),
     }
     changes, found = decoded(ID_NAME, *(documents[kind] for kind in kinds))
-    assert len(kinds) + found.splits == len(changes) + found.tombstones
+    assert len(kinds) + found.changed[SPLITS] == len(changes) + found.changed[TOMBSTONES]
     assert [offset for _, _, offset in changes] == sorted(offset for _, _, offset in changes)

@@ -146,7 +146,7 @@ def a_replaced_row_is_taken_for_a_deleted_one() -> Any:
     """A tombstone follows the new row of a key."""
 
     def of_deleted(_: Any, records: Any, keys: pa.Array) -> pa.RecordBatch:
-        return records.tombstones(keys.to_pylist())
+        return records.removals(keys.to_pylist())
 
     return patch.object(batch_records.BatchRecords, "_of_deleted", of_deleted)
 

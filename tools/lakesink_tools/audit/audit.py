@@ -13,6 +13,7 @@ from pyiceberg.table import Table
 
 from lakesink_catalog.read.history import SinkState, total_changes
 from lakesink_catalog.words import counted, number
+from lakesink_protocol.measures import Tally
 from lakesink_protocol.row_changes import ChangeCounts
 from lakesink_tools.audit import data_files
 from lakesink_tools.audit.checkpoint import Done
@@ -134,11 +135,8 @@ def _proof_of(scan: TableScan, state: SinkState) -> SinkProof:
         batches=len(batches),
         rows=sum(batch.rows for batch in batches),
         since=state.since if batches else None,
-        unknown_keys=sum(batch.unknown_keys for batch in batches),
-        unmet_rows=sum(batch.unmet_rows for batch in batches),
-        dead_letters=sum(batch.dead_letters for batch in batches),
-        rescued_rows=sum(batch.rescued_rows for batch in batches),
         changes=total_changes(batches),
+        **Tally.total(batch.counts for batch in batches).told,
     )
 
 

@@ -8,6 +8,7 @@ from lakesink_catalog.read.history import SinkState
 from lakesink_catalog.words import changed, counted
 from lakesink_protocol.errors import Reason
 from lakesink_protocol.identity import MAIN_BRANCH
+from lakesink_protocol.measures import DEAD_LETTERS, TOLD
 from lakesink_protocol.quality import REPLAY
 from lakesink_protocol.row_changes import ChangeCounts
 
@@ -197,19 +198,11 @@ def of_replay(table: str, state: SinkState) -> str:
 
 
 def of_quality(state: SinkState) -> Iterator[str]:
-    """A sentence each about values without a column, unmet expectations and rescued rows, if any."""
-    if state.unknown_keys:
-        values = counted(state.unknown_keys, "value")
-        yield f"Of the documents that were looked at, {values} had no column in the table and were left out."
-    if state.unmet_rows:
-        rows = f"{state.unmet_rows:,} of {counted(state.rows + state.dead_letters, 'row')}"
-        yield f"{rows} did not meet an expectation of the query; lakesink quality shows which."
-    if state.dead_letters:
-        rows = f"{state.dead_letters:,} of {counted(state.rows + state.dead_letters, 'row')}"
-        yield f"{rows} became dead letters; lakesink dead-letters shows those that were not replayed."
-    if state.rescued_rows:
-        rows = f"{state.rescued_rows:,} of {counted(state.rows, 'row')}"
-        yield f"{rows} have a text in the rescue column: a part of their document has no column, or does not fit it."
+    """A sentence about each measure of which something was found."""
+    rows, read = (counted(rows, "row") for rows in (state.rows, state.rows + state.counts[DEAD_LETTERS]))
+    for one in TOLD:
+        if count := state.counts[one]:
+            yield one.said.format(count=f"{count:,}", values=counted(count, "value"), rows=rows, read=read)
 
 
 def name_of_rows(changes: Iterable[ChangeCounts | None]) -> str:

@@ -31,6 +31,7 @@ from lakesink_catalog.words import counted
 from lakesink_protocol.errors import Reason
 from lakesink_protocol.identity import MAIN_BRANCH, SinkKey, SinkKind
 from lakesink_protocol.ledger import Mark
+from lakesink_protocol.measures import DEAD_LETTERS
 from lakesink_protocol.quality import LETTERS_TABLE, REPLAYS_TABLE
 from lakesink_protocol.redact import shown
 from lakesink_protocol.row_changes import CHANGELOG_TABLE
@@ -67,7 +68,7 @@ class SidesOfSink:
         for name, stated in {**usual, **_by_table(self.batches, LETTERS_TABLE)}.items():
             side, code = self.side_of(name), Code.DEAD_LETTERS_DIFFER
             if side is not None:
-                rows = {one.known_mark: one.dead_letters for one in stated}
+                rows = {one.known_mark: one.counts[DEAD_LETTERS] for one in stated}
                 landed = Landed(self.table, self.key)
                 yield from self._compared(side, letters_key, rows, code, partial(states_letters, landed, side))
                 yield from self._of_begun(side)

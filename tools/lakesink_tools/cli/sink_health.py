@@ -41,7 +41,9 @@ def staleness(
 
 def document_of(state: SinkState, standing: SinkHealth, now: datetime) -> dict[str, Any]:
     """A sink for JSON."""
-    facts = asdict(state)
+    facts: dict[str, Any] = {}
+    for name, value in asdict(state).items():
+        facts |= value.told if name == "counts" else {name: value}
     del facts["trouble"], facts["unverifiable"], facts["silence_limit"]
     return facts | {
         "offsets": parsed_offsets(state.offsets),

@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from lakesink_catalog.read.past import PastCommit
+from lakesink_protocol.measures import DEAD_LETTERS, TOLD, UNMET_ROWS
 from lakesink_tools.past.records import record_of
 
-_OWN = UNKNOWN_KEYS, DEAD_LETTERS, RESCUED = "unknown keys", "dead letters", "rescued rows"
+_OWN = {f"{one.word}s": one for one in TOLD if one is not UNMET_ROWS}
 """Checks that lakesink makes by itself. The others have the names of expectations, which have no blank."""
 
 
@@ -63,7 +64,7 @@ def checks_of(batches: Iterable[PastCommit]) -> list[QualityCheck]:
         key = _key(batch)
         for name, count in {**{name: 0 for name in _OWN if (key, name) in own}, **counts}.items():
             check = found.setdefault((*key, name), QualityCheck(*key, name))
-            check.batches.append(Checked(batch.batch_id, batch.rows + batch.dead_letters, count))
+            check.batches.append(Checked(batch.batch_id, batch.rows + batch.counts[DEAD_LETTERS], count))
     return [found[key] for key in sorted(found)]
 
 
@@ -86,5 +87,5 @@ def _key(batch: PastCommit) -> tuple[str, str, str]:
 
 
 def _counts(batch: PastCommit) -> dict[str, int]:
-    own = zip(_OWN, (batch.unknown_keys, batch.dead_letters, batch.rescued_rows), strict=True)
-    return {**record_of(batch).unmet, **{name: count for name, count in own if count}}
+    own = {name: batch.counts[one] for name, one in _OWN.items() if batch.counts[one]}
+    return {**record_of(batch).unmet, **own}

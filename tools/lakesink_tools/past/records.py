@@ -12,6 +12,7 @@ from lakesink_catalog.read.past import PastCommit, retained, text_in
 from lakesink_catalog.words import changed, counted, number
 from lakesink_protocol.change import LONGEST_WORDS, SCHEMA_CHANGE
 from lakesink_protocol.identity import SinkKey, SinkKind
+from lakesink_protocol.measures import TOLD
 from lakesink_protocol.quality import RESCUED, UNKNOWN_NAMES, rescued_in, unmet_in
 from lakesink_protocol.redact import shown
 from lakesink_protocol.row_changes import CHANGELOG_TABLE, ChangeCounts
@@ -96,16 +97,13 @@ def record_of(batch: PastCommit) -> Record:
         accepted=mark.accepted,
         missing_inputs=mark.missing_inputs,
         in_branch=batch.in_branch,
-        unknown_keys=batch.unknown_keys,
         unknown_names=text_in(summary, UNKNOWN_NAMES),
         schema_change=shown(text_in(summary, SCHEMA_CHANGE), LONGEST_WORDS),
-        unmet_rows=batch.unmet_rows,
         unmet=unmet_in(summary.additional_properties.items()) if summary else {},
-        dead_letters=batch.dead_letters,
-        rescued_rows=batch.rescued_rows,
         rescued=rescued_in(text_in(summary, RESCUED)),
         changes=batch.changes,
         changelog=shown(text_in(summary, CHANGELOG_TABLE), LONGEST_WORDS),
+        **batch.counts.told,
     )
 
 
@@ -123,15 +121,12 @@ def outcome_in_words(record: Record) -> str:
     """How a batch came into the table, and what is not as usual about it."""
     rolled_back = ", rolled back" if record.in_branch is False else ""
     without = f", {counted(record.missing_inputs, 'input file')} missing" if record.missing_inputs else ""
-    unknown = f", {counted(record.unknown_keys, 'unknown key')}" if record.unknown_keys else ""
-    unmet = f", {number(record.unmet_rows)} unmet" if record.unmet_rows else ""
-    dead = f", {counted(record.dead_letters, 'dead letter')}" if record.dead_letters else ""
-    rescued = f", {number(record.rescued_rows)} rescued" if record.rescued_rows else ""
     evolved = f", {record.schema_change}" if record.schema_change else ""
     changes = f": {changed(record.changes)}" if record.changes else ""
     copies = record.changes.changes if record.changes and record.changelog else 0
     logged = f", {number(copies)} logged" if copies else ""
-    found = unknown + unmet + dead + rescued
+    counts = {one: getattr(record, one.name) for one in TOLD}
+    found = "".join(f", {counted(count, one.word)}" for one, count in counts.items() if count)
     return (record.accepted or record.outcome) + changes + logged + without + rolled_back + found + evolved
 
 

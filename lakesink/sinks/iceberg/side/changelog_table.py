@@ -29,7 +29,7 @@ from lakesink_protocol.errors import CatalogError, Reason, WriteError
 from lakesink_protocol.identity import LEDGER_PREFIX, Batch, SinkKey
 from lakesink_protocol.redact import shown as redacted
 from lakesink_protocol.refusals.texts import Words
-from lakesink_protocol.row_changes import CHANGELOG_OF, CHANGELOG_TABLE, counts_in
+from lakesink_protocol.row_changes import CHANGELOG_OF, CHANGELOG_TABLE, DELETES, SUPERSEDED, counts_in
 from lakesink_protocol.votes import receipt_rejected
 
 CHANGELOG_WORDS: Sequence[Words] = (
@@ -125,7 +125,7 @@ def check_changelog_name(table: str, name: str) -> None:
 
 def check_changelog(counted: CombinedReceipts, changelog: SideTableSink, batch_id: int) -> None:
     """Check that the tasks wrote each change into the changelog, and nothing else."""
-    changes = sum(file.record_count for file in counted.files) + counted.deletes + counted.superseded
+    changes = sum(file.record_count for file in counted.files) + counted.changed[DELETES] + counted.changed[SUPERSEDED]
     if changes != (changelog.voted[1] if changelog.voted[0] == batch_id else 0):
         raise receipt_rejected("a task wrote another number of changes into the changelog than it has")
 

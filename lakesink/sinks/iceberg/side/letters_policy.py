@@ -12,6 +12,7 @@ from lakesink.sinks.iceberg.side.side_sink import SideTableSink
 from lakesink_catalog.tables.tables import parse_identifier
 from lakesink_catalog.words import counted as in_words
 from lakesink_protocol.errors import WriteError
+from lakesink_protocol.measures import DEAD_LETTERS, UNMET_ROWS
 from lakesink_protocol.redact import shown
 from lakesink_protocol.votes import receipt_rejected
 
@@ -34,7 +35,7 @@ def letters_table(table: str, settings: Settings) -> str:
 
 def check_letters(counted: CombinedReceipts, letters: SideTableSink, settings: Settings, batch_id: int) -> None:
     """Check that both receipts of the tasks say the same, and that the batch does not have too many dead letters."""
-    dead = counted.quality.dead_letters
+    dead = counted.quality.counts[DEAD_LETTERS]
     if dead != (letters.voted[1] if letters.voted[0] == batch_id else 0):
         raise receipt_rejected("a task put another number of rows aside than it wrote as dead letters")
     limit = settings.max_dead_letters
@@ -52,9 +53,9 @@ def other_letters(participant: str, letters: SideTableSink) -> WriteError:
 
 
 def _too_many(counted: CombinedReceipts, batch_id: int, limit: str, option: str) -> WriteError:
-    quality, dead = counted.quality, counted.quality.dead_letters
-    of_rules = [f"{name}: {in_words(rows, 'row')}" for name, rows in quality.unmet.items() if rows]
-    others = max(dead - quality.unmet_rows, 0)
+    counts, dead = counted.quality.counts, counted.quality.counts[DEAD_LETTERS]
+    of_rules = [f"{name}: {in_words(rows, 'row')}" for name, rows in counted.quality.unmet.items() if rows]
+    others = max(dead - counts[UNMET_ROWS], 0)
     malformed = [f"malformed (lakesink explain VALUE_MALFORMED): {in_words(others, 'row')}"] if others else []
     return WriteError.of(
         "DEAD_LETTERS_TOO_MANY",

@@ -20,7 +20,8 @@ from lakesink_catalog.read.view import view_table
 from lakesink_catalog.words import counted
 from lakesink_protocol.identity import SinkKey, SinkKind
 from lakesink_protocol.ledger import LedgerEntry, Mark, mark_of, stated
-from lakesink_protocol.quality import DEAD_LETTERS, LETTERS_SINCE
+from lakesink_protocol.measures import DEAD_LETTERS
+from lakesink_protocol.quality import LETTERS_SINCE
 
 _MOST_LISTED = 3
 _FIRST = 1
@@ -114,7 +115,7 @@ def states_letters(landed: Landed, letters: Table, query_id: str, batch_id: int)
     Letters of a batch that never came so far can stay behind when it is written again without any, or with others.
     """
     uuid, known = str(letters.metadata.table_uuid), landed.summaries(query_id, batch_id)
-    said = [one for one in known if stated(one, DEAD_LETTERS)] if known else [landed.newest_summary(query_id)]
+    said = [one for one in known if stated(one, DEAD_LETTERS.key)] if known else [landed.newest_summary(query_id)]
     return any(may_have_letters(str(one.get(LETTERS_SINCE, "")), batch_id, uuid) for one in said)
 
 

@@ -30,12 +30,12 @@ class BatchRecords:
     keys: Sequence[str]
     memory: LiveMemory
     rows: int = 0
-    tombstones: int = 0
+    removed: int = 0
     _written: set[bytes] = field(default_factory=set, init=False)
 
     def read(self) -> Iterator[pa.RecordBatch]:
         """The records, again from the first one each time."""
-        self.rows, self.tombstones, self._written = 0, 0, set()
+        self.rows, self.removed, self._written = 0, 0, set()
         records, part = RowRecords.of_schema(self.batch.schema_json, self.keys), self._part()
         gone = taken_away(self.table, self.past, self.batch, part, self.memory)
         for file in self.batch.data:
@@ -54,8 +54,8 @@ class BatchRecords:
 
     def _of_deleted(self, records: RowRecords, keys: pa.Array) -> pa.RecordBatch:
         found = [key for key in keys.to_pylist() if key not in self._written]
-        self.tombstones += len(found)
-        return records.tombstones(found)
+        self.removed += len(found)
+        return records.removals(found)
 
     def _part(self) -> RowsPart:
         io = shareable_properties(self.table.io.properties)

@@ -154,7 +154,7 @@ class Producing:
     def _staged(self, records: BatchRecords, writers: Mapping[str, TaskWriter]) -> Votes:
         [(name, writer)] = writers.items()
         vote = writer.write(0, records.read())
-        self._written = records.rows, records.tombstones
+        self._written = records.rows, records.removed
         return Votes.in_order({name: [vote]})
 
     def _produced(self, batch: PastCommit, outcome: Outcome) -> Produced:

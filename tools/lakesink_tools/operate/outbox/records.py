@@ -40,7 +40,7 @@ class RowRecords:
         """One record for each row."""
         return pa.RecordBatch.from_arrays([self.keys_of(rows), _lines(rows, self.schema)], schema=SCHEMA)
 
-    def tombstones(self, keys: Sequence[bytes]) -> pa.RecordBatch:
+    def removals(self, keys: Sequence[bytes]) -> pa.RecordBatch:
         """One record without a value for each key."""
         return pa.RecordBatch.from_arrays(
             [pa.array(keys, pa.binary()), pa.nulls(len(keys), pa.binary())], schema=SCHEMA
