@@ -17,12 +17,12 @@ from benchmarks import data
 from benchmarks.result import Result
 from benchmarks.session import session
 from benchmarks.usage import measured
-from lakesink.spark.probe_tasks import CountingWriter
 from lakesink.spark.query import QUERY_ID, RunningQuery
 from lakesink.spark.rows.arrow_limits import MAX_BYTES, NO_BYTE_CHECK
 from lakesink.spark.rows.batch_rows import PlanRows, arriving_schema, arrow_converter
 from lakesink.spark.rows.transport import Transport, as_whole_numbers, short_decimals
 from lakesink.spark.rows.worker_reuse import make_reuse_cheap
+from lakesink_tools.checks.doctor.probe_tasks import CountingWriter
 
 SPARK_BYTES = str(64 * 1024 * 1024)
 

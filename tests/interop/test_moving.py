@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from lakesink_tools.audit.records import history
 from lakesink_tools.cli.main import main
+from lakesink_tools.past.records import history
 from proof.contest.case import Case
 from proof.contest.driver import Orders, driver
 from proof.contest.place import Place
