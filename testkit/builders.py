@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Self
 
 import duckdb
 import pyarrow as pa
@@ -249,6 +249,12 @@ class Stream:
     def run(self, batch: Batch | int, rows: int = 3, **options: Any) -> Outcome:
         """Run one batch with a driver that has just started."""
         return self.run_with(self.sink(**options), batch, rows)
+
+    def filled(self, batches: int) -> Self:
+        """Run its first batches."""
+        for number in range(batches):
+            self.run(number)
+        return self
 
     def overrule(self, batch: Batch | int, does: str = "commit", **options: Any) -> Outcome:
         """Run a batch that is refused, then accept it with a word that the refusal offers."""

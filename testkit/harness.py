@@ -108,6 +108,26 @@ class Stream:
         with self.driver(failpoints) as process:
             return process.wait(PATIENCE_SECONDS)
 
+    def killed_at(self, point: str) -> None:
+        """Run a driver and kill it with all its processes, whichever of them has come to the failpoint."""
+        window = self.root / "killed-here"
+        with self.driver(f"{point}=pause:{window}") as process:
+            wait_for(window, process)
+            kill_all(process)
+        window.unlink()
+
+    def overtaken_at(self, point: str) -> bool:
+        """Stop a driver at a failpoint, run another one to its end, wake the first: did it end as a loser may?"""
+        window = self.root / "paused"
+        with self.driver(f"{point}=pause:{window}") as zombie:
+            wait_for(window, zombie)
+            signal_all(zombie, signal.SIGSTOP)
+            assert self.run() == 0, self.log()
+            window.unlink()
+            signal_all(zombie, signal.SIGCONT)
+            zombie.wait(PATIENCE_SECONDS)
+        return zombie.returncode == 0 or ended_by_name(self.log())
+
     def log(self) -> str:
         return (self.root / "driver.log").read_text()
 

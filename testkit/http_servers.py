@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import BaseRequestHandler
 from typing import Any
 
 import pytest
@@ -24,6 +25,20 @@ class Request:
     path: str
     body: bytes
     headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@contextmanager
+def serving(handler: type[BaseRequestHandler]) -> Iterator[int]:
+    """A loopback server with these handlers; yields its port."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    try:
+        yield server.server_port
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
 
 
 @contextmanager
@@ -56,14 +71,11 @@ def http_server(answer: Callable[[Request], Answer]) -> Iterator[str]:
         def log_message(self, *_: Any) -> None:
             pass
 
-    listening = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=listening.serve_forever, args=(0.02,), daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{listening.server_port}"
-    finally:
-        released.set()
-        listening.shutdown()
-        listening.server_close()
+    with serving(Handler) as port:
+        try:
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            released.set()
 
 
 @contextmanager

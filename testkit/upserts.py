@@ -62,7 +62,9 @@ _TOTALS = (
 Place = tuple[str, int]
 
 
-class _DeletesWriter(ManifestWriterV2):
+class DeletesWriter(ManifestWriterV2):
+    """PyIceberg's writer, for files of deletes."""
+
     def content(self) -> ManifestContent:
         return ManifestContent.DELETES
 
@@ -254,7 +256,7 @@ class Upserts:
         kept = {path: entry for path, entry in self._deletes.items() if path not in fresh}
         if fresh or kept:
             output = table.io.new_output(f"{table.location()}/metadata/{uuid.uuid4()}-deletes.avro")
-            with _DeletesWriter(table.spec(), table.schema(), output, snapshot_id, "deflate") as writer:
+            with DeletesWriter(table.spec(), table.schema(), output, snapshot_id, "deflate") as writer:
                 for entry in kept.values():
                     writer.existing(entry)
                 for path in fresh.keys() & self._deletes.keys():

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 import pytest
@@ -16,6 +16,9 @@ from hypothesis import settings
 from testkit import jvm
 from testkit.examples import MANY, examples
 from testkit.installed import installed
+
+if TYPE_CHECKING:
+    from testkit.builders import Lake
 
 ROOT = Path(__file__).parents[1]
 LONG = ("soak", "nightly", "interop", "site")
@@ -191,6 +194,14 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where lakesink is installed as users install it."""
     return installed(tmp_path_factory.mktemp("installed"))
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> "Lake":
+    """An empty lake of the test's own."""
+    from testkit.builders import Lake  # noqa: PLC0415 - most tests have none
+
+    return Lake.make(tmp_path)
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from subprocess import TimeoutExpired
 from threading import Event
 from typing import Any
 
@@ -136,9 +137,9 @@ def play(
         (folder / name).mkdir()
         try:
             return _played(cases, sink, spark, folder / name, jars, uri)
-        except StepMissed:  # Spark itself fails now and then where a machine is overloaded
+        except (StepMissed, TimeoutExpired) as missed:  # as happens now and then where a machine is overloaded
             if last_try:
-                raise
+                raise StepMissed(str(missed)) from missed
         finally:
             shutil.rmtree(folder / name)
     raise AssertionError("the last try returns or raises")

@@ -12,7 +12,6 @@ from pyiceberg.manifest import (
     DataFile,
     DataFileContent,
     FileFormat,
-    ManifestContent,
     ManifestEntry,
     ManifestEntryStatus,
     ManifestFile,
@@ -34,6 +33,7 @@ from proof.simulator.contents import head_of
 from proof.simulator.engines import FOREIGN_PARTITION, Engine, on_the_same_head
 from proof.simulator.keyed_contents import Entry, KeyedContents, LiveRow, Stated
 from proof.simulator.keyed_files import Partitioning, data_file, delete_file
+from testkit.upserts import DeletesWriter
 
 CHECKED = (Operation.OVERWRITE, Operation.DELETE)
 """Operations of snapshots that Iceberg's Java library asks for new deletes; others it does not open."""
@@ -266,24 +266,12 @@ class KeyedEngine(Engine):
         return f"{base.table.location()}/data/others-{uuid.uuid4()}.parquet"
 
 
-class DeleteManifestWriter(ManifestWriterV2):
-    """PyIceberg's writer, for files of deletes."""
-
-    def content(self) -> ManifestContent:
-        """See `ManifestWriterV2`."""
-        return ManifestContent.DELETES
-
-    @property
-    def _meta(self) -> dict[str, str]:
-        return {**super()._meta, "content": "deletes"}
-
-
 def write_manifests(table: Table, entries: Iterable[Entry], snapshot_id: int) -> list[ManifestFile]:
     """Manifests of these entries: one for each partition spec and content."""
     found = []
     kind: Callable[[Entry], tuple[int, int]] = lambda entry: (entry[3].spec_id, int(entry[3].content))  # noqa: E731
     for (spec_id, content), part in groupby(sorted(entries, key=kind), key=kind):
-        make = ManifestWriterV2 if content == DataFileContent.DATA else DeleteManifestWriter
+        make = ManifestWriterV2 if content == DataFileContent.DATA else DeletesWriter
         output = table.io.new_output(f"{table.location()}/metadata/{snapshot_id}-{uuid.uuid4()}.avro")
         with make(table.specs()[spec_id], table.schema(), output, snapshot_id, "null") as writer:
             for status, number, file_number, file in part:

@@ -10,11 +10,9 @@ from pyiceberg.manifest import (
     DataFile,
     DataFileContent,
     FileFormat,
-    ManifestContent,
     ManifestEntry,
     ManifestEntryStatus,
     ManifestFile,
-    ManifestWriterV2,
     write_manifest_list,
 )
 from pyiceberg.table import Table
@@ -25,15 +23,7 @@ from pyiceberg.typedef import Record
 from lakesink.parquet.deletes import FILE_PATH
 from testkit.builders import Lake
 from testkit.maintenance import change, roll_back
-
-
-class _DeletesWriter(ManifestWriterV2):
-    def content(self) -> ManifestContent:
-        return ManifestContent.DELETES
-
-    @property
-    def _meta(self) -> dict[str, str]:
-        return {**super()._meta, "content": "deletes"}
+from testkit.upserts import DeletesWriter
 
 
 def delete_by_position(lake: Lake, data_file: str, positions: list[int], *, bounds: bool = False) -> None:
@@ -95,7 +85,7 @@ def _file(
 
 def _manifest(table: Table, snapshot_id: int, file: DataFile) -> ManifestFile:
     output = table.io.new_output(f"{table.location()}/metadata/{uuid.uuid4()}-deletes.avro")
-    with _DeletesWriter(table.spec(), table.schema(), output, snapshot_id, "null") as writer:
+    with DeletesWriter(table.spec(), table.schema(), output, snapshot_id, "null") as writer:
         writer.add_entry(
             ManifestEntry.from_args(
                 status=ManifestEntryStatus.ADDED,

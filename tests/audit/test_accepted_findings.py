@@ -1,7 +1,6 @@
 """A batch that is there twice, or is missing, is reported, whoever accepted it; headline and exit code say so."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -14,19 +13,6 @@ from testkit.builders import START_MS, Lake, Stream, counted, expected
 from testkit.maintenance import append_foreign, branch_off, expire, remove_ref, roll_back
 
 Story = Callable[[Lake, Stream], None]
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Lake:
-    return Lake.make(tmp_path)
-
-
-@pytest.fixture
-def stream(lake: Lake) -> Stream:
-    stream = Stream(lake)
-    for batch_id in range(4):
-        stream.run(batch_id)
-    return stream
 
 
 def a_gap(_: Lake, stream: Stream) -> None:

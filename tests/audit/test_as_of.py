@@ -24,16 +24,6 @@ Expire = Callable[[Lake], None]
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Lake:
-    return Lake.make(tmp_path)
-
-
-@pytest.fixture
-def run(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Run:
-    return terminal(lake, monkeypatch)
-
-
-@pytest.fixture
 def stream(lake: Lake) -> Stream:
     """Four batches of three rows; the second one empty."""
     stream = Stream(lake)
@@ -158,9 +148,7 @@ def test_replayed_dead_letters_are_no_second_sink(run: Run, lake: Lake, stream: 
 
 def test_a_branch_has_its_own_batches(run: Run, lake: Lake, stream: Stream) -> None:
     branch_off(lake, "trial")
-    trial = Stream(lake, "trial-run", branch="trial")
-    for batch_id in range(2):
-        trial.run(batch_id)
+    trial = Stream(lake, "trial-run", branch="trial").filled(2)
     document = found(run("as-of", "--batch", 1, "--branch", "trial", *JSON))
     assert (document["snapshot_id"], document["rows"]) == (trial.snapshot_of(1), 15)
     assert [batch["sink"] for batch in document["batches"]] == ["trial-run", "events"]
@@ -194,8 +182,7 @@ def test_a_time_is_what_was_the_head_then(run: Run, lake: Lake, stream: Stream) 
 
 def test_a_time_before_a_rollback_shows_what_readers_saw(run: Run, lake: Lake) -> None:
     stream = Stream(lake, chance=Chance(itertools.count(1_700_000_000_000, 1000)))  # before the rollback's clock
-    for batch_id in range(4):
-        stream.run(batch_id)
+    stream.filled(4)
     old = stream.snapshot_of(3)
     at = time_of(lake, old)
     kept = stream.snapshot_of(2)
@@ -249,9 +236,7 @@ def test_a_tag_at_nothing_is_told_as_such(run: Run, lake: Lake, stream: Stream) 
 
 
 def test_audit_tags_outlive_expiry_and_stand_in_the_sql(run: Run, lake: Lake) -> None:
-    stream = Stream(lake, options={"tag_every": "2"})
-    for batch_id in range(6):
-        stream.run(batch_id)
+    stream = Stream(lake, options={"tag_every": "2"}).filled(6)
     expire(lake)
     document = found(run("as-of", "--batch", 2, "--read", *JSON))
     assert (document["rows"], len(document["read"])) == (9, 9)

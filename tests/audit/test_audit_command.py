@@ -11,7 +11,7 @@ import pytest
 from lakesink_tools.audit.finding import Code
 from testkit.builders import TABLE, Chance, Lake, Stream, contents
 from testkit.maintenance import append_foreign, edit_metadata, set_property
-from tests.audit.terminal import Run, found, refused, terminal
+from tests.audit.terminal import Run, found, refused
 from tests.audit.test_checkpoints import checkpoint
 
 JSON = ("--output", "json")
@@ -19,22 +19,9 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Lake:
-    return Lake.make(tmp_path)
-
-
-@pytest.fixture
-def run(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Run:
-    return terminal(lake, monkeypatch)
-
-
-@pytest.fixture
 def stream(lake: Lake) -> Stream:
     """Four batches of three rows."""
-    stream = Stream(lake, chance=Chance(now=itertools.count(time.time_ns() // 1_000_000 - 60_000, 1000)))
-    for batch_id in range(4):
-        stream.run(batch_id)
-    return stream
+    return Stream(lake, chance=Chance(now=itertools.count(time.time_ns() // 1_000_000 - 60_000, 1000))).filled(4)
 
 
 def test_a_clean_table_ends_with_0(run: Run, lake: Lake, stream: Stream, tmp_path: Path) -> None:
@@ -116,9 +103,7 @@ def test_a_finding_ends_with_1_what_it_means_and_what_to_do(run: Run, lake: Lake
 
 
 def test_many_findings_of_a_kind_are_cut_in_words_only(run: Run, lake: Lake) -> None:
-    stream = Stream(lake)
-    for batch_id in range(8):
-        stream.run(batch_id)
+    Stream(lake).filled(8)
     edit_metadata(lake, lambda found: [one["summary"].update({"added-records": "9"}) for one in found["snapshots"]])
     text = run("audit", "--sink", "events").stdout
     assert text.count("[SUMMARY_DISAGREES]") == 6

@@ -14,20 +14,6 @@ from testkit.maintenance import append_foreign, expire, remove_ref, roll_back
 from tests.faults.test_cherry_picks import pick
 
 
-@pytest.fixture
-def lake(tmp_path: Path) -> Lake:
-    return Lake.make(tmp_path)
-
-
-@pytest.fixture
-def stream(lake: Lake) -> Stream:
-    """Four batches."""
-    stream = Stream(lake)
-    for batch_id in range(4):
-        stream.run(batch_id)
-    return stream
-
-
 def checkpoint(folder: Path, done: Iterable[int], query: str = "query-1", shift: int = 0) -> str:
     """As Spark writes it for a source whose batch n ends at offset n + 1."""
     (folder / "metadata").parent.mkdir(parents=True, exist_ok=True)

@@ -2,7 +2,6 @@
 
 import uuid
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from pyiceberg.io.pyarrow import _dataframe_to_data_files
@@ -213,11 +212,6 @@ STORIES: list[Story] = [
     tagged_then_expired,
     merged_manifests,
 ]
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Lake:
-    return Lake.make(tmp_path)
 
 
 @pytest.fixture

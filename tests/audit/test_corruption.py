@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,30 +21,13 @@ from lakesink_tools.audit.finding import Code
 from lakesink_tools.audit.inventory import Entry
 from testkit.builders import Lake, Stream
 from testkit.maintenance import branch_off, change, edit_metadata, remove_ref, roll_back, set_property, upgrade
+from testkit.upserts import local
 
 Damage = Callable[[Lake, Stream], object]
 
 
-@pytest.fixture
-def lake(tmp_path: Path) -> Lake:
-    return Lake.make(tmp_path)
-
-
-@pytest.fixture
-def stream(lake: Lake) -> Stream:
-    """Four batches of three rows."""
-    stream = Stream(lake)
-    for batch_id in range(4):
-        stream.run(batch_id)
-    return stream
-
-
 def codes(proof: Proof) -> list[str]:
     return sorted({finding.code.name for finding in proof.findings})
-
-
-def local(location: str) -> Path:
-    return Path(urlsplit(location).path)
 
 
 def data_file(lake: Lake, batch_id: int) -> Path:

@@ -1,7 +1,6 @@
 """`lakesink diff`: rows that came after one batch up to another, on tables that streams and others have written."""
 
 import sys
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -10,19 +9,9 @@ import pytest
 from testkit.builders import ROWS, Lake, Stream
 from testkit.maintenance import append_foreign, branch_off, expire, rewrite, roll_back
 from tests.audit.deletes import delete_by_equality, delete_by_position
-from tests.audit.terminal import Run, found, refused, terminal
+from tests.audit.terminal import Run, found, refused
 
 JSON = ("--output", "json", "--limit", 100)
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Lake:
-    return Lake.make(tmp_path)
-
-
-@pytest.fixture
-def run(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Run:
-    return terminal(lake, monkeypatch)
 
 
 @pytest.fixture
@@ -143,9 +132,7 @@ def test_expired_ends_are_refused_and_expired_steps_between_are_said(run: Run, l
 
 def test_a_branch_has_its_own_batches(run: Run, lake: Lake, stream: Stream) -> None:
     branch_off(lake, "trial")
-    trial = Stream(lake, "trial-run", branch="trial")
-    for batch_id in range(2):
-        trial.run(batch_id)
+    Stream(lake, "trial-run", branch="trial").filled(2)
     stream.run(4)
     document = between(run, 0, 1, "--branch", "trial")
     assert (told(document), document["branch"]) == ([1, 1, 1], "trial")

@@ -11,18 +11,13 @@ import pytest
 from lakesink_tools.audit.audit import audit
 from testkit.builders import TABLE, Chance, Lake, Stream
 from testkit.maintenance import expire, expire_like_java
-from tests.audit.terminal import Run, terminal
+from tests.audit.terminal import Run
 from tests.certify.liars import KeepsOneSnapshot
 
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Lake:
     return Lake.make(tmp_path, properties={"write.metadata.previous-versions-max": "1"})
-
-
-@pytest.fixture
-def run(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Run:
-    return terminal(lake, monkeypatch)
 
 
 def of_a_minute_ago() -> Chance:
@@ -37,8 +32,7 @@ def forgetful(lake: Lake, sink_id: str = "events") -> Stream:
 
 def test_a_history_that_was_never_kept_is_not_proven(lake: Lake, run: Run) -> None:
     stream = forgetful(lake)
-    for batch in range(3):
-        stream.run(batch)
+    stream.filled(3)
     result = run("audit")
     title, *lines = result.stdout.splitlines()
     assert result.exit_code == 2
@@ -74,9 +68,7 @@ def test_a_table_with_all_its_snapshots_is_clean_in_any_catalog(lake: Lake, run:
 def test_what_upkeep_has_expired_is_clean_as_before(
     lake: Lake, run: Run, expires: Callable[[Lake, list[int]], None]
 ) -> None:
-    stream = Stream(lake, chance=of_a_minute_ago())
-    for batch in range(3):
-        stream.run(batch)
+    stream = Stream(lake, chance=of_a_minute_ago()).filled(3)
     expires(lake, [stream.snapshot_of(batch) for batch in range(2)])
     assert [snapshot.snapshot_id for snapshot in lake.table().metadata.snapshots] == [stream.snapshot_of(2)]
     result = run("audit")

@@ -148,8 +148,7 @@ def test_a_bulk_append_before_the_stream_is_proved_by_the_columns_of_the_later_k
 ) -> None:
     lake = Lake.make(tmp_path)
     run, stream = terminal(lake, monkeypatch), Stream(lake)
-    for batch_id in range(3):
-        stream.run(batch_id)
+    stream.filled(3)
     error = refused(run("audit", "--keys", *JSON))
     assert (error["code"], error["action"]) == ("LAKESINK_OPTION_INVALID", "Name its columns: --key order_id.")
     both = ("--key", "batch", "--key", "position")

@@ -22,20 +22,6 @@ from tests.audit.terminal import found, terminal
 UUID = "0b9ae0a8-94d2-4e63-8d3a-2b9e4a5c1d70"
 
 
-@pytest.fixture
-def lake(tmp_path: Path) -> Lake:
-    return Lake.make(tmp_path)
-
-
-@pytest.fixture
-def stream(lake: Lake) -> Stream:
-    """Four batches."""
-    stream = Stream(lake)
-    for batch_id in range(4):
-        stream.run(batch_id)
-    return stream
-
-
 def leave(lake: Lake, name: str, size_bytes: int = 100) -> None:
     folder = lake.folder / "warehouse" / "demo" / "events" / "data"
     path = folder / name
@@ -74,9 +60,7 @@ def test_a_table_without_leftovers_has_none(lake: Lake, stream: Stream) -> None:
 
 
 def test_delete_files_of_the_table_are_no_leftovers_and_others_are(tmp_path: Path) -> None:
-    stream = ChangeStream(upsert_lake(tmp_path))
-    for batch_id in range(4):
-        stream.run(batch_id)
+    stream = ChangeStream(upsert_lake(tmp_path)).filled(4)
     assert audit(stream.lake.table()).leftovers == Leftovers()
     data = next(tmp_path.rglob("*-deletes.parquet")).parent
     for batch_id, size_bytes in ((3, 10), (4, 100)):
@@ -113,9 +97,7 @@ def test_a_prepared_batch_is_no_leftover(lake: Lake, stream: Stream, monkeypatch
 def test_a_prepared_batch_is_found_beside_what_is_prepared_for_its_changelog(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    stream = ChangeStream(upsert_lake(tmp_path), options={"changelog_table": "demo.changelog"})
-    for batch_id in range(4):
-        stream.run(batch_id)
+    stream = ChangeStream(upsert_lake(tmp_path), options={"changelog_table": "demo.changelog"}).filled(4)
     monkeypatch.setenv("LAKESINK_FAILPOINTS", "after-prepared@4=raise")
     with pytest.raises(FailpointReached):
         stream.run(4)

@@ -32,9 +32,7 @@ def test_a_table_on_an_object_store(store: ObjectStore, tmp_path: Path, monkeypa
     lake = Lake(tmp_path, FaultyCatalog("test", uri=f"sqlite:///{tmp_path}/catalog.db", **properties))
     lake.catalog.create_namespace("demo")
     lake.create()
-    stream = Stream(lake)
-    for batch_id in range(3):
-        stream.run(batch_id)
+    Stream(lake).filled(3)
     folder = lake.table().location().removeprefix("s3://")
     store.objects[f"{folder}/{LEFT}"] = bytes(7)
     assert seen(audit(lake.table())) == ([], 3, 1, 7, "")
@@ -51,9 +49,7 @@ def by_fsspec(lake: Lake) -> Table:
 
 def test_a_table_that_is_read_by_fsspec(tmp_path: Path) -> None:
     lake = Lake.make(tmp_path)
-    stream = Stream(lake)
-    for batch_id in range(3):
-        stream.run(batch_id)
+    Stream(lake).filled(3)
     (lake.folder / "warehouse/demo/events" / LEFT).write_bytes(bytes(7))
     assert seen(audit(by_fsspec(lake))) == ([], 3, 1, 7, "")
     next(path for path in lake.files() if path.name.startswith("events-2-")).unlink()

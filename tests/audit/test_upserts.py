@@ -7,19 +7,16 @@ from typing import Any
 import pytest
 from pyiceberg.manifest import ManifestContent
 
-from lakesink_tools.audit.audit import Proof, audit
+from lakesink_tools.audit.audit import audit
 from testkit.maintenance import edit_metadata, expire, expire_like_java, roll_back, sweep
 from testkit.upserts import Upserts, local
 from tests.audit.deletes import delete_by_position
 from tests.audit.terminal import Run, found, terminal
 from tests.audit.test_clean_histories import compact
+from tests.audit.test_corruption import codes
 
 JSON = ("--output", "json")
 Story = Callable[[Upserts], object]
-
-
-def codes(proof: Proof) -> list[str]:
-    return sorted({finding.code.name for finding in proof.findings})
 
 
 def fill(keyed: Upserts) -> None:

@@ -2,7 +2,6 @@
 
 import logging
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
@@ -51,11 +50,6 @@ class Fence:
         decision = fence.decide_on(self.lake.table(), batch)
         assert isinstance(decision.verdict, Commit)
         return fence.commit(batch, fence.prepare(decision, [], schema=decision.table.schema()))
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Lake:
-    return Lake.make(tmp_path)
 
 
 @pytest.fixture

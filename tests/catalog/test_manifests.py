@@ -29,11 +29,6 @@ Added = tuple[int | None, int | None, int | None]
 BY_BATCH = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "batch"))
 
 
-@pytest.fixture
-def lake(tmp_path: Path) -> Lake:
-    return Lake.make(tmp_path)
-
-
 def receipts(lake: Lake, batch_id: int = 0, tasks: int = 1) -> list[ContentFile]:
     """Real files of one batch, committed by nobody."""
     stream = Stream(lake)
@@ -177,9 +172,7 @@ def test_merging_can_be_switched_off(tmp_path: Path) -> None:
 @pytest.mark.parametrize("fault", [refuses_with, lands_but_says], ids=["did not land", "landed"])
 def test_a_merge_is_reused_by_the_next_attempt(tmp_path: Path, fault: object) -> None:
     lake = Lake.make(tmp_path, properties=merging(3))
-    stream = Stream(lake)
-    for batch_id in range(3):
-        stream.run(batch_id)
+    stream = Stream(lake).filled(3)
     lake.catalog.faults = [fault(ERRORS["503 unavailable"])] * 2  # type: ignore[operator] # one of the two above
     assert isinstance(stream.run(3), Committed)
     assert len(_merged(lake)) == 1
@@ -188,9 +181,7 @@ def test_a_merge_is_reused_by_the_next_attempt(tmp_path: Path, fault: object) ->
 
 def test_a_merge_whose_inputs_were_rewritten_meanwhile_is_dropped(tmp_path: Path) -> None:
     lake = Lake.make(tmp_path, properties=merging(3))
-    stream = Stream(lake)
-    for batch_id in range(3):
-        stream.run(batch_id)
+    stream = Stream(lake).filled(3)
     lake.catalog.faults = [first(lambda: rewrite(lake))]
     assert isinstance(stream.run(3), Committed)
     assert counted(lake) == expected(0, 1, 2, 3)
@@ -199,9 +190,7 @@ def test_a_merge_whose_inputs_were_rewritten_meanwhile_is_dropped(tmp_path: Path
 
 def test_a_merge_is_kept_while_others_only_append(tmp_path: Path) -> None:
     lake = Lake.make(tmp_path, properties=merging(3))
-    stream = Stream(lake)
-    for batch_id in range(3):
-        stream.run(batch_id)
+    stream = Stream(lake).filled(3)
     lake.catalog.faults = [first(lambda: append_foreign(lake))] * 2
     assert isinstance(stream.run(3), Committed)
     assert len(_merged(lake)) == 1
@@ -228,9 +217,7 @@ def test_only_manifests_of_one_spec_are_merged(tmp_path: Path) -> None:
 
 def test_manifests_of_a_dropped_partition_column_are_left_alone(tmp_path: Path) -> None:
     lake = Lake.make(tmp_path, spec=PartitionSpec(PartitionField(3, 1000, IdentityTransform(), "written")))
-    stream = Stream(lake)
-    for batch_id in range(4):
-        stream.run(batch_id)
+    stream = Stream(lake).filled(4)
     with lake.table().update_spec() as update:
         update.remove_field("written")
     for name, value in merging(3).items():
@@ -243,9 +230,7 @@ def test_manifests_of_a_dropped_partition_column_are_left_alone(tmp_path: Path) 
 def test_a_manifest_that_cannot_be_merged_costs_the_merge_and_not_the_batch(tmp_path: Path) -> None:
     """Another engine may have written it in a codec that this Python lacks; carried over it does no harm."""
     lake = Lake.make(tmp_path, properties=merging(3))
-    stream = Stream(lake)
-    for batch_id in range(3):
-        stream.run(batch_id)
+    stream = Stream(lake).filled(3)
     path = Path(urlsplit(manifests(lake)[0].manifest_path).path)
     whole = path.read_bytes()
     path.write_bytes(whole.replace(b"deflate", b"foreign"))

@@ -14,9 +14,7 @@ from testkit.maintenance import expire, expire_like_java
 
 @pytest.mark.parametrize("expires", [expire, expire_like_java], ids=["PyIceberg", "Java"])
 def test_earlier_metadata_shows_the_commits_that_expired(expires: Callable[[Lake], None], tmp_path: Path) -> None:
-    stream = Stream(Lake.make(tmp_path))
-    for batch in range(4):
-        stream.run(batch)
+    stream = Stream(Lake.make(tmp_path)).filled(4)
     before = pasts_of(retained(stream.lake.table()))["main"]
     assert before.is_complete
     expires(stream.lake)

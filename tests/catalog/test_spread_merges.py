@@ -54,11 +54,6 @@ class Process:
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Lake:
-    return Lake.make(tmp_path)
-
-
-@pytest.fixture
 def process(lake: Lake) -> Process:
     return Process(lake, receipts(lake))
 

@@ -5,17 +5,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
 import lakesink
 from lakesink.sinks.storage import LocalStorage
 from lakesink_catalog.failpoints import VARIABLE, FailpointReached
 from lakesink_protocol.errors import QueryError
 from lakesink_protocol.outcome import Committed
-from lakesink_tools.cli.main import main
 from lakesink_tools.operate.rewind_directory import RewindableDirectory
 from testkit.builders import expected
 from testkit.directory import Stream
+from tests.cli.test_rewind import files, rewind
 
 
 @pytest.fixture
@@ -38,19 +37,11 @@ def checkpoint_of(stream: Stream, last: int = 4) -> Path:
     return root
 
 
-def rewind(*arguments: Any) -> Result:
-    return CliRunner().invoke(main, ["rewind", *map(str, arguments), "--output", "json"], catch_exceptions=False)
-
-
 def take_back(stream: Stream, to_batch: int, *more: Any) -> dict[str, Any]:
     result = rewind(checkpoint_of(stream), "--to-batch", to_batch, "--directory", stream.directory, "--yes", *more)
     assert result.exit_code == 0, result.output
     found: dict[str, Any] = json.loads(result.stdout)
     return found
-
-
-def files(root: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
 @pytest.mark.parametrize("to_batch", [-1, 0, 3, 4])

@@ -1,9 +1,8 @@
 """What ends by itself is told before it ends a batch: prepared files, lent credentials, rules of a bucket."""
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ from lakesink_tools.checks.doctor.expirations import (
 )
 from lakesink_tools.checks.doctor.finding import Finding, Standing
 from testkit.builders import START_MS
-from testkit.http_servers import rest_server
+from testkit.http_servers import rest_server, serving
 from tests.faults.test_prepared_records import Crashed
 
 HOUR_MS = 3_600_000
@@ -113,11 +112,9 @@ def bucket(status: int, body: str) -> Iterator[dict[str, str]]:
         def log_message(self, *_: object) -> None:
             """Keep still."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
-        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    with serving(Answers) as port:
         keys = {"s3.access-key-id": "key", "s3.secret-access-key": "c4n4ry", "s3.region": "us-east-1"}
-        yield {"s3.endpoint": f"http://127.0.0.1:{server.server_port}", **keys}
-        server.shutdown()
+        yield {"s3.endpoint": f"http://127.0.0.1:{port}", **keys}
 
 
 @pytest.mark.parametrize("name", RULES)

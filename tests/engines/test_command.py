@@ -19,21 +19,13 @@ JSON = ("--output", "json")
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Lake:
-    return Lake.make(tmp_path)
-
-
-@pytest.fixture
 def run(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Run:
     return terminal(lake, monkeypatch)
 
 
 @pytest.fixture
 def stream(lake: Lake) -> Stream:
-    stream = Stream(lake, options={"tag_every": 2})
-    for batch_id in range(4):
-        stream.run(batch_id)
-    return stream
+    return Stream(lake, options={"tag_every": 2}).filled(4)
 
 
 @pytest.mark.parametrize("engine", ENGINES)

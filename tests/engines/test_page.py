@@ -21,9 +21,7 @@ def test_the_page_has_a_command_for_every_engine() -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_of_the_page_runs(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stream = Stream(Lake.make(tmp_path))
-    for batch_id in range(2):
-        stream.run(batch_id)
+    stream = Stream(Lake.make(tmp_path)).filled(2)
     monkeypatch.setenv("PYICEBERG_CATALOG__TEST__URI", f"sqlite:///{tmp_path}/catalog.db")
     done = CliRunner().invoke(main, [*shlex.split(command), "--catalog", "test"], catch_exceptions=False)
     assert done.exit_code == 0, done.output

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,11 +32,6 @@ SECRET: Mapping[str, Mapping[str, str]] = {
     "rest-token": {"type": "rest", "uri": f"https://me:{CANARY}@host/api", "token": CANARY, "prefix": "main", **S3},
     "rest-credential": {"type": "rest", "uri": "https://host", "credential": f"me:{CANARY}", "header.X-Key": CANARY},
 }
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Lake:
-    return Lake.make(tmp_path)
 
 
 def target(lake: Lake, properties: Mapping[str, Any], name: str = "lake") -> Target:

@@ -1,7 +1,6 @@
 """An operator who takes a refusal at its word: nothing is doubled or lost that the message did not name."""
 
 import re
-from pathlib import Path
 
 import pytest
 
@@ -11,11 +10,6 @@ from testkit.answers import lands_then
 from testkit.builders import Lake, Stream, counted, expected, offered
 from testkit.maintenance import append_foreign, branch_off, expire, expire_like_java, set_property
 from tests.faults.test_forget import forgetting
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Lake:
-    return Lake.make(tmp_path)
 
 
 def refusal_of(stream: Stream, batch_id: int, reason: Reason) -> BatchRefused:
@@ -29,9 +23,7 @@ def refusal_of(stream: Stream, batch_id: int, reason: Reason) -> BatchRefused:
 @pytest.mark.parametrize("replayed", ["again", "after others committed and history expired"])
 def test_a_batch_that_was_accepted_late_lands_once(lake: Lake, replayed: str, *, java: bool) -> None:
     """Accepted, then a crash before Spark's commit log; the replay comes with the same word."""
-    stream = Stream(lake)
-    for batch_id in range(5):
-        stream.run(batch_id)
+    stream = Stream(lake).filled(5)
     foreign = append_foreign(lake)
     (expire_like_java if java else expire)(lake)
     word = offered(refusal_of(stream, 1, Reason.REWOUND))["commit"]
@@ -48,9 +40,7 @@ def test_a_batch_that_was_accepted_late_lands_once(lake: Lake, replayed: str, *,
 def test_an_accepted_batch_whose_answer_is_lost_lands_once_though_history_expires_before_the_next_look(
     lake: Lake, *, java: bool
 ) -> None:
-    stream = Stream(lake)
-    for batch_id in range(5):
-        stream.run(batch_id)
+    stream = Stream(lake).filled(5)
     foreign = append_foreign(lake)
     (expire_like_java if java else expire)(lake)
     word = offered(refusal_of(stream, 1, Reason.REWOUND))["commit"]
@@ -69,9 +59,7 @@ def test_an_accepted_batch_whose_answer_is_lost_lands_once_though_history_expire
 
 
 def test_a_lost_ledger_offers_no_way_to_write_a_batch_that_the_table_holds(lake: Lake) -> None:
-    stream = Stream(lake)
-    for batch_id in range(2):
-        stream.run(batch_id)
+    stream = Stream(lake).filled(2)
     set_property(lake, stream.key.ledger_property, None)
     refused = refusal_of(stream, 1, Reason.LEDGER_LOST)
     assert "lakesink restore <table> --sink events" in refused.action
@@ -85,9 +73,7 @@ def test_a_lost_ledger_offers_no_way_to_write_a_batch_that_the_table_holds(lake:
 
 
 def test_a_lost_ledger_passes_over_no_batch(lake: Lake) -> None:
-    stream = Stream(lake)
-    for batch_id in range(2):
-        stream.run(batch_id)
+    stream = Stream(lake).filled(2)
     set_property(lake, stream.key.ledger_property, None)
     assert offered(refusal_of(stream, 5, Reason.LEDGER_LOST)) == {}
     assert offered(refusal_of(stream, 0, Reason.LEDGER_LOST)) == {}, "batch 1 would come again after it"
@@ -96,9 +82,7 @@ def test_a_lost_ledger_passes_over_no_batch(lake: Lake) -> None:
 
 
 def test_a_fork_or_a_new_sink_id_writes_no_batch_twice(lake: Lake) -> None:
-    stream = Stream(lake)
-    for batch_id in range(3):
-        stream.run(batch_id)
+    stream = Stream(lake).filled(3)
     branch_off(lake, "audit")
     forgetting(stream).run()
     for other in (Stream(lake, branch="audit", query="query-1"), Stream(lake, sink_id="another", query="query-1")):

@@ -1,7 +1,5 @@
 """`append` after a rollback: what was undone is appended once more in its order, and no version is passed over."""
 
-from pathlib import Path
-
 import pytest
 
 from lakesink_protocol.errors import BatchRefused, Reason
@@ -9,11 +7,6 @@ from lakesink_protocol.identity import SinkKind
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
 from testkit.builders import Lake, Stream, counted, expected, offered
 from testkit.maintenance import append_foreign, expire, roll_back
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Lake:
-    return Lake.make(tmp_path)
 
 
 def undone(lake: Lake, *versions: int, left: int) -> Stream:

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,11 +12,6 @@ from testkit.builders import Apply, Lake, Stream, counted, expected
 from testkit.maintenance import append_foreign, branch_off, expire, expire_like_java, remove_ref, roll_back
 
 DAY_MS = 24 * 3_600_000
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Lake:
-    return Lake.make(tmp_path)
 
 
 def tagging(lake: Lake, every: Any = 2, **changed: Any) -> Stream:

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId, SetSnapshotRefUpdate
@@ -14,11 +13,6 @@ from testkit.maintenance import expire, expire_like_java, rewrite, roll_back, sw
 from tests.faults.test_rivals import Driver, past_the_check
 
 DAY_MS = 24 * 3_600_000
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Lake:
-    return Lake.make(tmp_path)
 
 
 @pytest.fixture
@@ -88,9 +82,7 @@ def test_a_request_sent_twice_by_the_transport_leaves_one_tag(lake: Lake, stream
 def test_a_tag_shows_its_batches_exactly_after_files_were_rewritten_and_orphans_deleted(
     lake: Lake, expiry: Callable[[Lake], None]
 ) -> None:
-    stream = Stream(lake, options={"tag_every": "3 batches"})
-    for batch_id in range(8):
-        stream.run(batch_id)
+    stream = Stream(lake, options={"tag_every": "3 batches"}).filled(8)
     rewrite(lake)
     expiry(lake)
     sweep(lake)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -19,11 +18,6 @@ from lakesink_protocol.receipt import Receipt, decode, encode
 from lakesink_protocol.row_changes import DELETES, SPLITS, SUPERSEDED, TOMBSTONES, KeysFile, Mode
 from testkit.builders import ROWS, Lake, Stream
 from testkit.tasks import writer_of
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Lake:
-    return Lake.make(tmp_path)
 
 
 def changes(*rows: tuple[int, int, bool]) -> pa.RecordBatch:

@@ -31,9 +31,7 @@ def pick(lake: Lake, snapshot_id: int) -> None:
 def stream(tmp_path: Path) -> Stream:
     """Batches 0 to 4; 3 and 4 are rolled back, and 4 is picked back: 3 was the bad one."""
     lake = Lake.make(tmp_path)
-    stream = Stream(lake)
-    for batch_id in range(5):
-        stream.run(batch_id)
+    stream = Stream(lake).filled(5)
     picked = stream.snapshot_of(4)
     roll_back(lake, stream.snapshot_of(2))
     pick(lake, picked)

@@ -25,6 +25,7 @@ from lakesink_protocol.two_phase import TaskWriter, receipts_of
 from lakesink_protocol.votes import Vote, Votes
 from testkit.answers import first
 from testkit.builders import TABLE, Chance, Lake, Stream, offered
+from testkit.deaths import Killed, dies_before
 
 LETTERS = f"{TABLE}__dead_letters"
 ROWS = pa.schema([("id", pa.int64())])
@@ -250,15 +251,8 @@ def _shown(lake: Lake, monkeypatch: pytest.MonkeyPatch, at: Mapping[int, Table],
     monkeypatch.setattr(lake.catalog, "commit_table", commit_table)
 
 
-class Killed(BaseException):
-    """SIGKILL: nothing of the driver goes on."""
-
-
 def _dies(sink: IcebergSink, lake: Lake, batch_id: int, *, after_commits: int) -> None:
-    def kill() -> None:
-        raise Killed
-
-    lake.catalog.faults = [*[first(lambda: None)] * after_commits, first(kill)]
+    lake.catalog.faults = [*[first(lambda: None)] * after_commits, dies_before]
     with pytest.raises(Killed):
         run(sink, batch_id)
 

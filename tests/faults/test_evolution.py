@@ -218,10 +218,7 @@ def test_a_table_replaced_while_the_stream_was_down_is_unknown_to_it(lake: Lake)
 def audit(lake: Lake) -> Stream:
     append_foreign(lake)
     branch_off(lake, "audit")
-    stream = Stream(lake, sink_id="auditor", branch="audit")
-    for batch_id in range(2):
-        stream.run(batch_id)
-    return stream
+    return Stream(lake, sink_id="auditor", branch="audit").filled(2)
 
 
 def test_a_branch_dropped_between_vote_and_commit_is_missing(lake: Lake, audit: Stream) -> None:
@@ -299,9 +296,7 @@ def test_a_void_field_that_lost_its_column_is_refused_by_name_before_a_task_runs
     schema = Schema(*SCHEMA.fields, NestedField(9, "old", StringType()))
     spec = PartitionSpec(PartitionField(9, 1000, VoidTransform(), "gone"))
     lake = Lake.make(tmp_path, schema=schema, spec=spec, properties={"commit.manifest.min-count-to-merge": "2"})
-    stream = Stream(lake)
-    for batch in range(2):
-        stream.run(batch)
+    stream = Stream(lake).filled(2)
     with lake.table().update_schema(allow_incompatible_changes=True) as change:
         change.delete_column("old")
     writes = stream.writes

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,11 +26,6 @@ from testkit.maintenance import (
     roll_back,
     upgrade,
 )
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Lake:
-    return Lake.make(tmp_path)
 
 
 def forgetting(stream: Stream, **changed: Any) -> Forgetting:

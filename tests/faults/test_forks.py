@@ -1,7 +1,6 @@
 """A branch forked off where a sink wrote, once expiry has taken the marks before the fork: nothing comes twice."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -21,11 +20,6 @@ from testkit.maintenance import (
 
 EXPIRIES = pytest.mark.parametrize("expiry", [expire, expire_like_java])
 Expiry = Callable[[Lake], None]
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Lake:
-    return Lake.make(tmp_path)
 
 
 def loaded(lake: Lake, kind: SinkKind, batches: range) -> Stream:

@@ -37,14 +37,11 @@ from lakesink_tools.operate.remove_sink import Forgetting
 from testkit.answers import first
 from testkit.builders import TABLE, Lake, Stream, is_prepared_record, offered
 from testkit.change_table import CHANGES, OPTIONS, ROWS, Change, upsert_lake
+from testkit.deaths import Killed, dies_before
 from testkit.letters import one_task
 from testkit.maintenance import edit_metadata, rewrite, roll_back
 
 LETTERS, LOG = f"{TABLE}__dead_letters", "demo.changelog"
-
-
-class Killed(BaseException):
-    """SIGKILL: nothing of the driver goes on."""
 
 
 @dataclass(frozen=True)
@@ -93,10 +90,7 @@ class Pair:
     def dies(self, query: str, number: int, **options: Any) -> None:
         """The driver dies between the two commits."""
 
-        def kill() -> None:
-            raise Killed
-
-        self.lake.catalog.faults = [first(lambda: None), first(kill)]
+        self.lake.catalog.faults = [first(lambda: None), dies_before]
         with pytest.raises(Killed):
             self.run(query, number, **options)
 

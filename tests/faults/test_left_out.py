@@ -29,11 +29,6 @@ WITHOUT_TAGS = "LAKESINK_CATALOG_WITHOUT_TAGS"
 NOT_SHOWN = "lakesink.commit.not-shown"
 
 
-@pytest.fixture
-def lake(tmp_path: Path) -> Lake:
-    return Lake.make(tmp_path)
-
-
 def opened(lake: Lake, kind: Callable[..., SqlCatalog]) -> SqlCatalog:
     return kind("test", uri=f"sqlite:///{lake.folder}/catalog.db", warehouse=f"file://{lake.folder}/warehouse")
 

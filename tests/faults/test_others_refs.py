@@ -35,9 +35,7 @@ def test_a_tag_is_no_branch_to_write(lake: Lake) -> None:
 
 @pytest.mark.parametrize("batches_before", [0, 2])
 def test_a_branch_that_bears_the_name_of_the_ledger_tag_is_left_alone(lake: Lake, batches_before: int) -> None:
-    stream = Stream(lake)
-    for batch_id in range(batches_before):
-        stream.run(batch_id)
+    stream = Stream(lake).filled(batches_before)
     if batches_before:
         remove_ref(lake, stream.key.ledger_tag)
     branch_off(lake, stream.key.ledger_tag)

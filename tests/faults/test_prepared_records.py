@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 
@@ -16,6 +15,7 @@ from lakesink_protocol.errors import CommitUnresolved
 from lakesink_protocol.outcome import Committed
 from testkit.builders import Lake, Stream, counted, expected, parquet_files
 from testkit.maintenance import replace_table, set_property, sweep
+from testkit.upserts import local
 
 HOUR_MS = 3_600_000
 
@@ -51,11 +51,11 @@ class Crashed:
 
     @property
     def data_file(self) -> Path:
-        return _local(self.prepared["files"][0][0])
+        return local(self.prepared["files"][0][0])
 
     @property
     def manifest(self) -> Path:
-        return _local(self.prepared["manifests"][0]["path"])
+        return local(self.prepared["manifests"][0]["path"])
 
 
 def test_however_often_a_stream_starts_one_record_is_left(tmp_path: Path) -> None:
@@ -66,10 +66,6 @@ def test_however_often_a_stream_starts_one_record_is_left(tmp_path: Path) -> Non
         [left] = (tmp_path / "warehouse").rglob("lakesink/events/main/*.json")
         assert left.name.startswith(f"{number}-")
     assert counted(lake) == expected(*range(6))
-
-
-def _local(location: str) -> Path:
-    return Path(urlsplit(location).path)
 
 
 @pytest.fixture

@@ -81,8 +81,7 @@ def happens(lake: Lake, stream: Stream, steps: tuple[Step, ...]) -> Foreign:
 
 
 def replays_exactly(lake: Lake, stream: Stream, steps: tuple[Step, ...]) -> None:
-    for batch_id in range(BATCHES):
-        stream.run(batch_id)
+    stream.filled(BATCHES)
     foreign = happens(lake, stream, steps)
     location, files = lake.table().metadata_location, lake.files()
     assert isinstance(stream.run(BATCHES - 1), AlreadyCommitted)
@@ -154,9 +153,7 @@ def test_a_rollback_hidden_by_others_and_expiry_is_still_seen(
 ) -> None:
     """The walk ends above the sink's snapshots in the very same way; here rows are missing."""
     lake = Lake.make(tmp_path, properties=properties)
-    stream = Stream(lake)
-    for batch_id in range(BATCHES):
-        stream.run(batch_id)
+    stream = Stream(lake).filled(BATCHES)
     roll_back(lake, stream.snapshot_of(kept))
     happens(lake, stream, (others, others, cut))
     for wanted in (BATCHES - 1, BATCHES):
@@ -172,9 +169,7 @@ def test_a_rollback_whose_tag_was_lost_too_is_trusted_and_said(
 ) -> None:
     """What cannot be proven: nothing of the batch is left but the ledger's word."""
     lake = Lake.make(tmp_path)
-    stream = Stream(lake)
-    for batch_id in range(BATCHES):
-        stream.run(batch_id)
+    stream = Stream(lake).filled(BATCHES)
     roll_back(lake, stream.snapshot_of(0))
     happens(lake, stream, (others, others, tag_lost, cut))
     caplog.clear()
@@ -198,9 +193,7 @@ def test_what_is_not_proven_without_a_tag_is_said_once_at_the_start(
 def test_with_neither_links_nor_content_nor_metadata_the_batch_is_refused_and_one_word_helps(tmp_path: Path) -> None:
     """The false alarm that is left: everything rewritten, the walk cut, older metadata gone."""
     lake = Lake.make(tmp_path, properties=TRIMMED)
-    stream = Stream(lake)
-    for batch_id in range(BATCHES):
-        stream.run(batch_id)
+    stream = Stream(lake).filled(BATCHES)
     foreign = happens(lake, stream, (rewritten, expiry, others))
     with pytest.raises(BatchRefused) as refused:
         stream.run(BATCHES)
@@ -214,9 +207,7 @@ def test_with_neither_links_nor_content_nor_metadata_the_batch_is_refused_and_on
 
 def test_older_metadata_that_cannot_be_read_is_no_evidence_and_no_crash(tmp_path: Path) -> None:
     lake = Lake.make(tmp_path)
-    stream = Stream(lake)
-    for batch_id in range(BATCHES):
-        stream.run(batch_id)
+    stream = Stream(lake).filled(BATCHES)
     happens(lake, stream, (rewritten, expiry, others))
     for entry in lake.table().metadata.metadata_log:
         Path(entry.metadata_file.removeprefix("file://")).write_text('{"format-vers')
@@ -227,9 +218,7 @@ def test_older_metadata_that_cannot_be_read_is_no_evidence_and_no_crash(tmp_path
 
 def test_ordinary_commits_never_look_for_evidence(tmp_path: Path) -> None:
     lake = Lake.make(tmp_path)
-    stream = Stream(lake)
-    for batch_id in range(BATCHES):
-        stream.run(batch_id)
+    stream = Stream(lake).filled(BATCHES)
     append_foreign(lake)
     expire(lake)
     for path in lake.files():

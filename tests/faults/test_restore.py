@@ -1,7 +1,6 @@
 """A lost ledger entry is set again from the newest marks, in one fenced commit that changes no row."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -15,11 +14,6 @@ from lakesink_tools.operate.remove_sink import Restoring
 from testkit.builders import Lake, Stream, counted, expected
 from testkit.maintenance import append_foreign, branch_off, expire, expire_like_java, roll_back, set_property
 from tests.faults.test_forget import forgetting
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Lake:
-    return Lake.make(tmp_path)
 
 
 def restoring(stream: Stream, retries: int = 5) -> Restoring:
@@ -43,9 +37,7 @@ def test_the_entry_is_what_it_was_and_the_stream_goes_on(lake: Lake, branch: str
     if branch != "main":
         append_foreign(lake)
         branch_off(lake, branch)
-    stream = Stream(lake, branch=branch, kind=kind)
-    for batch_id in range(3):
-        stream.run(batch_id)
+    stream = Stream(lake, branch=branch, kind=kind).filled(3)
     append_foreign(lake, branch)
     before, rows = lose(stream), counted(lake, branch)
     restored = restoring(stream).run()
@@ -59,9 +51,7 @@ def test_the_entry_is_what_it_was_and_the_stream_goes_on(lake: Lake, branch: str
 
 
 def test_after_a_late_batch_was_accepted_the_entry_is_not_taken_back(lake: Lake) -> None:
-    stream = Stream(lake)
-    for batch_id in range(3):
-        stream.run(batch_id)
+    stream = Stream(lake).filled(3)
     stream.overrule(stream.batch(1, end=9))
     before = lose(stream)
     assert restoring(stream).run().entry == parse_entry(before)
@@ -69,9 +59,7 @@ def test_after_a_late_batch_was_accepted_the_entry_is_not_taken_back(lake: Lake)
 
 
 def test_what_was_rolled_back_is_not_restored(lake: Lake) -> None:
-    stream = Stream(lake)
-    for batch_id in range(4):
-        stream.run(batch_id)
+    stream = Stream(lake).filled(4)
     roll_back(lake, stream.snapshot_of(1))
     lose(stream)
     assert restoring(stream).run().entry.batch_id == 1

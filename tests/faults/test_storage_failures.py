@@ -82,9 +82,7 @@ def test_older_files_that_a_decision_needs_and_cannot_read_are_one_clear_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: str
 ) -> None:
     lake = Lake.make(tmp_path)
-    stream = Stream(lake)
-    for batch_id in range(BATCHES):
-        stream.run(batch_id)
+    stream = Stream(lake).filled(BATCHES)
     foreign = happens(lake, stream, (rewritten, expiry, others))
     newest = lake.table().metadata_location
     with monkeypatch.context() as broken:

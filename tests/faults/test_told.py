@@ -1,18 +1,11 @@
 """What a message says fits the case: batch loads, files, a dropped table, a copy, a history that expired."""
 
-from pathlib import Path
-
 import pytest
 
 from lakesink_protocol.errors import BatchRefused, CatalogError, Reason
 from lakesink_protocol.identity import Batch, SinkKind, stream_batch
 from testkit.builders import TABLE, Lake, Stream, offered
 from testkit.maintenance import append_foreign, edit_metadata, expire
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Lake:
-    return Lake.make(tmp_path)
 
 
 def refused(stream: Stream, batch: Batch | int, reason: Reason) -> BatchRefused:
@@ -65,9 +58,7 @@ def test_a_table_that_was_dropped_is_said_to_be_and_not_made_anew(lake: Lake) ->
 
 
 def test_a_copy_is_told_from_a_table_that_was_made_anew(lake: Lake) -> None:
-    stream = Stream(lake)
-    for batch_id in range(2):
-        stream.run(batch_id)
+    stream = Stream(lake).filled(2)
     other = "11111111-2222-3333-4444-555555555555"
     edit_metadata(lake, lambda metadata: metadata.update({"table-uuid": other}))
     error = refused(stream, 2, Reason.TABLE_REPLACED)
@@ -77,9 +68,7 @@ def test_a_copy_is_told_from_a_table_that_was_made_anew(lake: Lake) -> None:
 
 
 def test_an_old_batch_whose_history_expired_is_not_said_to_be_rolled_back(lake: Lake) -> None:
-    stream = Stream(lake)
-    for batch_id in range(3):
-        stream.run(batch_id)
+    stream = Stream(lake).filled(3)
     append_foreign(lake)
     expire(lake)
     error = refused(stream, 0, Reason.REWOUND)

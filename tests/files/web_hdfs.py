@@ -5,9 +5,11 @@ import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
+
+from testkit.http_servers import serving
 
 PREFIX = "/webhdfs/v1"
 
@@ -20,15 +22,8 @@ def web_hdfs(folder: Path) -> Iterator[str]:
         Host and port.
     """
     handler = type("Handler", (_Handler,), {"folder": folder, "lock": threading.Lock()})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with serving(handler) as port:
+        yield f"127.0.0.1:{port}"
 
 
 class _Handler(BaseHTTPRequestHandler):

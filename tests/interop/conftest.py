@@ -8,6 +8,7 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 from servers.kafka import KafkaBroker, kafka_broker
+from servers.s3 import S3, s3
 
 HERE = Path(__file__).parent
 LONGEST = ("maintenance", "readers", "cluster")
@@ -43,4 +44,13 @@ def rank(name: str) -> int:
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
     with kafka_broker(tmp_path_factory.mktemp("kafka")) as running:
+        yield running
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3]:
+    """An S3 of the test's own, which this process knows by its environment."""
+    with s3(tmp_path / "s3", "lake") as running:
+        for name, value in running.environment.items():
+            monkeypatch.setenv(name, value)
         yield running

@@ -1,8 +1,6 @@
 """The sink of files on a real S3: batches once, rivals told apart, and an outage told by name that loses nothing."""
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -12,19 +10,11 @@ from lakesink.sinks.storage import open_storage
 from lakesink_catalog.failpoints import VARIABLE, FailpointReached
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
-from servers.s3 import S3, s3
+from servers.s3 import S3
 from tests.files.test_storages import run
 
 pytestmark = pytest.mark.interop
 OUT = "s3://lake/out"
-
-
-@pytest.fixture
-def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3]:
-    with s3(tmp_path / "s3", "lake") as running:
-        for name, value in running.environment.items():
-            monkeypatch.setenv(name, value)
-        yield running
 
 
 def rows(server: S3) -> list[int]:

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-from collections.abc import Iterator
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -13,19 +12,11 @@ from botocore.validate import ParamValidator
 
 from lakesink_catalog.failpoints import VARIABLE
 from lakesink_tools.audit.audit import audit
-from servers.s3 import S3, s3
+from servers.s3 import S3
 from testkit.builders import FaultyCatalog, Lake, Stream
 from tests.interop.pages import block
 
 pytestmark = pytest.mark.interop
-
-
-@pytest.fixture
-def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3]:
-    with s3(tmp_path / "s3", "lake") as running:
-        for name, value in running.environment.items():
-            monkeypatch.setenv(name, value)
-        yield running
 
 
 def opened(folder: Path, properties: dict[str, str]) -> Lake:

@@ -16,10 +16,7 @@ from testkit.builders import TABLE, Lake, Stream
 
 @pytest.fixture
 def stream(tmp_path: Path) -> Stream:
-    stream = Stream(Lake.make(tmp_path))
-    for number in range(4):
-        stream.run(number)
-    return stream
+    return Stream(Lake.make(tmp_path)).filled(4)
 
 
 def newest(stream: Stream) -> Position:

@@ -33,7 +33,7 @@ from lakesink_protocol.change import Content, ContentFile
 from lakesink_protocol.row_changes import KeysFile
 from lakesink_protocol.row_changes import Operation as Change
 from testkit.tasks import plan_for, write
-from tests.audit.deletes import _DeletesWriter
+from testkit.upserts import DeletesWriter
 from tests.locate.builders import write_keys
 
 SCHEMA = Schema(
@@ -185,7 +185,7 @@ class Store:
         table.refresh()
 
     def _manifest(self, content: Content, spec_id: int, number: int, snapshot_id: int) -> ManifestFile:
-        kind = ManifestWriterV2 if content is Content.DATA else _DeletesWriter
+        kind = ManifestWriterV2 if content is Content.DATA else DeletesWriter
         table = self.table
         output = table.io.new_output(f"{table.location()}/metadata/{uuid.uuid4()}.avro")
         with kind(table.specs()[spec_id], table.schema(), output, snapshot_id, "null") as writer:

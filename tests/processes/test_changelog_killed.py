@@ -10,7 +10,7 @@ import pytest
 import lakesink
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import load_table
-from testkit.harness import Stream, kill_all, wait_for
+from testkit.harness import Stream
 
 pytestmark = pytest.mark.driver
 
@@ -102,11 +102,7 @@ def test_every_change_is_in_the_changelog_once_and_the_table_is_their_fold(
     batches = max(batch for _, batch in kills) + 2
     stream.add_files(0, batches)
     for point, batch in kills:
-        window = stream.root / "killed-here"
-        with stream.driver(f"{point}@{batch}=pause:{window}") as driver:
-            wait_for(window, driver)
-            kill_all(driver)
-        window.unlink()
+        stream.killed_at(f"{point}@{batch}")
     assert stream.run() == 0, stream.log()
 
     rows = load_table(connect(create=False), stream.table).scan().to_arrow().sort_by("id").to_pylist()

@@ -8,7 +8,6 @@ import lakesink
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import load_table
 from lakesink_protocol.ledger import COMPACTED
-from testkit.harness import kill_all, wait_for
 from tests.processes.test_changelog_killed import OPTIONS, Changes, expected
 
 pytestmark = pytest.mark.driver
@@ -23,11 +22,7 @@ def test_a_driver_killed_before_the_commit_of_a_compaction_repeats_nothing(
     stream = Changes(tmp_path, adapter="stream", options=PLAIN | {"except_column_list": "gone"})
     monkeypatch.setenv("LAKESINK_HOME", str(stream.home))
     stream.add_files(0, BATCHES)
-    window = stream.root / "killed-here"
-    with stream.driver(f"before-compaction=pause:{window}") as driver:
-        wait_for(window, driver)
-        kill_all(driver)
-    window.unlink()
+    stream.killed_at("before-compaction")
     assert stream.run() == 0, stream.log()
 
     table = load_table(connect(create=False), stream.table)

@@ -12,7 +12,7 @@ from pyiceberg.table import Table
 import lakesink
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table, load_table
-from testkit.harness import Stream, kill_all, wait_for
+from testkit.harness import Stream
 
 pytestmark = pytest.mark.driver
 
@@ -80,11 +80,7 @@ def test_every_document_is_in_one_table_once_and_every_column_came_once(
     stream.add_files(0, batches)
 
     for point, batch in kills:
-        window = stream.root / "killed-here"
-        with stream.driver(f"{point}@{batch}=pause:{window}") as driver:
-            wait_for(window, driver)
-            kill_all(driver)
-        window.unlink()
+        stream.killed_at(f"{point}@{batch}")
     assert stream.run() == 0, stream.log()
 
     wanted = [document for number in range(batches) for document in documents_of(number)]

@@ -1,7 +1,6 @@
 """A real driver that streams into a directory, really killed; the restart leaves every row once."""
 
 import json
-import signal
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,8 @@ import duckdb
 import pytest
 
 import lakesink
-from testkit.harness import Stream, expected, kill_all, signal_all, wait_for
+from testkit.harness import Stream, expected
+from tests.processes.test_kills import Kill
 
 pytestmark = pytest.mark.driver
 
@@ -49,15 +49,6 @@ class FileStream(Stream):
 
 def file_stream(root: Path, **fields: Any) -> FileStream:
     return FileStream(root, **{"options": {}, **fields})
-
-
-@dataclass(frozen=True)
-class Kill:
-    """Where a driver dies, and what becomes of that batch when the next driver meets it."""
-
-    failpoint: str
-    batch: int
-    outcome: str
 
 
 EVERY_POINT = (
@@ -100,11 +91,7 @@ def test_driver_killed_again_and_again_leaves_every_row_once(
 
 def killed_at(stream: FileStream, kill: Kill) -> set[str]:
     """The driver dies with all its processes; what it left of parts, by path in the directory."""
-    window = stream.root / "killed-here"
-    with stream.driver(f"{kill.failpoint}@{kill.batch}=pause:{window}") as driver:
-        wait_for(window, driver)
-        kill_all(driver)
-    window.unlink()
+    stream.killed_at(f"{kill.failpoint}@{kill.batch}")
     assert not stream.committed() - expected(range(kill.batch + (kill.failpoint == "after-call")))
     return {str(path.relative_to(stream.directory)) for path in stream.sink_folder.glob("parts/*")}
 
@@ -112,17 +99,6 @@ def killed_at(stream: FileStream, kill: Kill) -> set[str]:
 def test_two_drivers_on_one_checkpoint_write_every_row_once(tmp_path: Path) -> None:
     stream = file_stream(tmp_path)
     stream.add_files(0, 4)
-    window = tmp_path / "paused"
-
-    with stream.driver(f"before-call@2=pause:{window}") as zombie:
-        wait_for(window, zombie)
-        signal_all(zombie, signal.SIGSTOP)
-        assert stream.run() == 0, stream.log()
-        window.unlink()
-        signal_all(zombie, signal.SIGCONT)
-        zombie.wait(120)
-
+    assert stream.overtaken_at("before-call@2"), stream.log()
     assert stream.committed() == expected(range(4))
     assert [marker["batch_id"] for marker in stream.markers()] == list(range(4))
-    log = stream.log()
-    assert zombie.returncode == 0 or "[LAKESINK_" in log or "CONCURRENT_STREAM_LOG_UPDATE" in log, log

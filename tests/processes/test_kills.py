@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,12 +15,8 @@ from testkit.harness import (
     ROWS_PER_FILE,
     Stream,
     added_files,
-    ended_by_name,
     expected,
-    kill_all,
     own_snapshots,
-    signal_all,
-    wait_for,
 )
 
 pytestmark = pytest.mark.driver
@@ -104,11 +99,7 @@ class Left:
 
 def killed_at(stream: Stream, kill: Kill) -> Left:
     """The driver dies with all its processes, whichever of them has come to the point."""
-    window = stream.root / "killed-here"
-    with stream.driver(f"{kill.failpoint}@{kill.batch}=pause:{window}") as driver:
-        wait_for(window, driver)
-        kill_all(driver)
-    window.unlink()
+    stream.killed_at(f"{kill.failpoint}@{kill.batch}")
     on_disk = {f"file://{path}" for path in stream.home.rglob("*.parquet")}
     return Left(prepared_paths(stream, kill.batch) if kill.outcome == "recovered" else set(), on_disk)
 
@@ -142,12 +133,7 @@ def forked(stream: Stream, branch: str) -> Stream:
 def test_driver_killed_while_its_tasks_write_leaves_only_orphans(tmp_path: Path, adapter: str) -> None:
     stream = Stream(tmp_path, adapter=adapter)
     stream.add_files(0, 3)
-    window = tmp_path / "writing"
-
-    with stream.driver(f"while-writing@1=pause:{window}") as driver:
-        wait_for(window, driver)
-        kill_all(driver)
-    window.unlink()
+    stream.killed_at("while-writing@1")
     assert prepared_record(stream, 1) is None
     assert stream.run() == 0, stream.log()
 
@@ -159,16 +145,6 @@ def test_driver_killed_while_its_tasks_write_leaves_only_orphans(tmp_path: Path,
 def test_two_drivers_on_one_checkpoint_write_every_row_once(tmp_path: Path, adapter: str, paused_at: str) -> None:
     stream = Stream(tmp_path, adapter=adapter)
     stream.add_files(0, 4)
-    window = tmp_path / "paused"
-
-    with stream.driver(f"{paused_at}@2=pause:{window}") as zombie:
-        wait_for(window, zombie)
-        signal_all(zombie, signal.SIGSTOP)
-        assert stream.run() == 0, stream.log()
-        window.unlink()
-        signal_all(zombie, signal.SIGCONT)
-        zombie.wait(120)
-
+    assert stream.overtaken_at(f"{paused_at}@2"), stream.log()
     assert stream.rows() == expected(range(4))
     assert [batch for batch, _, _ in own_snapshots(stream.load())] == list(range(4))
-    assert zombie.returncode == 0 or ended_by_name(stream.log()), stream.log()

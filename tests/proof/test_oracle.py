@@ -118,9 +118,7 @@ def test_a_run_ends_or_stops_as_its_scenario_allows(code: str | None, broken: se
 
 def test_facts_of_a_real_table_are_its_batches_and_files(tmp_path: Path) -> None:
     lake = Lake.make(tmp_path)
-    stream = Stream(lake)
-    for batch in range(3):
-        stream.run(batch)
+    Stream(lake).filled(3)
     facts = facts_of(lake.table(), "events")
     assert facts.batches() == [0, 1, 2]
     assert {file.path.removeprefix("file://") for file in facts.files} == {str(path) for path in parquet_files(lake)}

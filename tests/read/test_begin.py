@@ -1,6 +1,5 @@
 """Whose batches are read, and where a consumer without a position begins."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,11 +12,6 @@ from lakesink_protocol.identity import SinkKind
 from testkit.builders import START_MS, TABLE, Lake, Stream
 from testkit.maintenance import roll_back, upgrade
 from tests.read.consumer import EVENTS, Consumer
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Lake:
-    return Lake.make(tmp_path)
 
 
 def test_the_only_sink_of_a_branch_need_not_be_named(lake: Lake) -> None:
@@ -50,9 +44,7 @@ def test_a_changelog_is_read_by_the_sink_whose_changes_it_has(lake: Lake) -> Non
 
 
 def test_a_consumer_begins_at_a_batch_at_a_time_or_at_an_end(lake: Lake) -> None:
-    stream = Stream(lake)
-    for batch in range(4):
-        stream.run(batch)
+    stream = Stream(lake).filled(4)
     times = [snapshot.timestamp_ms for _, snapshot in stream.own_snapshots()]
     cases: list[tuple[Any, list[int]]] = [
         (Begin.EARLIEST, [0, 1, 2, 3]),
@@ -74,8 +66,7 @@ def test_a_consumer_begins_at_a_batch_at_a_time_or_at_an_end(lake: Lake) -> None
 def test_the_newest_position_does_not_go_back_with_a_rollback(lake: Lake) -> None:
     stream = Stream(lake)
     assert newest_position(lake.table(), TABLE, EVENTS).is_before_all
-    for batch in range(3):
-        stream.run(batch)
+    stream.filled(3)
     newest = newest_position(lake.table(), TABLE, EVENTS)
     assert (newest.batch_id, newest.snapshot_id) == (2, stream.snapshot_of(2))
     roll_back(lake, stream.snapshot_of(0))
@@ -83,9 +74,7 @@ def test_the_newest_position_does_not_go_back_with_a_rollback(lake: Lake) -> Non
 
 
 def test_limits_take_whole_batches_and_at_least_one(lake: Lake) -> None:
-    stream = Stream(lake)
-    for batch in range(4):
-        stream.run(batch)
+    Stream(lake).filled(4)
     consumer = Consumer(lake)
     consumer.poll()
     every = EVENTS.of(past_of(lake.table(), TABLE, EVENTS, None))

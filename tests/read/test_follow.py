@@ -1,7 +1,6 @@
 """A consumer gets every batch of a sink once, whatever upkeep and operators do to the table in between."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,11 +28,6 @@ from tests.audit.deletes import delete_by_position
 from tests.read.consumer import EVENTS, Consumer
 
 EXPIRIES = pytest.mark.parametrize("expires", [expire, expire_like_java], ids=["PyIceberg", "Java"])
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Lake:
-    return Lake.make(tmp_path)
 
 
 @pytest.fixture

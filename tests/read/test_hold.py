@@ -1,7 +1,5 @@
 """A reader's branch keeps unread batches, and disturbs neither the stream that writes nor the reader."""
 
-from pathlib import Path
-
 import pytest
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.update import SetSnapshotRefUpdate
@@ -16,11 +14,6 @@ from tests.doctor.liars import LosesRefs
 from tests.read.consumer import EVENTS, Consumer
 
 BRANCH = "lakesink-reader-silver"
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Lake:
-    return Lake.make(tmp_path)
 
 
 def hold_unread(lake: Lake, consumer: Consumer) -> Hold:

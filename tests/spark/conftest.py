@@ -1,6 +1,7 @@
 """What tests of streams look at."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pyspark
@@ -9,6 +10,7 @@ import pytest
 from lakesink.spark.rows.arrow_limits import MAX_BYTES, MAX_RECORDS
 from lakesink.spark.rows.batch_rows import FrameRows, PlanRows
 from tests.spark.adapters import ADAPTERS, Adapter
+from tests.spark.streams import write_files
 
 NAMES_SOURCES = (4, 2)
 collect_ignore = (
@@ -25,6 +27,13 @@ def limits_of_arrow_batches_end_with_the_test(request: pytest.FixtureRequest) ->
         conf = request.getfixturevalue("spark").conf
         for key in (MAX_BYTES, MAX_RECORDS):
             conf.unset(key)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """Three files, a batch each."""
+    write_files(tmp_path / "in", 3)
+    return tmp_path / "in"
 
 
 @pytest.fixture(params=ADAPTERS)

@@ -4,6 +4,7 @@ import io
 import json
 import logging
 import os
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -117,3 +118,17 @@ def forget_commits(checkpoint: Path, above: int, *, offsets: bool = False) -> No
 def ids(rows: Iterable[Mapping[str, Any]]) -> list[int]:
     """The ids in rows, sorted."""
     return sorted(row["id"] for row in rows)
+
+
+def stopped_at(paused: Path, query: Any) -> None:
+    """Stop a query that waits at a failpoint until this file is gone: its commit may end."""
+    while not paused.exists():
+        assert query.isActive, query.exception()
+        time.sleep(0.02)
+    stopping = threading.Thread(target=query.stop)
+    stopping.start()
+    while query.isActive:  # Spark says so before it interrupts the batch
+        time.sleep(0.02)
+    paused.unlink()
+    stopping.join(60)
+    assert query.exception() is None

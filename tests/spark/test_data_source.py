@@ -26,12 +26,6 @@ OPTIONS: dict[str, Any] = {"sink_id": "events", "checkpoint": "ck", "create_tabl
 SWITCHES = [pytest.param(*pair, id="-to-".join(pair)) for pair in itertools.permutations(ADAPTERS)]
 
 
-@pytest.fixture
-def source(tmp_path: Path) -> Path:
-    write_files(tmp_path / "in", 3)
-    return tmp_path / "in"
-
-
 def _ids(table: str = TABLE) -> list[int]:
     return sorted(load_table(connect(create=False), table).scan().to_arrow()["id"].to_pylist())
 

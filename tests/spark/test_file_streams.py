@@ -1,6 +1,4 @@
 import logging
-import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +16,11 @@ from tests.spark.streams import (
     forget_commits,
     run,
     run_batches,
-    write_files,
+    stopped_at,
 )
 
 pytestmark = pytest.mark.usefixtures("home")
 DEFAULTS: dict[str, Any] = {"sink_id": "events", "checkpoint": "ck"}
-
-
-@pytest.fixture
-def source(tmp_path: Path) -> Path:
-    write_files(tmp_path / "in", 3)
-    return tmp_path / "in"
 
 
 def into(rows: Any, directory: str = "out", **options: Any) -> DataStreamWriter:
@@ -88,17 +80,7 @@ def test_stopping_a_query_while_it_commits_lets_the_commit_end_and_the_replay_is
 ) -> None:
     paused = tmp_path / "paused"
     monkeypatch.setenv("LAKESINK_FAILPOINTS", f"after-call@1=pause:{paused}")
-    query = into(file_stream(spark, source)).start()
-    while not paused.exists():
-        assert query.isActive, query.exception()
-        time.sleep(0.02)
-    stopping = threading.Thread(target=query.stop)
-    stopping.start()
-    while query.isActive:  # Spark says so before it interrupts the batch
-        time.sleep(0.02)
-    paused.unlink()
-    stopping.join(60)
-    assert query.exception() is None
+    stopped_at(paused, into(file_stream(spark, source)).start())
     monkeypatch.delenv("LAKESINK_FAILPOINTS")
     run(into(file_stream(spark, source)))
     assert ids() == list(range(30))

@@ -1,6 +1,4 @@
 import logging
-import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +18,13 @@ from tests.spark.streams import (
     forget_commits,
     run,
     run_batches,
+    stopped_at,
     write_files,
 )
 
 pytestmark = pytest.mark.usefixtures("home")
 TABLE = "demo.events"
 DEFAULTS: dict[str, Any] = {"sink_id": "events", "checkpoint": "ck", "create_table": True}
-
-
-@pytest.fixture
-def source(tmp_path: Path) -> Path:
-    write_files(tmp_path / "in", 3)
-    return tmp_path / "in"
 
 
 def by_stream(rows: Any, **options: Any) -> DataStreamWriter:
@@ -139,17 +132,7 @@ def test_stopping_a_query_while_it_commits_lets_the_commit_end_and_the_replay_is
 ) -> None:
     paused = tmp_path / "paused"
     monkeypatch.setenv("LAKESINK_FAILPOINTS", f"{failpoint}@1=pause:{paused}")
-    query = into(file_stream(spark, source)).start()
-    while not paused.exists():
-        assert query.isActive, query.exception()
-        time.sleep(0.02)
-    stopping = threading.Thread(target=query.stop)
-    stopping.start()
-    while query.isActive:  # Spark says so before it interrupts the batch
-        time.sleep(0.02)
-    paused.unlink()
-    stopping.join(60)
-    assert query.exception() is None
+    stopped_at(paused, into(file_stream(spark, source)).start())
     assert [batch for batch, _, _ in _outcomes()] == [0, 1]
     monkeypatch.delenv("LAKESINK_FAILPOINTS")
     run(into(file_stream(spark, source)))

@@ -2,7 +2,6 @@
 
 import logging
 import socketserver
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ from lakesink.spark.query import sources_of
 from lakesink.spark.report import SPECULATION
 from lakesink_tools.checks.doctor.finding import Finding, Standing
 from lakesink_tools.checks.doctor.query import check_query
+from testkit.http_servers import serving
 from tests.spark.directory_sink import DirectorySink
 from tests.spark.streams import file_stream, forget_commits, run, write_files, writer
 
@@ -122,11 +122,8 @@ class _OneLine(socketserver.BaseRequestHandler):
 
 @pytest.fixture
 def port() -> Iterator[int]:
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), _OneLine) as server:
-        server.daemon_threads = True
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield server.server_address[1]
-        server.shutdown()
+    with serving(_OneLine) as served:
+        yield served
 
 
 def test_a_socket_is_at_most_once(spark: Any, checkpoint: Path, port: int) -> None:

@@ -27,17 +27,6 @@ pytestmark = pytest.mark.usefixtures("home")
 BRONZE, SILVER = "demo.bronze", "demo.silver"
 
 
-@pytest.fixture
-def source(tmp_path: Path) -> Path:
-    write_files(tmp_path / "in", 3)
-    return tmp_path / "in"
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Lake:
-    return Lake.make(tmp_path)
-
-
 @pytest.fixture(autouse=True)
 def registered(spark: Any) -> None:
     spark.dataSource.register(LakesinkDataSource)

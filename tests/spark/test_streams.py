@@ -38,12 +38,6 @@ def checkpoint(tmp_path: Path) -> Path:
     return tmp_path / "checkpoint"
 
 
-@pytest.fixture
-def source(tmp_path: Path) -> Path:
-    write_files(tmp_path / "in", 3)
-    return tmp_path / "in"
-
-
 def _events(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage().partition(" ")[0] for record in caplog.records if record.name == "lakesink"]
 

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -20,14 +21,11 @@ from lakesink_tools.audit.audit import audit
 from lakesink_tools.audit.finding import Code
 from testkit.builders import Lake, offered
 from testkit.change_table import ROWS, Change, ChangeStream, Reference, rows_of, upsert_lake, votes_of
+from testkit.deaths import Killed, answer_is_lost, dies_after, dies_before, until_it_lives
 from testkit.examples import seeds
 
 LOG = "demo.changelog"
 METADATA = ("_operation", "_sink", "_batch_id", "_source_partition", "_source_offset")
-
-
-class Killed(BaseException):
-    """SIGKILL: nothing of the driver goes on."""
 
 
 def logging(lake: Lake, seed: int = 1, **options: Any) -> ChangeStream:
@@ -97,26 +95,10 @@ def test_deaths_and_lost_answers_leave_each_batch_once_in_both_tables(tmp_path: 
     lake, reference, expected = upsert_lake(tmp_path), Reference(), []
     stream, chance = logging(lake, 100 + seed), random.Random(seed)
 
-    def dies_before(_: Callable[[], object]) -> object:
-        raise Killed
-
-    def dies_after(apply: Callable[[], object]) -> object:
-        apply()
-        raise Killed
-
-    def answer_is_lost(apply: Callable[[], object]) -> object:
-        apply()
-        raise TimeoutError
-
     for number in range(10):
         faults = [dies_before, dies_after, answer_is_lost]
-        lake.catalog.faults = chance.choices(faults, k=chance.randrange(5))  # type: ignore[arg-type]
-        while True:
-            try:
-                stream.run(number)
-                break
-            except Killed:
-                continue
+        lake.catalog.faults = chance.choices(faults, k=chance.randrange(5))
+        until_it_lives(partial(stream.run, number))
         lake.catalog.faults = []
         reference.apply(stream.changes(number))
         expected += logged(stream.changes(number), number)
@@ -141,10 +123,7 @@ def killed_between(lake: Lake, stream: ChangeStream, number: int = 0, landed: in
     def lands(apply: Callable[[], object]) -> object:
         return apply()
 
-    def dies(_: Callable[[], object]) -> object:
-        raise Killed
-
-    lake.catalog.faults = [*[lands] * landed, dies]  # type: ignore[list-item]
+    lake.catalog.faults = [*[lands] * landed, dies_before]  # type: ignore[list-item]
     with pytest.raises(Killed):
         stream.run(number)
     lake.catalog.faults = []
@@ -245,8 +224,7 @@ def roll_back(lake: Lake, name: str) -> None:
 def test_a_changelog_that_was_rolled_back_is_refused_by_name(tmp_path: Path) -> None:
     lake = upsert_lake(tmp_path)
     stream = logging(lake)
-    for number in range(2):
-        stream.run(number)
+    stream.filled(2)
     roll_back(lake, LOG)
     with pytest.raises(BatchRefused) as refused:
         stream.run(2)
@@ -259,8 +237,7 @@ def test_a_changelog_that_was_rolled_back_is_refused_by_name(tmp_path: Path) -> 
 def test_a_rollback_of_the_table_names_the_changelog_and_the_snapshot_before(tmp_path: Path) -> None:
     lake = upsert_lake(tmp_path)
     stream = logging(lake)
-    for number in range(3):
-        stream.run(number)
+    stream.filled(3)
     before = lake.catalog.load_table(LOG).snapshots()[-3].snapshot_id
     for _ in range(2):
         roll_back(lake, "demo.events")
@@ -275,8 +252,7 @@ def test_a_rollback_of_the_table_names_the_changelog_and_the_snapshot_before(tmp
 def test_a_table_that_was_rolled_back_without_its_changelog_is_refused(tmp_path: Path) -> None:
     lake = upsert_lake(tmp_path)
     stream = logging(lake)
-    for number in range(3):
-        stream.run(number)
+    stream.filled(3)
     for _ in range(2):
         roll_back(lake, "demo.events")
     with pytest.raises(WriteError, match=r"demo\.changelog has changes of batch 2, but the next batch is 1") as refused:
@@ -301,9 +277,7 @@ def test_a_changelog_that_was_dropped_is_refused_by_name(tmp_path: Path) -> None
 
 def test_a_changelog_begins_with_the_first_batch_of_a_query_that_names_it(tmp_path: Path) -> None:
     lake = upsert_lake(tmp_path)
-    stream = ChangeStream(lake, seed=2)
-    for number in range(3):
-        stream.run(number)
+    stream = ChangeStream(lake, seed=2).filled(3)
     for number in (3, 4):
         stream.run(number, changelog_table=LOG)
     stream.run(5)
@@ -358,8 +332,7 @@ def _add_to(table: Table, rows: int) -> None:
 def test_the_audit_compares_the_changes_that_batches_state_with_those_in_the_changelog(tmp_path: Path) -> None:
     lake = upsert_lake(tmp_path)
     stream = logging(lake)
-    for number in range(3):
-        stream.run(number)
+    stream.filled(3)
     clean = audit(lake.table())
     assert clean.findings == ()
     [note] = [note for note in clean.notes if note.name == "changelog"]

@@ -26,11 +26,8 @@ from lakesink_protocol.ledger import COMPACTED
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
 from testkit.builders import Lake, contents
 from testkit.change_table import Change, ChangeStream, Reference, compactions, rows_of, upsert_lake
+from testkit.deaths import Killed, dies_after, dies_before
 from testkit.examples import seeds
-
-
-class Killed(BaseException):
-    """SIGKILL: nothing of the driver goes on."""
 
 
 def run_checked(stream: ChangeStream, reference: Reference, batches: range) -> None:
@@ -99,9 +96,7 @@ def live(summary: Any) -> int:
 
 def test_no_file_that_a_snapshot_references_is_changed_or_removed(tmp_path: Path) -> None:
     lake = upsert_lake(tmp_path)
-    stream = ChangeStream(lake, seed=3)
-    for number in range(12):
-        stream.run(number)
+    stream = ChangeStream(lake, seed=3).filled(12)
     there = {path: digest for path, digest in contents(lake).items() if path.suffix in (".parquet", ".avro")}
     for number in range(12, 40):
         stream.run(number)
@@ -246,13 +241,8 @@ def test_a_driver_that_dies_in_the_commit_of_a_compaction_repeats_no_batch(
     lake, reference = upsert_lake(tmp_path, partitioned=seed % 2 == lands), Reference()
     stream, deaths = ChangeStream(lake, seed=10 + seed), 0
 
-    def dies(apply: Callable[[], Any]) -> Any:
-        if lands:
-            apply()
-        raise Killed
-
     for number in range(14):
-        lake.catalog.faults = [lambda apply: apply(), dies]
+        lake.catalog.faults = [lambda apply: apply(), dies_after if lands else dies_before]
         try:
             stream.run(number)
         except Killed:

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,12 +17,9 @@ from lakesink_protocol.row_changes import ChangeCounts, counts_in
 from lakesink_tools.audit.audit import audit
 from testkit.builders import Lake
 from testkit.change_table import Change, ChangeStream, Reference, rows_of, upsert_lake, write_all_anew
+from testkit.deaths import answer_is_lost, dies_after, dies_before, until_it_lives
 from testkit.examples import seeds
 from tests.audit.deletes import delete_by_position
-
-
-class Killed(BaseException):
-    """SIGKILL: nothing of the driver goes on."""
 
 
 def summary_of(lake: Lake, snapshot_id: int) -> Summary:
@@ -65,30 +63,14 @@ def test_deaths_lost_answers_and_compactions_change_no_row(tmp_path: Path, seed:
     lake, reference = upsert_lake(tmp_path, partitioned=seed % 2 == 0), Reference()
     stream, chance = ChangeStream(lake, seed=100 + seed), random.Random(seed)
 
-    def dies_before(_: Callable[[], object]) -> object:
-        raise Killed
-
-    def dies_after(apply: Callable[[], object]) -> object:
-        apply()
-        raise Killed
-
-    def answer_is_lost(apply: Callable[[], object]) -> object:
-        apply()
-        raise TimeoutError
-
     def is_compacted_first(apply: Callable[[], object]) -> object:
         write_all_anew(lake)
         return apply()
 
     for number in range(12):
         faults = [dies_before, dies_after, answer_is_lost, is_compacted_first]
-        lake.catalog.faults = chance.choices(faults, k=chance.randrange(4))  # type: ignore[arg-type]
-        while True:
-            try:
-                stream.run(number)
-                break
-            except Killed:
-                continue
+        lake.catalog.faults = chance.choices(faults, k=chance.randrange(4))
+        until_it_lives(partial(stream.run, number))
         lake.catalog.faults = []
         reference.apply(stream.changes(number))
         assert rows_of(lake) == reference.table

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,19 +11,12 @@ from lakesink_protocol.identity import SinkKind
 from lakesink_protocol.outcome import Committed
 from testkit.builders import Lake, Stream, is_prepared_record
 from testkit.change_table import ChangeStream, Reference, rows_of, upsert_lake
-
-
-class Killed(BaseException):
-    """SIGKILL: nothing of the driver goes on."""
-
-
-def die(_: Callable[[], object]) -> object:
-    raise Killed
+from testkit.deaths import Killed, dies_before
 
 
 def prepared(lake: Lake, stream: Stream) -> Path:
     """The record of batch 0, whose driver dies before its commit."""
-    lake.catalog.faults = [die]  # type: ignore[list-item] # a fault that never answers
+    lake.catalog.faults = [dies_before]
     with pytest.raises(Killed):
         stream.run(0)
     [record] = filter(is_prepared_record, lake.files())

@@ -1,13 +1,14 @@
 """A small S3 on this machine: enough of the protocol for one writer, and a record of who asked for what."""
 
 import re
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from io import BufferedIOBase, BytesIO
 from urllib.parse import parse_qs, unquote, urlsplit
+
+from testkit.http_servers import serving
 
 
 @dataclass
@@ -40,16 +41,9 @@ def object_store() -> Iterator[ObjectStore]:
     """A server for the length of the block."""
     store = ObjectStore()
     handler = type("Handler", (_Handler,), {"store": store})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    store.endpoint = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
+    with serving(handler) as port:
+        store.endpoint = f"http://127.0.0.1:{port}"
         yield store
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -4,7 +4,6 @@ import datetime as dt
 import json
 import math
 import random
-import re
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -15,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 from lakesink.rows.lines import LineEncoder
+from tests.files.test_parts import told
 
 DAYS_OF_400_YEARS = 146_097
 TO_1970 = 719_468  # days from 0000-03-01
@@ -229,16 +229,3 @@ def test_duckdb_reads_lines_back_as_the_values_they_were(tmp_path: Path, name: s
     path.write_bytes(encoded(one(kind, *values, None)))
     values_read = duckdb.read_json(str(path), columns={"v": READ_BACK[name]}).to_arrow_table()["v"].to_pylist()
     assert [told(value) for value in values_read] == [told(value) for value in [*values, None]]
-
-
-def told(value: Any) -> str:
-    """A value as text that tells all of it, and an instant in UTC, whoever spells that zone."""
-    return re.sub(r"tzinfo=[^)]*(\(key='UTC'\))?", "tzinfo=UTC", repr(_utc(value)))
-
-
-def _utc(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _utc(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_utc(inner) for inner in value]
-    return value.astimezone(dt.UTC) if isinstance(value, dt.datetime) and value.tzinfo else value

@@ -22,7 +22,6 @@ from pyiceberg.types import (
     NestedField,
     PrimitiveType,
     StringType,
-    StructType,
     UUIDType,
 )
 
@@ -42,6 +41,7 @@ from testkit.tasks import (
     rows_of,
     write,
 )
+from tests.readers.predicates import columns_of, value_at
 from tests.writer.random_tables import ROW, Case, cases
 
 EXAMPLES = examples(14)
@@ -120,23 +120,6 @@ def in_order(rows: list[Row]) -> list[Row]:
 def rows_in(case: Case, file: ContentFile) -> list[Row]:
     """The case's rows that a file holds."""
     return [case.rows[number] for number in pq.read_table(local(file.path), partitioning=None)[ROW].to_pylist()]
-
-
-def columns_of(struct: StructType, above: Names = ()) -> Iterator[tuple[Names, NestedField]]:
-    """Primitive columns outside lists and maps, with their paths."""
-    for field in struct.fields:
-        path = (*above, field.name)
-        if isinstance(field.field_type, StructType):
-            yield from columns_of(field.field_type, path)
-        elif isinstance(field.field_type, PrimitiveType):
-            yield path, field
-
-
-def value_at(row: Row, path: Names) -> Any:
-    value: Any = row
-    for name in path:
-        value = None if value is None else value[name]
-    return value
 
 
 def partition_of(table: Table, row: Row) -> list[Any]:

@@ -5,9 +5,10 @@ from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from http.server import BaseHTTPRequestHandler
 from typing import Any
+
+from testkit.http_servers import serving
 
 NOT_FOUND = {"error_code": 40403, "message": "Schema not found"}
 
@@ -69,10 +70,6 @@ def schema_registry() -> Iterator[SchemaRegistry]:
         def log_message(self, *_: Any) -> None:
             """Silent."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        registry.url = f"http://127.0.0.1:{server.server_port}"
-        thread = Thread(target=server.serve_forever, args=[0.01])
-        thread.start()
+    with serving(Handler) as port:
+        registry.url = f"http://127.0.0.1:{port}"
         yield registry
-        server.shutdown()
-        thread.join()

@@ -117,9 +117,7 @@ def test_a_process_that_dies_in_a_commit_is_gone_on_with(
 ) -> None:
     topic = fresh_topic(broker)
     lake = Lake.make(tmp_path)
-    stream = Stream(lake)
-    for number in range(3):
-        stream.run(number)
+    Stream(lake).filled(3)
 
     def die(event: Event) -> None:
         if isinstance(event, dies_at) and event.batch_id == 1:  # type: ignore[attr-defined] # both have it
@@ -158,9 +156,7 @@ def test_replayed_dead_letters_are_produced_once_where_they_stand(broker: KafkaB
 def test_two_outboxes_of_one_name_produce_each_batch_once(broker: KafkaBroker, tmp_path: Path) -> None:
     topic = fresh_topic(broker)
     lake = Lake.make(tmp_path)
-    stream = Stream(lake)
-    for number in range(4):
-        stream.run(number)
+    Stream(lake).filled(4)
     first, second = (producing(broker, lake, topic).all_there_is() for _ in range(2))
     found = [next(first), next(second), next(second), *first, *second]
     assert sorted(str(batch.batch_id) for batch in found if batch.rows is not None) == ["0", "1", "2", "3"]
@@ -281,9 +277,7 @@ def test_an_outbox_begins_with_the_batch_that_is_named_and_only_a_new_one_does(
     broker: KafkaBroker, tmp_path: Path
 ) -> None:
     topic, lake = fresh_topic(broker), Lake.make(tmp_path)
-    stream = Stream(lake)
-    for number in range(4):
-        stream.run(number)
+    stream = Stream(lake).filled(4)
     unknown = refusal(broker, lake, topic, starting_batch=7)
     assert (unknown.code, "--starting-batch is 7" in unknown.what) == ("LAKESINK_OPTION_INVALID", True)
     assert [batch.batch_id for batch in produce(broker, lake, topic, starting_batch=2)] == [2, 3]
@@ -329,9 +323,7 @@ def test_a_table_whose_first_snapshots_have_expired_is_produced_from_a_later_bat
 ) -> None:
     topic = fresh_topic(broker)
     lake = Lake.make(tmp_path, properties={"write.metadata.previous-versions-max": "1"})
-    stream = Stream(lake)
-    for number in range(4):
-        stream.run(number)
+    stream = Stream(lake).filled(4)
     old = [snapshot.snapshot_id for _, snapshot in stream.own_snapshots()[:2]]
     lake.table().maintenance.expire_snapshots().by_ids(old).commit()
     stream.run(4)
@@ -345,9 +337,7 @@ def test_a_rollback_behind_the_position_stops_an_outbox_until_its_batch_is_there
     broker: KafkaBroker, tmp_path: Path
 ) -> None:
     topic, lake = fresh_topic(broker), Lake.make(tmp_path)
-    stream = Stream(lake)
-    for number in range(3):
-        stream.run(number)
+    stream = Stream(lake).filled(3)
     produce(broker, lake, topic)
     lake.table().manage_snapshots().set_current_snapshot(snapshot_id=stream.snapshot_of(0)).commit()
     assert refusal(broker, lake, topic).code == "LAKESINK_READ_ROLLED_BACK"

@@ -24,8 +24,7 @@ def test_a_replay_is_recognised_when_the_streams_snapshots_have_expired(
 ) -> None:
     """With the tag the last batch's snapshot is kept; without it nothing but the table property tells of it."""
     with plain_stream(lake, ledger_tag=ledger_tag) as stream:
-        for batch_id in range(4):
-            stream.run(batch_id)
+        stream.filled(4)
         insert_and_expire(lake, by)
         assert kept(stream) == ([3] if ledger_tag else [])
         assert isinstance(stream.run(3), AlreadyCommitted)

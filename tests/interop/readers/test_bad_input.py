@@ -41,9 +41,7 @@ def upserted(home: Path, of_flink: OfFlink, tables: dict[str, Told]) -> Lake:
     lake = Lake(home, FaultyCatalog(EMBEDDED_NAME, uri=uri, warehouse=warehouse))
     lake.create(KEYED)
     a_minute_ago = time.time_ns() // 1_000_000 - 60_000  # Java wants the history in order
-    stream = Stream(lake, chance=Chance(itertools.count(a_minute_ago)))
-    for batch_id in range(3):
-        stream.run(batch_id)
+    stream = Stream(lake, chance=Chance(itertools.count(a_minute_ago))).filled(3)
     hint = "/*+ OPTIONS('upsert-enabled'='true') */"
     of_flink.server.sql(f"INSERT INTO {CATALOG}.{TABLE} {hint} VALUES (CAST(1 AS BIGINT), CAST(77 AS BIGINT), 0)")
     stream.run(3)
