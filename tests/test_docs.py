@@ -21,6 +21,7 @@ from lakesink_protocol.catalogue import explanations
 from lakesink_protocol.errors import Reason
 from lakesink_protocol.identity import SinkKey, SinkKind
 from lakesink_protocol.ledger import Mark
+from lakesink_protocol.measures import MEASURES
 from lakesink_protocol.verdict import STREAM_RULES, TRANSACTION_RULES, Rule
 from website.snippets import alike
 from website.tables import PUBLIC_MODULES, TABLES, between
@@ -255,7 +256,8 @@ def test_the_page_on_stability_names_every_property_of_ours() -> None:
     ]
     others = [text for text in texts if re.fullmatch(r"lakesink(\.[a-z-]+)", str(text))]
     shown = [row[0].strip("`") for row in rows_of("docs/reference/stability.md", "properties")]
-    assert sorted(shown) == sorted([*mark.to_summary(), *others])
+    counted = [measure.key for measure in MEASURES]
+    assert sorted(shown) == sorted([*mark.to_summary(), *others, *counted])
 
 
 def rows_of(page: str, name: str) -> list[list[str]]:

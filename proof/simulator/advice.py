@@ -25,7 +25,7 @@ from lakesink_protocol.identity import Batch, stream_batch
 from lakesink_protocol.two_phase import TaskWriter
 from lakesink_protocol.votes import Votes
 from lakesink_tools.audit.audit import audit
-from lakesink_tools.operate.remove_sink import Forgetting, Restoring
+from lakesink_tools.operate.forget import Forgetting, Restoring
 from testkit.builders import Lake, Stream
 from testkit.maintenance import (
     append_foreign,

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from lakesink.settings.settings import POLICY
-from lakesink_tools.checks.doctor.changes import _is_kafka
 from lakesink_tools.checks.doctor.finding import Finding, Standing
-from lakesink_tools.checks.doctor.table import check_table
+from lakesink_tools.checks.doctor.table import _is_kafka, check_table
 from testkit.builders import TABLE, Stream
 from testkit.upserts import Upserts
 
@@ -99,7 +98,7 @@ def test_few_dead_rows_are_no_warning_whatever_their_share(keyed: Upserts) -> No
 
 
 def test_a_share_of_dead_rows_names_the_compaction(keyed: Upserts, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lakesink_tools.checks.doctor.changes._FEW_DEAD", 50)
+    monkeypatch.setattr("lakesink_tools.checks.doctor.table._FEW_DEAD", 50)
     keyed.run(0, dict.fromkeys(range(100), "a"), said=policy())
     keyed.run(1, {1: "b"}, said=policy())
     found = looked(keyed)["dead rows"]

@@ -29,7 +29,7 @@ from lakesink_protocol.outcome import Committed, Outcome
 from lakesink_protocol.two_phase import TaskWriter, receipts_of
 from lakesink_protocol.votes import Vote, Votes
 from lakesink_tools.cli.main import main
-from lakesink_tools.operate.remove_sink import Forgetting
+from lakesink_tools.operate.forget import Forgetting
 from testkit.http_servers import error_answer
 from testkit.rest_catalog import RestService
 from tests.certify.liars import TakesNoHeadForAnyHead, served

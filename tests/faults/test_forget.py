@@ -14,7 +14,7 @@ from lakesink_protocol.identity import SinkKind
 from lakesink_protocol.ledger import FORGOTTEN
 from lakesink_protocol.outcome import Committed
 from lakesink_protocol.retry import RetryPolicy
-from lakesink_tools.operate.remove_sink import Forgetting
+from lakesink_tools.operate.forget import Forgetting
 from testkit.answers import lands_but_says
 from testkit.builders import Apply, Lake, Stream, counted, expected
 from testkit.maintenance import (

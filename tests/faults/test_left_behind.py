@@ -33,7 +33,7 @@ from lakesink_tools.checks.doctor.finding import Standing
 from lakesink_tools.checks.doctor.table import check_table
 from lakesink_tools.cli.main import main
 from lakesink_tools.operate import rewind_side_tables
-from lakesink_tools.operate.remove_sink import Forgetting
+from lakesink_tools.operate.forget import Forgetting
 from testkit.answers import first
 from testkit.builders import TABLE, Lake, Stream, is_prepared_record, offered
 from testkit.change_table import CHANGES, OPTIONS, ROWS, Change, upsert_lake

@@ -5,30 +5,97 @@ lakesink, its offsets name batches, and the same question is asked of them. A fi
 answers can be proven from the tables alone.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
 
+import pyarrow as pa
 from pyiceberg.catalog import Catalog
+from pyiceberg.expressions import EqualTo, Reference
+from pyiceberg.expressions.literals import literal
 from pyiceberg.table import Table
 
 from lakesink.checkpoint.folder import Checkpoint
 from lakesink.read.follow import batches_between
 from lakesink.read.position import Position
 from lakesink.read.steps import Follows, SinkBatches, owner_of_changelog
-from lakesink.rows.letters import REPLAYS_SUFFIX
-from lakesink.rows.side_rows import application_of
+from lakesink.rows.letters import REPLAYS_SUFFIX, letters_key
+from lakesink.rows.side_rows import APPLICATION, application_of
+from lakesink.task.changelog import changelog_key
 from lakesink_catalog.read.earlier import past_under
+from lakesink_catalog.read.history import keys_of_ledger
 from lakesink_catalog.read.past import PastCommit, head_of
+from lakesink_catalog.read.view import view_table
+from lakesink_catalog.tables.listing import tables_in
 from lakesink_catalog.tables.tables import load_to_read
 from lakesink_protocol.errors import CatalogError, LakesinkError
 from lakesink_protocol.identity import MAIN_BRANCH, SinkKey, SinkKind
-from lakesink_protocol.ledger import Mark
+from lakesink_protocol.ledger import Mark, mark_of
 from lakesink_protocol.quality import REPLAY
 from lakesink_tools.past.as_of import Question, choose, look_back
 from lakesink_tools.past.batch_input import Known, RunInput, input_of
-from lakesink_tools.past.replayed_letters import batches_of_letters
-from lakesink_tools.past.side_owner import owner_of
 from lakesink_tools.past.source_ranges import BatchesRange, FirstRange, KafkaRange
+
+MOST_TABLES = 1_000
+
+
+def owner_of(catalog: Catalog, application: SinkKey) -> tuple[str, SinkKey, str] | None:
+    """The table, the sink and the query whose rows an application writes; None if none is found.
+
+    Looks at the first 1,000 tables of the catalog.
+    """
+    for name, trouble in islice(tables_in(catalog), MOST_TABLES):
+        try:
+            table = load_to_read(catalog, name) if trouble is None else None
+        except LakesinkError:
+            continue
+        for key, query_id in _queries(table) if table is not None else ():
+            uuid = str(table.metadata.table_uuid) if table is not None else ""
+            if application.name in (changelog_key(key, query_id, uuid).name, letters_key(key, query_id, uuid).name):
+                return name, key, query_id
+    return None
+
+
+def _queries(table: Table) -> Iterator[tuple[SinkKey, str]]:
+    """Every stream with its queries, as far as the table shows them."""
+    marks = (mark_of(snapshot.summary) for snapshot in table.metadata.snapshots)
+    found = {(mark.key, mark.query_id) for mark in marks if mark is not None}
+    for key in keys_of_ledger(table):
+        entry = view_table(table, key).entry
+        found |= {(key, entry.query_id)} if entry is not None else set()
+    return (one for one in found if one[0].kind is SinkKind.STREAM)
+
+
+def batches_of_letters(
+    replays: Table, letters: Table, application: str, numbers: Collection[int]
+) -> set[tuple[str, int]]:
+    """The digest of the application that wrote the letters, see `application_of`, and the batch.
+
+    Args:
+        replays: The table that assigns letters to replays.
+        letters: The table of dead letters.
+        application: That which replays.
+        numbers: Of the replays.
+    """
+    assigned = EqualTo(term=Reference("application"), value=literal(application))
+    wanted = {
+        letter
+        for batch in replays.scan(assigned, ("letter_id", "replay")).to_arrow_batch_reader()
+        for letter, replay in _rows(batch, "letter_id", "replay")
+        if replay in numbers
+    }
+    return {
+        (letter[:APPLICATION], batch_id)
+        for batch in letters.scan(selected_fields=("letter_id", "batch_id")).to_arrow_batch_reader()
+        for letter, batch_id in _rows(batch, "letter_id", "batch_id")
+        if letter in wanted
+    }
+
+
+def _rows(batch: pa.RecordBatch, *names: str) -> Iterator[tuple[Any, ...]]:
+    return zip(*(batch.column(name).to_pylist() for name in names), strict=True)
+
 
 MOST_TABLES_DEEP = 16
 _EXPIRED = "LAKESINK_BATCH_EXPIRED"
