@@ -22,6 +22,7 @@ from pyiceberg.table.snapshots import Snapshot
 from lakesink_protocol.coordinator import Write
 from lakesink_protocol.errors import BatchRefused, SettingsError, WriteError
 from lakesink_protocol.identity import Batch, stream_batch
+from lakesink_protocol.ledger import mark_of
 from lakesink_protocol.two_phase import TaskWriter
 from lakesink_protocol.votes import Votes
 from lakesink_tools.audit.audit import audit
@@ -283,6 +284,8 @@ class Play:
         for _ in range(self.random.randrange(1, 4)):
             parent = snapshot.parent_snapshot_id if snapshot is not None else None
             there = self.lake.table().snapshot_by_id(parent) if parent is not None else None
+            if snapshot is not None and there is not None and (mark := mark_of(snapshot.summary)) is not None:
+                self.expired |= bool(mark.accepted)  # the branch no longer shows what an operator left out
             snapshot = there or snapshot
         assert snapshot is not None
         roll_back(self.lake, snapshot.snapshot_id, self.stream.branch)
