@@ -37,7 +37,7 @@ QUICK := tests/protocol tests/locate tests/compact tests/faults tests/catalog/te
 	tests/catalog/test_prepared.py tests/writer/test_partitions.py tests/test_house.py
 
 .DEFAULT_GOAL := help
-.PHONY: help demo kafka-demo playground dist test coverage quick spark drivers mutants interop matrix prove guarantees soak nightly bench bench-commit bench-crowd bench-audit bench-scale lint format types imports house site site-check check install lock machine clean
+.PHONY: help demo kafka-demo playground dist test coverage quick spark drivers mutants interop matrix prove contest soak nightly bench lint format types imports house site site-check check install lock machine clean
 
 help: ## Say what there is to make.
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "make %-14s %s\n", $$1, $$2 }'
@@ -81,8 +81,8 @@ prove: $(INSTALLED) ## Try for 40 minutes, or HOURS=n, to make it lose a row or 
 mutants: $(INSTALLED) ## One-line bugs, drawn from the commit: which does no fast test kill? ARGS="--count 300 --only locate" takes others.
 	$(PYTHON_IN_VENV) -m proof.one_line_bugs $(ARGS)
 
-guarantees: $(INSTALLED) ## What eight kinds of sink make of a SIGKILL at every bad moment, counted: 5 to 8 minutes; needs Maven.
-	$(PYTHON_IN_VENV) -m proof.guarantees $(ARGS)
+contest: $(INSTALLED) ## Eleven kinds of sink, killed and disturbed at every bad moment, their rows counted: 10 to 15 minutes; needs Maven.
+	$(PYTHON_IN_VENV) -m proof.contest $(ARGS)
 
 soak: $(CLASSES) ## The long tests: random kills, memory, whole suites (SHORT=1 and SLICE=1/4: a part).
 	$(PYTEST) -m "$(if $(SHORT),soak and not nightly,(soak or nightly) and not interop)" $(SLICED) $(ARGS)
@@ -90,20 +90,8 @@ soak: $(CLASSES) ## The long tests: random kills, memory, whole suites (SHORT=1 
 nightly: ## Everything whole, step by step: hours. A run goes on where one of the same files ended.
 	@"$$(sh scripts/check-machine.sh)" scripts/steps.py nightly
 
-bench: $(INSTALLED) ## Speed beside Iceberg's Spark sink and others, in turn in one run; needs Maven. ARGS="--only W1" is shorter.
+bench: $(INSTALLED) ## Speed beside Iceberg's Spark sink and others, in turn in one run; needs Maven. ARGS=--list says what else.
 	$(PYTHON_IN_VENV) -m benchmarks $(ARGS)
-
-bench-commit: $(INSTALLED) ## Milliseconds of one commit, by the number of snapshots.
-	$(PYTHON_IN_VENV) -m benchmarks.commit_latency $(ARGS)
-
-bench-crowd: $(INSTALLED) ## Commits a second of many processes on one table, on SQLite and PostgreSQL.
-	$(PYTHON_IN_VENV) -m benchmarks.committers $(ARGS)
-
-bench-audit: $(INSTALLED) ## Seconds and memory of status, log, as-of and audit of long histories.
-	$(PYTHON_IN_VENV) -m benchmarks.audit $(ARGS)
-
-bench-scale: $(INSTALLED) ## How cost grows, for docs/evidence/scale.md: about 25 minutes (SHORT=1: small sizes, writes nothing); needs Maven.
-	$(PYTHON_IN_VENV) -m benchmarks.scale $(if $(SHORT),--short,--write) $(ARGS)
 
 site: $(SITE_TOOLS) ## The documentation as a site in build/site/html; ARGS=--serve shows it on port 8000.
 	$(PYTHON_IN_VENV) -m website build $(ARGS)

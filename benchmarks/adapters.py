@@ -5,17 +5,16 @@ and ``format("noop")``, and its own sink of Parquet files.
 """
 
 import statistics
-import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import click
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import lakesink
+from benchmarks.result import Result
 from benchmarks.session import session
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import load_table
@@ -86,29 +85,28 @@ def run(writer: DataStreamWriter) -> list[int]:
     return [milliseconds for batch, milliseconds in sorted(times.items()) if batch >= WARM_UP]
 
 
-@click.command()
-@click.option("--batches", default=40, show_default=True)
-@click.option("--rounds", default=3, show_default=True)
-def main(batches: int, rounds: int) -> None:
-    """Interleave the ways in and print the median batch of each."""
+def measure(folder: Path, say: Callable[[str], None], *, batches: int = 40, rounds: int = 3) -> Result:
+    """Interleave the ways in: the median batch of each."""
+    folder.mkdir(parents=True)
     spark = session()
     lakesink.register(spark)
     found: dict[str, list[int]] = {name: [] for name in WAYS}
-    with tempfile.TemporaryDirectory() as folder:
-        rows = source(spark, Path(folder, "in"), batches)
-        for number in range(rounds):
-            for name, way in WAYS.items():
-                place = Path(folder, f"{name.replace(' ', '-')}-{number}")
-                place.mkdir()
-                found[name] += run(way(rows, place))
-                if "lakesink" in name:
-                    table = load_table(connect("bench", properties(place)), TABLE)
-                    assert table.scan().to_arrow().num_rows == batches * ROWS
-    for name, times in found.items():
-        low, high = statistics.quantiles(times, n=20)[0], statistics.quantiles(times, n=20)[-1]
-        print(f"{name:20} median {statistics.median(times):5.0f} ms, 5 % {low:5.0f}, 95 % {high:5.0f}")
-    print("Next: make bench compares throughput.")
+    rows = source(spark, folder / "in", batches)
+    for number in range(rounds):
+        for name, way in WAYS.items():
+            say(f"{name}, round {number}")
+            place = folder / f"{name.replace(' ', '-')}-{number}"
+            place.mkdir()
+            found[name] += run(way(rows, place))
+            if "lakesink" in name:
+                table = load_table(connect("bench", properties(place)), TABLE)
+                assert table.scan().to_arrow().num_rows == batches * ROWS
+    spark.stop()
+    lines = ((name, statistics.median(times), *_ends(times)) for name, times in found.items())
+    heads = ("way in", "median ms", "5 %", "95 %")
+    return Result("ways", f"a batch of {ROWS} rows by each way in", heads, tuple(lines), raw=found, rounds=rounds)
 
 
-if __name__ == "__main__":
-    main()
+def _ends(times: Sequence[int]) -> tuple[int, int]:
+    twentieths = statistics.quantiles(times, n=20)
+    return round(twentieths[0]), round(twentieths[-1])

@@ -5,7 +5,6 @@ at the table to the catalog's answer; the rate counts everything. Every batch mu
 """
 
 import multiprocessing
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -14,10 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import click
-
 from benchmarks.commit_latency import ROWS, fenced, files_of
-from benchmarks.result import quantile
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table
 from lakesink_protocol.errors import CommitUnresolved
@@ -104,34 +100,3 @@ def catalog_of(kind: str, folder: Path) -> Iterator[dict[str, Any]]:
         return
     with postgres_server(_PASSWORD) as server:
         yield {**own, "uri": f"postgresql+psycopg2://{USER}:{_PASSWORD}@{server.address}"}
-
-
-def line(kind: str, shares: Sequence[Share]) -> str:
-    """The figures of one crowd."""
-    times = sorted(one for share in shares for one in share.milliseconds)
-    seconds = max(share.ended for share in shares) - min(share.began for share in shares)
-    p50, p99 = (quantile(times, percent) for percent in (50, 99))
-    return (
-        f"{kind:>10} {len(shares):>3} processes: {len(times) / seconds:6.1f} commits/s, p50 {p50:6.0f} ms,"
-        f" p99 {p99:6.0f}, worst {times[-1]:6.0f}, failed attempts {sum(share.failed for share in shares):>4},"
-        f" given up {sum(share.given_up for share in shares)},"
-        f" CPU {1000 * sum(share.cpu_seconds for share in shares) / len(times):.0f} ms a commit"
-    )
-
-
-@click.command()
-@click.option("--catalog", "kinds", multiple=True, default=("sqlite", "postgresql"), show_default=True)
-@click.option("--processes", multiple=True, type=int, default=(1, 2, 4, 8, 16), show_default=True)
-@click.option("--commits", default=256, show_default=True, help="Of all processes together.")
-@click.option("--rounds", default=1, show_default=True)
-def main(kinds: Sequence[str], processes: Sequence[int], commits: int, rounds: int) -> None:
-    """Let crowds of processes commit, and print what they reached."""
-    for kind in kinds:
-        with tempfile.TemporaryDirectory() as folder, catalog_of(kind, Path(folder)) as properties:
-            for count in processes:
-                for _ in range(rounds):
-                    print(line(kind, run(count, commits, properties)), flush=True)
-
-
-if __name__ == "__main__":
-    main()

@@ -49,7 +49,7 @@ class Held:
     resident_bytes: int
 
 
-def measure(_: Path, say: Callable[[str], None], scale: float) -> Result:
+def measure(_: Path, say: Callable[[str], None], scale: float = 1.0) -> Result:
     """Run the commits, without and with expiry, and read what they say."""
     found = []
     for expiring in (False, True):

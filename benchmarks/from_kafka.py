@@ -34,7 +34,7 @@ _SCHEMA = (
 _PEERS = {"Flink's Iceberg sink": flink.run, "Kafka Connect's Iceberg sink": kafka_connect.run}
 
 
-def measure(folder: Path, say: Callable[[str], None], scale: float) -> Result:
+def measure(folder: Path, say: Callable[[str], None], scale: float = 1.0) -> Result:
     """The sinks on Spark in turn, then the others once each; one that does not come to its end here is told so."""
     rows = int(EVENT_COUNT * scale)
     folder.mkdir()

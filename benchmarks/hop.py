@@ -5,26 +5,24 @@ workers stays with them.
 """
 
 import statistics
-import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from importlib.metadata import version
 from pathlib import Path
 
-import click
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from benchmarks import data
+from benchmarks.result import Result
 from benchmarks.session import session
 from benchmarks.usage import measured
-from lakesink.spark.probe_tasks import CountingWriter
 from lakesink.spark.query import QUERY_ID, RunningQuery
 from lakesink.spark.rows.arrow_limits import MAX_BYTES, NO_BYTE_CHECK
 from lakesink.spark.rows.batch_rows import PlanRows, arriving_schema, arrow_converter
 from lakesink.spark.rows.transport import Transport, as_whole_numbers, short_decimals
 from lakesink.spark.rows.worker_reuse import make_reuse_cheap
+from lakesink_tools.checks.doctor.probe_tasks import CountingWriter
 
 SPARK_BYTES = str(64 * 1024 * 1024)
 
@@ -99,21 +97,14 @@ def medians(cases: Cases, rounds: int) -> Iterator[tuple[str, float, float]]:
         yield name, wall, cpu
 
 
-@click.command()
-@click.option("--rows", default=4_000_000, show_default=True)
-@click.option("--rounds", default=5, show_default=True)
-def main(rows: int, rounds: int) -> None:
-    """Print the medians."""
+def measure(folder: Path, say: Callable[[str], None], *, rows: int = 4_000_000, rounds: int = 5) -> Result:
+    """The medians; `docs/understand/upstream.md` says what is behind each line."""
     spark = session()
-    print(f"PySpark {version('pyspark')}, Python {sys.version.split()[0]}, {rows:,} rows of 13 columns")
-    with tempfile.TemporaryDirectory() as folder:
-        source = data.Source.make(Path(folder, "in"), data.LINEITEM, rows)
-        for cases in groups(spark, source.folder):
-            for name, wall, cpu in medians(cases, rounds):
-                print(f"{name:42} {wall:6.3f} s, {cpu:6.3f} s of processor", flush=True)
+    source = data.Source.make(folder / "in", data.LINEITEM, rows)
+    lines = []
+    for cases in groups(spark, source.folder):
+        say(", ".join(cases))
+        lines += [(name, round(wall, 3), round(cpu, 3)) for name, wall, cpu in medians(cases, rounds)]
     spark.stop()
-    print("Next: docs/understand/upstream.md says what is behind each line.")
-
-
-if __name__ == "__main__":
-    main()
+    title = f"from the JVM to Python, {rows:,} rows of 13 columns"
+    return Result("hop", title, ("way", "seconds", "processor s"), tuple(lines), rounds=rounds)

@@ -26,7 +26,7 @@ class RowsDiffer(Exception):
     """A topic has not each row once."""
 
 
-def measure(folder: Path, say: Callable[[str], None], scale: float) -> Result:
+def measure(folder: Path, say: Callable[[str], None], scale: float = 1.0) -> Result:
     """Each sink in turn, first in every other round; each topic is read before its time is believed."""
     rows = int(ROWS * scale)
     folder.mkdir()

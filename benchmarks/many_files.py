@@ -11,7 +11,6 @@ import uuid
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import click
 import pyarrow as pa
 from pyiceberg.table import Table
 
@@ -42,20 +41,6 @@ class DriverPart:
     def together(self) -> float:
         """Seconds of the votes and the manifest."""
         return self.votes + self.manifest
-
-
-@click.command()
-@click.option("--files", default=10_000, show_default=True)
-@click.option("--tasks", default=2, show_default=True)
-@click.option("--columns", default=4, show_default=True)
-def main(files: int, tasks: int, columns: int) -> None:
-    """Print microseconds a file, the best of some rounds: for the votes, and for the manifest."""
-    found = driver_part(files, tasks, columns)
-    size = found.receipt_bytes / files
-    print(f"{files:,} files of {tasks} tasks, {columns} columns, {size:.0f} bytes of receipt a file:")
-    for name in ("votes", "manifest", "together"):
-        seconds = getattr(found, name)
-        print(f"  {name:9} {seconds:.3f} s, {seconds / files * 1e6:5.1f} us a file")
 
 
 def driver_part(files: int, tasks: int, columns: int, rounds: int = ROUNDS) -> DriverPart:
@@ -105,7 +90,3 @@ def _named(file: ContentFile, path: str, number: int) -> ContentFile:
 
 def _uuid(chance: random.Random) -> uuid.UUID:
     return uuid.UUID(int=chance.getrandbits(128))
-
-
-if __name__ == "__main__":
-    main()

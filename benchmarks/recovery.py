@@ -42,7 +42,7 @@ print(quiet_session("bare", Path(sys.argv[1])).range(1).count(), flush=True)
 """
 
 
-def measure(folder: Path, say: Callable[[str], None], kills: int) -> Result:
+def measure(folder: Path, say: Callable[[str], None], kills: int = 6) -> Result:
     """Kill and start again, then let a last driver finish, and compare the table with the source."""
     place = prepare(folder)
     os.environ[HOME_VARIABLE] = str(place.lakehouse)  # the oracle opens the catalog of the drivers

@@ -4,8 +4,8 @@ import shutil
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 from benchmarks import data
 from benchmarks.oracle import Fingerprint, files_fingerprint, fingerprint, size_of
 from benchmarks.result import Goal, Ratio, Result
-from benchmarks.session import CATALOG, TABLE_PROPERTIES, catalog_properties
+from benchmarks.session import CATALOG, TABLE_PROPERTIES, catalog_properties, iceberg_conf, session
 from benchmarks.sinks import ADD_FILES, APPEND, ICEBERG, LAKESINK, PARQUET, Sink, Target, parsed_by_spark
 from benchmarks.usage import Usage, measured
 from lakesink.spark.rows.frame_schema import arrow_schema
@@ -23,6 +23,7 @@ from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table
 
 MIB = 1024 * 1024
+ROUNDS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +177,24 @@ class Stream:
     def events(self) -> DataFrame:
         """Documents made into rows by Spark."""
         return parsed_by_spark(self.rows(), data.EVENTS_SCHEMA)
+
+
+def measure(key: str, folder: Path, say: Callable[[str], None], *, rounds: int = ROUNDS, scale: float = 1.0) -> Result:
+    """One of the workloads."""
+    [work] = (one for one in workloads(scale) if one.key == key)
+    return replace(compare(work, runs_of(work, folder, say, rounds)), rounds=rounds)
+
+
+def runs_of(work: Workload, folder: Path, say: Callable[[str], None], rounds: int) -> dict[str, list[Run]]:
+    """All runs of every sink by its name, in a session of their own."""
+    (folder / "warehouse").mkdir(parents=True)
+    spark = session(iceberg_conf(folder))
+    runs: dict[str, list[Run]] = {sink.name: [] for sink in work.sinks}
+    for sink, run in Bench(spark, folder).measure(work, rounds):
+        runs[sink.name].append(run)
+        say(f"{work.key}: {sink.name} {run.usage.seconds:.2f} s, {run.usage.cpu_seconds:.1f} s of processor")
+    spark.stop()
+    return runs
 
 
 def compare(work: Workload, runs: Mapping[str, Sequence[Run]]) -> Result:

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     )
     from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
     from lakesink_tools.audit.audit_table import audit_table
-    from lakesink_tools.audit.history import history
-    from lakesink_tools.audit.records import Record
+    from lakesink_tools.past.records import Record
+    from lakesink_tools.past.table_history import history
 
 __all__ = [
     "AlreadyCommitted",
@@ -64,7 +64,7 @@ _HOMES = {
     "append": "lakesink.api.streams",
     "audit_table": "lakesink_tools.audit.audit_table",
     "committed_files": "lakesink.sinks.directory.reader",
-    "history": "lakesink_tools.audit.history",
+    "history": "lakesink_tools.past.table_history",
     "register": "lakesink.spark.source.connect",
     "replay_dead_letters": "lakesink.api.replay",
     "stream": "lakesink.api.streams",
@@ -76,7 +76,7 @@ _HOMES = {
     "Committed": "lakesink_protocol.outcome",
     "KafkaSink": "lakesink.sinks.kafka.kafka_sink",
     "Outcome": "lakesink_protocol.outcome",
-    "Record": "lakesink_tools.audit.records",
+    "Record": "lakesink_tools.past.records",
     "Replayed": "lakesink.sinks.iceberg.side.replays",
 }
 _ERRORS = "lakesink_protocol.errors"

@@ -11,7 +11,7 @@ import click
 
 from lakesink_tools.cli.output import progress
 from proof.outcome import Budget, Outcome
-from proof.page import as_markdown, as_text, highlights, renewed, together
+from proof.page import GENERATED, as_markdown, as_text, highlights, together
 from proof.parts import PARTS
 from proof.provenance import PRODUCT, ROOT, commit, machine
 
@@ -93,7 +93,7 @@ def _write(document: dict[str, Any], pages: Mapping[str, str]) -> None:
     known = together(json.loads(FIGURES.read_text()), {**document, "parts": brief}, PARTS)
     FIGURES.write_text(json.dumps(known, indent=2) + "\n")
     for page, generated in PAGES.items():
-        page.write_text(renewed(page.read_text(), generated(known)))
+        page.write_text(GENERATED.renewed(page.read_text(), generated(known)))
     for name, text in pages.items():
         (DOCS / "evidence" / name).write_text(text)
 

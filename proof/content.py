@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakesink.keys.changed_rows import DELETE_MARK
+from lakesink.rows.changed_rows import DELETE_MARK
 from lakesink_protocol.row_changes import Mode, Operation
 from proof.changes import Changing
 from proof.oracle import Key

@@ -8,9 +8,11 @@ from statistics import median
 
 from proof import certify, histories, kills
 from proof.certify import CertifyFigures
-from proof.contrast.run import Contrast
-from proof.contrast.run import run as run_contrast
-from proof.contrast.sinks import SINKS
+from proof.contest.case import INTO_TABLES
+from proof.contest.cases import CONTRAST
+from proof.contest.run import Contest
+from proof.contest.run import run as run_contest
+from proof.contest.sinks import SINKS
 from proof.grid.cells import Cell, all_cells
 from proof.grid.figures import GridFigures, Verdict
 from proof.grid.page import renewed
@@ -165,12 +167,12 @@ def contrast(budget: Budget) -> Outcome:
     """The same oracle over other ways to write a stream. Its cases are the same in each run."""
     if budget.short:
         return Outcome(missing=("the contrast: it takes longer than a short run has",))
-    figures = run_contrast(budget.seconds, budget.seed, budget.progress)
-    lines = tuple((f"cases of the contrast, {name}", _exactness(figures, name)) for name in SINKS)
+    figures = run_contest(budget.progress, CONTRAST, [SINKS[name] for name in INTO_TABLES], budget.seconds)
+    lines = tuple((f"cases of the contrast, {name}", _exactness(figures, name)) for name in INTO_TABLES)
     return Outcome(figures.broken, figures.not_run, lines, figures.to_json())
 
 
-def _exactness(figures: Contrast, sink: str) -> str:
+def _exactness(figures: Contest, sink: str) -> str:
     results = [result for result in figures.results if result.sink == sink]
     wrong = [result for result in results if not result.is_exact]
     lost, doubled = sum(result.lost for result in wrong), sum(result.doubled for result in wrong)

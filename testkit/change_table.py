@@ -14,7 +14,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DecimalType, LongType, NestedField, StringType
 
-from lakesink.keys.changed_rows import DELETE_MARK
+from lakesink.rows.changed_rows import DELETE_MARK
 from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink_protocol.coordinator import Write, run_batch
 from lakesink_protocol.identity import Batch

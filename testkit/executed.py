@@ -1,4 +1,4 @@
-"""Which files of the product run in one batch, from the call of the batch function to the commit in the catalog.
+"""Which functions of the product run in one batch, and which files until the commit in the catalog.
 
 The batch is the second of its stream, and the first of its run: the target has a history, and everything is opened. Its
 task runs in this process. A file counts if a function of it is called; what imports run does not count.
@@ -35,36 +35,40 @@ BATCHES: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def measured_in(session: SparkSession, folder: Path, house: House) -> dict[str, Found]:
-    """Files that run in an append and in an upsert, and their lines; the tables are in the embedded catalog."""
+def executed_in(session: SparkSession, folder: Path) -> "dict[str, Calls]":
+    """What runs in an append and in an upsert; the tables are in the embedded catalog."""
+    return {name: executed(session, folder, name, options) for name, options in BATCHES.items()}
+
+
+def measured(ran: "Mapping[str, Calls]", house: House) -> dict[str, Found]:
+    """Files that run in each batch until it is committed, and their lines."""
     found: dict[str, Found] = {}
-    for name, options in BATCHES.items():
-        ran = executed(session, folder, name, options)
-        lines = {path: count for path, count in house.lines.items() if str(house.root / path) in ran}
+    for name, calls in ran.items():
+        lines = {path: count for path, count in house.lines.items() if str(house.root / path) in calls.files}
         found[f"{name}-files"] = counted(lines)
         found[f"{name}-lines"] = sum(lines.values()), largest(lines)
     return found
 
 
 def measured_by_running(house: House) -> dict[str, Found]:
-    """See `measured_in`; in a session of its own."""
+    """See `measured`; in a session of its own."""
     with TemporaryDirectory() as name, session_of(Path(name)) as session:
-        return measured_in(session, Path(name), house)
+        return measured(executed_in(session, Path(name)), house)
 
 
-def executed(session: SparkSession, folder: Path, name: str, options: Mapping[str, Any]) -> set[str]:
-    """The files of all functions that the second batch of a stream calls."""
-    source, calls = folder / name, Calls()
+def executed(session: SparkSession, folder: Path, name: str, options: Mapping[str, Any]) -> "Calls":
+    """What the second batch of a stream calls."""
+    source, found = folder / name, list[Calls]()
     source.mkdir()
     process = BatchFunction.__call__
 
     def profiled(function: BatchFunction, *batch: Any) -> None:
-        with calls.seen_from_here():
+        found.append(Calls())
+        with found[-1].seen_from_here():
             process(function, *batch)
 
     with patch.object(BatchFunction, "__call__", profiled), tasks_run_here():
         for number in range(2):
-            calls.files.clear()
             rows = [{"id": number + one, "version": number} for one in range(9)]
             (source / f"{number}.json").write_text("\n".join(map(json.dumps, rows)))
             stream = session.readStream.schema("id long, version long").json(str(source))
@@ -73,20 +77,25 @@ def executed(session: SparkSession, folder: Path, name: str, options: Mapping[st
                 stream, f"demo.{name}", sink_id=name, checkpoint=place, create_table=True, verbose=False, **options
             )
             query.trigger(availableNow=True).start().awaitTermination()
-    assert read_messages.__code__.co_filename in calls.files, "the task ran in another process"
-    return calls.files
+    assert read_messages.__code__.co_filename in found[-1].files, "the task ran in another process"
+    return found[-1]
 
 
 class Calls:
-    """The files of the functions that a thread, and those that it starts, call until a catalog has committed."""
+    """The functions that a thread, and those that it starts, call.
+
+    Attributes:
+        functions: File and qualified name of each, in the order of their first calls.
+        files: Those of the functions that are called until a catalog has committed.
+    """
 
     def __init__(self) -> None:
+        self.functions: dict[tuple[str, str], None] = {}
         self.files: set[str] = set()
-        self.ended = False
+        self.committed = False
 
     @contextmanager
     def seen_from_here(self) -> Iterator[None]:
-        self.ended = False
         threading.setprofile(self._look)
         sys.setprofile(self._look)
         try:
@@ -98,9 +107,11 @@ class Calls:
     def _look(self, frame: FrameType, event: str, _: Any) -> None:
         code = frame.f_code
         if event == "return" and code.co_name == "commit_table":
-            self.ended = True
-        if event == "call" and code.co_flags & inspect.CO_OPTIMIZED and not self.ended:  # no module, and no class
-            self.files.add(code.co_filename)
+            self.committed = True
+        if event == "call" and code.co_flags & inspect.CO_OPTIMIZED:  # no module, and no class
+            self.functions.setdefault((code.co_filename, code.co_qualname))
+            if not self.committed:
+                self.files.add(code.co_filename)
 
 
 @contextmanager

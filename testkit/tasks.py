@@ -19,7 +19,7 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import parse_transform
 from pyiceberg.types import IcebergType, NestedField, PrimitiveType
 
-from lakesink.parquet.partitions import Source, partition_sources
+from lakesink.parquet.partitions import PartitionSource, partition_sources
 from lakesink.rows.expectations import Expected
 from lakesink.rows.plan import PartitionField, WritePlan
 from lakesink.rows.schema import parse_schema
@@ -62,7 +62,7 @@ def column(kind: IcebergType) -> Schema:
     return Schema(NestedField(1, "c", kind))
 
 
-def sources_of(schema: Schema, spec: PartitionSpec) -> tuple[Source, ...]:
+def sources_of(schema: Schema, spec: PartitionSpec) -> tuple[PartitionSource, ...]:
     return partition_sources(parse_schema(schema.model_dump_json()), plan_for(schema, "/", spec).partition_fields)
 
 

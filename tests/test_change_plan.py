@@ -22,7 +22,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from lakesink.keys.changed_rows import DELETE_MARK
+from lakesink.rows.changed_rows import DELETE_MARK
 from lakesink.rows.plan import DELETED, ChangesPlan
 from lakesink.settings.option_types import Deletes
 from lakesink.settings.settings import Settings

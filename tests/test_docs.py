@@ -38,6 +38,8 @@ NO_CODES = {
     *("EMBEDDED_NAME", "HOME_VARIABLE", "MAIN_BRANCH"),  # constants that a module passes on
 }
 """What the product spells like a code and is none."""
+NAMED_CODE = re.compile(r"`([\w.-]+/[\w./-]+\.py)(?::([\w.]+))?`")
+"""A file that a page names in code, and a class or function in it."""
 ERRORS = {"LakesinkError", "SettingsError", "CatalogError", "QueryError", "WriteError", "CommitUnresolved"}
 
 
@@ -165,6 +167,23 @@ def test_links_between_the_documents_lead_somewhere() -> None:
     pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")]
     links = [(page, link) for page in pages for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text())]
     assert [f"{page.name}: {link}" for page, link in links if not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs/understand").glob("*.md")), ids=lambda page: page.stem)
+def test_files_and_functions_that_a_page_names_exist(page: Path) -> None:
+    named = NAMED_CODE.findall(page.read_text())
+    assert [path for path, _ in named if not (ROOT / path).is_file()] == []
+    found = {path: set(definitions(ast.parse((ROOT / path).read_text()))) for path, name in named if name}
+    assert [f"{path}:{name}" for path, name in named if name and name not in found[path]] == []
+
+
+def definitions(node: ast.AST, within: str = "") -> Iterator[str]:
+    """Qualified names of the classes and functions of a module, and of its classes."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, (ast.ClassDef, ast.FunctionDef)):
+            yield f"{within}{child.name}"
+        if isinstance(child, ast.ClassDef):
+            yield from definitions(child, f"{within}{child.name}.")
 
 
 @pytest.mark.parametrize("record", RECORDS, ids=[path.stem[:4] for path in RECORDS])

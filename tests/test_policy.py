@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from lakesink.settings.policy import POLICY, ChangePolicy, change_policy, policy_in_words, policy_of
-from lakesink.settings.settings import Settings
+from lakesink.settings.settings import POLICY, Settings, policy_of
 from lakesink_protocol.row_changes import Mode
+from lakesink_tools.checks.doctor.policy import ChangePolicy, change_policy, policy_in_words
 
 STREAM = {"sink_id": "a", "checkpoint": "c"}
 

@@ -10,10 +10,10 @@ from lakesink.settings.option import Option
 from lakesink.settings.options import OPTIONS
 from lakesink.settings.options_of_reading import ONE_START, OPTIONS_OF_READING
 from lakesink.settings.relations import RELATIONS, notes
-from lakesink.testing.promises import Promise
 from lakesink_catalog.failpoints import ACTIONS, FAILPOINTS
 from lakesink_protocol import events
 from lakesink_protocol.catalogue import explanations
+from lakesink_tools.testing.promises import Promise
 from website.abilities import abilities_table_markdown
 
 PUBLIC_MODULES = (

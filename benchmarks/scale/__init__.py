@@ -1,1 +1,1 @@
-"""`make bench-scale`: how cost grows as the work grows, axis by axis."""
+"""How cost grows as the work grows, axis by axis."""

@@ -22,7 +22,7 @@ def line_of(columns: int) -> str:
     return f"{columns} columns"
 
 
-def measure(_: Path, say: Callable[[str], None], *, short: bool) -> Result:
+def measure(_: Path, say: Callable[[str], None], *, short: bool = False) -> Result:
     """Count and write, for all sizes."""
     found = {}
     for columns in COLUMNS:

@@ -72,7 +72,7 @@ class History:
         return statistics.median(self.committed.milliseconds)
 
 
-def measure(folder: Path, say: Callable[[str], None], *, short: bool) -> Result:
+def measure(folder: Path, say: Callable[[str], None], *, short: bool = False) -> Result:
     """Make the histories, and look at one after the other."""
     folder.mkdir(parents=True)
     lengths = SHORT_LENGTHS if short else LENGTHS

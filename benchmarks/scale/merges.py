@@ -59,7 +59,7 @@ class Grown:
         return self.batches * self.files_a_batch
 
 
-def measure(folder: Path, say: Callable[[str], None], *, short: bool) -> Result:
+def measure(folder: Path, say: Callable[[str], None], *, short: bool = False) -> Result:
     """One table after the other."""
     found = []
     for files in SHORT_FILES_A_BATCH if short else FILES_A_BATCH:

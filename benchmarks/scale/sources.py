@@ -15,7 +15,7 @@ FILES_JUSTIFIED = 1
 """20,000 rows are some 3 MB, and a file of less than 16 MiB is worth less than its task."""
 
 
-def measure(folder: Path, say: Callable[[str], None], *, short: bool) -> Result:
+def measure(folder: Path, say: Callable[[str], None], *, short: bool = False) -> Result:
     """Run the streams."""
     return report(streamed(folder, say, SHORT if short else PARTITIONS))
 

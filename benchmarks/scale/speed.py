@@ -1,13 +1,11 @@
 """Rows a second beside Iceberg's sink: W1 with 13 columns and W2, as `make bench` has them, with goals of their own."""
 
-from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from benchmarks import throughput
 from benchmarks.result import Goal, Ratio, Result
-from benchmarks.session import iceberg_conf, session
 from benchmarks.sinks import ICEBERG, LAKESINK
 
 KEYS = {"W1": "W1/13", "W2": "W2/all"}
@@ -17,21 +15,14 @@ ROUNDS, SHORT_ROUNDS = 5, 1
 SHORT_SCALE = 0.05
 
 
-def measure(key: str, folder: Path, say: Callable[[str], None], *, short: bool) -> Result:
+def measure(key: str, folder: Path, say: Callable[[str], None], *, short: bool = False) -> Result:
     """Run lakesink and Iceberg's sink in turn."""
-    (folder / "warehouse").mkdir(parents=True)
     [work] = (one for one in throughput.workloads(SHORT_SCALE if short else 1) if one.key == KEYS[key])
     work = replace(work, sinks=(LAKESINK, ICEBERG))
-    spark = session(iceberg_conf(folder))
-    runs: dict[str, list[throughput.Run]] = defaultdict(list)
-    for sink, run in throughput.Bench(spark, folder).measure(work, SHORT_ROUNDS if short else ROUNDS):
-        runs[sink.name].append(run)
-        say(f"{key}: {sink.name} {run.usage.seconds:.2f} s")
-    spark.stop()
+    runs = throughput.runs_of(work, folder, say, SHORT_ROUNDS if short else ROUNDS)
     seconds = {name: [run.usage.seconds for run in found] for name, found in runs.items()}
     ratio = Ratio.of(seconds[ICEBERG.name], seconds[LAKESINK.name])
-    compared = throughput.compare(work, {sink.name: runs[sink.name] for sink in work.sinks})
-    return replace(compared, key=key, goals=(goal_of(key, work.rows, ratio),), raw=[])
+    return replace(throughput.compare(work, runs), key=key, goals=(goal_of(key, work.rows, ratio),), raw=[])
 
 
 def goal_of(key: str, rows: int, ratio: Ratio) -> Goal:

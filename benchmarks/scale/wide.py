@@ -57,7 +57,7 @@ class Batch:
     worker_bytes: int
 
 
-def measure(folder: Path, say: Callable[[str], None], *, short: bool) -> Result:
+def measure(folder: Path, say: Callable[[str], None], *, short: bool = False) -> Result:
     """A session for each mode, so that each begins with fresh workers; few partitions first."""
     folder.mkdir(parents=True)
     found = []

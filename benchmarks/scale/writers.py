@@ -48,7 +48,7 @@ class Crowd:
         return sum(share.given_up for share in self.shares)
 
 
-def measure(folder: Path, say: Callable[[str], None], *, short: bool) -> Result:
+def measure(folder: Path, say: Callable[[str], None], *, short: bool = False) -> Result:
     """Crowds of all sizes, on one catalog after the other."""
     found = []
     for kind, name in KINDS.items():

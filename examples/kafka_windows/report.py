@@ -6,7 +6,7 @@ from typing import Any
 from lakesink_catalog.words import number
 from lakesink_tools.cli.output import NOT_WELL, OK, Report
 from lakesink_tools.demo.checks import Check
-from lakesink_tools.demo.next_steps import Step, duckdb_command, lakesink_command
+from lakesink_tools.demo.next_steps import NextStep, duckdb_command, lakesink_command
 from lakesink_tools.demo.place import Place
 
 from .proof import Sent
@@ -82,14 +82,14 @@ def _document(stage: Place, ending: Ending) -> dict[str, Any]:
     }
 
 
-def _next_steps(stage: Place) -> list[Step]:
+def _next_steps(stage: Place) -> list[NextStep]:
     events, hours = (str(stage.home / "checkpoints" / name) for name in ("events", "departures_by_hour"))
     return [
-        Step("every batch, and which were recovered", lakesink_command(stage, "log", DEPARTURES, "--limit", "100")),
-        Step(
+        NextStep("every batch, and which were recovered", lakesink_command(stage, "log", DEPARTURES, "--limit", "100")),
+        NextStep(
             "is every batch of the events there, once",
             lakesink_command(stage, "audit", EVENTS, "--checkpoint", events),
         ),
-        Step("and of the hours", lakesink_command(stage, "audit", DEPARTURES, "--checkpoint", hours)),
-        Step("the busiest hours, by DuckDB", duckdb_command(stage, DEPARTURES, _BUSIEST)),
+        NextStep("and of the hours", lakesink_command(stage, "audit", DEPARTURES, "--checkpoint", hours)),
+        NextStep("the busiest hours, by DuckDB", duckdb_command(stage, DEPARTURES, _BUSIEST)),
     ]

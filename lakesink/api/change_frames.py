@@ -4,7 +4,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from lakesink.api.with_expectations import check_condition
-from lakesink.keys.changed_rows import DELETE_MARK, OFFSET, PARTITION
+from lakesink.rows.changed_rows import DELETE_MARK, OFFSET, PARTITION
 from lakesink.settings.option_types import OutputMode
 from lakesink.settings.options import option_invalid
 from lakesink.settings.settings import Settings

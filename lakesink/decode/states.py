@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from lakesink.decode.documents import Decoder
-from lakesink.keys.changed_rows import ChangedRows, positions_in, same_operation
+from lakesink.rows.changed_rows import ChangedRows, positions_in, same_operation
 from lakesink_protocol.quality import Quality
 from lakesink_protocol.receipt import Misfit
 from lakesink_protocol.row_changes import Operation
@@ -15,7 +15,7 @@ from lakesink_protocol.row_changes import Operation
 
 @dataclass(slots=True)
 class StateDecoder:
-    """Decodes documents to upserts; see `lakesink.keys.changed_rows.ChangeDecoder`."""
+    """Decodes documents to upserts; see `lakesink.rows.changed_rows.ChangeDecoder`."""
 
     decoder: Decoder
     _positions: deque[tuple[pa.Array, pa.Array]] = field(default_factory=deque, init=False)

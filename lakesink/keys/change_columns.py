@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakesink.keys.change_order import KeyNames
-from lakesink.keys.changed_rows import ChangedRows
 from lakesink.keys.keys_file import names_of
+from lakesink.rows.changed_rows import ChangedRows
 from lakesink.rows.columns import Alignment, NameRule, align
 from lakesink.rows.plan import DELETED, ChangesPlan, WritePlan
 from lakesink.rows.scalars import TRUE, operation_scalar

@@ -12,8 +12,8 @@ from functools import reduce
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakesink.keys.changed_rows import ChangedRows
 from lakesink.keys.same_rows import same_rows
+from lakesink.rows.changed_rows import ChangedRows
 from lakesink.rows.scalars import TRUE, int64, operation_scalar
 from lakesink.rows.task_errors import LONGEST_VALUE, shown
 from lakesink_catalog.words import counted

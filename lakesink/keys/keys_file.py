@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from lakesink.keys.changed_rows import ChangedRows
 from lakesink.parquet.side_file import SideFile, is_side_file
+from lakesink.rows.changed_rows import ChangedRows
 from lakesink.rows.plan import ChangesPlan, WritePlan
 from lakesink.rows.schema import Field, Struct, arrow_type, parse_schema
 from lakesink_catalog.listeners import LISTENERS

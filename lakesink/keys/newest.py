@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakesink.keys.changed_rows import place_in_words
 from lakesink.keys.key_columns import KeyColumns
 from lakesink.keys.keys_files import OFFSET, OP, PLACE, TASK
 from lakesink.keys.locate_errors import key_twice, sequence_tied
+from lakesink.rows.changed_rows import place_in_words
 from lakesink_protocol.row_changes import Operation
 
 CHANGE = "change"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from lakesink.keys.change_order import HeldChanges, KeyNames
-from lakesink.keys.changed_rows import ChangedRows, joined
+from lakesink.rows.changed_rows import ChangedRows, joined
 
 SMALLEST_COMPACTION = 16 * 1024 * 1024
 """Bytes of changes that are held before the first search for superseded ones."""

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from lakesink.parquet.filesystem import NewFiles
 from lakesink.parquet.locations import new_location
 from lakesink.parquet.parquet import FileFormat, OpenFile
-from lakesink.parquet.partitions import Partition, Source
+from lakesink.parquet.partitions import Partition, PartitionSource
 from lakesink.parquet.statistics import Column
 from lakesink.rows.plan import WritePlan
 from lakesink_catalog.listeners import LISTENERS
@@ -78,7 +78,7 @@ class DataFiles:
     """
 
     file_format: FileFormat
-    sources: Sequence[Source]
+    sources: Sequence[PartitionSource]
     task: int
     closed: Callable[[ContentFile], None]
     storage: NewFiles | None = None

@@ -15,7 +15,7 @@ from urllib.parse import quote_plus
 import pyarrow as pa
 from pyiceberg_core import transform as core
 
-from lakesink.parquet.partitions import Partition, Source
+from lakesink.parquet.partitions import Partition, PartitionSource
 from lakesink.parquet.single_value import decode_value
 from lakesink.rows.plan import WritePlan
 
@@ -33,7 +33,7 @@ _FOLDER = r"(?:[01]{4,8}|[A-Za-z0-9._~+%-]*=[A-Za-z0-9._~+%-]*)/"
 _REST = r"-(?P<task>\d{5,10})-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.parquet"
 
 
-def new_location(plan: WritePlan, sources: Sequence[Source], task: int, partition: Partition) -> str:
+def new_location(plan: WritePlan, sources: Sequence[PartitionSource], task: int, partition: Partition) -> str:
     """A unique location for a new data file."""
     name = f"{plan.file_stem}-{task:05d}-{uuid.uuid4()}.parquet"
     if sources and plan.partitioned_paths:
@@ -59,7 +59,7 @@ def task_of(location: str) -> int:
     return int(found["task"])
 
 
-def partition_path(sources: Sequence[Source], partition: Partition) -> str:
+def partition_path(sources: Sequence[PartitionSource], partition: Partition) -> str:
     """Folders ``name=value`` for a partition, escaped as in Iceberg; long names are cut and end with a digest."""
     segments = []
     for source, value in zip(sources, partition, strict=True):

@@ -21,7 +21,7 @@ Partition = tuple[bytes | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class PartitionSource:
     """One partition field: its name, positions of its source column from the top through structs, its transform."""
 
     name: str
@@ -64,12 +64,12 @@ class Grouping:
             start += group.count
 
 
-def partition_sources(schema: Struct, fields: Sequence[PartitionField]) -> tuple[Source, ...]:
+def partition_sources(schema: Struct, fields: Sequence[PartitionField]) -> tuple[PartitionSource, ...]:
     """The source column of every partition field in the schema."""
     found = {leaf.field_id: leaf for leaf in leaves(schema)}
     columns = (found[field.source_id] for field in fields)
     return tuple(
-        Source(field.name, leaf.indices, parse_transform(field.transform, leaf.type))
+        PartitionSource(field.name, leaf.indices, parse_transform(field.transform, leaf.type))
         for field, leaf in zip(fields, columns, strict=True)
     )
 
@@ -80,7 +80,7 @@ def source_paths(schema: Struct, fields: Sequence[PartitionField]) -> tuple[tupl
     return tuple((paths[field.source_id], field.transform) for field in fields)
 
 
-def group(table: pa.Table, sources: Sequence[Source]) -> Grouping:
+def group(table: pa.Table, sources: Sequence[PartitionSource]) -> Grouping:
     """Group the rows of a non-empty table; raises WriteError if a transform's result does not fit its type."""
     if not sources:
         return Grouping(table, None, (Group((), 0, table.num_rows),))
@@ -99,14 +99,14 @@ def group(table: pa.Table, sources: Sequence[Source]) -> Grouping:
     return Grouping(table, order, tuple(map(Group, partitions, starts.to_pylist(), counts.to_pylist())))
 
 
-def check_partition_values(rows: pa.RecordBatch, sources: Sequence[Source]) -> None:
+def check_partition_values(rows: pa.RecordBatch, sources: Sequence[PartitionSource]) -> None:
     """Raise WriteError if a transform's result does not fit its type for one of the rows."""
     for source in sources:
         if source.transform.may_not_fit:
             _partitioned(pa.Table.from_batches([rows]), source)
 
 
-def _partitioned(table: pa.Table, source: Source) -> pa.Array:
+def _partitioned(table: pa.Table, source: PartitionSource) -> pa.Array:
     try:
         values = table.column(source.indices[0])
         if len(source.indices) > 1:

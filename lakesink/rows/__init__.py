@@ -1,1 +1,1 @@
-"""Record batches as a table's columns, and rows that do not fit. Imports PyArrow only."""
+"""Record batches as a table's columns, changes of rows, and rows that do not fit. Imports PyArrow only."""

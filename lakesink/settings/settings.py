@@ -3,6 +3,7 @@
 Values of ``catalog_properties`` may be secrets: they stay in the driver and never appear in a `repr`.
 """
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
@@ -28,6 +29,13 @@ from lakesink_protocol.tags import EveryBatches, EveryPeriod, TagEvery
 PREPARED_MAX_AGE = timedelta(hours=20)
 """Shorter than the 24 hours for which other tools' orphan cleanups keep unreferenced files."""
 _REQUIRED = ("sink_id", "checkpoint")
+POLICY = "lakesink.policy"
+"""Summary property: a JSON object with those of the options below that are not defaults; absent if all are."""
+POLICY_OPTIONS = (
+    *("decode", "schema_evolution", "on_malformed", "rescue_column", "dead_letter_table"),
+    *("mode", "deletes", "output_mode"),
+)
+POLICY_LISTS = ("keys", "sequence_by")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -116,11 +124,6 @@ class Settings:
         return self.mode is not Mode.APPEND
 
     @property
-    def shuffles_by_partition(self) -> bool:
-        """True if rows of a partition are to come to one task."""
-        return self.distribution_mode not in (None, "none")
-
-    @property
     def follows_documents(self) -> bool:
         """True if keys of documents without a column are more than counted."""
         return self.decode is not None and self.schema_evolution is not SchemaEvolution.IGNORE
@@ -144,6 +147,16 @@ class Settings:
         shown = {part.name: getattr(self, part.name) for part in fields(self) if part.name != "_reported"}
         shown["catalog_properties"] = dict.fromkeys(self.catalog_properties, MASK)
         return f"Settings({', '.join(f'{name}={redact(repr(value))}' for name, value in shown.items())})"
+
+
+def policy_of(settings: Settings) -> dict[str, str]:
+    """What a query does with rows that do not fit and with changes by key, for its snapshots; empty if the default."""
+    defaults = Settings()
+    found = {name: getattr(settings, name) for name in (*POLICY_OPTIONS, *POLICY_LISTS)}
+    chosen = {name: value for name, value in found.items() if value != getattr(defaults, name)}
+    if settings.decode:
+        chosen["schema_evolution"] = settings.schema_evolution
+    return {POLICY: json.dumps(chosen, separators=(",", ":"), ensure_ascii=False)} if chosen else {}
 
 
 def _check_known(name: str, entry: Entry) -> None:

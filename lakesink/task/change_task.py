@@ -15,9 +15,9 @@ from lakesink.decode.debezium.decoder import DebeziumDecoder
 from lakesink.decode.documents import Decoder, check_documents
 from lakesink.decode.states import StateDecoder
 from lakesink.keys.change_columns import ChangeConversion, conversion_of, first_place, key_names, own_schema
-from lakesink.keys.changed_rows import DELETE_MARK, ChangeDecoder, ChangedRows, same_operation
 from lakesink.keys.keys_file import KeysFileWriter, names_of
 from lakesink.keys.newest_of_task import NewestChanges
+from lakesink.rows.changed_rows import DELETE_MARK, ChangeDecoder, ChangedRows, same_operation
 from lakesink.rows.columns import Alignment
 from lakesink.rows.expectations import Expected, Marks
 from lakesink.rows.libraries import check_library

@@ -15,7 +15,7 @@ from hashlib import sha256
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakesink.keys.changed_rows import ChangedRows, partitions_of
+from lakesink.rows.changed_rows import ChangedRows, partitions_of
 from lakesink.rows.nested import validity_of
 from lakesink.rows.plan import ChangesPlan
 from lakesink.rows.scalars import int64, text, uint64

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from lakesink.parquet.files import DataFiles
 from lakesink.parquet.parquet import FileFormat
-from lakesink.parquet.partitions import Group, Grouping, Source, group, partition_sources
+from lakesink.parquet.partitions import Group, Grouping, PartitionSource, group, partition_sources
 from lakesink.parquet.statistics import columns
 from lakesink.rows.plan import WritePlan
 from lakesink.rows.schema import Struct, arrow_schema, leaves, parse_schema
@@ -102,7 +102,7 @@ class TaskFiles:
         self._buffer = RowBuffer(self._files)
 
     @property
-    def sources(self) -> tuple[Source, ...]:
+    def sources(self) -> tuple[PartitionSource, ...]:
         """The source columns of the partition fields."""
         return tuple(self._files.sources)
 

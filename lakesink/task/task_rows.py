@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from lakesink.decode.documents import Decoder
 from lakesink.parquet.left_rows import left_in, left_rows_file
-from lakesink.parquet.partitions import Source, check_partition_values
+from lakesink.parquet.partitions import PartitionSource, check_partition_values
 from lakesink.parquet.side_file import SideFile
 from lakesink.rows.columns import Alignment, align
 from lakesink.rows.expectations import Marks
@@ -77,7 +77,7 @@ class TaskRows:
     plan: WritePlan
     schema: Struct
     task: int
-    sources: tuple[Source, ...]
+    sources: tuple[PartitionSource, ...]
     marks: Marks
     letters: TaskLetters | None = None
     count: int = field(default=0, init=False)

@@ -20,7 +20,6 @@ from typing import Any
 
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
-from lakesink.testing.stream import shipped
 from lakesink_catalog.connect.catalog import CatalogConfig
 from lakesink_catalog.failpoints import reached
 from lakesink_protocol.coordinator import run_batch
@@ -29,6 +28,7 @@ from lakesink_protocol.identity import SinkKey
 from lakesink_protocol.outcome import Outcome
 from lakesink_protocol.two_phase import TaskWriter, receipts_of
 from lakesink_protocol.votes import Vote, Votes
+from lakesink_tools.testing.stream import shipped
 from proof.content import PLAIN, Content
 from proof.processes.checkpoint import PARTITIONS, DiskCheckpoint, NumberedRows
 from testkit.tracing import trace_sinks

@@ -2,7 +2,7 @@
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,12 +41,12 @@ def local(path: str) -> Path:
     return Path(urlsplit(path).path)
 
 
-def read_rows(paths: list[str]) -> Rows:
+def read_rows(paths: list[str], columns: tuple[str, str] = ("partition", "offset")) -> Rows:
     """How often each row is in these files, read by DuckDB."""
     if not paths:
         return Counter()
     with duckdb.connect() as connection:
-        query = 'select "partition", "offset", count(*) from read_parquet(?) group by all'
+        query = f'select "{columns[0]}", "{columns[1]}", count(*) from read_parquet(?) group by all'  # noqa: S608 - names of ours
         found = connection.execute(query, [[str(local(path)) for path in paths]]).fetchall()
     return Counter({(partition, offset): count for partition, offset, count in found})
 
@@ -57,6 +57,31 @@ def stored(path: str) -> tuple[int, int] | None:
     if not file.exists():
         return None
     return file.stat().st_size, int(pq.read_metadata(file).num_rows)
+
+
+@contextmanager
+def looking(look: Callable[[], None], seconds: float, failures: list[str]) -> Iterator[None]:
+    """Look all through the block, and once more at its end; looks that fail are added to the failures."""
+    done = threading.Event()
+
+    def tried() -> None:
+        try:
+            look()
+        except Exception as error:  # noqa: BLE001 - whatever a reader meets is told
+            failures.append(f"{type(error).__name__}: {error}")
+
+    def all_the_while() -> None:
+        while not done.wait(seconds):
+            tried()
+
+    thread = threading.Thread(target=all_the_while, daemon=True, name="reader")
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+        tried()
 
 
 @dataclass(slots=True)
@@ -92,30 +117,12 @@ class Reader:
     @contextmanager
     def reading(self) -> Iterator["Reader"]:
         """Look all through the block, and once more at its end."""
-        done = threading.Event()
-
-        def look() -> None:
-            while not done.wait(LOOK_SECONDS):
-                self._try()
-
-        thread = threading.Thread(target=look, daemon=True, name="reader")
-        thread.start()
-        try:
+        with looking(self.look, LOOK_SECONDS, self.failures):
             yield self
-        finally:
-            done.set()
-            thread.join()
-            self._try()
 
     def touched(self) -> list[str]:
         """Files that it saw referenced and that are not what they were."""
         return [path for path, seen in self.files.items() if not local(path).exists() or _identity(path) != seen]
-
-    def _try(self) -> None:
-        try:
-            self.look()
-        except Exception as error:  # noqa: BLE001 - whatever a reader meets is told
-            self.failures.append(f"{type(error).__name__}: {error}")
 
 
 def judge(stream: Stream, foreign: Rows, reader: Reader | None = None, batches: int | None = None) -> list[Broken]:

@@ -18,8 +18,8 @@ from pyiceberg.catalog import Catalog
 from lakesink_catalog.connect.catalog import HOME_VARIABLE, connect
 from lakesink_catalog.read.history import sinks
 from lakesink_catalog.tables.tables import create_table, load_table
-from lakesink_tools.audit.records import history
 from lakesink_tools.cli.main import main
+from lakesink_tools.past.records import history
 from proof.security.judge import ACCEPTED, LONGEST_FIRST_LINE, Unsafe, refused_by, require
 from proof.security.mutation import Forge, Forged, damaged, honest_json
 from testkit.batches import Writer

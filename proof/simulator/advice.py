@@ -19,13 +19,13 @@ from typing import Any
 
 from pyiceberg.table.snapshots import Snapshot
 
-from lakesink_catalog.commit.remove_sink import Forgetting, Restoring
 from lakesink_protocol.coordinator import Write
 from lakesink_protocol.errors import BatchRefused, SettingsError, WriteError
 from lakesink_protocol.identity import Batch, stream_batch
 from lakesink_protocol.two_phase import TaskWriter
 from lakesink_protocol.votes import Votes
 from lakesink_tools.audit.audit import audit
+from lakesink_tools.operate.remove_sink import Forgetting, Restoring
 from testkit.builders import Lake, Stream
 from testkit.maintenance import (
     append_foreign,

@@ -5,7 +5,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakesink.keys.changed_rows import DELETE_MARK
+from lakesink.rows.changed_rows import DELETE_MARK
 from lakesink.settings.settings import Settings
 from lakesink.spark.source.source_tasks import PlannedTask, TaskMessage
 from lakesink.spark.source.source_writers import Arriving, FinishedJob

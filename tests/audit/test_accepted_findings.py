@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from lakesink_catalog.commit.remove_sink import Forgetting
 from lakesink_protocol.identity import SinkKind
 from lakesink_tools.audit.audit import audit
 from lakesink_tools.audit.finding import Code
 from lakesink_tools.cli.run.audit import audit_report
+from lakesink_tools.operate.remove_sink import Forgetting
 from testkit.builders import START_MS, Lake, Stream, counted, expected
 from testkit.maintenance import append_foreign, branch_off, expire, remove_ref, roll_back
 

@@ -12,9 +12,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
 from lakesink_protocol.identity import SinkKind
-from lakesink_tools.audit.as_of import look_back
-from lakesink_tools.audit.resolve_snapshot import by_batch, queries, ranges
 from lakesink_tools.cli.rows import cells, documents
+from lakesink_tools.past.as_of import look_back
+from lakesink_tools.past.resolve_snapshot import by_batch, queries, ranges
 from testkit.builders import TABLE, Chance, Lake, Stream
 from testkit.maintenance import append_foreign, branch_off, edit_metadata, expire, expire_like_java, roll_back
 from tests.audit.terminal import Run, found, refused, terminal

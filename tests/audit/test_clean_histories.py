@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from pyiceberg.io.pyarrow import _dataframe_to_data_files
 
-from lakesink_catalog.commit.remove_sink import Forgetting
 from lakesink_protocol.identity import SinkKind
 from lakesink_tools.audit.audit import Proof, audit
+from lakesink_tools.operate.remove_sink import Forgetting
 from testkit.builders import Lake, Stream
 from testkit.maintenance import (
     append_foreign,

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from lakesink_catalog.commit.remove_sink import Forgetting
 from lakesink_catalog.failpoints import FailpointReached
 from lakesink_catalog.read.history import sinks
 from lakesink_tools.audit.audit import audit
 from lakesink_tools.audit.leftovers import Leftovers, own_name
 from lakesink_tools.audit.no_records import has_no_records
+from lakesink_tools.operate.remove_sink import Forgetting
 from testkit.builders import TABLE, Lake, Stream, contents
 from testkit.change_table import ChangeStream, upsert_lake
 from testkit.maintenance import append_foreign, branch_off, expire, remove_ref, rewrite, set_property

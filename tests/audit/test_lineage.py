@@ -10,8 +10,8 @@ from click.testing import CliRunner, Result
 
 from lakesink.rows.letters import letters_key
 from lakesink_protocol.identity import SinkKind, stream_batch
-from lakesink_tools.audit.source_ranges import KafkaRange, merged
 from lakesink_tools.cli.main import main
+from lakesink_tools.past.source_ranges import KafkaRange, merged
 from testkit.builders import Stream
 from testkit.maintenance import edit_metadata, expire, expire_like_java, roll_back
 from tests.audit.chain import BRONZE, GOLD, SILVER, Chain, Hand, offsets

@@ -12,8 +12,8 @@ from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import load_table
 from lakesink_tools.audit.audit import audit
 from lakesink_tools.audit.finding import Code, Finding, Note
-from lakesink_tools.audit.history import History
-from lakesink_tools.audit.html import MOST_ROWS, page
+from lakesink_tools.past.html import MOST_ROWS, page
+from lakesink_tools.past.table_history import History
 from testkit.builders import TABLE, Lake, Stream
 from tests.cli.test_status import writer
 

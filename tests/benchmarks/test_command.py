@@ -6,17 +6,40 @@ import duckdb
 import pytest
 from click.testing import CliRunner
 
-from benchmarks.__main__ import asked, ending, main
+from benchmarks.__main__ import asked, ending, main, set_by
 from benchmarks.oracle import Fingerprint, WrongRows, files_fingerprint, fingerprint
 from benchmarks.result import Goal, Result
+from benchmarks.works import WORKS, Work
 
 ROWS = "(SELECT i AS id, 'text ' || i AS name, i / 7 AS price FROM range(1000) t(i))"
 
 
-def test_a_workload_that_is_not_there_is_told_with_the_nearest() -> None:
-    said = CliRunner().invoke(main, ["--only", "W2/kafka"])
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (["--only", "W2/kafka"], "there is no work 'W2/kafka'. Did you mean 'W2/Kafka'?"),
+        (["--only", "scale/writer"], "there is no work 'scale/writer'. Did you mean 'scale/writers'?"),
+        (["--only", "W1", "--set", "round=9"], "there is no setting 'round'. Did you mean 'rounds'?"),
+        (["--only", "W1", "--set", "rounds=many"], "rounds is a number, not 'many'"),
+    ],
+)
+def test_a_work_or_a_setting_that_is_not_there_is_told_with_the_nearest(given: list[str], told: str) -> None:
+    said = CliRunner().invoke(main, given)
     assert said.exit_code == 2
-    assert "there is no workload 'W2/kafka'. Did you mean 'W2/Kafka'?" in said.output
+    assert told in said.output
+
+
+def test_every_work_is_listed_with_what_it_needs_and_what_can_be_set() -> None:
+    lines = CliRunner().invoke(main, ["--list"]).output.splitlines()
+    assert [line.split()[0] for line in lines] == list(WORKS)
+    assert "[Spark; kills=6]" in next(line for line in lines if line.startswith("W7 "))
+
+
+def test_a_work_gets_the_settings_that_it_has(tmp_path: Path) -> None:
+    settings = set_by(["rounds=9", "scale=0.5", "kills=100"], asked("W1,W7"))
+    assert settings == {"rounds": 9, "scale": 0.5, "kills": 100}
+    work = Work("W0", "", lambda folder, _, kills=6: Result(folder.name, str(kills), (), ()))
+    assert work.measure(tmp_path, print, settings) == Result("W0", "100", (), ())
 
 
 @pytest.mark.parametrize(
@@ -26,15 +49,17 @@ def test_a_workload_that_is_not_there_is_told_with_the_nearest() -> None:
         ("W1,W7", ["W1/13", "W1/100", "W7"]),
         ("W4", ["W4/history"]),
         ("W4/memory", ["W4/memory"]),
+        ("scale", [name for name in WORKS if name.startswith("scale/")]),
+        ("commits", ["commits"]),
     ],
 )
 def test_workloads_are_asked_for_by_name_or_by_what_is_before_the_slash(only: str, keys: list[str]) -> None:
-    assert asked(only) == keys
+    assert [work.name for work in asked(only)] == keys
 
 
 def test_what_takes_a_quarter_of_an_hour_runs_only_by_its_name() -> None:
-    assert not {"W4/memory", "W10", "W11", "W12", "W13", "W14", "W15", "W16", "W17"} & set(asked(None))
-    assert set(asked("W1,W2,W3,W4,W5,W6,W7,W8,W9,waterfall")) == set(asked(None))
+    named = asked("W1,W2,W3,W4,W5,W6,W7,W8,W9,waterfall")
+    assert {work.name for work in asked(None)} == {work.name for work in named}
 
 
 def test_a_workload_that_failed_is_no_goal_reached() -> None:

@@ -1,22 +1,21 @@
-import json
 from typing import Any
 
 import pytest
 
-from benchmarks.page import DATA, PAGE, RESULTS, as_markdown, pictures, together
+from benchmarks.page import BENCH, DATA, together
 from benchmarks.result import Goal, Result
 
 
 def test_page_and_picture_are_what_the_data_say() -> None:
-    document = json.loads(RESULTS.read_text())
-    assert as_markdown(document) in PAGE.read_text()
-    drawn = pictures(document)
+    document = BENCH.known
+    assert BENCH.as_markdown(document) in BENCH.text
+    drawn = BENCH.pictures(document)
     assert {name: (DATA / name).read_text() for name in drawn} == drawn
 
 
 def test_every_goal_that_was_measured_is_on_the_page() -> None:
-    page = PAGE.read_text()
-    document = json.loads(RESULTS.read_text())
+    page = BENCH.text
+    document = BENCH.known
     names = [goal["name"] for result in document["results"] for goal in result["goals"]]
     assert all(name in page for name in names)
 
@@ -41,4 +40,4 @@ def test_a_goal_is_reached_when_two_runs_reach_it(first: float | None, second: f
     for measured in (first, second):
         if measured is not None:
             document = together(document, run(measured), "commit")
-    assert f"| W9, speed | >= 2x {said}" in as_markdown(document)
+    assert f"| W9, speed | >= 2x {said}" in BENCH.as_markdown(document)

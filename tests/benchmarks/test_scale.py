@@ -6,20 +6,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
+from benchmarks.__main__ import asked, results
 from benchmarks.audit import Cost
 from benchmarks.commit_latency import ROWS, commit_once, fenced
 from benchmarks.committers import Share
 from benchmarks.long_table import Merge
 from benchmarks.many_files import DriverPart
-from benchmarks.page import DATA, judged, together
+from benchmarks.page import DATA, comparable, judged, together
 from benchmarks.partitions import SINKS, Batches
 from benchmarks.result import Goal, Ratio, Result
 from benchmarks.scale import driver, history, merges, sources, speed, wide, writers
-from benchmarks.scale.__main__ import main, results
 from benchmarks.scale.first import FIRST
-from benchmarks.scale.page import PAGE, RESULTS, SHORT_RUN, as_markdown, comparable, pictures
+from benchmarks.scale.page import SCALE, SHORT_RUN
 from benchmarks.scale.panel import Line
 from benchmarks.scale.paper import FEW_VERSIONS, KEPT, TEN_YEARS, many_partitions, papers, ten_years
 from lakesink_catalog.connect.catalog import connect
@@ -87,13 +86,13 @@ def page_of(*runs: dict[str, Any]) -> str:
     document: dict[str, Any] = {"results": []}
     for one in runs:
         document = together(comparable(document, one), one, "abc")
-    return as_markdown(json.loads(json.dumps(document)))
+    return SCALE.as_markdown(json.loads(json.dumps(document)))
 
 
 def test_page_and_pictures_are_what_the_data_say() -> None:
-    document = json.loads(RESULTS.read_text())
-    assert as_markdown(document) in PAGE.read_text()
-    drawn = pictures(document)
+    document = SCALE.known
+    assert SCALE.as_markdown(document) in SCALE.text
+    drawn = SCALE.pictures(document)
     assert {name: (DATA / name).read_text() for name in drawn} == drawn
 
 
@@ -131,11 +130,11 @@ def test_a_short_run_says_that_it_is_one_and_meets_no_goal() -> None:
 
 def test_every_part_with_curves_has_its_picture_on_the_page() -> None:
     document = together({"results": []}, run(*every_part()), "abc")
-    drawn = pictures(document)
+    drawn = SCALE.pictures(document)
     assert len(drawn) == 6
     axes = {name: text.count('<g id="axes_') for name, text in drawn.items()}
     assert axes == {f"scale-{one['key']}.svg": len(one["raw"]) for one in document["results"] if one["raw"]}
-    assert all(f"../data/{name})" in as_markdown(document) for name in drawn)
+    assert all(f"../data/{name})" in SCALE.as_markdown(document) for name in drawn)
     assert all(text in drawn["scale-history.svg"] for text in (">audit --skip-footers<", ">metadata file, MiB<"))
 
 
@@ -178,15 +177,9 @@ def test_a_table_keeps_as_many_metadata_files_as_the_page_says(tmp_path: Path) -
     assert len(list(tmp_path.rglob("*.metadata.json"))) == FEW_VERSIONS + 1
 
 
-def test_a_part_that_is_not_there_is_told_with_the_nearest() -> None:
-    said = CliRunner().invoke(main, ["--only", "writer"])
-    assert said.exit_code == 2
-    assert "there is no part 'writer'. Did you mean 'writers'?" in said.output
-
-
 @pytest.mark.nightly
 def test_cheap_parts_run_with_small_sizes(tmp_path: Path) -> None:
-    found = list(results(tmp_path, ["driver", "files"], lambda _: None, short=True))
+    found = [result for _, result in results(tmp_path, asked("scale/driver,scale/files"), lambda _: None, {"short": 1})]
     assert [(one.key, one.failed) for one in found] == [("driver", False), ("files", False)]
     assert [row[1] for row in found[0].rows] == ["1,000", "5,000"] * 2
     assert found[1].rows[1][:2] == ("7,500", "50")

@@ -8,7 +8,7 @@ from pathlib import Path
 from benchmarks import waterfall
 from benchmarks.charts import waterfall as chart
 from benchmarks.fall import ADD_BATCH, REST, WHOLE, around, fall, within
-from benchmarks.page import as_markdown, pictures
+from benchmarks.page import BENCH
 from benchmarks.steps import STEPS
 from benchmarks.stopwatch import Kind, Stopwatch, Timed, timing
 from benchmarks.waterfall import Load, Stream, medians
@@ -62,8 +62,8 @@ def test_the_table_and_the_picture_have_every_part() -> None:
 def test_the_page_shows_the_picture() -> None:
     result = waterfall.report([load()]).to_json() | {"commit": "abc", "rounds": 5}
     document = {"machine": "2 processors", "results": [result]}
-    assert "/waterfall.svg)" in as_markdown(document)
-    assert pictures(document)["waterfall.svg"] == chart(result["raw"])
+    assert "/waterfall.svg)" in BENCH.as_markdown(document)
+    assert BENCH.pictures(document)["waterfall.svg"] == chart(result["raw"])
 
 
 def test_a_step_that_few_batches_have_took_the_others_no_time() -> None:

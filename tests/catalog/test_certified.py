@@ -17,7 +17,7 @@ from lakesink_catalog.read.history import sinks
 from lakesink_catalog.tables.tables import create_table, load_table
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
-from lakesink_tools.audit.records import history
+from lakesink_tools.past.records import history
 from servers.postgres import Postgres
 from testkit.batches import START_MS, Writer
 from testkit.http_servers import Answer, error_answer, postgres

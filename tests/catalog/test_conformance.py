@@ -17,7 +17,7 @@ from lakesink_catalog.tables.tables import create_table, load_table
 from lakesink_protocol.change import ColumnType, SchemaChange
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
-from lakesink_tools.audit.records import history
+from lakesink_tools.past.records import history
 from testkit.batches import Writer
 
 NAME = "lake"

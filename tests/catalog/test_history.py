@@ -15,7 +15,7 @@ from lakesink_catalog.tables.tables import create_table, load_table
 from lakesink_protocol.errors import Reason
 from lakesink_protocol.identity import SinkKind
 from lakesink_protocol.refusals.accept import accept_of
-from lakesink_tools.audit.records import history
+from lakesink_tools.past.records import history
 from testkit.batches import Writer
 
 

@@ -28,7 +28,7 @@ from lakesink_catalog.connect.lean_json import LeanSnapshot, NotLean, SetApart, 
 from lakesink_catalog.read.history import sinks
 from lakesink_catalog.tables.tables import at_snapshot, create_table, load_table, load_to_read
 from lakesink_protocol.errors import CatalogError
-from lakesink_tools.audit.records import history
+from lakesink_tools.past.records import history
 from testkit.batches import Writer
 from testkit.rest_catalog import rest_catalog
 

@@ -10,7 +10,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from lakesink_catalog.connect.catalog import CatalogConfig, FoundCatalog, connect
 from lakesink_tools.checks.certify.examine import Certificate, certify
 from lakesink_tools.checks.certify.race import Size
-from lakesink_tools.checks.certify.verdict import Check, Finding, Standing, Verdict
+from lakesink_tools.checks.certify.verdict import Check, CheckResult, Standing, Verdict
 from testkit.http_servers import postgres
 from testkit.rest_catalog import RestService
 from tests.certify import liars
@@ -165,6 +165,6 @@ def test_a_commit_of_several_tables_is_tried_under_a_race(
     assert words in finding.found
 
 
-def multi_table(found: FoundCatalog) -> Finding:
+def multi_table(found: FoundCatalog) -> CheckResult:
     [finding] = certify(found, SMALL, checks=[Check.MULTI_TABLE]).findings
     return finding

@@ -2,14 +2,14 @@
 
 import pytest
 
-from lakesink_tools.checks.certify.verdict import ADVICE, Check, Finding, Need, Standing, Verdict, judge
+from lakesink_tools.checks.certify.verdict import ADVICE, Check, CheckResult, Need, Standing, Verdict, judge
 
 WELL = dict.fromkeys(Check, Standing.KEPT)
 
 
 def verdict(**differs: Standing) -> Verdict:
     standings = WELL | {Check[name]: standing for name, standing in differs.items()}
-    return judge([Finding(check, standing, "") for check, standing in standings.items()])
+    return judge([CheckResult(check, standing, "") for check, standing in standings.items()])
 
 
 def test_a_catalog_that_keeps_all_is_certified() -> None:
@@ -30,7 +30,7 @@ def test_one_broken_promise_is_enough(check: Check) -> None:
 @pytest.mark.parametrize("check", [check for check in Check if check.need is not Need.MULTI_TABLE])
 def test_what_was_not_decided_is_not_certified(check: Check) -> None:
     assert verdict(**{check.name: Standing.UNDECIDED}) is Verdict.UNDECIDED
-    assert judge([Finding(other, Standing.KEPT, "") for other in Check if other is not check]) is Verdict.UNDECIDED
+    assert judge([CheckResult(other, Standing.KEPT, "") for other in Check if other is not check]) is Verdict.UNDECIDED
 
 
 def test_without_tags_it_is_good_enough_without_the_ledger_tag() -> None:

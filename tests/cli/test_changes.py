@@ -9,7 +9,7 @@ from lakesink_catalog.words import changed, rows_in_words
 from lakesink_protocol.events import BatchFinished
 from lakesink_protocol.outcome import Committed
 from lakesink_protocol.row_changes import ChangeCounts, counts_in, sum_of
-from lakesink_tools.audit.records import history
+from lakesink_tools.past.records import history
 from testkit.builders import Lake, Stream
 from testkit.upserts import Upserts
 from tests.audit.terminal import Run, found, terminal

@@ -23,9 +23,9 @@ from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table, load_table
 from lakesink_catalog.words import ago, size, span
 from lakesink_protocol.identity import SinkKind
-from lakesink_tools.audit.records import history
 from lakesink_tools.cli.main import main
 from lakesink_tools.cli.output import plain
+from lakesink_tools.past.records import history
 from servers.ports import free_port
 from testkit.batches import Writer
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from lakesink_tools.audit.records import Record
 from lakesink_tools.cli.output import NOT_WELL, OK
 from lakesink_tools.cli.run.demo import _report
 from lakesink_tools.demo.checks import Check, DiedAfterCommit, DiedBeforeCommit, source_checks
@@ -16,6 +15,7 @@ from lakesink_tools.demo.evidence import PreparedRecord, TableFacts
 from lakesink_tools.demo.flights import ALL_ROWS, COLUMNS, DailyFiles, write_daily_files
 from lakesink_tools.demo.place import Place
 from lakesink_tools.demo.scenario import Ending, Plan
+from lakesink_tools.past.records import Record
 
 NULLS = {"dep_time": 8255, "dep_delay": 8255, "arr_time": 8713, "arr_delay": 9430, "air_time": 9430, "tailnum": 2512}
 

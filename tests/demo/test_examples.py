@@ -32,7 +32,7 @@ runpy.run_path(sys.argv[1], run_name="__main__")
 CUSTOM_SINK = EXAMPLES / "custom_sink"
 NOTEBOOK = EXAMPLES / "notebook"  # test_notebook.py runs it
 KAFKA_WINDOWS = EXAMPLES / "kafka_windows"
-GUARANTEES = EXAMPLES / "guarantees"  # tests/proof/guarantees runs these
+GUARANTEES = EXAMPLES / "guarantees"  # tests/proof/contest runs these
 PIPELINE = EXAMPLES / "pipeline"
 SHOWN_OF_PIPELINE = (
     "shop.orders in lakehouse: 4 of 4 retained batches",

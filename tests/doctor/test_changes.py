@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lakesink.settings.policy import POLICY
+from lakesink.settings.settings import POLICY
 from lakesink_tools.checks.doctor.changes import _is_kafka
 from lakesink_tools.checks.doctor.finding import Finding, Standing
 from lakesink_tools.checks.doctor.table import check_table

@@ -10,8 +10,8 @@ import pyspark
 import pytest
 
 from lakesink import __version__
-from lakesink.spark.probe_answer import SparkAnswer, Step, WorkerFacts
 from lakesink_tools.checks.doctor.finding import Finding, Standing
+from lakesink_tools.checks.doctor.probe_answer import SparkAnswer, Step, WorkerFacts
 from lakesink_tools.checks.doctor.spark import Probed, findings_of
 
 WORKER = WorkerFacts("127.0.0.1", sys.executable, platform.python_version(), __version__, pa.__version__, "")
@@ -56,8 +56,8 @@ def test_an_answer_survives_the_way_between_two_processes(answer: SparkAnswer, t
         ),
         ("java.net.UnknownHostException: box: Name or service not known", "box", "export SPARK_LOCAL_IP=127.0.0.1"),
         ("Error: Could not find or load main class org.apache.spark.X", "main class", "unset SPARK_HOME"),
-        (f"java.io.IOError: password={CANARY}", "java.io.IOError", "-m lakesink.spark.probe"),
-        ("", "no reason given", "-m lakesink.spark.probe"),
+        (f"java.io.IOError: password={CANARY}", "java.io.IOError", "-m lakesink_tools.checks.doctor.probe"),
+        ("", "no reason given", "-m lakesink_tools.checks.doctor.probe"),
     ],
 )
 def test_why_spark_does_not_start_is_taken_from_its_last_words(last_words: str, reason: str, fix: str) -> None:

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from lakesink_catalog.connect.catalog import CatalogConfig, FoundCatalog
-from lakesink_tools.audit.resolve_snapshot import queries
 from lakesink_tools.engines import duckdb, flink, pyiceberg, spark, trino
 from lakesink_tools.engines.recipe import Moment, Recipe
 from lakesink_tools.engines.recipe_input import Postgres, Rest, Sqlite, Target, target_of
+from lakesink_tools.past.resolve_snapshot import queries
 from testkit.builders import Lake
 
 CANARY = "c4n4ry-Sw0rdfish"

@@ -31,8 +31,7 @@ from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink_protocol.change import ColumnType, SchemaChange
 from lakesink_protocol.errors import BatchRefused, CommitUnresolved, WriteError
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
-from lakesink_tools.audit.in_words import outcome_in_words
-from lakesink_tools.audit.records import history
+from lakesink_tools.past.records import history, outcome_in_words
 from testkit.answers import first
 from testkit.builders import Lake, Stream, offered
 

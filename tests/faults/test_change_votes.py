@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from lakesink.keys.changed_rows import DELETE_MARK
+from lakesink.rows.changed_rows import DELETE_MARK
 from lakesink.rows.plan import ChangesPlan
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.checked_receipts import CombinedReceipts, Written, count_votes

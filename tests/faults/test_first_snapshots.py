@@ -19,7 +19,6 @@ from lakesink.settings.relations import Entry
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink.sinks.iceberg.preflight import check_letters, check_start
-from lakesink_catalog.commit.remove_sink import Forgetting
 from lakesink_catalog.connect import first_snapshot
 from lakesink_catalog.connect.catalog import CatalogConfig, FoundCatalog
 from lakesink_catalog.tables.tables import create_table
@@ -30,6 +29,7 @@ from lakesink_protocol.outcome import Committed, Outcome
 from lakesink_protocol.two_phase import TaskWriter, receipts_of
 from lakesink_protocol.votes import Vote, Votes
 from lakesink_tools.cli.main import main
+from lakesink_tools.operate.remove_sink import Forgetting
 from testkit.http_servers import error_answer
 from testkit.rest_catalog import RestService
 from tests.certify.liars import TakesNoHeadForAnyHead, served

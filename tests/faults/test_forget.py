@@ -9,13 +9,13 @@ import pytest
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table.refs import SnapshotRefType
 
-from lakesink_catalog.commit.remove_sink import Forgetting
 from lakesink_catalog.read.history import sinks
 from lakesink_protocol.errors import BatchRefused, CommitUnresolved, Reason, SettingsError, WriteError
 from lakesink_protocol.identity import SinkKind
 from lakesink_protocol.ledger import FORGOTTEN
 from lakesink_protocol.outcome import Committed
 from lakesink_protocol.retry import RetryPolicy
+from lakesink_tools.operate.remove_sink import Forgetting
 from testkit.answers import lands_but_says
 from testkit.builders import Apply, Lake, Stream, counted, expected
 from testkit.maintenance import (
@@ -46,7 +46,7 @@ def test_an_error_in_code_before_anything_was_sent_ends_the_command_at_once(
 
     stream = Stream(lake)
     stream.run(0)
-    monkeypatch.setattr("lakesink_catalog.commit.empty_commit.manifests_under", fail)
+    monkeypatch.setattr("lakesink_tools.operate.empty_commit.manifests_under", fail)
     with pytest.raises(WriteError, match="before anything was sent: AttributeError: a defect"):
         forgetting(stream).run()
     assert stream.chance.waited_ms == []

@@ -19,7 +19,6 @@ from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField
 
 from lakesink.sinks.iceberg.side.pending import OfTable, first_letters
-from lakesink_catalog.commit.remove_sink import Forgetting
 from lakesink_protocol.coordinator import run_batch
 from lakesink_protocol.errors import BatchRefused, WriteError
 from lakesink_protocol.identity import MAIN_BRANCH, SinkKind
@@ -27,13 +26,13 @@ from lakesink_protocol.outcome import Committed, Outcome
 from lakesink_protocol.two_phase import TaskWriter
 from lakesink_protocol.votes import Votes
 from lakesink_tools.audit.audit import audit
-from lakesink_tools.audit.finding import Finding
-from lakesink_tools.audit.in_words import broken
+from lakesink_tools.audit.finding import Finding, broken
 from lakesink_tools.checks.doctor.checkpoint import NextBatch, next_verdict
 from lakesink_tools.checks.doctor.finding import Standing
 from lakesink_tools.checks.doctor.table import check_table
 from lakesink_tools.cli.main import main
 from lakesink_tools.operate import rewind_side_tables
+from lakesink_tools.operate.remove_sink import Forgetting
 from testkit.answers import first
 from testkit.builders import TABLE, Lake, Stream, is_prepared_record, offered
 from testkit.change_table import CHANGES, OPTIONS, ROWS, Change, upsert_lake

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from lakesink_catalog.commit.remove_sink import Restoring
 from lakesink_catalog.read.history import sinks
 from lakesink_protocol.errors import BatchRefused, CommitUnresolved, Reason, SettingsError
 from lakesink_protocol.identity import SinkKind
 from lakesink_protocol.ledger import parse_entry
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
 from lakesink_protocol.retry import RetryPolicy
+from lakesink_tools.operate.remove_sink import Restoring
 from testkit.builders import Lake, Stream, counted, expected
 from testkit.maintenance import append_foreign, branch_off, expire, expire_like_java, roll_back, set_property
 from tests.faults.test_forget import forgetting

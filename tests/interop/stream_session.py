@@ -6,11 +6,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO
 
-from proof.contrast.driver import Orders, run_stream
+from proof.contest.driver import Orders, run_stream
 from proof.drivers import session
 from servers.jars import ICEBERG_SPARK, ROOT, fetched
 from testkit.harness import PATIENCE_SECONDS
@@ -32,7 +32,7 @@ class StreamSession:
         to, answers = self.process.stdin, self.process.stdout
         assert to is not None
         assert answers is not None
-        to.write(orders.to_json() + "\n")
+        to.write(json.dumps(asdict(orders)) + "\n")
         to.flush()
         line = answers.readline()
         assert line, (self.folder / "session.log").read_text(errors="replace")[-3000:]
@@ -68,7 +68,7 @@ def stream_session(folder: Path) -> Iterator[StreamSession]:
 def _serve(folder: Path, jars: list[str], asked: IO[str]) -> None:
     spark = session("local[2]", map(Path, jars), {}, folder)
     for line in asked:
-        print(json.dumps(run_stream(spark, Orders.from_json(line))), flush=True)
+        print(json.dumps(run_stream(spark, Orders.from_json(json.loads(line)))), flush=True)
     spark.stop()
 
 

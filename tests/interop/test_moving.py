@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from lakesink_tools.audit.records import history
 from lakesink_tools.cli.main import main
-from proof.contrast.cases import Case
-from proof.contrast.driver import Orders
-from proof.contrast.engine import Engine
-from proof.contrast.place import Place
-from proof.contrast.result import Ending, judge
-from proof.contrast.sinks import STREAM
+from lakesink_tools.past.records import history
+from proof.contest.case import Case
+from proof.contest.driver import Orders, driver
+from proof.contest.place import Place
+from proof.contest.result import Ending, judge
+from proof.contest.sinks import SINKS
+from proof.contest.tables import STREAM
 from proof.drivers import PATIENCE_SECONDS, wait_until
 from servers.fault_proxy import FaultProxy, HttpFault, Kind, fault_proxy
 from servers.jars import ICEBERG_SPARK, REST_REFERENCE, fetched
@@ -60,7 +60,7 @@ def made(
 
 
 def orders(place: Place, sink: str) -> Orders:
-    return Orders(sink, place.target, str(place.source), files=1)
+    return Orders(sink, place.target)
 
 
 def asked(place: Place, command: str, *arguments: str) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def next_batch(place: Place) -> str:
 
 
 def words(place: Place) -> str:
-    return judge(place, STREAM, Ending()).words
+    return judge(place, SINKS["lakesink"], Ending()).words
 
 
 @pytest.mark.parametrize("batches", [1, 3])
@@ -144,8 +144,8 @@ def kill_at_the_answer(place: Place, jars: tuple[Path, ...], proxy: FaultProxy) 
     """SIGKILL to a driver whose next commit has landed, while it waits for the answer."""
     proxy.arm(proxy.commits + 1, HttpFault(Kind.SILENCE), lambda: None)
     log = place.root / "driver.log"
-    with Engine.driver(Engine(None, jars), orders(place, "iceberg"), log) as driver:  # type: ignore[arg-type] # no session is needed
-        assert wait_until(proxy.met.is_set, driver), log.read_text()[-2000:]
+    with driver([orders(place, "iceberg")], jars, log) as process:
+        assert wait_until(proxy.met.is_set, process), log.read_text()[-2000:]
 
 
 def test_adopting_while_icebergs_own_sink_still_writes_loses_and_doubles_no_row(
@@ -155,11 +155,11 @@ def test_adopting_while_icebergs_own_sink_still_writes_loses_and_doubles_no_row(
     place.arrive(range(6))
     told = replace(orders(place, "iceberg"), slowly=True)
     log = place.root / "driver.log"
-    with Engine.driver(Engine(None, fetched(ICEBERG_SPARK)), told, log) as driver:  # type: ignore[arg-type] # no session is needed
-        assert wait_until(lambda: bool(place.load().metadata.snapshots), driver), log.read_text()[-2000:]
+    with driver([told], fetched(ICEBERG_SPARK), log) as process:
+        assert wait_until(lambda: bool(place.load().metadata.snapshots), process), log.read_text()[-2000:]
         while (answer := adopted(place))["exit_code"] != 0:
             assert answer["error"]["code"] == "LAKESINK_ADOPT_REFUSED"
-        assert driver.wait(PATIENCE_SECONDS) == 0, log.read_text()[-2000:]
+        assert process.wait(PATIENCE_SECONDS) == 0, log.read_text()[-2000:]
     assert answer["batch_id"] < 5, "it was adopted too late to be a case"
 
     place.arrive(range(6, 8))

@@ -18,7 +18,7 @@ import pytest
 from pyiceberg.exceptions import NoSuchTableError
 
 from lakesink_catalog.connect.catalog_failures import METADATA_UNREADABLE
-from lakesink_tools.audit.records import history
+from lakesink_tools.past.records import history
 from servers.jars import ROOT
 from testkit.bronze import Bronze
 from testkit.builders import TABLE, Chance, Lake, Stream, expected

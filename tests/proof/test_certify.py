@@ -8,7 +8,7 @@ import pytest
 import proof.certify
 from lakesink_tools.checks.certify.examine import Certificate
 from lakesink_tools.checks.certify.race import Size
-from lakesink_tools.checks.certify.verdict import Check, Finding, Standing, Verdict
+from lakesink_tools.checks.certify.verdict import Check, CheckResult, Standing, Verdict
 from proof.certify import (
     CATALOGS,
     DOCUMENT,
@@ -64,7 +64,7 @@ def test_every_catalog_of_the_proof_is_there_to_be_asked(name: str, tmp_path: Pa
 @pytest.mark.parametrize("standing", [Standing.KEPT, Standing.BROKEN, Standing.UNDECIDED])
 @pytest.mark.parametrize("name", ["SQLite", *NOT_SAFE])
 def test_a_verdict_is_well_if_it_is_that_which_is_known_of_the_catalog(name: str, standing: Standing) -> None:
-    findings = tuple(Finding(check, standing, "") for check in Check)
+    findings = tuple(CheckResult(check, standing, "") for check in Check)
     figures = CertifyFigures({name: Certificate(name, "a product", "rest", {}, Size(), findings)}, {})
     assert figures.well is (standing is (Standing.BROKEN if name in NOT_SAFE else Standing.KEPT))
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from proof.__main__ import FIGURES, PAGES, parts_of
-from proof.page import as_markdown, as_text, renewed, table, together
+from proof.page import GENERATED, as_markdown, as_text, table, together
 from proof.parts import PARTS
 
 DOCUMENT: dict[str, Any] = {
@@ -23,16 +23,16 @@ ORDER = {"two": None, "one": None}
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_a_page_shows_what_the_proof_has_written(page: Path) -> None:
-    assert renewed(page.read_text(), PAGES[page](json.loads(FIGURES.read_text()))) == page.read_text()
+    assert GENERATED.renewed(page.read_text(), PAGES[page](json.loads(FIGURES.read_text()))) == page.read_text()
 
 
 def test_a_table_takes_the_place_of_the_one_before() -> None:
-    once = renewed(f"before\n{as_markdown(DOCUMENT)}\nafter", as_markdown(LATER))
+    once = GENERATED.renewed(f"before\n{as_markdown(DOCUMENT)}\nafter", as_markdown(LATER))
     assert once.startswith("before\n")
     assert once.endswith("\nafter")
     assert "| kills | 5 |" in once
     assert "`abc`" not in once
-    assert renewed(once, as_markdown(LATER)) == once
+    assert GENERATED.renewed(once, as_markdown(LATER)) == once
 
 
 def test_parts_that_were_not_run_keep_what_they_came_to() -> None:
@@ -43,7 +43,7 @@ def test_parts_that_were_not_run_keep_what_they_came_to() -> None:
 
 def test_a_page_without_a_place_for_figures_is_an_error() -> None:
     with pytest.raises(ValueError, match="no place"):
-        renewed("nothing here", as_markdown(DOCUMENT))
+        GENERATED.renewed("nothing here", as_markdown(DOCUMENT))
 
 
 def test_the_terminal_gets_the_same_figures() -> None:

@@ -18,9 +18,9 @@ from lakesink.read.steps import SinkBatches, behind, up_to
 from lakesink.spark.source.source_readers import BatchesReader, Loaded, read_settings
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.identity import stream_batch
-from lakesink_tools.audit.batch_input import Known
-from lakesink_tools.audit.lineage import Lineage
 from lakesink_tools.operate.outbox.position import Outbox, check_standing
+from lakesink_tools.past.batch_input import Known
+from lakesink_tools.past.lineage import Lineage
 from testkit.bronze import LETTERS, SCHEMA, Bronze
 from testkit.builders import ROWS, TABLE, Lake, Stream
 from testkit.examples import seeds

@@ -12,7 +12,7 @@ import pytest
 
 import lakesink
 from lakesink.api.change_frames import trusts_order, with_operations
-from lakesink.keys.changed_rows import DELETE_MARK
+from lakesink.rows.changed_rows import DELETE_MARK
 from lakesink.settings.settings import Settings
 from lakesink.spark.executors import Executors
 from lakesink.spark.rows.arrow_limits import ArrowBatchLimits

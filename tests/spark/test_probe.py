@@ -9,9 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lakesink import __version__
-from lakesink.spark.probe import ROWS_A_TASK, probe
-from lakesink.spark.probe_answer import SparkAnswer, Step
 from lakesink_tools.checks.doctor.finding import Standing
+from lakesink_tools.checks.doctor.probe import ROWS_A_TASK, probe
+from lakesink_tools.checks.doctor.probe_answer import SparkAnswer, Step
 from lakesink_tools.checks.doctor.spark import Probed, check_spark, findings_of
 
 

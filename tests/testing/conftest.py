@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from lakesink.testing.checks import processes
+from lakesink_tools.testing.checks import processes
 from testkit.forks import Forks, one_process
 
 

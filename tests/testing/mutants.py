@@ -14,10 +14,10 @@ import pyarrow as pa
 from sqlite_sink import Open, SqliteSink, Staged, StagingWriter
 
 from lakesink.testing import Promise, reached
-from lakesink.testing.checks.base import BATCHES
 from lakesink_protocol.identity import Batch
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
 from lakesink_protocol.two_phase import Durability, NoPreparedLog, Payload
+from lakesink_tools.testing.checks.base import BATCHES
 from tests.testing.sinks.unsafe import AsksThenPublishes, WipesAtTheFirstBegin
 
 BETWEEN = "mutant.between"

@@ -14,9 +14,9 @@ import pytest
 from sqlite_sink import SqliteSink
 
 from lakesink.testing import BrokenPromise, Promise, SinkConformance
-from lakesink.testing.checks.rivals import RIVALS
-from lakesink.testing.points import Phase
-from lakesink.testing.stream import Stream
+from lakesink_tools.testing.checks.rivals import RIVALS
+from lakesink_tools.testing.points import Phase
+from lakesink_tools.testing.stream import Stream
 from tests.testing.mutants import MUTANTS, MustRedo, Mutant, Pieces, ShowsRowByRow
 from tests.testing.sinks import SOUND
 from tests.testing.sinks.staged import StagedSink

@@ -16,7 +16,7 @@ from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.read.history import sinks
 from lakesink_protocol.ledger import LEDGER_VERSION
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
-from lakesink_tools.audit.records import history
+from lakesink_tools.past.records import history
 from testkit.builders import expected
 from testkit.directory import Stream
 from testkit.harness import live_files

@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakesink.keys.changed_rows import DELETE_MARK
+from lakesink.rows.changed_rows import DELETE_MARK
 from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink_protocol.coordinator import run_batch
 from lakesink_protocol.outcome import Outcome

@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 
 from lakesink.keys.change_order import KeyNames
-from lakesink.keys.changed_rows import ChangedRows
 from lakesink.keys.newest_of_task import NewestChanges
 from lakesink.parquet.single_value import raw_values
+from lakesink.rows.changed_rows import ChangedRows
 from lakesink_protocol.row_changes import Operation
 
 

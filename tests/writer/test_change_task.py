@@ -16,9 +16,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import BooleanType, LongType, NestedField, StringType, UUIDType
 
 from lakesink.keys import newest_of_task as newest
-from lakesink.keys.changed_rows import DELETE_MARK
 from lakesink.keys.keys_file import is_keys_file
 from lakesink.parquet.side_file import read_side_file
+from lakesink.rows.changed_rows import DELETE_MARK
 from lakesink.rows.expectations import Expected, OnUnmet
 from lakesink.rows.plan import DELETED, ChangesPlan, OnMalformed, WritePlan
 from lakesink.task.change_task import check_change_columns

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakesink.keys import newest_of_task as newest
-from lakesink.keys.changed_rows import ChangedRows
 from lakesink.keys.same_rows import same_rows
+from lakesink.rows.changed_rows import ChangedRows
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.row_changes import Operation
 from testkit.examples import examples

@@ -25,8 +25,8 @@ from lakesink.decode.documents import (
 from lakesink.decode.json_scalars import Parsed
 from lakesink.decode.places import Places
 from lakesink.decode.unknown_keys import UnknownKeys
-from lakesink.keys.changed_rows import ChangedRows, positions_in
 from lakesink.rows.batches import joined
+from lakesink.rows.changed_rows import ChangedRows, positions_in
 from lakesink.rows.nested import all_null
 from lakesink.rows.plan import DELETED, ChangesPlan, WritePlan
 from lakesink.rows.schema import Struct
@@ -81,7 +81,7 @@ KEY = "key"
 
 @dataclass(slots=True)
 class DebeziumDecoder:
-    """Decodes one task's events; see `lakesink.keys.changed_rows.ChangeDecoder`.
+    """Decodes one task's events; see `lakesink.rows.changed_rows.ChangeDecoder`.
 
     Every row is an upsert, a delete or a tombstone, and a split is a delete more.
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from lakesink.sinks.directory.directory_errors import directory_failures, refused
 from lakesink.sinks.directory.layout import Layout
-from lakesink.sinks.directory.ledger import MarkerLedger
 from lakesink.sinks.directory.marker import Marker
+from lakesink.sinks.directory.marker_ledger import MarkerLedger
 from lakesink.sinks.directory.settings import FileSettings
 from lakesink.sinks.record_folder import PreparedDirectory
 from lakesink.sinks.staged.ledger import LedgerDecision

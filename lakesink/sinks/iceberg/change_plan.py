@@ -24,7 +24,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from lakesink.keys.changed_rows import DELETE_MARK
+from lakesink.rows.changed_rows import DELETE_MARK
 from lakesink.rows.columns import NameRule
 from lakesink.rows.plan import DELETED, ChangesPlan
 from lakesink.rows.task_errors import shown

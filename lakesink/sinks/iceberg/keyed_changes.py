@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 from pyiceberg.table import Table
 
 from lakesink.checkpoint.offsets import is_kafka_offset
-from lakesink.keys.changed_rows import POSITIONS
 from lakesink.keys.data_file import DataFile
 from lakesink.keys.keys_files import TASK
 from lakesink.keys.live_rows import positions_by_file
@@ -26,6 +25,7 @@ from lakesink.keys.work import Run
 from lakesink.parquet.deletes import DeletedRows, write_deletes
 from lakesink.parquet.locations import task_of
 from lakesink.parquet.partitions import Partition
+from lakesink.rows.changed_rows import POSITIONS
 from lakesink.rows.plan import ChangesPlan
 from lakesink.settings.option_types import LocateIn, OnLate
 from lakesink.settings.settings import Settings

@@ -9,8 +9,7 @@ import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from lakesink.settings.policy import policy_of
-from lakesink.settings.settings import Settings
+from lakesink.settings.settings import Settings, policy_of
 from lakesink.sinks.iceberg.compaction import CompactionMemory
 from lakesink.sinks.iceberg.preflight import check_partitions, create_for_rows
 from lakesink_catalog.commit.clock import ClockWatch

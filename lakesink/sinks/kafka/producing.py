@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException
 from lakesink.sinks.kafka.clients import Undelivered, kafka_error
 from lakesink.sinks.kafka.commit_record import CommitRecord
 from lakesink.sinks.kafka.failures import NotDelivered, final_error
-from lakesink.sinks.kafka.ledger import ledger_topic
+from lakesink.sinks.kafka.ledger_topic import ledger_topic
 from lakesink.sinks.kafka.target import ABORT_SECONDS, COMMIT_SECONDS, KafkaTarget, Session
 from lakesink_protocol.errors import LakesinkError
 from lakesink_protocol.events import CommitAnswered, CommitDue, Listener

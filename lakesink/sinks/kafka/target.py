@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from lakesink.sinks.kafka.clients import Clients, Undelivered
 from lakesink.sinks.kafka.commit_record import CommitRecord, LedgerState
 from lakesink.sinks.kafka.failures import NotDelivered
-from lakesink.sinks.kafka.ledger import LedgerTopic, ledger_topic
+from lakesink.sinks.kafka.ledger_topic import LedgerTopic, ledger_topic
 from lakesink.sinks.kafka.topics import TopicFacts, Topics
 from lakesink_protocol.errors import LakesinkError
 from lakesink_protocol.identity import digest

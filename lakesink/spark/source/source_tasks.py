@@ -10,7 +10,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from lakesink._version import __version__
-from lakesink.keys.changed_rows import DELETE_MARK
+from lakesink.rows.changed_rows import DELETE_MARK
 from lakesink.spark.rows.task import check_versions, refused_or
 from lakesink.spark.rows.worker_reuse import make_reuse_cheap
 from lakesink_protocol.errors import WriteError

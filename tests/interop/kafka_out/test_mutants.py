@@ -13,12 +13,11 @@ from confluent_kafka import KafkaException, Producer
 from pyroaring import BitMap64
 
 from lakesink.sinks.kafka import kafka_sink as sink_module
-from lakesink.sinks.kafka import ledger, producing, target
+from lakesink.sinks.kafka import ledger_topic, producing, target
 from lakesink.sinks.kafka.clients import Clients
 from lakesink.sinks.kafka.commit_record import CommitRecord, LedgerState
 from lakesink.sinks.kafka.staged_rows import RecordsWriter
 from lakesink.sinks.kafka.target import KafkaTarget, Session
-from lakesink.testing.points import Died
 from lakesink_catalog.commit.effects import Effects
 from lakesink_protocol.errors import BatchRefused, CatalogError, CommitUnresolved
 from lakesink_protocol.events import CommitAnswered, Listener, Listeners
@@ -26,6 +25,7 @@ from lakesink_protocol.outcome import AlreadyCommitted
 from lakesink_protocol.retry import RetryPolicy
 from lakesink_tools.operate.outbox import batch_records, deleted
 from lakesink_tools.operate.outbox.produce import Producing
+from lakesink_tools.testing.points import Died
 from servers.kafka import KafkaBroker
 from tests.interop.kafka_out import test_outbox, test_topics
 from tests.interop.kafka_out.suite_sink import KafkaPlace
@@ -102,12 +102,12 @@ def the_ledger_has_a_transaction_of_its_own() -> Any:
 def a_read_ends_before_open_transactions() -> Any:
     """A record that is committed, and whose marker is not written yet, is passed by."""
 
-    def read(self: ledger.LedgerTopic) -> bool:
+    def read(self: ledger_topic.LedgerTopic) -> bool:
         self.topic_id = self.topics.ledger(self.topic)
         self._read_to_eof()
         return True
 
-    return patch.object(ledger.LedgerTopic, "read", read)
+    return patch.object(ledger_topic.LedgerTopic, "read", read)
 
 
 def topics_are_known_by_their_names() -> Any:

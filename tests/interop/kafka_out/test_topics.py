@@ -15,8 +15,6 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from lakesink.sinks.kafka.kafka_sink import KafkaSink
 from lakesink.sinks.kafka.staged_rows import HEADERS
-from lakesink.testing.points import Died
-from lakesink.testing.stream import Stream
 from lakesink_catalog.commit.effects import Effects
 from lakesink_protocol.coordinator import run_batch
 from lakesink_protocol.errors import BatchRefused, CatalogError, LakesinkError, Reason, WriteError
@@ -24,6 +22,8 @@ from lakesink_protocol.identity import stream_batch
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
 from lakesink_protocol.two_phase import TaskWriter
 from lakesink_protocol.votes import Votes
+from lakesink_tools.testing.points import Died
+from lakesink_tools.testing.stream import Stream
 from servers.kafka import KafkaBroker
 from tests.interop.kafka_out.suite_sink import KafkaPlace, Reader, Record, rows_of
 

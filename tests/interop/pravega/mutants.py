@@ -10,9 +10,9 @@ from pravega_segments import ANY_VERSION
 from pravega_sink import Open, PravegaSink, Prepared
 
 from lakesink import AlreadyCommitted, Committed, Outcome
-from lakesink.testing.checks.base import OTHER
-from lakesink.testing.points import Phase
 from lakesink.two_phase import Payload
+from lakesink_tools.testing.checks.base import OTHER
+from lakesink_tools.testing.points import Phase
 
 
 class CommitsWithoutAnElection(PravegaSink):

@@ -12,9 +12,9 @@ import pytest
 
 from lakesink import LakesinkError
 from lakesink.testing import BrokenPromise, SinkConformance
-from lakesink.testing.child import ended, start
-from lakesink.testing.points import Phase, Point
-from lakesink.testing.stream import Stream
+from lakesink_tools.testing.child import ended, start
+from lakesink_tools.testing.points import Phase, Point
+from lakesink_tools.testing.stream import Stream
 from servers.pravega import PravegaServer
 
 pytest.importorskip("pravega_client", reason="python -m servers.fetch pravega-client; Python 3.11 on Linux only")

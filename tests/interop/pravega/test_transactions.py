@@ -17,8 +17,8 @@ import pyarrow as pa
 import pytest
 
 from lakesink import AlreadyCommitted, BatchRefused, Committed, CommitUnresolved, Outcome, WriteError
-from lakesink.testing.child import ended, start
-from lakesink.testing.stream import Stream
+from lakesink_tools.testing.child import ended, start
+from lakesink_tools.testing.stream import Stream
 from servers.pravega import PravegaServer, pravega
 
 pytest.importorskip("pravega_client", reason="python -m servers.fetch pravega-client; Python 3.11 on Linux only")

@@ -16,12 +16,12 @@ from lakesink_catalog.words import counted, number
 from lakesink_protocol.row_changes import ChangeCounts
 from lakesink_tools.audit import data_files
 from lakesink_tools.audit.checkpoint import Done
-from lakesink_tools.audit.finding import Finding, Note, key_of
-from lakesink_tools.audit.html import MOST_ROWS, page
-from lakesink_tools.audit.in_words import sink_in_words, told, verdict_of
+from lakesink_tools.audit.finding import Finding, Note, told, verdict_on
 from lakesink_tools.audit.key_proof import KeyProof
 from lakesink_tools.audit.leftovers import Leftovers, look_for_leftovers
 from lakesink_tools.audit.scan import TableScan
+from lakesink_tools.past.html import MOST_ROWS, page
+from lakesink_tools.past.records import key_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,3 +140,22 @@ def _proof_of(scan: TableScan, state: SinkState) -> SinkProof:
         rescued_rows=sum(batch.rescued_rows for batch in batches),
         changes=total_changes(batches),
     )
+
+
+def verdict_of(proof: Proof) -> str:
+    """The result of the audit of a table, in one line."""
+    if proof.findings:
+        return verdict_on(proof.findings, proof.unchecked)
+    if not proof.sinks:
+        return "no lakesink stream has written to it"
+    if proof.unchecked:
+        return f"no finding, but {counted(proof.unchecked, 'file')} could not be checked"
+    if not proof.history_kept:
+        return "not proven: the catalog keeps no earlier snapshots, so only the newest one was checked"
+    batches = counted(sum(found.batches for found in proof.sinks), "batch")
+    return f"clean: {batches}, each there once, whole and readable"
+
+
+def sink_in_words(found: SinkProof) -> str:
+    """A sink as every command shows it."""
+    return found.sink if found.kind == "stream" else f"{found.sink} (txn)"

@@ -16,7 +16,7 @@ from lakesink_protocol.redact import safe_cause
 from lakesink_tools.audit.audit import Proof, audit
 from lakesink_tools.audit.checkpoint import Done, read_done
 from lakesink_tools.audit.key_proof import KeyProof, KeyQuestion
-from lakesink_tools.audit.need_duckdb import check_duckdb
+from lakesink_tools.past.need_duckdb import check_duckdb
 
 
 def audit_table(

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from lakesink_catalog.words import counted
 from lakesink_protocol.identity import SinkKey, SinkKind
 from lakesink_protocol.ledger import Mark
-from lakesink_tools.audit.finding import Code, Finding, runs
+from lakesink_tools.audit.finding import Code, Finding
+from lakesink_tools.past.records import runs
 
 
 @dataclass(frozen=True, slots=True)

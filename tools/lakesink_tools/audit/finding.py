@@ -1,17 +1,15 @@
 """Findings of an audit with their stable codes, notes, and the words of both. Pure."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from itertools import groupby
 
 from lakesink_catalog.read.history import SinkState
 from lakesink_catalog.words import changed, counted
 from lakesink_protocol.errors import Reason
-from lakesink_protocol.identity import MAIN_BRANCH, SinkKey, SinkKind
+from lakesink_protocol.identity import MAIN_BRANCH
 from lakesink_protocol.quality import REPLAY
 from lakesink_protocol.row_changes import ChangeCounts
-from lakesink_tools.audit.records import Record
 
 SHOWN = 3
 
@@ -184,22 +182,6 @@ def listed(items: Iterable[str]) -> str:
     return ", ".join(every[:SHOWN]) + more
 
 
-def runs(numbers: Iterable[int]) -> list[str]:
-    """Each run of successive numbers, which are ascending: ``3`` or ``5-9``."""
-    found = ([number for _, number in run] for _, run in groupby(enumerate(numbers), lambda at: at[1] - at[0]))
-    return [str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in found]
-
-
-def key_of(found: Record | SinkState) -> SinkKey:
-    """The key of the sink that wrote a batch, or has that state."""
-    return SinkKey(found.sink, found.branch, SinkKind(found.kind))
-
-
-def sink_label(key: SinkKey) -> str:
-    """The sink as every command shows it."""
-    return key.name if key.kind is SinkKind.STREAM else f"{key.name} (txn)"
-
-
 def awaits_replay(state: SinkState) -> bool:
     """True if replays of dead letters were rolled back: no batch would be refused, and no stream has a part in it."""
     return state.trouble is Reason.ROLLED_BACK and state.sink.startswith(REPLAY)
@@ -242,3 +224,26 @@ def of_changes(state: SinkState) -> Iterator[str]:
     removed = state.changes.rows_removed
     replaced = f" They replaced or removed {counted(removed, 'row')} of earlier snapshots: these are not lost."
     yield f"The changes by key: {changed(state.changes)}.{replaced if removed else ''}"
+
+
+def told(said: Finding | Note) -> str:
+    """A finding or note with its subject."""
+    return f"{said.subject}: {said.found}" if said.subject else said.found
+
+
+def broken(findings: Sequence[Finding]) -> list[Finding]:
+    """Findings that no operator accepted."""
+    return [finding for finding in findings if not finding.accepted]
+
+
+def verdict_on(findings: Sequence[Finding], unchecked: int = 0) -> str:
+    """The findings in words; empty if there are none."""
+    faults = len(broken(findings))
+    accepted = len(findings) - faults
+    if faults:
+        return counted(faults, "finding") + (f", and {accepted:,} accepted" if accepted else "")
+    if accepted:
+        batches = sum(len(finding.items) for finding in findings if finding.code is Code.BATCH_ACCEPTED)
+        rest = f"; {counted(unchecked, 'file')} could not be checked" if unchecked else ""
+        return f"not clean: an operator accepted {counted(batches, 'batch')}, nothing else was found{rest}"
+    return ""

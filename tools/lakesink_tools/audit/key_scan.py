@@ -22,8 +22,8 @@ from pyiceberg.types import DoubleType, FloatType, NestedField, PrimitiveType
 from lakesink_catalog.tables.tables import at_snapshot
 from lakesink_protocol.errors import SettingsError
 from lakesink_protocol.suggest import did_you_mean
-from lakesink_tools.audit.as_of import deletes_named
 from lakesink_tools.audit.key_proof import KeyProof, KeyQuestion
+from lakesink_tools.past.as_of import deletes_named
 
 _REPEATED = "CREATE TABLE repeated AS SELECT {0}, count(*) AS n FROM keys GROUP BY {0} HAVING count(*) > 1"
 _SURPLUS = "SELECT count(*), coalesce(sum(n - 1), 0) FROM repeated"

@@ -24,7 +24,8 @@ from lakesink_catalog.words import counted
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.identity import NAME_PATTERN, SinkKey, SinkKind
 from lakesink_protocol.redact import describe
-from lakesink_tools.audit.finding import Note, key_of
+from lakesink_tools.audit.finding import Note
+from lakesink_tools.past.records import key_of
 
 _UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _OWN_NAME = re.compile(

@@ -33,7 +33,8 @@ from lakesink_protocol.ledger import Mark
 from lakesink_protocol.quality import LETTERS_TABLE, REPLAYS_TABLE
 from lakesink_protocol.redact import shown
 from lakesink_protocol.row_changes import CHANGELOG_TABLE
-from lakesink_tools.audit.finding import Code, Finding, Note, listed, runs, sink_label
+from lakesink_tools.audit.finding import Code, Finding, Note, listed
+from lakesink_tools.past.records import runs, sink_label
 
 _KEEPS = {Code.DEAD_LETTERS_DIFFER: "dead letters", Code.CHANGELOG_DIFFERS: "changes"}
 _NOTES = {Code.DEAD_LETTERS_DIFFER: "letters", Code.CHANGELOG_DIFFERS: "changelog"}

@@ -11,7 +11,7 @@ from pyiceberg.table import Table
 from lakesink_catalog.connect.lean import local_path
 from lakesink_catalog.read.history import SinkState
 from lakesink_catalog.tables.locations import metadata_location
-from lakesink_tools.audit.finding import key_of
+from lakesink_tools.past.records import key_of
 
 _RECORD = re.compile(r"([0-9]{1,19})-[A-Za-z0-9]{1,64}\.json")
 

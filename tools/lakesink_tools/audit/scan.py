@@ -21,21 +21,11 @@ from lakesink_protocol.suggest import did_you_mean
 from lakesink_tools.audit import contents
 from lakesink_tools.audit.checkpoint import Done, Present, compare, present
 from lakesink_tools.audit.continuity import Chain, breaks
-from lakesink_tools.audit.finding import (
-    Code,
-    Finding,
-    Note,
-    awaits_replay,
-    key_of,
-    listed,
-    of_changes,
-    of_quality,
-    of_replay,
-    sink_label,
-)
+from lakesink_tools.audit.finding import Code, Finding, Note, awaits_replay, listed, of_changes, of_quality, of_replay
 from lakesink_tools.audit.inventory import Entry, Inventory, frontier, replacing, sums
 from lakesink_tools.audit.letters import SidesOfSink, of_first_batches, of_replays, of_rollback
 from lakesink_tools.audit.row_changes import contradictions
+from lakesink_tools.past.records import key_of, sink_label
 
 Said = Finding | Note
 _TAGGED_BATCH = re.compile(r"[0-9]{1,19}")

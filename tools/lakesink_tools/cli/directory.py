@@ -11,7 +11,7 @@ from lakesink_protocol.redact import redact
 from lakesink_tools.audit.directory import SinkInDirectory, committed_at, sinks_in, waiting_in
 from lakesink_tools.cli.output import NOT_WELL, OK, Report, invalid
 from lakesink_tools.cli.rows import parsed_offsets
-from lakesink_tools.cli.standing import STALE, Standing, prepared_hint, stale_hint, staleness
+from lakesink_tools.cli.sink_health import STALE, SinkHealth, prepared_hint, stale_hint, staleness
 
 COLUMNS = ("sink", "last batch>", "committed", "ago>", "batches>", "rows>", "size>")
 """Headings of `state_row`."""
@@ -74,12 +74,12 @@ def log_of_directory(directory: str, *, sink: str | None, branch: str | None, li
     )
 
 
-def _standing(found: SinkInDirectory, max_age: timedelta | None, now: datetime) -> Standing:
+def _standing(found: SinkInDirectory, max_age: timedelta | None, now: datetime) -> SinkHealth:
     if found.damage:
-        return Standing("LedgerDamaged", is_well=False)
+        return SinkHealth("LedgerDamaged", is_well=False)
     times = [when for when in map(committed_at, found.markers) if when is not None]
     last = committed_at(found.markers[-1]) if found.markers else None
-    return staleness(last, silence_limit(times), max_age, now) or Standing("ok", is_well=True)
+    return staleness(last, silence_limit(times), max_age, now) or SinkHealth("ok", is_well=True)
 
 
 def state_of(found: SinkInDirectory) -> dict[str, Any]:

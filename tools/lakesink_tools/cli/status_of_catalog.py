@@ -13,9 +13,9 @@ from lakesink_catalog.tables.tables import load_to_read
 from lakesink_catalog.words import as_arguments, counted, moment, number, span
 from lakesink_protocol.errors import LakesinkError
 from lakesink_protocol.redact import redact
-from lakesink_tools.audit.finding import key_of, sink_label
 from lakesink_tools.cli.output import NOT_CHECKED, NOT_WELL, OK, Report, plain, progress
-from lakesink_tools.cli.standing import STALE, Standing, document_of, stale_hint, standing_of
+from lakesink_tools.cli.sink_health import STALE, SinkHealth, document_of, health_of, stale_hint
+from lakesink_tools.past.records import key_of, sink_label
 
 _COLUMNS = ("table", "sink", "branch", "last batch>", "committed", "ago>", "rows>", "standing")
 _SHOWN = 5
@@ -26,7 +26,7 @@ class Seen:
     """A table with its sinks, or the error that hides them; also of a namespace that could not be listed."""
 
     name: str
-    sinks: tuple[tuple[SinkState, Standing], ...] = ()
+    sinks: tuple[tuple[SinkState, SinkHealth], ...] = ()
     error: LakesinkError | None = None
 
 
@@ -51,7 +51,7 @@ def _looked_at(catalog: Catalog, listed: Sequence[Found], max_age: timedelta | N
             except LakesinkError as error:
                 yield Seen(name, error=error)
             else:
-                yield Seen(name, tuple((state, standing_of(state, max_age, now)) for state in states))
+                yield Seen(name, tuple((state, health_of(state, max_age, now)) for state in states))
 
 
 def _report(
@@ -88,7 +88,7 @@ def _report(
     )
 
 
-def _exit_code(every: Sequence[tuple[SinkState, Standing]], unread: Sequence[Seen]) -> int:
+def _exit_code(every: Sequence[tuple[SinkState, SinkHealth]], unread: Sequence[Seen]) -> int:
     if any(not standing.is_well for _, standing in every):
         return NOT_WELL
     if unread:

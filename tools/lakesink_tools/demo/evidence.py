@@ -12,8 +12,8 @@ from lakesink_catalog.connect.catalog import EMBEDDED_NAME, connect
 from lakesink_catalog.tables.locations import data_location, metadata_location
 from lakesink_catalog.tables.tables import load_table
 from lakesink_protocol.identity import SinkKey
-from lakesink_tools.audit.records import Record, history
 from lakesink_tools.demo.place import SINK_ID, TABLE
+from lakesink_tools.past.records import Record, history
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ table.scan(snapshot_id=snapshot_id).to_duckdb({name!r}).sql(query).show()
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class NextStep:
     """One command to try."""
 
     what: str  # in words
@@ -30,7 +30,7 @@ class Step:
     online: bool = False  # True if it downloads something
 
 
-def next_steps(place: Place, as_of: tuple[int, int]) -> list[Step]:
+def next_steps(place: Place, as_of: tuple[int, int]) -> list[NextStep]:
     """Commands on the demo's table; `as_of` is a batch with its snapshot."""
     batch_id, snapshot_id = as_of
     top = (
@@ -38,14 +38,14 @@ def next_steps(place: Place, as_of: tuple[int, int]) -> list[Step]:
     )
     query, count = duckdb_command(place, TABLE, top), "SELECT count(*) AS flights, max(time_hour) AS last FROM flights"
     steps = [
-        Step("every batch", lakesink_command(place, "log", TABLE)),
-        Step("state of the sink", lakesink_command(place, "status", TABLE)),
-        Step("query with DuckDB", query),
-        Step(f"query with DuckDB as of batch {batch_id}", f'{query} {snapshot_id} "{count}"'),
+        NextStep("every batch", lakesink_command(place, "log", TABLE)),
+        NextStep("state of the sink", lakesink_command(place, "status", TABLE)),
+        NextStep("query with DuckDB", query),
+        NextStep(f"query with DuckDB as of batch {batch_id}", f'{query} {snapshot_id} "{count}"'),
     ]
     if not lacks_runtime(version("pyspark")):
         what = "query with Spark, which downloads Iceberg's runtime"
-        steps.append(Step(what, _spark_command(place, snapshot_id), online=True))
+        steps.append(NextStep(what, _spark_command(place, snapshot_id), online=True))
     return steps
 
 

@@ -3,9 +3,9 @@
 import re
 
 from lakesink_protocol.errors import CatalogError
-from lakesink_tools.audit.resolve_snapshot import id_for_trino
 from lakesink_tools.engines.recipe import File, Query, Recipe, first_queries, newest_batches, properties_file, quoted
 from lakesink_tools.engines.recipe_input import SQLITE_DRIVER, Rest, Sqlite, Target
+from lakesink_tools.past.resolve_snapshot import id_for_trino
 
 ENGINE = "Trino 476"
 _REST_NAMES = {"prefix": "iceberg.rest-catalog.prefix", "scope": "iceberg.rest-catalog.oauth2.scope"} | {

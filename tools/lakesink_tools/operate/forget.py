@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 
-from lakesink_catalog.commit.remove_sink import Forgetting, Forgotten, Restored, Restoring
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import load_table
 from lakesink_protocol.errors import SettingsError
 from lakesink_protocol.identity import NAME_PATTERN, SinkKey, SinkKind
+from lakesink_tools.operate.remove_sink import Forgetting, Forgotten, Restored, Restoring
 
 
 def forget_sink(

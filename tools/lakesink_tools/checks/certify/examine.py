@@ -23,7 +23,7 @@ from lakesink_tools.checks.caught import caught
 from lakesink_tools.checks.certify.probes import PROBES, two_tables
 from lakesink_tools.checks.certify.race import Size, race
 from lakesink_tools.checks.certify.state import RaceFigures, race_figures
-from lakesink_tools.checks.certify.verdict import Check, Finding, Standing, Verdict, judge
+from lakesink_tools.checks.certify.verdict import Check, CheckResult, Standing, Verdict, judge
 
 NAMESPACE_PREFIX = "lakesink_certify_"
 MOST_OF_A_NAME = 80
@@ -40,7 +40,7 @@ class Certificate:
     kind: str
     software: dict[str, str]  # versions of the software on this side
     size: Size
-    findings: tuple[Finding, ...]  # one for each check, in their order
+    findings: tuple[CheckResult, ...]  # one for each check, in their order
     left: tuple[str, ...] = ()  # what could not be removed, and why
 
     @property
@@ -99,32 +99,32 @@ class _Asker:
     ledger_tag: bool = field(default=True, init=False)
     left: list[str] = field(default_factory=list)
 
-    def findings(self, checks: Collection[Check]) -> Iterator[Finding]:
+    def findings(self, checks: Collection[Check]) -> Iterator[CheckResult]:
         for check in filter(checks.__contains__, Check):
             finding = self._finding(check)
             if check is Check.TAG:
                 self.ledger_tag = finding.standing is not Standing.BROKEN
             yield finding
 
-    def _finding(self, check: Check) -> Finding:
+    def _finding(self, check: Check) -> CheckResult:
         """An exception in a check leaves that check undecided."""
         if check is Check.STALE_TAG and not self.ledger_tag:
-            return Finding(check, Standing.ABSENT, "not tested: commits with the tag fail")
+            return CheckResult(check, Standing.ABSENT, "not tested: commits with the tag fail")
         self.say(f"asking: {check.value}")
         known = self.found.properties
         match caught(partial(self._ask, check)):
             case LakesinkError() as error:
-                return Finding(check, Standing.UNDECIDED, redact(f"[{error.code}] {error.what}", known))
+                return CheckResult(check, Standing.UNDECIDED, redact(f"[{error.code}] {error.what}", known))
             case Exception() as error:
-                return Finding(check, Standing.UNDECIDED, f"The check itself failed: {describe(error, known)}.")
+                return CheckResult(check, Standing.UNDECIDED, f"The check itself failed: {describe(error, known)}.")
             case finding:
                 return finding
 
-    def _ask(self, check: Check) -> Finding:
+    def _ask(self, check: Check) -> CheckResult:
         with ExitStack() as stack:
             if check is Check.MULTI_TABLE:
                 if not isinstance(self.catalog, BoundedRestCatalog) or not self.catalog.commits_several_tables:
-                    return Finding(check, Standing.ABSENT, "the catalog offers no commit of several tables")
+                    return CheckResult(check, Standing.ABSENT, "the catalog offers no commit of several tables")
                 benches = [self._bench(stack), self._bench(stack)]
                 wrong = two_tables(*benches)
             else:
@@ -134,13 +134,13 @@ class _Asker:
                 else:
                     wrong = next(filter(None, PROBES[check](bench)), "")
             if wrong:
-                return Finding(check, Standing.BROKEN, wrong)
+                return CheckResult(check, Standing.BROKEN, wrong)
             if check not in PROBES:
                 return self._judged(check, *benches)
             names = sorted(set(filter(None, benches[0].heard)))
-            return Finding(check, Standing.KEPT, f"refused as {', '.join(names)}" if names else "as required")
+            return CheckResult(check, Standing.KEPT, f"refused as {', '.join(names)}" if names else "as required")
 
-    def _judged(self, check: Check, *benches: Bench) -> Finding:
+    def _judged(self, check: Check, *benches: Bench) -> CheckResult:
         names = [bench.scratch.name for bench in benches]
         before = [bench.state() for bench in benches]
         reports = race(self.found, names, self.size, ledger_tag=self.ledger_tag)
@@ -154,7 +154,7 @@ class _Asker:
         return stack.enter_context(bench)
 
 
-def _raced(check: Check, figures: RaceFigures, troubles: list[str], size: Size) -> Finding:
+def _raced(check: Check, figures: RaceFigures, troubles: list[str], size: Size) -> CheckResult:
     """The result of a race; without an acknowledged commit for each writer, it proves nothing."""
     acknowledged = counted(figures.acknowledged, "commit")
     told = f"{counted(size.writers, 'writer')} at once: {acknowledged} acknowledged, {figures.refused} refused"
@@ -162,11 +162,11 @@ def _raced(check: Check, figures: RaceFigures, troubles: list[str], size: Size) 
         told += f", {figures.unknown + len(troubles)} without an answer"
     numbers = asdict(figures) | {"troubles": len(troubles)}
     if figures.broken:
-        return Finding(check, Standing.BROKEN, f"{told}; {figures.broken}.", numbers)
+        return CheckResult(check, Standing.BROKEN, f"{told}; {figures.broken}.", numbers)
     if figures.acknowledged < size.writers:
         first = f" The first error: {troubles[0]}." if troubles else ""
-        return Finding(check, Standing.UNDECIDED, f"{told}: too few for a proof.{first}", numbers)
-    return Finding(check, Standing.KEPT, f"{told}, none lost", numbers)
+        return CheckResult(check, Standing.UNDECIDED, f"{told}: too few for a proof.{first}", numbers)
+    return CheckResult(check, Standing.KEPT, f"{told}, none lost", numbers)
 
 
 def _product(catalog: Catalog, known: Mapping[str, Any]) -> str:
@@ -181,7 +181,7 @@ def _product(catalog: Catalog, known: Mapping[str, Any]) -> str:
     return type(catalog).__name__
 
 
-def _document(finding: Finding) -> dict[str, Any]:
+def _document(finding: CheckResult) -> dict[str, Any]:
     return {
         "check": finding.check.value,
         "standing": finding.standing.value,

@@ -110,7 +110,7 @@ class Standing(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """One check with its result."""
 
     check: Check
@@ -155,7 +155,7 @@ ADVICE = {
 }
 
 
-def judge(findings: Sequence[Finding]) -> Verdict:
+def judge(findings: Sequence[CheckResult]) -> Verdict:
     """The verdict of the findings; a check that was not run counts as undecided."""
     standings = {finding.check: finding.standing for finding in findings}
 

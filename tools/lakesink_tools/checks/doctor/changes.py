@@ -6,7 +6,7 @@ from typing import Any
 
 from pyiceberg.table import Table
 
-from lakesink.settings.policy import POLICY, ChangePolicy, change_policy
+from lakesink.settings.settings import POLICY
 from lakesink.task.changelog import changelog_key
 from lakesink_catalog.read.history import SinkState
 from lakesink_catalog.read.landed import newest_batch
@@ -16,8 +16,9 @@ from lakesink_protocol.errors import CatalogError, Reason
 from lakesink_protocol.ledger import mark_of, stated
 from lakesink_protocol.redact import shown
 from lakesink_protocol.row_changes import CHANGELOG_TABLE, ChangeCounts, counts_in
-from lakesink_tools.audit.finding import key_of, sink_label
 from lakesink_tools.checks.doctor.finding import Finding, Part, Standing
+from lakesink_tools.checks.doctor.policy import ChangePolicy, change_policy
+from lakesink_tools.past.records import key_of, sink_label
 
 _MOST_DEAD = 0.1
 _FEW_DEAD, _FEW_FILES = 10_000, 10

@@ -14,13 +14,14 @@ from tempfile import TemporaryDirectory
 
 from lakesink._version import __version__
 from lakesink.rows.libraries import OLDEST, is_too_old
-from lakesink.spark.probe_answer import SparkAnswer, Step, WorkerFacts
 from lakesink_catalog.words import counted
 from lakesink_protocol.redact import redact
 from lakesink_tools.checks.child import child, end
 from lakesink_tools.checks.doctor.finding import Finding, Part, Standing
+from lakesink_tools.checks.doctor.probe_answer import SparkAnswer, Step, WorkerFacts
 
 LONGEST_SECONDS = 180.0
+_PROBE = "lakesink_tools.checks.doctor.probe"
 _REMOTE, _HOME = "SPARK_REMOTE", "SPARK_HOME"
 _TELLING = re.compile(r"^(?!\s*(?:at|File|WARNING:) ).*(?:Exception|Error)\b.*$|^JAVA_HOME is not set$", re.MULTILINE)
 _LONGEST_TELLING = 200
@@ -78,7 +79,7 @@ def findings_of(probed: Probed) -> list[Finding]:
 
 def _run_probe(path: Path, longest_seconds: float) -> Probed:
     environment = {name: value for name, value in os.environ.items() if name != _REMOTE}
-    command = [sys.executable, "-m", "lakesink.spark.probe", str(path)]
+    command = [sys.executable, "-m", _PROBE, str(path)]
     with child(command, environment, subprocess.PIPE) as process:
         try:
             last_words, _ = process.communicate(timeout=longest_seconds)
@@ -97,7 +98,7 @@ def _not_started(probed: Probed) -> Finding:
     telling = _TELLING.search(words)
     reason = redact(telling[0].strip())[:_LONGEST_TELLING] if telling else "no reason given"
     advice = next((advice for symptom, advice in _SYMPTOMS if symptom.search(words)), "")
-    fix = advice or f"See the whole output: {shlex.quote(sys.executable)} -m lakesink.spark.probe /dev/null"
+    fix = advice or f"See the whole output: {shlex.quote(sys.executable)} -m {_PROBE} /dev/null"
     return Finding(Part.SPARK, "session", Standing.FAILED, f"Spark does not start: {reason}", fix)
 
 

@@ -10,7 +10,7 @@ from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
 
 from lakesink.read.hold import LONGEST_HOLD_MS, PREFIX
 from lakesink.settings.options import OPTIONS
-from lakesink.settings.policy import POLICY, policy_in_words
+from lakesink.settings.settings import POLICY
 from lakesink.settings.table_settings import Effective, Origin
 from lakesink.sinks.iceberg.side.side_rollback import left_of
 from lakesink_catalog.connect.kinds import CODE_PROPERTY, kind_of
@@ -20,10 +20,12 @@ from lakesink_catalog.words import counted, printable, span
 from lakesink_protocol.errors import Reason
 from lakesink_protocol.redact import redact
 from lakesink_protocol.verdict import SUPPORTED_FORMAT_VERSION
-from lakesink_tools.audit.finding import awaits_replay, key_of, of_replay, sink_label
+from lakesink_tools.audit.finding import awaits_replay, of_replay
 from lakesink_tools.checks.doctor.changes import check_changes
 from lakesink_tools.checks.doctor.checkpoint import NextBatch, is_taken
 from lakesink_tools.checks.doctor.finding import Finding, Part, Standing, attempt, attempt_all
+from lakesink_tools.checks.doctor.policy import policy_in_words
+from lakesink_tools.past.records import key_of, sink_label
 
 GIVEN_UP = timedelta(days=7)
 """A running reader moves its branch with what it reads, at most ten minutes later."""

@@ -7,11 +7,11 @@ from typing import Any
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import load_to_read
 from lakesink_catalog.words import changed, moment, number, rows_in_words
-from lakesink_tools.audit.as_of import AsOf, Question, read
-from lakesink_tools.audit.as_of import as_of as look_up
-from lakesink_tools.audit.finding import sink_label
 from lakesink_tools.cli.output import Report, invalid
 from lakesink_tools.cli.rows import cells, documents
+from lakesink_tools.past.as_of import AsOf, Question, read
+from lakesink_tools.past.as_of import as_of as look_up
+from lakesink_tools.past.records import sink_label
 
 
 def as_of(  # noqa: PLR0913 - click hands over one argument an option

@@ -12,11 +12,10 @@ from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.words import as_arguments, counted, moment, number, size
 from lakesink_protocol.identity import MAIN_BRANCH
 from lakesink_protocol.redact import redact
-from lakesink_tools.audit.audit import Proof, SinkProof
+from lakesink_tools.audit.audit import Proof, SinkProof, sink_in_words, verdict_of
 from lakesink_tools.audit.audit_table import loaded_for, proved
 from lakesink_tools.audit.checkpoint import read_done
-from lakesink_tools.audit.finding import Code, Finding, Note, name_of_rows
-from lakesink_tools.audit.in_words import broken, sink_in_words, told, verdict_of, verdict_on
+from lakesink_tools.audit.finding import Code, Finding, Note, broken, name_of_rows, told, verdict_on
 from lakesink_tools.audit.key_proof import KeyProof, KeyQuestion
 from lakesink_tools.cli.output import ACCEPTED, NOT_CHECKED, NOT_WELL, OK, Report, invalid
 from lakesink_tools.cli.rows import documents

@@ -22,9 +22,9 @@ from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import TABLE_MISSING, load_table
 from lakesink_catalog.words import as_arguments, counted, moment, number
 from lakesink_protocol.errors import CatalogError
-from lakesink_tools.audit.dead_letters import Counts, Wanted, count_by_reason, newest
 from lakesink_tools.cli.output import NOT_WELL, OK, Report, invalid, progress
 from lakesink_tools.cli.rows import documents_of
+from lakesink_tools.past.dead_letters import LetterCounts, Wanted, count_by_reason, newest
 
 if TYPE_CHECKING:
     from lakesink.sinks.iceberg.side.replays import Replayed
@@ -215,7 +215,7 @@ def _row(letter: dict[str, Any]) -> list[str]:
     ]
 
 
-def _hints(arguments: str, counts: Counts, pending: Counter[bool], begun: Begun, *, hidden: int) -> list[str]:
+def _hints(arguments: str, counts: LetterCounts, pending: Counter[bool], begun: Begun, *, hidden: int) -> list[str]:
     told = [
         f"{one.sink}: {counted(one.letters, 'letter')} with {one.reason}{f' ({one.column})' if one.column else ''}."
         for one in counts.reasons

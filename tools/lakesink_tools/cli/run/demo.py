@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from lakesink_catalog.connect.catalog import HOME_VARIABLE
 from lakesink_catalog.words import counted, number
 from lakesink_tools.cli.output import NOT_WELL, OK, Report
-from lakesink_tools.demo.next_steps import Step, next_steps
+from lakesink_tools.demo.next_steps import NextStep, next_steps
 from lakesink_tools.demo.place import Place, check_machine, prepare
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def demo(folder: Path, rows: int, *, no_kill: bool) -> Report:
     return _report(stage, ending, next_steps(stage, ending.as_of))
 
 
-def _report(stage: Place, ending: "Ending", steps: Sequence[Step]) -> Report:
+def _report(stage: Place, ending: "Ending", steps: Sequence[NextStep]) -> Report:
     verdict = "Every claim holds." if ending.proved else "NOT PROVED: see the claims with <<<."
     return Report(
         document=_document(stage, ending) | {"next": [asdict(step) for step in steps]},

@@ -11,15 +11,15 @@ from lakesink_catalog.read.history import total_changes
 from lakesink_catalog.tables.tables import load_table
 from lakesink_catalog.words import as_arguments, changed, counted, number
 from lakesink_protocol.row_changes import ChangeCounts
-from lakesink_tools.audit.as_of import look_back
-from lakesink_tools.audit.finding import sink_label
-from lakesink_tools.audit.need_duckdb import check_duckdb
-from lakesink_tools.audit.resolve_snapshot import Chosen, LookBack, by_batch
 from lakesink_tools.cli.output import Report, invalid
 from lakesink_tools.cli.rows import cells, documents
+from lakesink_tools.past.as_of import look_back
+from lakesink_tools.past.need_duckdb import check_duckdb
+from lakesink_tools.past.records import sink_label
+from lakesink_tools.past.resolve_snapshot import Chosen, LookBack, by_batch
 
 if TYPE_CHECKING:
-    from lakesink_tools.audit.changes import Changes
+    from lakesink_tools.past.changes import Changes
 
 FOREIGN = "others"
 
@@ -29,7 +29,7 @@ def diff(
 ) -> Report:
     """Exit code 2: a batch is not there, or not there any more, or rows cannot be compared."""
     _check_possible(from_batch, to_batch)
-    from lakesink_tools.audit.changes import changes  # DuckDB is an extra
+    from lakesink_tools.past.changes import changes  # DuckDB is an extra
 
     opened = load_table(connect(catalog, create=False), table)
     past = look_back(opened, table, branch)

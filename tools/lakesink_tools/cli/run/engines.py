@@ -11,12 +11,12 @@ from lakesink_catalog.connect.catalog import CatalogConfig
 from lakesink_catalog.read.past import retained
 from lakesink_catalog.tables.tables import load_table, parse_identifier
 from lakesink_protocol.identity import MAIN_BRANCH
-from lakesink_tools.audit.as_of import Question, as_of
 from lakesink_tools.cli.output import Report, invalid
 from lakesink_tools.engines import duckdb, flink, pyiceberg, spark, trino
 from lakesink_tools.engines.recipe import Moment, Recipe
 from lakesink_tools.engines.recipe_input import target_of
 from lakesink_tools.engines.spark_runtime import WITHOUT_RUNTIME, lacks_runtime
+from lakesink_tools.past.as_of import Question, as_of
 
 _RECIPES = {
     "trino": trino.recipe,

@@ -6,10 +6,10 @@ from typing import Any
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.words import as_arguments, counted, moment, number
 from lakesink_tools.audit.checkpoint import opened
-from lakesink_tools.audit.lineage import Hop, Lineage, Upstream
-from lakesink_tools.audit.source_ranges import FilesRange, FirstRange, KafkaRange, OtherRange, merged
 from lakesink_tools.cli.output import NOT_WELL, OK, Report
 from lakesink_tools.cli.rows import cells, documents_of
+from lakesink_tools.past.lineage import Hop, Lineage, Upstream
+from lakesink_tools.past.source_ranges import FilesRange, FirstRange, KafkaRange, OtherRange, merged
 
 _COLUMNS = ("where", "from>", "to>", "rows>", "committed", "known by")
 MOST_LINES = 60

@@ -6,12 +6,10 @@ from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.read.past import retained
 from lakesink_catalog.tables.tables import load_to_read
 from lakesink_catalog.words import as_arguments, counted, moment, number, size
-from lakesink_tools.audit.finding import key_of, sink_label
-from lakesink_tools.audit.in_words import outcome_in_words
-from lakesink_tools.audit.records import Record, record_of
 from lakesink_tools.cli.output import NOT_WELL, OK, Report
 from lakesink_tools.cli.rows import parsed_offsets
 from lakesink_tools.cli.target import is_directory
+from lakesink_tools.past.records import Record, key_of, outcome_in_words, record_of, sink_label
 
 _COLUMNS = ("sink", "branch", "batch>", "snapshot>", "rows>", "files>", "size>", "committed", "outcome", "offsets")
 

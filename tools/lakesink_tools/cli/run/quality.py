@@ -7,9 +7,9 @@ from lakesink_catalog.read.past import retained
 from lakesink_catalog.tables.tables import load_to_read
 from lakesink_catalog.words import as_arguments, counted, number
 from lakesink_protocol.identity import SinkKey, SinkKind
-from lakesink_tools.audit.finding import sink_label
-from lakesink_tools.audit.quality_history import Check, checks_of, shares
 from lakesink_tools.cli.output import NOT_WELL, OK, Report
+from lakesink_tools.past.quality_history import QualityCheck, checks_of, shares
+from lakesink_tools.past.records import sink_label
 
 _COLUMNS = ("sink", "branch", "check", "batches>", "rows>", "not met>", "share>", "last batch>", "over time")
 _NONE, _BARS = "·", "▁▂▃▄▅▆▇█"
@@ -47,7 +47,7 @@ def drawn(found: list[float]) -> str:
     return "".join(_BARS[min(int(one / top * len(_BARS)), len(_BARS) - 1)] if one else _NONE for one in found)
 
 
-def _row(check: Check) -> list[str]:
+def _row(check: QualityCheck) -> list[str]:
     percent = check.share * 100
     share = f"{percent:.2f} %" if percent >= 0.01 else "< 0.01 %"  # a small share is never shown as none
     return [
@@ -63,7 +63,7 @@ def _row(check: Check) -> list[str]:
     ]
 
 
-def _hints(arguments: str, checks: list[Check], *, hidden: int) -> list[str]:
+def _hints(arguments: str, checks: list[QualityCheck], *, hidden: int) -> list[str]:
     older = [f"Not shown: {counted(hidden, 'older batch')}; --limit shows more."] if hidden else []
     if not checks:
         said = "No batch has an expectation, a dead letter or an unknown key."

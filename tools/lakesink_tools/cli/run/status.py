@@ -13,20 +13,13 @@ from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.identity import SinkKind
 from lakesink_protocol.ledger import stated
 from lakesink_protocol.redact import describe
-from lakesink_tools.audit.finding import (
-    awaits_replay,
-    key_of,
-    name_of_rows,
-    of_changes,
-    of_quality,
-    of_replay,
-    sink_label,
-)
+from lakesink_tools.audit.finding import awaits_replay, name_of_rows, of_changes, of_quality, of_replay
 from lakesink_tools.audit.no_records import has_no_records
 from lakesink_tools.cli.output import NOT_WELL, OK, Report, plain
-from lakesink_tools.cli.standing import STALE, Standing, document_of, prepared_hint, stale_hint, standing_of
+from lakesink_tools.cli.sink_health import STALE, SinkHealth, document_of, health_of, prepared_hint, stale_hint
 from lakesink_tools.cli.status_of_catalog import status_of_catalog
 from lakesink_tools.cli.target import is_directory
+from lakesink_tools.past.records import key_of, sink_label
 
 if TYPE_CHECKING:
     from lakesink_tools.audit.leftovers import PreparedRecord
@@ -58,7 +51,7 @@ def status(table: str | None, catalog: str | None, max_age: timedelta | None, li
 
 def _report(identifier: str, table: Table, max_age: timedelta | None, arguments: str) -> Report:
     now = datetime.now(UTC)
-    found = [(state, standing_of(state, max_age, now)) for state in sinks(table)]
+    found = [(state, health_of(state, max_age, now)) for state in sinks(table)]
     snapshots, head = len(table.metadata.snapshots), table.metadata.current_snapshot()
     totals = {name: 0 if head is None else stated(head.summary, key) for name, key in _TOTALS.items()}
     waiting, unlisted = _waiting(table, [state for state, _ in found])
@@ -107,7 +100,7 @@ def _waiting(table: Table, states: list[SinkState]) -> "tuple[list[PreparedRecor
     return [], [f"Prepared batches were not looked for: {why}."]
 
 
-def _row(state: SinkState, standing: Standing, now: datetime) -> list[str]:
+def _row(state: SinkState, standing: SinkHealth, now: datetime) -> list[str]:
     return [
         sink_label(key_of(state)),
         state.branch,
@@ -136,7 +129,7 @@ def _ages(states: list[SinkState], max_age: timedelta | None, now: datetime) -> 
 
 
 def _hints(
-    arguments: str, found: list[tuple[SinkState, Standing]], max_age: timedelta | None, now: datetime
+    arguments: str, found: list[tuple[SinkState, SinkHealth]], max_age: timedelta | None, now: datetime
 ) -> list[str]:
     hints = [
         f"The next batch of sink {plain(state.sink)} would be refused: {standing.word}."

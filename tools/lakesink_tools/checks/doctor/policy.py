@@ -1,0 +1,96 @@
+"""What a stream does with rows that do not fit, and how it changes rows by key, read from its snapshots. Pure."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lakesink.rows.plan import OnMalformed
+from lakesink.settings.option_types import Deletes, OutputMode
+from lakesink.settings.settings import POLICY_LISTS, POLICY_OPTIONS
+from lakesink_protocol.redact import redact, shown
+from lakesink_protocol.row_changes import Mode
+
+_LONGEST = 2_000
+_LONGEST_NAME = 100
+_STOPS = "stops the query"
+_FOLLOWS = ("add", "widen")
+_NEW_COLUMN = {"ignore": "is left out", **dict.fromkeys(_FOLLOWS, "becomes a column")}
+
+
+def policy_in_words(text: str) -> str:
+    """What would happen to new columns or keys, and to rows that cannot be written; `text` may be empty."""
+    chosen = _parsed(text)
+    documents = "decode" in chosen
+    evolution, rescue = chosen.get("schema_evolution", "fail"), chosen.get("rescue_column", "")
+    what = "a key without a column" if documents else "a column that the table lacks"
+    becomes = _NEW_COLUMN.get(evolution, _STOPS)
+    if rescue:
+        becomes = f"{becomes}, or is kept in {rescue}" if evolution in _FOLLOWS else f"is kept in {rescue}"
+    elif documents and evolution == "ignore":
+        becomes = f"{becomes} and counted"
+    return f"{what} {becomes}; a row that cannot be written {_of_bad_rows(chosen)}"
+
+
+@dataclass(frozen=True, slots=True)
+class ChangePolicy:
+    """How a stream changes rows by key.
+
+    Attributes:
+        keys: Columns of the key, as the stream named them; empty for the table's identifier fields.
+        sequence_by: Columns of which the greatest value wins; empty if the order of the stream is trusted.
+        keeps_deleted: True if a delete marks the row, and does not remove it.
+        updates: True if the rows are results that Spark emits again when they change, as in output mode ``update``.
+    """
+
+    mode: Mode
+    keys: tuple[str, ...]
+    sequence_by: tuple[str, ...]
+    keeps_deleted: bool
+    decode: str = ""
+    updates: bool = False
+
+
+def change_policy(text: str) -> ChangePolicy | None:
+    """How a stream changes rows by key, by the property of its snapshots; None if it appends."""
+    chosen, lists = _parsed(text), _parsed_lists(text)
+    if chosen.get("mode") not in (Mode.UPSERT, Mode.CHANGES):
+        return None
+    return ChangePolicy(
+        mode=Mode(chosen["mode"]),
+        keys=lists.get("keys", ()),
+        sequence_by=lists.get("sequence_by", ()),
+        keeps_deleted=chosen.get("deletes") == Deletes.SOFT,
+        decode=chosen.get("decode", ""),
+        updates=chosen.get("output_mode") == OutputMode.UPDATE,
+    )
+
+
+def _of_bad_rows(chosen: Mapping[str, str]) -> str:
+    if chosen.get("on_malformed") == OnMalformed.QUARANTINE:
+        return f"goes to {chosen.get('dead_letter_table', 'the dead letters')}"
+    return _STOPS
+
+
+def _parsed(text: str) -> Mapping[str, str]:
+    """The options in a summary, which others may have written: known names, and short texts."""
+    document = _document(text)
+    known = {name: document[name] for name in POLICY_OPTIONS if isinstance(document.get(name), str)}
+    return {name: redact(shown(value, _LONGEST_NAME)) for name, value in known.items()}
+
+
+def _parsed_lists(text: str) -> Mapping[str, tuple[str, ...]]:
+    document = _document(text)
+    known = {name: document[name] for name in POLICY_LISTS if isinstance(document.get(name), list)}
+    return {
+        name: tuple(redact(shown(value, _LONGEST_NAME)) for value in values if isinstance(value, str))
+        for name, values in known.items()
+    }
+
+
+def _document(text: str) -> dict[str, Any]:
+    try:
+        document: Any = json.loads(text[:_LONGEST]) if text else {}
+    except (ValueError, RecursionError):
+        return {}
+    return document if isinstance(document, dict) else {}

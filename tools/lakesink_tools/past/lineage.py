@@ -1,0 +1,292 @@
+"""Where the rows of a batch came from: its source's offsets, through all tables between, back to the first source.
+
+A batch records the offsets at its end, and the batch before it those at its beginning. If a source is another table of
+lakesink, its offsets name batches, and the same question is asked of them. A fingerprint covers both ends, so most
+answers can be proven from the tables alone.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+
+from lakesink.checkpoint.folder import Checkpoint
+from lakesink.read.follow import batches_between
+from lakesink.read.position import Position
+from lakesink.read.steps import Follows, SinkBatches, owner_of_changelog
+from lakesink.rows.letters import REPLAYS_SUFFIX
+from lakesink.rows.side_rows import application_of
+from lakesink_catalog.read.earlier import past_under
+from lakesink_catalog.read.past import PastCommit, head_of
+from lakesink_catalog.tables.tables import load_to_read
+from lakesink_protocol.errors import CatalogError, LakesinkError
+from lakesink_protocol.identity import MAIN_BRANCH, SinkKey, SinkKind
+from lakesink_protocol.ledger import Mark
+from lakesink_protocol.quality import REPLAY
+from lakesink_tools.past.as_of import Question, choose, look_back
+from lakesink_tools.past.batch_input import Known, RunInput, input_of
+from lakesink_tools.past.replayed_letters import batches_of_letters
+from lakesink_tools.past.resolve_snapshot import Chosen
+from lakesink_tools.past.side_owner import owner_of
+from lakesink_tools.past.source_ranges import BatchesRange, FirstRange, KafkaRange
+
+MOST_TABLES_DEEP = 16
+_EXPIRED = "LAKESINK_BATCH_EXPIRED"
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    """Batches of another table that were read.
+
+    Attributes:
+        why: Why they, or a part of them, cannot be told; empty if they can.
+    """
+
+    table: str
+    hops: tuple["Hop", ...] = ()
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """Batches of one query in one table that follow each other, and what they read together.
+
+    Attributes:
+        run: The batches, oldest first.
+        why: What is not known, and what would help.
+        note: What else to know of the snapshot that was chosen; empty for most.
+    """
+
+    table: str
+    run: tuple[PastCommit, ...]
+    known: Known
+    sources: tuple[FirstRange | Upstream, ...] = ()
+    why: tuple[str, ...] = ()
+    note: str = ""
+
+    @property
+    def mark(self) -> Mark:
+        """Of the first batch: all are of its sink and query."""
+        return self.run[0].known_mark
+
+    @property
+    def rows(self) -> int:
+        """Rows of all batches."""
+        return sum(batch.rows for batch in self.run)
+
+    def hops(self) -> Iterator["Hop"]:
+        """This one, and all behind it, each once, however often it was read."""
+        ahead, seen = [self], set[int]()
+        while ahead:
+            hop = ahead.pop()
+            if id(hop) in seen:
+                continue
+            seen.add(id(hop))
+            yield hop
+            behind = [one for source in hop.sources if isinstance(source, Upstream) for one in source.hops]
+            ahead += reversed(behind)
+
+    def kafka(self) -> list[KafkaRange]:
+        """Every range of Kafka behind it."""
+        return [one for hop in self.hops() for one in hop.sources if isinstance(one, KafkaRange)]
+
+    def troubles(self) -> list[str]:
+        """What is not known of it and of all behind it, each once."""
+        found: list[str] = []
+        for hop in self.hops():
+            found += [*hop.why, *(one.why for one in hop.sources if isinstance(one, Upstream) and one.why)]
+        return list(dict.fromkeys(found))
+
+
+@dataclass(slots=True)
+class Lineage:
+    """Follows batches back through the tables of one catalog. Only reads.
+
+    Attributes:
+        checkpoints: By query id: they have beginnings, files, and offsets that did not fit into a summary.
+    """
+
+    catalog: Catalog
+    checkpoints: Mapping[str, Checkpoint] = field(default_factory=dict)
+    _tables: dict[str, Table] = field(default_factory=dict, init=False)
+    _followed: dict[tuple[Position | None, Position], Upstream] = field(default_factory=dict, init=False)
+
+    def of(self, name: str, batch_id: int, sink: str | None, branch: str) -> Hop:
+        """The batch, and everything behind it.
+
+        Raises:
+            CatalogError: The catalog or the table is unusable, or the batch is not there, or not there any more.
+            SettingsError: The identifier is malformed, or the sink is not the only one.
+        """
+        table = self._load(name)
+        batch, note = _asked(table, name, Question(batch_id, sink=sink, branch=branch))
+        return self._hop(table, name, [batch], 0, note)
+
+    def _load(self, name: str) -> Table:
+        if name not in self._tables:
+            self._tables[name] = load_to_read(self.catalog, name)
+        return self._tables[name]
+
+    def _hop(self, table: Table, name: str, run: Sequence[PastCommit], depth: int, note: str = "") -> Hop:
+        found, sources = self._sources(table, name, run, depth)
+        return Hop(name, tuple(run), found.known, sources, tuple(found.why), note)
+
+    def _sources(
+        self, table: Table, name: str, run: Sequence[PastCommit], depth: int
+    ) -> tuple[RunInput, tuple[FirstRange | Upstream, ...]]:
+        mark = run[0].known_mark
+        if not mark.adds_rows:
+            return RunInput((), Known.PROVEN), ()
+        if run[0].is_replay:
+            return RunInput((), Known.LETTERS), (self._of_replays(run, depth + 1),)
+        if mark.key.kind is SinkKind.TXN:
+            return self._of_application(name, mark.key, run, depth)
+        found = input_of(table, name, run, self.checkpoints)
+        return found, tuple(
+            self._upstream(one, depth + 1) if isinstance(one, BatchesRange) else one for one in found.ranges
+        )
+
+    def _of_application(
+        self, name: str, key: SinkKey, run: Sequence[PastCommit], depth: int
+    ) -> tuple[RunInput, tuple[Upstream, ...]]:
+        """A changelog and dead letters have the batches of their stream; other applications say nothing."""
+        owner = owner_of(self.catalog, key)
+        if owner is None:
+            why = f"{key.name} in {name} is no stream of this catalog: its batches do not say what they read."
+            return RunInput((), Known.UNKNOWN, (why,)), ()
+        behind, stream, query_id = owner
+        wanted = {batch.batch_id for batch in run}
+
+        def read() -> Iterable[PastCommit]:
+            return _batches_of(self._load(behind), behind, stream, query_id, wanted)
+
+        return RunInput((), Known.SAME_BATCH), (self._behind(behind, read, depth + 1),)
+
+    def _of_replays(self, run: Sequence[PastCommit], depth: int) -> Upstream:
+        """The batches that put the letters aside, in the table of dead letters."""
+        replays = run[0].replays_table
+        letters = replays.removesuffix(REPLAYS_SUFFIX)
+
+        def read() -> Iterable[PastCommit]:
+            table = self._load(letters)
+            numbers = {replay.batch_id for replay in run}
+            wanted = batches_of_letters(self._load(replays), table, run[0].application, numbers)
+            past = past_under(table, letters, head_of(table, MAIN_BRANCH))
+            batches = [(commit.mark.key, commit) for commit in past.commits if commit.mark is not None]
+            found = {(application_of(key), batch.batch_id): batch for key, batch in batches}
+            for application, batch_id in sorted(wanted - found.keys()):
+                raise _expired_batch(batch_id, application, letters)
+            return [batch for place, batch in found.items() if place in wanted]
+
+        return self._behind(letters, read, depth)
+
+    def _upstream(self, read: BatchesRange, depth: int) -> Upstream:
+        """The batches of a table that were read; each range is followed once."""
+        place = read.start, read.end
+        if place not in self._followed:
+            self._followed[place] = self._follow(read, depth)
+        return self._followed[place]
+
+    def _follow(self, read: BatchesRange, depth: int) -> Upstream:
+        end, name = read.end, read.end.table
+        if end.is_before_all:
+            return Upstream(name)
+        follows = Follows.STREAM if end.query_id else Follows.CHANGELOG
+        sink = end.sink if end.query_id else owner_of_changelog(end.sink)
+        batches = SinkBatches(sink, end.branch, follows)
+
+        def found() -> Iterable[PastCommit]:
+            table = self._load(name)
+            start = read.start or batches.beginning(name, str(table.metadata.table_uuid))
+            return batches_between(table, name, batches, start, end)[1]
+
+        return self._behind(name, found, depth)
+
+    def _behind(self, name: str, read: Callable[[], Iterable[PastCommit]], depth: int) -> Upstream:
+        """The batches of a table that were read; why, if they cannot be told."""
+        if depth > MOST_TABLES_DEEP:
+            return Upstream(name, why=f"{name} is more than {MOST_TABLES_DEEP} tables away.")
+        try:
+            batches = list(read())
+            return Upstream(name, tuple(self._hop(self._load(name), name, run, depth) for run in _runs(batches)))
+        except LakesinkError as error:
+            return Upstream(name, why=f"The batches of {name} cannot be told: [{error.code}] {error.what}")
+
+
+def _asked(table: Table, name: str, question: Question) -> tuple[PastCommit, str]:
+    """The batch that is asked for, with a note on it. An expired one is found in earlier metadata."""
+    try:
+        chosen = choose(look_back(table, name, question.branch), question)
+    except CatalogError as error:
+        if error.code != _EXPIRED:
+            raise
+        expired = _expired(table, name, question)
+        if expired is None:
+            raise
+        return expired, "Its snapshot has expired: an earlier version of the table's metadata still shows it."
+    if chosen.commit.batch_id != question.batch_id:
+        raise _no_snapshot(name, question, chosen)
+    return chosen.commit, chosen.note
+
+
+def _expired(table: Table, name: str, question: Question) -> PastCommit | None:
+    def is_it(commit: PastCommit) -> bool:
+        mark = commit.mark
+        if mark is None or (mark.batch_id, mark.key.branch) != (question.batch_id, question.branch):
+            return False
+        return question.sink == mark.key.name or (question.sink is None and not mark.key.name.startswith(REPLAY))
+
+    commits = past_under(table, name, head_of(table, question.branch), is_it).commits
+    return commits[0] if commits and is_it(commits[0]) else None
+
+
+def _batches_of(table: Table, name: str, key: SinkKey, query_id: str, wanted: set[int]) -> Iterable[PastCommit]:
+    """Batches of a stream by their ids, those of one query, as far as the branch has them."""
+
+    def is_of_it(commit: PastCommit) -> bool:
+        return commit.mark is not None and (commit.mark.key, commit.mark.query_id) == (key, query_id)
+
+    def is_oldest(commit: PastCommit) -> bool:
+        return is_of_it(commit) and commit.batch_id <= min(wanted)
+
+    commits = past_under(table, name, head_of(table, key.branch), is_oldest).commits
+    found = [commit for commit in commits if is_of_it(commit) and commit.batch_id in wanted]
+    missing = sorted(wanted - {batch.batch_id for batch in found})
+    if missing:
+        raise _expired_batch(missing[0], key.name, name)
+    return found
+
+
+def _expired_batch(batch_id: int, writer: str, table: str) -> CatalogError:
+    return CatalogError(
+        "BATCH_EXPIRED",
+        f"Batch {batch_id} of {writer} is not in {table}, or not any more.",
+        action=f"lakesink log {table} shows what is retained.",
+    )
+
+
+def _runs(batches: Iterable[PastCommit]) -> Iterator[list[PastCommit]]:
+    """Batches of one query that follow each other; one that an operator skipped has no rows, and is left out."""
+    run: list[PastCommit] = []
+    for batch in batches:
+        if not batch.known_mark.adds_rows:
+            continue
+        if run and not _follows(run[-1].known_mark, batch.known_mark):
+            yield run
+            run = []
+        run.append(batch)
+    if run:
+        yield run
+
+
+def _follows(one: Mark, other: Mark) -> bool:
+    return (one.key, one.query_id, one.batch_id + 1) == (other.key, other.query_id, other.batch_id)
+
+
+def _no_snapshot(name: str, question: Question, chosen: Chosen) -> CatalogError:
+    return CatalogError(
+        "BATCH_EXPIRED",
+        f"{chosen.note or f'Batch {question.batch_id} of {name} has no snapshot of its own.'} It has no rows to trace.",
+        action=f"Ask for another batch: lakesink log {name} shows them.",
+    )

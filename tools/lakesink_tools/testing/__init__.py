@@ -1,0 +1,1 @@
+"""The suite for sinks of your own, which `lakesink.testing` offers. It needs pytest."""
