@@ -1,7 +1,11 @@
 """A counting source after a new checkpoint, a rollback beside a running stream, very wide rows."""
 
+import json
+import os
 import re
 import shutil
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -16,6 +20,7 @@ from lakesink_catalog.tables.tables import load_table
 from lakesink_tools.cli.main import main
 from tests.spark.adapters import Adapter
 from tests.spark.streams import counter_stream, file_stream, run, run_batches, write_files
+from tests.spark.wide_rows_driver import MIDDLE, SLIM, WIDEST
 
 pytestmark = pytest.mark.usefixtures("home")
 TABLE = "demo.events"
@@ -124,3 +129,35 @@ def test_rows_of_megabytes_are_all_there_and_whole(spark: Any, tmp_path: Path, e
     assert sorted(found["id"].to_pylist()) == list(range(24))
     for number, text in zip(found["id"].to_pylist(), found["text"].to_pylist(), strict=True):
         assert text == chr(97 + number % 26) * WIDE_BYTES
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[int]]:
+    """What the driver with a small heap says of its tables."""
+    folder = tmp_path_factory.mktemp("wide")
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.spark.wide_rows_driver", str(folder)],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[2],
+        env=os.environ | {"LAKESINK_HOME": str(folder / "home")},
+    )
+    told: dict[str, list[int]] = json.loads(done.stdout.splitlines()[-1])
+    return told
+
+
+@pytest.mark.driver
+@pytest.mark.dear
+@pytest.mark.parametrize(
+    ("part", "rows", "characters"),
+    [
+        ("few of the widest rows", 24, 24 * WIDEST),
+        ("more rows than the first message may have", 1_100, 1_100 * MIDDLE),
+        ("a stream of wide rows after narrow ones", 22_600, 20_000 + 2_600 * SLIM),
+    ],
+)
+def test_rows_of_which_a_message_would_fill_the_heap_are_all_there_and_whole(
+    wide: dict[str, list[int]], part: str, rows: int, characters: int
+) -> None:
+    assert wide[part] == [rows, rows, characters, 0]
