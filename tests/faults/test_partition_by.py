@@ -120,7 +120,7 @@ def test_other_partitions_than_a_table_has_had_since_it_was_made_are_refused(tmp
     with pytest.raises(SettingsError, match="PARTITION_BY_DIFFERS") as caught:
         check_partitions(_made(tmp_path, *USUAL), asked)
     assert "is partitioned by region, day(ts), but partition_by asks for" in caught.value.what
-    assert caught.value.choices[0] == "Remove partition_by, and the table's partitioning is used."
+    assert caught.value.choices[0] == "Leave out partition_by: the table's own partitioning is used."
 
 
 def test_a_removed_spec_that_only_the_field_ids_remember_is_a_warning(tmp_path: Path) -> None:

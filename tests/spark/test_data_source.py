@@ -187,7 +187,7 @@ def test_a_continuous_query_is_told_which_triggers_there_are_and_writes_nothing(
         query.awaitTermination(60)
     text = str(refused.value)
     assert "[LAKESINK_TRIGGER_UNSUPPORTED]" in text
-    assert "Use the trigger availableNow or processingTime, not continuous" in text
+    assert "Use the trigger availableNow or processingTime, and an absolute" in text
     assert "Restore the checkpoint" not in text
     assert not list(home.rglob("*.parquet"))
 

@@ -81,7 +81,7 @@ def test_positions_are_no_sequence_once_a_topic_has_several_partitions(tmp_path:
     for _ in range(2):
         with pytest.raises(WriteError, match="LAKESINK_SEQUENCE_OF_PARTITIONS") as refused:
             stream.take(grown, [(1, 0, event("u", row(1, 2)))])
-        assert "Leave sequence_by out" in refused.value.action
+        assert "Leave out the option sequence_by" in refused.value.action
         stream.restart()
     stream.options.pop("sequence_by")
     stream.restart()

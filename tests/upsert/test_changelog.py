@@ -306,7 +306,7 @@ def test_the_changelog_follows_new_and_wider_columns_and_keeps_dropped_ones(tmp_
 def test_a_table_with_other_columns_is_no_changelog(tmp_path: Path) -> None:
     lake = upsert_lake(tmp_path)
     lake.catalog.create_table(LOG, pa.schema([("id", pa.string())]))
-    with pytest.raises(WriteError, match=r"The table demo\.changelog cannot keep the changelog: Column 'id'"):
+    with pytest.raises(WriteError, match=r"The table demo\.changelog cannot keep changes: Column 'id'"):
         logging(lake).run(0)
     assert rows_of(lake) == []
 

@@ -87,7 +87,7 @@ def _commits(storage: Storage, layout: Layout, up_to_batch: int | None) -> list[
             sink=layout.sink_id,
             damage=damage,
             commits=redact(layout.commits),
-            taking_back=[TAKING_BACK],
+            taking_back=TAKING_BACK,
         ) from None
     if up_to_batch is None:
         return markers
