@@ -12,8 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakesink.decode.debezium.decoder import DebeziumDecoder
-from lakesink.decode.documents import Decoder, check_documents
-from lakesink.decode.states import StateDecoder
+from lakesink.decode.documents import StateDecoder, check_documents
 from lakesink.keys.change_columns import ChangeConversion, conversion_of, first_place, key_names, own_schema
 from lakesink.keys.keys_file import KeysFileWriter, names_of
 from lakesink.keys.newest import NewestChanges
@@ -118,7 +117,7 @@ def decoder_for(plan: WritePlan, schema: Struct, task: int) -> ChangeDecoder | N
     """The decoder of one task's documents; None for rows with the table's columns."""
     if plan.decode in (DEBEZIUM_JSON, DEBEZIUM_AVRO):
         return DebeziumDecoder(plan, schema, task)
-    return StateDecoder(Decoder(plan, schema, task)) if plan.decode else None
+    return StateDecoder(plan, schema, task) if plan.decode else None
 
 
 def _marked(batch: pa.RecordBatch, first_row: int) -> ChangedRows:
