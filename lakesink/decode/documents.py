@@ -11,12 +11,11 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakesink.decode.json_news import JsonNews
 from lakesink.decode.json_scalars import Parsed, either
 from lakesink.decode.json_values import JsonReader
 from lakesink.decode.libraries import load_duckdb, load_unknown_keys
 from lakesink.decode.misfits import Found, UnknownKeys
-from lakesink.decode.news_rows import FindsNews, NewsRows
+from lakesink.decode.news_rows import FindsNews, JsonNews, NewsRows
 from lakesink.decode.places import PLACES, Places
 from lakesink.decode.rescue import Rescue
 from lakesink.rows.batches import joined
