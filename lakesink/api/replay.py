@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from lakesink.api.streams import append_version, check_classic
+from lakesink.api.with_expectations import checked_sql, reason_in
 from lakesink.settings.option_types import Options
 from lakesink.settings.relations import Entry
 from lakesink.settings.settings import Settings
@@ -24,7 +25,6 @@ from lakesink.sinks.iceberg.side.letters_policy import letters_table
 from lakesink.sinks.iceberg.side.replay_loop import LETTER_ID, Repaired, ReplayLoop, check_no_documents, invalid_repair
 from lakesink.sinks.iceberg.side.replays import Replayed
 from lakesink.spark.rows.frame_schema import stored_schema
-from lakesink.spark.spark_errors import checked_sql, reason_in
 from lakesink_catalog.connect.catalog import CatalogConfig
 from lakesink_catalog.spark_types import sql_type
 from lakesink_catalog.words import counted

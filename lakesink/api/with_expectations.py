@@ -1,8 +1,10 @@
 """Lets Spark evaluate expectations: one more BOOLEAN column for each, in the query's own pass over the rows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import BooleanType
@@ -10,7 +12,8 @@ from pyspark.sql.types import BooleanType
 from lakesink.rows.expectations import Expected, is_mark
 from lakesink.settings.options import option_invalid
 from lakesink.settings.options_of_rows import Expectation, parse_expectations
-from lakesink.spark.spark_errors import checked_sql, reason_in
+from lakesink_catalog.words import cut
+from lakesink_protocol.redact import redact, shown
 
 _LONGEST = 170
 """A first line has less than 200 characters, with the code of the error."""
@@ -61,3 +64,25 @@ def check_condition(df: DataFrame, option: str, what: str, condition: str) -> No
     if not isinstance(kind, BooleanType):
         is_kind = f"is {kind.simpleString().upper()}, not a condition (BOOLEAN)"
         raise option_invalid(option, f"{what[:1].upper()}{what[1:]} {is_kind}.")
+
+
+def reason_in(error: PySparkException, longest: int) -> str:
+    """The first line of Spark's message that has words, cut between two words; of a wrong name, Spark's suggestion."""
+    given = error.getMessageParameters() or {}
+    line = next((line for line in str(error).splitlines() if line.strip()), "no reason given")
+    if "proposal" in given:  # it is the end of a long message
+        wrong = given.get("objectName") or given.get("fieldName") or "such name"
+        line = f"there is no {wrong}. Did you mean {given['proposal']}?"
+    return shown(cut(redact(line), longest), longest)  # redacted before it is cut: half a secret is not recognised
+
+
+@contextmanager
+def checked_sql() -> Iterator[None]:
+    """Within this block, Spark does not log what is wrong with SQL, as eight kilobytes of JSON: an error says it."""
+    logger = PySparkLogger.getLogger("SQLQueryContextLogger")
+    before = logger.disabled
+    logger.disabled = True
+    try:
+        yield
+    finally:
+        logger.disabled = before

@@ -11,16 +11,16 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakesink.decode.json_news import JsonNews
 from lakesink.decode.json_scalars import Parsed, either
 from lakesink.decode.json_values import JsonReader
 from lakesink.decode.libraries import load_duckdb, load_unknown_keys
 from lakesink.decode.misfits import Found, UnknownKeys
-from lakesink.decode.news_rows import FindsNews, NewsRows
+from lakesink.decode.news_rows import FindsNews, JsonNews, NewsRows
 from lakesink.decode.places import PLACES, Places
 from lakesink.decode.rescue import Rescue
 from lakesink.rows.batches import joined
 from lakesink.rows.casts import lossless_cast
+from lakesink.rows.changed_rows import ChangedRows, positions_in, same_operation
 from lakesink.rows.letters import Fault
 from lakesink.rows.plan import DEBEZIUM_JSON, JSON, NewsPlan, OnMalformed, WritePlan
 from lakesink.rows.schema import Field, Primitive, Struct, sql_type_of
@@ -31,6 +31,7 @@ from lakesink_protocol.measures import UNKNOWN_KEYS, Tally
 from lakesink_protocol.quality import Quality, together
 from lakesink_protocol.receipt import LONGEST_PLACE, MOST_MISFITS, Misfit
 from lakesink_protocol.redact import shown as printable
+from lakesink_protocol.row_changes import Operation
 
 VALUE = "value"
 KAFKA_COLUMNS: Mapping[str, str] = {
@@ -291,3 +292,37 @@ def _check_kafka_column(incoming: pa.Field, column: Field) -> None:
         action=f"Select Kafka's own {incoming.name!r} in the query, or rename the query's column: the table's column"
         " gets the value of Kafka's. Or drop the table's column.",
     )
+
+
+@dataclass(slots=True)
+class StateDecoder(Decoder):
+    """Decodes documents to upserts; see `lakesink.rows.changed_rows.ChangeDecoder`.
+
+    No document becomes two upserts, and one that is NULL is malformed.
+    """
+
+    changed: Tally = field(default_factory=Tally, init=False)
+    _positions: deque[tuple[pa.Array, pa.Array]] = field(default_factory=deque, init=False)
+
+    def changes(self, batches: Iterator[pa.RecordBatch]) -> Iterator[ChangedRows]:
+        """See `ChangeDecoder`."""
+        for rows in self.decoded(self._with_positions(batches)):
+            if rows.num_rows:
+                places, offsets = self._next(rows.num_rows)
+                yield ChangedRows(rows, same_operation(Operation.UPSERT, rows.num_rows), places, offsets)
+
+    def _with_positions(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            if batch.num_rows:
+                self._positions.append(positions_in(batch))
+            yield batch
+
+    def _next(self, rows: int) -> tuple[pa.Array, pa.Array]:
+        """The positions of the next rows: the decoder joins batches, and returns a row for each of theirs."""
+        found = []
+        while rows > 0:
+            found.append(self._positions.popleft())
+            rows -= len(found[-1][0])
+        assert rows == 0, "a decoder joins whole batches"
+        places, offsets = zip(*found, strict=True)
+        return pa.concat_arrays(places), pa.concat_arrays(offsets)

@@ -1,8 +1,9 @@
 """Writes one Parquet file and describes it for the receipt. A file is either closed, or abandoned without a footer."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -35,25 +36,25 @@ class FileFormat:
         return any(column.leaf.type.name == "uuid" for column in self.columns)
 
 
-class OpenFile:
-    """A Parquet file that is being written, at a unique location. Not thread-safe; ends with `close` or `abandon`."""
+Start = Callable[[Any], pq.ParquetWriter]
 
-    def __init__(self, files: NewFiles, location: str, partition: Partition, file_format: FileFormat) -> None:
+
+class OpenParquet:
+    """A Parquet file that is being written, at a unique location. Not thread-safe; ends with `close` or `abandon`.
+
+    `create` opens its stream, `start` makes the writer of the stream, which writes the first bytes.
+    """
+
+    def __init__(self, location: str, create: Callable[[], Any], start: Start, remove: Callable[[], object]) -> None:
         self.location = location
-        self.partition = partition
-        self._files = files
-        self._format = file_format
         self._rows = 0
-        self._counted = {column.leaf.field_id: FloatCounts() for column in file_format.columns if column.is_counted}
+        self._remove = remove
         with storage_failures(location):
-            self._sink = files.create(location)
+            self._sink = create()
         self._writer: Any = None
         try:
-            with storage_failures(location):  # the first bytes are written here
-                self._writer = parquet_writer(
-                    self._sink, file_format.schema, file_format.plan.parquet, file_format.dictionaries
-                )
-            self._writer.add_key_value_metadata({ICEBERG_SCHEMA_KEY: file_format.plan.schema_json})
+            with storage_failures(location):
+                self._writer = start(self._sink)
         except BaseException:  # any exception must end the open stream; it is raised again
             self.abandon()
             raise
@@ -66,31 +67,19 @@ class OpenFile:
     def write_row_group(self, rows: pa.Table) -> None:
         """Append rows as one row group."""
         with storage_failures(self.location):
-            annotated = rows.cast(self._format.schema) if self._format.has_uuids else rows
-            self._writer.write_table(annotated, row_group_size=rows.num_rows)
+            self._writer.write_table(rows, row_group_size=rows.num_rows)
         self._rows += rows.num_rows
-        for column in self._format.columns:
-            if column.is_counted:
-                self._counted[column.leaf.field_id] += count(rows, column)
 
-    def close(self) -> ContentFile:
-        """Finish the file; raises WriteError if its footer has another number of rows than were written."""
+    def finish(self) -> tuple[pq.FileMetaData, int]:
+        """Footer and size of the finished file; raises WriteError if it has other rows than were written."""
         with storage_failures(self.location):
             self._writer.close()
-            size = int(self._sink.tell())
+            size = self.size_bytes
             self._sink.close()
         footer = self._writer.writer.metadata
         if footer.num_rows != self._rows:
             raise footer_disagrees(self.location, self._rows, footer.num_rows)
-        return ContentFile(
-            path=self.location,
-            spec_id=self._format.plan.spec_id,
-            partition=self.partition,
-            record_count=self._rows,
-            file_size_bytes=size,
-            split_offsets=split_offsets(footer),
-            **asdict(file_statistics(footer, self._format.columns, self._counted)),
-        )
+        return footer, size
 
     def abandon(self) -> None:
         """Remove a file that was never closed; never raises.
@@ -102,7 +91,44 @@ class OpenFile:
         if self._writer is not None:
             self._writer.is_open = False
         with suppress(Exception):  # a failed removal leaves an unreferenced file
-            self._files.remove(self.location)
+            self._remove()
+
+
+class OpenFile(OpenParquet):
+    """A data file that is being written."""
+
+    def __init__(self, files: NewFiles, location: str, partition: Partition, file_format: FileFormat) -> None:
+        self.partition = partition
+        self._format = file_format
+        self._counted = {column.leaf.field_id: FloatCounts() for column in file_format.columns if column.is_counted}
+        plan = file_format.plan
+
+        def start(sink: Any) -> pq.ParquetWriter:
+            writer = parquet_writer(sink, file_format.schema, plan.parquet, file_format.dictionaries)
+            writer.add_key_value_metadata({ICEBERG_SCHEMA_KEY: plan.schema_json})
+            return writer
+
+        super().__init__(location, partial(files.create, location), start, partial(files.remove, location))
+
+    def write_row_group(self, rows: pa.Table) -> None:
+        """Append rows as one row group."""
+        super().write_row_group(rows.cast(self._format.schema) if self._format.has_uuids else rows)
+        for column in self._format.columns:
+            if column.is_counted:
+                self._counted[column.leaf.field_id] += count(rows, column)
+
+    def close(self) -> ContentFile:
+        """Finish the file; raises WriteError if its footer has another number of rows than were written."""
+        footer, size = self.finish()
+        return ContentFile(
+            path=self.location,
+            spec_id=self._format.plan.spec_id,
+            partition=self.partition,
+            record_count=self._rows,
+            file_size_bytes=size,
+            split_offsets=split_offsets(footer),
+            **asdict(file_statistics(footer, self._format.columns, self._counted)),
+        )
 
 
 def parquet_writer(

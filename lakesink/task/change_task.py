@@ -5,15 +5,14 @@ Old rows are located later, on the head of the commit, so a task never reads the
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakesink.decode.debezium.decoder import DebeziumDecoder
-from lakesink.decode.documents import Decoder, check_documents
-from lakesink.decode.states import StateDecoder
+from lakesink.decode.documents import StateDecoder, check_documents
 from lakesink.keys.change_columns import ChangeConversion, conversion_of, first_place, key_names, own_schema
 from lakesink.keys.keys_file import KeysFileWriter, names_of
 from lakesink.keys.newest import NewestChanges
@@ -28,7 +27,7 @@ from lakesink.rows.side_rows import SidePlan
 from lakesink.rows.task_errors import rows_differ
 from lakesink.rows.texts import check_texts
 from lakesink.task.changelog import ChangelogRows
-from lakesink.task.task_files import TaskFiles, packed, unpacked
+from lakesink.task.task_files import TaskFiles, whole_or_abandoned
 from lakesink.task.task_rows import alignment_of
 from lakesink_catalog.words import counted
 from lakesink_protocol.errors import WriteError
@@ -118,7 +117,7 @@ def decoder_for(plan: WritePlan, schema: Struct, task: int) -> ChangeDecoder | N
     """The decoder of one task's documents; None for rows with the table's columns."""
     if plan.decode in (DEBEZIUM_JSON, DEBEZIUM_AVRO):
         return DebeziumDecoder(plan, schema, task)
-    return StateDecoder(Decoder(plan, schema, task)) if plan.decode else None
+    return StateDecoder(plan, schema, task) if plan.decode else None
 
 
 def _marked(batch: pa.RecordBatch, first_row: int) -> ChangedRows:
@@ -134,57 +133,6 @@ def _marked(batch: pa.RecordBatch, first_row: int) -> ChangedRows:
         rows = counted(marks.null_count, "row")
         raise WriteError.of("OPERATION_UNKNOWN.condition", rows=rows, where=where)
     return changed
-
-
-@dataclass(frozen=True, slots=True)
-class ChangeTaskWriter:
-    """Writes one task's changes under a plan with `changes`; see `lakesink_protocol.two_phase.TaskWriter`."""
-
-    plan: WritePlan
-    expected: tuple[Expected, ...] = ()
-
-    @property
-    def clustered_by(self) -> tuple[tuple[tuple[str, ...], str], ...]:
-        """The columns of the key: one task should get all changes of a key. Documents have no columns yet."""
-        if self.plan.decode:
-            return ()
-        names = names_of(parse_schema(self.plan.schema_json), self.changes.keys)
-        return tuple(((name,), "identity") for name in names)
-
-    @property
-    def changes(self) -> ChangesPlan:
-        """How the rows change others."""
-        assert self.plan.changes is not None
-        return self.plan.changes
-
-    def write(self, task: int, batches: Iterator[pa.RecordBatch]) -> bytes:
-        """Write the newest change of each key and return the task's encoded receipt.
-
-        Every file in the receipt is closed. A receipt refuses the batch as in `ParquetTaskWriter.write`.
-        """
-        return write_changes(self, None, task, batches)[0]
-
-
-@dataclass(frozen=True, slots=True)
-class LoggingTaskWriter:
-    """Writes one task's changes, and all of them into a changelog. See `lakesink_protocol.two_phase.RoutingWriter`."""
-
-    changes: ChangeTaskWriter
-    log: SidePlan
-
-    @property
-    def clustered_by(self) -> tuple[tuple[tuple[str, ...], str], ...]:
-        """As without a changelog."""
-        return self.changes.clustered_by
-
-    def write(self, task: int, batches: Iterator[pa.RecordBatch]) -> bytes:
-        """Write one task's changes and return its two encoded receipts as one text of bytes."""
-        log = TaskLog(self.log.plan, ChangelogRows(self.log.sink.name, self.log.plan.batch_id), task)
-        return packed(*write_changes(self.changes, log, task, batches))
-
-    def receipts(self, written: bytes) -> Mapping[str, bytes]:
-        """The two receipts."""
-        return unpacked(written, self.log)
 
 
 @dataclass(slots=True)
@@ -215,32 +163,53 @@ class TaskLog:
         return self.files.receipt(replace(head, rows=self.rows.count, payload_digest=self.rows.digest))
 
 
-def write_changes(
-    writer: ChangeTaskWriter, log: TaskLog | None, task: int, batches: Iterator[pa.RecordBatch]
-) -> tuple[bytes, bytes]:
-    """Write changes, and all of them into a changelog; returns both receipts, the second one empty without `log`."""
-    plan, changes = writer.plan, writer.changes
-    files, keys = TaskFiles(plan, task), KeysFileWriter(plan, changes, task)
-    written: list[TaskFiles | KeysFileWriter] = [files, keys, *([] if log is None else [log.files])]
-    rows = ChangeRows(plan, changes, files.schema, task, Marks(writer.expected), None if log is None else log.add)
-    newest = NewestChanges(replace(key_names(files.schema, changes), shows_values=plan.show_values))
-    try:
-        rows.collect(batches, newest)
-        if not rows.refuse:
-            deletes = _write(newest, files, keys)
-            for each in written:
-                each.close()
-    except BaseException:  # any end of the task must remove its open files; it is raised again
-        _abandon(written)
-        raise
-    if rows.refuse:
-        _abandon(written)
-        return encode(rows.head), b"" if log is None else log.receipt(refused=True)
-    changed = Tally({**rows.head.changed, SUPERSEDED: newest.left_out, DELETES: deletes})
-    head, found = replace(rows.head, keys=keys.written, changed=changed), files.record_count + deletes + newest.left_out
-    if head.changes != found:
-        raise rows_differ(head.changes, found)
-    return files.receipt(head), b"" if log is None else log.receipt(refused=False)
+@dataclass(frozen=True, slots=True)
+class ChangeTaskWriter:
+    """Writes one task's changes under a plan with `changes`; see `lakesink_protocol.two_phase.TaskWriter`."""
+
+    plan: WritePlan
+    expected: tuple[Expected, ...] = ()
+
+    @property
+    def clustered_by(self) -> tuple[tuple[tuple[str, ...], str], ...]:
+        """The columns of the key: one task should get all changes of a key. Documents have no columns yet."""
+        if self.plan.decode:
+            return ()
+        names = names_of(parse_schema(self.plan.schema_json), self.changes.keys)
+        return tuple(((name,), "identity") for name in names)
+
+    @property
+    def changes(self) -> ChangesPlan:
+        """How the rows change others."""
+        assert self.plan.changes is not None
+        return self.plan.changes
+
+    def write(self, task: int, batches: Iterator[pa.RecordBatch]) -> bytes:
+        """Write the newest change of each key and return the task's encoded receipt.
+
+        Every file in the receipt is closed. A receipt refuses the batch as in `ParquetTaskWriter.write`.
+        """
+        return self.write_both(task, batches, None)[0]
+
+    def write_both(self, task: int, batches: Iterator[pa.RecordBatch], side: SidePlan | None) -> tuple[bytes, bytes]:
+        """Write changes, and all of them into a changelog; see `WritesBeside`."""
+        plan, changes = self.plan, self.changes
+        files, keys = TaskFiles(plan, task), KeysFileWriter(plan, changes, task)
+        log = None if side is None else TaskLog(side.plan, ChangelogRows(side.sink.name, side.plan.batch_id), task)
+        rows = ChangeRows(plan, changes, files.schema, task, Marks(self.expected), None if log is None else log.add)
+        newest = NewestChanges(replace(key_names(files.schema, changes), shows_values=plan.show_values))
+        deletes = 0
+        with whole_or_abandoned([files, keys, *([] if log is None else [log.files])], lambda: rows.refuse):
+            rows.collect(batches, newest)
+            if not rows.refuse:
+                deletes = _write(newest, files, keys)
+        if rows.refuse:
+            return encode(rows.head), b"" if log is None else log.receipt(refused=True)
+        changed = Tally({**rows.head.changed, SUPERSEDED: newest.left_out, DELETES: deletes})
+        head = replace(rows.head, keys=keys.written, changed=changed)
+        if head.changes != (found := files.record_count + deletes + newest.left_out):
+            raise rows_differ(head.changes, found)
+        return files.receipt(head), b"" if log is None else log.receipt(refused=False)
 
 
 def check_change_columns(incoming: pa.Schema, plan: WritePlan) -> None:
@@ -253,11 +222,6 @@ def check_change_columns(incoming: pa.Schema, plan: WritePlan) -> None:
     else:
         rows = pa.schema([one for one in incoming if one.name != DELETE_MARK])
         conversion_of(rows, schema, plan, plan.changes)
-
-
-def _abandon(written: Sequence[TaskFiles | KeysFileWriter]) -> None:
-    for files in written:
-        files.abandon()
 
 
 def _write(newest: NewestChanges, files: TaskFiles, keys: KeysFileWriter) -> int:

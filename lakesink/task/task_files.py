@@ -4,8 +4,10 @@ Rows are buffered for large row groups: Spark sends ten thousand at a time, Parq
 covers all partitions. At the limit, the largest ones are written, with at least half of the rows, so small ones grow.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -17,6 +19,7 @@ from lakesink.rows.plan import WritePlan
 from lakesink.rows.schema import Struct, arrow_schema, leaves, parse_schema
 from lakesink.rows.side_rows import SidePlan
 from lakesink_protocol.receipt import Receipt, ReceiptEncoder
+from lakesink_protocol.two_phase import ClusteredBy, ClusteredWriter
 from lakesink_protocol.votes import receipt_rejected
 
 _LENGTH_BYTES = 4
@@ -133,14 +136,59 @@ class TaskFiles:
         return self._receipt.finish(head)
 
 
-def packed(receipt: bytes, of_side: bytes) -> bytes:
-    """The receipts of a task that writes rows for a side table too, as one text of bytes; its own comes first."""
-    return len(receipt).to_bytes(_LENGTH_BYTES) + receipt + of_side
+class TaskOutput(Protocol):
+    """What a task writes: whole, or not at all."""
+
+    def close(self) -> None:
+        """Make it whole."""
+
+    def abandon(self) -> None:
+        """Remove what is not whole; never raises."""
 
 
-def unpacked(written: bytes, side: SidePlan) -> Mapping[str, bytes]:
-    """The receipts by participant; raises WriteError for bytes that `packed` does not return."""
-    end = _LENGTH_BYTES + int.from_bytes(written[:_LENGTH_BYTES])
-    if not _LENGTH_BYTES < end < len(written):
-        raise receipt_rejected("a task sent no receipt of its rows for the table beside its own")
-    return {side.owner: written[_LENGTH_BYTES:end], side.participant: written[end:]}
+@contextmanager
+def whole_or_abandoned(written: Sequence[TaskOutput], is_refused: Callable[[], bool]) -> Iterator[None]:
+    """Close what the block has written; abandon it after any other end of the block, and if its rows are refused."""
+    is_whole = False
+    try:
+        yield
+        if not is_refused():
+            for each in written:
+                each.close()
+            is_whole = True
+    finally:
+        if not is_whole:
+            for each in written:
+                each.abandon()
+
+
+class WritesBeside(ClusteredWriter, Protocol):
+    """A task writer that can also write rows for a side table."""
+
+    def write_both(self, task: int, batches: Iterator[pa.RecordBatch], side: SidePlan | None) -> tuple[bytes, bytes]:
+        """Both encoded receipts; the second one is empty without a plan for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SideTaskWriter:
+    """Writes one task's rows, and others for a side table; see `lakesink_protocol.two_phase.RoutingWriter`."""
+
+    rows: WritesBeside
+    side: SidePlan
+
+    @property
+    def clustered_by(self) -> ClusteredBy:
+        """As without a side table."""
+        return self.rows.clustered_by
+
+    def write(self, task: int, batches: Iterator[pa.RecordBatch]) -> bytes:
+        """Write one task's rows and return its two encoded receipts as one text of bytes."""
+        receipt, of_side = self.rows.write_both(task, batches, self.side)
+        return len(receipt).to_bytes(_LENGTH_BYTES) + receipt + of_side
+
+    def receipts(self, written: bytes) -> Mapping[str, bytes]:
+        """The receipts by participant; raises WriteError for bytes that `write` does not return."""
+        end = _LENGTH_BYTES + int.from_bytes(written[:_LENGTH_BYTES])
+        if not _LENGTH_BYTES < end < len(written):
+            raise receipt_rejected("a task sent no receipt of its rows for the table beside its own")
+        return {self.side.owner: written[_LENGTH_BYTES:end], self.side.participant: written[end:]}

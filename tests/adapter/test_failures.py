@@ -3,8 +3,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pyspark.errors import PySparkException
 
+from lakesink.api.with_expectations import reason_in
 from lakesink.decode.debezium.decoder import key_missing, operation_unknown, truncated
-from lakesink.spark.spark_errors import INTERRUPTED, MAX_NOTE, QueryStopped, job_error, reason_in
+from lakesink.spark.spark_errors import INTERRUPTED, MAX_NOTE, QueryStopped, job_error
 from lakesink_catalog.words import cut
 from lakesink_protocol.errors import MOST_CHOICES, LakesinkError, QueryError, WriteError
 

@@ -16,11 +16,10 @@ from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_catalog.manifests import rewriting
-from lakesink_catalog.manifests.deletes import FEW_ENTRIES, DeleteChange, to_rewrite
 from lakesink_catalog.manifests.encode import entry_encoder
 from lakesink_catalog.manifests.entries import DELETES
 from lakesink_catalog.manifests.partitions import Kind, promoted
-from lakesink_catalog.manifests.rewriting import MOST_ENTRIES, OWN_DELETES
+from lakesink_catalog.manifests.rewriting import FEW_ENTRIES, MOST_ENTRIES, OWN_DELETES, DeleteChange, to_rewrite
 from lakesink_catalog.manifests.write import avro_layout, header_metadata, write_batch_manifests
 from lakesink_protocol.change import Content, ContentFile
 from testkit.builders import Lake, Stream

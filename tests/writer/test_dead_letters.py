@@ -18,7 +18,7 @@ from lakesink.rows.expectations import Expected, OnUnmet
 from lakesink.rows.letters import LETTERS, letters_since, may_have_letters, payload_digest
 from lakesink.rows.plan import OnMalformed
 from lakesink.rows.side_rows import SidePlan, digest_sum
-from lakesink.task.task import QuarantiningTaskWriter
+from lakesink.task.task_files import SideTaskWriter
 from lakesink_catalog.tables.arrow_schema import iceberg_schema
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.identity import SinkKey
@@ -39,9 +39,7 @@ TABLE = Schema(
 def writer_for(folder: Path, table: Schema = TABLE, *, expected: tuple[Expected, ...] = (), **plan: Any) -> Any:
     rows = writer_of(plan_for(table, folder / "rows", on_malformed=OnMalformed.QUARANTINE, **plan), expected)
     of_letters = plan_for(iceberg_schema(LETTERS), folder / "letters", batch_id=7, file_stem="letters-7")
-    return QuarantiningTaskWriter(
-        rows, SidePlan("t@main", "t__dead_letters@main", SinkKey("events"), UUID, "", of_letters)
-    )
+    return SideTaskWriter(rows, SidePlan("t@main", "t__dead_letters@main", SinkKey("events"), UUID, "", of_letters))
 
 
 def written(writer: Any, batches: Sequence[pa.RecordBatch]) -> tuple[Receipt, Receipt]:

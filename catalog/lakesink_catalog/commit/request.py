@@ -27,9 +27,9 @@ from lakesink_catalog.commit.located import Located
 from lakesink_catalog.commit.prepared import PreparedBatch
 from lakesink_catalog.commit.summary import batch_summary
 from lakesink_catalog.listeners import LISTENERS
-from lakesink_catalog.manifests.deletes import DeleteChange, DeleteManifests
 from lakesink_catalog.manifests.lists import manifests_under, write_list
 from lakesink_catalog.manifests.merging import ManifestMerger, MergePolicy
+from lakesink_catalog.manifests.rewriting import DeleteChange, DeleteManifests
 from lakesink_catalog.read.view import view_refs
 from lakesink_protocol.change import SCHEMA_CHANGE
 from lakesink_protocol.events import ClockBehind, Listener, TagTaken

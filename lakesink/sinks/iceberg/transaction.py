@@ -8,8 +8,9 @@ from lakesink.rows.plan import WritePlan
 from lakesink.rows.side_rows import SidePlan
 from lakesink.sinks.iceberg.checked_receipts import CombinedReceipts
 from lakesink.sinks.iceberg.evolution import BatchWrite
-from lakesink.task.change_task import ChangeTaskWriter, LoggingTaskWriter
-from lakesink.task.task import ParquetTaskWriter, QuarantiningTaskWriter
+from lakesink.task.change_task import ChangeTaskWriter
+from lakesink.task.task import ParquetTaskWriter
+from lakesink.task.task_files import SideTaskWriter
 from lakesink_catalog.commit.decision import Decision
 from lakesink_catalog.commit.fence import FencedCommit
 from lakesink_catalog.commit.located import Locate
@@ -59,11 +60,8 @@ class IcebergTransaction:
 
     def writer_of(self, plan: WritePlan, expected: tuple[Expected, ...] = ()) -> TaskWriter:
         """A writer of rows under a plan."""
-        if plan.changes is not None:
-            changes = ChangeTaskWriter(plan, expected)
-            return changes if self.side is None else LoggingTaskWriter(changes, self.side)
-        writer = ParquetTaskWriter(plan, expected)
-        return writer if self.side is None else QuarantiningTaskWriter(writer, self.side)
+        writer = ParquetTaskWriter(plan, expected) if plan.changes is None else ChangeTaskWriter(plan, expected)
+        return writer if self.side is None else SideTaskWriter(writer, self.side)
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,7 +87,7 @@ class _Parts:
         self._held, self._held_bytes = [], 0
         if self._open is None:
             self._open = self._new_part(rows.schema)
-        self._open.write(rows)
+        self._open.write_row_group(rows)
         if self._open.size_bytes >= self.plan.target_file_size_bytes:
             self._finish()
 

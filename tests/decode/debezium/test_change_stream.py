@@ -12,8 +12,8 @@ from pyiceberg.types import LongType, NestedField, StringType
 from lakesink.rows.plan import DEBEZIUM_JSON, ChangesPlan
 from lakesink.rows.schema import Field, Primitive, Struct, parse_schema
 from lakesink.rows.side_rows import SidePlan
-from lakesink.task.change_task import LoggingTaskWriter
 from lakesink.task.changelog import changelog_schema
+from lakesink.task.task_files import SideTaskWriter
 from lakesink_catalog.tables.arrow_schema import iceberg_schema
 from lakesink_protocol.identity import SinkKey
 from lakesink_protocol.receipt import decode
@@ -110,7 +110,7 @@ def test_a_task_logs_every_change_of_a_change_stream_in_an_order_that_gives_its_
     plan = plan_for(Schema(*fields), tmp_path, decode=DEBEZIUM_JSON, changes=changes)
     columns = changelog_schema(parse_schema(plan.schema_json), changes)
     log = plan_for(iceberg_schema(columns), tmp_path / "log", batch_id=3)
-    writer = LoggingTaskWriter(writer_of(plan), SidePlan("t@main", "log@main", SinkKey("events"), "uuid", "", log))
+    writer = SideTaskWriter(writer_of(plan), SidePlan("t@main", "log@main", SinkKey("events"), "uuid", "", log))
     receipts = writer.receipts(writer.write(0, batches_of(orders.messages, seed=1)))
     own, logged = decode(receipts["t@main"]), decode(receipts["log@main"])
     rows = [row for file in logged.files for row in pq.read_table(file.path).to_pylist()]
