@@ -3,7 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from lakesink_catalog.manifests import copying, entries
+from pyiceberg.manifest import ManifestFile
+from pyiceberg.table import Table
+
+from lakesink_catalog.manifests import entries
+from lakesink_catalog.manifests.copying import ManifestCopy
 from lakesink_catalog.manifests.entries import FILE_SEQUENCE_NUMBER, SEQUENCE_NUMBER, Inherited
 from proof.mutants.mutant import Focus, Patches, mutant
 
@@ -34,7 +38,13 @@ def data_as_new_as_its_file(patches: Patches) -> None:
 )
 def least_sequence_number_is_the_greatest(patches: Patches) -> None:
     """Max in the place of min."""
-    patches.put(copying, "_least", max)
+
+    def write(copy: ManifestCopy, table: Table, snapshot_id: int) -> ManifestFile | None:
+        copy._sequence_numbers = set(sorted(copy._sequence_numbers)[-1:])
+        written: ManifestFile | None = real(copy, table, snapshot_id)
+        return written
+
+    real = patches.put(ManifestCopy, "write", write)
 
 
 MUTANTS = (data_as_new_as_its_file, least_sequence_number_is_the_greatest)
