@@ -40,7 +40,7 @@ def least_sequence_number_is_the_greatest(patches: Patches) -> None:
     """Max in the place of min."""
 
     def write(copy: ManifestCopy, table: Table, snapshot_id: int) -> ManifestFile | None:
-        copy._sequence_numbers = set(sorted(copy._sequence_numbers)[-1:])
+        copy._sequence_numbers = set(sorted(copy._sequence_numbers)[-1:])  # noqa: SLF001 - the bug is inside
         written: ManifestFile | None = real(copy, table, snapshot_id)
         return written
 
