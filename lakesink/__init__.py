@@ -93,19 +93,10 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name not in ("pyspark", "confluent_kafka"):
             raise
-        raise (_spark_missing if error.name == "pyspark" else _kafka_missing)(name) from None
-
-
-def _spark_missing(name: str) -> Exception:
-    from lakesink_protocol.errors import QueryError  # noqa: PLC0415 - executors import this module and need no errors
-
-    return QueryError.of("SPARK_MISSING", name=name)
-
-
-def _kafka_missing(name: str) -> Exception:
-    from lakesink_protocol.errors import SettingsError  # noqa: PLC0415 - executors import this module, need no errors
-
-    return SettingsError.of("KAFKA_CLIENT_MISSING", what=f"lakesink.{name}")
+        errors = import_module(_ERRORS)
+        if error.name == "pyspark":
+            raise errors.QueryError.of("SPARK_MISSING", name=name) from None
+        raise errors.SettingsError.of("KAFKA_CLIENT_MISSING", what=f"lakesink.{name}") from None
 
 
 def __dir__() -> list[str]:

@@ -73,7 +73,9 @@ def stream_files(  # noqa: PLR0913 - the options, each by its name
     files: dict[str, Any] = {"compression_codec": compression_codec, "accept": accept, **sizes}
     new_sink = partial(FileSink, directory, sink_id, **files)
     settings = new_sink().settings
-    _check_columns(df)
+    if any(map(is_mark, df.columns)):
+        raise QueryError.of("WRONG_DATAFRAME.expectations")
+    check_part_schema(stored_schema(df.schema))
     to = settings.layout.directory
     reporter = Reporter(to, sink_id, watched(sink_id, f"directory {redact(to)}", verbose=verbose))
     return stream_writer(df, read_option("checkpoint", checkpoint), reporter, lambda _schema, _session: new_sink())
@@ -83,9 +85,3 @@ def _check_known(others: Iterable[str]) -> None:
     for name in others:
         of_table = "Only a table can have it. Write the stream into a table with lakesink.stream, or leave it out."
         raise option_unknown("lakesink.stream_files", name, _NAMES, of_table if name in BY_NAME else "")
-
-
-def _check_columns(df: DataFrame) -> None:
-    if any(map(is_mark, df.columns)):
-        raise QueryError.of("WRONG_DATAFRAME.expectations")
-    check_part_schema(stored_schema(df.schema))

@@ -76,18 +76,13 @@ def begins_behind_plan(table: str, start: Position, end: Position) -> CatalogErr
 
 def rows_taken_away(past: Past, sink: SinkBatches, by: PastCommit, before: Sequence[PastCommit] = ()) -> CatalogError:
     """The error for a snapshot behind the position that removed or replaced rows; `before` it, batches are unread."""
-    if before:
-        return _stopped_before(past, by, before)
+    if before:  # Spark 4.1 plans up to the newest batch when a query starts, and a plan is read whole or not at all
+        numbers = before[0].title if len(before) == 1 else f"{before[0].title} to {before[-1].title}"
+        code = "READ_ROWS_REMOVED.planned" if by.mark is None else "READ_CHANGES.planned"
+        return CatalogError.of(code, snapshot_id=by.snapshot_id, table=past.table, numbers=numbers)
     if sink.have(by.mark):
         return CatalogError.of("READ_CHANGES", batch_id=by.batch_id, table=past.table)
     return CatalogError.of("READ_ROWS_REMOVED", table=past.table, snapshot_id=by.snapshot_id)
-
-
-def _stopped_before(past: Past, by: PastCommit, before: Sequence[PastCommit]) -> CatalogError:
-    """Spark 4.1 plans up to the newest batch when a query starts, and a plan is read whole or not at all."""
-    numbers = before[0].title if len(before) == 1 else f"{before[0].title} to {before[-1].title}"
-    code = "READ_ROWS_REMOVED.planned" if by.mark is None else "READ_CHANGES.planned"
-    return CatalogError.of(code, snapshot_id=by.snapshot_id, table=past.table, numbers=numbers)
 
 
 def sink_unknown(table: str, branch: str, sink_id: str, known: Sequence[str]) -> SettingsError:

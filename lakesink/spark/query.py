@@ -103,7 +103,8 @@ class RunningQuery:
 
     def check(self, checkpoint: str, stored: Checkpoint, output_mode: str) -> None:
         """Check output mode, checkpoint and query id; `stored` is the checkpoint that the query uses."""
-        self._check_mode(output_mode)
+        if self.output_mode != output_mode:
+            raise QueryError.of("OUTPUT_MODE.other", mode=self.output_mode, expected=output_mode)
         if not same_checkpoint(self._session, checkpoint, self.checkpoint_root):
             raise QueryError.of(
                 "FOREIGN_CHECKPOINT",
@@ -120,11 +121,6 @@ class RunningQuery:
     def output_mode(self) -> str:
         """The query's output mode: ``append``, ``update`` or ``complete``."""
         return str(self._execution.outputMode().toString()).lower()
-
-    def _check_mode(self, expected: str) -> None:
-        mode = self.output_mode
-        if mode != expected:
-            raise QueryError.of("OUTPUT_MODE.other", mode=mode, expected=expected)
 
 
 def absolute_checkpoint(session: SparkSession, checkpoint: str) -> str:

@@ -63,12 +63,6 @@ def read_list(io: FileIO, location: str) -> Sequence[ManifestFile]:
     return [decoded_entry(entry) for count, block in blocks(data, header) for entry in _cut(block, count)]
 
 
-def _without_counts(path: str, parent: Snapshot | None) -> CatalogError:
-    """The error for an entry without what version 2 requires: a list of version 1 could leave it out."""
-    of_list = "unknown" if parent is None else redact(parent.manifest_list)
-    return CatalogError.of("MANIFEST_UNREADABLE.without_counts", path=redact(path), of_list=of_list)
-
-
 def write_list(
     table: Table, manifests: Iterable[ManifestFile], *, snapshot_id: int, parent_id: int | None, sequence_number: int
 ) -> str:
@@ -175,7 +169,8 @@ def _encoded(manifest: ManifestFile, snapshot_id: int, sequence_number: int, par
         manifest.deleted_rows_count,
     )
     if None in counts or manifest.added_snapshot_id is None:
-        raise _without_counts(manifest.manifest_path, parent)
+        path, of_list = redact(manifest.manifest_path), "unknown" if parent is None else redact(parent.manifest_list)
+        raise CatalogError.of("MANIFEST_UNREADABLE.without_counts", path=path, of_list=of_list)  # a list of version 1
     found = [
         manifest.manifest_length,
         manifest.partition_spec_id,

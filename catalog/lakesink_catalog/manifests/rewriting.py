@@ -17,7 +17,6 @@ from typing import NamedTuple
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestContent, ManifestFile
 from pyiceberg.partitioning import PartitionSpec
-from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
 from lakesink_catalog.manifests.avro import Header, blocks, check_end, read_header
@@ -214,7 +213,9 @@ class FileChange:
         return list(groups.values())
 
     def _new_group(self, table: Table, spec: PartitionSpec, files: Iterable[ContentFile]) -> _Group:
-        schema, content = _schema_of(table, spec), _CONTENTS[self.content]
+        schema, content = schema_for(spec, table.metadata), _CONTENTS[self.content]
+        if schema is None:
+            raise CatalogError.of("SCHEMA_UNSUPPORTED.old_spec", spec_id=spec.spec_id)
         kinds = kinds_of(spec, schema)
         encode = entry_encoder(avro_layout(spec, schema, content), self.snapshot_id)
         group = _Group(spec.spec_id, header_metadata(spec, schema, content), kinds)
@@ -247,13 +248,6 @@ class FileChange:
             partitions=field_summaries(summaries(group.kinds, {entry.partition for entry in entries})),
             key_metadata=None,
         )
-
-
-def _schema_of(table: Table, spec: PartitionSpec) -> Schema:
-    found = schema_for(spec, table.metadata)
-    if found is None:
-        raise CatalogError.of("SCHEMA_UNSUPPORTED.old_spec", spec_id=spec.spec_id)
-    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,11 @@ def write_plan(
 ) -> WritePlan:
     """The plan for one batch into the loaded table, under its current schema and default spec."""
     effective = settings.effective(table.properties)
-    _check_sources(table)
     schema, spec, registry = table.schema(), table.spec(), settings.schema_registry
+    for field in spec.fields:  # a `void` field of a dropped column: no Avro reader accepts PyIceberg's manifests then
+        if schema.find_column_name(field.source_id) is None:
+            name = ".".join(table.name())
+            raise BatchRefused.of("UNSUPPORTED.dropped_source", shown=shown(field.name), field=field.name, table=name)
     if settings.decode == JSON and settings.binary_encoding is None:
         _check_no_binary(table, settings.rescue_column)
     return WritePlan(
@@ -75,11 +78,3 @@ def _check_no_binary(table: Table, rescue_column: str) -> None:
             raise SettingsError.of(
                 "OPTION_MISSING.binary_encoding", column=shown(column.name), table=shown(".".join(table.name()))
             )
-
-
-def _check_sources(table: Table) -> None:
-    """Refuse a ``void`` field of a dropped column: PyIceberg would write manifests that no Avro reader accepts."""
-    name = ".".join(table.name())
-    for field in table.spec().fields:
-        if table.schema().find_column_name(field.source_id) is None:
-            raise BatchRefused.of("UNSUPPORTED.dropped_source", shown=shown(field.name), field=field.name, table=name)

@@ -62,7 +62,11 @@ def check_start(
         for option, asked in (("branch", key.branch != MAIN_BRANCH), ("tag_every", settings.tag_every is not None)):
             if asked:
                 check_keeps_refs(option, target.catalog.properties)
-        _check_version_and_branch(target, table, key)
+        if str(target.format_version) != FORMAT_VERSION:
+            raise BatchRefused.of("UNSUPPORTED", table=table, format_version=target.format_version)
+        if key.branch != MAIN_BRANCH and key.branch not in target.metadata.refs:
+            near = did_you_mean(key.branch, list(target.metadata.refs))
+            raise BatchRefused.of("BRANCH_MISSING", branch=key.branch[:60], table=table, near=near)
         check_has_head(target, key.branch)
         check_partitions(target, settings.partition_by)
         if settings.has_changes:
@@ -193,14 +197,6 @@ def _table_to_be(name: str, schema: Schema, settings: Settings) -> Table:
     properties = {"format-version": FORMAT_VERSION}
     metadata = new_table_metadata(schema, spec, UNSORTED_SORT_ORDER, "file:///nowhere", properties)
     return Table(parse_identifier(name), metadata, "", load_file_io({}), NoopCatalog(""))
-
-
-def _check_version_and_branch(table: Table, name: str, key: SinkKey) -> None:
-    if str(table.format_version) != FORMAT_VERSION:
-        raise BatchRefused.of("UNSUPPORTED", table=name, format_version=table.format_version)
-    if key.branch != MAIN_BRANCH and key.branch not in table.metadata.refs:
-        near = did_you_mean(key.branch, list(table.metadata.refs))
-        raise BatchRefused.of("BRANCH_MISSING", branch=key.branch[:60], table=name, near=near)
 
 
 def _possible_fields(term: Term, schemas: Sequence[Schema]) -> frozenset[tuple[int, str]]:

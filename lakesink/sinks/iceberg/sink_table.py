@@ -140,15 +140,13 @@ class SinkTable:
             if error.code != TABLE_MISSING or not self.settings.create_table:
                 raise
             if not first:
-                raise _dropped(self.table, batch) from None
+                before = "batch 0" if batch.batch_id == 1 else f"batches 0 to {batch.batch_id - 1}"
+                raise CatalogError.of(
+                    "TABLE_MISSING.dropped", table=self.table, batch_id=batch.batch_id, before=before
+                ) from None
         table = create_for_rows(self.connected(), self.table, self.key, self.settings, self.schema)
         self.effects.emit(events.TableCreated(batch.batch_id, self.table))
         return table
-
-
-def _dropped(table: str, batch: Batch) -> CatalogError:
-    before = "batch 0" if batch.batch_id == 1 else f"batches 0 to {batch.batch_id - 1}"
-    return CatalogError.of("TABLE_MISSING.dropped", table=table, batch_id=batch.batch_id, before=before)
 
 
 def _milliseconds(duration: timedelta) -> int:

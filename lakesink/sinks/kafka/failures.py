@@ -111,14 +111,11 @@ def final_error(error: Exception, clients: Clients) -> LakesinkError | None:
         return CatalogError.of("KAFKA_TOPIC_MISSING.told", told=told)
     if found.code() in _NEVER_DELIVERED:
         record = error.record if isinstance(error, NotDelivered) else None
-        return _record_refused(record, told, clients.max_message_bytes)
+        size = "" if record is None else f" of {record.size_bytes} bytes for topic {shown(record.topic, 40)!r}"
+        topic = "the topic" if record is None else f"topic {shown(record.topic, 249)!r}"
+        most = clients.max_message_bytes
+        return CatalogError.of("KAFKA_RECORD_REFUSED", size=size, told=told, most_bytes=most, topic=topic)
     return None
-
-
-def _record_refused(record: Undelivered | None, told: str, most_bytes: int) -> CatalogError:
-    size = "" if record is None else f" of {record.size_bytes} bytes for topic {shown(record.topic, 40)!r}"
-    topic = "the topic" if record is None else f"topic {shown(record.topic, 249)!r}"
-    return CatalogError.of("KAFKA_RECORD_REFUSED", size=size, told=told, most_bytes=most_bytes, topic=topic)
 
 
 @contextmanager

@@ -94,7 +94,9 @@ class PlannedTask:
         check_versions(self.version)
         context = TaskContext.get()
         assert context is not None
-        self._check_batch(context)
+        running = context.getLocalProperty(BATCH_ID)
+        if self.batch_id is not None and running != str(self.batch_id):
+            raise WriteError.of("BATCH_MOVED", running=running, batch_id=self.batch_id)
         if self.writer is None:
             if self.keeps_state:
                 deque(batches, maxlen=0)
@@ -107,11 +109,6 @@ class PlannedTask:
         """The rows with their mark of deletes, if a column has one."""
         for batch in batches:
             yield batch.rename_columns(marked_names(batch.schema.names, self.deletes)) if self.deletes else batch
-
-    def _check_batch(self, context: TaskContext) -> None:
-        running = context.getLocalProperty(BATCH_ID)
-        if self.batch_id is not None and running != str(self.batch_id):
-            raise WriteError.of("BATCH_MOVED", running=running, batch_id=self.batch_id)
 
 
 @dataclass

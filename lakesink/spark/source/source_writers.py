@@ -150,7 +150,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def _plan(self) -> PlannedTask:
         checkpoint = self._checkpoint()
         with presentable():
-            batch_id = _planned_batch(checkpoint)
+            if not checkpoint.files.names("offsets"):  # a continuous query plans no batch before it writes
+                raise QueryError.of("TRIGGER_UNSUPPORTED")
+            batch_id = checkpoint.newest_batch()
         LISTENERS(BatchStarted(batch_id))  # Spark builds this object from options
         with _reported(self._destination, batch_id):
             writer = _writer_for(_sink(self._destination, self._arriving.stored), self._batch(batch_id))
@@ -254,13 +256,6 @@ def _sink(destination: Destination, schema: pa.Schema) -> IcebergSink:
 _memory = lru_cache(maxsize=64)(lambda *_of_sink: RunMemory())
 _merge_memory = lru_cache(maxsize=8)(lambda *_of_sink: MergeMemory())  # it may hold a merge that is under way
 """What this process remembers of a sink, of which every batch has an object."""
-
-
-def _planned_batch(checkpoint: Checkpoint) -> int:
-    """Id of the batch that Spark plans now; a continuous query plans none before it writes."""
-    if not checkpoint.files.names("offsets"):
-        raise QueryError.of("TRIGGER_UNSUPPORTED")
-    return checkpoint.newest_batch()
 
 
 def _check_appends(*, overwrite: bool) -> None:

@@ -17,7 +17,10 @@ _REST_NAMES = {"prefix": "iceberg.rest-catalog.prefix", "scope": "iceberg.rest-c
 
 def recipe(target: Target) -> Recipe:
     """A catalog's properties file, and queries; raises a `CatalogError` for a name that Trino cannot express."""
-    _check_name(target)
+    nested = target.is_sql and len(target.parts) > 2
+    if nested or any(part != part.lower() for part in target.parts):
+        why = "its SQL catalogs support one namespace only" if nested else "it changes every name to lower case"
+        raise CatalogError.of("NAME_UNREADABLE", table=".".join(target.parts), why=why)
     # Trino names a catalog after its file, in lower case.
     name = re.sub(r"[^a-z0-9_]", "_", target.catalog.lower())
     storage = {"fs.native-local.enabled": "true", "local.location": "/"} if target.on_disk else {}
@@ -40,13 +43,6 @@ def recipe(target: Target) -> Recipe:
         queries=_queries(target, name),
         notes=tuple(_notes(target)),
     )
-
-
-def _check_name(target: Target) -> None:
-    nested = target.is_sql and len(target.parts) > 2
-    if nested or any(part != part.lower() for part in target.parts):
-        why = "its SQL catalogs support one namespace only" if nested else "it changes every name to lower case"
-        raise CatalogError.of("NAME_UNREADABLE", table=".".join(target.parts), why=why)
 
 
 def _catalog(target: Target) -> dict[str, str]:

@@ -74,7 +74,9 @@ def by_batch(past: LookBack, batch_id: int, sink: str | None = None) -> Chosen:
             key,
             f"Batch {batch_id} made no snapshot of its own: the table stayed as batch {before.batch_id} had left it.",
         )
-    raise _expired(key, batch_id, batches)
+    ids = [batch.batch_id for batch in batches]
+    retained = _cut(f"batches {ranges(ids)}") if ids else "no batch of it any more"
+    raise CatalogError.of("BATCH_EXPIRED", batch_id=batch_id, name=key.name, retained=retained)
 
 
 def by_time(past: LookBack, time_ms: int) -> Chosen:
@@ -183,12 +185,6 @@ def _was_head(past: LookBack, place: int) -> bool:
     if following is None or following.parent_snapshot_id == head.snapshot_id:
         return following is not None
     return following.sequence_number <= head.sequence_number  # the branch was rolled back to it
-
-
-def _expired(key: SinkKey, batch_id: int, batches: Sequence[PastCommit]) -> CatalogError:
-    ids = [batch.batch_id for batch in batches]
-    retained = _cut(f"batches {ranges(ids)}") if ids else "no batch of it any more"
-    return CatalogError.of("BATCH_EXPIRED", batch_id=batch_id, name=key.name, retained=retained)
 
 
 def _unseen(past: LookBack, time_ms: int) -> CatalogError:

@@ -98,8 +98,10 @@ class ReplayLoop:
     def _replay(self, of: OfTable, assignments: AllAssignments, step: _Step) -> None:
         rows = self.repair(step.letters, of.table)
         _check_returned(rows.letters, step.letters)
-        if step.begun:
-            _check_all_returned(rows, step.replay, step.letters.num_rows)
+        returned, number = len(rows.letters), step.letters.num_rows
+        if step.begun and returned < number:  # a replay that was begun gets the rows of all its letters
+            letters = counted(number, "letter")
+            raise WriteError.of("REPAIR_INVALID.begun", replay=step.replay, letters=letters, returned=returned)
         self.left.update({*step.letters.column(LETTER_ID).to_pylist()}.difference(rows.letters))
         if rows.letters:
             self._append(of, assignments, step, rows)
@@ -216,15 +218,6 @@ def check_no_documents(columns: Sequence[str], table: Table, settings: Settings)
 def invalid_repair(what: str, action: str | Sequence[str]) -> WriteError:
     """The error for a repair that cannot be run, or whose result cannot be used."""
     return WriteError.of("REPAIR_INVALID.told", what=what, ways=[action] if isinstance(action, str) else action)
-
-
-def _check_all_returned(found: Repaired, replay: int, letters: int) -> None:
-    """Check that a replay that was begun gets the rows of all its letters; raises WriteError."""
-    returned = len(found.letters)
-    if returned < letters:
-        raise WriteError.of(
-            "REPAIR_INVALID.begun", replay=replay, letters=counted(letters, "letter"), returned=returned
-        )
 
 
 def _check_returned(ids: Sequence[str], letters: pa.Table) -> None:
