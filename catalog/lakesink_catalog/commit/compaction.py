@@ -1,7 +1,7 @@
 """Commits a compaction: the live rows of some data files in new ones, as a snapshot of its own that changes no row.
 
 Like the deletes of a batch, a compaction is right on one head only. It is attempted once, and asserts that head: if
-another writer was quicker, the table stays as it is. No file is deleted.
+another writer was quicker, the table stays as it is. The replaced files stay: older snapshots have them.
 """
 
 from collections.abc import Callable

@@ -2,7 +2,7 @@
 
 Every attempt loads the table, reads the ledger of the target branch, decides, builds the snapshot on that head, and
 sends one request. The request asserts the table, the head and the ledger tag. Only a proven success counts: after any
-other answer, the next attempt reads the table. This module never deletes a file.
+other answer, the next attempt reads the table. Of files only old metadata goes, where the table asks for that.
 """
 
 from collections.abc import Callable, Mapping, Sequence
