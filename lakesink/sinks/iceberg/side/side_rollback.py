@@ -60,7 +60,7 @@ def with_side_tables(refused: BatchRefused, sides: Iterable[SideTableSink]) -> B
 def _with_new_names(refused: BatchRefused, sides: Sequence[SideTableSink]) -> BatchRefused:
     keep = [f"Name another {one.kind.option} then: {one.table} has {one.kind.keeps} of the old table." for one in sides]
     ways = [" ".join((way, *keep)) if "new sink id" in way else way for way in refused.choices or (refused.action,)]
-    return BatchRefused(refused.reason, refused.what, data=refused.data, action=ways)
+    return refused.reworded(action=ways)
 
 
 def with_left(refused: BatchRefused, left: Sequence[Left]) -> BatchRefused:
