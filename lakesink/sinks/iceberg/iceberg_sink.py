@@ -299,7 +299,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         return outcome
 
     def abort(self, transaction: IcebergTransaction) -> None:
-        """Only log: written files stay unreferenced, and the data path deletes nothing."""
+        """Only log: written files stay unreferenced, and nothing of a batch that may still land is deleted."""
         self.effects.emit(events.BatchAborted(transaction.batch.batch_id, "table", self.table))
 
     @property
