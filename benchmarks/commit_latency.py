@@ -16,7 +16,7 @@ from pyiceberg.table import Table
 
 from benchmarks.result import Goal, Result
 from lakesink.settings.settings import Settings
-from lakesink.sinks.iceberg.planning import write_plan
+from lakesink.sinks.iceberg.evolution import task_plan
 from lakesink_catalog.commit.effects import Effects
 from lakesink_catalog.commit.fence import FencedCommit
 from lakesink_catalog.connect.catalog import connect
@@ -36,7 +36,7 @@ ROWS = pa.RecordBatch.from_pydict({"id": pa.array(range(100), pa.int64())})
 
 
 def files_of(table: Table, batch: Batch) -> tuple[ContentFile, ...]:
-    plan = write_plan(table, batch, KEY, SETTINGS)
+    plan = task_plan(table, batch, KEY, SETTINGS)
     return write(plan, [ROWS]).files
 
 

@@ -23,7 +23,7 @@ from pyiceberg.table import Table
 from sqlalchemy import text
 
 from lakesink.settings.settings import Settings
-from lakesink.sinks.iceberg.planning import write_plan
+from lakesink.sinks.iceberg.evolution import task_plan
 from lakesink_catalog.commit.premises import premises_of
 from lakesink_catalog.commit.prepared import SNAPSHOT_IDS, PreparedBatch
 from lakesink_catalog.commit.summary import batch_summary
@@ -115,7 +115,7 @@ def _snapshots(table: Table, batches: Iterable[list[ContentFile]], merges: list[
 
 
 def _pattern(table: Table) -> ContentFile:
-    plan = write_plan(table, stream_batch(0, "query", start=None, end=[1]), KEY, Settings())
+    plan = task_plan(table, stream_batch(0, "query", start=None, end=[1]), KEY, Settings())
     [pattern] = write(plan, [ROWS]).files
     return pattern
 

@@ -17,7 +17,7 @@ from pyiceberg.table import Table
 from benchmarks.long_table import KEY, listed_files
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.checked_receipts import Written, count_votes
-from lakesink.sinks.iceberg.planning import write_plan
+from lakesink.sinks.iceberg.evolution import task_plan
 from lakesink_catalog.commit.premises import premises_of
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.manifests.write import write_batch_manifests
@@ -67,7 +67,7 @@ def _round(table: Table, receipts: list[bytes], stem: str) -> tuple[float, float
 
 
 def _receipts(table: Table, files: int, tasks: int) -> tuple[list[bytes], str]:
-    plan = write_plan(table, stream_batch(0, "query", start=None, end=[1]), KEY, Settings())
+    plan = task_plan(table, stream_batch(0, "query", start=None, end=[1]), KEY, Settings())
     spec_id, schema_id = table.spec().spec_id, table.schema().schema_id
     premises = premises_of(table.metadata, schema_id, [spec_id])
     assert premises is not None

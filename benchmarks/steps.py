@@ -44,7 +44,7 @@ STEPS: Sequence[Timed] = (
     # Of `begin`, and of `commit` again.
     Timed(Kind.STEP, "load the table", sink_table, "load_table"),
     Timed(Kind.STEP, "the verdict", FencedCommit, "decide_on"),
-    Timed(Kind.STEP, "the plan", iceberg, "plan_write"),
+    Timed(Kind.STEP, "the plan", iceberg, "plan_batch"),
     # Of `write`: in the driver, or by tasks.
     Timed(Kind.STEP, "rows to the driver", PlanRows, "gathered"),
     Timed(Kind.STEP, "the Parquet file", ParquetTaskWriter, "write"),

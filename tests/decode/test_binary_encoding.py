@@ -19,7 +19,7 @@ from lakesink.rows.plan import BinaryEncoding
 from lakesink.rows.schema import Field, ListOf, MapOf, Primitive, Struct, Type
 from lakesink.settings.relations import Entry
 from lakesink.settings.settings import Settings
-from lakesink.sinks.iceberg.planning import write_plan
+from lakesink.sinks.iceberg.evolution import task_plan
 from lakesink_protocol.errors import SettingsError
 from testkit.builders import Lake, Stream
 from tests.decode.avro.messages import encoded, message, record
@@ -121,10 +121,10 @@ def test_json_for_a_binary_column_needs_the_option_before_a_batch_starts(tmp_pat
     stream = Stream(lake)
     batch = stream.batch(0)
     with pytest.raises(SettingsError, match=r"LAKESINK_OPTION_MISSING.*'raw'") as refused:
-        write_plan(lake.table(), batch, stream.key, Settings.parse({"decode": "json"}, entry=Entry.APPEND))
+        task_plan(lake.table(), batch, stream.key, Settings.parse({"decode": "json"}, entry=Entry.APPEND))
     assert "binary_encoding='base64'" in refused.value.action
     for options in ({"decode": "json", "binary_encoding": "hex"}, {}):
-        plan = write_plan(lake.table(), batch, stream.key, Settings.parse(options, entry=Entry.APPEND))
+        plan = task_plan(lake.table(), batch, stream.key, Settings.parse(options, entry=Entry.APPEND))
         assert plan.binary_encoding == options.get("binary_encoding")
 
 

@@ -9,9 +9,8 @@ import pytest
 from lakesink.rows.changed_rows import DELETE_MARK
 from lakesink.rows.plan import ChangesPlan
 from lakesink.settings.settings import Settings
-from lakesink.sinks.iceberg.checked_receipts import CombinedReceipts, Written, count_votes
-from lakesink.sinks.iceberg.planning import write_plan
-from lakesink.sinks.iceberg.unmet import check_documents
+from lakesink.sinks.iceberg.checked_receipts import CombinedReceipts, Written, check_documents, count_votes
+from lakesink.sinks.iceberg.evolution import task_plan
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.measures import Measure, Tally
 from lakesink_protocol.receipt import Receipt, decode, encode
@@ -37,7 +36,7 @@ TASKS: Sequence[Sequence[pa.RecordBatch]] = (
 def cast(lake: Lake) -> list[Receipt]:
     """The receipts of three tasks: one with two rows, a delete and a superseded change, one with a row, one without."""
     stream = Stream(lake)
-    plan = write_plan(lake.table(), stream.batch(1), stream.key, Settings())
+    plan = task_plan(lake.table(), stream.batch(1), stream.key, Settings())
     writer = writer_of(replace(plan, changes=ChangesPlan(Mode.CHANGES, (1,), (2,))))
     return [decode(writer.write(task, iter(batches))) for task, batches in enumerate(TASKS)]
 

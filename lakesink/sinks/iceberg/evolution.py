@@ -18,14 +18,17 @@ from pyiceberg.types import (
     StructType,
 )
 
+from lakesink.decode.avro.registry import is_url, schemas_in_file
+from lakesink.decode.documents import own_columns
+from lakesink.parquet.filesystem import shareable_properties
 from lakesink.rows.columns import NameRule, align, is_list
-from lakesink.rows.plan import WritePlan
-from lakesink.rows.schema import Struct, parse_schema, sql_type_of
+from lakesink.rows.plan import JSON, NewsPlan, PartitionField, WritePlan
+from lakesink.rows.schema import Struct, holds_binary, parse_schema, sql_type_of
 from lakesink.rows.task_errors import schema_mismatch, shown
 from lakesink.settings.ddl import columns_of
 from lakesink.settings.option_types import SchemaEvolution
 from lakesink.settings.settings import Settings
-from lakesink.sinks.iceberg.planning import write_plan
+from lakesink.sinks.iceberg.change_plan import changes_plan
 from lakesink.sinks.iceberg.rescue import rescue_column_change
 from lakesink.sinks.iceberg.schema_advice import commands, difference_lines
 from lakesink.task.change_task import check_change_columns
@@ -34,9 +37,74 @@ from lakesink_catalog.commit.evolution import ChangeImpossible, evolve, keeps_co
 from lakesink_catalog.commit.premises import Path, Premises, former_names, is_promotion
 from lakesink_catalog.spark_types import sql_type
 from lakesink_catalog.tables.arrow_schema import RESERVED_NAMES, iceberg_schema
+from lakesink_catalog.tables.locations import data_location
 from lakesink_protocol.change import ColumnType, SchemaChange
-from lakesink_protocol.errors import WriteError
+from lakesink_protocol.errors import BatchRefused, SettingsError, WriteError
 from lakesink_protocol.identity import Batch, SinkKey
+
+
+def task_plan(
+    table: Table, batch: Batch, key: SinkKey, settings: Settings, *, case_sensitive: bool = False
+) -> WritePlan:
+    """The plan for one batch into the loaded table, under its current schema and default spec."""
+    effective = settings.effective(table.properties)
+    schema, spec, registry = table.schema(), table.spec(), settings.schema_registry
+    for part in spec.fields:  # a `void` field of a dropped column: no Avro reader accepts PyIceberg's manifests then
+        if schema.find_column_name(part.source_id) is None:
+            name = ".".join(table.name())
+            raise BatchRefused.of("UNSUPPORTED.dropped_source", shown=shown(part.name), field=part.name, table=name)
+    if settings.decode == JSON and settings.binary_encoding is None:
+        _check_no_binary(table, settings.rescue_column)
+    return WritePlan(
+        schema_json=schema.model_dump_json(),
+        schema_id=schema.schema_id,
+        spec_id=spec.spec_id,
+        partition_fields=tuple(
+            PartitionField(part.source_id, part.field_id, part.name, str(part.transform)) for part in spec.fields
+        ),
+        data_location=data_location(table),
+        file_stem=f"{key.name}-{batch.batch_id}",
+        batch_id=batch.batch_id,
+        premises=Premises(schema, (spec,)).digest,
+        object_storage=effective.object_storage,
+        partitioned_paths=effective.partitioned_paths,
+        file_io=shareable_properties(table.io.properties),
+        catalog_name=table.catalog.name,
+        case_sensitive=case_sensitive,
+        ignore_unknown=settings.schema_evolution is SchemaEvolution.IGNORE,
+        target_file_size_bytes=effective.target_file_size_bytes,
+        parquet=effective.parquet,
+        metrics_modes=effective.metrics_modes(schema),
+        decode=settings.decode,
+        on_malformed=settings.on_malformed,
+        binary_encoding=settings.binary_encoding,
+        show_values=settings.show_values,
+        rescue_column=settings.rescue_column,
+        news=_news_plan(table, settings),
+        hash_distribution=effective.distribution_mode != "none",
+        schema_registry=registry,
+        # The driver reads a registry file; tasks query a registry service themselves.
+        writer_schemas=schemas_in_file(registry) if registry and not is_url(registry) else {},
+        changes=changes_plan(schema, ".".join(table.name()), settings, case_sensitive=case_sensitive),
+    )
+
+
+def _news_plan(table: Table, settings: Settings) -> NewsPlan | None:
+    if not settings.follows_documents:
+        return None
+    widens = settings.schema_evolution is not SchemaEvolution.ADD
+    sources = frozenset(one.source_id for one in table.spec().fields)  # tasks write partition values of their types
+    return NewsPlan(widens, sources, frozenset(table.schema().identifier_field_ids))
+
+
+def _check_no_binary(table: Table, rescue_column: str) -> None:
+    """JSON has no bytes, and many texts are both Base64 and hex: a wrong guess would store other bytes."""
+    for column in own_columns(parse_schema(table.schema().model_dump_json()), rescue_column).fields:
+        if holds_binary(column.type):
+            raise SettingsError.of(
+                "OPTION_MISSING.binary_encoding", column=shown(column.name), table=shown(".".join(table.name()))
+            )
+
 
 _LONGEST_NAME_BYTES = 255
 _MOST_DIGITS = 38
@@ -81,7 +149,7 @@ class BatchWrite:
         return BatchWrite(evolved, plan, whole if whole != SchemaChange() else None)
 
 
-def plan_write(
+def plan_batch(
     table: Table,
     batch: Batch,
     key: SinkKey,
@@ -99,7 +167,7 @@ def plan_write(
         WriteError: The rows do not fit the table, and the option `schema_evolution` does not allow it to follow them.
     """
     if not adds_rows:
-        return BatchWrite(table, write_plan(table, batch, key, settings, case_sensitive=case_sensitive))
+        return BatchWrite(table, task_plan(table, batch, key, settings, case_sensitive=case_sensitive))
     try:
         change = (
             _change_for_documents(table, settings)
@@ -111,7 +179,7 @@ def plan_write(
         raise schema_mismatch(
             f"The table's schema cannot follow the query: {error}.", action="Change the column in the query."
         ) from None
-    plan = write_plan(evolved, batch, key, settings, case_sensitive=case_sensitive)
+    plan = task_plan(evolved, batch, key, settings, case_sensitive=case_sensitive)
     try:
         (check_columns if plan.changes is None else check_change_columns)(rows, plan)
     except WriteError as error:

@@ -25,7 +25,7 @@ from lakesink.sinks.iceberg.document_evolution import (
     widened_floats,
     without_columns,
 )
-from lakesink.sinks.iceberg.evolution import BatchWrite, plan_write
+from lakesink.sinks.iceberg.evolution import BatchWrite, plan_batch
 from lakesink.sinks.iceberg.keyed_changes import ChangesByKey, RunInExecutors, check_sequence, prepared_changes
 from lakesink.sinks.iceberg.logs import KeysFiles, ReportedLog, StoppingLog, UnrecordedLog, why_unusable
 from lakesink.sinks.iceberg.side.changelog_table import note_changelog
@@ -144,7 +144,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         if isinstance(verdict, Skip):
             return AlreadyCommitted(verdict.snapshot_id)
         check_has_head(table, self.key.branch)
-        write = plan_write(
+        write = plan_batch(
             table,
             batch,
             self.key,

@@ -13,7 +13,7 @@ from pyiceberg.table import Table
 from lakesink.rows.plan import WritePlan
 from lakesink.settings.option_types import SchemaEvolution
 from lakesink.settings.settings import Settings
-from lakesink.sinks.iceberg.evolution import plan_write
+from lakesink.sinks.iceberg.evolution import plan_batch
 from lakesink.sinks.iceberg.side.begun_replays import replays_back
 from lakesink.sinks.iceberg.side.side_batches import (
     KeyOf,
@@ -75,7 +75,7 @@ def side_plan(
 ) -> WritePlan:
     """The plan to write rows with these columns into a side table; raises WriteError if it has other columns."""
     try:
-        return plan_write(table, batch, key, settings, columns, case_sensitive=False).plan
+        return plan_batch(table, batch, key, settings, columns, case_sensitive=False).plan
     except WriteError as error:
         name = ".".join(table.name())
         raise WriteError.of(
