@@ -19,7 +19,7 @@ from lakesink_protocol.verdict import Commit
 from proof.mutants.mutant import Focus, Patches, mutant
 
 FOR_EVER_MS = 10**15
-PIECES: Mapping[str, Any] = {"files": [], "manifests": [], "rows": 0, "partitions": 0, "premises": None}
+PIECES: Mapping[str, Any] = {"files": [], "manifests": [], "rows": 0, "partitions": 0, "premises": {"specs": []}}
 
 
 @mutant(
@@ -88,10 +88,15 @@ def prepared_max_age_ignored(patches: Patches) -> None:
     patches.put(FencedCommit, "was_held_up", lambda _fence, _started: False)
 
 
+def _begun(part: Mapping[str, Any]) -> dict[str, Any]:
+    """What is recorded of a participant before any of its pieces: it agrees in itself, with nothing written."""
+    return {**part, **PIECES, "premises": {**part["premises"], **PIECES["premises"]}}
+
+
 def _lines(data: bytes) -> bytes:
     body = json.loads(data.partition(b"\n")[2])
     parts = body["participants"]
-    first = {**body, "participants": {name: {**part, **PIECES} for name, part in parts.items()}}
+    first = {**body, "participants": {name: _begun(part) for name, part in parts.items()}}
     rest = [[name, {piece: part[piece] for piece in PIECES}] for name, part in parts.items()]
     return "\n".join(map(json.dumps, [first, *rest])).encode()
 
