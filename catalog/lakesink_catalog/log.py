@@ -1,6 +1,7 @@
 """The log: the one listener that writes log lines. Each event has its own."""
 
 import logging
+import sys
 from collections.abc import Iterator
 from typing import IO
 
@@ -37,14 +38,16 @@ def shows(event: Event, *places: IO[str] | None) -> bool:
 
 def is_written(event: Event) -> bool:
     """True if the log has the line of this event in any place; where no logging is configured, Python prints it."""
-    handlers: list[logging.Handler | None] = [*_handlers()]
-    return any(_takes(one, event) for one in handlers or [logging.lastResort])
+    last = logging.lastResort if sys.stderr is not None and not sys.stderr.closed else None
+    return any(_takes(one, event) for one in (list(_handlers()) or filter(None, [last])))
 
 
-def _takes(handler: logging.Handler | None, event: Event) -> bool:
-    if handler is None or isinstance(handler, logging.NullHandler):
+def _takes(handler: logging.Handler, event: Event) -> bool:
+    if isinstance(handler, logging.NullHandler):
         return False
-    return event.severity >= handler.level and logger.isEnabledFor(event.severity)
+    record = logger.makeRecord(logger.name, event.severity, "", 0, "", (), None)
+    passes = all(one.filter(record) for one in (logger, handler))
+    return passes and event.severity >= handler.level and logger.isEnabledFor(event.severity)
 
 
 def _handlers() -> Iterator[logging.Handler]:

@@ -82,7 +82,7 @@ class Reporter:
         code, first = type(error).__name__, describe(error)
         if isinstance(error, LakesinkError):
             code, first = error.code, redact(f"{code}: [{error.code}] {error.what}")
-        failed = events.BatchFailed(*end, isinstance(error, BatchRefused), code, first, tuple(map(redact, rest)))
+        failed = events.BatchFailed(*end, isinstance(error, BatchRefused), code, first, tuple(rest))
         self.emit(failed)
         return is_shown(failed, self.emit)
 

@@ -224,13 +224,14 @@ def test_a_first_batch_that_was_rolled_back_comes_again_after_its_side_table_was
 
 
 @pytest.mark.parametrize("way", ["rolled back", "another side table"])
-def test_a_new_sink_does_not_add_to_what_a_removed_one_left_behind(pair: Pair, way: str) -> None:
-    pair.run("old", 0)
-    pair.dies("old", 1)
-    stream = Stream(pair.lake, query="old", kind=pair.kind)
+@pytest.mark.parametrize("name", ["events", "a" * 64])
+def test_a_new_sink_does_not_add_to_what_a_removed_one_left_behind(pair: Pair, way: str, name: str) -> None:
+    pair.run("old", 0, sink_id=name)
+    pair.dies("old", 1, sink_id=name)
+    stream = Stream(pair.lake, sink_id=name, query="old", kind=pair.kind)
     Forgetting(pair.lake.table, stream.key, effects=stream.chance.effects()).run()
     error = pair.refused("new", 0, sink_id="next")
-    assert "by sink 'events', which has no ledger entry any more" in str(error)
+    assert f"by sink {name!r}, which has no ledger entry any more" in str(error)
     if way == "rolled back":
         pair.roll_back(error)
         assert isinstance(pair.run("new", 0, sink_id="next"), Committed)
@@ -240,6 +241,20 @@ def test_a_new_sink_does_not_add_to_what_a_removed_one_left_behind(pair: Pair, w
         named: dict[str, Any] = {pair.option: "demo.another"}
         assert isinstance(pair.run("new", 0, sink_id="next", **named), Committed)
         assert replace(pair, name="demo.another").batches() == [0]
+
+
+def test_a_new_sink_does_not_add_to_what_a_removed_one_left_behind_when_it_was_rolled_back(pair: Pair) -> None:
+    pair.run("zero", 0, sink_id="zero")
+    head = pair.lake.head().snapshot_id
+    pair.run("old", 0)
+    pair.dies("old", 1)
+    roll_back(pair.lake, head)
+    stream = Stream(pair.lake, query="old", kind=pair.kind)
+    Forgetting(pair.lake.table, stream.key, effects=stream.chance.effects()).run()
+    error = pair.refused("new", 0, sink_id="next")
+    pair.roll_back(error)
+    assert isinstance(pair.run("new", 0, sink_id="next"), Committed)
+    assert pair.batches() == [0, 0]
 
 
 def test_a_new_sink_may_begin_while_another_one_has_a_batch_in_the_side_table_alone(pair: Pair) -> None:

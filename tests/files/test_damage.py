@@ -232,6 +232,15 @@ def written_again(stream: Stream, batch: int = 3) -> None:
     assert stream.counted() == expected(0, 1, 2) + expected(batch, rows=6)
 
 
+def test_parts_of_a_recovered_batch_are_looked_for_however_old_they_may_be(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream.options["prepared_max_age"] = "36500 days"
+    prepared(stream, monkeypatch)
+    next(part for part in stream.part_files() if part.name.startswith("clicks-3-")).unlink()
+    written_again(stream)
+
+
 PAYLOADS: dict[str, Change] = {
     "no parts": lambda payload: payload.pop("parts"),
     "parts that are text": lambda payload: payload.update(parts="abc"),

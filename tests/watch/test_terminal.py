@@ -201,6 +201,11 @@ def unlogged(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     LOGGER.setLevel(level)
 
 
+def filtered(handler: logging.Handler) -> logging.Handler:
+    handler.addFilter(logging.Filter("another.program"))
+    return handler
+
+
 def log_with(handler: logging.Handler) -> None:
     LOGGER.addHandler(handler)
     LOGGER.setLevel(logging.INFO)
@@ -331,6 +336,7 @@ def test_without_a_terminal_nothing_is_printed_once_logging_is_configured(monkey
         (True, logging.NullHandler(), logging.CRITICAL, True),
         (None, logging.StreamHandler(), logging.ERROR, True),
         (None, logging.StreamHandler(), logging.CRITICAL, False),
+        (None, filtered(logging.StreamHandler()), logging.ERROR, False),
     ],
 )
 def test_a_failure_is_known_to_be_shown_by_a_terminal_or_by_a_handler_of_the_log(

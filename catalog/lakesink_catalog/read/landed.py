@@ -36,11 +36,6 @@ class Landed:
         numbers = (snapshot.sequence_number or 0 for snapshot in seen.view.ancestry())
         self._shown_from = LARGEST_NUMBER if seen.is_blind else min(numbers, default=0)
 
-    @property
-    def is_forgotten(self) -> bool:
-        """True if the sink has no ledger entry any more, though the branch has batches of it."""
-        return self.newest is None and bool(self._marked)
-
     def has(self, query_id: str, batch_id: int, after: int | None) -> bool | None:
         """True if the branch has a batch, False if it does not, None if neither ledger nor history tells.
 

@@ -38,11 +38,11 @@ class PreparedFiles(PreparedParts):
     """A batch that only needs its marker; `Marker` explains `directory_id`.
 
     Attributes:
-        begun_ms: Time before the first part; 0 if an earlier run wrote it. Not part of the record.
+        begun_ms: Time before the first part; None if an earlier run wrote it. Not part of the record.
     """
 
     directory_id: str
-    begun_ms: int = 0
+    begun_ms: int | None = None
 
 
 class FileSink(StagedSink[Marker, PreparedFiles]):
@@ -104,8 +104,11 @@ class FileSink(StagedSink[Marker, PreparedFiles]):
 
     def has_parts(self, prepared: PreparedFiles) -> bool:
         """See `StagedSink.has_parts`: an orphan cleanup removes no young parts. A clock can go backwards."""
-        age = timedelta(milliseconds=self._effects.now_ms() - prepared.begun_ms)
-        return timedelta() <= age <= self.settings.prepared_max_age or self._ledger.has_all(prepared.parts)
+        if prepared.begun_ms is not None:
+            age = timedelta(milliseconds=self._effects.now_ms() - prepared.begun_ms)
+            if timedelta() <= age <= self.settings.prepared_max_age:
+                return True
+        return self._ledger.has_all(prepared.parts)
 
     def commit_of(self, facts: Mapping[str, Any], decision: LedgerDecision[Marker], prepared: PreparedFiles) -> Marker:
         """See `StagedSink.commit_of`."""

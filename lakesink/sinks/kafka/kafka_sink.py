@@ -226,6 +226,7 @@ class KafkaSink(StagedSink[CommitRecord, PreparedRows]):
     def close(self) -> None:
         """End the clients; a later batch opens others."""
         self._target.close()
+        self._session = None
 
     def _check_topic(self, topic: str, needs: Needs, batch_id: int) -> None:
         """A fixed topic limits the rows as they are written; a topic that rows name is looked at here."""

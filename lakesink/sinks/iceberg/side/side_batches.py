@@ -16,6 +16,7 @@ from lakesink.rows.letters import may_have_letters
 from lakesink.rows.side_rows import parse_side_end
 from lakesink_catalog.read.history import keys_of_ledger
 from lakesink_catalog.read.landed import Landed, newest_batch
+from lakesink_catalog.read.past import by_sink, retained
 from lakesink_catalog.read.view import view_table
 from lakesink_catalog.words import counted
 from lakesink_protocol.identity import SinkKey, SinkKind
@@ -103,10 +104,11 @@ def left_by_forgotten(
     side: Table, key_of: KeyOf, table: Table, branch: str
 ) -> Iterator[tuple[SinkKey, list[SideBatch]]]:
     """The same for each sink that was removed, or lost its ledger entry: no query of it completes a batch."""
-    for owner in owners(all_batches(side), branch):
-        left = left_behind(side, key_of, owner, table) if Landed(table, owner).is_forgotten else []
-        if left:
-            yield owner, left
+    for owner in by_sink(retained(table).commits):
+        if owner.branch == branch and newest_batch(table, owner) is None:
+            left = left_behind(side, key_of, owner, table)
+            if left:
+                yield owner, left
 
 
 def states_letters(landed: Landed, letters: Table, query_id: str, batch_id: int) -> bool:
