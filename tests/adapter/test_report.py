@@ -4,6 +4,7 @@ from lakesink.checkpoint.query_facts import Functions, QueryFacts, Replay, Sourc
 from lakesink.spark.report import Reporter
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_protocol import events
+from lakesink_protocol.errors import WriteError
 
 
 def reported(*, uncommitted: bool, scheme: str) -> list[events.Event]:
@@ -38,3 +39,15 @@ def test_a_checkpoint_without_atomic_files_weakens_a_start() -> None:
     [whole] = reported(uncommitted=False, scheme="file")
     assert isinstance(whole, events.QueryStarted)
     assert (whole.is_weakened, whole.checkpoint) == (False, "file")
+
+
+def test_the_lines_of_a_failure_are_what_a_person_has_to_copy() -> None:
+    """They are not masked as settings are: a topic or a column can be named like a secret."""
+    told: list[events.Event] = []
+    rest = ('  Do: start where these batches end: [{"token-events":{"0":5}}]', "  - column access_token: INT expected")
+    Reporter("demo.events", "events", LISTENERS.also(told.append)).failed(
+        3, WriteError("VALUE_MALFORMED", "2 rows.", action="Correct them."), 0.5, rest=rest
+    )
+    [failed] = told
+    assert isinstance(failed, events.BatchFailed)
+    assert failed.rest == rest
