@@ -49,7 +49,7 @@ class Work:
         what: It measures.
         run: Measures it; given a folder, whom to tell how far it is, and settings by name.
         needs: What it starts or fetches.
-        by_name: True if it runs only when somebody names it: most of these take a quarter of an hour.
+        by_name: True if it runs only when `--only` names it: most of these take a quarter of an hour.
         page: That shows it; None if it is printed alone.
     """
 

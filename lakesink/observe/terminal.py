@@ -162,7 +162,7 @@ def watched(name: str, target: str, *, verbose: bool | str | None, noun: str = "
 def is_shown(event: events.Event, listeners: events.Listeners) -> bool:
     """True if a person can read the line of an event that these listeners got: in the log, or at a terminal."""
     terminals = [one for one in listeners.others if isinstance(one, Terminal)]
-    return is_written(event) or any(not (one.for_log and is_configured()) for one in terminals)
+    return is_written(event) or not all(one.is_silent for one in terminals)
 
 
 def wanted(*, verbose: bool | str | None) -> bool | None:
@@ -221,10 +221,15 @@ class Terminal:
     for_log: bool = False
     totals: Totals = field(default_factory=Totals, init=False)
 
+    @property
+    def is_silent(self) -> bool:
+        """True if the lines only stand in for a log, and the program has configured one."""
+        return self.for_log and is_configured()
+
     def __call__(self, event: events.Event) -> None:
         """Print the line of an event, if it has one."""
         line = self._line(event)
-        if line is None or (self.for_log and is_configured()):
+        if line is None or self.is_silent:
             return
         if not shows(event, self.console.file, sys.stderr):
             self._print(line)

@@ -19,7 +19,6 @@ from lakesink.sinks.iceberg.side.side_batches import (
     all_batches,
     in_snapshots,
     left_behind,
-    owners,
     states_letters,
     way_back,
 )
@@ -29,7 +28,7 @@ from lakesink_catalog.read.past import PastCommit, retained
 from lakesink_catalog.tables.tables import load_table
 from lakesink_catalog.words import counted
 from lakesink_protocol.errors import Reason
-from lakesink_protocol.identity import MAIN_BRANCH, SinkKey, SinkKind
+from lakesink_protocol.identity import SinkKey, SinkKind
 from lakesink_protocol.ledger import Mark
 from lakesink_protocol.measures import DEAD_LETTERS
 from lakesink_protocol.quality import LETTERS_TABLE, REPLAYS_TABLE
@@ -175,7 +174,9 @@ def of_first_batches(table: Table, side_of: SideOf) -> Iterator[Note]:
     side = side_of(".".join(table.name()) + SUFFIX)
     if side is None:
         return
-    for key in owners(all_batches(side), MAIN_BRANCH):
+    kinds = {(one.key.name.rsplit(".", 2)[0], bool(one.query_id)) for one in all_batches(side)}
+    for name, queries in sorted(kinds):
+        key = SinkKey(name, kind=SinkKind.STREAM if queries else SinkKind.TXN)
         left = left_behind(side, letters_key, key, table)
         if left:
             again = "start its query again" if key.kind is SinkKind.STREAM else "append it again as it was"

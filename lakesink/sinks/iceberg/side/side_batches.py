@@ -94,12 +94,6 @@ def left_behind(side: Table, key_of: KeyOf, owner: SinkKey, table: Table) -> lis
     return [one for one in found if one.snapshot and landed.has(one.query_id, one.batch_id, one.after) is False]
 
 
-def owners(every: Iterable[SideBatch], branch: str) -> list[SinkKey]:
-    """The sinks of a branch that these batches can be of."""
-    found = {(one.key.name.rsplit(".", 2)[0], bool(one.query_id)) for one in every}
-    return [SinkKey(name, branch, SinkKind.STREAM if queries else SinkKind.TXN) for name, queries in sorted(found)]
-
-
 def left_by_forgotten(
     side: Table, key_of: KeyOf, table: Table, branch: str
 ) -> Iterator[tuple[SinkKey, list[SideBatch]]]:
