@@ -104,7 +104,10 @@ def _clause(text: str) -> str:
 def _markdown(text: str) -> str:
     """A text of the catalogue for a cell: `<table>` for ``{table}``."""
     parts = opened(text).replace("|", r"\|").split("`")
-    return "`".join(part if odd else re.sub(r"([*<])", r"\\\1", part) for part, odd in zip(parts, cycle((False, True))))
+    safe = {"*": r"\*", "<": "&lt;", ">": "&gt;"}  # not every reader of Markdown knows an escaped bracket
+    return "`".join(
+        part if odd else part.translate(str.maketrans(safe)) for part, odd in zip(parts, cycle((False, True)))
+    )
 
 
 def log_table() -> str:

@@ -125,7 +125,7 @@ class SimulatedCheckpoint:
         """The batch is of this checkpoint: its query, its offsets."""
         batch = asked.batch
         known = batch.query_id == self.query_id and f"offsets/{batch.batch_id}" in self.files
-        return known and self.end(batch.batch_id) == asked.end
+        return known and (self.end(batch.batch_id - 1), self.end(batch.batch_id)) == (asked.start, asked.end)
 
     def begins_behind(self, asked: Asked) -> bool:
         """It is of another query, which begins where the batch ends and has committed nothing."""

@@ -10,6 +10,7 @@ from tests.test_docs import document
 from website.navigation import CONFIG, navigation
 from website.snippets import Folders, PageFailed, alike, blocks, predecessor, run_page, unmarked
 from website.staging import DOCS, ROOT
+from website.tables import errors_table
 
 CHECKED = sorted(
     path.relative_to(DOCS).as_posix()
@@ -121,3 +122,9 @@ def test_a_page_is_renewed_with_what_its_commands_print(tmp_path: Path) -> None:
 def test_a_block_that_nothing_runs_is_found() -> None:
     assert unmarked("```python\nimport os\n```\n") == ["import os"]
     assert unmarked("<!-- not run: why -->\n```python\nimport os\n```\n```json\n{}\n```\n") == []
+
+
+def test_the_facts_of_an_error_are_text_and_no_markup() -> None:
+    others = re.sub(r'<a id="\w+"></a>|`[^`]*`', "", errors_table())
+    assert "&lt;table&gt;" in others
+    assert "<" not in others
