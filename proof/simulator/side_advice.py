@@ -98,6 +98,7 @@ class SidePlay(Play):
 
     names: list[str] = field(default_factory=list)
     may_differ: bool = False
+    has_new_sink: bool = False
 
     @property
     def kind(self) -> Kind:
@@ -222,6 +223,10 @@ class SidePlay(Play):
         self.stream.options[self.kind.option] = name
         return {}
 
+    def _another_sink(self, action: str) -> dict[str, Any] | None:
+        self.has_new_sink = True
+        return Play._another_sink(self, action)  # noqa: SLF001 - of this class
+
     # Judging.
 
     def judge(self) -> None:
@@ -233,6 +238,8 @@ class SidePlay(Play):
         own = Counter(value for value in rows if value >= 0)
         beside = Counter(self.kind.offset(row) for name in self.names for row in self._rows(name))
         there = own.keys() | beside.keys()
+        if self.kind.keys and self.has_new_sink:  # rows that another sink wrote too are in the table once
+            own = Counter({offset: max(own[offset], beside[offset]) for offset in own})
         wrong = sorted(offset for offset in there if offset >= self.of_others and own[offset] != beside[offset])
         if not wrong:
             return
