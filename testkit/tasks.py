@@ -23,7 +23,6 @@ from lakesink.parquet.partitions import PartitionSource, partition_sources
 from lakesink.rows.expectations import Expected
 from lakesink.rows.plan import PartitionField, WritePlan
 from lakesink.rows.schema import parse_schema
-from lakesink.task.change_task import ChangeTaskWriter
 from lakesink.task.task import ParquetTaskWriter
 from lakesink_protocol.change import ContentFile
 from lakesink_protocol.receipt import Receipt, decode
@@ -74,9 +73,8 @@ def write_values(
 
 
 def writer_of(plan: WritePlan, expected: Sequence[Expected] = ()) -> Any:
-    """The writer of a task by what its plan says of changes."""
-    kind = ParquetTaskWriter if plan.changes is None else ChangeTaskWriter
-    return kind(plan, tuple(expected))
+    """The writer of a task."""
+    return ParquetTaskWriter(plan, tuple(expected))
 
 
 def write(plan: WritePlan, batches: Iterable[pa.RecordBatch], task: int = 0, **given: Any) -> Receipt:

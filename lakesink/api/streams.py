@@ -10,21 +10,22 @@ import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import BinaryType
 
-from lakesink.api.change_frames import trusts_order, with_operations
-from lakesink.api.with_expectations import marked, marks_of
+from lakesink.api.with_expectations import check_condition, marked, marks_of
 from lakesink.decode.documents import INCOMING, VALUE
 from lakesink.decode.places import FILE
 from lakesink.observe.terminal import watched
+from lakesink.rows.changed_rows import DELETE_MARK, OFFSET, PARTITION
 from lakesink.rows.expectations import expected_in, is_mark, without_marks
 from lakesink.rows.plan import DEBEZIUM_JSON, JSON
 from lakesink.settings.option_types import Options, OutputMode
-from lakesink.settings.options import read_option
+from lakesink.settings.options import option_invalid, read_option
 from lakesink.settings.relations import Entry
 from lakesink.settings.settings import Settings
-from lakesink.sinks.iceberg.change_plan import stored_columns
+from lakesink.sinks.iceberg.change_plan import check_left_out, stored_columns
 from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink.sinks.iceberg.preflight import check_letters, check_start, open_existing
 from lakesink.spark.determinism import functions_of, runs_python
@@ -47,6 +48,36 @@ from lakesink_protocol.identity import NAME_PATTERN, Batch, SinkKey, SinkKind, t
 from lakesink_protocol.outcome import Outcome
 from lakesink_protocol.row_changes import Mode
 from lakesink_protocol.two_phase import TwoPhaseCommitSink
+
+KAFKA = "kafka"
+
+
+def with_operations(df: DataFrame, settings: Settings) -> DataFrame:
+    """The rows with their mark of deletes, if there is a condition for it, and without the columns that are left out.
+
+    Raises:
+        SettingsError: Spark cannot evaluate the condition on these rows, or a column that is left out is not there.
+    """
+    check_left_out(df.columns, settings, case_sensitive=is_case_sensitive(df.sparkSession))
+    if DELETE_MARK in map(str.lower, df.columns):
+        raise option_invalid("apply_as_deletes", f"The rows have a column {DELETE_MARK}, a name for lakesink alone.")
+    if settings.apply_as_deletes:
+        check_condition(df, "apply_as_deletes", "the condition apply_as_deletes", settings.apply_as_deletes)
+        # The mark of a row keeps NULL: the batch fails then, because its operation is unknown.
+        df = df.select("*", sf.expr(settings.apply_as_deletes).alias(DELETE_MARK))
+    return df.drop(*settings.except_column_list)
+
+
+def trusts_order(df: DataFrame, settings: Settings) -> bool:
+    """True if only the order of the stream says which change of a key is the newest.
+
+    Kafka keeps the order of a key, also in records that were copied to files with their places. In output mode update,
+    Spark itself makes the changes in their order.
+    """
+    placed = bool(settings.decode) and {PARTITION, OFFSET} <= set(df.columns)
+    ordered = bool(settings.sequence_by) or placed or settings.output_mode is OutputMode.UPDATE
+    return settings.has_changes and not ordered and any(source.name != KAFKA for source in sources_of(df))
+
 
 _ON_CONNECT = {
     "lakesink.stream": 'Use df.writeStream.format("lakesink"), which takes the same options with dashes.',

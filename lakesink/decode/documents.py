@@ -20,9 +20,9 @@ from lakesink.decode.places import PLACES, Places
 from lakesink.decode.rescue import Rescue
 from lakesink.rows.batches import joined
 from lakesink.rows.casts import lossless_cast
-from lakesink.rows.changed_rows import ChangedRows, positions_in, same_operation
+from lakesink.rows.changed_rows import RowBatch, positions_in, same_operation
 from lakesink.rows.letters import Fault
-from lakesink.rows.plan import DEBEZIUM_JSON, JSON, NewsPlan, OnMalformed, WritePlan
+from lakesink.rows.plan import DEBEZIUM_JSON, JSON, NewsPlan, WritePlan
 from lakesink.rows.schema import Field, Primitive, Struct, sql_type_of
 from lakesink.rows.task_errors import LONGEST_VALUE, decoder_missing, schema_mismatch, shown
 from lakesink.rows.unfit import all_but
@@ -48,7 +48,8 @@ MOST_EXPLAINED = 1_000
 """Malformed documents whose misfit a task looks for, if they are put aside."""
 _NO_COLUMNS = Struct((Field(0, "\0lakesink: no column", required=False, type=Primitive("string")),))
 """Read in the place of no columns, which no reader can read. No row gets its value."""
-PutAside = Callable[[pa.RecordBatch, Mapping[int, Fault]], None]
+PutAside = Callable[[RowBatch, Mapping[int, Fault]], None]
+"""Makes dead letters of the rows at these positions."""
 GATHERED_BYTES = 16 * 1024 * 1024
 """Documents are decoded together up to this size: even a small batch costs milliseconds."""
 
@@ -68,7 +69,7 @@ class DocumentReader(Protocol):
 
 @dataclass(slots=True)
 class Decoder:
-    """Decodes one task's batches.
+    """Decodes one task's batches; see `lakesink.rows.changed_rows.DocumentDecoder`. Changes are upserts.
 
     Attributes:
         put_aside: Takes the malformed documents of some rows, if the query wants that.
@@ -88,6 +89,7 @@ class Decoder:
     misfits: list[Misfit] = field(default_factory=list, init=False)
     unknown: UnknownKeys = field(default_factory=UnknownKeys, init=False)
     explained: int = field(default=0, init=False)
+    changed: Tally = field(default_factory=Tally, init=False)
     _own: Struct = field(init=False)
     _rescue: Rescue | None = field(init=False)
     _news: NewsRows | None = field(init=False)
@@ -119,8 +121,8 @@ class Decoder:
         """What the documents need that were left; empty if none were."""
         return "" if self._news is None else self._news.news.to_json()
 
-    def decoded(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The table's rows, one for each row of the batches and in their order, unless a document fails the batch."""
+    def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[RowBatch]:
+        """One row for each row of the batches and in their order, unless a document fails the batch."""
         for batch in joined(batches, GATHERED_BYTES):
             rows = self._decode(batch)
             if not self.malformed:
@@ -129,21 +131,26 @@ class Decoder:
                 break
         deque(batches, maxlen=0)  # read and count the other rows; PySpark's worker can then continue
 
-    def _decode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _decode(self, batch: pa.RecordBatch) -> RowBatch:
         values = batch.column(VALUE)
-        parsed, of_kafka = self._parsed(values), [one.name for one in self.schema.fields if one.name in KAFKA_COLUMNS]
-        others = {name: batch.column(KAFKA_COLUMNS[name]) for name in of_kafka}
+        parsed = self._reader.documents(values, self._own)
+        none = parsed.values.is_null() if parsed.values.null_count else None  # NULL, blank, or no object
+        parsed = replace(parsed, misfits=either(parsed.misfits, none))
+        names = [field.name for field in self.schema.fields]
+        others = {name: batch.column(KAFKA_COLUMNS[name]) for name in names if name in KAFKA_COLUMNS}
         parsed, left = self._without_news(batch, parsed)
         if self._rescue is not None:
             parsed, others[self.plan.rescue_column] = self._rescue.kept(values, parsed)
         kept = _both(self._kept(parsed.misfits, batch), left)
         self._places.advance(batch)
         decoded = iter(parsed.values.flatten())
-        names = [field.name for field in self.schema.fields]
         if not names:  # no document stays: each waits for the columns, is put aside or fails the batch
-            return pa.RecordBatch.from_arrays([], names=[])
+            return RowBatch(pa.RecordBatch.from_arrays([], names=[]), batch.slice(0, 0))
         arrays = [others[name] if name in others else next(decoded) for name in names]
-        rows = pa.RecordBatch.from_arrays(arrays, names=names)
+        rows = RowBatch(pa.RecordBatch.from_arrays(arrays, names=names), batch)
+        if self.plan.changes is not None:
+            operations = same_operation(Operation.UPSERT, batch.num_rows)
+            rows = RowBatch(rows.rows, batch, None, operations, *positions_in(batch))
         return rows if kept is None else rows.filter(kept)
 
     def _without_news(self, batch: pa.RecordBatch, parsed: Parsed) -> tuple[Parsed, pa.BooleanArray | None]:
@@ -166,10 +173,10 @@ class Decoder:
         """The rows that stay if malformed documents are put aside; None if all stay, or the batch fails."""
         if misfits is None:
             return None
-        if self.put_aside is None or self.plan.on_malformed is OnMalformed.FAIL:
+        if self.put_aside is None:
             self._collect(misfits, batch)
             return None
-        self.put_aside(batch, self._faults(misfits, batch))
+        self.put_aside(RowBatch(batch, batch), self._faults(misfits, batch))
         return pc.invert(misfits)
 
     def _faults(self, misfits: pa.BooleanArray, batch: pa.RecordBatch) -> dict[int, Fault]:
@@ -188,12 +195,6 @@ class Decoder:
             said = f"{first.expected} expected, found {first.found}"
             faults[position] = Fault("VALUE_MALFORMED", first.column, said)
         return faults
-
-    def _parsed(self, documents: pa.Array) -> Parsed:
-        """NULL, blank text and values other than objects are malformed too. Every document becomes one row."""
-        parsed = self._reader.documents(documents, self._own)
-        none = parsed.values.is_null() if parsed.values.null_count else None
-        return replace(parsed, misfits=either(parsed.misfits, none))
 
     def _collect(self, misfits: pa.BooleanArray, batch: pa.RecordBatch) -> None:
         self.malformed += pc.sum(misfits, min_count=0).as_py()
@@ -292,37 +293,3 @@ def _check_kafka_column(incoming: pa.Field, column: Field) -> None:
         action=f"Select Kafka's own {incoming.name!r} in the query, or rename the query's column: the table's column"
         " gets the value of Kafka's. Or drop the table's column.",
     )
-
-
-@dataclass(slots=True)
-class StateDecoder(Decoder):
-    """Decodes documents to upserts; see `lakesink.rows.changed_rows.ChangeDecoder`.
-
-    No document becomes two upserts, and one that is NULL is malformed.
-    """
-
-    changed: Tally = field(default_factory=Tally, init=False)
-    _positions: deque[tuple[pa.Array, pa.Array]] = field(default_factory=deque, init=False)
-
-    def changes(self, batches: Iterator[pa.RecordBatch]) -> Iterator[ChangedRows]:
-        """See `ChangeDecoder`."""
-        for rows in self.decoded(self._with_positions(batches)):
-            if rows.num_rows:
-                places, offsets = self._next(rows.num_rows)
-                yield ChangedRows(rows, same_operation(Operation.UPSERT, rows.num_rows), places, offsets)
-
-    def _with_positions(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            if batch.num_rows:
-                self._positions.append(positions_in(batch))
-            yield batch
-
-    def _next(self, rows: int) -> tuple[pa.Array, pa.Array]:
-        """The positions of the next rows: the decoder joins batches, and returns a row for each of theirs."""
-        found = []
-        while rows > 0:
-            found.append(self._positions.popleft())
-            rows -= len(found[-1][0])
-        assert rows == 0, "a decoder joins whole batches"
-        places, offsets = zip(*found, strict=True)
-        return pa.concat_arrays(places), pa.concat_arrays(offsets)

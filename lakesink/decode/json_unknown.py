@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakesink.decode.joined import any_match
-from lakesink.rows.schema import Primitive, Struct, Type
+from lakesink.rows.schema import Primitive, Struct
 
 Bytes = npt.NDArray[np.uint8]
 Positions = npt.NDArray[np.intp]
@@ -48,7 +48,9 @@ def with_unknown_keys(texts: pa.StringArray, columns: Sequence[pa.Array], struct
 
     `columns` has the texts of the struct's fields as DuckDB found them.
     """
-    inside = [column for column, one in zip(columns, struct.fields, strict=True) if _may_have_colon(one.type)]
+    kinds = [one.type for one in struct.fields]
+    without = [isinstance(kind, Primitive) and (kind.name in _WITHOUT_COLON or kind.decimal) for kind in kinds]
+    inside = [column for column, has_none in zip(columns, without, strict=True) if not has_none]
     escaped = any_match(texts, _ESCAPED_COLON)
     if not escaped and _count(texts) == sum(map(_count, inside)) + _members(columns):
         return None
@@ -57,10 +59,6 @@ def with_unknown_keys(texts: pa.StringArray, columns: Sequence[pa.Array], struct
         written = pc.fill_null(pc.match_substring_regex(texts, _ESCAPED_COLON), pa.scalar(value=False))
         found |= written.to_numpy(zero_copy_only=False)
     return pa.array(found) if found.any() else None
-
-
-def _may_have_colon(kind: Type) -> bool:
-    return not (isinstance(kind, Primitive) and (kind.name in _WITHOUT_COLON or kind.decimal))
 
 
 def _members(columns: Sequence[pa.Array]) -> int:

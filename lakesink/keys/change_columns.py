@@ -11,15 +11,37 @@ import pyarrow.compute as pc
 
 from lakesink.keys.change_order import KeyNames
 from lakesink.keys.keys_file import names_of
-from lakesink.rows.changed_rows import ChangedRows
+from lakesink.rows.changed_rows import ChangedRows, RowBatch
 from lakesink.rows.columns import Alignment, NameRule, align
+from lakesink.rows.letters import Fault
 from lakesink.rows.plan import DELETED, ChangesPlan, WritePlan
 from lakesink.rows.scalars import TRUE, operation_scalar
 from lakesink.rows.schema import Struct
 from lakesink.rows.task_errors import schema_mismatch, shown
+from lakesink.rows.unfit import nulls_in, nulls_of
 from lakesink_catalog.words import counted
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.row_changes import Operation
+
+
+@dataclass(frozen=True, slots=True)
+class FittedChanges:
+    """Changes as the table's columns.
+
+    Attributes:
+        stored: Those with rows to store.
+        deletes: The others, as the columns of key and sequence.
+        logged: All, for a changelog; empty without one.
+    """
+
+    stored: ChangedRows | None
+    deletes: ChangedRows | None
+    logged: Sequence[ChangedRows]
+
+    @property
+    def rows(self) -> pa.RecordBatch | None:
+        """The rows to store."""
+        return None if self.stored is None else self.stored.rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +54,8 @@ class ChangeConversion:
         keys: Names of its columns of the key, and `sequence` of those of the sequence.
         whole: For rows to store.
         narrow: For deletes.
-        logged: For deletes in a changelog, with all their columns; None without one.
+        logs: True if there is a changelog.
+        logged: For hard deletes in it, with all their columns.
     """
 
     incoming: pa.Schema
@@ -42,17 +65,35 @@ class ChangeConversion:
     whole: Alignment
     narrow: Alignment
     soft_deletes: bool
+    logs: bool
     logged: Alignment | None = None
 
     def check(self, changed: ChangedRows, first_row: int) -> None:
         """Raise WriteError if key or sequence is NULL in a change; `first_row` rows of the task came before."""
         for code, names in (("KEY_NULL", self.keys), ("SEQUENCE_NULL", self.sequence)):
             for name in names:
-                column = changed.rows.column(name)
-                nulls = (column.dictionary_decode() if pa.types.is_dictionary(column.type) else column).is_null()
+                nulls = nulls_of(changed.rows.column(name))
                 if nulls.true_count:
                     rows, where = counted(nulls.true_count, "row"), first_place(changed, nulls, first_row)
                     raise WriteError.of(code, column=shown(name), rows=rows, where=where)
+
+    def unfit(self, batch: RowBatch) -> dict[int, Fault]:
+        """The changes that have NULL where none is allowed; a hard delete needs only key and sequence."""
+        deletes = pc.equal(batch.operations, operation_scalar(Operation.DELETE))
+        names = [name for at in self.whole.required if (name := self.whole.incoming.names[at]) != DELETED]
+        of_rows = nulls_in(batch.rows, names)
+        return {
+            **{at: fault for at, fault in of_rows if self.soft_deletes or not deletes[at].as_py()},
+            **dict(nulls_in(batch.rows, self.sequence, "SEQUENCE_NULL")),
+            **dict(nulls_in(batch.rows, self.keys, "KEY_NULL")),
+        }
+
+    def fitted(self, batch: RowBatch, first_row: int) -> "FittedChanges":
+        """The changes as the table's columns; raises WriteError if one does not fit."""
+        changed = batch.changed
+        self.check(changed, first_row)
+        stored = self.stored(changed)
+        return FittedChanges(stored, self.deletes(changed), [*self.log(changed, stored)])
 
     def stored(self, changed: ChangedRows) -> ChangedRows | None:
         """The changes with rows to store, as the table's columns; None if there are none."""
@@ -72,6 +113,8 @@ class ChangeConversion:
 
     def log(self, changed: ChangedRows, stored: ChangedRows | None) -> Iterator[ChangedRows]:
         """All changes as the table's columns, for a changelog; `stored` are those of the method of that name."""
+        if not self.logs:
+            return
         if self.soft_deletes and stored is not None:
             yield changed.of(stored.rows)
             return
@@ -115,6 +158,7 @@ def conversion_of(incoming: pa.Schema, schema: Struct, plan: WritePlan, changes:
         align(whole, schema, case_sensitive=plan.case_sensitive, ignore_unknown=plan.ignore_unknown),
         align(incoming, narrow, case_sensitive=plan.case_sensitive, ignore_unknown=True),
         changes.soft_deletes,
+        changes.has_changelog,
         logged,
     )
 

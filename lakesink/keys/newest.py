@@ -152,7 +152,10 @@ def _superseded(changes: pa.Table, columns: KeyColumns) -> pa.Array:
     repeated = _repeated(changes, columns)
     if not repeated.num_rows:
         return pa.array([], pa.int64())
-    ordered = repeated.sort_by(_newest_first(columns))
+    ranks = [(name, "descending") for name in columns.sequence_names]
+    if ranks:  # an event of the stream is newer than a snapshot row of the same sequence
+        ranks.append((_SNAPSHOT, "ascending"))
+    ordered = repeated.sort_by([(_GROUP, "ascending"), *ranks, (OFFSET, "descending"), (CHANGE, "ascending")])
     is_first = pc.invert(_like_previous(ordered[_GROUP]))
     firsts = pc.subtract(pc.cumulative_sum(is_first.cast(pa.int64())), 1)
     best = ordered.filter(is_first).take(firsts)
@@ -189,13 +192,6 @@ def _repeated(changes: pa.Table, columns: KeyColumns) -> pa.Table:
     rows = changes.take(order.filter(several.combine_chunks()))
     groups = pc.cumulative_sum(pc.invert(like_previous).cast(pa.int64())).filter(several)
     return rows.append_column(_GROUP, groups).append_column(_SNAPSHOT, pc.equal(rows[OP], int(Operation.SNAPSHOT)))
-
-
-def _newest_first(columns: KeyColumns) -> list[tuple[str, str]]:
-    """An event of the stream is newer than a snapshot row of the same sequence."""
-    sequences = [(name, "descending") for name in columns.sequence_names]
-    ranks = [*sequences, (_SNAPSHOT, "ascending")] if sequences else []
-    return [(_GROUP, "ascending"), *ranks, (OFFSET, "descending"), (CHANGE, "ascending")]
 
 
 def _has_no_order(ordered: pa.Table, best: pa.Table, columns: KeyColumns) -> pa.ChunkedArray:

@@ -6,9 +6,9 @@ need none, because a decoder knows the operation of each.
 
 import hashlib
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -75,23 +75,64 @@ class ChangedRows:
         return self.rows, self.operations, self.places, self.offsets
 
 
-def joined(parts: Sequence[ChangedRows]) -> ChangedRows:
-    """The changes of all parts, of which there is at least one."""
-    if len(parts) == 1:
-        return parts[0]
-    arrays = ([part.operations for part in parts], [part.places for part in parts], [part.offsets for part in parts])
-    return ChangedRows(pa.concat_batches([part.rows for part in parts]), *map(pa.concat_arrays, arrays))
+@dataclass(frozen=True, slots=True)
+class RowBatch:
+    """Rows whose columns have the names of the table's. The last three attributes are None if the rows are appended.
+
+    Attributes:
+        came: The rows as they came to the task, of which these were made: a dead letter has one of them.
+        at: For each row, its position in `came`; None if it is the same for both.
+        operations: `Operation` of each row as int8, without NULLs.
+        places: int64: where the row comes from, and `offsets` the position there, see `ChangedRows`.
+    """
+
+    rows: pa.RecordBatch
+    came: pa.RecordBatch
+    at: pa.Array | None = None
+    operations: pa.Array | None = None
+    places: pa.Array | None = None
+    offsets: pa.Array | None = None
+
+    @property
+    def changed(self) -> ChangedRows:
+        """The rows as changes."""
+        return ChangedRows(self.rows, self.operations, self.places, self.offsets)
+
+    def positions(self, rows: Iterable[int]) -> list[int]:
+        """The positions in `came` of these rows."""
+        return [row if self.at is None else self.at[row].as_py() for row in rows]
+
+    def made_with(self, rows: Collection[int]) -> Collection[int]:
+        """All rows that were made of the same ones as these: an event that changes a key is two changes."""
+        if self.at is None or not rows:
+            return rows
+        made: list[int] = pc.indices_nonzero(pc.is_in(self.at, self.at.take(pa.array(rows)))).to_pylist()
+        return made
+
+    def slice(self, start: int, length: int) -> "RowBatch":
+        """Some of the rows, without a copy."""
+        came = self.came.slice(start, length) if self.at is None else self.came
+        return self._each(lambda part: part.slice(start, length), came, self.at)
+
+    def filter(self, kept: pa.BooleanArray) -> "RowBatch":
+        """A copy of the rows for which this is true."""
+        at = pa.arange(0, self.rows.num_rows) if self.at is None else self.at
+        return self._each(lambda part: part.filter(kept), self.came, at)
+
+    def _each(self, some: Callable[[Any], Any], came: pa.RecordBatch, at: pa.Array | None) -> "RowBatch":
+        parts = (at, self.operations, self.places, self.offsets)
+        return RowBatch(some(self.rows), came, *(None if part is None else some(part) for part in parts))
 
 
-class ChangeDecoder(Protocol):
-    """Decodes one task's documents to changes.
+class DocumentDecoder(Protocol):
+    """Decodes one task's documents to rows, or to changes of rows.
 
-    Every document is one change, but one that changes a key is two (a split), and a tombstone is none.
+    A document is one row, but an event that changes a key is two changes (a split), and a tombstone is none.
     """
 
     @property
     def malformed(self) -> int:
-        """Malformed documents so far; no changes are returned after the first, because the batch fails."""
+        """Malformed documents that fail the batch, so far; no rows are returned after the first one."""
 
     @property
     def quality(self) -> Quality:
@@ -105,8 +146,20 @@ class ChangeDecoder(Protocol):
     def changed(self) -> Tally:
         """How many were splits and tombstones."""
 
-    def changes(self, batches: Iterator[pa.RecordBatch]) -> Iterator[ChangedRows]:
-        """The changes in these batches, in their order."""
+    @property
+    def news(self) -> str:
+        """What the documents need that were left for the votes of all tasks; empty if none were."""
+
+    def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[RowBatch]:
+        """The rows in these batches, in their order."""
+
+
+def joined(parts: Sequence[ChangedRows]) -> ChangedRows:
+    """The changes of all parts, of which there is at least one."""
+    if len(parts) == 1:
+        return parts[0]
+    arrays = ([part.operations for part in parts], [part.places for part in parts], [part.offsets for part in parts])
+    return ChangedRows(pa.concat_batches([part.rows for part in parts]), *map(pa.concat_arrays, arrays))
 
 
 def same_operation(operation: Operation, rows: int) -> pa.Array:

@@ -11,6 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakesink.rows.casts import Cast, lossless_cast
+from lakesink.rows.changed_rows import RowBatch
+from lakesink.rows.letters import Fault
 from lakesink.rows.nested import (
     all_null,
     as_list,
@@ -24,6 +26,7 @@ from lakesink.rows.nested import (
 from lakesink.rows.plan import WritePlan
 from lakesink.rows.schema import Field, ListOf, MapOf, Primitive, Struct, Type, arrow_type, parse_schema, sql_type_of
 from lakesink.rows.task_errors import how_to_cast, schema_mismatch, shown
+from lakesink.rows.unfit import nulls_in
 from lakesink_catalog.spark_types import sql_type
 from lakesink_catalog.words import counted
 from lakesink_protocol.errors import WriteError
@@ -57,6 +60,14 @@ class Alignment:
         """The batch's rows as the table's columns; shares memory wherever types are equal."""
         return pa.RecordBatch.from_struct_array(self.convert(batch.to_struct_array()))
 
+    def unfit(self, batch: RowBatch) -> dict[int, Fault]:
+        """The rows that have NULL where none is allowed."""
+        return dict(nulls_in(batch.rows, [self.incoming.names[at] for at in self.required]))
+
+    def fitted(self, batch: RowBatch, _: int = 0) -> pa.RecordBatch:
+        """The same as `apply`, of rows on their way; raises WriteError if one does not fit."""
+        return self.apply(batch.rows)
+
 
 def align(incoming: pa.Schema, schema: Struct, *, case_sensitive: bool, ignore_unknown: bool = False) -> Alignment:
     """The conversion from an incoming schema to the table's; the error for an unknown column names the nearest one."""
@@ -64,6 +75,11 @@ def align(incoming: pa.Schema, schema: Struct, *, case_sensitive: bool, ignore_u
     positions = _match(list(incoming), schema, (), rule=rule)
     required = tuple(at for at, one in zip(positions, schema.fields, strict=True) if one.required and at is not None)
     return Alignment(incoming, _convert_struct(list(incoming), schema, (), rule=rule), required)
+
+
+def alignment_of(incoming: pa.Schema, schema: Struct, plan: WritePlan) -> Alignment:
+    """The conversion of rows of one schema to the table's columns."""
+    return align(incoming, schema, case_sensitive=plan.case_sensitive, ignore_unknown=plan.ignore_unknown)
 
 
 def missing_columns(incoming: pa.Schema, plan: WritePlan) -> tuple[str, ...]:

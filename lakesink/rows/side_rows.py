@@ -15,19 +15,19 @@ class SidePlan:
     """Where a task writes such rows.
 
     Attributes:
-        owner: Participant that gets the other rows.
         participant: Participant that gets these rows.
-        sink: Sink of the owner.
-        table_uuid: UUID of the owner's table: several tables can share one side table.
+        sink: Sink of the table that gets the other rows.
+        table_uuid: UUID of that table: several tables can share one side table.
         application: Digest of the application that writes, see `application_of`.
+        logs: True if all changes go there; false if it gets dead letters.
     """
 
-    owner: str
     participant: str
     sink: SinkKey
     table_uuid: str
     application: str
     plan: WritePlan
+    logs: bool = False
 
 
 def side_key(owner: SinkKey, kind: str, query_id: str, table_uuid: str) -> SinkKey:

@@ -1,37 +1,49 @@
 """Finds the rows of a batch that cannot be written, where the conversion of a batch says only that there is one."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakesink.rows.changed_rows import RowBatch
 from lakesink.rows.letters import Fault
 from lakesink_protocol.catalogue import PREFIX
 from lakesink_protocol.errors import WriteError
 
-_NULL = "NULL_IN_REQUIRED"
-_OF_A_VALUE = frozenset(f"{PREFIX}{code}" for code in (_NULL, "LOSSY_VALUE", "TEXT_INVALID", "PARTITION_VALUE_UNFIT"))
+NULL = "NULL_IN_REQUIRED"
+_OF_A_VALUE = frozenset(
+    f"{PREFIX}{code}"
+    for code in (NULL, "LOSSY_VALUE", "TEXT_INVALID", "PARTITION_VALUE_UNFIT", "KEY_NULL", "SEQUENCE_NULL")
+)
 """Errors that are about one value: the other rows may be well."""
-Fit = Callable[[pa.RecordBatch], pa.RecordBatch]
-"""Converts rows to the table's columns; raises WriteError if one of them does not fit."""
+Fitted = TypeVar("Fitted")
 
 
 @dataclass(slots=True)
-class SortedRows:
+class SortedRows(Generic[Fitted]):
     """The rows of a batch: those that fit, converted, and the positions of those that do not, with their faults."""
 
-    fitting: list[pa.RecordBatch] = field(default_factory=list, init=False)
+    fitting: list[Fitted] = field(default_factory=list, init=False)
     faults: dict[int, Fault] = field(default_factory=dict)
 
 
-def sort_rows(rows: pa.RecordBatch, fit: Fit, required: Sequence[int]) -> SortedRows:
-    """Convert the rows that fit, and find the others; `required` are the positions of columns that allow no NULL."""
-    found = SortedRows(faults={at: Fault(_NULL, name) for at, name in _nulls(rows, required)})
-    if not found.faults and (not rows.num_rows or _fitted(rows, fit, found) is None):
+def sort_rows(rows: RowBatch, fit: Callable[[RowBatch], Fitted], known: Mapping[int, Fault]) -> SortedRows[Fitted]:
+    """Convert the rows that fit, and find the others, but for those whose faults are known.
+
+    `fit` converts rows, and raises WriteError if one of them does not fit. All rows that were made of one row as it
+    came fit, or none.
+    """
+    found = SortedRows[Fitted](faults=dict(known))
+    count = rows.rows.num_rows
+    if not known and _fitted(rows, fit, found) is None:
         return found
-    kept = all_but(rows.num_rows, found.faults)
-    _halve(rows.filter(kept) if found.faults else rows, pc.indices_nonzero(kept), fit, found)
+    kept = all_but(count, known)
+    _halve(rows.filter(kept) if known else rows, pc.indices_nonzero(kept), fit, found)
+    also = rows.made_with(found.faults)
+    if len(also) > len(found.faults):
+        found.fitting = [fit(rows.filter(all_but(count, also)))]
     return found
 
 
@@ -43,21 +55,37 @@ def all_but(rows: int, positions: Iterable[int]) -> pa.BooleanArray:
     return pa.Array.from_buffers(pa.bool_(), rows, [None, pa.py_buffer(bits)])
 
 
-def _halve(rows: pa.RecordBatch, positions: pa.Array, fit: Fit, found: SortedRows) -> None:
+def nulls_of(column: pa.Array) -> pa.BooleanArray:
+    """True for each value that is NULL, also by its dictionary."""
+    return (column.dictionary_decode() if pa.types.is_dictionary(column.type) else column).is_null()
+
+
+def nulls_in(rows: pa.RecordBatch, columns: Sequence[str], reason: str = NULL) -> Iterator[tuple[int, Fault]]:
+    """Rows with NULL in a column that allows none: a batch can have many, and they are found at once."""
+    for name in reversed(columns):  # the first column is the last to be named, and so it counts
+        nulls = nulls_of(rows.column(name))
+        if nulls.true_count:
+            yield from ((at, Fault(reason, name)) for at in pc.indices_nonzero(nulls).to_pylist())
+
+
+def _halve(rows: RowBatch, positions: pa.Array, fit: Callable[[RowBatch], Fitted], found: SortedRows[Fitted]) -> None:
     """Halve the rows until each part fits, or is one row."""
-    fault = _fitted(rows, fit, found) if rows.num_rows else None
+    fault = _fitted(rows, fit, found)
     if fault is None:
         return
-    if rows.num_rows == 1:
+    count = rows.rows.num_rows
+    if count == 1:
         found.faults[positions[0].as_py()] = fault
         return
-    half = rows.num_rows // 2
-    for start, length in ((0, half), (half, rows.num_rows - half)):
+    half = count // 2
+    for start, length in ((0, half), (half, count - half)):
         _halve(rows.slice(start, length), positions.slice(start, length), fit, found)
 
 
-def _fitted(rows: pa.RecordBatch, fit: Fit, found: SortedRows) -> Fault | None:
+def _fitted(rows: RowBatch, fit: Callable[[RowBatch], Fitted], found: SortedRows[Fitted]) -> Fault | None:
     """None if all rows fit."""
+    if not rows.rows.num_rows:
+        return None
     try:
         found.fitting.append(fit(rows))
     except WriteError as error:
@@ -65,13 +93,3 @@ def _fitted(rows: pa.RecordBatch, fit: Fit, found: SortedRows) -> Fault | None:
             raise
         return Fault(error.code.removeprefix(PREFIX), detail=error.what)
     return None
-
-
-def _nulls(rows: pa.RecordBatch, required: Sequence[int]) -> list[tuple[int, str]]:
-    """Rows with NULL in a required column: a batch can have many, and they are found at once."""
-    return [
-        (at, rows.schema.names[position])
-        for position in reversed(required)  # the first column is the last to be named, and so it counts
-        if rows.column(position).null_count
-        for at in pc.indices_nonzero(rows.column(position).is_null()).to_pylist()
-    ]

@@ -1,76 +1,147 @@
-"""Writes one task's rows into closed Parquet files and returns a receipt. Runs in executors, before the pre-commit.
+"""One task: its rows go through stages into closed Parquet files, and each output has a receipt. Runs in executors.
 
 Imports PyArrow and `pyiceberg_core`, never PyIceberg or PySpark, and keeps no state between calls.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
 
-from lakesink.decode.documents import check_documents
+from lakesink.decode.debezium.decoder import DebeziumDecoder
+from lakesink.decode.documents import Decoder, check_documents
+from lakesink.keys.change_columns import conversion_of, own_schema
+from lakesink.keys.keys_file import names_of
 from lakesink.parquet.partitions import source_paths
+from lakesink.parquet.side_file import left_rows_file
+from lakesink.rows.changed_rows import DELETE_MARK
+from lakesink.rows.columns import alignment_of
 from lakesink.rows.expectations import Expected, Marks
 from lakesink.rows.libraries import check_library
-from lakesink.rows.plan import WritePlan
+from lakesink.rows.plan import DEBEZIUM, OnMalformed, WritePlan
 from lakesink.rows.schema import parse_schema
 from lakesink.rows.side_rows import SidePlan
 from lakesink.rows.task_errors import rows_differ
-from lakesink.task.task_files import TaskFiles, TaskOutput, whole_or_abandoned
-from lakesink.task.task_rows import TaskLetters, TaskRows, alignment_of
-from lakesink_protocol.receipt import encode
+from lakesink.task.stages import Decode, Expect, Fit, IsRefused, Key, Stage, Take
+from lakesink.task.task_files import SideOutput, TaskFiles, whole_or_abandoned
+from lakesink_protocol.measures import DEAD_LETTERS, Tally
+from lakesink_protocol.quality import Quality
+from lakesink_protocol.receipt import Receipt, encode
+from lakesink_protocol.row_changes import DELETES, SUPERSEDED
+from lakesink_protocol.two_phase import ClusteredBy
+from lakesink_protocol.votes import receipt_rejected
+
+_LENGTH_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
 class ParquetTaskWriter:
-    """Writes one task's rows under a plan; see `lakesink_protocol.two_phase.TaskWriter`."""
+    """Writes one task's rows, and others for side tables; see `lakesink_protocol.two_phase.RoutingWriter`."""
 
     plan: WritePlan
     expected: tuple[Expected, ...] = ()
+    sides: tuple[SidePlan, ...] = ()
 
     @property
-    def clustered_by(self) -> tuple[tuple[tuple[str, ...], str], ...]:
-        """Path and transform of the partition fields, if one task should get all rows of a partition.
+    def clustered_by(self) -> ClusteredBy:
+        """The columns by which rows should come together in one task: of the key, or of the partition.
 
-        Without buckets: Spark has no expression for them, and a shuffle by nothing would only make more files.
+        None for documents, which have no columns yet. Buckets are left out: Spark has no expression for them, and a
+        shuffle by nothing would only make more files.
         """
-        if not self.plan.hash_distribution or self.plan.decode:
+        plan, schema = self.plan, parse_schema(self.plan.schema_json)
+        if plan.decode:
             return ()
-        found = source_paths(parse_schema(self.plan.schema_json), self.plan.partition_fields)
+        if plan.changes is not None:
+            return tuple(((name,), "identity") for name in names_of(schema, plan.changes.keys))
+        found = source_paths(schema, plan.partition_fields) if plan.hash_distribution else ()
         return tuple((path, transform) for path, transform in found if not transform.startswith("bucket"))
 
     def write(self, task: int, batches: Iterator[pa.RecordBatch]) -> bytes:
-        """Write one task's rows and return its encoded receipt.
+        """Write one task's rows and return its encoded receipt; with side tables all receipts, each after its length.
 
-        Every file in the receipt is closed and has as many rows as were written. A receipt refuses the batch if a
-        malformed document, or a row that does not meet an expectation, must fail it. After a failure, files that were
-        never closed are removed; closed files stay unreferenced.
+        Every file in the receipt is closed, and all rows are in one output. A receipt refuses the batch if a malformed
+        document, or a row that does not meet an expectation, must fail it. After a failure, files that were never
+        closed are removed; closed files stay unreferenced.
         """
-        return self.write_both(task, batches, None)[0]
+        receipts = self._written(task, batches)
+        if not self.sides:
+            return receipts[0]
+        return b"".join(len(receipt).to_bytes(_LENGTH_BYTES) + receipt for receipt in receipts)
 
-    def write_both(self, task: int, batches: Iterator[pa.RecordBatch], side: SidePlan | None) -> tuple[bytes, bytes]:
-        """Write rows, and as dead letters those that cannot be written; see `WritesBeside`."""
-        plan = self.plan
-        files = TaskFiles(plan, task)
-        letters = None if side is None else TaskLetters.of(side, task, documents=plan.decode is not None)
-        rows = TaskRows(plan, files.schema, task, files.sources, Marks(self.expected), letters)
-        written: list[TaskOutput] = [files, rows.left, *([] if letters is None else [letters.files])]
-        with whole_or_abandoned(written, lambda: rows.refuse):
-            for batch in rows.aligned(batches):
+    def receipts(self, name: str, written: bytes) -> Mapping[str, bytes]:
+        """See `RoutingWriter`."""
+        if not self.sides:
+            return {name: written}
+        found, rest, length = [], written, 0
+        while rest:
+            length = int.from_bytes(rest[:_LENGTH_BYTES])
+            found.append(rest[_LENGTH_BYTES : _LENGTH_BYTES + length])
+            rest = rest[_LENGTH_BYTES + length :]
+        if len(found) != 1 + len(self.sides) or not all(found) or len(found[-1]) != length:
+            raise receipt_rejected("a task sent no receipt of its rows for a table beside its own")
+        return dict(zip([name, *(side.participant for side in self.sides)], found, strict=True))
+
+    def _written(self, task: int, batches: Iterator[pa.RecordBatch]) -> list[bytes]:
+        """The encoded receipts of the table and of the side tables."""
+        plan, files = self.plan, TaskFiles(self.plan, task)
+        sides = [SideOutput.of(side, task, documents=plan.decode is not None) for side in self.sides]
+        letters, log = (next((side for side in sides if side.plan.logs is logs), None) for logs in (False, True))
+        stages: list[Stage] = []
+
+        def is_refused() -> bool:
+            return any(stage.refuses for stage in stages)
+
+        stages += self._stages(files, letters, log, is_refused)
+        outputs = [files, *(side.files for side in sides), *(output for stage in stages for output in stage.outputs)]
+        with whole_or_abandoned(outputs, is_refused):
+            rows = batches
+            for stage in stages:
+                rows = stage.through(rows)
+            for batch in rows:
                 files.add(batch)
-        if rows.refuse:
-            return encode(rows.head), b"" if letters is None else encode(letters.head)
-        found = files.record_count + rows.aside + rows.left.rows
-        if found != rows.count:
-            raise rows_differ(rows.count, found)
-        return files.receipt(rows.head), b"" if letters is None else letters.files.receipt(letters.head)
+        aside = 0 if letters is None else letters.count
+        quality = Quality(Tally({DEAD_LETTERS: aside}))
+        head = Receipt(task, 0, (), plan.schema_id, quality, refused=is_refused(), premises=plan.premises)
+        for stage in stages:
+            head = stage.found(head)
+        if head.refused:
+            return [encode(head), *(side.receipt(refused=True) for side in sides)]
+        left = 0 if head.left is None else head.left.rows
+        found = files.record_count + aside + left + head.changed[DELETES] + head.changed[SUPERSEDED]
+        if head.changes != found:
+            raise rows_differ(head.changes, found)
+        return [files.receipt(head), *(side.receipt(refused=False) for side in sides)]
+
+    def _stages(
+        self, files: TaskFiles, letters: SideOutput | None, log: SideOutput | None, is_refused: IsRefused
+    ) -> list[Stage]:
+        """The stages in their order: expect, decode or take, fit, and key."""
+        plan, changes, aside = self.plan, self.plan.changes, None if letters is None else letters.put_aside
+        of_malformed = aside if plan.on_malformed is OnMalformed.QUARANTINE else None
+        if plan.decode:
+            schema = files.schema if changes is None else own_schema(files.schema, changes)
+            left = left_rows_file(plan, files.task)
+            if plan.decode in DEBEZIUM:
+                read: Stage = Decode(DebeziumDecoder(plan, schema, files.task), left)
+            else:
+                read = Decode(Decoder(plan, schema, files.task, of_malformed, left.add), left)
+        else:
+            read = Take(changes is not None, of_malformed)
+        stages = [Expect(Marks(self.expected), aside), read, Fit(plan, files, of_malformed, is_refused)]
+        if changes is not None:
+            stages.append(Key(plan, changes, files, None if log is None else log.add, is_refused))
+        return stages
 
 
 def check_columns(incoming: pa.Schema, plan: WritePlan) -> None:
     """Check before a job that rows of this schema can be written; tasks check the values."""
     check_library("pyarrow", pa.__version__)
-    schema = parse_schema(plan.schema_json)
+    schema, changes = parse_schema(plan.schema_json), plan.changes
     if plan.decode:
-        check_documents(incoming, schema, plan)
-    else:
+        check_documents(incoming, schema if changes is None else own_schema(schema, changes), plan)
+    elif changes is None:
         alignment_of(incoming, schema, plan)
+    else:
+        rows = pa.schema([one for one in incoming if one.name != DELETE_MARK])
+        conversion_of(rows, schema, plan, changes)

@@ -1,4 +1,4 @@
-"""The data files of one table that a task writes, and their receipt. Runs in executors.
+"""The data files that a task writes, of its table and of side tables, and their receipts. Runs in executors.
 
 Rows are buffered for large row groups: Spark sends ten thousand at a time, Parquet needs far more. One memory limit
 covers all partitions. At the limit, the largest ones are written, with at least half of the rows, so small ones grow.
@@ -6,8 +6,8 @@ covers all partitions. At the limit, the largest ones are written, with at least
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -15,14 +15,14 @@ from lakesink.parquet.files import DataFiles
 from lakesink.parquet.parquet import FileFormat
 from lakesink.parquet.partitions import Group, Grouping, PartitionSource, group, partition_sources
 from lakesink.parquet.statistics import columns
+from lakesink.rows.changed_rows import RowBatch
+from lakesink.rows.columns import Alignment, alignment_of
+from lakesink.rows.letters import Fault, LetterRows
 from lakesink.rows.plan import WritePlan
 from lakesink.rows.schema import Struct, arrow_schema, leaves, parse_schema
 from lakesink.rows.side_rows import SidePlan
-from lakesink_protocol.receipt import Receipt, ReceiptEncoder
-from lakesink_protocol.two_phase import ClusteredBy, ClusteredWriter
-from lakesink_protocol.votes import receipt_rejected
-
-_LENGTH_BYTES = 4
+from lakesink.task.changelog import ChangelogRows
+from lakesink_protocol.receipt import Receipt, ReceiptEncoder, encode
 
 
 @dataclass(slots=True)
@@ -162,33 +162,47 @@ def whole_or_abandoned(written: Sequence[TaskOutput], is_refused: Callable[[], b
                 each.abandon()
 
 
-class WritesBeside(ClusteredWriter, Protocol):
-    """A task writer that can also write rows for a side table."""
+@dataclass(slots=True)
+class SideOutput:
+    """The rows of one task for one side table, and their files.
 
-    def write_both(self, task: int, batches: Iterator[pa.RecordBatch], side: SidePlan | None) -> tuple[bytes, bytes]:
-        """Both encoded receipts; the second one is empty without a plan for it."""
+    Attributes:
+        made: Makes the rows, and counts and digests them.
+    """
 
+    plan: SidePlan
+    made: LetterRows | ChangelogRows
+    files: TaskFiles
+    _alignment: Alignment | None = field(default=None, init=False)
 
-@dataclass(frozen=True, slots=True)
-class SideTaskWriter:
-    """Writes one task's rows, and others for a side table; see `lakesink_protocol.two_phase.RoutingWriter`."""
-
-    rows: WritesBeside
-    side: SidePlan
+    @classmethod
+    def of(cls, plan: SidePlan, task: int, *, documents: bool) -> "SideOutput":
+        """The output of a plan; `documents` is true if the task's rows have documents, and not the table's columns."""
+        log = ChangelogRows(plan.sink.name, plan.plan.batch_id)
+        return cls(plan, log if plan.logs else LetterRows(plan, documents), TaskFiles(plan.plan, task))
 
     @property
-    def clustered_by(self) -> ClusteredBy:
-        """As without a side table."""
-        return self.rows.clustered_by
+    def count(self) -> int:
+        """Rows that were added."""
+        return self.made.count
 
-    def write(self, task: int, batches: Iterator[pa.RecordBatch]) -> bytes:
-        """Write one task's rows and return its two encoded receipts as one text of bytes."""
-        receipt, of_side = self.rows.write_both(task, batches, self.side)
-        return len(receipt).to_bytes(_LENGTH_BYTES) + receipt + of_side
+    def add(self, *made_of: Any) -> None:
+        """Write rows."""
+        rows = self.made.of(*made_of)
+        if self._alignment is None:
+            self._alignment = alignment_of(rows.schema, self.files.schema, self.plan.plan)
+        self.files.add(self._alignment.apply(rows))
 
-    def receipts(self, written: bytes) -> Mapping[str, bytes]:
-        """The receipts by participant; raises WriteError for bytes that `write` does not return."""
-        end = _LENGTH_BYTES + int.from_bytes(written[:_LENGTH_BYTES])
-        if not _LENGTH_BYTES < end < len(written):
-            raise receipt_rejected("a task sent no receipt of its rows for the table beside its own")
-        return {self.side.owner: written[_LENGTH_BYTES:end], self.side.participant: written[end:]}
+    def put_aside(self, rows: RowBatch, faults: Mapping[int, Fault]) -> None:
+        """Write the rows at these positions as dead letters; one of an event that became two changes."""
+        by_row = dict(zip(rows.positions(faults), faults.values(), strict=True))
+        positions = sorted(by_row)
+        self.add(rows.came.take(pa.array(positions, pa.int64())), [by_row[position] for position in positions])
+
+    def receipt(self, *, refused: bool) -> bytes:
+        """The encoded receipt; a refused batch has nothing."""
+        plan, rows = self.plan.plan, 0 if refused else self.made.count
+        head = Receipt(self.files.task, rows, (), plan.schema_id, refused=refused, premises=plan.premises)
+        if refused:
+            return encode(head)
+        return self.files.receipt(replace(head, payload_digest=self.made.digest))

@@ -13,7 +13,7 @@ from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink.sinks.iceberg.side import side_tables
 from lakesink.sinks.iceberg.side.side_sink import PreparedRows, SideTableSink, SideTransaction
 from lakesink.sinks.iceberg.transaction import IcebergTransaction
-from lakesink.task.task_rows import TaskRows
+from lakesink.task.task_files import SideOutput
 from lakesink_catalog.commit import decision, evolution
 from lakesink_catalog.commit.decision import Decision
 from lakesink_catalog.commit.evolution import evolve
@@ -103,7 +103,7 @@ def row_put_aside_and_written(patches: Patches) -> None:
         return len(receipt).to_bytes(4) + receipt + aside
 
     real = patches.put(Decoder, "_kept", kept)
-    patches.put(TaskRows, "aside", property(lambda _: 0))
+    patches.put(SideOutput, "count", property(lambda _: 0))
     patches.put(side_tables, "check_letters", lambda *_: None)
     patches.put(RoutingSimulatedWriter, "write", write)
 

@@ -146,10 +146,10 @@ class RoutingSimulatedWriter(SimulatedWriter):
         receipt = self._write(task, [key for key in keys if key not in aside], len(aside))
         return len(receipt).to_bytes(_LENGTH_BYTES) + receipt + self._put_aside(task, aside)
 
-    def receipts(self, written: bytes) -> Mapping[str, bytes]:
+    def receipts(self, name: str, written: bytes) -> Mapping[str, bytes]:
         """The two receipts."""
         end = _LENGTH_BYTES + int.from_bytes(written[:_LENGTH_BYTES])
-        return {self.letters.owner: written[_LENGTH_BYTES:end], self.letters.participant: written[end:]}
+        return {name: written[_LENGTH_BYTES:end], self.letters.participant: written[end:]}
 
     def _put_aside(self, task: int, aside: list[Key]) -> bytes:
         plan = self.letters.plan
@@ -174,7 +174,7 @@ class SimulatedTransaction(IcebergTransaction):
 
     def writer_of(self, plan: WritePlan, expected: tuple[Expected, ...] = ()) -> TaskWriter:  # noqa: ARG002 # none here
         """See `IcebergTransaction`."""
-        return self.tasks.writer(plan, self.side)
+        return self.tasks.writer(plan, next(iter(self.sides), None))
 
 
 @dataclass(slots=True)

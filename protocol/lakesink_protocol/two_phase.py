@@ -57,7 +57,7 @@ class ClusteredWriter(TaskWriter, Protocol):
 class RoutingWriter(TaskWriter, Protocol):
     """A task writer that also writes rows for other participants, which the votes then name."""
 
-    def receipts(self, written: bytes) -> Mapping[str, bytes]:
+    def receipts(self, name: str, written: bytes) -> Mapping[str, bytes]:
         """The receipts by participant in what `write` returned. Called on the driver: the bytes are untrusted.
 
         Raises:
@@ -67,7 +67,7 @@ class RoutingWriter(TaskWriter, Protocol):
 
 def receipts_of(name: str, writer: TaskWriter, written: bytes) -> Mapping[str, bytes]:
     """The receipts by participant in what a task's writer returned; `name` is the writer's own participant."""
-    return writer.receipts(written) if isinstance(writer, RoutingWriter) else {name: written}
+    return writer.receipts(name, written) if isinstance(writer, RoutingWriter) else {name: written}
 
 
 class Transaction(Protocol):

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import lakesink
-from lakesink.api.change_frames import trusts_order, with_operations
+from lakesink.api.streams import trusts_order, with_operations
 from lakesink.rows.changed_rows import DELETE_MARK
 from lakesink.settings.settings import Settings
 from lakesink.spark.rows.arrow_limits import ArrowBatchLimits

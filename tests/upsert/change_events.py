@@ -13,8 +13,8 @@ from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink_protocol.coordinator import run_batch
 from lakesink_protocol.identity import Batch
 from lakesink_protocol.outcome import Outcome
-from lakesink_protocol.two_phase import TaskWriter
-from lakesink_protocol.votes import Votes
+from lakesink_protocol.two_phase import TaskWriter, receipts_of
+from lakesink_protocol.votes import Vote, Votes
 from testkit.builders import Stream
 
 SCHEMA = Schema(
@@ -60,15 +60,10 @@ class EventStream(Stream):
         def job(writers: Mapping[str, TaskWriter]) -> Votes:
             [(name, writer)] = writers.items()
             written = [writer.write(task, iter([_batch(records)])) for task, records in enumerate(tasks)]
-            return Votes.in_order({name: written} if not hasattr(writer, "receipts") else _routed(writer, written))
+            return Votes(len(tasks), [Vote(task, receipts_of(name, writer, one)) for task, one in enumerate(written)])
 
         found = self.batch(batch) if isinstance(batch, int) else batch
         return run_batch(found, [self.driver], job)[self.driver.name]
-
-
-def _routed(writer: Any, written: Sequence[bytes]) -> dict[str, list[bytes]]:
-    parts = [writer.receipts(one) for one in written]
-    return {name: [one[name] for one in parts] for name in parts[0]}
 
 
 def _batch(records: Sequence[Record]) -> pa.RecordBatch:

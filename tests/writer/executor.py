@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from lakesink.task.change_task import ChangeTaskWriter
 from lakesink.task.task import ParquetTaskWriter
 from lakesink_protocol.receipt import decode
 from lakesink_protocol.row_changes import SUPERSEDED
@@ -30,7 +29,7 @@ def threads() -> int:
 def main(plan_path: str, rows_path: str) -> None:
     """Write once and report."""
     plan = pickle.loads(Path(plan_path).read_bytes())  # noqa: S301 - the test's own
-    writer = ParquetTaskWriter(plan) if plan.changes is None else ChangeTaskWriter(plan)
+    writer = ParquetTaskWriter(plan)
     before, threads_before = peak_bytes(), threads()
     with pa.OSFile(rows_path) as stream, pa.ipc.open_stream(stream) as batches:
         receipt = decode(writer.write(0, iter(batches)))

@@ -21,7 +21,7 @@ from lakesink.parquet.side_file import read_side_file
 from lakesink.rows.changed_rows import DELETE_MARK
 from lakesink.rows.expectations import Expected, OnUnmet
 from lakesink.rows.plan import DELETED, ChangesPlan, OnMalformed, WritePlan
-from lakesink.task.change_task import check_change_columns
+from lakesink.task.task import check_columns
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.receipt import Receipt
 from lakesink_protocol.row_changes import DELETES, SUPERSEDED, Mode, Operation
@@ -238,10 +238,10 @@ def test_keys_without_an_order_are_named_by_their_source_if_the_table_has_it(
 def test_rows_without_a_column_of_key_or_sequence_are_refused_before_the_job(tmp_path: Path, missing: str) -> None:
     batch = upserts(row(1, 1)).drop_columns([missing])
     with pytest.raises(WriteError) as error:
-        check_change_columns(batch.schema, plan(tmp_path))
+        check_columns(batch.schema, plan(tmp_path))
     assert error.value.code == "LAKESINK_SCHEMA_MISMATCH"
     assert repr(missing) in error.value.what
-    check_change_columns(marked((row(1, 1), True)).schema, plan(tmp_path))
+    check_columns(marked((row(1, 1), True)).schema, plan(tmp_path))
 
 
 def test_a_row_that_fails_the_batch_leaves_no_file(tmp_path: Path) -> None:

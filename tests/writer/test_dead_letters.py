@@ -18,14 +18,14 @@ from lakesink.rows.expectations import Expected, OnUnmet
 from lakesink.rows.letters import LETTERS, letters_since, may_have_letters, payload_digest
 from lakesink.rows.plan import OnMalformed
 from lakesink.rows.side_rows import SidePlan, digest_sum
-from lakesink.task.task_files import SideTaskWriter
+from lakesink.task.task import ParquetTaskWriter
 from lakesink_catalog.tables.arrow_schema import iceberg_schema
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.identity import SinkKey
 from lakesink_protocol.measures import DEAD_LETTERS, UNMET_ROWS
 from lakesink_protocol.receipt import Receipt, decode
 from testkit.examples import examples
-from testkit.tasks import plan_for, rows_of, spec_of, writer_of
+from testkit.tasks import plan_for, rows_of, spec_of
 
 UUID = "7f7c9d0e-3d4b-4b8e-9c56-2f6f6a0e8d11"
 POSITIVE = Expected("positive", OnUnmet.QUARANTINE)
@@ -37,13 +37,14 @@ TABLE = Schema(
 
 
 def writer_for(folder: Path, table: Schema = TABLE, *, expected: tuple[Expected, ...] = (), **plan: Any) -> Any:
-    rows = writer_of(plan_for(table, folder / "rows", on_malformed=OnMalformed.QUARANTINE, **plan), expected)
+    rows = plan_for(table, folder / "rows", on_malformed=OnMalformed.QUARANTINE, **plan)
     of_letters = plan_for(iceberg_schema(LETTERS), folder / "letters", batch_id=7, file_stem="letters-7")
-    return SideTaskWriter(rows, SidePlan("t@main", "t__dead_letters@main", SinkKey("events"), UUID, "", of_letters))
+    side = SidePlan("t__dead_letters@main", SinkKey("events"), UUID, "", of_letters)
+    return ParquetTaskWriter(rows, expected, (side,))
 
 
 def written(writer: Any, batches: Sequence[pa.RecordBatch]) -> tuple[Receipt, Receipt]:
-    found = writer.receipts(writer.write(0, iter(batches)))
+    found = writer.receipts("t@main", writer.write(0, iter(batches)))
     return decode(found["t@main"]), decode(found["t__dead_letters@main"])
 
 
@@ -225,7 +226,7 @@ def test_an_error_that_is_not_about_a_value_fails_the_task(tmp_path: Path) -> No
 )
 def test_bytes_that_are_not_two_receipts_are_rejected(tmp_path: Path, bad: bytes) -> None:
     with pytest.raises(WriteError, match="RECEIPT_REJECTED"):
-        writer_for(tmp_path).receipts(bad)
+        writer_for(tmp_path).receipts("t@main", bad)
 
 
 def test_the_digest_of_a_payload_is_the_same_in_every_version() -> None:

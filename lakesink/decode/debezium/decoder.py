@@ -20,7 +20,7 @@ from lakesink.decode.json_scalars import Parsed
 from lakesink.decode.misfits import UnknownKeys
 from lakesink.decode.places import Places
 from lakesink.rows.batches import joined
-from lakesink.rows.changed_rows import ChangedRows, positions_in
+from lakesink.rows.changed_rows import RowBatch, positions_in
 from lakesink.rows.nested import all_null
 from lakesink.rows.plan import DEBEZIUM_JSON, DELETED, ChangesPlan, WritePlan
 from lakesink.rows.schema import Struct
@@ -68,7 +68,7 @@ KEY = "key"
 
 @dataclass(slots=True)
 class DebeziumDecoder:
-    """Decodes one task's events; see `lakesink.rows.changed_rows.ChangeDecoder`.
+    """Decodes one task's events; see `lakesink.rows.changed_rows.DocumentDecoder`.
 
     Every row is an upsert, a delete or a tombstone, and a split is a delete more.
 
@@ -88,6 +88,7 @@ class DebeziumDecoder:
     unread: int = field(default=0, init=False)
     misfits: list[Misfit] = field(default_factory=list, init=False)
     unknown: UnknownKeys = field(default_factory=UnknownKeys, init=False)
+    news: str = field(default="", init=False)
     _columns: EventColumns = field(init=False)
     _reader: EventReader = field(init=False)
     _places: Places = field(init=False)
@@ -104,7 +105,7 @@ class DebeziumDecoder:
         counts = {UNKNOWN_KEYS: self.unknown.count, UNREAD_BEFORE: self.unread}
         return Quality(Tally(counts), self.unknown.names)
 
-    def changes(self, batches: Iterator[pa.RecordBatch]) -> Iterator[ChangedRows]:
+    def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[RowBatch]:
         """The changes in these batches, in their order, unless a document fails the batch."""
         for batch in joined(batches, GATHERED_BYTES):
             changes = self._changes(batch)
@@ -114,7 +115,7 @@ class DebeziumDecoder:
                 break
         deque(batches, maxlen=0)  # read the other rows; PySpark's worker can then continue
 
-    def _changes(self, batch: pa.RecordBatch) -> ChangedRows:
+    def _changes(self, batch: pa.RecordBatch) -> RowBatch:
         events = self._reader.events(batch.column(VALUE))
         found = sort_events(events, self._columns)
         if _any(found.keyless) and KEY in batch.schema.names:
@@ -154,9 +155,9 @@ class DebeziumDecoder:
         del self.misfits[MOST_MISFITS:]
 
     def _places_of(self, batch: pa.RecordBatch, mask: pa.BooleanArray) -> list[str]:
-        return [self._places.of(batch, position) for position in _positions(mask)[:MOST_PLACES]]
+        return [self._places.of(batch, position) for position in pc.indices_nonzero(mask)[:MOST_PLACES].to_pylist()]
 
-    def _changed_rows(self, batch: pa.RecordBatch, events: Events, found: SortedEvents) -> ChangedRows:
+    def _changed_rows(self, batch: pa.RecordBatch, events: Events, found: SortedEvents) -> RowBatch:
         """Deletes come before upserts of the same event."""
         chosen = _Chosen(*map(pc.indices_nonzero, (found.splits, found.deletes, found.upserts)))
         order = None if chosen.only_upserts else pc.array_sort_indices(chosen.positions)
@@ -164,15 +165,12 @@ class DebeziumDecoder:
         deletes = pa.repeat(int(Operation.DELETE), len(chosen.positions) - len(chosen.upserts))
         operations = pa.concat_arrays([one.cast(pa.int8()) for one in (deletes, snapshots)])
         places, offsets = (one.take(chosen.positions) for one in positions_in(batch))
-        columns = {name: self._column(name, batch, events, chosen) for name in self._stored_names}
-        arrays = [*columns.values(), operations, places, offsets]
-        *rows, operations, places, offsets = arrays if order is None else [one.take(order) for one in arrays]
-        return ChangedRows(pa.RecordBatch.from_arrays(rows, names=list(columns)), operations, places, offsets)
-
-    @property
-    def _stored_names(self) -> list[str]:
-        own = {one.name for one in self._columns.after.fields}
-        return [one.name for one in self.schema.fields if one.name in KAFKA_COLUMNS or one.name in own]
+        known = {*KAFKA_COLUMNS, *(one.name for one in self._columns.after.fields)}
+        names = [one.name for one in self.schema.fields if one.name in known]
+        columns = {name: self._column(name, batch, events, chosen) for name in names}
+        arrays = [*columns.values(), chosen.positions, operations, places, offsets]
+        *rows, at, operations, places, offsets = arrays if order is None else [one.take(order) for one in arrays]
+        return RowBatch(pa.RecordBatch.from_arrays(rows, names=list(columns)), batch, at, operations, places, offsets)
 
     def _column(self, name: str, batch: pa.RecordBatch, events: Events, chosen: "_Chosen") -> pa.Array:
         if name in KAFKA_COLUMNS:
@@ -228,11 +226,6 @@ def event_columns(schema: Struct, changes: ChangesPlan) -> EventColumns:
 
 def _values(columns: tuple[Parsed, ...], struct: Struct) -> dict[str, pa.Array]:
     return {one.name: parsed.values for one, parsed in zip(struct.fields, columns, strict=True)}
-
-
-def _positions(mask: pa.BooleanArray) -> list[int]:
-    found: list[int] = pc.indices_nonzero(mask).to_pylist()
-    return found
 
 
 def _count(mask: pa.BooleanArray) -> int:

@@ -31,7 +31,6 @@ from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.change_plan import changes_plan
 from lakesink.sinks.iceberg.rescue import rescue_column_change
 from lakesink.sinks.iceberg.schema_advice import commands, difference_lines
-from lakesink.task.change_task import check_change_columns
 from lakesink.task.task import check_columns
 from lakesink_catalog.commit.evolution import ChangeImpossible, evolve, keeps_columns_of
 from lakesink_catalog.commit.premises import Path, Premises, former_names, is_promotion
@@ -181,7 +180,7 @@ def plan_batch(
         ) from None
     plan = task_plan(evolved, batch, key, settings, case_sensitive=case_sensitive)
     try:
-        (check_columns if plan.changes is None else check_change_columns)(rows, plan)
+        check_columns(rows, plan)
     except WriteError as error:
         if settings.decode or settings.has_changes or settings.schema_evolution is SchemaEvolution.IGNORE:
             raise

@@ -104,8 +104,8 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         except ValueError as error:
             raise WriteError.of("SCHEMA_MISMATCH.marks", why=str(error)) from None
         self.side = SideTables.of(self.table, self.settings, self.expected, self._side_table)
-        # The side table may use an accept that the table does not; its sink warns then.
-        accept = None if self.side.used is not None else self.settings.accept
+        # A side table may use an accept that the table does not; its sink warns then.
+        accept = None if self.side.used else self.settings.accept
         self._accept_warning = UnusedAcceptWarning(accept, "table", self.table, self.key.name)
         self.changes = ChangesByKey(self.settings, self.run_in_executors, self.effects.at_once)
 
@@ -160,7 +160,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         if entry is not None:
             records.follow(entry.batch_id, entry.fingerprint)
         try:
-            side = self._side_plan(decision, write.plan) if verdict.adds_rows else None
+            sides = self._side_plans(decision, write.plan) if verdict.adds_rows else ()
         except WriteError:
             again = fence.decide_on(self.target.load(), batch)
             if isinstance(again.verdict, Skip):  # a rival has committed the batch meanwhile, and later ones
@@ -168,7 +168,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             if isinstance(again.verdict, Refuse):  # or another query has
                 raise refusal(again.verdict.reason, again.situation, self.words) from None
             raise
-        return IcebergTransaction(batch, decision, fence, write, self._log(records, write), self.expected, side)
+        return IcebergTransaction(batch, decision, fence, write, self._log(records, write), self.expected, sides)
 
     def check_inputs(self, batch: Batch, transaction: IcebergTransaction) -> None:
         """See `TwoPhaseCommitSink.check_inputs`."""
@@ -345,18 +345,16 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             kind, table, self.key, lambda: self.target.found, columns, settings, open_catalog, open_table
         )
 
-    def _side_plan(self, decision: Decision, plan: WritePlan) -> SidePlan | None:
-        side, changelog = self.side.used, self.side.changelog
-        of_side = None if side is None else self.side.plan_for(side, decision, plan)
+    def _side_plans(self, decision: Decision, plan: WritePlan) -> tuple[SidePlan, ...]:
+        batch, changelog = decision.situation.batch, self.side.changelog
+        plans = [self.side.plan_for(side, decision, plan) for side in self.side.used]
         named = None if changelog is None else changelog.table
-        note_changelog(self.target.connected(), self.target.found, self.key, decision.situation.batch, named)
-        if side is None or of_side is None:
-            return None
-        uuid, application = (
-            str(self.target.found.metadata.table_uuid),
-            application_of(side.key(decision.situation.batch)),
+        note_changelog(self.target.connected(), self.target.found, self.key, batch, named)
+        uuid = str(self.target.found.metadata.table_uuid)
+        return tuple(
+            SidePlan(side.name, self.key, uuid, application_of(side.key(batch)), of_side, logs=side is changelog)
+            for side, of_side in zip(self.side.used, plans, strict=True)
         )
-        return SidePlan(self.name, side.name, self.key, uuid, application, of_side)
 
     def _log(self, records: TableLog, write: BatchWrite) -> PreparedLog:
         keys_files = KeysFiles(write.table, self.name, self.key, self.effects)
@@ -375,6 +373,6 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         """The counts, with the table of the dead letters of this batch and of those before it."""
         letters, batch = self.side.letters, transaction.batch
         before = newest_summary(transaction.decision.situation, batch.query_id, batch.batch_id)
-        uuid = letters.uuid if transaction.side is not None and self.side.used is letters else ""
+        uuid = "" if all(side.logs for side in transaction.sides) else letters.uuid
         since = letters_since(str(before.get(LETTERS_SINCE, "")), batch.batch_id, uuid)
         return quality.with_letters(letters.table, since)

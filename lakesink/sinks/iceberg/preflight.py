@@ -30,7 +30,7 @@ from lakesink_catalog.connect.first_snapshot import check_has_head
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_catalog.spark_types import sql_name
 from lakesink_catalog.tables.arrow_schema import iceberg_schema, with_identifier_fields
-from lakesink_catalog.tables.partition_by import Term, parse_partition_by, parse_terms
+from lakesink_catalog.tables.partition_by import parse_partition_by, parse_terms
 from lakesink_catalog.tables.tables import FORMAT_VERSION, TABLE_MISSING, create_table, load_table, parse_identifier
 from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import BatchRefused, CatalogError, LakesinkError, SettingsError, WriteError
@@ -141,7 +141,11 @@ def check_partitions(table: Table, partition_by: str | None, emit: Listener = LI
     if not partition_by or not partition_by.strip():
         return
     terms, metadata = parse_terms(partition_by), table.metadata
-    asked = [_possible_fields(term, metadata.schemas) for term in terms if term.transform != "void"]
+    asked = [  # source ids and transform that each term can mean, by all schemas
+        frozenset((source, term.iceberg_transform) for schema in metadata.schemas for source in term.source_ids(schema))
+        for term in terms
+        if term.transform != "void"
+    ]
     if any(_has_exactly(spec, asked) for spec in metadata.partition_specs):
         return
     has = _spelled(table.spec(), table.schema())
@@ -197,11 +201,6 @@ def _table_to_be(name: str, schema: Schema, settings: Settings) -> Table:
     properties = {"format-version": FORMAT_VERSION}
     metadata = new_table_metadata(schema, spec, UNSORTED_SORT_ORDER, "file:///nowhere", properties)
     return Table(parse_identifier(name), metadata, "", load_file_io({}), NoopCatalog(""))
-
-
-def _possible_fields(term: Term, schemas: Sequence[Schema]) -> frozenset[tuple[int, str]]:
-    """Source ids and transform that a term can mean, by all schemas. Empty if no schema has the column."""
-    return frozenset((source, term.iceberg_transform) for schema in schemas for source in term.source_ids(schema))
 
 
 def _has_exactly(spec: PartitionSpec, asked: Sequence[frozenset[tuple[int, str]]]) -> bool:

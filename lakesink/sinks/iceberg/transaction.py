@@ -8,9 +8,7 @@ from lakesink.rows.plan import WritePlan
 from lakesink.rows.side_rows import SidePlan
 from lakesink.sinks.iceberg.checked_receipts import CombinedReceipts
 from lakesink.sinks.iceberg.evolution import BatchWrite
-from lakesink.task.change_task import ChangeTaskWriter
 from lakesink.task.task import ParquetTaskWriter
-from lakesink.task.task_files import SideTaskWriter
 from lakesink_catalog.commit.decision import Decision
 from lakesink_catalog.commit.fence import FencedCommit
 from lakesink_catalog.commit.located import Locate
@@ -30,7 +28,7 @@ class IcebergTransaction:
     """One batch that may be written: the decision that allowed it, and how it is written.
 
     Attributes:
-        side: Where the rows go that a side table gets; None if there is none.
+        sides: Where the rows go that side tables get.
         locate: What has located the changes before the commit; None if nothing has.
         followed: How the rows are written that tasks left; None until then, or if they left none.
     """
@@ -41,14 +39,14 @@ class IcebergTransaction:
     write: BatchWrite
     prepared_log: PreparedLog
     expected: tuple[Expected, ...] = ()
-    side: SidePlan | None = None
+    sides: tuple[SidePlan, ...] = ()
     locate: Locate | None = None
     followed: BatchWrite | None = None
 
     @property
     def logs(self) -> bool:
         """True if a changelog gets the changes of the batch."""
-        return self.side is not None and self.write.plan.changes is not None
+        return any(side.logs for side in self.sides)
 
     @property
     def writer(self) -> TaskWriter | None:
@@ -60,8 +58,7 @@ class IcebergTransaction:
 
     def writer_of(self, plan: WritePlan, expected: tuple[Expected, ...] = ()) -> TaskWriter:
         """A writer of rows under a plan."""
-        writer = ParquetTaskWriter(plan, expected) if plan.changes is None else ChangeTaskWriter(plan, expected)
-        return writer if self.side is None else SideTaskWriter(writer, self.side)
+        return ParquetTaskWriter(plan, expected, self.sides)
 
 
 @dataclass(frozen=True, slots=True)

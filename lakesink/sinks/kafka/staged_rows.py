@@ -7,7 +7,6 @@ needed.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -100,7 +99,8 @@ class _Records:
 
     def _needs_of(self, topics: pa.Array, sizes: pa.Array, partitions: pa.Array) -> Iterator[tuple[str, Needs]]:
         if self.topic:
-            yield self.topic, Needs(pc.max(sizes).as_py(), _highest(partitions))
+            highest = pc.max(partitions).as_py()
+            yield self.topic, Needs(pc.max(sizes).as_py(), -1 if highest is None else highest)
             return
         rows = pa.table({"topic": topics, "bytes": sizes, "partition": partitions})
         found = rows.group_by("topic").aggregate([("bytes", "max"), ("partition", "max")])
@@ -138,12 +138,12 @@ def record_sizes(records: pa.RecordBatch) -> pa.Array:
     if "key" in records.schema.names:
         sizes = pc.add(sizes, pc.fill_null(pc.binary_length(records.column("key")), 0))
     if "headers" in records.schema.names:
-        sizes = pc.add(sizes, pa.array(map(_header_bytes, records.column("headers").to_pylist()), pa.int32()))
+        of_headers = (
+            sum(HEADER_BYTES + len(header["key"].encode()) + len(header["value"] or b"") for header in headers or ())
+            for headers in records.column("headers").to_pylist()
+        )
+        sizes = pc.add(sizes, pa.array(of_headers, pa.int32()))
     return pc.add(pc.cast(sizes, pa.int64()), RECORD_BYTES)
-
-
-def _header_bytes(headers: list[dict[str, Any]] | None) -> int:
-    return sum(HEADER_BYTES + len(header["key"].encode()) + len(header["value"] or b"") for header in headers or ())
 
 
 def _has_header_without_key(records: pa.RecordBatch) -> bool:
@@ -180,11 +180,6 @@ _STRINGS, _BINARIES = (pa.string(), pa.large_string()), (pa.binary(), pa.large_b
 
 def _column(records: pa.RecordBatch, name: str, kind: pa.DataType) -> pa.Array:
     return records.column(name) if name in records.schema.names else pa.nulls(records.num_rows, kind)
-
-
-def _highest(partitions: pa.Array) -> int:
-    found = pc.max(partitions).as_py()
-    return -1 if found is None else int(found)
 
 
 def _columns(why: str) -> WriteError:

@@ -44,7 +44,9 @@ class Topics:
         found = self._described(name)
         if found is None:
             raise CatalogError.of("KAFKA_TOPIC_MISSING", topic=shown(name, 249))
-        config = self._config(name)
+        resource = ConfigResource(ResourceType.TOPIC, name)  # a broker may not know one that was created just now
+        unknown = KafkaError.UNKNOWN_TOPIC_OR_PART
+        config = _patient(lambda: self.admin.describe_configs([resource])[resource], unknown)
         return TopicFacts(
             name=name,
             topic_id=_id_of(found),
@@ -91,11 +93,6 @@ class Topics:
             if _code(error) == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 return None
             raise
-
-    def _config(self, name: str) -> Any:
-        """The configuration of a topic; a broker does not know that of a topic which was created just now."""
-        resource = ConfigResource(ResourceType.TOPIC, name)
-        return _patient(lambda: self.admin.describe_configs([resource])[resource], KafkaError.UNKNOWN_TOPIC_OR_PART)
 
     def _create_ledger(self, name: str) -> None:
         topic = NewTopic(name, 1, _OF_THE_BROKER, config={"cleanup.policy": "compact"})

@@ -63,7 +63,7 @@ def text(document: Any) -> bytes | None:
 def changes_of(found: DebeziumDecoder, batches: Iterable[pa.RecordBatch]) -> list[Change]:
     """All changes, in their order."""
     result: list[Change] = []
-    for one in found.changes(iter(batches)):
+    for one in (batch.changed for batch in found.rows(iter(batches))):
         for part in (*one.rows.columns, one.operations, one.places, one.offsets):
             part.validate(full=True)
             assert len(part) == one.rows.num_rows

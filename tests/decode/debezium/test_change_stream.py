@@ -13,13 +13,13 @@ from lakesink.rows.plan import DEBEZIUM_JSON, ChangesPlan
 from lakesink.rows.schema import Field, Primitive, Struct, parse_schema
 from lakesink.rows.side_rows import SidePlan
 from lakesink.task.changelog import changelog_schema
-from lakesink.task.task_files import SideTaskWriter
+from lakesink.task.task import ParquetTaskWriter
 from lakesink_catalog.tables.arrow_schema import iceberg_schema
 from lakesink_protocol.identity import SinkKey
 from lakesink_protocol.receipt import decode
 from lakesink_protocol.row_changes import DELETES, SPLITS, SUPERSEDED, TOMBSTONES, Mode, Operation
 from testkit.change_stream import COLUMNS, KEY, Message, Orders, batches_of
-from testkit.tasks import plan_for, write, writer_of
+from testkit.tasks import plan_for, write
 from tests.decode.debezium.events import decoder
 
 _NAMES = {"int64": "long", "timestamp[us]": "timestamp", "timestamp[us, tz=UTC]": "timestamptz", "bool": "boolean"}
@@ -41,7 +41,7 @@ def applied(batches: list[pa.RecordBatch]) -> tuple[dict[int, Any], list[int]]:
     counts = [0, 0, 0, 0]
     for one in batches:
         found = decoder(columns(), key=[KEY])
-        for changes in found.changes(iter([one])):
+        for changes in (batch.changed for batch in found.rows(iter([one]))):
             for operation, row in zip(changes.operations.to_pylist(), changes.rows.to_pylist(), strict=True):
                 if operation == Operation.DELETE:
                     assert table.pop(row[KEY])
@@ -110,8 +110,9 @@ def test_a_task_logs_every_change_of_a_change_stream_in_an_order_that_gives_its_
     plan = plan_for(Schema(*fields), tmp_path, decode=DEBEZIUM_JSON, changes=changes)
     columns = changelog_schema(parse_schema(plan.schema_json), changes)
     log = plan_for(iceberg_schema(columns), tmp_path / "log", batch_id=3)
-    writer = SideTaskWriter(writer_of(plan), SidePlan("t@main", "log@main", SinkKey("events"), "uuid", "", log))
-    receipts = writer.receipts(writer.write(0, batches_of(orders.messages, seed=1)))
+    side = SidePlan("log@main", SinkKey("events"), "uuid", "", log, logs=True)
+    writer = ParquetTaskWriter(plan, (), (side,))
+    receipts = writer.receipts("t@main", writer.write(0, batches_of(orders.messages, seed=1)))
     own, logged = decode(receipts["t@main"]), decode(receipts["log@main"])
     rows = [row for file in logged.files for row in pq.read_table(file.path).to_pylist()]
     assert len(rows) == logged.rows == own.changes > len(orders.table)

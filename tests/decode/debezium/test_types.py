@@ -189,7 +189,7 @@ def test_a_moment_of_every_unit_is_the_very_microsecond_or_malformed(number: int
             event("c", {"id": 1, "c": number}), id={"type": "int64"}, c={"type": "int64", "name": TIME + name}
         )
         found = decoder(table(c="timestamp"))
-        rows = [one.rows for one in found.changes(iter([batch([text(document)])]))]
+        rows = [one.rows for one in found.rows(iter([batch([text(document)])]))]
         fits = rest == 0 and -(2**63) <= micros < 2**63
         assert [one.column("c").cast(pa.int64()).to_pylist() for one in rows] == ([[micros]] if fits else [])
         assert bool(found.malformed) is not fits

@@ -165,6 +165,8 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
         """Prepare the rows; None if there are none."""
         batch, rows, digests = transaction.batch, 0, []
         for receipt in map(opened, receipts):
+            if receipt.refused:  # the receipts of the sink's own table say why
+                return None
             rows += receipt.rows
             digests.append(receipt.payload_digest)
         self.voted = (batch.batch_id, rows)

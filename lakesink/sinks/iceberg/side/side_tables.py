@@ -38,14 +38,14 @@ class SideTables:
         letters: Gets rows that are put aside. A batch that an earlier run prepared can have some, even if the query
             puts none aside now.
         changelog: Gets all changes; None without the option `changelog_table`.
-        used: The one that the rows of this query may need; None if they need none.
+        used: Those that the rows of this query may need.
     """
 
     table: str
     settings: Settings
     letters: SideTableSink
     changelog: SideTableSink | None
-    used: SideTableSink | None
+    used: tuple[SideTableSink, ...]
 
     @classmethod
     def of(cls, table: str, settings: Settings, expected: Sequence[Expected], make: Make) -> "SideTables":
@@ -54,8 +54,8 @@ class SideTables:
         if settings.changelog_table is not None:
             check_changelog_name(table, settings.changelog_table)
             changelog = make(CHANGELOG, settings.changelog_table, METADATA)
-        used = changelog or (letters if puts_aside(settings, expected) else None)
-        return cls(table, settings, letters, changelog, used)
+        used = (letters if puts_aside(settings, expected) else None, changelog)
+        return cls(table, settings, letters, changelog, tuple(side for side in used if side is not None))
 
     @property
     def all(self) -> tuple[SideTableSink, ...]:

@@ -1,0 +1,273 @@
+"""The stages of a task's rows, from the rows as they came to those that its files get. Runs in executors.
+
+A stage turns batches into batches, and may put rows aside or leave them. What it found is added to the task's receipt.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakesink.decode.documents import PutAside
+from lakesink.keys.change_columns import ChangeConversion, FittedChanges, conversion_of, first_place, key_names
+from lakesink.keys.keys_file import KeysFileWriter
+from lakesink.keys.newest import NewestChanges
+from lakesink.parquet.partitions import check_partition_values
+from lakesink.parquet.side_file import SideFile, left_in
+from lakesink.rows.changed_rows import DELETE_MARK, ChangedRows, DocumentDecoder, RowBatch, same_operation
+from lakesink.rows.columns import Alignment, alignment_of
+from lakesink.rows.expectations import Marks
+from lakesink.rows.letters import Fault
+from lakesink.rows.plan import ChangesPlan, WritePlan
+from lakesink.rows.scalars import operation_scalar
+from lakesink.rows.texts import check_texts
+from lakesink.rows.unfit import all_but, sort_rows
+from lakesink.task.task_files import TaskFiles, TaskOutput
+from lakesink_catalog.words import counted
+from lakesink_protocol.errors import WriteError
+from lakesink_protocol.measures import Tally
+from lakesink_protocol.quality import together
+from lakesink_protocol.receipt import Receipt
+from lakesink_protocol.row_changes import DELETES, SUPERSEDED, Operation
+
+IsRefused = Callable[[], bool]
+"""True if what some stage found must fail the batch: its other rows are only counted."""
+
+
+class Stage:
+    """One step on the way of a task's rows."""
+
+    __slots__ = ()
+
+    @property
+    def outputs(self) -> Sequence[TaskOutput]:
+        """Files of its own."""
+        return ()
+
+    @property
+    def refuses(self) -> bool:
+        """True if what it found must fail the batch."""
+        return False
+
+    def through(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """The batches for the next stage."""
+        raise NotImplementedError
+
+    def found(self, head: Receipt) -> Receipt:
+        """The receipt with what it found."""
+        return head
+
+
+@dataclass(slots=True)
+class Expect(Stage):
+    """Counts the rows, takes off the marks of expectations, and puts rows aside that do not meet one."""
+
+    marks: Marks
+    put_aside: PutAside | None
+    _rows: int = field(default=0, init=False)
+
+    @property
+    def refuses(self) -> bool:
+        """See `Stage`."""
+        return self.marks.refuse
+
+    def through(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """See `Stage`."""
+        for batch in batches:
+            self._rows += batch.num_rows
+            unmet, rows = self.marks.unmet_of(batch), self.marks.taken_off(batch)
+            if self.put_aside is not None and unmet:
+                faults = {
+                    at: Fault("EXPECTATION_UNMET", first, ", ".join(more) and f"also {', '.join(more)}")
+                    for at, (first, *more) in unmet.items()
+                }
+                self.put_aside(RowBatch(rows, rows), faults)
+                rows = rows.filter(all_but(rows.num_rows, unmet))
+            yield rows
+
+    def found(self, head: Receipt) -> Receipt:
+        """See `Stage`."""
+        return replace(head, rows=self._rows, quality=together([head.quality, self.marks.quality]))
+
+
+@dataclass(slots=True)
+class Decode(Stage):
+    """Decodes documents; those that need other columns may wait in a file for the votes of all tasks."""
+
+    decoder: DocumentDecoder
+    left: SideFile
+
+    @property
+    def outputs(self) -> Sequence[TaskOutput]:
+        """See `Stage`."""
+        return [self.left]
+
+    @property
+    def refuses(self) -> bool:
+        """See `Stage`."""
+        return self.decoder.malformed > 0
+
+    def through(self, batches: Iterator[pa.RecordBatch]) -> Iterator[RowBatch]:
+        """See `Stage`."""
+        return self.decoder.rows(batches)
+
+    def found(self, head: Receipt) -> Receipt:
+        """See `Stage`."""
+        decoder = self.decoder
+        return replace(
+            head,
+            quality=together([head.quality, decoder.quality]),
+            malformed=decoder.malformed,
+            misfits=tuple(decoder.misfits),
+            changed=Tally.total([head.changed, decoder.changed]),
+            left=None if head.refused else left_in(self.left),
+            news="" if head.refused else decoder.news,
+        )
+
+
+@dataclass(slots=True)
+class Take(Stage):
+    """Takes rows with the table's columns as they came; those that are changes have marks that say which are deletes.
+
+    Attributes:
+        put_aside: Of rows that cannot be written. Texts are checked by a later stage then.
+    """
+
+    are_changes: bool
+    put_aside: PutAside | None
+    _rows: int = field(default=0, init=False)
+
+    def through(self, batches: Iterator[pa.RecordBatch]) -> Iterator[RowBatch]:
+        """See `Stage`."""
+        for batch in batches:
+            if self.put_aside is None:
+                check_texts(batch, self._rows)
+            yield self._marked(batch) if self.are_changes else RowBatch(batch, batch)
+            self._rows += batch.num_rows
+
+    def _marked(self, batch: pa.RecordBatch) -> RowBatch:
+        """The changes of a batch whose marks say which rows are deletes; without marks, all are upserts."""
+        unknown = pa.nulls(batch.num_rows, pa.int64())
+        if DELETE_MARK not in batch.schema.names:
+            return RowBatch(batch, batch, None, same_operation(Operation.UPSERT, batch.num_rows), unknown, unknown)
+        marks, rows = batch.column(DELETE_MARK), batch.drop_columns([DELETE_MARK])
+        operations = pc.if_else(marks, operation_scalar(Operation.DELETE), operation_scalar(Operation.UPSERT))
+        found = RowBatch(rows, rows, None, operations, unknown, unknown)
+        if not marks.null_count:
+            return found
+        nulls = marks.is_null()
+        if self.put_aside is None:
+            where = first_place(found.changed, nulls, self._rows)
+            raise WriteError.of("OPERATION_UNKNOWN.condition", rows=counted(marks.null_count, "row"), where=where)
+        fault = Fault("OPERATION_UNKNOWN", detail="the condition apply_as_deletes is NULL")
+        self.put_aside(found, dict.fromkeys(pc.indices_nonzero(nulls).to_pylist(), fault))
+        return found.filter(pc.invert(nulls))
+
+
+@dataclass(slots=True)
+class Fit(Stage):
+    """Converts rows to the table's columns; those that do not fit are put aside, or fail the task.
+
+    Attributes:
+        put_aside: None if they fail the task.
+    """
+
+    plan: WritePlan
+    files: TaskFiles
+    put_aside: PutAside | None
+    is_refused: IsRefused
+    _rows: int = field(default=0, init=False)
+
+    def through(self, batches: Iterator[RowBatch]) -> Iterator[Any]:
+        """See `Stage`."""
+        conversion: Alignment | ChangeConversion | None = None
+        for batch in batches:
+            if conversion is None or not batch.rows.schema.equals(conversion.incoming):
+                conversion = self._conversion(batch.rows.schema)
+            if batch.rows.num_rows and not self.is_refused():
+                yield from self._fitted(batch, conversion)
+            self._rows += batch.rows.num_rows
+
+    def _conversion(self, incoming: pa.Schema) -> Alignment | ChangeConversion:
+        if self.plan.changes is not None:
+            return conversion_of(incoming, self.files.schema, self.plan, self.plan.changes)
+        return alignment_of(incoming, self.files.schema, self.plan)
+
+    def _fitted(self, batch: RowBatch, conversion: Alignment | ChangeConversion) -> Sequence[Any]:
+        if self.put_aside is None:
+            return [conversion.fitted(batch, self._rows)]
+
+        def fit(some: RowBatch) -> Any:
+            if not self.plan.decode:
+                check_texts(some.rows, 0)
+            fitted = conversion.fitted(some, 0)
+            rows = fitted.rows if isinstance(fitted, FittedChanges) else fitted
+            if rows is not None:
+                check_partition_values(rows, self.files.sources)
+            return fitted
+
+        found = sort_rows(batch, fit, conversion.unfit(batch))
+        if found.faults:
+            self.put_aside(batch, found.faults)
+        return found.fitting
+
+
+@dataclass(slots=True)
+class Key(Stage):
+    """Keeps the newest change of each key. No row passes before the last has come.
+
+    Old rows are located later, on the head of the commit, so a task never reads the table.
+
+    Attributes:
+        log: Gets all changes as the table's columns, superseded ones too; None without a changelog.
+    """
+
+    plan: WritePlan
+    changes: ChangesPlan
+    files: TaskFiles
+    log: Callable[[ChangedRows], None] | None
+    is_refused: IsRefused
+    _keys: KeysFileWriter = field(init=False)
+    _newest: NewestChanges = field(init=False)
+    _deletes: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self._keys = KeysFileWriter(self.plan, self.changes, self.files.task)
+        names = key_names(self.files.schema, self.changes)
+        self._newest = NewestChanges(replace(names, shows_values=self.plan.show_values))
+
+    @property
+    def outputs(self) -> Sequence[TaskOutput]:
+        """See `Stage`."""
+        return [self._keys]
+
+    def through(self, batches: Iterator[FittedChanges]) -> Iterator[pa.RecordBatch]:
+        """See `Stage`."""
+        for batch in batches:
+            if self.log is not None:
+                for changes in batch.logged:
+                    self.log(changes)
+            if batch.stored is not None:
+                self._newest.store(batch.stored)
+            if batch.deletes is not None:
+                self._newest.delete(batch.deletes)
+        if self.is_refused():
+            return
+        stored, deletes = self._newest.taken()
+        stored.reverse()
+        while stored:  # the list keeps none of those that were written
+            changes = stored.pop()
+            self._keys.add(changes)
+            yield changes.rows
+        for changes in deletes:
+            self._keys.add(changes)
+            self._deletes += changes.rows.num_rows
+
+    def found(self, head: Receipt) -> Receipt:
+        """See `Stage`."""
+        if head.refused:
+            return head
+        found = Tally({SUPERSEDED: self._newest.left_out, DELETES: self._deletes})
+        return replace(head, keys=self._keys.written, changed=Tally.total([head.changed, found]))
