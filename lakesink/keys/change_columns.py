@@ -14,11 +14,12 @@ from lakesink.keys.keys_file import names_of
 from lakesink.rows.changed_rows import ChangedRows, RowBatch
 from lakesink.rows.columns import Alignment, NameRule, align
 from lakesink.rows.letters import Fault
+from lakesink.rows.nested import nulls_of
 from lakesink.rows.plan import DELETED, ChangesPlan, WritePlan
 from lakesink.rows.scalars import TRUE, operation_scalar
 from lakesink.rows.schema import Struct
 from lakesink.rows.task_errors import schema_mismatch, shown
-from lakesink.rows.unfit import nulls_in, nulls_of
+from lakesink.rows.unfit import nulls_in
 from lakesink_catalog.words import counted
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.row_changes import Operation

@@ -10,6 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 
+def nulls_of(column: pa.Array) -> pa.BooleanArray:
+    """True for each value that is NULL, also by its dictionary."""
+    return (column.dictionary_decode() if pa.types.is_dictionary(column.type) else column).is_null()
+
+
 def all_null(rows: int, kind: pa.DataType) -> pa.Array:
     """NULLs of a type; required children of a NULL struct get values, which the NULL hides."""
     nulls = pa.nulls(rows, kind)

@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from lakesink.rows.changed_rows import RowBatch
 from lakesink.rows.letters import Fault
+from lakesink.rows.nested import nulls_of
 from lakesink_protocol.catalogue import PREFIX
 from lakesink_protocol.errors import WriteError
 
@@ -53,11 +54,6 @@ def all_but(rows: int, positions: Iterable[int]) -> pa.BooleanArray:
     for position in positions:
         bits[position // 8] &= ~(1 << position % 8)
     return pa.Array.from_buffers(pa.bool_(), rows, [None, pa.py_buffer(bits)])
-
-
-def nulls_of(column: pa.Array) -> pa.BooleanArray:
-    """True for each value that is NULL, also by its dictionary."""
-    return (column.dictionary_decode() if pa.types.is_dictionary(column.type) else column).is_null()
 
 
 def nulls_in(rows: pa.RecordBatch, columns: Sequence[str], reason: str = NULL) -> Iterator[tuple[int, Fault]]:

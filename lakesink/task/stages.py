@@ -168,11 +168,7 @@ class Take(Stage):
 
 @dataclass(slots=True)
 class Fit(Stage):
-    """Converts rows to the table's columns; those that do not fit are put aside, or fail the task.
-
-    Attributes:
-        put_aside: None if they fail the task.
-    """
+    """Converts rows to the table's columns; those that do not fit are put aside, or fail the task."""
 
     plan: WritePlan
     files: TaskFiles
