@@ -13,16 +13,20 @@ from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.update import SetSnapshotRefUpdate
 from pyiceberg.types import LongType, NestedField
 
+from lakesink.rows.expectations import Expected, OnUnmet
+from lakesink.settings.relations import Entry
+from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink.sinks.iceberg.side import side_sink
 from lakesink.sinks.iceberg.side.side_sink import SideTableSink
 from lakesink_catalog.commit.current import is_current as current
 from lakesink_protocol.coordinator import Write, run_batch
 from lakesink_protocol.errors import BatchRefused, CommitUnresolved, Reason, WriteError
-from lakesink_protocol.identity import stream_batch
+from lakesink_protocol.identity import SinkKey, SinkKind, stream_batch, transaction_batch
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
 from lakesink_protocol.two_phase import TaskWriter, receipts_of
 from lakesink_protocol.votes import Vote, Votes
+from testkit import letters
 from testkit.answers import first
 from testkit.builders import TABLE, Chance, Lake, Stream, offered
 from testkit.deaths import Killed, dies_before
@@ -370,3 +374,19 @@ def test_a_table_of_letters_that_changes_under_a_record_costs_no_new_checkpoint(
     assert "checkpoint" not in str(refused.value)
     assert isinstance(run(sink_of(lake), 1), Committed)
     assert (rows_in(lake), letters_in(lake)) == ([0, 1], [1])
+
+
+@pytest.mark.usefixtures("home")
+def test_an_expectation_that_fails_a_batch_is_named_also_beside_dead_letters() -> None:
+    aside, fails = (Expected(name, on).mark for name, on in (("aged", OnUnmet.QUARANTINE), ("small", OnUnmet.FAIL)))
+    rows = [{"id": 1, aside: False, fails: True}, {"id": 2, aside: False, fails: False}]
+    settings = Settings.parse(letters.ANY, entry=Entry.APPEND)
+    with pytest.raises(WriteError, match=r"EXPECTATION_UNMET.*1 of 2 rows .* the expectation small"):
+        letters.append(
+            pa.Table.from_pylist(rows),
+            letters.TABLE,
+            SinkKey("load", kind=SinkKind.TXN),
+            transaction_batch(1),
+            settings,
+        )
+    assert letters.rows(letters.LETTERS) == []
