@@ -104,10 +104,8 @@ def _clause(text: str) -> str:
 def _markdown(text: str) -> str:
     """A text of the catalogue for a cell: `<table>` for ``{table}``."""
     parts = opened(text).replace("|", r"\|").split("`")
-    safe = {"*": r"\*", "<": "&lt;", ">": "&gt;"}  # not every reader of Markdown knows an escaped bracket
-    return "`".join(
-        part if odd else part.translate(str.maketrans(safe)) for part, odd in zip(parts, cycle((False, True)))
-    )
+    safe = str.maketrans({"*": r"\*", "<": "&lt;", ">": "&gt;"})  # not every Markdown knows an escaped bracket
+    return "`".join(part if odd else part.translate(safe) for part, odd in zip(parts, cycle((False, True))))
 
 
 def log_table() -> str:
