@@ -257,6 +257,17 @@ def test_a_new_sink_does_not_add_to_what_a_removed_one_left_behind_when_it_was_r
     assert pair.batches() == [0, 0]
 
 
+def test_a_sink_that_lost_its_entry_in_a_rollback_writes_its_first_batch_again(pair: Pair) -> None:
+    pair.run("zero", 0, sink_id="zero")
+    head = pair.lake.head().snapshot_id
+    pair.run("same", 0)
+    roll_back(pair.lake, head)
+    stream = Stream(pair.lake, query="same", kind=pair.kind)
+    Forgetting(pair.lake.table, stream.key, effects=stream.chance.effects()).run()
+    assert isinstance(pair.run("same", 0), Committed)
+    assert pair.batches() == [0, 0]
+
+
 def test_a_new_sink_may_begin_while_another_one_has_a_batch_in_the_side_table_alone(pair: Pair) -> None:
     pair.run("old", 0)
     pair.dies("old", 1)

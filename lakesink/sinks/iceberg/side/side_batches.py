@@ -95,11 +95,11 @@ def left_behind(side: Table, key_of: KeyOf, owner: SinkKey, table: Table) -> lis
 
 
 def left_by_forgotten(
-    side: Table, key_of: KeyOf, table: Table, branch: str
+    side: Table, key_of: KeyOf, table: Table, new: SinkKey
 ) -> Iterator[tuple[SinkKey, list[SideBatch]]]:
-    """The same for each sink that was removed, or lost its ledger entry: no query of it completes a batch."""
+    """The same for each sink but a new one that was removed, or lost its ledger entry: no query completes a batch."""
     for owner in by_sink(retained(table).commits):
-        if owner.branch == branch and newest_batch(table, owner) is None:
+        if owner.branch == new.branch and owner != new and newest_batch(table, owner) is None:
             left = left_behind(side, key_of, owner, table)
             if left:
                 yield owner, left

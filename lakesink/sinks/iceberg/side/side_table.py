@@ -114,7 +114,7 @@ class WaysOut:
             running = f"If another query of sink {self.owner.name!r} is running, stop one of them, and start this one"
             raise self._never_got(table, batch, left, f"{running} again.")
         # A new sink may read the rows of one that was removed once more.
-        others = left_by_forgotten(table, self.kind.key_of, self.own, self.owner.branch)
+        others = left_by_forgotten(table, self.kind.key_of, self.own, self.owner)
         for sink, left in others if newest_batch(self.own, self.owner) is None else ():
             raise self._never_got(table, batch, left, by=f", by sink {sink.name!r}, which has no ledger entry any more")
 
