@@ -104,7 +104,17 @@ class Reader:
                 self.broken += self._judge()
                 return
             self._follow(self.refused)
+        if self._is_ahead():  # the source has no rows for the batches that the refusal waits for
+            self.waits = True
+            self.broken += self._judge()
+            return
         self._fail(Promise.THE_RUN_ENDS, f"a reader is still refused: {self.refused}")
+
+    def _is_ahead(self) -> bool:
+        """It has read batches that were rolled back, and the table has fewer ones now."""
+        own = [one.asked.batch.batch_id for one in self._own() if one.asked is not None]
+        read = [parse_offset(json.loads(one.end)).batch_id for one in self.batches]
+        return max(read, default=-1) > max(own, default=-1)
 
     def step(self) -> bool:
         """Read the next micro-batch, or read again what was planned; False if there is nothing to read."""
