@@ -33,7 +33,8 @@ SLICED = $(if $(SLICE),--slice $(SLICE))
 # PAGES=changed leaves out of `make drivers` pages and examples that did not change in the last four hours.
 PAGES ?=
 # The files whose tests see most mistakes in a second.
-QUICK := tests/protocol tests/locate tests/compact tests/faults tests/catalog/test_commit.py tests/catalog/test_manifests.py \
+QUICK := tests/protocol tests/locate tests/compact tests/faults tests/catalog/test_commit.py tests/catalog/test_evolved_tables.py \
+	tests/catalog/test_located_commits.py tests/catalog/test_manifests.py tests/catalog/test_premises.py \
 	tests/catalog/test_prepared.py tests/writer/test_partitions.py tests/test_house.py
 
 .DEFAULT_GOAL := help

@@ -35,7 +35,10 @@ FOLDERS = (
 QUICK = (
     "tests/protocol/",
     "tests/catalog/test_commit.py",
+    "tests/catalog/test_evolved_tables.py",
+    "tests/catalog/test_located_commits.py",
     "tests/catalog/test_manifests.py",
+    "tests/catalog/test_premises.py",
     "tests/catalog/test_prepared.py",
     "tests/locate/",
     "tests/compact/",

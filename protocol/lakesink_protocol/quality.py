@@ -145,7 +145,7 @@ def unmet_in(summary: Iterable[tuple[str, str]]) -> dict[str, int]:
 def quality_from(document: Mapping[str, Any]) -> Quality:
     """The counts in a receipt or a prepared record; raises ValueError or KeyError."""
     counts, names, unmet = {one: document[one.name] for one in MEASURES}, document["unknown_names"], document["unmet"]
-    if not isinstance(unmet, dict) or len(unmet) > MOST_EXPECTATIONS or not all(map(_is_expectation, unmet)):
+    if not isinstance(unmet, dict) or len(unmet) > MOST_EXPECTATIONS or not all(map(EXPECTATION_NAME.fullmatch, unmet)):
         raise ValueError("the expectations are not a few names with counts")
     letters_table, letters_since = document["letters_table"], document["letters_since"]
     rescued = _reasons(document["rescued"])
@@ -180,7 +180,3 @@ def _is_count(value: Any) -> bool:
 
 def _json(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-
-
-def _is_expectation(name: Any) -> bool:
-    return isinstance(name, str) and EXPECTATION_NAME.fullmatch(name) is not None

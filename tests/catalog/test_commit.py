@@ -1,11 +1,13 @@
 """One commit attempt and the loop around it: what is asserted, what is changed, how often, how long."""
 
 import logging
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from pyiceberg.table import Table
+from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
@@ -15,21 +17,28 @@ from pyiceberg.table.update import (
     SetPropertiesUpdate,
     SetSnapshotRefUpdate,
 )
+from pyiceberg.types import LongType
 
+from lakesink_catalog.commit.compaction import Compacted, CompactionCommit
 from lakesink_catalog.commit.effects import Effects
+from lakesink_catalog.commit.evolution import evolve
 from lakesink_catalog.commit.prepared import SNAPSHOT_IDS
+from lakesink_catalog.commit.request import snapshot_on
+from lakesink_protocol.change import ColumnType, SchemaChange
 from lakesink_protocol.errors import CommitUnresolved
+from lakesink_protocol.events import SchemaEvolved, SchemaIdTaken
 from lakesink_protocol.identity import Batch, SinkKey, stream_batch
 from lakesink_protocol.ledger import mark_of, parse_entry
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
 from lakesink_protocol.retry import RetryPolicy
 from lakesink_protocol.verdict import Commit
 from testkit.answers import ERRORS, lands_but_says, refuses_with
-from testkit.builders import START_MS, Chance, Lake
+from testkit.builders import START_MS, Apply, Chance, Lake
 from testkit.commits import fence_of
-from testkit.maintenance import append_foreign, branch_off, change
+from testkit.maintenance import append_foreign, branch_off, change, remove_ref, replace_table, roll_back, upgrade
 
 KEY = SinkKey("events")
+FIRST = stream_batch(0, "q", start=[0], end=[1])
 T = TypeVar("T")
 
 
@@ -267,3 +276,67 @@ def test_the_same_prepared_batch_commits_once_however_often_it_is_tried(lake: La
     assert len(lake.catalog.sent) == 1
     other = replace(prepared, snapshot_id=prepared.snapshot_id - 1)
     assert fence.commit(batch, other) == AlreadyCommitted(prepared.snapshot_id)
+
+
+@pytest.mark.parametrize(("asks", "left"), [("true", 2), ("false", 5)])
+def test_old_metadata_goes_after_a_commit_only_if_the_table_asks(tmp_path: Path, asks: str, left: int) -> None:
+    trim = {"write.metadata.delete-after-commit.enabled": asks, "write.metadata.previous-versions-max": "1"}
+    lake = Lake.make(tmp_path, properties=trim)
+    fence = Fence(lake)
+    for batch_id in range(4):
+        fence.commit(batch_id)
+    assert len([path for path in lake.files() if path.name.endswith(".metadata.json")]) == left
+
+
+def test_a_schema_that_the_batch_brings_is_told_and_is_that_of_its_snapshot(lake: Lake) -> None:
+    told: list[object] = []
+    emit: Any = told.append
+    fence = fence_of(lake.table, KEY, Chance().effects(emit))
+    change = SchemaChange(added=(ColumnType(("new",), '"string"'),))
+    decision = fence.decide(FIRST)
+    schema = evolve(decision.table, change).table.schema()
+    assert isinstance(fence.commit(FIRST, fence.prepare(decision, [], schema=schema, schema_change=change)), Committed)
+    assert lake.head().schema_id == lake.table().schema().schema_id == 1
+    assert [type(event) for event in told if isinstance(event, SchemaEvolved | SchemaIdTaken)] == [SchemaEvolved]
+
+
+def test_a_branch_that_another_writer_rolls_back_before_the_answer_is_lost_was_not_left_out(lake: Lake) -> None:
+    """Only an answer can show that a catalog left the branch where it was."""
+    append_foreign(lake)
+    branch_off(lake, "audit")
+    before = lake.head("audit").snapshot_id
+
+    def landed_and_undone(apply: Apply) -> CommitTableResponse:
+        apply()
+        roll_back(lake, before, "audit")
+        raise ERRORS["time-out"]
+
+    lake.catalog.faults = [landed_and_undone]
+    assert Fence(lake, SinkKey("events", "audit")).commit(FIRST) is None, "it must be written again"
+
+
+def test_a_table_of_format_version_1_counts_its_snapshots_from_one(tmp_path: Path) -> None:
+    table = Lake.make(tmp_path, properties={"format-version": "1"}).table()
+    assert snapshot_on(table, None, 2**40, [], {}, START_MS).sequence_number == 1
+
+
+STALE: dict[str, Callable[[Lake], object]] = {
+    "the head moved": append_foreign,
+    "the branch is gone": lambda lake: remove_ref(lake, "main"),
+    "another schema": lambda lake: lake.table().update_schema().add_column("new", LongType()).commit(),
+    "another format": upgrade,
+    "another table": replace_table,
+}
+
+
+@pytest.mark.parametrize("happens", STALE.values(), ids=STALE)
+def test_a_compaction_of_a_table_that_has_changed_is_not_even_sent(
+    lake: Lake, happens: Callable[[Lake], object]
+) -> None:
+    append_foreign(lake)
+    first, chance = lake.table(), Chance()
+    compacted = Compacted(lake.head().snapshot_id, (), (), ())
+    happens(lake)
+    files = lake.files()
+    assert CompactionCommit(lake.table, KEY, chance.effects()).run(first, compacted) is None
+    assert (lake.catalog.sent, lake.files()) == ([], files)

@@ -182,6 +182,19 @@ def test_a_key_is_that_of_the_table_and_of_the_ledger(keyed: Keyed) -> None:
     assert refused(keyed) == "LAKESINK_KEY_CHANGED"
 
 
+def test_another_key_is_named_by_its_columns(keyed: Keyed) -> None:
+    table = keyed.lake.table()
+    entry = next_entry(keyed.batch, snapshot_id=1, sequence_number=1, table_uuid="", keys=(3, 9))
+    with pytest.raises(CatalogError, match=r"earlier batches had the key value, field 9 \(dropped\)"):
+        check_key(table, entry, (1,))
+    with pytest.raises(CatalogError, match="the table's identifier fields are id"):
+        check_key(table, None, (3,))
+    with table.update_schema() as schema:
+        schema.set_identifier_fields()
+    with pytest.raises(CatalogError, match="the table's identifier fields are none"):
+        check_key(table, None, (1,))
+
+
 def test_equality_deletes_are_refused_when_rows_are_located(keyed: Keyed) -> None:
     prepared, locator = keyed.prepare({1: (0, 10)})
     delete_by_equality(keyed.lake, 2)

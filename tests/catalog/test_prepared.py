@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import struct
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,15 +16,19 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DoubleType, LongType, NestedField
 
+from lakesink_catalog.commit.located import Located
 from lakesink_catalog.commit.premises import Premises
-from lakesink_catalog.commit.prepared import PreparedBatch, TableLog, parse_prepared
+from lakesink_catalog.commit.prepared import PreparedBatch, TableLog, matches_manifests, parse_prepared
 from lakesink_catalog.commit.prepared_changes import PreparedChanges
 from lakesink_catalog.commit.record import RECORD_VERSION
+from lakesink_catalog.commit.summary import batch_summary
 from lakesink_catalog.manifests.partitions import PartitionSummary
-from lakesink_catalog.manifests.write import ManifestRecord
+from lakesink_catalog.manifests.write import ManifestRecord, write_batch_manifests
+from lakesink_protocol.change import Content, ContentFile
 from lakesink_protocol.identity import Batch, SinkKey, SinkKind
 from lakesink_protocol.quality import Quality
 from lakesink_protocol.row_changes import KeysFile, Mode
+from testkit.builders import Lake
 from testkit.examples import examples
 from tests.protocol.views import KEY, UUID, batch, entry
 
@@ -273,6 +278,37 @@ def test_changes_that_no_batch_has_are_malformed(name: str, value: Any) -> None:
     assert parse_prepared(payload) is None
 
 
+MANIFEST = PREPARED.manifests[0].to_json()
+FILES = PREPARED.payload["files"]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"rows": 2},
+        {"rows": 4},
+        {"manifests": [MANIFEST | {"rows": 2}]},
+        {"manifests": [MANIFEST | {"files": 2}]},
+        {"files": [*FILES, ["file:///t/data/b.parquet", 100]]},
+        {"files": FILES * 2, "manifests": [MANIFEST | {"files": 2}]},
+        {"manifests": [MANIFEST, MANIFEST | {"files": 0, "rows": 0}]},
+        {"manifests": [MANIFEST | {"spec": 1}]},
+        {"schema_id": 1},
+        {"partitions": 2},
+    ],
+    ids=str,
+)
+def test_a_record_whose_parts_disagree_is_malformed(changed: dict[str, Any]) -> None:
+    assert parse_prepared(PREPARED.payload) is not None
+    assert parse_prepared(PREPARED.payload | changed) is None
+
+
+def test_every_row_of_a_batch_of_changes_may_be_an_upsert() -> None:
+    whole = replace(CHANGES, keys_files=CHANGES.keys_files[:1])
+    assert whole.rows == PREPARED.rows
+    assert parse_prepared(replace(CHANGING, changes=whole).payload) == replace(CHANGING, changes=whole, recovered=True)
+
+
 @given(JUNK)
 def test_junk_is_no_payload(junk: Any) -> None:
     assert parse_prepared(junk) is None
@@ -346,3 +382,99 @@ def test_a_record_that_cannot_be_removed_does_not_fail_a_batch_that_landed(
     monkeypatch.setattr(records.io, "delete", delete)
     log.landed(batch(4))
     assert records.files() == [records.path(batch(3))]
+
+
+DATA_FILE = ContentFile(
+    path="file:///t/data/a.parquet",
+    spec_id=0,
+    partition=(struct.pack("<q", 4), None),
+    record_count=3,
+    file_size_bytes=100,
+    column_sizes={},
+    value_counts={},
+    null_value_counts={},
+    nan_value_counts={},
+    lower_bounds={},
+    upper_bounds={},
+    split_offsets=(),
+)
+
+
+@pytest.fixture
+def partitioned(tmp_path: Path) -> Lake:
+    return Lake.make(tmp_path, schema=SCHEMA, spec=BY_BATCH)
+
+
+def written(lake: Lake, *files: ContentFile) -> PreparedBatch:
+    """The record of a batch of these files, with its manifests."""
+    table = lake.table()
+    manifests = write_batch_manifests(table, files, schema=table.schema(), snapshot_id=PREPARED.snapshot_id)
+    return replace(
+        PREPARED,
+        premises=Premises(table.schema(), (table.spec(),)),
+        manifests=manifests,
+        files=tuple((file.path, file.file_size_bytes) for file in files),
+        rows=sum(file.record_count for file in files),
+    )
+
+
+def test_a_record_is_believed_if_its_manifests_say_all_of_it(partitioned: Lake) -> None:
+    io, own = partitioned.table().io, written(partitioned, DATA_FILE)
+    assert matches_manifests(own, io)
+    [manifest], [spec], schema = own.manifests, own.premises.specs, own.premises.schema
+    another_spec = PartitionSpec(spec.fields[0].model_copy(update={"name": "other"}), spec.fields[1], spec_id=0)
+    another_schema = Schema(*schema.fields[:1], NestedField(2, "cost", DoubleType()), schema_id=0)
+    lies = (
+        replace(own, snapshot_id=own.snapshot_id + 1),
+        replace(own, files=((DATA_FILE.path, 101),)),
+        replace(own, files=(*own.files, ("file:///t/data/b.parquet", 100))),
+        replace(own, manifests=(replace(manifest, rows=4),)),
+        replace(own, manifests=(replace(manifest, partitions=manifest.partitions[::-1]),)),
+        replace(own, premises=Premises(schema, (another_spec,))),
+        replace(own, premises=Premises(another_schema, (spec,))),
+    )
+    assert [lie for lie in lies if matches_manifests(lie, io)] == []
+
+
+@pytest.mark.parametrize("other", [{"record_count": 0}, {"content": Content.POSITION_DELETES}], ids=str)
+def test_a_manifest_with_another_file_than_one_with_rows_is_not_believed(partitioned: Lake, other: Any) -> None:
+    own = written(partitioned, replace(DATA_FILE, **other))
+    assert not matches_manifests(own, partitioned.table().io)
+
+
+def test_manifests_that_are_gone_or_torn_are_not_believed_and_an_outage_says_nothing(
+    partitioned: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    io, own = partitioned.table().io, written(partitioned, DATA_FILE)
+    path = Path(own.manifests[0].path.removeprefix("file://"))
+    path.write_bytes(path.read_bytes()[:-20])
+    assert not matches_manifests(own, io)
+    path.unlink()
+    assert not matches_manifests(own, io)
+
+    def away(_: str) -> Any:
+        raise OSError("no route to the storage")
+
+    monkeypatch.setattr(io, "new_input", away)
+    with pytest.raises(OSError, match="no route"):
+        matches_manifests(own, io)
+
+
+def test_a_total_that_the_parent_does_not_state_stays_unknown() -> None:
+    found = batch_summary({"total-records": "5", "total-data-files": "x"}, PREPARED)
+    assert {name: count for name, count in found.items() if name.startswith("total-")} == {"total-records": "8"}
+    first = batch_summary(None, PREPARED)
+    assert (first["total-records"], first["total-data-files"], first["total-files-size"]) == ("3", "1", "100")
+    assert first["changed-partition-count"] == "1"
+
+
+def test_the_number_of_partitions_is_left_out_of_a_batch_that_adds_rows_and_removes_others() -> None:
+    """The record does not name the partitions of its rows."""
+    delete = replace(DATA_FILE, path="file:///t/data/d.parquet", content=Content.POSITION_DELETES, record_count=1)
+    without_rows = replace(CHANGING, files=(), rows=0, partitions=0)
+    deletes = Located(1, deletes=(delete, replace(delete, partition=(None, None))))
+    found = [
+        batch_summary(None, prepared, located).get("changed-partition-count")
+        for prepared, located in ((CHANGING, deletes), (without_rows, deletes), (CHANGING, Located(1)))
+    ]
+    assert found == [None, "2", "1"]

@@ -13,6 +13,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from lakesink_catalog.commit.clock import ClockWatch, modified_ms
 from lakesink_catalog.commit.effects import Effects
 from lakesink_protocol.errors import CatalogError
+from lakesink_protocol.events import ClockAhead
 from lakesink_protocol.outcome import Committed, Outcome
 from lakesink_tools.audit.audit import audit
 from lakesink_tools.audit.finding import Code
@@ -104,6 +105,20 @@ def test_a_clock_that_jumps_back_or_is_a_minute_ahead_commits(asked: Asked) -> N
     asked.check(moved_ms=60_000)
     asked.check(moved_ms=-HOUR_MS)
     assert asked.times == 2
+
+
+@pytest.mark.parametrize(
+    ("ahead_ms", "told"),
+    [(-HOUR_MS, None), (0, None), (60_000, None), (60_001, ClockAhead(60)), (HOUR_MS, ClockAhead(3600))],
+)
+def test_a_clock_that_may_be_ahead_is_told_from_the_first_millisecond_that_others_refuse(
+    ahead_ms: int, told: ClockAhead | None
+) -> None:
+    """The storage tells whole seconds, so one second proves nothing."""
+    allowed = ClockWatch(most_ahead_ms=HOUR_MS)
+    assert allowed.check(2**41 + ahead_ms + 1_000, 0, lambda: 2**41) == told
+    with pytest.raises(CatalogError, match="CLOCK_AHEAD"):
+        ClockWatch(most_ahead_ms=HOUR_MS).check(2**41 + HOUR_MS + 1_001, 0, lambda: 2**41)
 
 
 @pytest.mark.parametrize("scheme", ["file", "nosuch"])

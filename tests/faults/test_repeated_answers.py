@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from pyiceberg.catalog import Catalog
 
-from lakesink_catalog.commit.outcomes import Repeated
+from lakesink_catalog.commit.outcomes import Repeated, is_final
 from lakesink_catalog.connect.catalog import CatalogConfig, connect
-from lakesink_protocol.errors import CommitUnresolved
+from lakesink_protocol.errors import CatalogError, CommitUnresolved
 from lakesink_protocol.outcome import Committed
 from testkit.builders import Lake, Stream, counted, expected, parquet_files
 from testkit.http_servers import Answer, error_answer
@@ -137,6 +137,8 @@ def test_every_answer_is_in_the_log(
         ([(500, 0), (500, 30_000)], False),
         ([(500, 0), (500, 10_000), (500, 29_999)], False),
         ([(500, 0), (500, 10_000), (503, 20_000), (500, 30_000)], False),
+        ([(500, 0), (503, 10_000), (500, 20_000), (500, 25_000), (500, 30_000)], False),
+        ([(503, 0), (500, 10_000), (500, 20_000), (500, 40_000)], True),
         ([(None, 0), (None, 10_000), (None, 30_000)], False),
     ],
 )
@@ -149,3 +151,24 @@ def test_three_equal_answers_over_half_a_minute_are_a_refusal(
         repeated.heard(status, TEXT, "v1.json", at_ms)
     assert repeated.is_refusal("v1.json") is refused
     assert not repeated.is_refusal("v2.json")
+
+
+@pytest.mark.parametrize(
+    ("code", "cause", "final"),
+    [
+        ("TABLE_MISSING", None, True),
+        ("CATALOG_UNREACHABLE", TypeError("bug"), False),
+        ("CATALOG_FAILED", None, False),
+        ("CATALOG_FAILED", ConnectionError("reset"), False),
+        ("CATALOG_FAILED", TypeError("bug"), True),
+    ],
+)
+def test_an_error_of_a_service_is_final_only_if_it_is_one_of_the_program(
+    code: str,
+    cause: Exception | None,
+    final: bool,  # noqa: FBT001 - a case
+) -> None:
+    error = CatalogError(code, "Something failed.", action="Look.")
+    error.__cause__ = cause
+    assert is_final(error) is final
+    assert not is_final(cause or OSError("no error of lakesink"))

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakesink_protocol.identity import (
+    BATCH_FACTS,
     NAME_PATTERN,
     Batch,
     SinkKey,
@@ -89,6 +91,11 @@ CHANGED = {
 @pytest.mark.parametrize("changed", CHANGED.values(), ids=CHANGED)
 def test_whatever_a_batch_reads_is_in_its_fingerprint(changed: Batch) -> None:
     assert changed.fingerprint != BATCH.fingerprint
+
+
+def test_input_files_that_are_missing_are_no_part_of_a_batch() -> None:
+    assert replace(BATCH, missing_inputs=("a.csv",)) == BATCH
+    assert BATCH_FACTS == ("batch_id", "query_id", "fingerprint", "start", "end", "offsets")
 
 
 def test_a_batch_starts_where_the_one_before_ended() -> None:

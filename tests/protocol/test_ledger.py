@@ -195,6 +195,13 @@ def test_a_summary_that_is_no_mark_reads_as_none(name: str) -> None:
     assert mark_of(FORGED[name]) is None
 
 
+def test_the_largest_number_that_readers_can_hold_is_read() -> None:
+    largest = 2**63 - 1
+    found = mark_of(SUMMARY | {"lakesink.batch-id": str(largest), "lakesink.ledger-batch-id": str(largest)})
+    assert found is not None
+    assert (found.batch_id, found.ledger_batch_id) == (largest, largest)
+
+
 def test_the_walk_ends_at_the_first_missing_parent() -> None:
     whole, cut = chain(batch(0), FOREIGN, batch(1)), chain(batch(4), FOREIGN, first=7, parent=106)
     assert [snap.snapshot_id for snap in view(whole).ancestry()] == [103, 102, 101]

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakesink_protocol.change import ContentFile
-from lakesink_protocol.measures import MEASURES, RESCUED_ROWS, UNKNOWN_KEYS, Tally
+from lakesink_protocol.measures import MEASURES, RESCUED_ROWS, UNKNOWN_KEYS, UNMET_ROWS, Tally
 from lakesink_protocol.quality import (
     RESCUED,
     UNKNOWN_NAMES,
@@ -24,6 +24,7 @@ from lakesink_protocol.quality import (
     quality_from,
     rescued_in,
     together,
+    unmet_in,
 )
 from lakesink_protocol.receipt import MOST_MISFITS, RECEIPT_VERSION, Misfit, Receipt, ReceiptEncoder, decode, encode
 from lakesink_protocol.receipt_json import ReceiptInvalid, binary
@@ -482,6 +483,12 @@ def test_reasons_of_rescued_rows_do_not_depend_on_the_split_into_tasks(parts: li
 def test_a_summary_names_the_unknown_keys() -> None:
     summary = Quality(Tally({UNKNOWN_KEYS: 3}), ("new", "più")).to_summary()
     assert (summary[UNKNOWN_KEYS.key], json.loads(summary[UNKNOWN_NAMES])) == ("3", ["new", "più"])
+
+
+def test_a_summary_has_every_expectation_also_one_that_was_met() -> None:
+    summary = Quality(Tally({UNMET_ROWS: 3}), unmet={"valid_age": 3, "has_id": 0}).to_summary()
+    assert (summary["lakesink.unmet.valid_age"], summary["lakesink.unmet.has_id"]) == ("3", "0")
+    assert unmet_in(summary.items()) == {"valid_age": 3, "has_id": 0}
 
 
 def test_no_changes_are_counts_of_zero() -> None:

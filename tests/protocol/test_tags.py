@@ -1,7 +1,7 @@
 """When a batch gets a tag of its own, and that no name of one is another's."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -50,9 +50,16 @@ def of_batch(batch_id: int, time_ms: int, key: SinkKey = KEY) -> Tagged:
     return Tagged(100 + batch_id, time_ms, mark(batch(batch_id), key).to_summary())
 
 
-def due(refs: Refs, *, time_ms: int = NOON_MS, batch_id: int = 7, every: EveryBatches | EveryPeriod) -> bool:
+def due(
+    refs: Refs,
+    *,
+    time_ms: int = NOON_MS,
+    batch_id: int = 7,
+    every: EveryBatches | EveryPeriod,
+    walk: Sequence[Tagged] = (),
+) -> bool:
     tips = [tagged for tagged in refs.values() if isinstance(tagged, Tagged)]
-    return is_due(every, Situation(view(tips[-1:]), KEY, batch(batch_id), UUID), refs, time_ms)  # type: ignore[arg-type] # a snapshot like those
+    return is_due(every, Situation(view(walk or tips[-1:]), KEY, batch(batch_id), UUID), refs, time_ms)  # type: ignore[arg-type] # a snapshot like those
 
 
 @pytest.mark.parametrize(
@@ -90,6 +97,13 @@ def test_of_the_tags_of_other_days_only_the_time_is_looked_at() -> None:
     """There may be hundreds, and to prove that one was rolled back costs a read of the ancestry."""
     others: Any = {KEY.audit_tag(batch_id): OfAnotherDay() for batch_id in range(6)}
     assert due(others, every=EveryPeriod(DAY_MS))
+
+
+def test_snapshots_without_sequence_numbers_prove_no_tag_undone() -> None:
+    """Only a snapshot that is certainly older, and the tagged one not met before it, prove a rollback."""
+    tagged = replace(of_batch(6, NOON_MS), sequence_number=None)
+    head = Tagged(200, NOON_MS, None, parent_snapshot_id=tagged.snapshot_id, sequence_number=None)
+    assert not due({KEY.audit_tag(6): tagged}, every=EveryPeriod(DAY_MS), walk=[tagged, head])
 
 
 @given(st.lists(st.tuples(KEYS, st.integers(0, 2**63 - 1)), min_size=2, max_size=6, unique=True))

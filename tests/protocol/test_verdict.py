@@ -8,20 +8,32 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakesink_protocol.errors import Reason
-from lakesink_protocol.identity import Batch
+from lakesink_protocol.identity import Batch, SinkKey
 from lakesink_protocol.ledger import mark_of
 from lakesink_protocol.refusals.accept import Accept, accept_of
 from lakesink_protocol.refusals.choices import choices
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.verdict import Commit, Refuse, Skip, decide
 from tests.protocol.verdict_cases import CASES, EVERY, L2, UNDER_FOREIGN
-from tests.protocol.views import FOREIGN, KEY, UUID, batch, chain, entry, view
+from tests.protocol.views import FOREIGN, KEY, UUID, batch, chain, entry, mark, view
 
 
 @pytest.mark.parametrize("name", EVERY)
 def test_the_verdict_table_decides_as_written(name: str) -> None:
     case = EVERY[name]
     assert decide(case.situation, case.accept) == case.verdict
+
+
+def test_of_what_a_sink_wrote_to_other_branches_the_newest_batch_counts() -> None:
+    audit = [mark(batch(number, "q2"), SinkKey("events", "audit")) for number in (0, 3, 2)]
+    seen = view(chain(FOREIGN), elsewhere=chain(*audit, first=2, parent=101))
+    for entries, newest in (
+        ({}, 3),
+        ({"x": entry(batch(9), 5)}, 9),
+        ({"x": entry(batch(1), 5)}, 3),
+        ({"x": None}, 2**63 - 1),
+    ):
+        assert Situation(replace(seen, elsewhere=entries), KEY, batch(1), UUID).newest_elsewhere == newest
 
 
 def test_every_row_of_the_table_has_a_case() -> None:

@@ -259,13 +259,13 @@ class _Attempts:
     locating: Locating
     _merger: ManifestMerger = field(init=False)
     _started: tuple[int, int] = field(init=False)
+    _began_ms: int = field(init=False)
     _known: Mapping[str, Any] = field(default_factory=dict)
     _request: Request | None = None
     _branch_stayed: bool = False
     _parent_missed: bool = False
     _sent: bool = False
     _sent_on: int | None = None
-    _began_ms: int = 0
     _metadata_file: str = ""
     _repeated: Repeated = field(default_factory=Repeated)
 
