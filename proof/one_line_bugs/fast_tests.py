@@ -34,8 +34,10 @@ FOLDERS = (
 )
 QUICK = (
     "tests/protocol/",
+    "tests/catalog/test_avro.py",
     "tests/catalog/test_commit.py",
     "tests/catalog/test_manifests.py",
+    "tests/catalog/test_merging.py",
     "tests/catalog/test_prepared.py",
     "tests/locate/",
     "tests/compact/",
