@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from pyiceberg.manifest import MANIFEST_LIST_FILE_SCHEMAS, ManifestFile
@@ -12,6 +13,7 @@ from pyiceberg.manifest import MANIFEST_LIST_FILE_SCHEMAS, ManifestFile
 from lakesink_catalog.manifests.copying import ManifestCopy
 from lakesink_catalog.manifests.merging import LayoutsOf, ManifestMerger, MergeMemory, MergePolicy, choose
 from lakesink_catalog.manifests.write import write_batch_manifests
+from lakesink_protocol.events import Event, ManifestSetAside, ManifestsUnmerged
 from testkit.builders import Lake
 from tests.catalog.test_encoded_entries import any_file
 
@@ -236,6 +238,18 @@ def test_a_short_merge_is_done_at_once(written: Written) -> None:
     for per_commit, left in ((65, 6), (66, 1)):
         policy = MergePolicy(min_count=6, entries_per_commit=per_commit)
         assert written.merge(MergeMemory(snapshot_id=6), policy, 6) == left
+
+
+def test_a_manifest_that_a_merge_cannot_copy_is_set_aside_and_told_with_the_reason(written: Written) -> None:
+    path, told = written.manifests[2].manifest_path, list[Event]()
+    with Path(urlsplit(path).path).open("ab") as file:
+        file.write(b"\0")
+    merger = ManifestMerger(MergePolicy(min_count=6), 7, emit=told.append)
+    assert merger.merge(written.lake.table(), written.manifests) == written.manifests
+    assert told == [
+        ManifestSetAside(path, "it has another size than the manifest list states"),
+        ManifestsUnmerged(6, "ManifestMalformed"),
+    ]
 
 
 def test_manifests_are_read_at_once_as_far_as_a_step_goes(tmp_path: Path) -> None:
