@@ -33,9 +33,10 @@ SLICED = $(if $(SLICE),--slice $(SLICE))
 # PAGES=changed leaves out of `make drivers` pages and examples that did not change in the last four hours.
 PAGES ?=
 # The files whose tests see most mistakes in a second.
-QUICK := tests/protocol tests/locate tests/compact tests/faults tests/catalog/test_commit.py tests/catalog/test_evolved_tables.py \
-	tests/catalog/test_located_commits.py tests/catalog/test_manifests.py tests/catalog/test_premises.py \
-	tests/catalog/test_prepared.py tests/writer/test_partitions.py tests/test_house.py
+QUICK := tests/protocol tests/catalog/test_avro.py tests/catalog/test_commit.py tests/catalog/test_evolved_tables.py \
+	tests/catalog/test_located_commits.py tests/catalog/test_manifests.py tests/catalog/test_merging.py \
+	tests/catalog/test_premises.py tests/catalog/test_prepared.py tests/compact tests/faults tests/locate \
+	tests/test_house.py tests/writer/test_partitions.py
 
 .DEFAULT_GOAL := help
 .PHONY: help demo kafka-demo playground dist test coverage quick spark drivers mutants interop matrix prove contest soak nightly bench lint format types imports house site site-check check install lock machine clean

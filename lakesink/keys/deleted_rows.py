@@ -61,8 +61,8 @@ class KnownDeletes:
 
     def of(self, file: OldDeletes) -> "_Read | None":
         """What the file has of its data file; None if that is not known."""
-        data_file, positions = self._known.get(file.path, ("", None))
-        if positions is None or file.data_files != {data_file} or len(positions) != file.rows:
+        data_file, positions = self._known.get(file.path, ("", _NONE))
+        if file.data_files != {data_file} or len(positions) != file.rows:
             return None
         return {data_file: positions}, True
 

@@ -61,11 +61,10 @@ def found_schema(columns: KeyColumns) -> pa.Schema:
 def find_rows(files: Sequence[str], changes: pa.Table, columns: KeyColumns, limits: ScanLimits) -> pa.Table:
     """The rows in local Parquet files whose key is among those of the changes.
 
-    `changes` has `CHANGE` and the keys. Each file has field ids and all key columns; a missing sequence is NULL.
+    There is a file and a change. `changes` has `CHANGE` and the keys. Each file has field ids. What it lacks is NULL,
+    so a file without a key column has no row of any key.
     """
     schema = found_schema(columns)
-    if not files or not changes.num_rows:
-        return schema.empty_table()
     keys = changes.select([CHANGE, *columns.key_names])
     names, query = [file.translate(_GLOB) for file in files], _query(columns)
     parts = min(-(-keys.nbytes // limits.keys_bytes), keys.num_rows)  # as few as the limit allows

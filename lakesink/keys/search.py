@@ -50,7 +50,7 @@ class Search:
 
     @contextmanager
     def _searchable(self, files: Sequence[DataFile]) -> Iterator[tuple[list[int], list[str]]]:
-        """Places and local paths of the files; without those that lack a key column, which have only NULLs in it.
+        """Places and local paths of the files.
 
         A file is copied, too, if a column that it lacks has its value in the partition: the copy has the column.
         """
@@ -59,14 +59,12 @@ class Search:
             read = many_at_once(partial(_read_footer, source=self.source), unknown, unknown[0].path)
             self.footers.update(zip(unknown, read, strict=True))
         footers = {place: self.footers[file] for place, file in here.items()}
-        key_ids = [column.field_id for column in self.columns.keys]
-        whole = {
+        in_place = [
             place
             for place, footer in footers.items()
             if footer.has_ids and footer.has(field_id for field_id, _ in files[place].constants)
-        }
-        in_place = [place for place in footers if place in whole and footers[place].has(key_ids)]
-        copied = [place for place in range(len(files)) if place not in whole]
+        ]
+        copied = list(set(range(len(files))).difference(in_place))
         local = [local_path(files[place].path) for place in in_place]
         if not copied:
             yield in_place, local

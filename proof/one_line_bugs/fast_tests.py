@@ -34,10 +34,12 @@ FOLDERS = (
 )
 QUICK = (
     "tests/protocol/",
+    "tests/catalog/test_avro.py",
     "tests/catalog/test_commit.py",
     "tests/catalog/test_evolved_tables.py",
     "tests/catalog/test_located_commits.py",
     "tests/catalog/test_manifests.py",
+    "tests/catalog/test_merging.py",
     "tests/catalog/test_premises.py",
     "tests/catalog/test_prepared.py",
     "tests/locate/",

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakesink_catalog.manifests import avro
-from lakesink_catalog.manifests.avro import container, read_header, values
+from lakesink_catalog.manifests.avro import container, container_of_blocks, read_header, values
 from lakesink_catalog.manifests.avro_skips import skipper
-from lakesink_catalog.manifests.avro_values import Malformed, encode_long, read_long, reader
+from lakesink_catalog.manifests.avro_values import Malformed, encode_bytes, encode_long, read_long, reader
 from testkit.examples import examples
 
 SCHEMA: dict[str, Any] = {
@@ -115,22 +115,66 @@ def test_what_is_packed_by_zstandard_is_unpacked_by_another_library() -> None:
 def test_a_block_in_snappy_is_read_and_its_checksum_looked_at() -> None:
     plain = encode_long(5) * 3000
     packed = bytes(pa.Codec("snappy").compress(plain, asbytes=True)) + zlib.crc32(plain).to_bytes(4, "big")
-    for spoilt in (False, True):
-        block = packed[:-1] + bytes([packed[-1] ^ spoilt])
-        data = container({"avro.schema": b'"long"'}, "null", [])
-        data = data.replace(b"null", b"snappy").replace(encode_long(4) + b"snappy", encode_long(6) + b"snappy")
-        header = read_header(data)
-        data += encode_long(3000) + encode_long(len(block)) + block + header.sync
-        if spoilt:
-            with pytest.raises(Malformed):
-                list(values(data, header))
-        else:
-            assert list(values(data, header)) == [5] * 3000
+    assert longs("snappy", 3000, packed) == [5] * 3000
+    with pytest.raises(Malformed, match="a wrong checksum"):
+        longs("snappy", 3000, packed[:-1] + bytes([packed[-1] ^ 1]))
+
+
+def longs(codec: str, count: int, packed: bytes) -> list[int]:
+    """What is read of a file with this block of so many longs."""
+    data = container_of_blocks({"avro.schema": b'"long"'}, codec, [encode_long(count) + encode_bytes(packed)])
+    return list(values(data, read_header(data)))
+
+
+@pytest.mark.parametrize("codec", ["deflate", "bzip2", "zstandard", "snappy"])
+def test_a_block_that_was_not_packed_by_its_codec_is_said_to_be_so(codec: str) -> None:
+    with pytest.raises(Malformed, match="a block cannot be decompressed"):
+        longs(codec, 1, b"\x07not packed")
+
+
+def test_a_packed_block_without_its_end_is_cut_though_all_its_values_are_there() -> None:
+    packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    values_only = packer.compress(encode_long(5) * 3) + packer.flush(zlib.Z_SYNC_FLUSH)
+    with pytest.raises(Malformed, match="a block is cut"):
+        longs("deflate", 3, values_only)
+    assert longs("deflate", 3, values_only + packer.flush()) == [5] * 3
 
 
 @given(LONGS)
 def test_a_long_is_what_it_was(number: int) -> None:
     assert read_long(encode_long(number), 0) == (number, len(encode_long(number)))
+
+
+@pytest.mark.parametrize("length", range(1, 10))
+def test_the_largest_number_of_so_many_bytes_has_no_byte_more(length: int) -> None:
+    """Seven bits a byte, of which one is for the sign."""
+    most = 2 ** (7 * length - 1) - 1
+    assert [len(encode_long(number)) for number in (most, -most - 1, most + 1)] == [length, length, length + 1]
+    assert encode_long(-most - 1) == b"\xff" * (length - 1) + b"\x7f"
+
+
+LIST = {"type": "array", "items": "long"}
+
+
+def test_a_list_of_more_items_than_bytes_is_malformed_before_an_item_is_read() -> None:
+    """Items without bytes could be any number."""
+    three = encode_long(3)
+    assert reader(LIST)(three + b"\x02\x04\x06\x00", 0) == ([1, 2, 3], 5)
+    for schema in (LIST, {"type": "array", "items": "null"}):
+        for read in (reader(schema), skipper(schema).skip):
+            with pytest.raises(Malformed, match="more items than bytes"):
+                read(three + b"\x02\x04", 0)
+
+
+def test_every_branch_of_a_wide_union_is_skipped_up_to_its_end() -> None:
+    """The places from 64 on have two bytes."""
+    union = [{"type": "fixed", "name": f"f{size}", "size": size} for size in range(130)]
+    skip = skipper(union).skip
+    for place in range(130):
+        data = encode_long(place) + b"x" * place
+        assert skip(data + b"x", 0) == len(data)
+    with pytest.raises(Malformed):
+        skip(encode_long(130) + b"x" * 130, 0)
 
 
 ONE: dict[str, Any] = {

@@ -1,19 +1,27 @@
 """Which manifests are merged, and when: a tier at a time, without an end, and never what does not fit together."""
 
 import random
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
-from pyiceberg.manifest import ManifestFile
+from pyiceberg.manifest import MANIFEST_LIST_FILE_SCHEMAS, ManifestFile
 
-from lakesink_catalog.manifests.merging import LayoutsOf, MergePolicy, choose
+from lakesink_catalog.manifests.copying import ManifestCopy
+from lakesink_catalog.manifests.merging import LayoutsOf, ManifestMerger, MergeMemory, MergePolicy, choose
+from lakesink_catalog.manifests.write import write_batch_manifests
+from lakesink_protocol.events import Event, ManifestSetAside, ManifestsUnmerged
+from testkit.builders import Lake
+from tests.catalog.test_encoded_entries import any_file
 
 MEBIBYTE = 1024 * 1024
 LEVELS = 4
 
 
-def _manifest(files: int, length: int, sequence: int, spec_id: int = 0) -> ManifestFile:
+def _manifest(files: int, length: int, sequence: int, spec_id: int = 0, existing: int = 0) -> ManifestFile:
     return ManifestFile.from_args(
         manifest_path=f"m{sequence}",
         manifest_length=length,
@@ -23,7 +31,7 @@ def _manifest(files: int, length: int, sequence: int, spec_id: int = 0) -> Manif
         min_sequence_number=sequence,
         added_snapshot_id=1,
         added_files_count=files,
-        existing_files_count=0,
+        existing_files_count=existing,
     )
 
 
@@ -124,6 +132,140 @@ def test_what_cannot_be_merged_does_not_keep_others_from_being_merged() -> None:
     for number in range(100):
         table.commit(1, 77 if number % 10 == 0 else 500)
     assert len(table.manifests) <= 10 + 3 * 5
+
+
+OF_FOUR = MergePolicy(min_count=4)
+
+
+def chosen(*files: int, policy: MergePolicy = OF_FOUR) -> list[int]:
+    """Which of manifests with so many files are merged, by their places."""
+    listed = [_manifest(count, 100, place) for place, count in enumerate(files, 1)]
+    return [one.sequence_number - 1 for one in choose(listed, policy, each(alike))]
+
+
+def test_a_tier_begins_with_a_manifest_of_as_many_files_as_make_a_merge() -> None:
+    assert chosen(1, 2, 3, 3) == [0, 1, 2, 3]
+    assert chosen(1, 2, 3, 4) == []
+    assert chosen(4, 15, 4, 15) == [0, 1, 2, 3]
+    assert chosen(4, 15, 4, 16) == []
+    assert chosen(16, 16, 16, 16) == [0, 1, 2, 3]
+
+
+def test_of_several_full_tiers_the_lowest_is_merged() -> None:
+    assert chosen(5, 5, 5, 5, 1, 1, 1, 1) == [4, 5, 6, 7]
+
+
+@pytest.mark.parametrize("min_count", [0, 1, 2])
+def test_two_manifests_are_the_fewest_of_a_merge(min_count: int) -> None:
+    policy = MergePolicy(min_count=min_count)
+    assert (chosen(1, 1, policy=policy), chosen(1, policy=policy)) == ([0, 1], [])
+    assert chosen(1, 2, policy=policy) == []
+
+
+def test_files_that_a_merge_has_copied_count_as_those_that_a_batch_adds() -> None:
+    once_merged = [_manifest(0, 100, number, existing=4) for number in range(1, 4)]
+    assert choose([*once_merged, _manifest(1, 100, 4)], OF_FOUR, each(alike)) == []
+    full = [*once_merged, _manifest(2, 100, 4, existing=2)]
+    assert choose(full, OF_FOUR, each(alike)) == full
+
+
+def test_manifests_from_before_there_were_sequence_numbers_are_left_alone() -> None:
+    """The first that may be merged has the number 1."""
+    listed = [_manifest(1, 100, sequence) for sequence in (0, 1, 2, 3)]
+    assert choose(listed, OF_FOUR, each(alike)) == []
+    listed.append(_manifest(1, 100, 4))
+    assert choose(listed, OF_FOUR, each(alike)) == listed[1:]
+
+
+def test_a_tier_must_be_full_so_many_times() -> None:
+    listed = [_manifest(1, 100, sequence) for sequence in range(1, 9)]
+    assert choose(listed[:7], OF_FOUR, each(alike), times=2) == []
+    assert choose(listed, OF_FOUR, each(alike), times=2) == listed
+
+
+@dataclass
+class Written:
+    """Manifests in files that snapshots have added one after the other, the snapshot 1 the first."""
+
+    lake: Lake
+    manifests: list[ManifestFile] = field(default_factory=list)
+
+    def add(self, files: int = 1) -> None:
+        number, table = len(self.manifests) + 1, self.lake.table()
+        one = any_file(random.Random(number), ())
+        added = [replace(one, path=f"{number}-{each}", record_count=1) for each in range(files)]
+        [record] = write_batch_manifests(table, added, schema=table.schema(), snapshot_id=number)
+        names = [each.name for each in MANIFEST_LIST_FILE_SCHEMAS[2].fields]
+        numbers = {"sequence_number": number, "min_sequence_number": number}
+        stated = {name: getattr(record.to_manifest_file(), name) for name in names} | numbers
+        self.manifests.append(ManifestFile(*stated.values()))
+
+    def merge(self, memory: MergeMemory, policy: MergePolicy, head: int) -> int:
+        """How many manifests are left when the snapshot behind this head is prepared."""
+        merger = ManifestMerger(policy, head + 1, memory)
+        return len(merger.merge(self.lake.table(), self.manifests, head))
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Written:
+    found = Written(Lake.make(tmp_path))
+    for _ in range(6):
+        found.add()
+    return found
+
+
+SPREAD = MergePolicy(min_count=6, entries_per_commit=2)
+
+
+def test_a_long_merge_goes_on_with_each_commit_of_a_process_that_commits_alone(written: Written) -> None:
+    """One chooses, three copy two entries each, and one writes."""
+    memory, left = MergeMemory(snapshot_id=6), []
+    for head in range(6, 11):
+        left.append(written.merge(memory, SPREAD, head))
+        written.add()
+    assert left == [6, 7, 8, 9, 5]
+
+
+def test_a_long_merge_is_done_at_once_where_another_process_has_committed(written: Written) -> None:
+    memory = MergeMemory(snapshot_id=6)
+    assert written.merge(memory, SPREAD, 6) == 6
+    written.add()
+    assert written.merge(memory, SPREAD, 77) == 2
+
+
+def test_a_short_merge_is_done_at_once(written: Written) -> None:
+    """To read six manifests takes as long as to copy sixty entries."""
+    for per_commit, left in ((65, 6), (66, 1)):
+        policy = MergePolicy(min_count=6, entries_per_commit=per_commit)
+        assert written.merge(MergeMemory(snapshot_id=6), policy, 6) == left
+
+
+def test_a_manifest_that_a_merge_cannot_copy_is_set_aside_and_told_with_the_reason(written: Written) -> None:
+    path, told = written.manifests[2].manifest_path, list[Event]()
+    with Path(urlsplit(path).path).open("ab") as file:
+        file.write(b"\0")
+    merger = ManifestMerger(MergePolicy(min_count=6), 7, emit=told.append)
+    assert merger.merge(written.lake.table(), written.manifests) == written.manifests
+    assert told == [
+        ManifestSetAside(path, "it has another size than the manifest list states"),
+        ManifestsUnmerged(6, "ManifestMalformed"),
+    ]
+
+
+def test_manifests_are_read_at_once_as_far_as_a_step_goes(tmp_path: Path) -> None:
+    written, asked = Written(Lake.make(tmp_path)), list[int]()
+    for files in (1, 1, 5, 1, 1, 1):
+        written.add(files)
+
+    def at_once(function: Callable[[Any], Any], things: Sequence[Any]) -> list[Any]:
+        asked.append(len(things))
+        return list(map(function, things))
+
+    table = written.lake.table()
+    copied = ManifestCopy.begin(table, written.manifests)
+    while not copied.step(table.io, at_once, 3):
+        pass
+    assert asked == [2, 1, 3]
 
 
 def _random_lists() -> Iterator[list[ManifestFile]]:

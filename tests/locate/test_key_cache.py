@@ -24,7 +24,7 @@ from lakesink.keys.newest import CHANGE
 from lakesink.keys.scan import ScanLimits, find_rows
 from lakesink.keys.search import Search
 from lakesink_protocol.errors import WriteError
-from tests.locate.builders import columns_of, write_rows
+from tests.locate.builders import columns_of, opened, write_rows
 
 COLUMNS = columns_of([LongType()], [StringType()])
 ROWS = 100
@@ -151,8 +151,17 @@ def test_the_folder_is_private_and_leftovers_of_ended_processes_go(bucket: Bucke
 
 
 def test_a_file_without_a_key_column_has_no_rows_of_the_keys(bucket: Bucket, tmp_path: Path) -> None:
-    write_rows(bucket.folder / "a", {("other", 9): pa.array([1, 2])})
-    assert not search(bucket, tmp_path).find([DataFile("bucket://a", 2)], wanted(1)).num_rows
+    path = write_rows(bucket.folder / "a", {("other", 9): pa.array([1, 2])})
+    for location, open_input in (("bucket://a", bucket.open), (path, opened)):
+        searched = Search(COLUMNS, Source(open_input), KeyCache(str(tmp_path / "cache")))
+        assert not searched.find([DataFile(location, 2)], wanted(1)).num_rows
+
+
+def test_without_files_or_keys_nothing_is_found_and_no_file_is_opened(bucket: Bucket, tmp_path: Path) -> None:
+    for files, keys in (([], wanted(1)), ([bucket.put("a")], wanted())):
+        found = search(bucket, tmp_path).find(files, keys)
+        assert (found.num_rows, found.column_names) == (0, ["file", "pos", CHANGE, "s2"])
+    assert bucket.opened == []
 
 
 def test_a_path_that_is_used_again_is_copied_again(bucket: Bucket, tmp_path: Path) -> None:

@@ -83,6 +83,15 @@ def test_a_file_with_other_columns_or_another_number_of_rows_is_refused(tmp_path
     assert refused(replace(write_keys(tmp_path, table), rows=3)).code == "LAKESINK_KEYS_FILE_DAMAGED"
 
 
+@pytest.mark.parametrize("older", [DecimalType(9, 3), DecimalType(10, 2), DecimalType(8, 1)], ids=str)
+def test_keys_of_another_scale_or_of_more_digits_are_refused(tmp_path: Path, older: DecimalType) -> None:
+    """No change of a schema leads from the one type to the other."""
+    file = write_keys(tmp_path, changes_table(columns_of([older]), [(Decimal(1), UPSERT, None, None)]))
+    with pytest.raises(WriteError) as error:
+        read_changes([file], columns_of([DecimalType(9, 2)]), opened)
+    assert error.value.code == "LAKESINK_KEYS_FILE_DAMAGED"
+
+
 def test_keys_of_an_older_schema_are_widened(tmp_path: Path) -> None:
     narrow = columns_of([IntegerType(), DecimalType(9, 2)])
     wide = columns_of([LongType(), DecimalType(38, 2)])

@@ -4,6 +4,7 @@ import pickle
 import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
+from pyroaring import BitMap64
 
-from lakesink.keys.work import Group
+from lakesink.keys.data_file import DataFile
+from lakesink.keys.work import Group, groups_of
+from lakesink.parquet.deletes import FILE_PATH, DeletedRows, write_deletes
 from lakesink.sinks.iceberg.rows_on_head import Workers
+from lakesink_catalog.manifests.live_reading import LiveMemory, live_files
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.row_changes import ChangeCounts, Operation
 from testkit.examples import seeds
 from testkit.tasks import new_table, spec_of
 from tests.locate.store import SCHEMA, Key, Prepared, Row, RowChange, Store, without_name
+from tests.locate.test_deletes import create
 
 SPECS = {
     "unpartitioned": UNPARTITIONED_PARTITION_SPEC,
@@ -202,6 +208,17 @@ def test_a_foreign_delete_file_is_honoured_and_stays(tmp_path: Path) -> None:
         assert [row[0] for row in found.rows()] == [3]
 
 
+def test_bounds_of_a_delete_file_name_its_data_file_only_if_that_is_live(tmp_path: Path) -> None:
+    """A bound may be cut: what is left of it is the beginning of any number of paths."""
+    with store(tmp_path) as found:
+        [data] = found.write([(1, "", 0, 0, "")])
+        [own] = write_deletes([DeletedRows(data.path, 0, (), BitMap64([0]))], str(tmp_path), "s-0", create)
+        cut = {FILE_PATH: data.path.encode()[:-9]}
+        found.publish([data, own, replace(own, path=f"{own.path}-cut", lower_bounds=cut, upper_bounds=cut)])
+        deletes = live_files(found.table, found.head, LiveMemory()).deletes
+        assert [file.referenced_data_file for file in deletes] == [data.path, ""]
+
+
 def test_several_rows_of_a_key_are_healed(tmp_path: Path) -> None:
     with store(tmp_path) as found:
         found.publish(found.write([(1, "", at, 0, str(at)) for at in (3, 9, 5)]))
@@ -246,6 +263,12 @@ def test_a_batch_without_changes_and_an_empty_table_cost_nothing(tmp_path: Path)
         nothing = found.locator(found.prepare([], []))(found.table, found.head)
         assert (nothing.head, nothing.deletes, nothing.counts) == (found.head, (), ChangeCounts())
         assert not (tmp_path / "cache").exists()
+
+
+def test_groups_of_files_keep_both_limits_and_only_a_file_of_more_rows_is_beyond_them() -> None:
+    files = [DataFile(str(place), rows) for place, rows in enumerate([1, 2, 3, 4, 2, 9, 1, 1, 1, 1])]
+    groups = [[file.rows for file in group] for group in groups_of(files, most_rows=6, most_files=3)]
+    assert groups == [[1, 2, 3], [4, 2], [9], [1, 1, 1], [1]]
 
 
 def test_workers_find_what_the_driver_finds(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Rows are found by key exactly as a dictionary finds them, for every type that a key can have."""
 
+import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -90,6 +91,7 @@ def test_columns_are_found_by_field_id_whatever_they_and_their_folders_are_calle
         write_rows(tmp_path / "ax1.parquet", {("k1", 7): pa.array([5]), ("filename", 1): pa.array([6])}),
         write_rows(tmp_path / "b", {("s2", 9): pa.array([5]), ("ID", 1): pa.array([5]), ("id", 2): pa.array(["x"])}),
         write_rows(tmp_path / "c", {("k1", 2): pa.array(["y"]), ("s2", 1): pa.array([5])}),
+        write_rows(tmp_path / "without the key", {("k1", 8): pa.array([5]), ("other", 9): pa.array([5])}),
     ]
     found = find_rows(files, changes(columns, [5]), columns, LIMITS).sort_by("file")
     assert found.to_pylist() == [
@@ -97,6 +99,14 @@ def test_columns_are_found_by_field_id_whatever_they_and_their_folders_are_calle
         {"file": 2, "pos": 0, CHANGE: 0, "s2": "x"},
         {"file": 3, "pos": 0, CHANGE: 0, "s2": "y"},
     ]
+
+
+def test_without_duckdb_it_is_said_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    columns = columns_of([LongType()])
+    with pytest.raises(WriteError) as refused:
+        find_rows(["a"], changes(columns, [1]), columns, ScanLimits(kept_rows=0))
+    assert refused.value.code == "LAKESINK_UPSERT_LIBRARY_MISSING"
 
 
 @pytest.mark.parametrize("kind", [kind for kind in RAW if not isinstance(kind, UUIDType)], ids=str)

@@ -190,6 +190,19 @@ def test_memory_grows_with_the_keys_and_not_with_the_changes(monkeypatch: pytest
     assert held.left_out == 999_900
 
 
+def test_what_is_kept_is_joined_to_batches_that_reach_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    kinds = Kinds((pa.arange(0, 56),), (LONG,))
+    batches = [[upsert(key, 1) for key in range(start, start + 8)] for start in range(0, 56, 8)]
+    held = [kinds.changed_rows(batch, payload=True) for batch in batches]
+    monkeypatch.setattr(newest, "_JOINED_BYTES", 2 * held[0].nbytes + 1)
+    kept = newest._filtered(held, pa.repeat(pa.scalar(value=True), 56))  # noqa: SLF001
+    assert [changes.rows.column("k0").to_pylist() for changes in kept] == [
+        list(range(24)),
+        list(range(24, 48)),
+        list(range(48, 56)),
+    ]
+
+
 @examples(30)
 @given(case=cases(partitioned=False), seed=st.randoms(use_true_random=False))
 def test_rows_are_the_same_if_every_value_has_the_same_bits(case: Case, seed: random.Random) -> None:

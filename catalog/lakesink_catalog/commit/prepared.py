@@ -266,7 +266,7 @@ def _files(prepared: PreparedBatch, io: FileIO) -> Iterator[tuple[str, int]]:
         with io.new_input(manifest.path).open() as stream:
             data = stream.read()
         header = read_header(data)
-        check_version(header)
+        check_version(header.metadata)
         _check_premises(header, manifest, prepared.premises)
         kinds, partitions, rows = partition_kinds(header.schema), set(), 0
         for entry in values(data, header):

@@ -56,11 +56,11 @@ class Carried:
     min_sequence_number: int | None
 
 
-def layout_digest(header: Header, content: bytes = DATA) -> str:
+def layout_digest(metadata: Mapping[str, bytes], content: bytes = DATA) -> str:
     """Equal for manifests whose entries fit into one file: one spec, and one schema, documentation aside."""
-    check_version(header, content)
+    check_version(metadata, content)
     try:
-        return _digest(header.avro_schema, header.metadata["partition-spec"])
+        return _digest(metadata["avro.schema"], metadata["partition-spec"])
     except (KeyError, ValueError, RecursionError) as error:
         raise Malformed("an incomplete header") from error
 
@@ -71,9 +71,8 @@ def _digest(avro_schema: bytes, partition_spec: bytes) -> str:
     return hashlib.sha256(layout.encode()).hexdigest()
 
 
-def check_version(header: Header, content: bytes = DATA) -> None:
+def check_version(metadata: Mapping[str, bytes], content: bytes = DATA) -> None:
     """Raise `Malformed` unless it is a manifest of data files, or of the other content, in format version 2."""
-    metadata = header.metadata
     if metadata.get("format-version") != FORMAT_VERSION or metadata.get("content", DATA) != content:
         raise Malformed(f"not a manifest of {'data files' if content == DATA else 'delete files'} of version 2")
 
@@ -276,8 +275,7 @@ def _encoder(schema: Any) -> Callable[[int | None], bytes]:
 
 
 def _encode_required(value: int | None) -> bytes:
-    if value is None:
-        raise Malformed("an entry lacks a required number")
+    assert value is not None, "read from a required field"
     return encode_long(value)
 
 

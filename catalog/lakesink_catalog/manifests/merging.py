@@ -217,7 +217,7 @@ def _fitting(members: Sequence[ManifestFile], policy: MergePolicy) -> Iterator[M
 
 def _layout(io: FileIO, path: str) -> str | Exception:
     try:
-        return layout_digest(_header(io.new_input(path)))
+        return layout_digest(_header(io.new_input(path)).metadata)
     except Exception as error:  # noqa: BLE001 - storage clients raise classes of their own
         return error
 

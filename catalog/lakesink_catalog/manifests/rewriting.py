@@ -189,7 +189,7 @@ class FileChange:
             data = contents(io, manifest)
             check_size(manifest, len(data))
             header = read_header(data)
-            digest = layout_digest(header, _CONTENTS[self.content])
+            digest = layout_digest(header.metadata, _CONTENTS[self.content])
             inherited = Inherited(manifest.added_snapshot_id, manifest.sequence_number)
             removed = {file.path for file in self.removed if file.manifest_path == manifest.manifest_path}
             entries = tuple(rewritten_entries(data, header, inherited, removed, self.snapshot_id))
@@ -203,7 +203,7 @@ class FileChange:
         groups: dict[tuple[int, str], _Group] = {}
         for spec_id, files in groupby(sorted(self.added, key=_spec_id), key=_spec_id):
             group = self._new_group(table, table.specs()[spec_id], files)
-            groups[spec_id, layout_digest(Header(group.metadata, b"", 0), _CONTENTS[self.content])] = group
+            groups[spec_id, layout_digest(group.metadata, _CONTENTS[self.content])] = group
         for one in opened:
             if one is not None:
                 key = one.manifest.partition_spec_id, one.digest
