@@ -34,7 +34,8 @@ SLICED = $(if $(SLICE),--slice $(SLICE))
 PAGES ?=
 # The files whose tests see most mistakes in a second.
 QUICK := tests/protocol tests/locate tests/compact tests/faults tests/catalog/test_commit.py tests/catalog/test_manifests.py \
-	tests/catalog/test_prepared.py tests/writer/test_partitions.py tests/test_house.py
+	tests/catalog/test_prepared.py tests/test_house.py $(patsubst %,tests/writer/test_%.py,bounds data_files dictionaries \
+	locations partitions side_file storage)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo kafka-demo playground dist test coverage quick spark drivers mutants interop matrix prove contest soak nightly bench lint format types imports house site site-check check install lock machine clean
