@@ -36,7 +36,7 @@ PAGES ?=
 QUICK := tests/protocol tests/catalog/test_avro.py tests/catalog/test_commit.py tests/catalog/test_evolved_tables.py \
 	tests/catalog/test_located_commits.py tests/catalog/test_manifests.py tests/catalog/test_merging.py \
 	tests/catalog/test_premises.py tests/catalog/test_prepared.py tests/compact tests/faults tests/locate \
-	tests/test_house.py tests/writer/test_partitions.py
+	tests/test_house.py tests/writer/test_ tests/writer/test_partitions.py
 
 .DEFAULT_GOAL := help
 .PHONY: help demo kafka-demo playground dist test coverage quick spark drivers mutants interop matrix prove contest soak nightly bench lint format types imports house site site-check check install lock machine clean

@@ -135,7 +135,7 @@ class DataFiles:
         if partition in self._open:
             self._open.move_to_end(partition)
             return self._open[partition]
-        while len(self._open) >= max(1, self.plan.open_files):
+        while len(self._open) >= self.plan.open_files:
             self.finish(next(iter(self._open)))
         if self.storage is None:
             self.storage = NewFiles.at(self.plan.data_location, self.plan.file_io, self.plan.catalog_name)

@@ -164,8 +164,8 @@ def _s3_arguments(location: str, properties: Mapping[str, str]) -> dict[str, Any
         "session_name": properties.get("s3.role-session-name") or properties.get("client.role-session-name"),
         "connect_timeout": _seconds(properties.get("s3.connect-timeout")),
         "request_timeout": _seconds(properties.get("s3.request-timeout")),
-        "anonymous": _is_true(properties.get("s3.anonymous")) or None,
-        "force_virtual_addressing": _is_true(properties.get("s3.force-virtual-addressing")) or None,
+        "anonymous": _is_true(properties.get("s3.anonymous")),
+        "force_virtual_addressing": _is_true(properties.get("s3.force-virtual-addressing")),
     }
     return {name: value for name, value in arguments.items() if value is not None}
 

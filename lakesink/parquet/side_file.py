@@ -94,13 +94,6 @@ class DigestingStream:
         self.digest.update(data)
         return int(self.stream.write(data))
 
-    def flush(self) -> None:
-        """Nothing is buffered here."""
-
-    def close(self) -> None:
-        """Close this view only."""
-        self.closed = True
-
 
 def is_side_file(location: str, folder: str, stem: str, task: int, suffix: str) -> bool:
     """True if a task of this batch can have chosen this location for a file of this kind."""

@@ -227,7 +227,7 @@ def _add_from_footer(found: FileStatistics, column: Column, chunks: Sequence[pq.
     statistics = [chunk.statistics for chunk in chunks]
     if all(part is not None and part.has_null_count for part in statistics):
         found.null_value_counts[column.leaf.field_id] = sum(part.null_count for part in statistics)
-    with_values = [part for part in statistics if part is None or part.has_min_max or part.num_values]
+    with_values = [part for part in statistics if part is None or part.num_values]
     if not column.mode.bounds or column.leaf.repeated or not with_values:
         return
     if all(part is not None and part.has_min_max for part in with_values):

@@ -45,7 +45,13 @@ QUICK = (
     "tests/locate/",
     "tests/compact/",
     "tests/faults/",
+    "tests/writer/test_bounds.py",
+    "tests/writer/test_data_files.py",
+    "tests/writer/test_dictionaries.py",
+    "tests/writer/test_locations.py",
     "tests/writer/test_partitions.py",
+    "tests/writer/test_side_file.py",
+    "tests/writer/test_storage.py",
 )
 """Where tests of the tier "quick" are; all others are of the tier "tests"."""
 

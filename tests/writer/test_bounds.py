@@ -27,7 +27,7 @@ from pyiceberg.types import (
 )
 
 from lakesink.parquet.single_value import encode_value
-from lakesink.parquet.statistics import Range, bounds
+from lakesink.parquet.statistics import MetricsMode, Range, bounds, parse_mode
 from lakesink.rows.plan import ParquetOptions
 from lakesink.rows.schema import Primitive
 from lakesink_protocol.change import ContentFile
@@ -93,6 +93,35 @@ def test_text_that_is_no_utf_8_has_no_bounds() -> None:
 @example(unscaled=0)
 def test_decimals_are_as_short_as_pyiceberg_writes_them(unscaled: int) -> None:
     assert encode_value(Primitive("decimal(38, 0)"), unscaled) == to_bytes(DecimalType(38, 0), Decimal(unscaled))
+
+
+@pytest.mark.parametrize("kind", ["binary", "fixed[6]"])
+def test_an_upper_byte_bound_is_the_shortest_that_is_above(kind: str) -> None:
+    value = b"ab\xffxyz"
+    assert bounds(Primitive(kind), Range(value, value), 3) == (b"ab\xff", b"ac")
+    assert bounds(Primitive(kind), Range(value, value), 6) == (value, value)
+
+
+def test_a_number_is_never_shortened() -> None:
+    number = (2**40).to_bytes(8, "little")
+    assert bounds(Primitive("long"), Range(2**40, 2**40), 4) == (number, number)
+
+
+SPELLED: dict[str, MetricsMode] = {
+    "none": MetricsMode(counts=False, bounds=False),
+    "counts": MetricsMode(counts=True, bounds=False),
+    " FULL ": MetricsMode(counts=True, bounds=True),
+    "Truncate(4)": MetricsMode(counts=True, bounds=True, truncate_to=4),
+    "truncate(1)": MetricsMode(counts=True, bounds=True, truncate_to=1),
+    "truncate(0)": MetricsMode(counts=True, bounds=True, truncate_to=16),
+    "truncate(4) and more": MetricsMode(counts=True, bounds=True, truncate_to=16),
+    "": MetricsMode(counts=True, bounds=True, truncate_to=16),
+}
+
+
+@pytest.mark.parametrize("spelling", SPELLED)
+def test_a_metrics_mode_is_read_as_iceberg_reads_it_and_else_is_the_default(spelling: str) -> None:
+    assert parse_mode(spelling) == SPELLED[spelling]
 
 
 MODES: list[tuple[str | None, IcebergType, pa.Array, Any]] = [

@@ -10,7 +10,7 @@ from pyiceberg.types import ListType, LongType, MapType, NestedField, StringType
 from lakesink.parquet.files import dictionary_columns, expected_distinct
 from lakesink.parquet.statistics import columns
 from lakesink.rows.schema import leaves, parse_schema
-from testkit.tasks import footer, plan_for, write
+from testkit.tasks import column, footer, plan_for, write
 
 SCHEMA = Schema(
     NestedField(1, "unique", LongType()),
@@ -49,6 +49,13 @@ def test_columns_of_few_values_get_a_dictionary_and_unique_ones_none() -> None:
 
 def test_a_dictionary_that_would_outgrow_its_page_is_not_begun() -> None:
     assert judged(100) == ("null", *NESTED)
+
+
+@pytest.mark.parametrize(("distinct", "chosen"), [(40, ("c",)), (50, ())])
+def test_a_column_whose_values_hardly_repeat_gets_no_dictionary(distinct: int, chosen: tuple[str, ...]) -> None:
+    """A sample of 100 rows with 40 distinct values tells of 45, and one with 50 of 63."""
+    found = columns(leaves(parse_schema(column(LongType()).model_dump_json())), {})
+    assert dictionary_columns(pa.table({"c": [n % distinct for n in range(100)]}), found, 1024) == chosen
 
 
 def test_files_have_the_dictionaries_that_were_judged_to_be_worth_it(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Paths read as Iceberg's, hold any value safely, and stay bounded; no two files share one."""
 
+import hashlib
 import uuid
 from decimal import Decimal
 from pathlib import Path
@@ -88,6 +89,13 @@ def test_long_values_that_begin_alike_get_paths_of_their_own() -> None:
     sources = sources_of(column(StringType()), spec_of("identity"))
     values = [b"x" * 5_000, b"x" * 4_999 + b"y", b"x" * 4_999]
     assert len({partition_path(sources, (value,)) for value in values}) == len(values)
+
+
+def test_a_long_value_is_cut_to_make_room_for_its_digest() -> None:
+    sources = sources_of(column(StringType()), spec_of("identity"))
+    assert partition_path(sources, (b"x" * 128,)) == f"p0={'x' * 128}"
+    digest = hashlib.sha256(b"x" * 129).hexdigest()
+    assert partition_path(sources, (b"x" * 129,)) == f"p0={'x' * 111}-{digest[:16]}"
 
 
 def test_a_path_of_many_fields_stays_bounded() -> None:

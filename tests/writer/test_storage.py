@@ -136,6 +136,60 @@ def test_properties_of_the_store_become_the_file_systems() -> None:
     assert path_of("s3://lake/data/x.parquet") == "lake/data/x.parquet"
 
 
+GIVEN: list[tuple[dict[str, str], dict[str, Any]]] = [
+    ({"s3.anonymous": "false"}, {"anonymous": False}),
+    ({"s3.anonymous": " TRUE "}, {"anonymous": True}),
+    ({"s3.force-virtual-addressing": "false"}, {"force_virtual_addressing": False}),
+    ({"s3.force-virtual-addressing": "1"}, {"force_virtual_addressing": True}),
+    ({"s3.role-arn": "arn:a"}, {"role_arn": "arn:a"}),
+    ({"client.role-arn": "arn:b"}, {"role_arn": "arn:b"}),
+    ({"s3.role-arn": "arn:a", "client.role-arn": "arn:b"}, {"role_arn": "arn:a"}),
+    ({"s3.role-session-name": "a"}, {"session_name": "a"}),
+    ({"client.role-session-name": "b"}, {"session_name": "b"}),
+    ({"s3.role-session-name": "a", "client.role-session-name": "b"}, {"session_name": "a"}),
+    ({"s3.connect-timeout": "7", "s3.request-timeout": "2.5"}, {"connect_timeout": 7.0, "request_timeout": 2.5}),
+]
+
+
+@pytest.mark.parametrize(("properties", "expected"), GIVEN)
+def test_each_property_has_icebergs_meaning(
+    properties: dict[str, str], expected: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made_with = dict[str, Any]()  # a real one with a role asks the network
+    monkeypatch.setattr("lakesink.parquet.filesystem.S3FileSystem", made_with.update)
+    open_filesystem("s3://lake/data", {"s3.region": "eu-north-1", **properties}, None)
+    assert made_with == {"region": "eu-north-1", "anonymous": False, "force_virtual_addressing": False, **expected}
+
+
+REGIONS: list[tuple[dict[str, str], str]] = [
+    ({}, "found-lake"),
+    ({"s3.region": "a"}, "a"),
+    ({"client.region": "b"}, "b"),
+    ({"s3.region": "a", "client.region": "b"}, "a"),
+    ({"s3.region": "a", "s3.resolve-region": "false"}, "a"),
+    ({"s3.region": "a", "s3.resolve-region": "true"}, "found-lake"),
+    ({"s3.region": "a", "s3.resolve-region": "true", "s3.endpoint": "http://127.0.0.1:1"}, "a"),
+]
+
+
+@pytest.mark.parametrize(("properties", "expected"), REGIONS)
+def test_a_region_that_is_not_given_is_that_of_the_bucket(
+    properties: dict[str, str], expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lakesink.parquet.filesystem.resolve_s3_region", lambda bucket: f"found-{bucket}")
+    filesystem, _ = open_filesystem("s3://lake/data", properties, None)
+    assert filesystem.region == expected
+
+
+def test_a_region_that_cannot_be_found_is_the_given_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(bucket: str) -> str:
+        raise OSError(bucket)
+
+    monkeypatch.setattr("lakesink.parquet.filesystem.resolve_s3_region", unknown)
+    filesystem, _ = open_filesystem("s3://lake/data", {"s3.region": "a", "s3.resolve-region": "true"}, None)
+    assert filesystem.region == "a"
+
+
 def test_requests_that_the_catalog_would_sign_are_refused() -> None:
     with pytest.raises(WriteError, match="LAKESINK_STORAGE_UNSUPPORTED") as caught:
         open_filesystem("s3://lake/data", {"s3.signer": "S3V4RestSigner"}, None)

@@ -39,6 +39,7 @@ def test_a_value_too_near_the_end_of_its_type_is_refused_by_its_column(
     ) as refused:
         write_values([value], arrow, column(kind), spec_of(transform), tmp_path)
     assert refused.value.code == "LAKESINK_PARTITION_VALUE_UNFIT"
+    assert f"The result of {transform} does not fit its type." in str(refused.value)
     assert not list(tmp_path.rglob("*.parquet"))
 
 

@@ -1,0 +1,78 @@
+"""The files of a task: parts of even size, no more files open than allowed, and the types of the table."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField, UUIDType
+
+from lakesink.parquet.files import DataFiles
+from lakesink.parquet.parquet import FileFormat
+from lakesink.parquet.statistics import columns
+from lakesink.rows.plan import ParquetOptions
+from lakesink.rows.schema import arrow_schema, leaves, parse_schema
+from lakesink_protocol.change import ContentFile
+from testkit.tasks import column, footer, plan_for, rows_of
+
+NUMBERS = column(LongType())
+
+
+def data_files(schema: Schema, folder: Path, **options: Any) -> tuple[DataFiles, list[ContentFile]]:
+    """The files, and a list that gets each closed one."""
+    plan, closed = plan_for(schema, folder, **options), list[ContentFile]()
+    parsed = parse_schema(plan.schema_json)
+    form = FileFormat(plan, arrow_schema(parsed, annotated=True), columns(leaves(parsed), {}))
+    return DataFiles(form, (), 3, closed.append), closed
+
+
+@pytest.mark.parametrize(("rows", "parts"), [(1, [1]), (250, [250]), (251, [126, 125]), (1_000, [250] * 4)])
+def test_row_groups_are_the_fewest_even_parts_within_their_limit(rows: int, parts: list[int], tmp_path: Path) -> None:
+    files, closed = data_files(NUMBERS, tmp_path, parquet=ParquetOptions(row_group_size_bytes=2_000))
+    table = pa.table({"c": range(rows)})
+    files.write((), table)
+    files.close()
+    [file] = closed
+    found = footer(file)
+    assert [found.row_group(index).num_rows for index in range(found.num_row_groups)] == parts
+    assert (file.record_count, rows_of(closed)) == (rows, table.to_pylist())
+
+
+def test_a_file_is_closed_when_it_is_full(tmp_path: Path) -> None:
+    parquet = ParquetOptions(row_group_size_bytes=80, compression_codec="uncompressed")
+    files, closed = data_files(NUMBERS, tmp_path, parquet=parquet, target_file_size_bytes=1)
+    files.write((), pa.table({"c": range(3)}))
+    assert not files.is_open(())
+    assert [row["c"] for row in rows_of(closed)] == [0, 1, 2]
+    assert len(closed) == 3, "a row group has a row at least, and fills this file"
+
+
+def test_the_file_that_waited_longest_makes_room_for_another(tmp_path: Path) -> None:
+    files, closed = data_files(NUMBERS, tmp_path, open_files=2)
+    for letter in (b"a", b"b", b"a", b"c"):
+        files.write((letter,), pa.table({"c": [1]}))
+    assert [(file.partition, file.record_count) for file in closed] == [((b"b",), 1)]
+    assert [files.is_open((letter,)) for letter in (b"a", b"b", b"c")] == [True, False, True]
+    files.close()
+    assert [(file.partition, file.record_count) for file in closed[1:]] == [((b"a",), 2), ((b"c",), 1)]
+
+
+def test_what_is_abandoned_is_removed_and_what_is_closed_stays(tmp_path: Path) -> None:
+    files, closed = data_files(NUMBERS, tmp_path)
+    files.write((b"a",), pa.table({"c": [1]}))
+    files.finish((b"a",))
+    files.write((b"b",), pa.table({"c": [2]}))
+    files.abandon()
+    assert [str(path) for path in tmp_path.rglob("*.parquet")] == [file.path for file in closed]
+    assert rows_of(closed) == [{"c": 1}]
+
+
+def test_a_uuid_has_the_type_of_a_uuid_beside_a_column_of_another_type(tmp_path: Path) -> None:
+    schema = Schema(NestedField(1, "id", UUIDType()), NestedField(2, "n", LongType()))
+    files, closed = data_files(schema, tmp_path)
+    plain = arrow_schema(parse_schema(schema.model_dump_json()))
+    files.write((), pa.table([pa.array([b"0123456789abcdef"], plain.field("id").type), pa.array([7])], plain))
+    files.close()
+    assert [str(part.logical_type) for part in pq.ParquetFile(closed[0].path).schema] == ["UUID", "None"]
