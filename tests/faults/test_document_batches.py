@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 import pytest
@@ -26,6 +26,11 @@ from lakesink_protocol.receipt import Receipt, decode, encode
 from lakesink_protocol.two_phase import TaskWriter
 from lakesink_protocol.votes import Votes
 from testkit.builders import Lake, Stream
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+    from lakesink.rows.plan import WritePlan
 
 Documents = Sequence[Sequence[Mapping[str, Any]]]
 
@@ -151,7 +156,7 @@ def test_a_key_that_the_table_cannot_take_is_refused_and_the_others_become_colum
             raise ChangeImpossible("its name is taken")
         return written
 
-    written = BatchWrite(*[None] * 2)  # type: ignore[arg-type] # what is written does not matter here
+    written = BatchWrite(cast("Table", None), cast("WritePlan", None))  # neither is looked at
     found, write = possible(Followed(SchemaChange(added), {("x",): "no type"}), follow)
     assert (found.change.added, write) == ((added[0], added[2]), written)
     assert found.refused == {

@@ -142,8 +142,9 @@ def test_an_empty_receipt_of_another_task_is_no_vote(lake: Lake, sink: IcebergSi
 
 
 def test_a_vote_that_found_malformed_documents_and_does_not_refuse_is_none(lake: Lake) -> None:
-    vote = encode(Receipt(0, 0, (), malformed=1))
-    with pytest.raises(WriteError, match="RECEIPT_REJECTED"):
+    aside = Quality(Tally({DEAD_LETTERS: 1}))
+    vote = encode(Receipt(0, 1, (), schema_id=0, quality=aside, malformed=1))
+    with pytest.raises(WriteError, match=r"found malformed documents, and did not refuse the batch"):
         count_votes([vote], Written(lake.table()), "events-1", 1)
 
 
