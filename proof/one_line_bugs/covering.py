@@ -18,7 +18,7 @@ import coverage
 import pytest
 
 from proof.one_line_bugs.draw import Bug
-from proof.one_line_bugs.fast_tests import FOLDERS, ROOT, function_of, run_pytest, tier
+from proof.one_line_bugs.fast_tests import FILES, FOLDERS, ROOT, function_of, run_pytest, tier
 from proof.one_line_bugs.forks import Job, in_forks
 
 KEPT = ROOT / "build" / "one-line-bugs" / "covering.json"
@@ -142,6 +142,7 @@ def _carried(lines: Lines, old: list[str], new: list[str]) -> Lines:
 
 
 def _test_files() -> Iterator[str]:
+    yield from (f"tests/{name}" for name in FILES)
     for folder in FOLDERS:
         for path in (ROOT / "tests" / folder).rglob("test_*.py"):
             yield str(path.relative_to(ROOT))

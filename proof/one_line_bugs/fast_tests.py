@@ -32,6 +32,8 @@ FOLDERS = (
     "upsert",
     "writer",
 )
+FILES = ("test_change_plan.py",)
+"""Tests of several rooms, beside the folders."""
 QUICK = (
     "tests/protocol/",
     "tests/catalog/test_avro.py",

@@ -2,9 +2,9 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 import pytest
@@ -12,11 +12,25 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, FloatType, IcebergType, ListType, LongType, MapType, NestedField, StringType
 from pyiceberg.types import StructType as Struct
 
+from lakesink.decode.news import News
+from lakesink.settings.option_types import SchemaEvolution
+from lakesink.settings.settings import Settings
+from lakesink.sinks.iceberg.document_evolution import Followed, follow_documents, possible
+from lakesink.sinks.iceberg.evolution import BatchWrite
 from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
+from lakesink.sinks.iceberg.transaction import IcebergTransaction
+from lakesink_catalog.commit.evolution import ChangeImpossible
+from lakesink_protocol.change import ColumnType, SchemaChange
 from lakesink_protocol.errors import WriteError
+from lakesink_protocol.receipt import Receipt, decode, encode
 from lakesink_protocol.two_phase import TaskWriter
 from lakesink_protocol.votes import Votes
 from testkit.builders import Lake, Stream
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+    from lakesink.rows.plan import WritePlan
 
 Documents = Sequence[Sequence[Mapping[str, Any]]]
 
@@ -119,3 +133,52 @@ def test_a_key_with_the_former_name_of_a_column_becomes_no_column(tmp_path: Path
     stream.run_with(stream.sink(rescue_column="_rescued"), 0, job=stream.job)
     [row] = lake.table().scan().to_arrow().to_pylist()
     assert json.loads(row["_rescued"])["unknown"] == ({"s.old": 7} if nested else {"old": 7})
+
+
+def test_of_the_keys_of_a_batch_those_that_can_become_columns_do(lake: Lake) -> None:
+    """The table has got the first one meanwhile, and two have a name that cannot be printed, one of them within."""
+    unprintable = {"struct": {"a\n": "whole"}}
+    news = News({("batch",): "whole", ("new",): "text", ("s",): unprintable, ("t\n",): "whole", ("z",): "truth"})
+    found = follow_documents(
+        [Receipt(0, 1, (), news=news.to_json())], lake.table(), Settings(schema_evolution=SchemaEvolution.ADD)
+    )
+    assert found.change == SchemaChange((ColumnType(("new",), '"string"'), ColumnType(("z",), '"boolean"')))
+    assert found.refused == dict.fromkeys([("s",), ("t\n",)], "its name has characters that are not printable")
+
+
+def test_a_key_that_the_table_cannot_take_is_refused_and_the_others_become_columns() -> None:
+    added = tuple(ColumnType((name,), '"long"') for name in ("a", "taken", "z"))
+    asked: list[SchemaChange] = []
+
+    def follow(change: SchemaChange) -> BatchWrite:
+        asked.append(change)
+        if added[1] in change.added:
+            raise ChangeImpossible("its name is taken")
+        return written
+
+    written = BatchWrite(cast("Table", None), cast("WritePlan", None))  # neither is looked at
+    found, write = possible(Followed(SchemaChange(added), {("x",): "no type"}), follow)
+    assert (found.change.added, write) == ((added[0], added[2]), written)
+    assert found.refused == {
+        ("x",): "no type",
+        ("taken",): "another column or partition field of the table has its name",
+    }
+    assert asked[-1] == found.change
+
+
+@pytest.mark.parametrize("task", [0, 1])
+def test_rows_that_another_task_left_are_not_written(lake: Lake, task: int) -> None:
+    stream = OfDocuments(lake, tasks=[[{"new": 7}]])
+    sink = stream.sink()
+    transaction = sink.begin(stream.batch(0))
+    assert isinstance(transaction, IcebergTransaction)
+    assert transaction.writer is not None
+    [vote] = map(decode, stream.job({"it": transaction.writer}).receipts("it"))
+    votes = [encode(replace(vote, task=task))]
+    if task:
+        with pytest.raises(WriteError, match="left has the name of another task, batch or sink"):
+            sink.write_rest(transaction, votes)
+    else:
+        rest = sink.write_rest(transaction, votes)
+        assert isinstance(rest, bytes)
+        assert decode(rest).rows == 1

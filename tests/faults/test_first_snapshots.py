@@ -251,6 +251,7 @@ def test_a_service_that_says_that_it_is_nessie_needs_no_proof(
     catalog.properties["nessie.is-nessie-catalog"] = "true"
     with pytest.raises(CatalogError, match=REFUSED):
         write(catalog, "a", [1, 2, 3])
+    assert list(lake.warehouse.rglob("*.parquet")) == []
 
 
 @pytest.mark.parametrize("fault", ["_create", "_committed"])

@@ -20,7 +20,7 @@ from lakesink_protocol.tags import EveryBatches
 from testkit import letters
 from testkit.answers import lands_then
 from testkit.answers import says_yes_and_shows_another_parent as without_parent
-from testkit.builders import ROWS, TABLE, Apply, Lake, Stream, counted, expected
+from testkit.builders import ROWS, TABLE, Apply, Lake, Stream, counted, expected, is_prepared_record
 from testkit.maintenance import branch_off, expire
 from tests.certify.liars import KeepsOneSnapshot, NessieLike, served
 from tests.doctor.liars import LosesRefs, LosesTags
@@ -134,8 +134,10 @@ def test_a_stream_that_asks_for_tags_stops_and_its_batch_is_in(lake: Lake, kind:
         assert isinstance(stream.run(batch), AlreadyCommitted)
 
 
-def test_a_stream_whose_catalog_keeps_tags_goes_on(lake: Lake) -> None:
-    assert isinstance(Stream(lake, options={"tag_every": 1}).run(0), Committed)
+def test_a_stream_whose_catalog_keeps_tags_goes_on_and_keeps_one_record(lake: Lake) -> None:
+    for batch in range(2):
+        assert isinstance(Stream(lake, options={"tag_every": 1}).run(batch), Committed)
+    assert sum(map(is_prepared_record, lake.files())) == 1
 
 
 def test_a_batch_with_dead_letters_is_in_both_tables_when_its_stream_stops(

@@ -1,6 +1,7 @@
 """A vote that is missing, doubled, malformed or cast on other premises fails the batch; the next run commits it."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,13 +13,21 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import BinaryType, DecimalType, FixedType, LongType, NestedField, StringType
 
-from lakesink.sinks.iceberg.checked_receipts import bounds_fit, bounds_of, counts_agree
+from lakesink.rows.expectations import Expected, OnUnmet
+from lakesink.sinks.iceberg.checked_receipts import (
+    Written,
+    bounds_fit,
+    bounds_of,
+    check_expectations,
+    count_votes,
+    counts_agree,
+)
 from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink.sinks.iceberg.transaction import IcebergTransaction
 from lakesink_catalog.tables.locations import all_under
 from lakesink_protocol.change import ContentFile
 from lakesink_protocol.errors import WriteError
-from lakesink_protocol.measures import RESCUED_ROWS, Tally
+from lakesink_protocol.measures import DEAD_LETTERS, RESCUED_ROWS, Tally
 from lakesink_protocol.outcome import Committed
 from lakesink_protocol.quality import Quality
 from lakesink_protocol.receipt import LeftRows, Receipt, decode, encode
@@ -132,6 +141,43 @@ def test_an_empty_receipt_of_another_task_is_no_vote(lake: Lake, sink: IcebergSi
     rejected(sink, transaction, [encode(vote) for vote in others], lake)
 
 
+def test_a_vote_that_found_malformed_documents_and_does_not_refuse_is_none(lake: Lake) -> None:
+    aside = Quality(Tally({DEAD_LETTERS: 1}))
+    vote = encode(Receipt(0, 1, (), schema_id=0, quality=aside, malformed=1))
+    with pytest.raises(WriteError, match=r"found malformed documents, and did not refuse the batch"):
+        count_votes([vote], Written(lake.table()), "events-1", 1)
+
+
+@pytest.mark.parametrize(("rows", "fits"), [(2, True), (0, False), (1, False), (3, False)])
+def test_the_driver_votes_for_as_many_rows_as_the_tasks_left(lake: Lake, rows: int, *, fits: bool) -> None:
+    table, aside = lake.table(), Quality(Tally({DEAD_LETTERS: rows}))
+    task = Receipt(0, 2, (), schema_id=0, left=LeftRows("file:///left", 2, 9))
+    votes = [encode(task), encode(Receipt(1, rows, (), schema_id=0, quality=aside))]
+    with nullcontext() if fits else pytest.raises(WriteError, match="another number of rows than the tasks left"):
+        assert count_votes(votes, Written(table, rest=table), "events-1", 1).rows == 2
+
+
+@pytest.mark.parametrize(
+    ("unmet", "said"),
+    [
+        ([1], "1 of 9 rows of batch 7 does not meet the expectation rule_0."),
+        ([2, 3], ", and one more"),
+        ([2, 3, 1], ", and 2 more expectations"),
+        ([2, 3, 1, 1], ", and 3 more expectations"),
+    ],
+)
+def test_the_expectation_that_most_rows_do_not_meet_is_named_and_the_others_are_counted(
+    unmet: list[int], said: str
+) -> None:
+    expected = [Expected(f"rule_{at}", OnUnmet.FAIL) for at in range(5)]
+    quality = Quality(unmet={one.name: count for one, count in zip(expected, [*unmet, *[0] * 5], strict=False)})
+    with pytest.raises(WriteError, match="EXPECTATION_UNMET") as refused:
+        check_expectations([Receipt(0, 9, (), quality=quality)], expected, 7)
+    assert said in refused.value.what
+    assert f"rule_{unmet.index(max(unmet))}" in refused.value.what
+    assert refused.value.details == tuple(f"rule_{at}: {count} row{'s'[: count - 1]}" for at, count in enumerate(unmet))
+
+
 def _at(path: str) -> Change:
     return lambda file, lake: replace(file, path=path.format(data=file.path.rpartition("/")[0], root=lake.folder))
 
@@ -232,6 +278,12 @@ def _is_possible(field_id: int, bound: bytes) -> bool:
     return field_id == 5
 
 
+@pytest.mark.parametrize(("field_id", "bound", "fits"), [(1, bytes(8), True), (1, b"1", False), (2, b"\xff", False)])
+def test_each_bound_is_a_value_of_its_columns_type(field_id: int, bound: bytes, *, fits: bool) -> None:
+    file = ContentFile("file:///a", 0, (), 1, 1, {}, {}, {}, {}, {field_id: bound}, {field_id: bound}, ())
+    assert bounds_fit([file], bounds_of(SCHEMA)) is fits
+
+
 @pytest.mark.dear
 @examples(200)
 @given(st.lists(st.tuples(ALL_BOUNDS, ALL_BOUNDS), max_size=5))
@@ -240,6 +292,16 @@ def test_the_bounds_of_all_files_together_are_possible_if_each_is(found: list[tu
     files = [ContentFile("file:///a", 0, (), 1, 1, {}, {}, {}, {}, lower, upper, ()) for lower, upper in found]
     each = [_is_possible(*pair) for maps in found for bounds in maps for pair in bounds.items()]
     assert bounds_fit(files, bounds_of(SCHEMA)) == all(each)
+
+
+@pytest.mark.parametrize(
+    ("offsets", "within"), [((), True), ((0,), True), ((4, 9), True), ((10,), False), ((4, 4), False), ((9, 4), False)]
+)
+def test_the_offsets_of_row_groups_ascend_within_the_file_if_they_are_told(
+    offsets: tuple[int, ...], *, within: bool
+) -> None:
+    file = ContentFile("file:///a", 0, (), 1, 10, {}, {}, {}, {}, {}, {}, offsets)
+    assert counts_agree(file) is within
 
 
 @examples(120)

@@ -297,8 +297,9 @@ def test_data_files_that_lack_a_row_of_a_superseded_change_are_refused(tmp_path:
     with store(tmp_path) as found:
         prepared = found.prepare([upsert(1, 2)], [upsert(1, 1)])
         lacking = Prepared(prepared.key_ids, prepared.sequence_ids, prepared.keys_files, 0, prepared.files[:1], ())
-        with pytest.raises(WriteError, match="LAKESINK_KEYS_FILE_DAMAGED"):
+        with pytest.raises(WriteError, match="LAKESINK_KEYS_FILE_DAMAGED") as refused:
             found.locator(lacking)(found.table, None)
+        assert prepared.keys_files[0].path in str(refused.value)
 
 
 def test_files_without_field_ids_are_read_by_the_name_mapping(tmp_path: Path) -> None:

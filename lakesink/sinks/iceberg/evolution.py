@@ -124,7 +124,7 @@ class BatchWrite:
 
     def without_keys(self, refused: Collection[Path]) -> "BatchWrite":
         """The same, without votes for these keys of documents."""
-        if self.plan.news is None or not refused:
+        if self.plan.news is None:
             return self
         return replace(self, plan=replace(self.plan, news=replace(self.plan.news, refused=tuple(sorted(refused)))))
 

@@ -290,7 +290,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         if isinstance(outcome, Committed):
             if self.settings.decode in DEBEZIUM:
                 self._warnings.of_changes(transaction.batch.batch_id, outcome.changes)
-            plan, added = (transaction.followed or transaction.write).plan, outcome.files
+            plan, added = transaction.write.plan, outcome.files  # documents bring no columns beside changes by key
             if plan.changes is not None and self.settings.compact_small_files:
                 located, memory = self.changes.memory, self.memory
                 Compaction(
