@@ -32,11 +32,6 @@ SLICE ?=
 SLICED = $(if $(SLICE),--slice $(SLICE))
 # PAGES=changed leaves out of `make drivers` pages and examples that did not change in the last four hours.
 PAGES ?=
-# The files whose tests see most mistakes in a second.
-QUICK := tests/protocol tests/catalog/test_avro.py tests/catalog/test_commit.py tests/catalog/test_evolved_tables.py \
-	tests/catalog/test_located_commits.py tests/catalog/test_manifests.py tests/catalog/test_merging.py \
-	tests/catalog/test_premises.py tests/catalog/test_prepared.py tests/compact tests/faults tests/locate \
-	tests/test_house.py tests/writer/test_ tests/writer/test_partitions.py
 
 .DEFAULT_GOAL := help
 .PHONY: help demo kafka-demo playground dist test coverage quick spark drivers mutants interop matrix prove contest soak nightly bench lint format types imports house site site-check check install lock machine clean
@@ -62,7 +57,7 @@ coverage: $(CLASSES) ## Tests but pages, and which lines of the product none of 
 	$(PYTEST) -m "not ($(LONG) or page)" --cov --cov-report=term:skip-covered $(ARGS)
 
 quick: check ## Style, types, contracts, and the tests that see most mistakes in a second.
-	$(PYTEST) -m "not ($(LONG)) and not spark and not dear" --brief tests/faults $(QUICK) $(ARGS)
+	$(PYTEST) -m "not ($(LONG)) and not spark and not dear" --brief @tests/quick.txt $(ARGS)
 
 spark: $(CLASSES) ## The other tests in a session of Spark.
 	$(PYTEST) --needs spark -m "spark and not sample and not ($(LONG))" $(ARGS)

@@ -34,28 +34,8 @@ FOLDERS = (
 )
 FILES = ("test_change_plan.py",)
 """Tests of several rooms, beside the folders."""
-QUICK = (
-    "tests/protocol/",
-    "tests/catalog/test_avro.py",
-    "tests/catalog/test_commit.py",
-    "tests/catalog/test_evolved_tables.py",
-    "tests/catalog/test_located_commits.py",
-    "tests/catalog/test_manifests.py",
-    "tests/catalog/test_merging.py",
-    "tests/catalog/test_premises.py",
-    "tests/catalog/test_prepared.py",
-    "tests/locate/",
-    "tests/compact/",
-    "tests/faults/",
-    "tests/writer/test_bounds.py",
-    "tests/writer/test_data_files.py",
-    "tests/writer/test_dictionaries.py",
-    "tests/writer/test_locations.py",
-    "tests/writer/test_partitions.py",
-    "tests/writer/test_side_file.py",
-    "tests/writer/test_storage.py",
-)
-"""Where tests of the tier "quick" are; all others are of the tier "tests"."""
+QUICK = tuple((ROOT / "tests/quick.txt").read_text().split())
+"""Where tests of the tier "quick" are, those that see most mistakes in a second; all others are of the tier "tests"."""
 
 LEAST_SECONDS, TIMES = 10, 10
 """A test has ten times its usual processor time, and never less than ten seconds."""
