@@ -123,14 +123,16 @@ def test_a_row_is_written_as_json_that_says_every_value_exactly(tmp_path: Path) 
     )
 
 
-def test_a_partition_value_that_does_not_fit_is_a_letter(tmp_path: Path) -> None:
-    spec = spec_of("truncate[10]")
-    fields = plan_for(TABLE, tmp_path, spec).partition_fields
-    ids = [1, -(2**63), 5]
-    rows = pa.table({"id": pa.array(ids, pa.int64()), "small": pa.array(ids), "text": ["a", "b", "c"]})
-    table, letters = written(writer_for(tmp_path, partition_fields=fields), rows.to_batches())
+@pytest.mark.parametrize("decode", [None, "json"])
+def test_a_partition_value_that_does_not_fit_is_a_letter(tmp_path: Path, decode: str | None) -> None:
+    fields = plan_for(TABLE, tmp_path, spec_of("truncate[10]")).partition_fields
+    rows = [{"id": one, "small": one, "text": "a"} for one in (1, -(2**63), 5)]
+    came = rows if decode is None else [{"value": json.dumps(row)} for row in rows]
+    writer = writer_for(tmp_path, partition_fields=fields, decode=decode)
+    table, letters = written(writer, [pa.RecordBatch.from_pylist(came)])
     assert sorted(row["id"] for row in rows_of(table.files)) == [1, 5]
-    assert [row["reason"] for row in rows_of(letters.files)] == ["PARTITION_VALUE_UNFIT"]
+    [letter] = rows_of(letters.files)
+    assert (letter["reason"], json.loads(letter["payload"])) == ("PARTITION_VALUE_UNFIT", rows[1])
 
 
 def test_rows_that_do_not_meet_an_expectation_name_all_rules(tmp_path: Path) -> None:
