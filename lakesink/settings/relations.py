@@ -159,13 +159,8 @@ _OF_CHANGES = (
     *("keys", "sequence_by", "except_column_list", "on_late", "changelog_table"),
     *("locate_in", "compact_small_files"),
 )
-_OF_APPENDS = ("dead_letter_table", "max_dead_letters", "max_dead_letter_ratio", "rescue_column", "max_new_columns")
 _OF_ROWS = 'Add them to the rows: lakesink.with_expectations(df, {...}).writeStream.format("lakesink").'
-_CORRECT = "A malformed document stops the query. Correct such documents at their source, or filter them in the query."
-_ALTER = (
-    "Change the table with ALTER TABLE. With decode, add a column before the source writes it: a key without a column"
-    " is left out and counted, and the warning lakesink.decode.unknown-keys names it."
-)
+_REPLAYED = "a repaired row that is replayed must not replace a newer one"
 
 RELATIONS = (
     *(lacks(BATCHES, name, "an application id and a version identify a batch") for name in ("sink_id", "checkpoint")),
@@ -188,11 +183,7 @@ RELATIONS = (
     excludes(_CHANGES, Use("decode", (JSON, AVRO)), "such documents do not say which rows are deletes"),
     needs(_CHANGES, _DELETES, _EVENTS, why="they say which rows are deletes"),
     excludes(_DELETES, _EVENTS, "the events say which rows are deletes"),
-    needs(_MALFORMED, _APPEND, instead=_CORRECT),
-    needs(_UNMET, _APPEND, instead="Use 'fail' or 'warn', or filter such rows in the query."),
-    *(needs(name, _APPEND) for name in _OF_APPENDS),
-    needs(_GROWS, _APPEND, instead=_ALTER),
-    needs(_STOPS, _APPEND, instead=_ALTER, beside=(_DECODE,)),
+    *(needs(use, _APPEND, Use("sequence_by"), why=_REPLAYED) for use in (_MALFORMED, _UNMET)),
     needs(_SHUFFLES, _APPEND, instead="One task gets all changes of a key, unless decode is set."),
     excludes("except_column_list", _DECODE, "a document's key without a column is left out already"),
     needs("on_late", Use("sequence_by"), why="without it, no change is late"),

@@ -234,7 +234,7 @@ def _check_receipt(table: Table, receipt: Receipt, file_stem: str) -> None:
 def _check_changes(table: Table, receipt: Receipt, file_stem: str, *, changes_by_key: bool) -> None:
     """Check the file of keys, and that a task changes rows by key only if it should."""
     keys = receipt.keys
-    if receipt.changes_by_key and (not changes_by_key or receipt.left is not None):
+    if receipt.changes_by_key and not changes_by_key:
         raise receipt_rejected("a task changed rows by key, but its rows were to be appended")
     if max(receipt.changed[SPLITS], receipt.changed[TOMBSTONES]) > receipt.rows:
         raise receipt_rejected("a task split more rows than it received")

@@ -204,7 +204,8 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
     def write_rest(self, transaction: IcebergTransaction, receipts: Sequence[bytes]) -> bytes | WriteAgain | None:
         """Write the documents that tasks left, under the schema that follows them.
 
-        A number that a task has written as a FLOAT has lost digits that the column has after it is a DOUBLE.
+        All are written again if a task has written a number as a FLOAT whose column becomes a DOUBLE: it has lost
+        digits. And if they are changes by key, for the order of a key's changes may be that of one task's rows.
         """
         write, batch_id = transaction.write, transaction.batch.batch_id
         if write.plan.news is None:  # `count_votes` refuses rows that were left without being asked for
@@ -228,15 +229,15 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             raise trouble
         if self.settings.rescue_column:  # a document with such a key is written in any case
             self.memory.refused_keys.update(followed.refused_for_good(self.settings))
+        following = transaction.followed
+        plan = replace(following.plan, news=replace(write.plan.news, is_last=True))
         doubles = widened_floats(followed, write.plan, map(opened, receipts))
-        if doubles is not None:
-            if not self.can_write_again:
-                raise not_written_again(doubles, schema, write.table.name(), batch_id)
-            transaction.write, transaction.followed = transaction.followed, None
+        if doubles is not None and not self.can_write_again:
+            raise not_written_again(doubles, schema, write.table.name(), batch_id)
+        if doubles is not None or (plan.changes is not None and self.can_write_again):
+            transaction.write, transaction.followed = replace(following, plan=plan), None
             return WriteAgain()
-        plan = replace(transaction.followed.plan, news=replace(write.plan.news, is_last=True))
-        rows = left_rows(found, write)
-        return transaction.writer_of(plan).write(len(receipts), rows)
+        return transaction.writer_of(plan).write(len(receipts), left_rows(found, write))
 
     def pre_commit(self, transaction: IcebergTransaction, receipts: Sequence[bytes]) -> PreparedBatch:
         """Check every receipt and write the batch's manifests."""
