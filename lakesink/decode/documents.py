@@ -141,16 +141,16 @@ class Decoder:
         parsed, left = self._without_news(batch, parsed)
         if self._rescue is not None:
             parsed, others[self.plan.rescue_column] = self._rescue.kept(values, parsed)
-        kept = _both(self._kept(parsed.misfits, batch), left)
-        self._places.advance(batch)
         decoded = iter(parsed.values.flatten())
-        if not names:  # no document stays: each waits for the columns, is put aside or fails the batch
-            return RowBatch(pa.RecordBatch.from_arrays([], names=[]), batch.slice(0, 0))
         arrays = [others[name] if name in others else next(decoded) for name in names]
         rows = RowBatch(pa.RecordBatch.from_arrays(arrays, names=names), batch)
         if self.plan.changes is not None:
             operations = same_operation(Operation.UPSERT, batch.num_rows)
             rows = RowBatch(rows.rows, batch, None, operations, *positions_in(batch))
+        kept = _both(self._kept(parsed.misfits, rows), left)
+        self._places.advance(batch)
+        if not names:  # no document stays: each waits for the columns, is put aside or fails the batch
+            return RowBatch(pa.RecordBatch.from_arrays([], names=[]), batch.slice(0, 0))
         return rows if kept is None else rows.filter(kept)
 
     def _without_news(self, batch: pa.RecordBatch, parsed: Parsed) -> tuple[Parsed, pa.BooleanArray | None]:
@@ -169,14 +169,14 @@ class Decoder:
         others = Parsed(parsed.values, _but(parsed.misfits, found.left), _but(parsed.rest, found.left))
         return others, pc.invert(found.left)
 
-    def _kept(self, misfits: pa.BooleanArray | None, batch: pa.RecordBatch) -> pa.BooleanArray | None:
+    def _kept(self, misfits: pa.BooleanArray | None, rows: RowBatch) -> pa.BooleanArray | None:
         """The rows that stay if malformed documents are put aside; None if all stay, or the batch fails."""
         if misfits is None:
             return None
         if self.put_aside is None:
-            self._collect(misfits, batch)
+            self._collect(misfits, rows.came)
             return None
-        self.put_aside(RowBatch(batch, batch), self._faults(misfits, batch))
+        self.put_aside(rows, self._faults(misfits, rows.came))
         return pc.invert(misfits)
 
     def _faults(self, misfits: pa.BooleanArray, batch: pa.RecordBatch) -> dict[int, Fault]:

@@ -5,6 +5,7 @@ A conversion is computed once for the columns that arrive, and applied to every 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,7 +14,8 @@ from lakesink.keys.change_order import KeyNames
 from lakesink.keys.keys_file import names_of
 from lakesink.rows.changed_rows import ChangedRows, RowBatch
 from lakesink.rows.columns import Alignment, NameRule, align
-from lakesink.rows.letters import Fault
+from lakesink.rows.letters import Fault, Told, json_lines
+from lakesink.rows.lines import LineEncoder
 from lakesink.rows.nested import nulls_of
 from lakesink.rows.plan import DELETED, ChangesPlan, WritePlan
 from lakesink.rows.scalars import TRUE, operation_scalar
@@ -125,6 +127,35 @@ class ChangeConversion:
         if deletes is not None:
             assert self.logged is not None, "the plan has no changelog"
             yield deletes.of(self.logged.apply(deletes.rows.select(self.stored_columns)))
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeIdentity:
+    """Says which change of a row a dead letter is: its operation, and its columns of key and sequence as JSON."""
+
+    keys: tuple[str, ...]
+    sequence: tuple[str, ...]
+    rule: NameRule
+
+    def told(self, rows: RowBatch, chosen: Sequence[int]) -> Told:
+        """Columns of the letters of some rows. The rows may lack values that could not be read, or whole columns."""
+        if rows.operations is None:
+            return {}
+        some = rows.rows.take(pa.array(chosen, pa.int64()))
+        numbers = rows.operations.take(pa.array(chosen, pa.int64())).to_pylist()
+        operations = [None if number is None else Operation(number).name.lower() for number in numbers]
+        found = {name: self._json(some, of) for name, of in (("row_key", self.keys), ("row_sequence", self.sequence))}
+        return {"operation": operations, **found}
+
+    def _json(self, rows: pa.RecordBatch, names: Sequence[str]) -> list[str | None]:
+        known = {self.rule.key(name): name for name in rows.schema.names}
+        columns = [known[self.rule.key(name)] for name in names if self.rule.key(name) in known]
+        some = rows.select(columns)
+        if not columns:
+            return [None] * rows.num_rows
+        nothing = reduce(pc.and_, (column.is_null() for column in some.columns)).to_pylist()
+        texts = json_lines(LineEncoder(some.schema), some)
+        return [None if is_nothing else text for is_nothing, text in zip(nothing, texts, strict=True)]
 
 
 def key_names(schema: Struct, changes: ChangesPlan) -> KeyNames:

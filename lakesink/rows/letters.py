@@ -6,7 +6,7 @@ A dead letter has the row or document as it came, the reason, and its place in t
 import hashlib
 import re
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -36,15 +36,21 @@ LETTERS = pa.schema(
         ("key", pa.binary()),
         ("payload", pa.string()),
         ("payload_bytes", pa.binary()),
+        ("operation", pa.string()),
+        ("row_key", pa.string()),
+        ("row_sequence", pa.string()),
     ]
 )
 """Columns of a table of dead letters. `payload` is the document, or the row as JSON; `payload_bytes` a document that is
-not UTF-8 text, or a row without an exact JSON form as a stream of Arrow's IPC format."""
+not UTF-8 text, or a row without an exact JSON form as a stream of Arrow's IPC format. The last three are of a change by
+key, and NULL where they could not be read: key and sequence are JSON objects of their columns."""
 SUFFIX = "__dead_letters"
 """End of the name of such a table, if the user names none."""
 REPLAYS_SUFFIX = "__replays"
 """End of the name of a table of replays, after that of the table of dead letters."""
 VALUE = "value"
+Told = Mapping[str, Sequence[str | None]]
+"""Columns of dead letters by their names."""
 _SINCE = re.compile(r"([0-9]{1,18}):([0-9a-f]{12}|)")
 _MOST_TABLES = 16
 _PLACES = {"file_path": "source", "topic": "topic", "partition": "partition", "offset": "offset", "key": "key"}
@@ -75,8 +81,10 @@ class LetterRows:
     digest: int = field(default=0, init=False)
     _known: tuple[pa.Schema, LineEncoder] | None = field(default=None, init=False)
 
-    def of(self, rows: pa.RecordBatch, faults: Sequence[Fault]) -> pa.RecordBatch:
-        """One dead letter for each row, as it came."""
+    def of(
+        self, rows: pa.RecordBatch, faults: Sequence[Fault], told: Mapping[str, Sequence[str | None]]
+    ) -> pa.RecordBatch:
+        """One dead letter for each row, as it came; `told` has the columns that say which change it was."""
         texts, others = self._documents(rows) if self.documents else self._rows(rows)
         for text, other in zip(texts, others, strict=True):
             self.digest = digest_sum(self.digest, payload_digest(text, other))
@@ -93,6 +101,7 @@ class LetterRows:
             "detail": [fault.detail or None for fault in faults],
             "payload": texts,
             "payload_bytes": others,
+            **told,
         } | (self._places(rows) if self.documents else {})
         arrays = [columns.get(one.name, pa.nulls(len(faults), one.type)) for one in LETTERS]
         converted = [
@@ -110,10 +119,7 @@ class LetterRows:
         if self._known is None or not self._known[0].equals(rows.schema):
             self._known = rows.schema, LineEncoder(rows.schema)
         encoder = self._known[1]
-        texts = _lines(encoder, rows)
-        if texts is None:  # some rows have no exact JSON form: text that is not UTF-8, or a far date
-            each = (_lines(encoder, rows.slice(at, 1)) for at in range(rows.num_rows))
-            texts = [None if lines is None else lines[0] for lines in each]
+        texts = json_lines(encoder, rows)
         others = [_stream(rows.slice(at, 1)) if text is None else None for at, text in enumerate(texts)]
         return texts, others
 
@@ -170,12 +176,14 @@ def _short(table_uuid: str) -> str:
     return table_uuid.replace("-", "")[:12]
 
 
-def _lines(encoder: LineEncoder, rows: pa.RecordBatch) -> list[str | None] | None:
-    """Each row as JSON; None if one of them has no exact JSON form."""
+def json_lines(encoder: LineEncoder, rows: pa.RecordBatch) -> list[str | None]:
+    """Each row as JSON; None for one without an exact JSON form: text that is not UTF-8, or a far date."""
     try:
         return list(encoder.encode(rows).decode().split("\n")[:-1])
     except (ValueError, TypeError):
-        return None
+        if rows.num_rows == 1:
+            return [None]
+    return [line for at in range(rows.num_rows) for line in json_lines(encoder, rows.slice(at, 1))]
 
 
 def _stream(row: pa.RecordBatch) -> bytes:

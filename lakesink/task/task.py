@@ -10,18 +10,20 @@ import pyarrow as pa
 
 from lakesink.decode.debezium.decoder import DebeziumDecoder
 from lakesink.decode.documents import Decoder, check_documents
-from lakesink.keys.change_columns import conversion_of, own_schema
+from lakesink.keys.change_columns import ChangeIdentity, conversion_of, key_names, own_schema
 from lakesink.keys.keys_file import names_of
 from lakesink.parquet.partitions import source_paths
 from lakesink.parquet.side_file import left_rows_file
 from lakesink.rows.changed_rows import DELETE_MARK
-from lakesink.rows.columns import alignment_of
+from lakesink.rows.columns import NameRule, alignment_of
 from lakesink.rows.expectations import Expected, Marks
+from lakesink.rows.letters import LetterRows
 from lakesink.rows.libraries import check_library
 from lakesink.rows.plan import DEBEZIUM, OnMalformed, WritePlan
 from lakesink.rows.schema import parse_schema
 from lakesink.rows.side_rows import SidePlan
 from lakesink.rows.task_errors import rows_differ
+from lakesink.task.changelog import ChangelogRows
 from lakesink.task.stages import Decode, Expect, Fit, IsRefused, Key, Stage, Take
 from lakesink.task.task_files import SideOutput, TaskFiles, whole_or_abandoned
 from lakesink_protocol.measures import DEAD_LETTERS, Tally
@@ -85,7 +87,7 @@ class ParquetTaskWriter:
     def _written(self, task: int, batches: Iterator[pa.RecordBatch]) -> list[bytes]:
         """The encoded receipts of the table and of the side tables."""
         plan, files = self.plan, TaskFiles(self.plan, task)
-        sides = [SideOutput.of(side, task, documents=plan.decode is not None) for side in self.sides]
+        sides = [self._side(side, files) for side in self.sides]
         letters, log = (next((side for side in sides if side.plan.logs is logs), None) for logs in (False, True))
         stages: list[Stage] = []
 
@@ -112,6 +114,15 @@ class ParquetTaskWriter:
         if head.changes != found:
             raise rows_differ(head.changes, found)
         return [files.receipt(head), *(side.receipt(refused=False) for side in sides)]
+
+    def _side(self, side: SidePlan, files: TaskFiles) -> SideOutput:
+        of_side = TaskFiles(side.plan, files.task)
+        if side.logs:
+            return SideOutput(side, ChangelogRows(side.sink.name, side.plan.batch_id), of_side)
+        names = None if self.plan.changes is None else key_names(files.schema, self.plan.changes)
+        rule = NameRule(self.plan.case_sensitive)
+        identity = None if names is None else ChangeIdentity(names.keys, names.sequence, rule)
+        return SideOutput(side, LetterRows(side, self.plan.decode is not None), of_side, identity)
 
     def _stages(
         self, files: TaskFiles, letters: SideOutput | None, log: SideOutput | None, is_refused: IsRefused

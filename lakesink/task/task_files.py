@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from lakesink.keys.change_columns import ChangeIdentity
 from lakesink.parquet.files import DataFiles
 from lakesink.parquet.parquet import FileFormat
 from lakesink.parquet.partitions import Group, Grouping, PartitionSource, group, partition_sources
@@ -168,18 +169,14 @@ class SideOutput:
 
     Attributes:
         made: Makes the rows, and counts and digests them.
+        identity: The columns that tell a change, for dead letters; None if the task's rows are appended.
     """
 
     plan: SidePlan
     made: LetterRows | ChangelogRows
     files: TaskFiles
+    identity: ChangeIdentity | None = None
     _alignment: Alignment | None = field(default=None, init=False)
-
-    @classmethod
-    def of(cls, plan: SidePlan, task: int, *, documents: bool) -> "SideOutput":
-        """The output of a plan; `documents` is true if the task's rows have documents, and not the table's columns."""
-        log = ChangelogRows(plan.sink.name, plan.plan.batch_id)
-        return cls(plan, log if plan.logs else LetterRows(plan, documents), TaskFiles(plan.plan, task))
 
     @property
     def count(self) -> int:
@@ -195,9 +192,9 @@ class SideOutput:
 
     def put_aside(self, rows: RowBatch, faults: Mapping[int, Fault]) -> None:
         """Write the rows at these positions as dead letters; one of an event that became two changes."""
-        by_row = dict(zip(rows.positions(faults), faults.values(), strict=True))
-        positions = sorted(by_row)
-        self.add(rows.came.take(pa.array(positions, pa.int64())), [by_row[position] for position in positions])
+        chosen = dict(sorted(zip(rows.positions(faults), faults, strict=True)))
+        told = {} if self.identity is None else self.identity.told(rows, list(chosen.values()))
+        self.add(rows.came.take(pa.array(chosen, pa.int64())), [faults[at] for at in chosen.values()], told)
 
     def receipt(self, *, refused: bool) -> bytes:
         """The encoded receipt; a refused batch has nothing."""

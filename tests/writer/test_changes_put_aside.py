@@ -80,6 +80,18 @@ def why_not(row: Row, *, soft: bool) -> str:
     return "TEXT_INVALID" if row["city"] == b"\xff" else ""
 
 
+def told_of(row: Row, why: str) -> tuple[Any, ...]:
+    """What a dead letter says of a change."""
+    operation = None if row[DELETE_MARK] is None else "delete" if row[DELETE_MARK] else "upsert"
+    key, sequence = ({name: row[name]} if row[name] is not None else None for name in ("id", "at"))
+    return why, row["city"] != b"\xff", operation, key, sequence
+
+
+def told_by(letter: Row) -> tuple[Any, ...]:
+    key, sequence = (letter[name] and json.loads(letter[name]) for name in ("row_key", "row_sequence"))
+    return letter["reason"], letter["payload_bytes"] is None, letter["operation"], key, sequence
+
+
 @pytest.mark.parametrize("soft", [False, True], ids=["hard deletes", "soft deletes"])
 @examples(30)
 @given(changes=st.lists(CHANGE, max_size=30))
@@ -90,8 +102,8 @@ def test_each_change_is_a_dead_letter_or_counts_in_its_table(tmp_path: Path, cha
     ]
     receipts = Task(tmp_path, soft=soft).write(batch_of(rows))
     reasons = {at: why for at, row in enumerate(rows) if (why := why_not(row, soft=soft))}
-    letters = [(one["reason"], one["payload_bytes"] is None) for one in rows_of(receipts["letters"].files)]
-    assert sorted(letters) == sorted((why, rows[at]["city"] != b"\xff") for at, why in reasons.items())
+    letters = [told_by(one) for one in rows_of(receipts["letters"].files)]
+    assert sorted(letters, key=str) == sorted((told_of(rows[at], why) for at, why in reasons.items()), key=str)
     good = [row for at, row in enumerate(rows) if at not in reasons]
     newest = {row["id"]: row for row in good}
     stored = sorted(key for key, row in newest.items() if soft or not row[DELETE_MARK])
@@ -118,9 +130,12 @@ def test_a_document_whose_key_or_sequence_is_missing_is_put_aside_as_it_came(tmp
         [values, pa.repeat(pa.scalar(0, pa.int32()), 5), offsets], ["value", "partition", "offset"]
     )
     receipts = Task(tmp_path, decode=JSON).write(rows)
-    found = [(one["offset"], one["reason"], json.loads(one["payload"])) for one in rows_of(receipts["letters"].files)]
+    letters = sorted(rows_of(receipts["letters"].files), key=itemgetter("offset"))
+    found = [(one["offset"], one["reason"], json.loads(one["payload"])) for one in letters]
     reasons = {1: "VALUE_MALFORMED", 2: "SEQUENCE_NULL", 3: "VALUE_MALFORMED"}
-    assert sorted(found, key=itemgetter(0)) == [(at, reasons[at], documents[at]) for at in (1, 2, 3)]
+    assert found == [(at, reasons[at], documents[at]) for at in (1, 2, 3)]
+    told = [(one["operation"], one["row_key"], one["row_sequence"]) for one in letters]
+    assert told == [("upsert", None, '{"at":6}'), ("upsert", '{"id":2}', None), ("upsert", None, '{"at":7}')]
     assert rows_of(receipts["t"].files) == [documents[4]]
     assert [row["_source_offset"] for row in rows_of(receipts["log"].files)] == [0, 4]
 
