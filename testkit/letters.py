@@ -13,6 +13,7 @@ from pyiceberg.table import Table
 from lakesink.rows.expectations import Expected, OnUnmet
 from lakesink.settings.relations import Entry
 from lakesink.settings.settings import Settings
+from lakesink.sinks.iceberg.change_plan import stored_columns
 from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink.sinks.iceberg.preflight import open_existing
 from lakesink.sinks.iceberg.side.letters_policy import letters_table
@@ -59,7 +60,8 @@ def append_to(
     before_commit: Callable[[], None] | None = None,
 ) -> Outcome:
     """The same in any catalog."""
-    sink = IcebergSink(table, key, open_catalog, settings, rows.schema, before_commit=before_commit)
+    columns = stored_columns(rows.schema, settings, case_sensitive=False)
+    sink = IcebergSink(table, key, open_catalog, settings, columns, before_commit=before_commit)
     return run_batch(batch, [sink], one_task(rows))[sink.name]
 
 

@@ -129,6 +129,10 @@ class ChangeConversion:
             yield deletes.of(self.logged.apply(deletes.rows.select(self.stored_columns)))
 
 
+UNKNOWN = "unknown"
+"""The operation of a dead letter that is a change of an unknown kind."""
+
+
 @dataclass(frozen=True, slots=True)
 class ChangeIdentity:
     """Says which change of a row a dead letter is: its operation, and its columns of key and sequence as JSON."""
@@ -140,10 +144,10 @@ class ChangeIdentity:
     def told(self, rows: RowBatch, chosen: Sequence[int]) -> Told:
         """Columns of the letters of some rows. The rows may lack values that could not be read, or whole columns."""
         if rows.operations is None:
-            return {}
+            return {"operation": [UNKNOWN] * len(chosen)}
         some = rows.rows.take(pa.array(chosen, pa.int64()))
         numbers = rows.operations.take(pa.array(chosen, pa.int64())).to_pylist()
-        operations = [None if number is None else Operation(number).name.lower() for number in numbers]
+        operations = [UNKNOWN if number is None else Operation(number).name.lower() for number in numbers]
         found = {name: self._json(some, of) for name, of in (("row_key", self.keys), ("row_sequence", self.sequence))}
         return {"operation": operations, **found}
 

@@ -35,6 +35,13 @@ class OnLate(StrEnum):
     FAIL = "fail"
 
 
+class OnAbsent(StrEnum):
+    """What happens to a replayed change whose key has no row: a later delete may have removed it."""
+
+    FAIL = "fail"
+    INSERT = "insert"
+
+
 class OutputMode(StrEnum):
     """Spark's output modes that lakesink writes."""
 
@@ -70,6 +77,7 @@ class Options(TypedDict, total=False):
     except_column_list: Sequence[str] | str | None
     deletes: Literal["hard", "soft"] | str | None
     on_late: Literal["ignore", "fail"] | str | None
+    on_absent: Literal["fail", "insert"] | str | None
     changelog_table: str | None
     output_mode: Literal["append", "update"] | str | None
     locate_in: Literal["auto", "driver", "executors"] | str | None

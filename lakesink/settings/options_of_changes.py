@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lakesink.settings.option import LONGEST_COLUMN_BYTES, Option, one_of, read_text
-from lakesink.settings.option_types import Deletes, LocateIn, OnLate, OutputMode
+from lakesink.settings.option_types import Deletes, LocateIn, OnAbsent, OnLate, OutputMode
 from lakesink.settings.parse import switch
 from lakesink_protocol.row_changes import Mode
 
@@ -98,6 +98,14 @@ OPTIONS_OF_CHANGES = (
         "`ignore`",
         "What happens to a change with a lower sequence than the stored row: `ignore` counts it, `fail` fails the"
         " batch.",
+    ),
+    Option(
+        "on_absent",
+        "text",
+        one_of(OnAbsent),
+        "`fail`",
+        "What happens to a replayed change of a key that has no row, because a later delete may have removed it: `fail`"
+        " fails the replay, `insert` says that none did. With `deletes='soft'`, the table itself knows.",
     ),
     Option(
         "changelog_table",

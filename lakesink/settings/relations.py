@@ -156,7 +156,7 @@ _GROWS = Use("schema_evolution", (SchemaEvolution.ADD, SchemaEvolution.WIDEN))
 _FOLLOWS = Use("schema_evolution", (*_GROWS.values, *_STOPS.values))
 
 _OF_CHANGES = (
-    *("keys", "sequence_by", "except_column_list", "on_late", "changelog_table"),
+    *("keys", "sequence_by", "except_column_list", "on_late", "on_absent", "changelog_table"),
     *("locate_in", "compact_small_files"),
 )
 _OF_ROWS = 'Add them to the rows: lakesink.with_expectations(df, {...}).writeStream.format("lakesink").'
@@ -174,6 +174,7 @@ RELATIONS = (
     lacks(
         _FORMAT, _SHUFFLES, "it gets the rows as they are distributed", "lakesink.stream and lakesink.append have it."
     ),
+    lacks(tuple(one for one in Entry if one is not Entry.REPLAY), "on_absent", "its changes come in their own batches"),
     lacks((Entry.APPEND,), _BY_KEY, instead="To replace or delete rows by key, use lakesink.upsert."),
     lacks((Entry.UPSERT,), _APPEND, instead="To append rows, use lakesink.append."),
     *(lacks((Entry.REPLAY,), use, "its rows were put aside before") for use in (_MALFORMED, _UNMET)),
@@ -187,6 +188,7 @@ RELATIONS = (
     needs(_SHUFFLES, _APPEND, instead="One task gets all changes of a key, unless decode is set."),
     excludes("except_column_list", _DECODE, "a document's key without a column is left out already"),
     needs("on_late", Use("sequence_by"), why="without it, no change is late"),
+    needs(_BY_KEY, Use("sequence_by"), why=_REPLAYED, entries=(Entry.REPLAY,)),
     needs("partition_by", _CREATES, why="an existing table keeps its partitions"),
     excludes("ledger_tag_max_age", _NO_TAG),
     needs("tag_max_age", _TAG_EVERY, why="no batch is tagged without it"),

@@ -11,7 +11,7 @@ from typing import Any
 
 from lakesink.rows.plan import BinaryEncoding, OnMalformed
 from lakesink.settings.option import option_unknown
-from lakesink.settings.option_types import Deletes, LocateIn, OnLate, OutputMode, SchemaEvolution
+from lakesink.settings.option_types import Deletes, LocateIn, OnAbsent, OnLate, OutputMode, SchemaEvolution
 from lakesink.settings.options import BY_NAME, OPTIONS, option_invalid, read_option
 from lakesink.settings.options_of_rows import Expectation
 from lakesink.settings.relations import BATCHES, RELATIONS, Entry, Use, lack_of
@@ -63,6 +63,7 @@ class Settings:
     except_column_list: tuple[str, ...] = ()
     deletes: Deletes = Deletes.HARD
     on_late: OnLate = OnLate.IGNORE
+    on_absent: OnAbsent = OnAbsent.FAIL
     changelog_table: str | None = None
     output_mode: OutputMode = OutputMode.APPEND
     locate_in: LocateIn = LocateIn.AUTO

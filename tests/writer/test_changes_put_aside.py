@@ -82,7 +82,7 @@ def why_not(row: Row, *, soft: bool) -> str:
 
 def told_of(row: Row, why: str) -> tuple[Any, ...]:
     """What a dead letter says of a change."""
-    operation = None if row[DELETE_MARK] is None else "delete" if row[DELETE_MARK] else "upsert"
+    operation = "unknown" if row[DELETE_MARK] is None else "delete" if row[DELETE_MARK] else "upsert"
     key, sequence = ({name: row[name]} if row[name] is not None else None for name in ("id", "at"))
     return why, row["city"] != b"\xff", operation, key, sequence
 

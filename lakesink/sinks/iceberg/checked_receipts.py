@@ -50,14 +50,13 @@ _ROOM = 165
 """Characters available for a first line after its code."""
 
 
-def check_documents(receipts: Sequence[Receipt], batch_id: int, *, changes_by_key: bool) -> None:
+def check_documents(receipts: Sequence[Receipt], batch_id: int) -> None:
     """Refuse a batch if one of its tasks refused it."""
     if any(receipt.refused for receipt in receipts):
         malformed = counted(sum(receipt.malformed for receipt in receipts), "malformed document")
         at_least = "At least " if any(len(receipt.misfits) == MOST_MISFITS for receipt in receipts) else ""
         what = _with_first(f"{at_least}{malformed} in batch {batch_id}", receipts)
-        code = "VALUE_MALFORMED.in_changes" if changes_by_key else "VALUE_MALFORMED.in_rows"
-        raise WriteError.of(code, details=_details(receipts), what=what, batch_id=batch_id)
+        raise WriteError.of("VALUE_MALFORMED.refused", details=_details(receipts), what=what, batch_id=batch_id)
 
 
 def _with_first(what: str, receipts: Sequence[Receipt]) -> str:
@@ -180,7 +179,7 @@ def count_votes(
         _check_quality(receipt, expected)
     _check_rest([receipt for _, some in rest for receipt in some], of_job)
     check_expectations(of_job, expected, batch_id)
-    check_documents(receipts, batch_id, changes_by_key=changes_by_key)
+    check_documents(receipts, batch_id)
     files = tuple(file for receipt in receipts for file in receipt.files)
     if len({file.path for file in files}) != len(files):
         raise receipt_rejected("a data file is listed twice")

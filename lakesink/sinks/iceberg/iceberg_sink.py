@@ -47,7 +47,7 @@ from lakesink_protocol import events
 from lakesink_protocol.errors import CatalogError, Reason, WriteError
 from lakesink_protocol.identity import Batch, SinkKey, SinkKind
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
-from lakesink_protocol.quality import LETTERS_SINCE, Quality
+from lakesink_protocol.quality import LETTERS_SINCE, REPLAY, Quality
 from lakesink_protocol.receipt_json import ReceiptInvalid
 from lakesink_protocol.refusals.message import refusal
 from lakesink_protocol.refusals.texts import Words
@@ -107,7 +107,9 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         # A side table may use an accept that the table does not; its sink warns then.
         accept = None if self.side.used else self.settings.accept
         self._accept_warning = UnusedAcceptWarning(accept, "table", self.table, self.key.name)
-        self.changes = ChangesByKey(self.settings, self.run_in_executors, self.effects.at_once)
+        self.changes = ChangesByKey(
+            self.settings, self.run_in_executors, self.effects.at_once, self.key.name.startswith(REPLAY)
+        )
 
     @property
     def name(self) -> str:  # type: ignore[override] # computed from the table, read-only
@@ -273,7 +275,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             raise receipt_rejected(str(error)) from None
         self.effects.emit(events.BatchPrepared(batch_id, prepared.snapshot_id))
         of_tasks = len(counted.keys_files) > 1  # keys that nothing orders are found where all tasks are compared
-        if counted.quality.puts_aside or transaction.logs or of_tasks:
+        if counted.quality.puts_aside or transaction.logs or of_tasks or self.changes.are_replayed:
             self._check_again(transaction, prepared)
         return prepared
 
@@ -308,7 +310,9 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         return BatchWarnings(self.table, self.key.name, self.effects.emit, self.memory.reported)
 
     def _check_again(self, transaction: IcebergTransaction, prepared: PreparedBatch) -> None:
-        """Refuse the batch before a side table has its rows, or a record its files: they would stay there.
+        """Refuse the batch before a side table has its rows, a record its files, or a replay its letters.
+
+        They would stay there.
 
         Changes are located, too: what refuses them there is found now. On the same head, the commit does not repeat it.
         """

@@ -27,7 +27,7 @@ from lakesink.parquet.locations import task_of
 from lakesink.parquet.partitions import Partition
 from lakesink.rows.changed_rows import POSITIONS
 from lakesink.rows.plan import ChangesPlan
-from lakesink.settings.option_types import LocateIn, OnLate
+from lakesink.settings.option_types import Deletes, LocateIn, OnAbsent, OnLate
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.checked_receipts import CombinedReceipts
 from lakesink.sinks.iceberg.rows_on_head import (
@@ -168,12 +168,14 @@ class ChangesByKey:
 
     Attributes:
         run: Runs in executors; None where there is no session.
+        are_replayed: True if the changes were dead letters.
         memory: Kept from batch to batch.
     """
 
     settings: Settings
     run: RunInExecutors | None
     at_once: AtOnce
+    are_replayed: bool = False
     memory: LocateMemory = field(default_factory=LocateMemory)
 
     def locate(self, prepared: PreparedBatch, file_stem: str) -> Locate | None:
@@ -187,7 +189,19 @@ class ChangesByKey:
             workers = Workers(run, 0 if self.settings.locate_in is LocateIn.EXECUTORS else WORKERS_FROM_BYTES)
         how = LocateSettings(workers=workers)
         locator = Locator(prepared.changes, new_files, file_stem, self.memory, self.at_once, how)
-        return locator if self.settings.on_late is OnLate.IGNORE else partial(_without_late, locator)
+        return partial(self._checked, locator)
+
+    def _checked(self, locator: Locator, table: Table, head: int | None) -> Located:
+        """What is located, unless the settings refuse it."""
+        located, settings = locator(table, head), self.settings
+        counts, name = located.counts, ".".join(table.name())
+        late = counts.late_upserts + counts.late_deletes
+        if late and settings.on_late is OnLate.FAIL:
+            raise WriteError.of("CHANGES_LATE", name=name, changes=counted(late, "change"))
+        knows_deletes = not self.are_replayed or settings.deletes is Deletes.SOFT
+        if counts.inserted and not knows_deletes and settings.on_absent is OnAbsent.FAIL:
+            raise WriteError.of("KEYS_ABSENT", name=name, changes=counted(counts.inserted, "change"))
+        return located
 
 
 def check_sequence(settings: Settings, batch: Batch) -> None:
@@ -227,12 +241,3 @@ def _new_files(prepared: PreparedBatch, table: Table) -> list[NewFile]:
             for file in entries.files
         ]
     return found
-
-
-def _without_late(locator: Locator, table: Table, head: int | None) -> Located:
-    located = locator(table, head)
-    late = located.counts.late_upserts + located.counts.late_deletes
-    if late:
-        name = ".".join(table.name())
-        raise WriteError.of("CHANGES_LATE", name=name, changes=counted(late, "change"))
-    return located

@@ -34,8 +34,9 @@ from lakesink_protocol.errors import CatalogError, CommitUnresolved, LakesinkErr
 from lakesink_protocol.identity import MAIN_BRANCH, Batch, SinkKey
 from lakesink_protocol.outcome import Committed, Outcome
 from lakesink_protocol.quality import REPLAYS_TABLE
+from lakesink_protocol.row_changes import Mode
 
-LETTER_ID = "letter_id"
+LETTER_ID, OPERATION = "letter_id", "operation"
 _SHARED_WITH_REPLAYS = ("prepared_max_age", "ledger_tag", "ledger_tag_max_age", "max_clock_ahead")
 """Options that the table of replays has too."""
 
@@ -96,6 +97,7 @@ class ReplayLoop:
         return replace(self.done, pending=count_letters(of, lambda letter, *_: not assignments.is_replayed(letter)))
 
     def _replay(self, of: OfTable, assignments: AllAssignments, step: _Step) -> None:
+        _check_mode(step.letters, self.settings.mode)
         rows = self.repair(step.letters, of.table)
         _check_returned(rows.letters, step.letters)
         returned, number = len(rows.letters), step.letters.num_rows
@@ -198,6 +200,23 @@ class ReplayLoop:
             self.done = Replayed(self.done.replays + 1, self.done.letters + len(rows.letters))
         elif step.begun:
             self.skipped.add((key.name, step.replay))
+
+
+def _check_mode(letters: pa.Table, mode: Mode) -> None:
+    """Refuse to append what was a change of a row, or to write the row of a delete."""
+    found = pc.value_counts(letters.column(OPERATION))
+    counts = {str(one["values"]): one["counts"] for one in found.to_pylist() if one["values"] is not None}
+    if counts and mode is Mode.APPEND:
+        raise invalid_repair(
+            f"The replay would append rows, and {counted(sum(counts.values()), 'dead letter')} changed rows by key.",
+            "Give the options mode, keys and sequence_by as the stream has them.",
+        )
+    if mode is Mode.UPSERT and (deletes := counts.get("delete")):
+        raise invalid_repair(
+            f"{counted(deletes, 'dead letter')} deletes a row, and mode='upsert' would write it.",
+            "Give mode='changes', as the stream has it. For rows with the table's columns, return operation too, with"
+            " apply_as_deletes=\"operation = 'delete'\" and except_column_list=['operation'].",
+        )
 
 
 def check_no_documents(columns: Sequence[str], table: Table, settings: Settings) -> None:

@@ -1,0 +1,176 @@
+"""Changes that are put aside, and their replays: no newer row is replaced, and no deleted one comes back."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.types import BooleanType, LongType, NestedField, StringType
+
+from lakesink.rows.changed_rows import DELETE_MARK
+from lakesink.rows.plan import DELETED
+from lakesink.settings.relations import Entry
+from lakesink.settings.settings import Settings
+from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
+from lakesink.sinks.iceberg.side.replay_loop import Repaired, ReplayLoop
+from lakesink_protocol.coordinator import run_batch
+from lakesink_protocol.errors import WriteError
+from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
+from lakesink_tools.audit.audit import audit
+from testkit.builders import TABLE, Lake, Stream
+from testkit.letters import append_to, one_task
+from tests.upsert.rows import live_rows
+
+LETTERS = f"{TABLE}__dead_letters"
+FIELDS = (
+    NestedField(1, "id", LongType(), required=True),
+    NestedField(2, "version", LongType()),
+    NestedField(3, "name", StringType(), required=True),
+)
+ROWS = pa.schema([("id", pa.int64()), ("version", pa.int64()), ("name", pa.string()), (DELETE_MARK, pa.bool_())])
+QUARANTINE = {"on_malformed": "quarantine", "max_dead_letter_ratio": 1.0}
+OPTIONS = {"mode": "changes", "apply_as_deletes": "x", "keys": "id", "sequence_by": "version"}
+Change = tuple[int | None, int, str | None]
+"""Key, version, name; a change without a version of at least 0 is a delete."""
+Row = dict[str, Any]
+
+
+def table_of(changes: list[Change]) -> pa.Table:
+    rows = [
+        {"id": key, "version": abs(version), "name": name, DELETE_MARK: version < 0} for key, version, name in changes
+    ]
+    return pa.Table.from_pylist(rows, ROWS)
+
+
+class Orders:
+    """A stream of changes into a table with a key, and replays of its dead letters."""
+
+    def __init__(self, folder: Path, **options: Any) -> None:
+        more = [NestedField(4, DELETED, BooleanType())] if options.get("deletes") == "soft" else []
+        self.lake = Lake.make(folder, schema=Schema(*FIELDS, *more, identifier_field_ids=[1]))
+        self.options = OPTIONS | options
+        self.stream = Stream(self.lake, options=self.options | QUARANTINE)
+
+    def take(self, batch_id: int, *changes: Change) -> Outcome:
+        sink = self.stream.sink()
+        driver = IcebergSink(
+            sink.table, sink.key, sink.open_catalog, sink.settings, ROWS.remove(3), effects=sink.effects
+        )
+        return run_batch(self.stream.batch(batch_id), [driver], one_task(table_of([*changes])))[driver.name]
+
+    def replay(self, repaired: Callable[[Row], Change | None], **options: Any) -> tuple[int, int, int]:
+        """Replay the letters for whose rows this gives a change: the numbers of replays, letters, and pending ones."""
+
+        def repair(letters: pa.Table, _: Table) -> Repaired:
+            found = [
+                (row["letter_id"], change)
+                for row in letters.to_pylist()
+                if (change := repaired(json.loads(row["payload"]) | {"operation": row["operation"]}))
+            ]
+            return Repaired([letter for letter, _ in found], table_of([change for _, change in found]))
+
+        def append(rows: pa.Table, *of_version: Any) -> Outcome:
+            return append_to(lambda: self.lake.catalog, rows, *of_version)
+
+        settings = Settings.parse(self.options | options, entry=Entry.REPLAY)
+        loop = ReplayLoop(TABLE, LETTERS, settings, lambda: self.lake.catalog, self.lake.catalog, repair, append)
+        done = loop.run()
+        return done.replays, done.letters, done.pending
+
+    @property
+    def rows(self) -> list[Change]:
+        return sorted((row["id"], row["version"], row["name"]) for row in live_rows(self.lake) if not row.get(DELETED))
+
+
+def named(row: Row) -> Change:
+    return row["id"], -row["version"] if row["operation"] == "delete" else row["version"], row["name"] or "repaired"
+
+
+def test_the_older_row_of_the_key_stands_and_its_repair_replaces_it(tmp_path: Path) -> None:
+    orders = Orders(tmp_path)
+    orders.take(0, (1, 1, "a"), (2, 1, "b"))
+    for _ in range(2):
+        outcome = orders.take(1, (1, 2, None), (2, 2, "c"))
+        assert orders.rows == [(1, 1, "a"), (2, 2, "c")]
+    assert isinstance(outcome, AlreadyCommitted)
+    assert audit(orders.lake.table()).findings == ()
+    assert orders.replay(named) == (1, 1, 0)
+    assert orders.rows == [(1, 2, "repaired"), (2, 2, "c")]
+    assert audit(orders.lake.table()).findings == ()
+
+
+def test_a_repaired_change_is_late_if_a_newer_one_has_come(tmp_path: Path) -> None:
+    orders = Orders(tmp_path)
+    orders.take(0, (1, 1, "a"))
+    orders.take(1, (1, 2, None))
+    orders.take(2, (1, 3, "newer"))
+    assert orders.replay(named) == (1, 1, 0)
+    assert orders.rows == [(1, 3, "newer")]
+
+
+@pytest.mark.parametrize("deletes", ["hard", "soft"])
+def test_a_repaired_change_brings_no_row_back_that_was_deleted_later(tmp_path: Path, deletes: str) -> None:
+    orders = Orders(tmp_path, deletes=deletes)
+    orders.take(0, (1, 1, "a"), (2, 1, "b"))
+    orders.take(1, (1, 2, None))
+    orders.take(2, (1, -3, "a"))
+    if deletes == "hard":
+        for _ in range(2):
+            with pytest.raises(WriteError, match=r"KEYS_ABSENT.*has no rows for the keys of 1 change"):
+                orders.replay(named)
+        assert orders.replay(lambda _: None) == (0, 0, 1)  # the letter is still pending, and not assigned
+    else:
+        assert orders.replay(named) == (1, 1, 0)
+    assert orders.rows == [(2, 1, "b")]
+
+
+def test_the_row_of_a_key_that_is_new_is_inserted_if_the_operator_says_so(tmp_path: Path) -> None:
+    orders = Orders(tmp_path)
+    orders.take(0, (1, 1, None))
+    with pytest.raises(WriteError, match="KEYS_ABSENT"):
+        orders.replay(named)
+    assert orders.replay(named, on_absent="insert") == (1, 1, 0)
+    assert orders.rows == [(1, 1, "repaired")]
+
+
+def test_a_repaired_delete_deletes_and_one_of_an_absent_key_has_no_effect(tmp_path: Path) -> None:
+    orders = Orders(tmp_path, deletes="soft")
+    orders.take(0, (1, 1, "a"), (2, 1, "b"))
+    orders.take(1, (1, -2, None))
+    assert orders.rows == [(1, 1, "a"), (2, 1, "b")]
+    assert orders.replay(named) == (1, 1, 0)
+    assert orders.rows == [(2, 1, "b")]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"mode": "append", "keys": None, "sequence_by": None}, "would append rows, and 2 dead letters changed rows"),
+        ({"mode": "upsert"}, "1 dead letter deletes a row, and mode='upsert' would write it"),
+    ],
+)
+def test_a_replay_in_another_mode_is_refused(tmp_path: Path, options: dict[str, Any], said: str) -> None:
+    orders = Orders(tmp_path, deletes="soft")
+    orders.take(0, (1, 1, None), (2, -2, None))
+    orders.options = OPTIONS | options
+    orders.options.pop("apply_as_deletes")
+    with pytest.raises(WriteError, match=said):
+        orders.replay(named)
+    assert orders.rows == []
+
+
+def test_changes_are_put_aside_beside_a_changelog_which_lacks_them(tmp_path: Path) -> None:
+    orders = Orders(tmp_path, changelog_table="demo.log")
+    outcome = orders.take(0, (1, 1, "a"), (None, 2, "b"), (2, 3, None), (1, -4, None))
+    assert isinstance(outcome, Committed)
+    assert orders.rows == []
+    log = orders.lake.catalog.load_table("demo.log").scan().to_arrow().to_pylist()
+    assert sorted((row["_operation"], row["id"], row["version"]) for row in log) == [("delete", 1, 4), ("upsert", 1, 1)]
+    letters = orders.lake.catalog.load_table(LETTERS).scan().to_arrow().to_pylist()
+    found = sorted((row["reason"], row["row_key"], row["row_sequence"]) for row in letters)
+    assert found == [("KEY_NULL", None, '{"version":2}'), ("NULL_IN_REQUIRED", '{"id":2}', '{"version":3}')]
+    assert audit(orders.lake.table()).findings == ()
