@@ -4,6 +4,7 @@ import logging
 import math
 from dataclasses import fields
 from datetime import timedelta
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -394,21 +395,19 @@ BY_DEBEZIUM = {"mode": "changes", "decode": "debezium-json"}
         ({"mode": "upsert", "on_late": "fail"}, "on_late needs sequence_by"),
         ({"output_mode": "update"}, "output_mode='update' needs mode='upsert'"),
         (BY_DEBEZIUM | {"output_mode": "update"}, "output_mode='update' needs mode='upsert'"),
-        ({"mode": "upsert", "on_malformed": "quarantine"}, "on_malformed='quarantine' needs mode='append'"),
-        (BY_DEBEZIUM | {"on_malformed": "quarantine"}, "on_malformed='quarantine' needs mode='append'"),
-        ({"mode": "upsert", "dead_letter_table": "a.b"}, "dead_letter_table needs mode='append'"),
-        (BY_DEBEZIUM | {"rescue_column": "_rescued"}, "rescue_column needs mode='append'"),
-        ({"mode": "upsert", "schema_evolution": "add"}, "schema_evolution='add' needs mode='append'"),
-        (BY_DEBEZIUM | {"schema_evolution": "widen"}, "schema_evolution='widen' needs mode='append'"),
-        ({"mode": "upsert", "decode": "json", "schema_evolution": "fail"}, "schema_evolution='fail' with decode needs"),
-        (BY_DEBEZIUM | {"schema_evolution": "fail"}, "schema_evolution='fail' with decode needs mode='append'"),
+        ({"mode": "upsert", "on_malformed": "quarantine"}, "needs mode='append', or sequence_by, but mode is 'upsert'"),
+        (BY_DEBEZIUM | {"on_malformed": "quarantine"}, "on_malformed='quarantine' needs mode='append', or sequence_by"),
         ({"mode": "upsert", "distribution_mode": "hash"}, "distribution_mode='hash' needs mode='append'"),
         (
             BY_DEBEZIUM | {"distribution_mode": "range"},
             "distribution_mode='range' needs mode='append', but",
         ),
         ({"decode": "json", "distribution_mode": "hash"}, "distribution_mode='hash' and decode exclude each other"),
-        ({"mode": "upsert", "expect": {"r": ("a > 0", "quarantine")}}, "expect='quarantine' for r needs mode='append'"),
+        (
+            {"mode": "upsert", "expect": {"r": ("a > 0", "quarantine")}},
+            "expect='quarantine' for r needs mode='append', or",
+        ),
+        ({"mode": "upsert", "sequence_by": "n", "on_absent": "insert"}, "lakesink.stream has no option on_absent"),
     ],
 )
 def test_options_that_changes_exclude_or_need_are_refused(options: dict[str, Any], said: str) -> None:
@@ -434,22 +433,28 @@ def test_options_that_changes_keep_are_accepted(kept: dict[str, Any]) -> None:
     assert {name: getattr(settings, name) for name in kept} == kept
 
 
-@pytest.mark.parametrize(
-    "refused",
-    [
-        {"on_malformed": "quarantine"},
-        {"schema_evolution": "fail"},
-        {"schema_evolution": "add"},
-        {"rescue_column": "_rescued"},
-        {"expect": {"r": ("a > 0", "quarantine")}},
-    ],
-)
-def test_the_advice_for_an_option_that_changes_exclude_offers_no_other_of_them(refused: dict[str, Any]) -> None:
-    for mode in ({"mode": "upsert", "decode": "json"}, BY_DEBEZIUM):
-        with pytest.raises(SettingsError, match="LAKESINK_OPTION_INVALID") as error:
-            parse(**mode, **refused)
-        for other in ("quarantine", "widen", "rescue"):
-            assert other not in error.value.action
+FEATURES_OF_ROWS: list[dict[str, Any]] = [
+    {"on_malformed": "quarantine", "dead_letter_table": "a.b", "max_dead_letters": 5},
+    {"expect": {"r": ("a > 0", "quarantine")}},
+    {"rescue_column": "_rescued"},
+    *({"schema_evolution": policy} for policy in ("ignore", "fail", "add", "widen")),
+    {"changelog_table": "a.log"},
+]
+
+
+@pytest.mark.parametrize("mode", [{"mode": "upsert", "decode": "json"}, BY_DEBEZIUM], ids=["upsert", "changes"])
+@pytest.mark.parametrize(("one", "other"), [*product(FEATURES_OF_ROWS, repeat=2)])
+def test_changes_have_any_two_features_of_rows(
+    mode: dict[str, Any], one: dict[str, Any], other: dict[str, Any]
+) -> None:
+    assert parse(sequence_by="lsn", **(mode | one | other)).has_changes
+
+
+def test_a_replay_of_changes_needs_what_orders_them() -> None:
+    with pytest.raises(SettingsError, match="mode='upsert' needs sequence_by: a repaired row that is replayed"):
+        Settings.parse({"mode": "upsert", "keys": "id"}, entry=Entry.REPLAY)
+    given = {"mode": "upsert", "keys": "id", "sequence_by": "n", "on_absent": "insert"}
+    assert Settings.parse(given, entry=Entry.REPLAY).on_absent == "insert"
 
 
 @pytest.mark.parametrize(
@@ -459,7 +464,7 @@ def test_the_advice_for_an_option_that_changes_exclude_offers_no_other_of_them(r
         (Entry.APPEND, {"keys": "id"}, "Leave it out. To replace or delete rows by key, use lakesink.upsert."),
         (Entry.APPEND, {"show_values": True}, "Leave it out, or give decode."),
         (Entry.STREAM, {"show_values": True}, "Leave it out, or give decode, or mode='upsert' or 'changes'."),
-        (Entry.UPSERT, {"mode": "upsert", "max_dead_letters": 1}, "Leave it out. To append rows, use lakesink.append."),
+        (Entry.UPSERT, {"mode": "upsert", "on_malformed": "quarantine"}, "Leave it out, or give sequence_by."),
         (Entry.UPSERT, {"mode": "changes", "apply_as_deletes": "d", "decode": "json"}, "Leave one of them out."),
     ],
 )
