@@ -10,10 +10,9 @@ from lakesink.rows.changed_rows import DELETE_MARK
 from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink_protocol.coordinator import run_batch
 from lakesink_protocol.outcome import Outcome
-from lakesink_protocol.two_phase import TaskWriter
-from lakesink_protocol.votes import Votes
 from testkit.builders import Lake, Stream
 from testkit.change_table import OPTIONS
+from testkit.letters import one_task
 
 Row = Mapping[str, Any]
 
@@ -40,13 +39,9 @@ class RowStream(Stream):
     def change(self, batch_id: int, upserts: Iterable[Row] = (), deletes: Iterable[Row] = ()) -> Outcome:
         """Run a batch of one task."""
         marked = [{**row, DELETE_MARK: False} for row in upserts] + [{**row, DELETE_MARK: True} for row in deletes]
-        rows = pa.RecordBatch.from_pylist(marked, schema=self.columns.append(pa.field(DELETE_MARK, pa.bool_())))
+        rows = pa.Table.from_pylist(marked, schema=self.columns.append(pa.field(DELETE_MARK, pa.bool_())))
         sink = self.sink()
-
-        def job(writers: Mapping[str, TaskWriter]) -> Votes:
-            return Votes.in_order({name: [writer.write(0, iter([rows]))] for name, writer in writers.items()})
-
-        return run_batch(self.batch(batch_id), [sink], job)[sink.name]
+        return run_batch(self.batch(batch_id), [sink], one_task(rows))[sink.name]
 
 
 def live_rows(lake: Lake) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import CommitTableResponse
 from pyiceberg.transforms import BucketTransform, IdentityTransform, Transform, TruncateTransform
-from pyiceberg.types import IntegerType, LongType, NestedField
+from pyiceberg.types import DecimalType, IntegerType, LongType, NestedField
 
 from lakesink_protocol.errors import BatchRefused, WriteError
 from lakesink_protocol.outcome import Committed
@@ -119,3 +119,44 @@ def test_deletes_that_were_located_before_an_upgrade_are_not_committed_after_it(
     with pytest.raises(BatchRefused, match=r"LAKESINK_UNSUPPORTED.*format version 3"):
         stream.change(1, [row(1, 2)], [row(2, 2)])
     assert stream.lake.head() == before
+
+
+EVOLVES = {"schema_evolution": "widen", "sequence_by": "version"}
+
+
+def evolving(folder: Path, schema: Schema = SCHEMA, **options: Any) -> RowStream:
+    columns = pa.schema([(name, pa.int32()) for name in NAMES])
+    stream = RowStream(Lake.make(folder, schema=schema), columns=columns)
+    stream.options |= EVOLVES | options
+    return stream
+
+
+@pytest.mark.parametrize("log", [{}, {"changelog_table": "demo.log"}], ids=["alone", "changelog"])
+def test_a_batch_of_changes_adds_and_widens_columns_in_its_own_commit(tmp_path: Path, log: dict[str, str]) -> None:
+    stream = evolving(tmp_path, **log)
+    stream.change(0, [row(1, 1), row(2, 1), row(3, 1)])
+    stream.columns = pa.schema(
+        [("id", pa.int64()), ("part", pa.int64()), ("version", pa.int64()), ("note", pa.string())]
+    )
+    for _ in range(2):
+        stream.change(1, [row(2, 2**40) | {"note": "new"}, row(2**40, 1) | {"note": None}], [row(3, 2)])
+        assert live_rows(stream.lake) == [
+            row(1, 1) | {"note": None},
+            row(2, 2**40) | {"note": "new"},
+            row(2**40, 1) | {"note": None},
+        ]
+    head = stream.lake.head()
+    assert head.schema_id == stream.lake.table().schema().schema_id
+    assert [one.field_type for one in stream.lake.table().schema().fields[:3]] == [LongType()] * 3
+    stream.change(2, [row(1, 2) | {"note": "b"}], [row(2, 1)])
+    assert [(one["id"], one["note"]) for one in live_rows(stream.lake)] == [(1, "b"), (2, "new"), (2**40, None)]
+    assert audit(stream.lake.table()).findings == ()
+
+
+def test_a_key_of_decimals_does_not_widen(tmp_path: Path) -> None:
+    key = NestedField(ID, "id", DecimalType(9, 2), required=True)
+    stream = evolving(tmp_path, Schema(key, *SCHEMA.fields[1:], identifier_field_ids=[ID]))
+    stream.columns = stream.columns.set(0, pa.field("id", pa.decimal128(12, 2)))
+    with pytest.raises(WriteError, match="SCHEMA_MISMATCH") as refused:
+        stream.change(0, [row(1, 1)])
+    assert "widen" not in refused.value.action

@@ -16,7 +16,7 @@ from lakesink.parquet.side_file import is_left_rows, read_side_file
 from lakesink.rows.plan import JSON, OnMalformed, WritePlan
 from lakesink.settings.option_types import SchemaEvolution
 from lakesink.settings.settings import Settings
-from lakesink.sinks.iceberg.evolution import BatchWrite, new_column, unfit_name, unfit_names_within
+from lakesink.sinks.iceberg.evolution import BatchWrite, kept_types, new_column, unfit_name, unfit_names_within
 from lakesink.sinks.iceberg.schema_advice import commands, difference_lines
 from lakesink.task.task import check_columns
 from lakesink_catalog.commit.evolution import ChangeImpossible, parse_type
@@ -72,7 +72,7 @@ def follow_documents(receipts: Sequence[Receipt], table: Table, settings: Settin
         return Followed(SchemaChange(added), refused)
     present = {place: field for place, field in columns(schema).items() if place in news.optional and field.required}
     optional = sorted(place for place in present if present[place].field_id not in schema.identifier_field_ids)
-    return Followed(SchemaChange(added, tuple(_widened(news, table)), tuple(optional)), refused)
+    return Followed(SchemaChange(added, tuple(_widened(news, table, settings)), tuple(optional)), refused)
 
 
 def possible(found: Followed, follow: Callable[[SchemaChange], BatchWrite]) -> tuple[Followed, BatchWrite]:
@@ -241,13 +241,11 @@ def _names_in(kind: pa.DataType) -> Iterator[str]:
         yield from _names_in(kind.field(number).type)
 
 
-def _widened(news: News, table: Table) -> Iterator[ColumnType]:
-    """Not the source of a partition: the tasks wrote partition values of the narrow type."""
-    present = columns(table.schema())
-    sources = {one.source_id for one in table.spec().fields}
+def _widened(news: News, table: Table, settings: Settings) -> Iterator[ColumnType]:
+    present, kept = columns(table.schema()), kept_types(table, settings)
     for place, name in sorted(news.widened.items()):
         wide, field = parse_type(f'"{name}"'), present.get(place)
-        if field is not None and field.field_id not in sources and is_promotion(field.field_type, wide):
+        if field is not None and field.field_id not in kept and is_promotion(field.field_type, wide):
             yield ColumnType(place, wide.model_dump_json())
 
 

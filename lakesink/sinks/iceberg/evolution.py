@@ -10,6 +10,7 @@ from pyiceberg.types import (
     DecimalType,
     DoubleType,
     IcebergType,
+    IntegerType,
     ListType,
     LongType,
     MapType,
@@ -92,8 +93,22 @@ def _news_plan(table: Table, settings: Settings) -> NewsPlan | None:
     if not settings.follows_documents:
         return None
     widens = settings.schema_evolution is not SchemaEvolution.ADD
-    sources = frozenset(one.source_id for one in table.spec().fields)  # tasks write partition values of their types
-    return NewsPlan(widens, sources, frozenset(table.schema().identifier_field_ids))
+    return NewsPlan(widens, kept_types(table, settings), frozenset(table.schema().identifier_field_ids))
+
+
+def kept_types(table: Table, settings: Settings) -> frozenset[int]:
+    """Ids of columns that documents do not make wider.
+
+    They are the sources of partition fields, for tasks write partition values of their types, and see `kept_keys`.
+    """
+    return kept_keys(table, settings) | {one.source_id for one in table.spec().fields}
+
+
+def kept_keys(table: Table, settings: Settings) -> frozenset[int]:
+    """Ids of columns of the key of changes that keep their type: only an INT becomes wider."""
+    schema = table.schema()
+    keys = [schema.find_field(one) for one in schema.identifier_field_ids if settings.has_changes]
+    return frozenset(one.field_id for one in keys if not isinstance(one.field_type, IntegerType))
 
 
 def _check_no_binary(table: Table, rescue_column: str) -> None:
@@ -182,9 +197,9 @@ def plan_batch(
     try:
         check_columns(rows, plan)
     except WriteError as error:
-        if settings.decode or settings.has_changes or settings.schema_evolution is SchemaEvolution.IGNORE:
+        if settings.decode or settings.schema_evolution is SchemaEvolution.IGNORE:
             raise
-        raise _with_differences(error, table, rows, plan) from None
+        raise _with_differences(error, table, rows, settings, plan) from None
     return BatchWrite(evolved, plan, change)
 
 
@@ -205,7 +220,7 @@ def _named_change(table: Table, columns: pa.Schema, settings: Settings) -> Schem
             "SCHEMA_MISMATCH.named",
             table=shown(name),
             columns=lacking,
-            evolution=None if settings.has_changes else SchemaEvolution.ADD,
+            evolution=SchemaEvolution.ADD,
             commands=commands(replace(found, widened=()), table.name()),
         )
     _check_are_new([one.column for one in found.added], table, NameRule(case_sensitive=True))
@@ -227,11 +242,18 @@ def _allowed_change(table: Table, rows: pa.Schema, settings: Settings, *, case_s
     policy = settings.schema_evolution
     if policy not in (SchemaEvolution.ADD, SchemaEvolution.WIDEN):
         return None
-    found = find_change(rows, table.schema(), case_sensitive=case_sensitive)
+    found = _possible_change(table, rows, settings, case_sensitive=case_sensitive)
     if found.added:
         _check_are_new([one.column for one in found.added], table, NameRule(case_sensitive))
     change = found if policy is SchemaEvolution.WIDEN else SchemaChange(added=found.added)
     return change if change != SchemaChange() else None
+
+
+def _possible_change(table: Table, rows: pa.Schema, settings: Settings, *, case_sensitive: bool) -> SchemaChange:
+    """The change after which the table fits the rows, but for columns of a key that keep their type."""
+    found, kept = find_change(rows, table.schema(), case_sensitive=case_sensitive), kept_keys(table, settings)
+    names = {(table.schema().find_column_name(one),) for one in kept}
+    return replace(found, widened=tuple(one for one in found.widened if one.column not in names))
 
 
 def _check_are_new(added: Sequence[Path], table: Table, rule: NameRule) -> None:
@@ -257,10 +279,12 @@ def _renamed(added: Sequence[Path], table: Table, rule: NameRule) -> Iterator[st
             yield f"Column {before!r} of the query was renamed to {after!r} in the table."
 
 
-def _with_differences(error: WriteError, table: Table, rows: pa.Schema, plan: WritePlan) -> WriteError:
+def _with_differences(
+    error: WriteError, table: Table, rows: pa.Schema, settings: Settings, plan: WritePlan
+) -> WriteError:
     """The error that columns do not fit, with all differences; and if the table can follow, with the ways to let it."""
     try:
-        change = find_change(rows, table.schema(), case_sensitive=plan.case_sensitive)
+        change = _possible_change(table, rows, settings, case_sensitive=plan.case_sensitive)
         followed = evolve(table, change).table.schema()
         check_columns(rows, replace(plan, schema_json=followed.model_dump_json(), schema_id=followed.schema_id))
     except (WriteError, ChangeImpossible):  # the table cannot follow, so the query must change

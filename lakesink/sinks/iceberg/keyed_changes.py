@@ -43,6 +43,7 @@ from lakesink.sinks.iceberg.rows_on_head import (
     live_rows_and_files,
     read_batch,
 )
+from lakesink_catalog.commit.evolution import evolve
 from lakesink_catalog.commit.located import Locate, Located
 from lakesink_catalog.commit.prepared import PreparedBatch
 from lakesink_catalog.commit.prepared_changes import PreparedChanges
@@ -51,7 +52,7 @@ from lakesink_catalog.manifests.live_entries import Origin, live_entries
 from lakesink_catalog.manifests.live_reading import live_files
 from lakesink_catalog.tables.locations import data_location
 from lakesink_catalog.words import counted
-from lakesink_protocol.change import ContentFile
+from lakesink_protocol.change import ContentFile, SchemaChange
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.identity import Batch
 from lakesink_protocol.row_changes import SUPERSEDED, ChangeCounts
@@ -189,11 +190,11 @@ class ChangesByKey:
             workers = Workers(run, 0 if self.settings.locate_in is LocateIn.EXECUTORS else WORKERS_FROM_BYTES)
         how = LocateSettings(workers=workers)
         locator = Locator(prepared.changes, new_files, file_stem, self.memory, self.at_once, how)
-        return partial(self._checked, locator)
+        return partial(self._checked, locator, prepared.schema_change)
 
-    def _checked(self, locator: Locator, table: Table, head: int | None) -> Located:
-        """What is located, unless the settings refuse it."""
-        located, settings = locator(table, head), self.settings
+    def _checked(self, locator: Locator, change: SchemaChange | None, table: Table, head: int | None) -> Located:
+        """What is located, unless the settings refuse it. A key that the batch widens is compared as the wider type."""
+        located, settings = locator(evolve(table, change).table, head), self.settings
         counts, name = located.counts, ".".join(table.name())
         late = counts.late_upserts + counts.late_deletes
         if late and settings.on_late is OnLate.FAIL:
