@@ -236,9 +236,14 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         doubles = widened_floats(followed, write.plan, map(opened, receipts))
         if doubles is not None and not self.can_write_again:
             raise not_written_again(doubles, schema, write.table.name(), batch_id)
+        log = self.side.changelog
+        of_job = None if log is None else log.write
+        transaction.sides = self._side_plans(transaction.decision, plan)
         if doubles is not None or (plan.changes is not None and self.can_write_again):
             transaction.write, transaction.followed = replace(following, plan=plan), None
             return WriteAgain()
+        if log is not None:
+            log.of_job = of_job
         return transaction.writer_of(plan).write(len(receipts), left_rows(found, write))
 
     def pre_commit(self, transaction: IcebergTransaction, receipts: Sequence[bytes]) -> PreparedBatch:
@@ -259,8 +264,9 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         warnings = self._warnings
         warnings.of_receipts(batch_id, counted, self.expected, self.side.letters.table)
         if transaction.writer is not None:
-            missing = [name for name in missing_columns(self.schema, plan) if changes is None or name != DELETED]
-            warnings.of_columns(batch_id, missing, unknown_columns(self.schema, plan))
+            last = (followed or write).plan
+            missing = [name for name in missing_columns(self.schema, last) if changes is None or name != DELETED]
+            warnings.of_columns(batch_id, missing, unknown_columns(self.schema, last))
         warnings.of_documents(batch_id, counted.quality)
         try:
             prepared = transaction.fence.prepare(

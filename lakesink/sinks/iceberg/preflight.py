@@ -111,7 +111,8 @@ def _check_side_table(
             raise
         return None
     check_has_head(existing, MAIN_BRANCH)
-    return side_plan(kind, existing, _PROBE, key, replace(Settings(), schema_evolution=kind.schema_evolution), columns)
+    settings = replace(Settings(), schema_evolution=kind.schema_evolution)
+    return side_plan(kind, existing, _PROBE, key, settings, columns).plan
 
 
 def check_creation(table: str, key: SinkKey, settings: Settings, schema: pa.Schema) -> Schema:

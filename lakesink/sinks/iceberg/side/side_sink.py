@@ -20,6 +20,7 @@ from lakesink.rows.plan import WritePlan
 from lakesink.rows.side_rows import digest_sum, side_end
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.checked_receipts import opened
+from lakesink.sinks.iceberg.evolution import BatchWrite
 from lakesink.sinks.iceberg.side.side_batches import all_batches
 from lakesink.sinks.iceberg.side.side_table import SideTable, WaysOut, has_gaps, side_plan
 from lakesink_catalog.commit.current import is_current
@@ -83,6 +84,8 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
         columns: Of the rows. They may change from batch to batch: see `follow`.
         open_table: Makes the participant that writes a table, from a key and the columns of the rows.
         voted: Batch and number of the newest rows that the tasks' receipts had.
+        write: How tasks write the rows of the newest batch that was planned.
+        of_job: The same, of the tasks whose left rows are written under other columns; None if there are none.
         _first: The first batch that this sink had: an earlier run may have had it too.
         _with_rows: The newest batch of which this sink has seen rows.
         _planned: The newest batch for which tasks got a plan, and the UUID of the table in the plan.
@@ -97,6 +100,8 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
     connected: Callable[[], Catalog]
     open_table: Callable[[SinkKey, pa.Schema], Participant]
     voted: tuple[int, int] = field(default=(-1, 0), init=False)
+    write: BatchWrite | None = field(default=None, init=False)
+    of_job: BatchWrite | None = field(default=None, init=False)
     _tables: dict[SinkKey, Participant] = field(default_factory=dict, init=False)
     _uuid: str = field(default="", init=False)
     _first: int | None = field(default=None, init=False)
@@ -147,7 +152,8 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
         if newest is not None and newest.batch_id == batch.batch_id:
             self._with_rows = batch.batch_id
         self._planned = batch.batch_id, self._uuid
-        return side_plan(self.kind, table, batch, key, self.settings, self.columns)
+        self.write, self.of_job = side_plan(self.kind, table, batch, key, self.settings, self.columns), None
+        return self.write.plan
 
     def key(self, batch: Batch) -> SinkKey:
         """The application that writes the rows of the query of a batch."""
@@ -178,6 +184,8 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
             now = Situation(view_table(self._load_or_create(), key), key, batch, self._planned[1])
             raise refusal(Reason.TABLE_REPLACED, now, self.kind.words)
         skipped = found.transaction.writer is None  # by an operator
+        if self.of_job is not None:
+            found.transaction.write, found.transaction.followed = self.of_job, found.transaction.write
         return replace(found, prepared=self._of(batch).pre_commit(found.transaction, [] if skipped else receipts))
 
     def recover(self, transaction: SideTransaction, payload: Payload) -> PreparedRows | None:

@@ -10,10 +10,9 @@ import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from lakesink.rows.plan import WritePlan
 from lakesink.settings.option_types import SchemaEvolution
 from lakesink.settings.settings import Settings
-from lakesink.sinks.iceberg.evolution import plan_batch
+from lakesink.sinks.iceberg.evolution import BatchWrite, plan_batch
 from lakesink.sinks.iceberg.side.begun_replays import replays_back
 from lakesink.sinks.iceberg.side.side_batches import (
     KeyOf,
@@ -72,10 +71,10 @@ class SideTable:
 
 def side_plan(
     kind: SideTable, table: Table, batch: Batch, key: SinkKey, settings: Settings, columns: pa.Schema
-) -> WritePlan:
-    """The plan to write rows with these columns into a side table; raises WriteError if it has other columns."""
+) -> BatchWrite:
+    """How rows with these columns are written into a side table; raises WriteError if it has other columns."""
     try:
-        return plan_batch(table, batch, key, settings, columns, case_sensitive=False).plan
+        return plan_batch(table, batch, key, settings, columns, case_sensitive=False)
     except WriteError as error:
         name = ".".join(table.name())
         raise WriteError.of(

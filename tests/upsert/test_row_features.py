@@ -1,0 +1,224 @@
+"""Each feature of rows, and each two of them, in every mode and form of rows: the table is what a dictionary says.
+
+A second batch has an update, a delete, and one row for each feature: one that is malformed, one with a new key, one
+with a wider number, and one that does not meet a rule. The dictionary knows nothing of lakesink.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import IntegerType, LongType, NestedField, StringType
+
+from lakesink.rows.changed_rows import DELETE_MARK
+from lakesink.rows.expectations import Expected, OnUnmet
+from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
+from lakesink_protocol.coordinator import run_batch
+from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
+from lakesink_tools.audit.audit import audit
+from testkit.builders import TABLE, Lake, Stream
+from testkit.letters import one_task
+from tests.upsert.change_events import RECORDS
+from tests.upsert.rows import live_rows
+
+Row = dict[str, Any]
+Event = tuple[str, Row]
+"""Upsert or delete, and the row; a key that a row lacks is not in its document."""
+WIDE, HELLO = 2**40, "hello"
+POSITIVE = Expected("positive", OnUnmet.QUARANTINE)
+TABLE_SCHEMA = Schema(
+    NestedField(1, "id", LongType(), required=True),
+    NestedField(2, "version", LongType()),
+    NestedField(3, "amount", IntegerType()),
+    NestedField(4, "name", StringType(), required=True),
+    identifier_field_ids=[1],
+)
+
+
+def row(key: int, version: int, amount: int, name: str | None = "n") -> Row:
+    return {"id": key, "version": version, "amount": amount, "name": name}
+
+
+BAD = row(3, 99, 30)
+FEATURES: Mapping[str, Row] = {
+    "quarantine": {"on_malformed": "quarantine", "max_dead_letter_ratio": 1.0},
+    "rule": {"max_dead_letter_ratio": 1.0},
+    "rescue": {"rescue_column": "rest"},
+    "add": {"schema_evolution": "add"},
+    "widen": {"schema_evolution": "widen"},
+    "log": {"changelog_table": "demo.log"},
+}
+MODES: Mapping[str, Row] = {
+    "append": {},
+    "upsert": {"mode": "upsert", "keys": "id", "sequence_by": "version"},
+    "changes": {"mode": "changes", "keys": "id", "sequence_by": "version"},
+}
+
+
+@dataclass
+class World:
+    """What the tables must have after the batches, by plain Python.
+
+    Attributes:
+        chosen: The features of the query.
+        typed: True if rows come with columns, and not as documents.
+    """
+
+    mode: str
+    chosen: frozenset[str]
+    typed: bool
+    rows: list[Row] = field(default_factory=list)
+    letters: list[tuple[int, str]] = field(default_factory=list)
+    log: list[tuple[str, int, int]] = field(default_factory=list)
+
+    def batches(self) -> list[list[Event]]:
+        """The batches of the source."""
+        first = [("upsert", row(key, 1, 10 * key)) for key in range(1, 5)]
+        second = [("upsert", row(1, 2, 11))]
+        second += [("delete", row(2, 2, 20))] if self.mode == "changes" else []
+        second += (
+            [("upsert", BAD | ({"name": None} if self.typed else {"id": "?"}))] if "quarantine" in self.chosen else []
+        )
+        second += [("upsert", row(5, 1, 50) | {"note": HELLO})] if self.chosen & {"add", "widen", "rescue"} else []
+        second += [("upsert", row(6, 1, WIDE))] if self._takes_wide else []
+        second += [("upsert", row(4, 2, -5))] if "rule" in self.chosen else []
+        return [first, second, [("upsert", row(1, 3, 12))]]
+
+    @property
+    def _takes_wide(self) -> bool:
+        return "widen" in self.chosen or ("rescue" in self.chosen and not self.typed)
+
+    def apply(self, events: Sequence[Event]) -> None:
+        """What a batch does."""
+        for operation, came in events:
+            if came["version"] == BAD["version"]:
+                self.letters.append((came["id"], "NULL_IN_REQUIRED" if self.typed else "VALUE_MALFORMED"))
+            elif "rule" in self.chosen and came["amount"] < 0:
+                self.letters.append((came["id"], "EXPECTATION_UNMET"))
+            else:
+                self._store(operation, self._stored(came))
+
+    def _store(self, operation: str, stored: Row) -> None:
+        if self.mode != "append":
+            self.rows = [one for one in self.rows if one["id"] != stored["id"]]
+        if operation == "upsert":
+            self.rows.append(stored)
+        if "log" in self.chosen:
+            self.log.append((operation, stored["id"], stored["version"]))
+
+    def _stored(self, came: Row) -> Row:
+        found = {name: came[name] for name in ("id", "version", "amount", "name")}
+        rest: dict[str, Any] = {}
+        if "note" in came and self.chosen & {"add", "widen"}:
+            found["note"] = came["note"]
+        elif "note" in came:
+            rest["unknown"] = {"note": came["note"]}
+        if came["amount"] == WIDE and "widen" not in self.chosen:
+            rest["unfit"] = {"amount": {"expected": "INT", "value": WIDE}}
+            found["amount"] = None
+        return found | ({"rest": rest} if rest else {})
+
+
+@dataclass
+class Driver:
+    """A query that writes the batches of a world."""
+
+    lake: Lake
+    world: World
+    decode: str
+    can_write_again: bool
+
+    def __post_init__(self) -> None:
+        options = MODES[self.world.mode] | {
+            name: one for key in self.world.chosen for name, one in FEATURES[key].items()
+        }
+        more = {"decode": self.decode} if self.decode else {}
+        marks = {"apply_as_deletes": "x"} if self.world.mode == "changes" and not self.decode else {}
+        self.stream = Stream(self.lake, options=options | more | marks)
+
+    def take(self, batch_id: int, events: Sequence[Event]) -> Outcome:
+        """Run a batch with a driver that has just started."""
+        rows = documents_of(events) if self.decode else self._typed(events)
+        sink = self.stream.sink()
+        columns = pa.schema([one for one in rows.schema if one.name != DELETE_MARK])
+        driver = IcebergSink(sink.table, sink.key, sink.open_catalog, sink.settings, columns, effects=sink.effects)
+        driver.can_write_again = self.can_write_again
+        return run_batch(self.stream.batch(batch_id), [driver], one_task(rows))[driver.name]
+
+    def _typed(self, events: Sequence[Event]) -> pa.Table:
+        rows = [came for _, came in events]
+        evolves = any("note" in came for came in rows)
+        wide = any(came["amount"] == WIDE for came in rows)
+        columns = [("id", pa.int64()), ("version", pa.int64()), ("amount", pa.int64() if wide else pa.int32())]
+        columns += [("name", pa.string()), *([("note", pa.string())] if evolves else [])]
+        found = pa.Table.from_pylist(rows, pa.schema(columns))
+        if "rule" in self.world.chosen:
+            found = found.append_column(POSITIVE.mark, pa.array([came["amount"] >= 0 for came in rows]))
+        if self.world.mode == "changes":
+            found = found.append_column(DELETE_MARK, pa.array([operation == "delete" for operation, _ in events]))
+        return found
+
+
+def documents_of(events: Sequence[Event]) -> pa.Table:
+    """The rows as JSON in records of Kafka."""
+    records = [
+        {"value": json.dumps(came).encode(), "topic": "t", "partition": 0, "offset": at}
+        for at, (_, came) in enumerate(events)
+    ]
+    return pa.Table.from_pylist(records, RECORDS)
+
+
+def cells() -> Iterator[Any]:
+    """Mode, form of the rows, and features: each alone, each two, and all that go together."""
+    for mode, decode in (("append", ""), ("upsert", ""), ("changes", ""), ("append", "json"), ("upsert", "json")):
+        lacking = {"rescue"} if not decode else {"rule"}
+        lacking |= {"log"} if mode == "append" else set()
+        names = [name for name in FEATURES if name not in lacking]
+        sets = [{one} for one in names] + [{*pair} for pair in combinations(names, 2)] + [{*names} - {"add"}]
+        for some in sets:
+            if not {"add", "widen"} <= some:
+                name = f"{mode}-{decode or 'rows'}-{'+'.join(sorted(some))}"
+                yield pytest.param(mode, decode, frozenset(some), id=name)
+
+
+@pytest.mark.parametrize(("mode", "decode", "chosen"), [*cells()])
+@pytest.mark.parametrize("again", [True, False], ids=["", "once"])
+def test_any_two_features_of_rows_do_what_each_does_alone(
+    tmp_path: Path, mode: str, decode: str, chosen: frozenset[str], *, again: bool
+) -> None:
+    lake = Lake.make(tmp_path, schema=TABLE_SCHEMA)
+    world = World(mode, chosen, typed=not decode)
+    driver = Driver(lake, world, decode, again)
+    for batch_id, events in enumerate(world.batches()):
+        world.apply(events)
+        assert isinstance(driver.take(batch_id, events), Committed)
+        check(lake, world)
+        assert isinstance(driver.take(batch_id, events), AlreadyCommitted)
+        check(lake, world)
+    assert audit(lake.table()).findings == ()
+
+
+def check(lake: Lake, world: World) -> None:
+    """Compare the tables with the dictionary."""
+    found = [{name: value for name, value in one.items() if value is not None} for one in live_rows(lake)]
+    for one in found:
+        if "rest" in one:
+            one["rest"] = json.loads(one["rest"])
+    wanted = [{name: value for name, value in one.items() if value is not None} for one in world.rows]
+    assert sorted(found, key=by_version) == sorted(wanted, key=by_version)
+    if world.letters:
+        letters = lake.catalog.load_table(f"{TABLE}__dead_letters").scan().to_arrow().to_pylist()
+        assert sorted((json.loads(one["payload"])["id"], one["reason"]) for one in letters) == sorted(world.letters)
+    if "log" in world.chosen:
+        log = lake.catalog.load_table("demo.log").scan().to_arrow().to_pylist()
+        assert sorted((one["_operation"], one["id"], one["version"]) for one in log) == sorted(world.log)
+
+
+def by_version(one: Row) -> tuple[int, int]:
+    return one["id"], one["version"]
