@@ -5,8 +5,10 @@ with a wider number, and one that does not meet a rule. The dictionary knows not
 """
 
 import json
+import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,8 @@ from lakesink_protocol.coordinator import run_batch
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
 from lakesink_tools.audit.audit import audit
 from testkit.builders import TABLE, Lake, Stream
+from testkit.deaths import answer_is_lost, dies_after, dies_before, until_it_lives
+from testkit.examples import seeds
 from testkit.letters import one_task
 from tests.upsert.change_events import RECORDS
 from tests.upsert.rows import live_rows
@@ -174,14 +178,14 @@ def documents_of(events: Sequence[Event]) -> pa.Table:
     return pa.Table.from_pylist(records, RECORDS)
 
 
-def cells() -> Iterator[Any]:
-    """Mode, form of the rows, and features: each alone, each two, and all that go together."""
+def cells(*, whole: bool = False) -> Iterator[Any]:
+    """Mode, form of the rows, and features: each alone, each two, and all that go together; only these if `whole`."""
     for mode, decode in (("append", ""), ("upsert", ""), ("changes", ""), ("append", "json"), ("upsert", "json")):
         lacking = {"rescue"} if not decode else {"rule"}
         lacking |= {"log"} if mode == "append" else set()
         names = [name for name in FEATURES if name not in lacking]
-        sets = [{one} for one in names] + [{*pair} for pair in combinations(names, 2)] + [{*names} - {"add"}]
-        for some in sets:
+        sets = [{one} for one in names] + [{*pair} for pair in combinations(names, 2)]
+        for some in [*([] if whole else sets), {*names} - {"add"}]:
             if not {"add", "widen"} <= some:
                 name = f"{mode}-{decode or 'rows'}-{'+'.join(sorted(some))}"
                 yield pytest.param(mode, decode, frozenset(some), id=name)
@@ -222,3 +226,20 @@ def check(lake: Lake, world: World) -> None:
 
 def by_version(one: Row) -> tuple[int, int]:
     return one["id"], one["version"]
+
+
+@pytest.mark.parametrize("seed", seeds(3))
+@pytest.mark.parametrize(("mode", "decode", "chosen"), [*cells(whole=True)])
+def test_deaths_and_lost_answers_between_the_commits_of_a_batch_change_nothing(
+    tmp_path: Path, mode: str, decode: str, chosen: frozenset[str], seed: int
+) -> None:
+    lake, chance = Lake.make(tmp_path, schema=TABLE_SCHEMA), random.Random(seed)
+    world = World(mode, chosen, typed=not decode)
+    driver = Driver(lake, world, decode, can_write_again=seed % 2 == 0)
+    for batch_id, events in enumerate(world.batches()):
+        world.apply(events)
+        lake.catalog.faults = chance.choices([dies_before, dies_after, answer_is_lost], k=chance.randrange(1, 5))
+        until_it_lives(partial(driver.take, batch_id, events))
+        lake.catalog.faults = []
+        check(lake, world)
+    assert audit(lake.table()).findings == ()
