@@ -192,7 +192,7 @@ def _check_documents_name_columns(table: str, settings: Settings) -> None:
     example = ", ".join(f"{sql_name(name)} ..." for name in columns) or "id BIGINT NOT NULL, at TIMESTAMP"
     why = f"the option {named[0]} needs them in schema" if evolves else "documents have no schema"
     with_schema = f", with those of {' and '.join(named)} in schema" if named else ""
-    also = None if settings.has_changes or evolves else with_schema
+    also = None if evolves else with_schema
     raise SettingsError.of("OPTION_MISSING.columns", table=table, why=why, example=example, with_schema=also)
 
 

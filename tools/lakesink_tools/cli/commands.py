@@ -166,6 +166,13 @@ COMMANDS = (
             metavar="NAME",
             help="Column for what other columns do not hold of a document, for --decode.",
         ),
+        _option(
+            "--option",
+            "more",
+            metavar="NAME=VALUE",
+            multiple=True,
+            help="Another option of lakesink.replay_dead_letters, such as mode=upsert or sequence_by=version.",
+        ),
         _CATALOG,
     ),
     _command(

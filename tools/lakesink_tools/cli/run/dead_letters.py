@@ -3,7 +3,7 @@
 import os
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -97,6 +97,7 @@ def dead_letters(  # noqa: PLR0913 - one for each option of the command
     schema_registry: str | None,
     binary_encoding: str | None,
     rescue_column: str | None,
+    more: Sequence[str],
 ) -> Report:
     """Exit code 1: there are dead letters that were not replayed."""
     if letters is None and table.endswith(SUFFIX):
@@ -110,6 +111,11 @@ def dead_letters(  # noqa: PLR0913 - one for each option of the command
         "rescue_column": rescue_column,
     }
     options = {option: value for option, value in given.items() if value is not None}
+    for one in more:
+        option, equals, value = one.partition("=")
+        if not equals:
+            raise invalid(f"--option {one} has no value.", "Write --option NAME=VALUE.")
+        options[option.strip().replace("-", "_")] = value.strip()
     if replay is None:
         if options:
             raise invalid(f"--{next(iter(options)).replace('_', '-')} goes with --replay.", "Give --replay too.")
