@@ -14,18 +14,19 @@ from pyspark.sql import functions as sf
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import BinaryType
 
-from lakesink.api.with_expectations import check_condition, marked, marks_of
+from lakesink.api.with_expectations import check_condition, marked
 from lakesink.decode.documents import INCOMING, VALUE
 from lakesink.decode.places import FILE
 from lakesink.observe.terminal import watched
 from lakesink.rows.changed_rows import DELETE_MARK, OFFSET, PARTITION
-from lakesink.rows.expectations import expected_in, is_mark, without_marks
+from lakesink.rows.expectations import is_mark, without_marks
 from lakesink.rows.plan import DEBEZIUM_JSON, JSON
 from lakesink.settings.option_types import Options, OutputMode
 from lakesink.settings.options import option_invalid, read_option
 from lakesink.settings.relations import Entry
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.change_plan import check_left_out, stored_columns
+from lakesink.sinks.iceberg.expectations import expected_of
 from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink.sinks.iceberg.preflight import check_letters, check_start, open_existing
 from lakesink.spark.determinism import functions_of, runs_python
@@ -120,7 +121,7 @@ def stream(
     sensitive = is_case_sensitive(df.sparkSession)
     columns = stored_columns(stored_schema(df.schema), settings, case_sensitive=sensitive)
     check_start(catalog, table, key, settings, without_marks(columns), case_sensitive=sensitive)
-    check_letters(catalog, table, key, settings, expected_in(columns))
+    check_letters(catalog, table, key, settings, expected_of(columns, settings))
 
     def make_sink(_: pa.Schema, session: SparkSession) -> IcebergSink:
         return _sink(table, key, catalog.open, settings, df, session)
@@ -275,9 +276,11 @@ def _sink(
 
 
 def _select_for_decoding(df: DataFrame, settings: Settings) -> DataFrame:
-    """Select the columns that decoding uses. JSON becomes text, because Spark copies bytes twice and text once."""
+    """Select the columns that decoding uses. JSON becomes text, because Spark copies bytes twice and text once.
+
+    Marks stay: the sink refuses them.
+    """
     needed = [df[name] for name in df.columns if name in INCOMING or is_mark(name)]
-    needed += marks_of(df, settings.expect)
     if not needed:
         return df
     if FILE not in df.columns and _reads_files(df):

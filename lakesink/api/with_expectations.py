@@ -22,6 +22,8 @@ _LONGEST = 170
 def with_expectations(df: DataFrame, expect: Mapping[str, str | Sequence[str]]) -> DataFrame:
     """The rows with their expectations, for ``format("lakesink")``; `stream` and `append` take the option `expect`.
 
+    Not for documents that lakesink decodes: Spark evaluates the conditions before.
+
     Args:
         df: Streaming or batch DataFrame. Do not change its columns afterwards.
         expect: As the option `expect`: conditions by name, each alone or with ``"warn"`` or ``"fail"``.

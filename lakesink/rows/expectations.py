@@ -1,8 +1,9 @@
-"""Expectations: conditions on rows that Spark evaluates, and that a task counts while it writes. Imports PyArrow only.
+"""Expectations: conditions on rows, and how a task counts the rows that do not meet them. Imports PyArrow only.
 
-A row arrives with a *mark* for each expectation: a BOOLEAN column after its own columns, true if the row meets it. The
-name of the column has the name of the expectation and what happens to a batch with other rows, so a task writer needs
-nothing else. Marks are never written.
+Spark evaluates those on rows with the table's columns. A row arrives with a *mark* for each expectation: a BOOLEAN
+column after its own columns, true if the row meets it. The name of the column has the name of the expectation and what
+happens to a batch with other rows, so a task writer needs nothing else. Marks are never written. Documents have no
+columns yet where Spark sees them: tasks evaluate their conditions.
 """
 
 from collections import Counter
@@ -14,6 +15,9 @@ from functools import reduce
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakesink.rows.conditions import Condition
+from lakesink.rows.letters import Fault
+from lakesink.rows.scalars import FALSE
 from lakesink_protocol.measures import UNMET_ROWS, Tally
 from lakesink_protocol.quality import EXPECTATION_NAME, MOST_EXPECTATIONS, Quality
 
@@ -30,10 +34,11 @@ class OnUnmet(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """One expectation of the rows of a batch."""
+    """One expectation of the rows of a batch; `condition` is None if Spark has marked the rows."""
 
     name: str
     on_unmet: OnUnmet
+    condition: Condition | None = None
 
     @property
     def mark(self) -> str:
@@ -69,8 +74,8 @@ def without_marks(schema: pa.Schema) -> pa.Schema:
 
 
 @dataclass(slots=True)
-class Marks:
-    """Takes the marks off the rows of one task, and counts the rows that do not meet an expectation.
+class Unmet:
+    """Counts the rows of one task that do not meet an expectation.
 
     Attributes:
         unmet: Rows by the name of the expectation.
@@ -92,22 +97,23 @@ class Marks:
         unmet = {one.name: self.unmet[one.name] for one in self.expected}
         return Quality(Tally({UNMET_ROWS: self.unmet_rows}), unmet=unmet)
 
-    def unmet_of(self, batch: pa.RecordBatch) -> dict[int, tuple[str, ...]]:
-        """The expectations that put rows aside, by the positions of these rows."""
-        found: dict[int, tuple[str, ...]] = {}
-        for one in self.expected:
-            met = batch.column(one.mark) if one.on_unmet is OnUnmet.QUARANTINE else None
-            if met is not None and met.true_count < batch.num_rows:
-                for at in pc.indices_nonzero(pc.invert(pc.fill_null(met, fill_value=False))).to_pylist():
-                    found[at] = (*found.get(at, ()), one.name)
-        return found
+    def found(self, met: Sequence[pa.BooleanArray], never: pa.BooleanArray | None) -> dict[int, Fault]:
+        """Count the rows for which an expectation is not true; those to put aside, by their positions.
 
-    def taken_off(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows alone; their marks are counted."""
-        if not self.expected:
-            return batch
-        marks = [batch.column(one.mark) for one in self.expected]
-        for one, met in zip(self.expected, marks, strict=True):
-            self.unmet[one.name] += batch.num_rows - met.true_count
-        self.unmet_rows += batch.num_rows - reduce(pc.and_, marks).true_count
-        return batch.select([name for name in batch.schema.names if not is_mark(name)])
+        `met` has the values of each expectation. Rows for which `never` is true are not judged.
+        """
+        if not met:
+            return {}
+        wrong = [pc.invert(pc.fill_null(one, FALSE)) for one in met]
+        if never is not None:
+            wrong = [pc.and_not(one, never) for one in wrong]
+        self.unmet_rows += reduce(pc.or_, wrong).true_count
+        aside: dict[int, tuple[str, ...]] = {}
+        for one, rows in zip(self.expected, wrong, strict=True):
+            self.unmet[one.name] += rows.true_count
+            for at in pc.indices_nonzero(rows).to_pylist() if one.on_unmet is OnUnmet.QUARANTINE else ():
+                aside[at] = (*aside.get(at, ()), one.name)
+        return {
+            at: Fault("EXPECTATION_UNMET", first, ", ".join(more) and f"also {', '.join(more)}")
+            for at, (first, *more) in aside.items()
+        }

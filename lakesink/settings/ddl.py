@@ -4,12 +4,12 @@ Spark's own parser is in its JVM, and ``format("lakesink")`` reads its options w
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import NoReturn
 
 import pyarrow as pa
 
+from lakesink.settings.tokens import Tokens
 from lakesink_catalog.spark_types import sql_name
 
 _PRECISION, _SCALE, _MOST_DIGITS = 10, 0, 38
@@ -43,10 +43,9 @@ def columns_of(ddl: str) -> pa.Schema:
     return pa.schema(list(_Parser(ddl).columns()))
 
 
-class _Parser:
+class _Parser(Tokens):
     def __init__(self, text: str) -> None:
-        self._tokens = list(_scan(text))
-        self._next = 0
+        super().__init__(_scan(text))
         self._levels = 0
 
     def columns(self) -> Iterator[pa.Field]:
@@ -54,11 +53,6 @@ class _Parser:
         yield from self._listed(self._column)
         if self._peek():
             self._wrong("expected a comma or the end")
-
-    def _listed(self, one: Callable[[], pa.Field]) -> Iterator[pa.Field]:
-        yield one()
-        while self._accept("mark", ","):
-            yield one()
 
     def _column(self) -> pa.Field:
         kind, name = self._take("a name of a column")
@@ -123,32 +117,6 @@ class _Parser:
         if not (written.isascii() and written.isdecimal()) or not lowest <= int(written[:11]) <= highest:
             self._wrong(f"expected a whole number from {lowest} to {highest}, not {written}")
         return int(written)
-
-    def _expect(self, kind: str, wanted: str) -> None:
-        if not self._accept(kind, wanted):
-            found = self._peek()
-            self._wrong(f"expected {wanted!r}" + (f", not {found[1]!r}" if found else " at the end"))
-
-    def _accept(self, kind: str, wanted: str) -> bool:
-        found = self._peek()
-        accepted = found is not None and found[0] == kind and found[1].upper() == wanted
-        self._next += accepted
-        return accepted
-
-    def _take(self, wanted: str) -> tuple[str, str]:
-        found = self._peek()
-        if found is None:
-            self._wrong(f"expected {wanted} at the end")
-        self._next += 1
-        return found
-
-    def _peek(self) -> tuple[str, str] | None:
-        return self._tokens[self._next] if self._next < len(self._tokens) else None
-
-    def _wrong(self, why: str) -> NoReturn:
-        before = self._tokens[max(self._next - 3, 0) : self._next]
-        near = f" (near {' '.join(token for _, token in before)})" if before else ""
-        raise ValueError(f"{why}{near}")
 
 
 def _scan(text: str) -> Iterator[tuple[str, str]]:

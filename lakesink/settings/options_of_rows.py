@@ -117,7 +117,7 @@ OPTIONS_OF_ROWS = (
         "none",
         "Conditions that every row must make true, in Spark SQL: `{'valid_age': 'age between 0 and 120'}`. A batch with"
         " other rows fails; with `('age between 0 and 120', 'warn')` they are written and counted, with `'quarantine'`"
-        " they become dead letters. With `decode`, conditions see the columns of the source."
+        " they become dead letters. With `decode`, conditions see the decoded columns, and are a part of Spark SQL."
         ' For `format("lakesink")`, `with_expectations` adds them to the rows.',
     ),
     Option(

@@ -159,7 +159,7 @@ _OF_CHANGES = (
     *("keys", "sequence_by", "except_column_list", "on_late", "on_absent", "changelog_table"),
     *("locate_in", "compact_small_files"),
 )
-_OF_ROWS = 'Add them to the rows: lakesink.with_expectations(df, {...}).writeStream.format("lakesink").'
+_OF_ROWS = 'Without decode, add them to the rows: lakesink.with_expectations(df, {...}).writeStream.format("lakesink").'
 _REPLAYED = "a repaired row that is replayed must not replace a newer one"
 
 RELATIONS = (

@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 from lakesink.rows.plan import BinaryEncoding, OnMalformed
+from lakesink.settings.conditions import read_condition
 from lakesink.settings.option import option_unknown
 from lakesink.settings.option_types import Deletes, LocateIn, OnAbsent, OnLate, OutputMode, SchemaEvolution
 from lakesink.settings.options import BY_NAME, OPTIONS, option_invalid, read_option
@@ -114,6 +115,8 @@ class Settings:
             relation.check(values, given, entry)
         for name, why in _compared(settings, of_stream=entry not in BATCHES):
             raise option_invalid(name, f"The option {name} {why}.")
+        for name, one in settings.expect.items() if settings.decode else ():
+            read_condition(name, one.condition)
         if settings.compression_codec is not None:
             settings.effective({})  # the codec may lack the level
         return settings

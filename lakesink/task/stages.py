@@ -18,10 +18,10 @@ from lakesink.parquet.partitions import check_partition_values
 from lakesink.parquet.side_file import SideFile, left_in
 from lakesink.rows.changed_rows import DELETE_MARK, ChangedRows, DocumentDecoder, RowBatch, same_operation
 from lakesink.rows.columns import Alignment, alignment_of
-from lakesink.rows.expectations import Marks
+from lakesink.rows.expectations import Unmet, is_mark
 from lakesink.rows.letters import Fault
 from lakesink.rows.plan import ChangesPlan, WritePlan
-from lakesink.rows.scalars import operation_scalar
+from lakesink.rows.scalars import TRUE, operation_scalar
 from lakesink.rows.texts import check_texts
 from lakesink.rows.unfit import all_but, sort_rows
 from lakesink.task.task_files import TaskFiles, TaskOutput
@@ -30,7 +30,7 @@ from lakesink_protocol.errors import WriteError
 from lakesink_protocol.measures import Tally
 from lakesink_protocol.quality import together
 from lakesink_protocol.receipt import Receipt
-from lakesink_protocol.row_changes import DELETES, SUPERSEDED, Operation
+from lakesink_protocol.row_changes import DELETES, SPLITS, SUPERSEDED, Operation
 
 IsRefused = Callable[[], bool]
 """True if what some stage found must fail the batch: its other rows are only counted."""
@@ -60,36 +60,83 @@ class Stage:
         return head
 
 
+def not_split(changed: Tally, undone: int) -> Tally:
+    """What was counted of changes: events that became dead letters are not two changes each."""
+    return Tally(changed | {SPLITS: changed[SPLITS] - undone}) if undone else changed
+
+
 @dataclass(slots=True)
-class Expect(Stage):
-    """Counts the rows, takes off the marks of expectations, and puts rows aside that do not meet one."""
+class Count(Stage):
+    """Counts the rows as they came."""
 
-    marks: Marks
-    put_aside: PutAside | None
     _rows: int = field(default=0, init=False)
-
-    @property
-    def refuses(self) -> bool:
-        """See `Stage`."""
-        return self.marks.refuse
 
     def through(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """See `Stage`."""
         for batch in batches:
             self._rows += batch.num_rows
-            unmet, rows = self.marks.unmet_of(batch), self.marks.taken_off(batch)
-            if self.put_aside is not None and unmet:
-                faults = {
-                    at: Fault("EXPECTATION_UNMET", first, ", ".join(more) and f"also {', '.join(more)}")
-                    for at, (first, *more) in unmet.items()
-                }
-                self.put_aside(RowBatch(rows, rows), faults)
-                rows = rows.filter(all_but(rows.num_rows, unmet))
-            yield rows
+            yield batch
 
     def found(self, head: Receipt) -> Receipt:
         """See `Stage`."""
-        return replace(head, rows=self._rows, quality=together([head.quality, self.marks.quality]))
+        return replace(head, rows=self._rows)
+
+
+@dataclass(slots=True)
+class Expect(Stage):
+    """Puts rows aside that do not meet an expectation. A delete is never judged: the table gets no row of it."""
+
+    unmet: Unmet
+    put_aside: PutAside | None
+    _undone: int = field(default=0, init=False)
+
+    @property
+    def refuses(self) -> bool:
+        """See `Stage`."""
+        return self.unmet.refuse
+
+    def found(self, head: Receipt) -> Receipt:
+        """See `Stage`."""
+        quality = together([head.quality, self.unmet.quality])
+        return replace(head, quality=quality, changed=not_split(head.changed, self._undone))
+
+    def _kept(self, rows: RowBatch, met: Sequence[pa.BooleanArray], never: pa.BooleanArray | None) -> RowBatch:
+        faults = self.unmet.found(met, never)
+        if not faults or self.put_aside is None:
+            return rows
+        self.put_aside(rows, faults)
+        also = rows.made_with(faults)
+        self._undone += len(also) - len({*rows.positions(faults)})
+        return rows.filter(all_but(rows.rows.num_rows, also))
+
+
+class ExpectMarked(Expect):
+    """The same of rows that Spark has marked; takes off their marks. Nor is a row judged whose operation is unknown."""
+
+    def through(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """See `Stage`."""
+        for batch in batches:
+            met = [batch.column(one.mark) for one in self.unmet.expected]
+            rows = batch.select([name for name in batch.schema.names if not is_mark(name)])
+            came, never = rows, None
+            if DELETE_MARK in rows.schema.names:
+                came, never = rows.drop_columns([DELETE_MARK]), pc.fill_null(rows.column(DELETE_MARK), TRUE)
+            judged = same_operation(Operation.UPSERT, rows.num_rows)  # a delete never is
+            yield self._kept(RowBatch(rows, came, None, judged), met, never).rows
+
+
+@dataclass(slots=True)
+class ExpectDecoded(Expect):
+    """The same of decoded documents, by their values in the table's columns."""
+
+    conditions: Sequence[Callable[[pa.RecordBatch], pa.Array]]
+
+    def through(self, batches: Iterator[RowBatch]) -> Iterator[RowBatch]:
+        """See `Stage`."""
+        for batch in batches:
+            met = [condition(batch.rows) for condition in self.conditions]
+            operations, delete = batch.operations, operation_scalar(Operation.DELETE)
+            yield self._kept(batch, met, None if operations is None else pc.equal(operations, delete))
 
 
 @dataclass(slots=True)

@@ -3,7 +3,7 @@
 Imports PyArrow and `pyiceberg_core`, never PyIceberg or PySpark, and keeps no state between calls.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -16,15 +16,16 @@ from lakesink.parquet.partitions import source_paths
 from lakesink.parquet.side_file import left_rows_file
 from lakesink.rows.changed_rows import DELETE_MARK
 from lakesink.rows.columns import NameRule, alignment_of
-from lakesink.rows.expectations import Expected, Marks
+from lakesink.rows.conditions import evaluator
+from lakesink.rows.expectations import Expected, Unmet
 from lakesink.rows.letters import LetterRows
 from lakesink.rows.libraries import check_library
 from lakesink.rows.plan import DEBEZIUM, OnMalformed, WritePlan
-from lakesink.rows.schema import parse_schema
+from lakesink.rows.schema import Struct, parse_schema
 from lakesink.rows.side_rows import SidePlan
 from lakesink.rows.task_errors import rows_differ
 from lakesink.task.changelog import ChangelogRows
-from lakesink.task.stages import Decode, Expect, Fit, IsRefused, Key, Stage, Take
+from lakesink.task.stages import Count, Decode, ExpectDecoded, ExpectMarked, Fit, IsRefused, Key, Stage, Take
 from lakesink.task.task_files import SideOutput, TaskFiles, whole_or_abandoned
 from lakesink_protocol.measures import DEAD_LETTERS, Tally
 from lakesink_protocol.quality import Quality
@@ -127,22 +128,40 @@ class ParquetTaskWriter:
     def _stages(
         self, files: TaskFiles, letters: SideOutput | None, log: SideOutput | None, is_refused: IsRefused
     ) -> list[Stage]:
-        """The stages in their order: expect, decode or take, fit, and key."""
+        """The stages in their order: count, expect and take or decode and expect, fit, and key."""
         plan, changes, aside = self.plan, self.plan.changes, None if letters is None else letters.put_aside
         of_malformed = aside if plan.on_malformed is OnMalformed.QUARANTINE else None
+        stages: list[Stage] = [Count()]
+        unmet = Unmet(self.expected)
         if plan.decode:
-            schema = files.schema if changes is None else own_schema(files.schema, changes)
-            left = left_rows_file(plan, files.task)
+            schema, left = decoded_columns(plan), left_rows_file(plan, files.task)
             if plan.decode in DEBEZIUM:
-                read: Stage = Decode(DebeziumDecoder(plan, schema, files.task), left)
+                stages.append(Decode(DebeziumDecoder(plan, schema, files.task), left))
             else:
-                read = Decode(Decoder(plan, schema, files.task, of_malformed, left.add), left)
+                stages.append(Decode(Decoder(plan, schema, files.task, of_malformed, left.add), left))
+            stages.append(ExpectDecoded(unmet, aside, conditions_of(self.expected, plan)))
         else:
-            read = Take(changes is not None, of_malformed)
-        stages = [Expect(Marks(self.expected), aside), read, Fit(plan, files, of_malformed, is_refused)]
+            stages += [ExpectMarked(unmet, aside), Take(changes is not None, of_malformed)]
+        stages.append(Fit(plan, files, of_malformed, is_refused))
         if changes is not None:
             stages.append(Key(plan, changes, files, None if log is None else log.add, is_refused))
         return stages
+
+
+def decoded_columns(plan: WritePlan) -> Struct:
+    """The table's columns that documents fill."""
+    schema = parse_schema(plan.schema_json)
+    return schema if plan.changes is None else own_schema(schema, plan.changes)
+
+
+def conditions_of(expected: Sequence[Expected], plan: WritePlan) -> Sequence[Callable[[pa.RecordBatch], pa.Array]]:
+    """The conditions of expectations on decoded columns; raises ValueError if one has no meaning on these columns."""
+    columns = decoded_columns(plan)
+    found = []
+    for one in expected:
+        assert one.condition is not None, "Spark marks no documents"
+        found.append(evaluator(one.condition, columns, case_sensitive=plan.case_sensitive))
+    return found
 
 
 def check_columns(incoming: pa.Schema, plan: WritePlan) -> None:
@@ -150,7 +169,7 @@ def check_columns(incoming: pa.Schema, plan: WritePlan) -> None:
     check_library("pyarrow", pa.__version__)
     schema, changes = parse_schema(plan.schema_json), plan.changes
     if plan.decode:
-        check_documents(incoming, schema if changes is None else own_schema(schema, changes), plan)
+        check_documents(incoming, decoded_columns(plan), plan)
     elif changes is None:
         alignment_of(incoming, schema, plan)
     else:

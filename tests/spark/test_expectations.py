@@ -1,6 +1,7 @@
 """Expectations of streams and appends: Spark evaluates them once, and the table keeps their counts."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import lakesink
 from lakesink.spark.source.data_source import LakesinkDataSource
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import load_table
-from lakesink_protocol.errors import LakesinkError, QueryError, SettingsError
+from lakesink_protocol.errors import LakesinkError, QueryError, SettingsError, WriteError
 from lakesink_protocol.measures import UNMET_ROWS, Tally
 from lakesink_protocol.quality import Quality
 from lakesink_tools.cli.main import main
@@ -117,13 +118,32 @@ def test_a_prepared_batch_keeps_its_counts(spark: Any, tmp_path: Path, monkeypat
     assert (record.outcome, dict(record.unmet)) == ("recovered", {"valid_age": 1})
 
 
-def test_documents_are_checked_by_the_columns_of_their_source(spark: Any) -> None:
+def test_documents_are_checked_by_their_columns_in_the_table(spark: Any) -> None:
     lakesink.append(spark.createDataFrame([(0, 0)], "id LONG, age INT"), TABLE, txn=("make", 1), create_table=True)
     documents = spark.createDataFrame([('{"id": 1, "age": 200}',), ('{"id": 2, "age": 20}',)], "value STRING")
-    expect = {"valid_age": ("get_json_object(value, '$.age') <= 120", "warn")}
+    expect = {"valid_age": ("AGE <= 120", "warn")}
     lakesink.append(documents, TABLE, txn=("people", 0), decode="json", expect=expect)
     assert summaries()[-1] == {"lakesink.unmet-rows": "1", "lakesink.unmet.valid_age": "1"}
     assert [row["id"] for row in rows()] == [0, 1, 2]
+
+
+def test_a_condition_on_documents_that_no_task_can_evaluate_is_refused_before_the_start(
+    spark: Any, tmp_path: Path
+) -> None:
+    texts = spark.readStream.text(str(tmp_path))
+    documents: dict[str, Any] = {**OPTIONS, "decode": "json", "schema": "id BIGINT, name STRING"}
+    for condition, said in [
+        ("upper(name) = 'A'", "there are the functions length, trim, coalesce alone"),
+        ("name > 0", "it compares STRING with INT"),
+        ("nme IS NOT NULL", "there is no column nme. Did you mean 'name'"),
+        ("value IS NOT NULL", "there is no column value. Known: id, name"),
+    ]:
+        with pytest.raises(SettingsError, match=f"CONDITION_UNSUPPORTED.*{re.escape(said)}") as refused:
+            lakesink.stream(texts, TABLE, **documents, expect={"rule": condition})
+        assert len(str(refused.value).partition("\n")[0]) < 200
+    marked = lakesink.with_expectations(texts, {"rule": "value IS NOT NULL"})
+    with pytest.raises(WriteError, match="the expectation rule, which Spark evaluates before"):
+        lakesink.stream(marked, TABLE, **documents)
 
 
 @pytest.mark.parametrize(

@@ -143,6 +143,11 @@ class Driver:
             name: one for key in self.world.chosen for name, one in FEATURES[key].items()
         }
         more = {"decode": self.decode} if self.decode else {}
+        more |= (
+            {"expect": {"positive": ("amount >= 0", "quarantine")}}
+            if "rule" in self.world.chosen and self.decode
+            else {}
+        )
         marks = {"apply_as_deletes": "x"} if self.world.mode == "changes" and not self.decode else {}
         self.stream = Stream(self.lake, options=options | more | marks)
 
@@ -181,7 +186,7 @@ def documents_of(events: Sequence[Event]) -> pa.Table:
 def cells(*, whole: bool = False) -> Iterator[Any]:
     """Mode, form of the rows, and features: each alone, each two, and all that go together; only these if `whole`."""
     for mode, decode in (("append", ""), ("upsert", ""), ("changes", ""), ("append", "json"), ("upsert", "json")):
-        lacking = {"rescue"} if not decode else {"rule"}
+        lacking = set() if decode else {"rescue"}
         lacking |= {"log"} if mode == "append" else set()
         names = [name for name in FEATURES if name not in lacking]
         sets = [{one} for one in names] + [{*pair} for pair in combinations(names, 2)]

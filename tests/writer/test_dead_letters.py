@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -18,6 +19,7 @@ from lakesink.rows.expectations import Expected, OnUnmet
 from lakesink.rows.letters import LETTERS, letters_since, may_have_letters, payload_digest
 from lakesink.rows.plan import OnMalformed
 from lakesink.rows.side_rows import SidePlan, digest_sum
+from lakesink.settings.conditions import condition_of
 from lakesink.task.task import ParquetTaskWriter
 from lakesink_catalog.tables.arrow_schema import iceberg_schema
 from lakesink_protocol.errors import WriteError
@@ -193,19 +195,19 @@ PLACES = [
 ]
 
 
-@pytest.mark.parametrize("expected", [(), (POSITIVE,)], ids=["malformed", "unmet"])
+@pytest.mark.parametrize(("number", "reason"), [('"x"', "VALUE_MALFORMED"), ("-1", "EXPECTATION_UNMET")])
 @pytest.mark.parametrize(
     ("name", "values", "found"), PLACES, ids=[f"{name}-{values.type}" for name, values, _ in PLACES]
 )
 def test_a_column_with_a_name_of_kafka_s_and_another_type_leaves_its_place_unknown(
-    tmp_path: Path, name: str, values: pa.Array, found: list[Any], expected: tuple[Expected, ...]
+    tmp_path: Path, name: str, values: pa.Array, found: list[Any], number: str, reason: str
 ) -> None:
-    documents = pa.array([b'{"id": "x"}'] * 2)
-    marks = {one.mark: pa.array([False, False]) for one in expected}
-    batch = pa.RecordBatch.from_pydict({"value": documents, name: values, **marks})
-    _, letters = written(writer_for(tmp_path, decode="json", expected=expected), [batch])
+    documents = pa.array([f'{{"id": {number}}}'.encode()] * 2)
+    batch = pa.RecordBatch.from_pydict({"value": documents, name: values})
+    positive = replace(POSITIVE, condition=condition_of("id > 0"))
+    _, letters = written(writer_for(tmp_path, decode="json", expected=(positive,)), [batch])
     place = "source" if name == "file_path" else name
-    assert [row[place] for row in rows_of(letters.files)] == found
+    assert [(row[place], row["reason"]) for row in rows_of(letters.files)] == [(one, reason) for one in found]
 
 
 def test_a_table_s_own_row_with_such_names_is_a_letter_with_its_whole_row(tmp_path: Path) -> None:

@@ -8,7 +8,10 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
-from lakesink.rows.expectations import Expected, Marks, OnUnmet, expected_in, without_marks
+from lakesink.rows.changed_rows import DELETE_MARK
+from lakesink.rows.expectations import Expected, OnUnmet, Unmet, expected_in, without_marks
+from lakesink.rows.letters import Fault
+from lakesink.task.stages import ExpectMarked
 from lakesink_protocol.measures import UNMET_ROWS, Tally
 from lakesink_protocol.quality import Quality
 from lakesink_protocol.receipt import Receipt
@@ -48,16 +51,35 @@ def test_a_task_without_rows_says_that_all_were_met(tmp_path: Path) -> None:
 
 
 def test_marks_of_a_slice_are_those_of_its_rows() -> None:
-    marks = Marks((AGE, NAMED))
+    unmet = Unmet((AGE, NAMED))
     rows = batch(*((number, number % 3 != 0, number % 2 == 0) for number in range(1_000)))
-    taken = marks.taken_off(rows.slice(7, 500))
+    [taken] = ExpectMarked(unmet, None).through(iter([rows.slice(7, 500)]))
     assert taken.schema.names == ["id"]
     assert taken.column("id").to_pylist() == list(range(7, 507))
-    assert marks.unmet == {
+    assert unmet.unmet == {
         "valid_age": sum(number % 3 == 0 for number in range(7, 507)),
         "has_name": sum(number % 2 == 1 for number in range(7, 507)),
     }
-    assert marks.unmet_rows == sum(number % 3 == 0 or number % 2 == 1 for number in range(7, 507))
+    assert unmet.unmet_rows == sum(number % 3 == 0 or number % 2 == 1 for number in range(7, 507))
+
+
+def test_neither_a_delete_is_judged_nor_a_row_of_unknown_operation() -> None:
+    unmet = Unmet((Expected("valid_age", OnUnmet.QUARANTINE), NAMED))
+    marks = [("age", [True, False, False, False]), ("name", [False, False, False, None])]
+    columns = {"id": [1, 2, 3, 4], **dict(marks), DELETE_MARK: [False, True, None, False]}
+    names = {"age": unmet.expected[0].mark, "name": NAMED.mark}
+    rows = pa.record_batch({names.get(name, name): values for name, values in columns.items()})
+    aside: list[Any] = []
+    [kept] = ExpectMarked(unmet, lambda *put: aside.append(put)).through(iter([rows]))
+    assert kept.to_pylist() == [
+        {"id": 1, DELETE_MARK: False},
+        {"id": 2, DELETE_MARK: True},
+        {"id": 3, DELETE_MARK: None},
+    ]
+    assert (unmet.unmet, unmet.unmet_rows) == ({"valid_age": 1, "has_name": 2}, 2)
+    [(put, faults)] = aside
+    assert faults == {3: Fault("EXPECTATION_UNMET", "valid_age")}
+    assert put.came.schema.names == ["id"]
 
 
 def test_the_marks_of_a_schema_are_its_expectations() -> None:

@@ -51,8 +51,8 @@ _ROOM = 165
 
 
 def check_documents(receipts: Sequence[Receipt], batch_id: int) -> None:
-    """Refuse a batch if one of its tasks refused it."""
-    if any(receipt.refused for receipt in receipts):
+    """Refuse a batch with malformed documents. A task that has found one judges no further rows."""
+    if any(receipt.malformed for receipt in receipts):
         malformed = counted(sum(receipt.malformed for receipt in receipts), "malformed document")
         at_least = "At least " if any(len(receipt.misfits) == MOST_MISFITS for receipt in receipts) else ""
         what = _with_first(f"{at_least}{malformed} in batch {batch_id}", receipts)
@@ -82,20 +82,20 @@ def _details(receipts: Iterable[Receipt]) -> list[str]:
 
 
 def check_expectations(receipts: Sequence[Receipt], expected: Sequence[Expected], batch_id: int) -> None:
-    """Refuse a batch if a row does not meet an expectation that fails the batch."""
+    """Refuse a batch if a row does not meet an expectation that fails the batch. Rows that tasks left count once."""
     unmet = together(receipt.quality for receipt in receipts).unmet
     failed = [one for one in expected if one.on_unmet is OnUnmet.FAIL and unmet[one.name]]
     if not failed:
         return
     worst = max(failed, key=lambda one: unmet[one.name])
-    rows = counted(sum(receipt.rows for receipt in receipts), "row")
+    rows = sum(receipt.rows for receipt in receipts) - _left(receipts)
     verb = "does" if unmet[worst.name] == 1 else "do"
     more = f", and {len(failed) - 1} more expectations" if len(failed) > 2 else ", and one more" if failed[1:] else ""
     raise WriteError.of(
         "EXPECTATION_UNMET",
         details=[f"{one.name}: {counted(unmet[one.name], 'row')}" for one in failed],
         unmet=unmet[worst.name],
-        rows=rows,
+        rows=counted(rows, "row"),
         batch_id=batch_id,
         verb=verb,
         name=worst.name,
@@ -175,11 +175,11 @@ def count_votes(
         for receipt in some:
             _check_receipt(table, receipt, file_stem)
             _check_changes(table, receipt, file_stem, changes_by_key=changes_by_key)
-    for receipt in of_job:
+    for receipt in receipts:
         _check_quality(receipt, expected)
     _check_rest([receipt for _, some in rest for receipt in some], of_job)
-    check_expectations(of_job, expected, batch_id)
     check_documents(receipts, batch_id)
+    check_expectations(receipts, expected, batch_id)
     files = tuple(file for receipt in receipts for file in receipt.files)
     if len({file.path for file in files}) != len(files):
         raise receipt_rejected("a data file is listed twice")
@@ -271,11 +271,13 @@ def _check_quality(receipt: Receipt, expected: Sequence[Expected]) -> None:
 
 def _check_rest(rest: Sequence[Receipt], of_job: Sequence[Receipt]) -> None:
     """Check the receipt for the rows that the tasks of the job left; a changelog's says nothing of such rows."""
-    left = sum(receipt.left.rows for receipt in of_job if receipt.left is not None and not receipt.refused)
-    for receipt in rest:
-        _check_quality(receipt, ())
+    left = _left(of_job)
     if left not in (0, sum(receipt.rows for receipt in rest)) or any(receipt.left is not None for receipt in rest):
         raise receipt_rejected("the driver wrote another number of rows than the tasks left")
+
+
+def _left(receipts: Iterable[Receipt]) -> int:
+    return sum(receipt.left.rows for receipt in receipts if receipt.left is not None and not receipt.refused)
 
 
 def _written_under(table: Table, receipts: Sequence[Receipt]) -> Schema:

@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyiceberg.catalog import Catalog
 
 from lakesink.rows.columns import missing_columns, unknown_columns
-from lakesink.rows.expectations import Expected, expected_in, without_marks
+from lakesink.rows.expectations import Expected, without_marks
 from lakesink.rows.letters import letters_since
 from lakesink.rows.plan import DEBEZIUM, DELETED, WritePlan
 from lakesink.rows.side_rows import SidePlan, application_of
@@ -26,6 +26,7 @@ from lakesink.sinks.iceberg.document_evolution import (
     without_columns,
 )
 from lakesink.sinks.iceberg.evolution import BatchWrite, plan_batch
+from lakesink.sinks.iceberg.expectations import check_conditions, expected_of
 from lakesink.sinks.iceberg.keyed_changes import ChangesByKey, RunInExecutors, check_sequence, prepared_changes
 from lakesink.sinks.iceberg.logs import KeysFiles, ReportedLog, StoppingLog, UnrecordedLog, why_unusable
 from lakesink.sinks.iceberg.side.changelog_table import note_changelog
@@ -72,7 +73,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         before_commit: Called when the batch is prepared. If it raises an error, nothing is committed.
         can_write_again: False if Spark's job over the rows ended before the votes are counted.
         run_in_executors: Runs a part of locating; None where there is no session, as in ``format("lakesink")``.
-        expected: The expectations of the rows, by their marks.
+        expected: The expectations of the rows.
         changes: Locates the rows that batches with changes by key replace or delete.
         side: The participants that get rows beside the table.
     """
@@ -99,10 +100,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
     durability = Durability.PREPARED_SURVIVES
 
     def __post_init__(self) -> None:
-        try:
-            self.expected, self.schema = expected_in(self.schema), without_marks(self.schema)
-        except ValueError as error:
-            raise WriteError.of("SCHEMA_MISMATCH.marks", why=str(error)) from None
+        self.expected, self.schema = expected_of(self.schema, self.settings), without_marks(self.schema)
         self.side = SideTables.of(self.table, self.settings, self.expected, self._side_table)
         # A side table may use an accept that the table does not; its sink warns then.
         accept = None if self.side.used else self.settings.accept
@@ -232,6 +230,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         if self.settings.rescue_column:  # a document with such a key is written in any case
             self.memory.refused_keys.update(followed.refused_for_good(self.settings))
         following = transaction.followed
+        check_conditions(self.settings, following.plan)
         plan = replace(following.plan, news=replace(write.plan.news, is_last=True))
         doubles = widened_floats(followed, write.plan, map(opened, receipts))
         if doubles is not None and not self.can_write_again:

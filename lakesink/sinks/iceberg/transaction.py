@@ -54,11 +54,11 @@ class IcebergTransaction:
         assert isinstance(self.decision.verdict, Commit)
         if not self.decision.verdict.adds_rows:
             return None
-        return self.writer_of(self.write.plan, self.expected)
+        return self.writer_of(self.write.plan)
 
-    def writer_of(self, plan: WritePlan, expected: tuple[Expected, ...] = ()) -> TaskWriter:
+    def writer_of(self, plan: WritePlan) -> TaskWriter:
         """A writer of rows under a plan."""
-        return ParquetTaskWriter(plan, expected, self.sides)
+        return ParquetTaskWriter(plan, self.expected, self.sides)
 
 
 @dataclass(frozen=True, slots=True)
