@@ -1,4 +1,4 @@
-"""Conditions on the columns of decoded documents: a small part of Spark SQL, with Spark's meaning. PyArrow only.
+"""Conditions on the columns of decoded documents: a small part of Spark SQL, with Spark's meaning. Pure.
 
 Every operand has one type, known before a row comes. Where Spark would cast values to compare them, or would round a
 result, the condition is refused: its meaning would be in the cast.
@@ -21,7 +21,7 @@ from lakesink_protocol.suggest import did_you_mean
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ColumnRef:
     """A column, or by more names a field of a struct in it."""
 
     path: tuple[str, ...]
@@ -43,7 +43,7 @@ class Call:
     args: tuple["Condition", ...]
 
 
-Condition = Column | Literal | Call
+Condition = ColumnRef | Literal | Call
 Evaluate = Callable[[pa.RecordBatch], Any]
 """Values of rows; one scalar if no column is in it."""
 
@@ -152,7 +152,7 @@ class _Typing:
     def of(self, part: Condition) -> _Typed:
         """A part with its type; raises ValueError if it has none."""
         match part:
-            case Column(path):
+            case ColumnRef(path):
                 return self._column(path)
             case Literal(written, kind):
                 value = text(written).cast(kind)

@@ -197,11 +197,11 @@ def test_an_executor_evaluates_a_condition_without_pandas_and_pyiceberg() -> Non
     program = """
 import sys
 import pyarrow as pa
-from lakesink.rows.conditions import Call, Column, Literal, evaluator
+from lakesink.rows.conditions import Call, ColumnRef, Literal, evaluator
 from lakesink.rows.schema import Field, Primitive, Struct
 
 columns = Struct((Field(1, "i", False, Primitive("int")), Field(2, "d", False, Primitive("decimal(9, 2)"))))
-i, d = Column(("i",)), Column(("d",))
+i, d = ColumnRef(("i",)), ColumnRef(("d",))
 one = Call("+", (i, Literal("1", pa.int32())))
 less = Call("<", (d, Literal("0.5", pa.decimal128(1, 1))))
 condition = Call("AND", (Call(">", (one, Literal("0", pa.int32()))), less))
