@@ -104,6 +104,7 @@ class _Typed:
     kind: pa.DataType
     of: Evaluate
     written: str | None = None
+    may_overflow: bool = False
 
     @property
     def is_float(self) -> bool:
@@ -246,6 +247,8 @@ def _arithmetic(name: str, left: _Typed, right: _Typed) -> _Typed:
     if wrong is not None:
         raise ValueError(f"{name} takes INT, BIGINT and DECIMAL, not {sql_type(wrong.kind)}")
     if left.kind in _INTEGERS and right.kind in _INTEGERS:
+        if left.may_overflow or right.may_overflow:  # Spark orders operations anew, and others overflow
+            raise ValueError(f"{name} of INT or BIGINT takes no other sum or product of them")
         kind = pa.int64() if pa.int64() in (left.kind, right.kind) else pa.int32()
         limit = 2 ** (kind.bit_width - 1)
         lowest, highest = (text(str(one)).cast(_WIDEST) for one in (-limit, limit - 1))
@@ -257,7 +260,7 @@ def _arithmetic(name: str, left: _Typed, right: _Typed) -> _Typed:
             fits = pc.and_(pc.greater_equal(exact, lowest), pc.less_equal(exact, highest))
             return pc.if_else(fits, exact, nothing).cast(kind)
 
-        return _Typed(kind, of)
+        return _Typed(kind, of, may_overflow=True)
     (whole, scale), (other_whole, other_scale) = (part.digits for part in both)
     if name == "*":
         kind = _decimal(whole + other_whole + 1, scale + other_scale)

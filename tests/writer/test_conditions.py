@@ -132,6 +132,8 @@ def test_a_condition_is_true_false_or_null(condition: str, of_row: Any, of_nulls
         ("l < 9223372036854775808", "it compares INT or BIGINT with 9223372036854775808, which no BIGINT can reach"),
         ("i NOT BETWEEN -9223372036854775808.5 AND 0", "which no BIGINT can reach"),
         ("w > 0.5", "39 digits are needed for exact numbers, and 38 are possible"),
+        ("i + 1 + i > 0", "+ of INT or BIGINT takes no other sum or product of them"),
+        ("i * (l - 1) > 0", "* of INT or BIGINT takes no other sum or product of them"),
         ("w * 2 > 0", "40 digits are needed"),
         ("x = x", "values of BINARY cannot be compared, only IS NULL"),
         ("st IS NULL AND st = st", "cannot be compared, only IS NULL"),
