@@ -1,4 +1,4 @@
-"""Conditions on the columns of decoded documents: a small part of Spark SQL, with Spark's meaning. PyArrow only.
+"""Conditions on the columns of decoded documents: a small part of Spark SQL, with Spark's meaning. Pure.
 
 Every operand has one type, known before a row comes. Where Spark would cast values to compare them, or would round a
 result, the condition is refused: its meaning would be in the cast.
@@ -21,7 +21,7 @@ from lakesink_protocol.suggest import did_you_mean
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ColumnRef:
     """A column, or by more names a field of a struct in it."""
 
     path: tuple[str, ...]
@@ -43,7 +43,7 @@ class Call:
     args: tuple["Condition", ...]
 
 
-Condition = Column | Literal | Call
+Condition = ColumnRef | Literal | Call
 Evaluate = Callable[[pa.RecordBatch], Any]
 """Values of rows; one scalar if no column is in it."""
 
@@ -104,6 +104,7 @@ class _Typed:
     kind: pa.DataType
     of: Evaluate
     written: str | None = None
+    may_overflow: bool = False
 
     @property
     def is_float(self) -> bool:
@@ -152,7 +153,7 @@ class _Typing:
     def of(self, part: Condition) -> _Typed:
         """A part with its type; raises ValueError if it has none."""
         match part:
-            case Column(path):
+            case ColumnRef(path):
                 return self._column(path)
             case Literal(written, kind):
                 value = text(written).cast(kind)
@@ -246,6 +247,8 @@ def _arithmetic(name: str, left: _Typed, right: _Typed) -> _Typed:
     if wrong is not None:
         raise ValueError(f"{name} takes INT, BIGINT and DECIMAL, not {sql_type(wrong.kind)}")
     if left.kind in _INTEGERS and right.kind in _INTEGERS:
+        if left.may_overflow or right.may_overflow:  # Spark orders operations anew, and others overflow
+            raise ValueError(f"{name} of INT or BIGINT takes no other sum or product of them")
         kind = pa.int64() if pa.int64() in (left.kind, right.kind) else pa.int32()
         limit = 2 ** (kind.bit_width - 1)
         lowest, highest = (text(str(one)).cast(_WIDEST) for one in (-limit, limit - 1))
@@ -257,7 +260,7 @@ def _arithmetic(name: str, left: _Typed, right: _Typed) -> _Typed:
             fits = pc.and_(pc.greater_equal(exact, lowest), pc.less_equal(exact, highest))
             return pc.if_else(fits, exact, nothing).cast(kind)
 
-        return _Typed(kind, of)
+        return _Typed(kind, of, may_overflow=True)
     (whole, scale), (other_whole, other_scale) = (part.digits for part in both)
     if name == "*":
         kind = _decimal(whole + other_whole + 1, scale + other_scale)

@@ -11,7 +11,7 @@ from functools import cache
 
 import pyarrow as pa
 
-from lakesink.rows.conditions import FUNCTIONS, MOST_DIGITS, Call, Column, Condition, Literal
+from lakesink.rows.conditions import FUNCTIONS, MOST_DIGITS, Call, ColumnRef, Condition, Literal
 from lakesink.settings.tokens import Tokens
 from lakesink_protocol.errors import SettingsError
 from lakesink_protocol.redact import shown
@@ -61,10 +61,10 @@ def condition_unsupported(name: str, why: ValueError) -> SettingsError:
 @cache
 def condition_of(written: str) -> Condition:
     """The condition in a text; raises ValueError if it is none of those that documents can have."""
-    return _Parser(_scan(written)).condition()
+    return _ConditionParser(_scan(written)).condition()
 
 
-class _Parser(Tokens):
+class _ConditionParser(Tokens):
     _levels = 0
 
     def condition(self) -> Condition:
@@ -159,14 +159,14 @@ class _Parser(Tokens):
             self._wrong(f"{word} is not understood here")
         return self._column(written)
 
-    def _column(self, first: str) -> Column:
+    def _column(self, first: str) -> ColumnRef:
         path = [first]
         while self._accept("mark", "."):
             kind, name = self._take("a name of a field")
             if kind not in ("word", "quoted"):
                 self._wrong("expected a name of a field")
             path.append(name)
-        return Column(tuple(path))
+        return ColumnRef(tuple(path))
 
     def _function(self, name: str) -> Call:
         if name not in FUNCTIONS:

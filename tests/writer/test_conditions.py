@@ -132,6 +132,8 @@ def test_a_condition_is_true_false_or_null(condition: str, of_row: Any, of_nulls
         ("l < 9223372036854775808", "it compares INT or BIGINT with 9223372036854775808, which no BIGINT can reach"),
         ("i NOT BETWEEN -9223372036854775808.5 AND 0", "which no BIGINT can reach"),
         ("w > 0.5", "39 digits are needed for exact numbers, and 38 are possible"),
+        ("i + 1 + i > 0", "+ of INT or BIGINT takes no other sum or product of them"),
+        ("i * (l - 1) > 0", "* of INT or BIGINT takes no other sum or product of them"),
         ("w * 2 > 0", "40 digits are needed"),
         ("x = x", "values of BINARY cannot be compared, only IS NULL"),
         ("st IS NULL AND st = st", "cannot be compared, only IS NULL"),
@@ -197,11 +199,11 @@ def test_an_executor_evaluates_a_condition_without_pandas_and_pyiceberg() -> Non
     program = """
 import sys
 import pyarrow as pa
-from lakesink.rows.conditions import Call, Column, Literal, evaluator
+from lakesink.rows.conditions import Call, ColumnRef, Literal, evaluator
 from lakesink.rows.schema import Field, Primitive, Struct
 
 columns = Struct((Field(1, "i", False, Primitive("int")), Field(2, "d", False, Primitive("decimal(9, 2)"))))
-i, d = Column(("i",)), Column(("d",))
+i, d = ColumnRef(("i",)), ColumnRef(("d",))
 one = Call("+", (i, Literal("1", pa.int32())))
 less = Call("<", (d, Literal("0.5", pa.decimal128(1, 1))))
 condition = Call("AND", (Call(">", (one, Literal("0", pa.int32()))), less))

@@ -30,7 +30,6 @@ from lakesink.settings.ddl import columns_of
 from lakesink.settings.option_types import SchemaEvolution
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.change_plan import changes_plan
-from lakesink.sinks.iceberg.expectations import check_conditions
 from lakesink.sinks.iceberg.rescue import rescue_column_change
 from lakesink.sinks.iceberg.schema_advice import commands, difference_lines
 from lakesink.task.task import check_columns
@@ -180,7 +179,6 @@ def plan_batch(
 
     Raises:
         WriteError: The rows do not fit the table, and the option `schema_evolution` does not allow it to follow them.
-        SettingsError: A condition on documents has no meaning on the table's columns.
     """
     if not adds_rows:
         return BatchWrite(table, task_plan(table, batch, key, settings, case_sensitive=case_sensitive))
@@ -202,7 +200,6 @@ def plan_batch(
         if settings.decode or settings.schema_evolution is SchemaEvolution.IGNORE:
             raise
         raise _with_differences(error, table, rows, settings, plan) from None
-    check_conditions(settings, plan)
     return BatchWrite(evolved, plan, change)
 
 

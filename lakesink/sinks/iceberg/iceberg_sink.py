@@ -153,6 +153,8 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             case_sensitive=self.case_sensitive,
             adds_rows=verdict.adds_rows,
         ).without_keys(self.memory.refused_keys)
+        if verdict.adds_rows:
+            check_conditions(self.settings, write.plan)
         if write.plan.changes is not None:
             check_key(table, entry, write.plan.changes.keys)
             check_sequence(self.settings, batch)

@@ -20,6 +20,7 @@ from lakesink.settings.option_types import SchemaEvolution
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.change_plan import check_created_keys, check_no_equality_deletes, created_schema
 from lakesink.sinks.iceberg.evolution import plan_batch
+from lakesink.sinks.iceberg.expectations import check_conditions
 from lakesink.sinks.iceberg.side.changelog_table import CHANGELOG, changelog_columns, check_changelog_name, check_filled
 from lakesink.sinks.iceberg.side.letters_policy import letters_table, puts_aside
 from lakesink.sinks.iceberg.side.letters_table import DEAD_LETTERS
@@ -75,6 +76,7 @@ def check_start(
         write = plan_batch(target, _PROBE, key, settings, schema, case_sensitive=case_sensitive)
     except WriteError as error:  # a task's refusal, before any batch exists
         raise error.reworded(data=DataState.UNCHANGED) from None
+    check_conditions(settings, write.plan)
     _check_changelog(found, table, key, settings, write.plan.schema_json, write.plan.changes)
 
 
