@@ -30,7 +30,7 @@ from lakesink_protocol.errors import WriteError
 from lakesink_protocol.measures import Tally
 from lakesink_protocol.quality import together
 from lakesink_protocol.receipt import Receipt
-from lakesink_protocol.row_changes import DELETES, SUPERSEDED, Operation
+from lakesink_protocol.row_changes import DELETES, SPLITS, SUPERSEDED, Operation
 
 IsRefused = Callable[[], bool]
 """True if what some stage found must fail the batch: its other rows are only counted."""
@@ -175,6 +175,7 @@ class Fit(Stage):
     put_aside: PutAside | None
     is_refused: IsRefused
     _rows: int = field(default=0, init=False)
+    _undone: int = field(default=0, init=False)
 
     def through(self, batches: Iterator[RowBatch]) -> Iterator[Any]:
         """See `Stage`."""
@@ -207,7 +208,14 @@ class Fit(Stage):
         found = sort_rows(batch, fit, conversion.unfit(batch))
         if found.faults:
             self.put_aside(batch, found.faults)
+            self._undone += len(batch.made_with(found.faults)) - len({*batch.positions(found.faults)})
         return found.fitting
+
+    def found(self, head: Receipt) -> Receipt:
+        """See `Stage`: an event that became a dead letter is not two changes."""
+        if not self._undone:
+            return head
+        return replace(head, changed=Tally(head.changed | {SPLITS: head.changed[SPLITS] - self._undone}))
 
 
 @dataclass(slots=True)

@@ -122,10 +122,8 @@ class ParquetTaskWriter:
         if plan.decode:
             schema = files.schema if changes is None else own_schema(files.schema, changes)
             left = left_rows_file(plan, files.task)
-            if plan.decode in DEBEZIUM:
-                read: Stage = Decode(DebeziumDecoder(plan, schema, files.task), left)
-            else:
-                read = Decode(Decoder(plan, schema, files.task, of_malformed, left.add), left)
+            decoder = DebeziumDecoder if plan.decode in DEBEZIUM else Decoder
+            read: Stage = Decode(decoder(plan, schema, files.task, of_malformed, left.add), left)
         else:
             read = Take(changes is not None, of_malformed)
         stages = [Expect(Marks(self.expected), aside), read, Fit(plan, files, of_malformed, is_refused)]

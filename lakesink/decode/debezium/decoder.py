@@ -5,8 +5,7 @@ The columns of a table with names in `KAFKA_COLUMNS` get Kafka's values, also in
 sequence.
 """
 
-from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -15,12 +14,11 @@ import pyarrow.compute as pc
 from lakesink.decode.debezium.envelopes import EventColumns, EventReader, Events, with_keys_before
 from lakesink.decode.debezium.json_events import JsonEvents
 from lakesink.decode.debezium.sorting import SortedEvents, sort_events
-from lakesink.decode.documents import GATHERED_BYTES, KAFKA_COLUMNS, VALUE, misfit_of, own_columns
+from lakesink.decode.documents import KAFKA_COLUMNS, VALUE, TaskDecoder, own_columns
 from lakesink.decode.json_scalars import Parsed
-from lakesink.decode.misfits import UnknownKeys
-from lakesink.decode.places import Places
-from lakesink.rows.batches import joined
+from lakesink.decode.misfits import Found, UnknownKeys
 from lakesink.rows.changed_rows import RowBatch, positions_in
+from lakesink.rows.letters import Fault
 from lakesink.rows.nested import all_null
 from lakesink.rows.plan import DEBEZIUM_JSON, DELETED, ChangesPlan, WritePlan
 from lakesink.rows.schema import Struct
@@ -28,8 +26,6 @@ from lakesink.rows.task_errors import decoder_missing
 from lakesink_catalog.words import counted
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.measures import UNKNOWN_KEYS, UNREAD_BEFORE, Tally
-from lakesink_protocol.quality import Quality
-from lakesink_protocol.receipt import MOST_MISFITS, Misfit
 from lakesink_protocol.row_changes import SPLITS, TOMBSTONES, Operation
 
 MOST_PLACES = 20
@@ -64,64 +60,50 @@ def key_missing(places: Sequence[str], count: int, keys: Sequence[str]) -> Write
 
 KEY = "key"
 """Kafka's column with the key of a message."""
+_UNKNOWN = Fault("OPERATION_UNKNOWN", detail="no change event of Debezium, or an unknown operation")
 
 
 @dataclass(slots=True)
-class DebeziumDecoder:
+class DebeziumDecoder(TaskDecoder):
     """Decodes one task's events; see `lakesink.rows.changed_rows.DocumentDecoder`.
 
     Every row is an upsert, a delete or a tombstone, and a split is a delete more.
 
     Attributes:
-        malformed: Malformed documents, which fail the batch. The count stops when `MOST_MISFITS` values are described.
         changed: Events that became two changes, and rows without a change: NULLs, and messages that applications write
             to the database's log.
         unread: Deletes in a changelog without values that do not fit, see `SortedEvents`.
-        misfits: The first values that do not fit.
     """
 
-    plan: WritePlan
-    schema: Struct
-    task: int = 0
-    malformed: int = field(default=0, init=False)
-    changed: Tally = field(default_factory=Tally, init=False)
     unread: int = field(default=0, init=False)
-    misfits: list[Misfit] = field(default_factory=list, init=False)
-    unknown: UnknownKeys = field(default_factory=UnknownKeys, init=False)
-    news: str = field(default="", init=False)
     _columns: EventColumns = field(init=False)
     _reader: EventReader = field(init=False)
-    _places: Places = field(init=False)
 
     def __post_init__(self) -> None:
+        TaskDecoder.__post_init__(self)
         assert self.plan.changes is not None
         self._columns = event_columns(self.schema, self.plan.changes)
         self._reader = reader_of(self.plan, self._columns, self.unknown)
-        self._places = Places(self.task)
 
     @property
-    def quality(self) -> Quality:
-        """What was found in the documents."""
-        counts = {UNKNOWN_KEYS: self.unknown.count, UNREAD_BEFORE: self.unread}
-        return Quality(Tally(counts), self.unknown.names)
+    def counts(self) -> Tally:
+        """See `TaskDecoder`."""
+        return Tally({UNKNOWN_KEYS: self.unknown.count, UNREAD_BEFORE: self.unread})
 
-    def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[RowBatch]:
-        """The changes in these batches, in their order, unless a document fails the batch."""
-        for batch in joined(batches, GATHERED_BYTES):
-            changes = self._changes(batch)
-            if not self.malformed:
-                yield changes
-            elif len(self.misfits) == MOST_MISFITS:
-                break
-        deque(batches, maxlen=0)  # read the other rows; PySpark's worker can then continue
-
-    def _changes(self, batch: pa.RecordBatch) -> RowBatch:
+    def _decode(self, batch: pa.RecordBatch) -> RowBatch:
         events = self._reader.events(batch.column(VALUE))
         found = sort_events(events, self._columns)
         if _any(found.keyless) and KEY in batch.schema.names:
             events = self._with_keys_of_messages(batch, events, found)
             found = sort_events(events, self._columns)
-        self._refuse(batch, found)
+        if _any(found.truncates):
+            raise truncated(self._places_of(batch, found.truncates)[0])
+        if self.put_aside is None:
+            self._refuse(batch, found)
+        else:
+            faults = self._all_faults(batch, found)
+            if faults:
+                self.put_aside(RowBatch(batch, batch), faults)
         new = Tally({SPLITS: _count(found.splits), TOMBSTONES: _count(found.nothing)})
         self.changed = Tally.total([self.changed, new])
         self.unread += _count(found.unread)
@@ -137,22 +119,24 @@ class DebeziumDecoder:
         return with_keys_before(events, self._columns, positions, self._reader.keys(batch.column(KEY).take(positions)))
 
     def _refuse(self, batch: pa.RecordBatch, found: SortedEvents) -> None:
-        if _any(found.truncates):
-            raise truncated(self._places_of(batch, found.truncates)[0])
         if _any(found.unknown):
             raise operation_unknown(self._places_of(batch, found.unknown), _count(found.unknown))
         if _any(found.keyless):
             raise key_missing(self._places_of(batch, found.keyless), _count(found.keyless), self._columns.keys)
-        self._collect(batch, found.malformed)
+        self._collect(found.malformed, batch)
 
-    def _collect(self, batch: pa.RecordBatch, malformed: pa.BooleanArray) -> None:
-        self.malformed += _count(malformed)
-        positions = pc.indices_nonzero(malformed)[: MOST_MISFITS - len(self.misfits)]
-        explained = self._reader.explain(batch.column(VALUE).take(positions)) if len(positions) else []
-        for position, found in zip(positions.to_pylist(), explained, strict=True):
-            place = self._places.of(batch, position)
-            self.misfits += [misfit_of(self.plan, place, one) for one in found]
-        del self.misfits[MOST_MISFITS:]
+    def _all_faults(self, batch: pa.RecordBatch, found: SortedEvents) -> dict[int, Fault]:
+        """Of all events that are no changes, though they should be."""
+        keys = ", ".join(self._columns.keys)
+        keyless = Fault("KEY_MISSING", self._columns.keys[0], f"no key in the row before the change: {keys}")
+        return {
+            **dict.fromkeys(_positions(found.unknown), _UNKNOWN),
+            **dict.fromkeys(_positions(found.keyless), keyless),
+            **self._faults(found.malformed, batch),
+        }
+
+    def _explain(self, values: pa.Array) -> list[list[Found]]:
+        return self._reader.explain(values)
 
     def _places_of(self, batch: pa.RecordBatch, mask: pa.BooleanArray) -> list[str]:
         return [self._places.of(batch, position) for position in pc.indices_nonzero(mask)[:MOST_PLACES].to_pylist()]
@@ -234,6 +218,11 @@ def _count(mask: pa.BooleanArray) -> int:
 
 def _any(mask: pa.BooleanArray) -> bool:
     return bool(pc.any(mask, min_count=0).as_py())
+
+
+def _positions(mask: pa.BooleanArray) -> list[int]:
+    found: list[int] = pc.indices_nonzero(mask).to_pylist()
+    return found
 
 
 def reader_of(plan: WritePlan, columns: EventColumns, unknown: UnknownKeys) -> EventReader:
