@@ -90,7 +90,7 @@ class TaskDecoder:
     unknown: UnknownKeys = field(default_factory=UnknownKeys, init=False)
     explained: int = field(default=0, init=False)
     changed: Tally = field(default_factory=Tally, init=False)
-    _rescue: Rescue | None = field(default=None, init=False)
+    _rescues: tuple[Rescue, ...] = field(default=(), init=False)
     _news: NewsRows | None = field(default=None, init=False)
     _refused: Mapping[int, str] = field(default_factory=dict, init=False)
     _places: Places = field(init=False)
@@ -106,8 +106,7 @@ class TaskDecoder:
     @property
     def quality(self) -> Quality:
         """What was found in the documents."""
-        found = Quality(self.counts, self.unknown.names)
-        return found if self._rescue is None else together([found, self._rescue.quality])
+        return together([Quality(self.counts, self.unknown.names), *(rescue.quality for rescue in self._rescues)])
 
     @property
     def news(self) -> str:
@@ -167,10 +166,12 @@ class Decoder(TaskDecoder):
 
     def __post_init__(self) -> None:
         TaskDecoder.__post_init__(self)
+        changes = self.plan.changes
         own = own_columns(self.schema, self.plan.rescue_column)
+        own = own if changes is None else with_exact(own, {*changes.keys, *changes.sequence})
         self._own = own if own.fields else _NO_COLUMNS
         self._reader = _reader_for(self.plan, self.unknown)
-        self._rescue = Rescue(self._own, self._reader.texts) if self.plan.rescue_column else None
+        self._rescues = (Rescue(self._own, self._reader.texts),) if self.plan.rescue_column else ()
         if self.plan.news is not None:
             finder = _finder_for(self.plan.news, self._own, self._reader)
             self._news = NewsRows(self.plan.news, finder, leaves_all=not self.schema.fields)
@@ -183,8 +184,8 @@ class Decoder(TaskDecoder):
         names = [field.name for field in self.schema.fields]
         others = {name: batch.column(KAFKA_COLUMNS[name]) for name in names if name in KAFKA_COLUMNS}
         parsed, left = self._without_news(batch, parsed)
-        if self._rescue is not None:
-            parsed, others[self.plan.rescue_column] = self._rescue.kept(values, parsed)
+        for rescue in self._rescues:
+            parsed, others[self.plan.rescue_column] = rescue.kept(values, parsed)
         kept = _both(self._kept(parsed.misfits, batch), left)
         self._places.advance(batch)
         decoded = iter(parsed.values.flatten())
@@ -205,7 +206,7 @@ class Decoder(TaskDecoder):
         if self._news is None:
             return parsed, None
         found = self._news.found(batch.column(VALUE), parsed)
-        self._refused = {} if self._rescue is not None else found.refused
+        self._refused = {} if self._rescues else found.refused
         if self._refused:
             refused = pc.invert(all_but(batch.num_rows, self._refused))
             parsed = Parsed(parsed.values, either(parsed.misfits, refused), parsed.rest)
@@ -271,6 +272,11 @@ def own_columns(schema: Struct, rescue_column: str = "") -> Struct:
     """The columns that come from the documents."""
     others = {*KAFKA_COLUMNS, rescue_column}
     return Struct(tuple(field for field in schema.fields if field.name not in others))
+
+
+def with_exact(columns: Struct, ids: Collection[int]) -> Struct:
+    """The columns; without the values of some, nobody knows which row a change is for, or whether it is late."""
+    return Struct(tuple(replace(one, is_exact=one.field_id in ids) for one in columns.fields))
 
 
 def check_documents(incoming: pa.Schema, schema: Struct, plan: WritePlan) -> None:

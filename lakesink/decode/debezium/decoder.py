@@ -5,23 +5,25 @@ The columns of a table with names in `KAFKA_COLUMNS` get Kafka's values, also in
 sequence.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakesink.decode.debezium.envelopes import EventColumns, EventReader, Events, with_keys_before
+from lakesink.decode.debezium.envelopes import AFTER, BEFORE, EventColumns, EventReader, Events, with_keys_before
 from lakesink.decode.debezium.json_events import JsonEvents
+from lakesink.decode.debezium.placeholders import RowRescue
 from lakesink.decode.debezium.sorting import SortedEvents, sort_events
-from lakesink.decode.documents import KAFKA_COLUMNS, VALUE, TaskDecoder, own_columns
+from lakesink.decode.documents import KAFKA_COLUMNS, VALUE, TaskDecoder, own_columns, with_exact
 from lakesink.decode.json_scalars import Parsed
 from lakesink.decode.misfits import Found, UnknownKeys
 from lakesink.rows.changed_rows import RowBatch, positions_in
 from lakesink.rows.letters import Fault
 from lakesink.rows.nested import all_null
 from lakesink.rows.plan import DEBEZIUM_JSON, DELETED, ChangesPlan, WritePlan
-from lakesink.rows.schema import Struct
+from lakesink.rows.schema import Struct, arrow_type, exactly
 from lakesink.rows.task_errors import decoder_missing
 from lakesink_catalog.words import counted
 from lakesink_protocol.errors import WriteError
@@ -60,6 +62,8 @@ def key_missing(places: Sequence[str], count: int, keys: Sequence[str]) -> Write
 
 KEY = "key"
 """Kafka's column with the key of a message."""
+Rests = Mapping[str, pa.Array]
+"""Texts for the rescue column, by the rows of events."""
 _UNKNOWN = Fault("OPERATION_UNKNOWN", detail="no change event of Debezium, or an unknown operation")
 
 
@@ -82,8 +86,11 @@ class DebeziumDecoder(TaskDecoder):
     def __post_init__(self) -> None:
         TaskDecoder.__post_init__(self)
         assert self.plan.changes is not None
-        self._columns = event_columns(self.schema, self.plan.changes)
+        self._columns = event_columns(self.schema, self.plan.changes, self.plan.rescue_column)
         self._reader = reader_of(self.plan, self._columns, self.unknown)
+        if self.plan.rescue_column:
+            stored = self._columns.stored.items()
+            self._rescues = tuple(RowRescue(columns, partial(self._texts, row=row)) for row, columns in stored)
 
     @property
     def counts(self) -> Tally:
@@ -96,6 +103,7 @@ class DebeziumDecoder(TaskDecoder):
         if _any(found.keyless) and KEY in batch.schema.names:
             events = self._with_keys_of_messages(batch, events, found)
             found = sort_events(events, self._columns)
+        found, rests = self._rescued(batch.column(VALUE), events, found)
         if _any(found.truncates):
             raise truncated(self._places_of(batch, found.truncates)[0])
         if self.put_aside is None:
@@ -108,7 +116,26 @@ class DebeziumDecoder(TaskDecoder):
         self.changed = Tally.total([self.changed, new])
         self.unread += _count(found.unread)
         self._places.advance(batch)
-        return self._changed_rows(batch, events, found)
+        return self._changed_rows(batch, events, found, rests)
+
+    def _rescued(self, values: pa.Array, events: Events, found: SortedEvents) -> tuple[SortedEvents, Rests]:
+        """The rest of each stored row, by the name of the row; an event is malformed if it cannot be kept."""
+        rests: dict[str, pa.Array] = {}
+        for row, rescue in zip(self._columns.stored, self._rescues, strict=False):
+            parsed, some = (
+                (events.after, found.upserts) if row == AFTER else (events.before, pc.or_(found.deletes, found.splits))
+            )
+            rows = pa.StructArray.from_arrays(
+                [one.values for one in parsed], fields=list(arrow_type(self._columns.stored[row]))
+            )
+            rest = None if events.rest is None else pc.and_(events.rest, some)
+            kept, rests[row] = rescue.kept(values, Parsed(rows, None, rest))
+            if kept.misfits is not None:
+                found = found.refusing(kept.misfits)
+        return found, rests
+
+    def _texts(self, values: pa.Array, without: Collection[str], row: str) -> Iterable[str]:
+        return self._reader.texts(values, row, without)
 
     def _with_keys_of_messages(self, batch: pa.RecordBatch, events: Events, found: SortedEvents) -> Events:
         """The events; those without a key before the change get the key of their message.
@@ -141,7 +168,7 @@ class DebeziumDecoder(TaskDecoder):
     def _places_of(self, batch: pa.RecordBatch, mask: pa.BooleanArray) -> list[str]:
         return [self._places.of(batch, position) for position in pc.indices_nonzero(mask)[:MOST_PLACES].to_pylist()]
 
-    def _changed_rows(self, batch: pa.RecordBatch, events: Events, found: SortedEvents) -> RowBatch:
+    def _changed_rows(self, batch: pa.RecordBatch, events: Events, found: SortedEvents, rests: Rests) -> RowBatch:
         """Deletes come before upserts of the same event."""
         chosen = _Chosen(*map(pc.indices_nonzero, (found.splits, found.deletes, found.upserts)))
         order = None if chosen.only_upserts else pc.array_sort_indices(chosen.positions)
@@ -149,18 +176,21 @@ class DebeziumDecoder(TaskDecoder):
         deletes = pa.repeat(int(Operation.DELETE), len(chosen.positions) - len(chosen.upserts))
         operations = pa.concat_arrays([one.cast(pa.int8()) for one in (deletes, snapshots)])
         places, offsets = (one.take(chosen.positions) for one in positions_in(batch))
-        known = {*KAFKA_COLUMNS, *(one.name for one in self._columns.after.fields)}
-        names = [one.name for one in self.schema.fields if one.name in known]
-        columns = {name: self._column(name, batch, events, chosen) for name in names}
+        rescue = self.plan.rescue_column
+        after = _values(events.after, self._columns.after) | {rescue: rests.get(AFTER)}
+        before = _values(events.before, self._columns.before) | {rescue: rests.get(BEFORE)}
+        columns = {
+            one.name: batch.column(KAFKA_COLUMNS[one.name]).take(chosen.positions)
+            if one.name in KAFKA_COLUMNS
+            else self._column(one.name, after[one.name], before.get(one.name), chosen)
+            for one in self.schema.fields
+            if one.name in KAFKA_COLUMNS or one.name in after
+        }
         arrays = [*columns.values(), chosen.positions, operations, places, offsets]
         *rows, at, operations, places, offsets = arrays if order is None else [one.take(order) for one in arrays]
         return RowBatch(pa.RecordBatch.from_arrays(rows, names=list(columns)), batch, at, operations, places, offsets)
 
-    def _column(self, name: str, batch: pa.RecordBatch, events: Events, chosen: "_Chosen") -> pa.Array:
-        if name in KAFKA_COLUMNS:
-            return batch.column(KAFKA_COLUMNS[name]).take(chosen.positions)
-        after = _values(events.after, self._columns.after)[name]
-        before = _values(events.before, self._columns.before).get(name)
+    def _column(self, name: str, after: pa.Array, before: pa.Array | None, chosen: "_Chosen") -> pa.Array:
         upserts = after if len(chosen.upserts) == len(after) else after.take(chosen.upserts)
         if chosen.only_upserts:
             return upserts
@@ -192,20 +222,23 @@ class _Chosen:
         return not len(self.splits) and not len(self.deletes)
 
 
-def event_columns(schema: Struct, changes: ChangesPlan) -> EventColumns:
+def event_columns(schema: Struct, changes: ChangesPlan, rescue_column: str = "") -> EventColumns:
     """The columns of a table that are read of an event; of a row before the change, those that a delete needs.
 
     A delete that is stored, in the table or in a changelog, needs all of them.
     """
-    own = tuple(one for one in own_columns(schema).fields if not (changes.soft_deletes and one.name == DELETED))
     needed = {*changes.keys, *changes.sequence}
+    own = with_exact(own_columns(schema, rescue_column), needed).fields
+    own = tuple(one for one in own if not (changes.soft_deletes and one.name == DELETED))
     whole = changes.soft_deletes or changes.has_changelog
-    before = tuple(replace(one, required=False) for one in own if whole or one.field_id in needed)
+    before = (replace(one, required=False) for one in own if whole or one.field_id in needed)
+    if not changes.soft_deletes:
+        before = map(exactly, before)
     names = {one.field_id: one.name for one in own}
     keys, sequence = (
         tuple(names[number] for number in some if number in names) for some in (changes.keys, changes.sequence)
     )
-    return EventColumns(Struct(own), Struct(before), keys, sequence, changes.soft_deletes)
+    return EventColumns(Struct(own), Struct(tuple(before)), keys, sequence, changes.soft_deletes)
 
 
 def _values(columns: tuple[Parsed, ...], struct: Struct) -> dict[str, pa.Array]:
@@ -227,12 +260,14 @@ def _positions(mask: pa.BooleanArray) -> list[int]:
 
 def reader_of(plan: WritePlan, columns: EventColumns, unknown: UnknownKeys) -> EventReader:
     """The reader for one task; raises `WriteError` if a library is missing."""
+    keeps = bool(plan.rescue_column)
+    counted_keys = None if keeps else unknown
     if plan.decode == DEBEZIUM_JSON:
-        return JsonEvents(columns, unknown, plan.binary_encoding)
+        return JsonEvents(columns, counted_keys, plan.binary_encoding, finds=keeps, forgives=keeps)
     try:
         from lakesink.decode.avro.registry import schemas_of  # an optional dependency, for Avro only
         from lakesink.decode.debezium.avro_events import AvroEvents
     except ModuleNotFoundError:
         raise decoder_missing("numpy") from None
     schemas = schemas_of(plan.schema_registry, plan.writer_schemas, connect_names=True)
-    return AvroEvents(columns, schemas, unknown, plan.binary_encoding)
+    return AvroEvents(columns, schemas, counted_keys, plan.binary_encoding, forgives=keeps)

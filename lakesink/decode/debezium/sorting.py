@@ -1,7 +1,7 @@
 """Decides what each event of a batch is: an upsert, a delete, both, nothing, or a fault. Pure."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import reduce
 
 import pyarrow as pa
@@ -52,6 +52,15 @@ class SortedEvents:
     malformed: pa.BooleanArray
     keyless: pa.BooleanArray
     unread: pa.BooleanArray
+
+    def without(self, some: pa.BooleanArray) -> "SortedEvents":
+        """The masks without some of the events."""
+        return SortedEvents(*(pc.and_not(getattr(self, one.name), some) for one in fields(self)))
+
+    def refusing(self, some: pa.BooleanArray) -> "SortedEvents":
+        """The masks with some more events that are malformed."""
+        found = self.without(some)
+        return replace(found, malformed=pc.or_(found.malformed, some))
 
 
 def sort_events(events: Events, columns: EventColumns) -> SortedEvents:
