@@ -130,6 +130,22 @@ class TaskDecoder:
         """For each of a few malformed documents, the values that do not fit."""
         raise NotImplementedError
 
+    def _without_news(self, batch: pa.RecordBatch, parsed: Parsed) -> tuple[Parsed, pa.BooleanArray | None]:
+        """Leave the documents with news; returns what is parsed of the others, and which ones stay, if not all do."""
+        if self._news is None:
+            return parsed, None
+        found = self._news.found(batch.column(VALUE), parsed)
+        self._refused = {} if self._rescues else found.refused
+        if self._refused:
+            refused = pc.invert(all_but(batch.num_rows, self._refused))
+            parsed = Parsed(parsed.values, either(parsed.misfits, refused), parsed.rest)
+        if found.left is None:
+            return parsed, None
+        assert self.leave is not None
+        self.leave(batch.filter(found.left))
+        others = Parsed(parsed.values, _but(parsed.misfits, found.left), _but(parsed.rest, found.left))
+        return others, pc.invert(found.left)
+
     def _faults(self, misfits: pa.BooleanArray, batch: pa.RecordBatch) -> dict[int, Fault]:
         """The first value of each malformed document that does not fit; the first documents only, for it takes time."""
         positions = pc.indices_nonzero(misfits)
@@ -200,22 +216,6 @@ class Decoder(TaskDecoder):
 
     def _explain(self, values: pa.Array) -> list[list[Found]]:
         return self._reader.explain(values, self._own)
-
-    def _without_news(self, batch: pa.RecordBatch, parsed: Parsed) -> tuple[Parsed, pa.BooleanArray | None]:
-        """Leave the documents with news; returns what is parsed of the others, and which ones stay, if not all do."""
-        if self._news is None:
-            return parsed, None
-        found = self._news.found(batch.column(VALUE), parsed)
-        self._refused = {} if self._rescues else found.refused
-        if self._refused:
-            refused = pc.invert(all_but(batch.num_rows, self._refused))
-            parsed = Parsed(parsed.values, either(parsed.misfits, refused), parsed.rest)
-        if found.left is None:
-            return parsed, None
-        assert self.leave is not None
-        self.leave(batch.filter(found.left))
-        others = Parsed(parsed.values, _but(parsed.misfits, found.left), _but(parsed.rest, found.left))
-        return others, pc.invert(found.left)
 
     def _kept(self, misfits: pa.BooleanArray | None, batch: pa.RecordBatch) -> pa.BooleanArray | None:
         """The rows that stay if malformed documents are put aside; None if all stay, or the batch fails."""

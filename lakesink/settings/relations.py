@@ -92,7 +92,8 @@ class Relation:
             rest = [str(entry) for entry in Entry if entry not in self.entries]
             words, named = ("only in", rest) if len(rest) < len(self.entries) else ("not in", [*map(str, self.entries)])
         uses = " with ".join(f"`{use}`" for use in (self.use, *self.beside) if use.values or self.beside)
-        return uses, f"{words} {' or '.join(f'`{one}`' for one in named)}"
+        of_some = f" in {_quoted(self.entries)}" if self.others and len(self.entries) < len(Entry) else ""
+        return uses, f"{words} {_quoted(named)}{of_some}"
 
     def _advice(self, entry: Entry) -> str:
         lacking = [lack_of(other, entry) for other in self.others]
@@ -137,6 +138,10 @@ def lacks(entries: tuple[Entry, ...], use: str | Use, why: str = "", instead: st
 
 def _listed(uses: Iterable[Use]) -> str:
     return ", or ".join(map(str, uses))
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return " or ".join(f"`{one}`" for one in names)
 
 
 def _spelled(value: object) -> str:
@@ -186,6 +191,14 @@ RELATIONS = (
     *(needs(use, _APPEND, Use("sequence_by"), why=_REPLAYED) for use in (_MALFORMED, _UNMET)),
     needs(_SHUFFLES, _APPEND, instead="One task gets all changes of a key, unless decode is set."),
     excludes("except_column_list", _DECODE, "a document's key without a column is left out already"),
+    Relation(
+        _GROWS,
+        (Use("changelog_table"),),
+        "Spark's job ends before the columns of the changelog are known; use lakesink.stream or lakesink.upsert",
+        beside=(_DECODE,),
+        excludes=True,
+        entries=_FORMAT,
+    ),
     needs("on_late", Use("sequence_by"), why="without it, no change is late"),
     needs("partition_by", _CREATES, why="an existing table keeps its partitions"),
     excludes("ledger_tag_max_age", _NO_TAG),

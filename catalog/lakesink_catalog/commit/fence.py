@@ -332,7 +332,8 @@ class _Attempts:
         head = decision.situation.view.head
         if self.locating.is_needed and head != self._sent_on:
             self._sent = False
-        return self.locating.on(decision.table, head)
+        evolved = evolve(decision.table, self.prepared.schema_change)  # the batch may have keys of a wider type
+        return self.locating.on(evolved.table, head)
 
     def _answer(self, decision: Decision, request: Request) -> TableMetadata:
         self._sent, self._sent_on, self._request = True, decision.situation.view.head, request

@@ -4,7 +4,6 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -105,26 +104,28 @@ class AvroEvents:
         """See `envelopes.EventReader`."""
         for text in self._reader.texts(values, _OTHERS - {row}):
             [found] = first_members(text, (row,))
-            assert found is not None, "an event without this row was accepted"
-            yield found
+            yield found or "null"
 
     def _count_unknown(self, values: pa.Array) -> None:
         """Count the fields of rows after the change for which there is no column, by schema."""
         if self.unknown is None:
             return
-        numbers, framed = self._reader.schema_ids(values)
-        for number, rows in zip(*np.unique(numbers[framed], return_counts=True), strict=True):
-            if int(number) not in self._unknown:
-                schema = self._reader.schema(int(number))
-                root = None if schema is None else schema.root
-                after = dict(root.fields).get(AFTER) if isinstance(root, Record) else None
-                self._unknown[int(number)] = (
-                    []
-                    if schema is None or after is None
-                    else unknown_fields(WriterSchema(after, schema.named), self.columns.after)
-                )
-            for path in self._unknown[int(number)]:
-                self.unknown.add(path[:-1], [(path[-1], int(rows))])
+        for number, schema, written in self.by_schema(values):
+            if number not in self._unknown:
+                self._unknown[number] = unknown_fields(schema, self.columns.after)
+            for path in self._unknown[number]:
+                self.unknown.add(path[:-1], [(path[-1], written.true_count)])
+
+    def reading(self, columns: EventColumns, *, forgives: bool) -> "AvroEvents":
+        """See `envelopes.EventReader`."""
+        return replace(self, columns=columns, forgives=forgives, unknown=None)
+
+    def by_schema(self, values: pa.Array) -> Iterator[tuple[int, WriterSchema, pa.BooleanArray]]:
+        """See `envelopes.EventReader`."""
+        for number, schema, written in self._reader.by_schema(values):
+            after = dict(schema.root.fields).get(AFTER) if isinstance(schema.root, Record) else None
+            if after is not None:
+                yield number, WriterSchema(after, schema.named), written
 
 
 def _of_column(row: str, column: Field, parsed: Parsed) -> Found:

@@ -15,16 +15,18 @@ import pyarrow.compute as pc
 from lakesink.decode.debezium.envelopes import AFTER, BEFORE, EventColumns, EventReader, Events, with_keys_before
 from lakesink.decode.debezium.json_events import JsonEvents
 from lakesink.decode.debezium.placeholders import RowRescue
-from lakesink.decode.debezium.sorting import SortedEvents, sort_events
+from lakesink.decode.debezium.sorting import SortedEvents, sort_events, stored_rows
 from lakesink.decode.documents import KAFKA_COLUMNS, VALUE, TaskDecoder, own_columns, with_exact
 from lakesink.decode.json_scalars import Parsed
 from lakesink.decode.misfits import Found, UnknownKeys
+from lakesink.decode.news_rows import NewsRows
 from lakesink.rows.changed_rows import RowBatch, positions_in
 from lakesink.rows.letters import Fault
 from lakesink.rows.nested import all_null
 from lakesink.rows.plan import DEBEZIUM_JSON, DELETED, ChangesPlan, WritePlan
 from lakesink.rows.schema import Struct, arrow_type, exactly
 from lakesink.rows.task_errors import decoder_missing
+from lakesink.rows.unfit import all_but
 from lakesink_catalog.words import counted
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.measures import UNKNOWN_KEYS, UNREAD_BEFORE, Tally
@@ -88,6 +90,12 @@ class DebeziumDecoder(TaskDecoder):
         assert self.plan.changes is not None
         self._columns = event_columns(self.schema, self.plan.changes, self.plan.rescue_column)
         self._reader = reader_of(self.plan, self._columns, self.unknown)
+        if self.plan.news is not None:
+            from lakesink.decode.debezium.row_news import StoredRows, finder_of  # needs NumPy, which is optional
+
+            columns_of = partial(event_columns, changes=self.plan.changes, rescue_column=self.plan.rescue_column)
+            finder = finder_of(self.plan, self._columns.after, StoredRows(self._reader, columns_of))
+            self._news = NewsRows(self.plan.news, finder)
         if self.plan.rescue_column:
             stored = self._columns.stored.items()
             self._rescues = tuple(RowRescue(columns, partial(self._texts, row=row)) for row, columns in stored)
@@ -103,9 +111,10 @@ class DebeziumDecoder(TaskDecoder):
         if _any(found.keyless) and KEY in batch.schema.names:
             events = self._with_keys_of_messages(batch, events, found)
             found = sort_events(events, self._columns)
-        found, rests = self._rescued(batch.column(VALUE), events, found)
         if _any(found.truncates):
             raise truncated(self._places_of(batch, found.truncates)[0])
+        found = self._without_left(batch, events, found)
+        found, rests = self._rescued(batch.column(VALUE), events, found)
         if self.put_aside is None:
             self._refuse(batch, found)
         else:
@@ -117,6 +126,15 @@ class DebeziumDecoder(TaskDecoder):
         self.unread += _count(found.unread)
         self._places.advance(batch)
         return self._changed_rows(batch, events, found, rests)
+
+    def _without_left(self, batch: pa.RecordBatch, events: Events, found: SortedEvents) -> SortedEvents:
+        """Leave the events with news; those with a key that cannot become a column are malformed."""
+        if self._news is None:
+            return found
+        _, stay = self._without_news(batch, stored_rows(events, found, self._columns))
+        if self._refused:
+            found = found.refusing(pc.invert(all_but(batch.num_rows, self._refused)))
+        return found if stay is None else found.without(pc.invert(stay))
 
     def _rescued(self, values: pa.Array, events: Events, found: SortedEvents) -> tuple[SortedEvents, Rests]:
         """The rest of each stored row, by the name of the row; an event is malformed if it cannot be kept."""
@@ -261,9 +279,10 @@ def _positions(mask: pa.BooleanArray) -> list[int]:
 def reader_of(plan: WritePlan, columns: EventColumns, unknown: UnknownKeys) -> EventReader:
     """The reader for one task; raises `WriteError` if a library is missing."""
     keeps = bool(plan.rescue_column)
-    counted_keys = None if keeps else unknown
+    finds = keeps or plan.news is not None
+    counted_keys = None if finds else unknown
     if plan.decode == DEBEZIUM_JSON:
-        return JsonEvents(columns, counted_keys, plan.binary_encoding, finds=keeps, forgives=keeps)
+        return JsonEvents(columns, counted_keys, plan.binary_encoding, finds=finds, forgives=keeps)
     try:
         from lakesink.decode.avro.registry import schemas_of  # an optional dependency, for Avro only
         from lakesink.decode.debezium.avro_events import AvroEvents

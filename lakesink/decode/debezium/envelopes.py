@@ -1,12 +1,13 @@
 """Change events of either format as columns: operations, and the rows after and before each change."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakesink.decode.avro.schema import WriterSchema
 from lakesink.decode.json_scalars import Parsed
 from lakesink.decode.misfits import Found
 from lakesink.rows.schema import Field, Struct
@@ -82,6 +83,15 @@ class Events:
 
 class EventReader(Protocol):
     """Reads events of one format for one task."""
+
+    def reading(self, columns: EventColumns, *, forgives: bool) -> "EventReader":
+        """A reader of other columns, which counts nothing."""
+
+    def by_schema(self, values: pa.Array) -> Iterator[tuple[int, WriterSchema, pa.BooleanArray]]:
+        """The schemas of rows, each with a number of its own, and True for the events that it has written.
+
+        `events` has read the events, and no others since.
+        """
 
     def events(self, values: pa.Array) -> Events:
         """The events of documents."""

@@ -12,6 +12,7 @@ from functools import partial, reduce
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakesink.decode.avro.schema import WriterSchema
 from lakesink.decode.debezium.conversions import Conversion, conversion_of, spelled_out, with_bytes, with_digits
 from lakesink.decode.debezium.envelopes import (
     AFTER,
@@ -25,7 +26,7 @@ from lakesink.decode.debezium.envelopes import (
     wrong_columns,
 )
 from lakesink.decode.debezium.placeholders import HELD, available, is_placeholder, unavailable
-from lakesink.decode.debezium.wrappers import ConnectType, Payloads, Types, opened, unwrapped
+from lakesink.decode.debezium.wrappers import ConnectType, Payloads, Types, opened, unwrapped, written_with
 from lakesink.decode.json_digits import respelled
 from lakesink.decode.json_misfits import (
     ABSENT,
@@ -45,6 +46,7 @@ from lakesink.decode.json_values import JsonReader, other_than, with_spelling
 from lakesink.decode.misfits import SEARCHED, Found, UnknownKeys, with_option
 from lakesink.rows.plan import BinaryEncoding
 from lakesink.rows.schema import Field, Primitive, Struct, sql_type_of
+from lakesink.rows.unfit import all_but
 
 _WITHOUT_UNIT = frozenset({"time", "timestamp", "timestamptz"})
 _NO_ROW_BEFORE = '{"before":null,'
@@ -101,6 +103,8 @@ class JsonEvents:
     keeps_placeholders: bool = False
     _reader: JsonReader = field(init=False)
     _of_bytes: JsonReader = field(init=False)
+    _wrapped: list[Payloads] = field(default_factory=list, init=False)
+    _schemas: dict[int, tuple[Types, WriterSchema]] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self._reader = JsonReader(self.unknown, marks=self.finds, forgives=self.forgives, encoding=self.encoding)
@@ -110,15 +114,29 @@ class JsonEvents:
     def events(self, values: pa.Array) -> Events:
         """The events of binary or string documents."""
         texts = _texts(values)
-        found = together([(part.positions, self._read(part)) for part in unwrapped(texts)])
+        parts = unwrapped(texts)
+        found = together([(part.positions, self._read(part)) for part in parts])
         other = pc.or_(pc.or_(found.empty, found.unreadable), texts.is_null())
         lost = pc.indices_nonzero(pc.and_not(found.operations.is_null(), other))
         again = opened(texts.take(lost).to_pylist(), lost.to_pylist()) if len(lost) else []
         if again:
             everywhere = pa.array(range(len(texts)), pa.int64())
             found = together([(everywhere, found), *((part.positions, self._read(part)) for part in again)])
+        self._wrapped = [part for part in (*parts, *again) if part.types is not None]
         empty = pc.or_(found.empty, values.is_null())
         return replace(found, empty=empty, unreadable=pc.and_not(pc.or_(found.unreadable, texts.is_null()), empty))
+
+    def reading(self, columns: EventColumns, *, forgives: bool) -> "JsonEvents":
+        """See `envelopes.EventReader`."""
+        return replace(self, columns=columns, forgives=forgives, unknown=None)
+
+    def by_schema(self, values: pa.Array) -> Iterator[tuple[int, WriterSchema, pa.BooleanArray]]:
+        """See `envelopes.EventReader`; bare events have no schema."""
+        for part in self._wrapped:
+            number, types = id(part.types), part.types or {}
+            if number not in self._schemas:
+                self._schemas[number] = part.types, written_with(types)  # kept, so that no other gets its number
+            yield number, self._schemas[number][1], pc.invert(all_but(len(values), part.positions.to_pylist()))
 
     def keys(self, values: pa.Array) -> tuple[pa.Array, ...]:
         """The columns of the key from documents, in the same wrapper or bare."""
@@ -160,7 +178,7 @@ class JsonEvents:
             if operation in (None, "null"):
                 [part] = opened([value.decode()], [0])
                 types, [text] = part.types, first_members(part.texts[0].as_py(), (row,))
-            assert text is not None, "an event without this row was accepted"
+            text = text or "null"
             yield text if types is None else with_digits(text, ConnectType("struct", fields=types))
 
     def _read(self, part: Payloads) -> Events:

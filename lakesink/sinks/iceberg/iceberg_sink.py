@@ -38,7 +38,7 @@ from lakesink.sinks.iceberg.transaction import BatchWarnings, IcebergTransaction
 from lakesink.sinks.unused_accept import UnusedAcceptWarning
 from lakesink_catalog.commit.decision import Decision
 from lakesink_catalog.commit.effects import Effects
-from lakesink_catalog.commit.evolution import ChangeImpossible
+from lakesink_catalog.commit.evolution import ChangeImpossible, evolve
 from lakesink_catalog.commit.identifier_fields import check_key
 from lakesink_catalog.commit.prepared import PreparedBatch, TableLog, parse_prepared
 from lakesink_catalog.connect.first_snapshot import check_has_head
@@ -234,6 +234,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         doubles = widened_floats(followed, write.plan, map(opened, receipts))
         if doubles is not None and not self.can_write_again:
             raise not_written_again(doubles, schema, write.table.name(), batch_id)
+        transaction.sides = self._side_plans(transaction.decision, plan)
         if doubles is not None or (plan.changes is not None and self.can_write_again):
             transaction.write, transaction.followed = replace(following, plan=plan), None
             return WriteAgain()
@@ -318,7 +319,8 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         locate = self.changes.locate(prepared, transaction.write.plan.file_stem)
         if locate is not None and isinstance(found.verdict, Commit):
             head = found.table.snapshot_by_name(self.key.branch)
-            locate(found.table, None if head is None else head.snapshot_id)
+            evolved = evolve(found.table, prepared.schema_change)
+            locate(evolved.table, None if head is None else head.snapshot_id)
             transaction.locate = locate
 
     def _side_table(self, kind: SideTable, table: str, columns: pa.Schema) -> SideTableSink:
