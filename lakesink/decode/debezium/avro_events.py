@@ -71,7 +71,8 @@ class AvroEvents:
         found = self._events(values, _envelope(*self._envelope.fields[:2]))
         columns = [self._column_before(values, one) for one in self.columns.before.fields]
         has_before = reduce(pc.or_, (is_there for is_there, _ in columns))
-        return replace(found, has_before=has_before, before=tuple(parsed for _, parsed in columns))
+        rest = pa.repeat(pa.scalar(value=True), len(values))  # perhaps
+        return replace(found, has_before=has_before, before=tuple(parsed for _, parsed in columns), rest=rest)
 
     def _column_before(self, values: pa.Array, column: Field) -> tuple[pa.BooleanArray, Parsed]:
         """Whether there is a row before, and one of its columns."""

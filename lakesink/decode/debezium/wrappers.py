@@ -104,7 +104,7 @@ def _kind(one: ConnectType) -> Kind:
 
 
 _SCALARS = {"int8": "int", "int16": "int", "int32": "int", "int64": "long", "float32": "float", "float64": "double"}
-_MEANT = MEANT | {("int", f"org.apache.kafka.connect.data.{name}"): kind for name, kind in _OF_CONNECT.items()}
+_MEANT = {**MEANT, **{("int", f"org.apache.kafka.connect.data.{name}"): one for name, one in _OF_CONNECT.items()}}
 
 _SCHEMA, _PAYLOAD = '{"schema":', ',"payload":'
 _MOST_SCHEMAS = 32
