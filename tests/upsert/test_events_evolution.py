@@ -40,7 +40,7 @@ FIELDS = (
     NestedField(6, "name", StringType()),
 )
 TIME, CONNECT = "io.debezium.time.", "org.apache.kafka.connect.data."
-CONNECTS: Mapping[str, Row] = {
+CONNECTS: dict[str, Row] = {
     "id": {"type": "int64"},
     "version": {"type": "int64"},
     "size": {"type": "int32"},
@@ -53,7 +53,7 @@ WRITE_AGAIN = pytest.mark.parametrize("again", [True, False], ids=["written agai
 MOMENT = datetime(2024, 2, 29, 12, 30, 0, 123456, tzinfo=UTC).replace(tzinfo=None)
 
 
-def row(number: int, version: int = 1, **more: Any) -> Row:
+def row(number: int, version: Any = 1, **more: Any) -> Row:
     return {"id": number, "version": version, "size": 5, "weight": 0.5, "price": None, "name": "a"} | more
 
 

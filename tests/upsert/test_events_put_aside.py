@@ -26,7 +26,7 @@ TOO_BIG = 2**31
 Row = dict[str, Any]
 
 
-def row(number: int, version: int | None, name: str | None = "a", size: Any = 1) -> Row:
+def row(number: int, version: Any, name: str | None = "a", size: Any = 1) -> Row:
     return {"id": number, "version": version, "size": size, "name": name}
 
 

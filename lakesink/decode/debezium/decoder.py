@@ -91,10 +91,12 @@ class DebeziumDecoder(TaskDecoder):
         self._columns = event_columns(self.schema, self.plan.changes, self.plan.rescue_column)
         self._reader = reader_of(self.plan, self._columns, self.unknown)
         if self.plan.news is not None:
-            from lakesink.decode.debezium.row_news import StoredRows, finder_of  # needs NumPy, which is optional
+            from lakesink.decode.avro.news import AvroNews  # needs NumPy, which is optional
+            from lakesink.decode.debezium.row_news import RowNews, StoredRows
 
             columns_of = partial(event_columns, changes=self.plan.changes, rescue_column=self.plan.rescue_column)
-            finder = finder_of(self.plan, self._columns.after, StoredRows(self._reader, columns_of))
+            news = RowNews if self.plan.decode == DEBEZIUM_JSON else AvroNews
+            finder = news(self.plan.news, self._columns.after, StoredRows(self._reader, columns_of))
             self._news = NewsRows(self.plan.news, finder)
         if self.plan.rescue_column:
             stored = self._columns.stored.items()
@@ -249,14 +251,13 @@ def event_columns(schema: Struct, changes: ChangesPlan, rescue_column: str = "")
     own = with_exact(own_columns(schema, rescue_column), needed).fields
     own = tuple(one for one in own if not (changes.soft_deletes and one.name == DELETED))
     whole = changes.soft_deletes or changes.has_changelog
-    before = (replace(one, required=False) for one in own if whole or one.field_id in needed)
-    if not changes.soft_deletes:
-        before = map(exactly, before)
+    some = (replace(one, required=False) for one in own if whole or one.field_id in needed)
+    before = tuple(some if changes.soft_deletes else map(exactly, some))
     names = {one.field_id: one.name for one in own}
     keys, sequence = (
         tuple(names[number] for number in some if number in names) for some in (changes.keys, changes.sequence)
     )
-    return EventColumns(Struct(own), Struct(tuple(before)), keys, sequence, changes.soft_deletes)
+    return EventColumns(Struct(own), Struct(before), keys, sequence, changes.soft_deletes)
 
 
 def _values(columns: tuple[Parsed, ...], struct: Struct) -> dict[str, pa.Array]:

@@ -18,8 +18,7 @@ from lakesink.decode.debezium.sorting import sort_events, stored_rows
 from lakesink.decode.json_raw import first_members
 from lakesink.decode.json_scalars import Parsed, either
 from lakesink.decode.news import News
-from lakesink.decode.news_rows import FindsNews, JsonNews
-from lakesink.rows.plan import DEBEZIUM_JSON, WritePlan
+from lakesink.decode.news_rows import JsonNews
 from lakesink.rows.schema import Struct
 
 
@@ -53,12 +52,6 @@ class StoredRows:
     def forgiving(self) -> "StoredRows":
         """The same reader, which forgives."""
         return StoredRows(self.reader, self.columns_of, forgives=True)
-
-
-def finder_of(plan: WritePlan, struct: Struct, rows: StoredRows) -> FindsNews:
-    """Finds the news of one task."""
-    assert plan.news is not None
-    return (RowNews if plan.decode == DEBEZIUM_JSON else AvroNews)(plan.news, struct, rows)
 
 
 @dataclass(slots=True)

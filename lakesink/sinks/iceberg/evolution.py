@@ -94,8 +94,8 @@ def _news_plan(table: Table, settings: Settings, changes: ChangesPlan | None) ->
         return None
     widens = settings.schema_evolution is not SchemaEvolution.ADD
     sources = frozenset(one.source_id for one in table.spec().fields)  # tasks write partition values of their types
-    needed = () if changes is None else (*changes.keys, *changes.sequence)
-    return NewsPlan(widens, sources, frozenset((*table.schema().identifier_field_ids, *needed)))
+    needed = {*table.schema().identifier_field_ids, *(() if changes is None else changes.keys + changes.sequence)}
+    return NewsPlan(widens, sources, frozenset(needed))
 
 
 def _check_no_binary(table: Table, rescue_column: str) -> None:

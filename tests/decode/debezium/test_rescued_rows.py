@@ -40,7 +40,7 @@ def avro(*events: tuple[str, Any, Any], **settings: Any) -> tuple[list[Change], 
         for name, after, before in events
     ]
     messages = [message(encoded(without_meaning(schema), one)) for one in values]
-    registry = {"schema_registry": "f", "writer_schemas": {7: json.dumps(schema)}}
+    registry: dict[str, Any] = {"schema_registry": "f", "writer_schemas": {7: json.dumps(schema)}}
     return read(*messages, decode=DEBEZIUM_AVRO, **registry, **settings)
 
 
