@@ -92,10 +92,9 @@ def task_plan(
 def _news_plan(table: Table, settings: Settings, changes: ChangesPlan | None) -> NewsPlan | None:
     if not settings.follows_documents:
         return None
-    widens = settings.schema_evolution is not SchemaEvolution.ADD
     sources = frozenset(one.source_id for one in table.spec().fields)  # tasks write partition values of their types
     needed = {*table.schema().identifier_field_ids, *(() if changes is None else changes.keys + changes.sequence)}
-    return NewsPlan(widens, sources, frozenset(needed))
+    return NewsPlan(settings.schema_evolution is not SchemaEvolution.ADD, sources, frozenset(needed))
 
 
 def _check_no_binary(table: Table, rescue_column: str) -> None:
