@@ -68,8 +68,8 @@ class DocumentReader(Protocol):
 
 
 @dataclass(slots=True)
-class Decoder:
-    """Decodes one task's batches; see `lakesink.rows.changed_rows.DocumentDecoder`. Changes are upserts.
+class TaskDecoder:
+    """What the decoders of documents and of events share; see `lakesink.rows.changed_rows.DocumentDecoder`.
 
     Attributes:
         put_aside: Takes the malformed documents of some rows, if the query wants that.
@@ -90,31 +90,23 @@ class Decoder:
     unknown: UnknownKeys = field(default_factory=UnknownKeys, init=False)
     explained: int = field(default=0, init=False)
     changed: Tally = field(default_factory=Tally, init=False)
-    _own: Struct = field(init=False)
-    _rescue: Rescue | None = field(init=False)
-    _news: NewsRows | None = field(init=False)
+    _rescues: tuple[Rescue, ...] = field(default=(), init=False)
+    _news: NewsRows | None = field(default=None, init=False)
     _refused: Mapping[int, str] = field(default_factory=dict, init=False)
-    _reader: DocumentReader = field(init=False)
     _places: Places = field(init=False)
 
     def __post_init__(self) -> None:
-        own = own_columns(self.schema, self.plan.rescue_column)
-        self._own = own if own.fields else _NO_COLUMNS
-        self._reader = _reader_for(self.plan, self.unknown)
-        self._rescue = Rescue(self._own, self._reader.texts) if self.plan.rescue_column else None
-        news = self.plan.news
-        self._news = (
-            None
-            if news is None
-            else NewsRows(news, _finder_for(news, self._own, self._reader), leaves_all=not self.schema.fields)
-        )
         self._places = Places(self.task, numbered=self.plan.news is None or not self.plan.news.is_last)
+
+    @property
+    def counts(self) -> Tally:
+        """How often it was found."""
+        return Tally({UNKNOWN_KEYS: self.unknown.count})
 
     @property
     def quality(self) -> Quality:
         """What was found in the documents."""
-        found = Quality(Tally({UNKNOWN_KEYS: self.unknown.count}), self.unknown.names)
-        return found if self._rescue is None else together([found, self._rescue.quality])
+        return together([Quality(self.counts, self.unknown.names), *(rescue.quality for rescue in self._rescues)])
 
     @property
     def news(self) -> str:
@@ -122,7 +114,7 @@ class Decoder:
         return "" if self._news is None else self._news.news.to_json()
 
     def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[RowBatch]:
-        """One row for each row of the batches and in their order, unless a document fails the batch."""
+        """The rows or changes in these batches, in their order, unless a document fails the batch."""
         for batch in joined(batches, GATHERED_BYTES):
             rows = self._decode(batch)
             if not self.malformed:
@@ -132,33 +124,18 @@ class Decoder:
         deque(batches, maxlen=0)  # read and count the other rows; PySpark's worker can then continue
 
     def _decode(self, batch: pa.RecordBatch) -> RowBatch:
-        values = batch.column(VALUE)
-        parsed = self._reader.documents(values, self._own)
-        none = parsed.values.is_null() if parsed.values.null_count else None  # NULL, blank, or no object
-        parsed = replace(parsed, misfits=either(parsed.misfits, none))
-        names = [field.name for field in self.schema.fields]
-        others = {name: batch.column(KAFKA_COLUMNS[name]) for name in names if name in KAFKA_COLUMNS}
-        parsed, left = self._without_news(batch, parsed)
-        if self._rescue is not None:
-            parsed, others[self.plan.rescue_column] = self._rescue.kept(values, parsed)
-        decoded = iter(parsed.values.flatten())
-        arrays = [others[name] if name in others else next(decoded) for name in names]
-        rows = RowBatch(pa.RecordBatch.from_arrays(arrays, names=names), batch)
-        if self.plan.changes is not None:
-            operations = same_operation(Operation.UPSERT, batch.num_rows)
-            rows = RowBatch(rows.rows, batch, None, operations, *positions_in(batch))
-        kept = _both(self._kept(parsed.misfits, rows), left)
-        self._places.advance(batch)
-        if not names:  # no document stays: each waits for the columns, is put aside or fails the batch
-            return RowBatch(pa.RecordBatch.from_arrays([], names=[]), batch.slice(0, 0))
-        return rows if kept is None else rows.filter(kept)
+        raise NotImplementedError
+
+    def _explain(self, values: pa.Array) -> list[list[Found]]:
+        """For each of a few malformed documents, the values that do not fit."""
+        raise NotImplementedError
 
     def _without_news(self, batch: pa.RecordBatch, parsed: Parsed) -> tuple[Parsed, pa.BooleanArray | None]:
         """Leave the documents with news; returns what is parsed of the others, and which ones stay, if not all do."""
         if self._news is None:
             return parsed, None
         found = self._news.found(batch.column(VALUE), parsed)
-        self._refused = {} if self._rescue is not None else found.refused
+        self._refused = {} if self._rescues else found.refused
         if self._refused:
             refused = pc.invert(all_but(batch.num_rows, self._refused))
             parsed = Parsed(parsed.values, either(parsed.misfits, refused), parsed.rest)
@@ -169,22 +146,12 @@ class Decoder:
         others = Parsed(parsed.values, _but(parsed.misfits, found.left), _but(parsed.rest, found.left))
         return others, pc.invert(found.left)
 
-    def _kept(self, misfits: pa.BooleanArray | None, rows: RowBatch) -> pa.BooleanArray | None:
-        """The rows that stay if malformed documents are put aside; None if all stay, or the batch fails."""
-        if misfits is None:
-            return None
-        if self.put_aside is None:
-            self._collect(misfits, rows.came)
-            return None
-        self.put_aside(rows, self._faults(misfits, rows.came))
-        return pc.invert(misfits)
-
     def _faults(self, misfits: pa.BooleanArray, batch: pa.RecordBatch) -> dict[int, Fault]:
         """The first value of each malformed document that does not fit; the first documents only, for it takes time."""
         positions = pc.indices_nonzero(misfits)
         some = positions[: max(MOST_EXPLAINED - self.explained, 0)]
         self.explained += len(some)
-        found = self._reader.explain(batch.column(VALUE).take(some), self._own) if len(some) else []
+        found = self._explain(batch.column(VALUE).take(some)) if len(some) else []
         faults = dict.fromkeys(positions.to_pylist(), Fault("VALUE_MALFORMED"))
         for position, column in self._refused.items():
             faults[position] = Fault("SCHEMA_MISMATCH", column, "no column can be added for this key")
@@ -199,11 +166,66 @@ class Decoder:
     def _collect(self, misfits: pa.BooleanArray, batch: pa.RecordBatch) -> None:
         self.malformed += pc.sum(misfits, min_count=0).as_py()
         positions = pc.indices_nonzero(misfits)[: MOST_MISFITS - len(self.misfits)]
-        explained = self._reader.explain(batch.column(VALUE).take(positions), self._own)
+        explained = self._explain(batch.column(VALUE).take(positions)) if len(positions) else []
         for position, found in zip(positions.to_pylist(), explained, strict=True):
             place = self._places.of(batch, position)
             self.misfits += [misfit_of(self.plan, place, one) for one in found]
         del self.misfits[MOST_MISFITS:]
+
+
+@dataclass(slots=True)
+class Decoder(TaskDecoder):
+    """Decodes one task's documents: one row each. Changes are upserts."""
+
+    _own: Struct = field(init=False)
+    _reader: DocumentReader = field(init=False)
+
+    def __post_init__(self) -> None:
+        TaskDecoder.__post_init__(self)
+        changes = self.plan.changes
+        own = own_columns(self.schema, self.plan.rescue_column)
+        own = own if changes is None else with_exact(own, {*changes.keys, *changes.sequence})
+        self._own = own if own.fields else _NO_COLUMNS
+        self._reader = _reader_for(self.plan, self.unknown)
+        self._rescues = (Rescue(self._own, self._reader.texts),) if self.plan.rescue_column else ()
+        if self.plan.news is not None:
+            finder = _finder_for(self.plan.news, self._own, self._reader)
+            self._news = NewsRows(self.plan.news, finder, leaves_all=not self.schema.fields)
+
+    def _decode(self, batch: pa.RecordBatch) -> RowBatch:
+        values = batch.column(VALUE)
+        parsed = self._reader.documents(values, self._own)
+        none = parsed.values.is_null() if parsed.values.null_count else None  # NULL, blank, or no object
+        parsed = replace(parsed, misfits=either(parsed.misfits, none))
+        names = [field.name for field in self.schema.fields]
+        others = {name: batch.column(KAFKA_COLUMNS[name]) for name in names if name in KAFKA_COLUMNS}
+        parsed, left = self._without_news(batch, parsed)
+        for rescue in self._rescues:
+            parsed, others[self.plan.rescue_column] = rescue.kept(values, parsed)
+        decoded = iter(parsed.values.flatten())
+        arrays = [others[name] if name in others else next(decoded) for name in names]
+        rows = RowBatch(pa.RecordBatch.from_arrays(arrays, names=names), batch)
+        if self.plan.changes is not None:
+            operations = same_operation(Operation.UPSERT, batch.num_rows)
+            rows = RowBatch(rows.rows, batch, None, operations, *positions_in(batch))
+        kept = _both(self._kept(parsed.misfits, rows), left)
+        self._places.advance(batch)
+        if not names:  # no document stays: each waits for the columns, is put aside or fails the batch
+            return RowBatch(pa.RecordBatch.from_arrays([], names=[]), batch.slice(0, 0))
+        return rows if kept is None else rows.filter(kept)
+
+    def _explain(self, values: pa.Array) -> list[list[Found]]:
+        return self._reader.explain(values, self._own)
+
+    def _kept(self, misfits: pa.BooleanArray | None, rows: RowBatch) -> pa.BooleanArray | None:
+        """The rows that stay if malformed documents are put aside; None if all stay, or the batch fails."""
+        if misfits is None:
+            return None
+        if self.put_aside is None:
+            self._collect(misfits, rows.came)
+            return None
+        self.put_aside(rows, self._faults(misfits, rows.came))
+        return pc.invert(misfits)
 
 
 def misfit_of(plan: WritePlan, place: str, found: Found) -> Misfit:
@@ -250,6 +272,11 @@ def own_columns(schema: Struct, rescue_column: str = "") -> Struct:
     """The columns that come from the documents."""
     others = {*KAFKA_COLUMNS, rescue_column}
     return Struct(tuple(field for field in schema.fields if field.name not in others))
+
+
+def with_exact(columns: Struct, ids: Collection[int]) -> Struct:
+    """The columns; without the values of some, nobody knows which row a change is for, or whether it is late."""
+    return Struct(tuple(replace(one, is_exact=one.field_id in ids) for one in columns.fields))
 
 
 def check_documents(incoming: pa.Schema, schema: Struct, plan: WritePlan) -> None:

@@ -83,12 +83,13 @@ class JsonReader:
     encoding: BinaryEncoding | None = None
     _duckdb: Any = field(init=False)
     _connection: Any = field(init=False)
-    _with_unknown_keys: FindUnknownKeys = field(init=False)
+    with_unknown_keys: FindUnknownKeys = field(init=False)
+    """Finds objects with a member for which a struct has no field."""
 
     def __post_init__(self) -> None:
         self._duckdb = load_duckdb()
         self._connection = self._duckdb.connect(config=_SETTINGS)
-        self._with_unknown_keys = load_unknown_keys() if self.marks else _none_unknown
+        self.with_unknown_keys = load_unknown_keys() if self.marks else _none_unknown
 
     def documents(self, values: pa.Array, kind: Struct) -> Parsed:
         """A table's columns from binary or string documents; invalid UTF-8 is malformed, also in a Spark string."""
@@ -159,12 +160,12 @@ class JsonReader:
         values = rebuild_struct(texts, [part.values for part in parts], list(arrow_type(struct)))
         wrong = [part.misfits for part in parts]
         wrong += [_missing(part, field, texts.is_valid()) for part, field in zip(parts, struct.fields, strict=True)]
-        rest = reduce(either, (part.rest for part in parts), self._with_unknown_keys(texts, columns, struct))
+        rest = reduce(either, (part.rest for part in parts), self.with_unknown_keys(texts, columns, struct))
         return Parsed(values, reduce(either, wrong, misfits), rest)
 
     def _field(self, texts: pa.Array, field: Field, path: Path) -> Parsed:
         found = self.read(texts, field.type, path)
-        return forgiven(found) if self.forgives and not field.required else found
+        return forgiven(found) if self.forgives and field.forgives else found
 
     def count_unknown(self, texts: pa.Array, struct: Struct, path: Path = ()) -> None:
         """Count the keys without a field in some objects, by their values other than null."""

@@ -8,7 +8,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakesink.decode.json_scalars import Parsed
-from lakesink.decode.json_values import JsonReader
 from lakesink.decode.misfits import dotted
 from lakesink.decode.news import News, NewsFinder, widest
 from lakesink.decode.value_kinds import Place, says_nothing
@@ -88,18 +87,28 @@ def hopeful(
     return positions.filter(fits), parsed.values.filter(fits)
 
 
+class ReadsObjects(Protocol):
+    """Reads JSON documents."""
+
+    def documents(self, values: pa.Array, kind: Struct) -> Parsed:
+        """A table's columns from documents."""
+
+    def objects(self, values: pa.Array) -> pa.BooleanArray:
+        """True for documents that are objects."""
+
+
 @dataclass(slots=True)
 class JsonNews:
     """The news of JSON documents: only those are looked at that the reader marked, or could not read."""
 
     plan: NewsPlan
     struct: Struct
-    reader: JsonReader
-    _finder: NewsFinder = field(init=False)
+    reader: ReadsObjects
+    finder: NewsFinder = field(init=False)
 
     def __post_init__(self) -> None:
         plan = self.plan
-        self._finder = NewsFinder(self.struct, plan.widens, plan.kept_types, plan.kept_required)
+        self.finder = NewsFinder(self.struct, plan.widens, plan.kept_types, plan.kept_required)
 
     def found(self, documents: pa.Array, parsed: Parsed) -> Iterator[tuple[Sequence[int], News]]:
         """See `FindsNews`."""
@@ -110,7 +119,11 @@ class JsonNews:
         objects = self.reader.objects(chosen)
         texts = chosen.filter(objects).cast(pa.binary()).to_pylist()
         for position, text in zip(positions.filter(objects).to_pylist(), texts, strict=True):
-            yield [position], self._finder.of(text.decode())
+            yield [position], self.news_of(text.decode())
+
+    def news_of(self, document: str) -> News:
+        """The news of one document."""
+        return self.finder.of(document)
 
     def _doubtful(self, documents: pa.Array, parsed: Parsed) -> pa.Array:
         """Positions of the documents that may have news."""

@@ -204,15 +204,15 @@ class Rescue:
         chosen_texts = self.texts(documents.take(chosen), held)
         texts: list[str | None] = [None] * len(documents)
         for at, (position, text) in enumerate(zip(positions, chosen_texts, strict=True)):
-            texts[position] = self._text(rest_of(text, self.struct, present, at))
+            texts[position] = self.text(rest_of(text, self.struct, present, at))
         kept = pa.array(texts, pa.string())
         if "" not in texts:
             return parsed, kept
         refused = pc.fill_null(pc.equal(kept, ""), False)  # noqa: FBT003 - Arrow takes it by position
         return Parsed(without(parsed.values, refused), either(parsed.misfits, refused)), without(kept, refused)
 
-    def _text(self, rest: Rest) -> str | None:
-        """None without a rest; empty for one that is too large, or not UTF-8."""
+    def text(self, rest: Rest) -> str | None:
+        """None without a rest; empty for one that cannot be kept: it is too large, or not UTF-8."""
         if not rest.reasons:
             return None
         text = rest.text

@@ -10,7 +10,7 @@ lists. It gets the extension type, from which Parquet's annotation comes, only w
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -75,9 +75,10 @@ class Primitive:
 
 @dataclass(frozen=True, slots=True)
 class Struct:
-    """Named fields in order."""
+    """Named fields in order; a document may have others beside those of an open one, and nobody asks for them."""
 
     fields: tuple["Field", ...]
+    is_open: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,12 +115,22 @@ Type = Primitive | Nested
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of a struct, the element of a list, or the key or value of a map."""
+    """A field of a struct, the element of a list, or the key or value of a map.
+
+    Attributes:
+        is_exact: True if a value of a document that does not fit is never read as NULL, though it is optional.
+    """
 
     field_id: int
     name: str
     required: bool
     type: Type
+    is_exact: bool = False
+
+    @property
+    def forgives(self) -> bool:
+        """True if a value that does not fit can be NULL."""
+        return not self.required and not self.is_exact
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +150,20 @@ class Leaf:
     parquet_path: str
     indices: tuple[int, ...]
     repeated: bool
+
+
+def exactly(field: Field) -> Field:
+    """The field, of which no part is forgiven, and no rest kept."""
+    match field.type:
+        case Primitive():
+            kind: Type = field.type
+        case Struct(fields):
+            kind = Struct(tuple(map(exactly, fields)), is_open=True)
+        case ListOf(element):
+            kind = ListOf(exactly(element))
+        case MapOf(key, value):
+            kind = MapOf(exactly(key), exactly(value))
+    return replace(field, type=kind, is_exact=True)
 
 
 def holds_binary(kind: Type) -> bool:

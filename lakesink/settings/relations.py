@@ -92,7 +92,8 @@ class Relation:
             rest = [str(entry) for entry in Entry if entry not in self.entries]
             words, named = ("only in", rest) if len(rest) < len(self.entries) else ("not in", [*map(str, self.entries)])
         uses = " with ".join(f"`{use}`" for use in (self.use, *self.beside) if use.values or self.beside)
-        return uses, f"{words} {' or '.join(f'`{one}`' for one in named)}"
+        of_some = f" in {_quoted(self.entries)}" if self.others and len(self.entries) < len(Entry) else ""
+        return uses, f"{words} {_quoted(named)}{of_some}"
 
     def _advice(self, entry: Entry) -> str:
         lacking = [lack_of(other, entry) for other in self.others]
@@ -137,6 +138,10 @@ def lacks(entries: tuple[Entry, ...], use: str | Use, why: str = "", instead: st
 
 def _listed(uses: Iterable[Use]) -> str:
     return ", or ".join(map(str, uses))
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return " or ".join(f"`{one}`" for one in names)
 
 
 def _spelled(value: object) -> str:

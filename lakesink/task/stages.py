@@ -222,6 +222,7 @@ class Fit(Stage):
     put_aside: PutAside | None
     is_refused: IsRefused
     _rows: int = field(default=0, init=False)
+    _undone: int = field(default=0, init=False)
 
     def through(self, batches: Iterator[RowBatch]) -> Iterator[Any]:
         """See `Stage`."""
@@ -254,7 +255,12 @@ class Fit(Stage):
         found = sort_rows(batch, fit, conversion.unfit(batch))
         if found.faults:
             self.put_aside(batch, found.faults)
+            self._undone += len(batch.made_with(found.faults)) - len({*batch.positions(found.faults)})
         return found.fitting
+
+    def found(self, head: Receipt) -> Receipt:
+        """See `Stage`."""
+        return replace(head, changed=not_split(head.changed, self._undone))
 
 
 @dataclass(slots=True)

@@ -134,11 +134,9 @@ class ParquetTaskWriter:
         stages: list[Stage] = [Count()]
         unmet = Unmet(self.expected)
         if plan.decode:
-            schema, left = decoded_columns(plan), left_rows_file(plan, files.task)
-            if plan.decode in DEBEZIUM:
-                stages.append(Decode(DebeziumDecoder(plan, schema, files.task), left))
-            else:
-                stages.append(Decode(Decoder(plan, schema, files.task, of_malformed, left.add), left))
+            decoder = DebeziumDecoder if plan.decode in DEBEZIUM else Decoder
+            left = left_rows_file(plan, files.task)
+            stages.append(Decode(decoder(plan, decoded_columns(plan), files.task, of_malformed, left.add), left))
             stages.append(ExpectDecoded(unmet, aside, conditions_of(self.expected, plan)))
         else:
             stages += [ExpectMarked(unmet, aside), Take(changes is not None, of_malformed)]

@@ -3,7 +3,18 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from lakesink.decode.avro.schema import ArrayOf, Enumeration, MapTo, Record, Reference, Scalar, Union, WriterSchema
+from lakesink.decode.avro.schema import (
+    ANY_ZONE,
+    TEXT,
+    ArrayOf,
+    Enumeration,
+    MapTo,
+    Record,
+    Reference,
+    Scalar,
+    Union,
+    WriterSchema,
+)
 from lakesink.decode.avro.schema import Kind as AvroKind
 from lakesink.decode.misfits import ENTRY, ITEM, Path
 from lakesink.decode.news import MOST_KEYS, News, wider
@@ -40,6 +51,9 @@ _LOGICAL: Mapping[str, Kind] = {
     **{f"time-{unit}": TIME for unit in ("millis", "micros")},
     **{f"timestamp-{unit}": "timestamptz" for unit in ("millis", "micros", "nanos")},
     **{f"local-timestamp-{unit}": "timestamp" for unit in ("millis", "micros", "nanos")},
+    f"{ANY_ZONE}timestamp-millis": "timestamp",  # Debezium writes moments with a zone as texts
+    **{f"{TEXT}{kind}": kind for kind in ("date", "timestamp", "timestamptz")},
+    **dict.fromkeys((f"{TEXT}time", "time-nanos"), TIME),
 }
 _PLAIN: Mapping[str, Kind] = {"null": WAITS, "bytes": "binary", "fixed": "binary"}
 """A fixed is binary: a hostile schema could give it any length, which each NULL of the column would take."""

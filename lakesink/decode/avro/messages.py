@@ -115,6 +115,18 @@ class MessageReader:
         cursor.put(rows, part)
         return values
 
+    def by_schema(self, values: pa.Array) -> Iterator[tuple[int, WriterSchema, pa.BooleanArray]]:
+        """The schemas of the messages, each with its number, and True for the messages that it has written."""
+        numbers, framed = self.schema_ids(values)
+        for number in np.unique(numbers[framed]).tolist():
+            schema = self.schema(number)
+            if schema is not None:
+                yield number, schema, pa.array(framed & (numbers == number))
+
+    def forgiving(self) -> "MessageReader":
+        """The same reader, which forgives."""
+        return replace(self, forgives=True)
+
     def schema_ids(self, values: pa.Array) -> tuple[Whole, Mask]:
         """The number of each message's schema, and which values have one."""
         _, offsets, data = values.buffers()

@@ -122,6 +122,8 @@ class ValueReader:
         for name, kind in record.fields:
             if name in columns:
                 found[name] = self._field(kind, columns[name], cursor)
+            elif wanted.is_open:
+                self.read(kind, None, cursor)
             else:
                 self._without_column(kind, cursor)
         arrays = [found[field.name] if field.name in found else self._missing(field, cursor) for field in wanted.fields]
@@ -134,7 +136,7 @@ class ValueReader:
         assert values is not None
         if field.required and values.null_count:
             cursor.fail(values.is_null().to_numpy(zero_copy_only=False))
-        if self.forgives and not field.required and cursor.active is not before.active:
+        if self.forgives and field.forgives and cursor.active is not before.active:
             ends = before.only(~cursor.active)
             self.read(kind, None, ends)
             cursor.forgive(before, ends)

@@ -5,8 +5,9 @@ of this schema has them. A required column becomes optional because of a value, 
 column counts only where it has a value.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +15,6 @@ import pyarrow.compute as pc
 
 from lakesink.decode.avro.cursor import Mask, Whole
 from lakesink.decode.avro.kinds import news_of, typed_fields
-from lakesink.decode.avro.messages import MessageReader
 from lakesink.decode.avro.schema import WriterSchema
 from lakesink.decode.json_scalars import Parsed
 from lakesink.decode.news import News, NewsFinder, relaxed
@@ -48,14 +48,30 @@ class _Schema:
         return cls(news, typed_fields(news.added, {}), relaxed(struct, plan, lambda kind, place: wide.get(place, kind)))
 
 
+class ReadsBySchema(Protocol):
+    """Reads documents whose types their schemas tell; see `documents.DocumentReader`."""
+
+    def documents(self, values: pa.Array, kind: Struct) -> Parsed:
+        """A table's columns. NULL that is no misfit is a document without a row."""
+
+    def texts(self, values: pa.Array) -> Iterable[str]:
+        """Documents as JSON."""
+
+    def by_schema(self, values: pa.Array) -> Iterator[tuple[int, WriterSchema, pa.BooleanArray]]:
+        """The schemas of the documents, each with a number of its own, and True for the documents it has written."""
+
+    def forgiving(self) -> "ReadsBySchema":
+        """The same reader, which forgives."""
+
+
 @dataclass(slots=True)
 class AvroNews:
-    """The news of Avro messages."""
+    """The news of Avro messages, and of other documents with schemas."""
 
     plan: NewsPlan
     struct: Struct
-    reader: MessageReader
-    _schemas: dict[int, "_Schema | None"] = field(default_factory=dict, init=False)
+    reader: ReadsBySchema
+    _schemas: dict[int, "_Schema"] = field(default_factory=dict, init=False)
     _keys: NewsFinder = field(init=False)
 
     def __post_init__(self) -> None:
@@ -63,19 +79,15 @@ class AvroNews:
 
     def found(self, messages: pa.Array, parsed: Parsed) -> Iterator[tuple[Sequence[int], News]]:
         """See `FindsNews`."""
-        numbers, framed = self.reader.schema_ids(messages)
+        present = parsed.values.is_valid().to_numpy(zero_copy_only=False)
         misfits = _mask(parsed.misfits, len(messages))
         # A rescue column forgives a struct that lacks a required value, so those messages are in doubt too.
         doubtful = misfits | _mask(parsed.rest, len(messages))
-        for number in np.unique(numbers[framed]).tolist():
+        for number, writer, of_schema in self.reader.by_schema(messages):
             if number not in self._schemas:
-                writer = self.reader.schema(number)
-                self._schemas[number] = None if writer is None else _Schema.of(writer, self.struct, self.plan)
-            schema = self._schemas[number]
-            if schema is None:
-                continue
-            written = framed & (numbers == number)
-            readable, lacking = written & ~misfits, Lacking()
+                self._schemas[number] = _Schema.of(writer, self.struct, self.plan)
+            schema, written = self._schemas[number], _mask(of_schema, len(messages))
+            readable, lacking = written & present & ~misfits, Lacking()
             if self.plan.widens and not self.plan.is_last and (written & doubtful).any():
                 at, rows = hopeful(messages, pa.array(written & doubtful), self.reader.documents, schema.columns)
                 readable[at.to_numpy(zero_copy_only=False)] = True
@@ -100,7 +112,7 @@ class AvroNews:
         if not fields or (schema.typed == fields and not self.plan.is_last):
             return {}
         some = messages.take(pa.array(rows))
-        read = replace(self.reader, forgives=True).documents(some, schema.columns)
+        read = self.reader.forgiving().documents(some, schema.columns)
         marked = np.flatnonzero(_mask(read.rest, len(rows)))
         found: dict[int, Mapping[Place, Kind]] = {}
         for row, text in zip(rows[marked].tolist(), self.reader.texts(some.take(pa.array(marked))), strict=True):

@@ -22,7 +22,7 @@ _LOGICAL_OF: Mapping[str, frozenset[str]] = {
 ANY_ZONE, TEXT = "any-", "text-"
 """Beginnings of logical types of lakesink's own: of moments for columns with and without a zone, and of texts."""
 _CONNECT_NAME = "connect.name"
-_MEANT: Mapping[tuple[str, str], str] = {
+MEANT: Mapping[tuple[str, str], str] = {
     ("long", "org.apache.kafka.connect.data.Timestamp"): f"{ANY_ZONE}timestamp-millis",
     ("int", "io.debezium.time.Date"): "date",
     ("int", "io.debezium.time.Time"): "time-millis",
@@ -245,7 +245,7 @@ def _scalar(name: str, document: Mapping[str, Any]) -> Scalar:
 def _connect_scalar(name: str, document: Mapping[str, Any]) -> Scalar:
     """A scalar whose logical type is what Kafka Connect's name for it means."""
     meant = document.get(_CONNECT_NAME)
-    logical = _MEANT.get((name, meant)) if isinstance(meant, str) else None
+    logical = MEANT.get((name, meant)) if isinstance(meant, str) else None
     if logical is None:
         return _scalar(name, document)
     return Scalar(name, logical, is_plain=not logical.startswith(ANY_ZONE))

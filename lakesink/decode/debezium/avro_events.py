@@ -1,21 +1,25 @@
 """Reads Debezium's Avro: envelopes as records in Confluent's wire format, with the names of Kafka Connect's types."""
 
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakesink.decode.avro.kinds import unknown_fields
-from lakesink.decode.avro.messages import MESSAGE, MessageReader, Schemas
+from lakesink.decode.avro.messages import MESSAGE, REST_NOT_KEPT, MessageReader, Schemas
 from lakesink.decode.avro.schema import Record, WriterSchema
 from lakesink.decode.debezium.envelopes import AFTER, BEFORE, OPERATION, EventColumns, Events, together, wrong_columns
 from lakesink.decode.debezium.placeholders import available, unavailable
+from lakesink.decode.json_raw import first_members
 from lakesink.decode.json_scalars import Parsed, either
 from lakesink.decode.misfits import Found, Path, UnknownKeys
 from lakesink.rows.plan import BinaryEncoding
 from lakesink.rows.schema import Field, Primitive, Struct, Type, sql_type_of
+
+_OTHERS = frozenset({AFTER, BEFORE, "source", "transaction"})
+"""Long members of an envelope."""
 
 
 @dataclass(slots=True)
@@ -26,18 +30,16 @@ class AvroEvents:
     schemas: Schemas
     unknown: UnknownKeys | None = None
     encoding: BinaryEncoding | None = None
+    forgives: bool = False
     _reader: MessageReader = field(init=False)
     _envelope: Struct = field(init=False)
     _unknown: dict[int, list[Path]] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        self._reader = MessageReader(self.schemas, encoding=self.encoding)
-        parts: dict[str, Type] = {
-            OPERATION: Primitive("string"),
-            AFTER: self.columns.after,
-            BEFORE: self.columns.before,
-        }
-        self._envelope = Struct(tuple(_optional(name, kind) for name, kind in parts.items()))
+        self._reader = MessageReader(self.schemas, forgives=self.forgives, encoding=self.encoding)
+        before = replace(self.columns.before, is_open=not self.columns.keeps_deleted)
+        parts: dict[str, Type] = {OPERATION: Primitive("string"), AFTER: self.columns.after, BEFORE: before}
+        self._envelope = _envelope(*(_optional(name, kind) for name, kind in parts.items()))
 
     def events(self, values: pa.Array) -> Events:
         """The events of binary messages."""
@@ -61,18 +63,20 @@ class AvroEvents:
             has_before=before[0].is_valid() if before else empty,
             after=tuple(available(Parsed(column)) for column in after.flatten()),
             before=tuple(available(Parsed(column)) for row in before for column in row.flatten()),
+            rest=parsed.rest,
         )
 
     def _with_columns_before_apart(self, values: pa.Array) -> Events:
         """The events; a value in the row before that does not fit makes neither the row after nor others malformed."""
-        found = self._events(values, Struct(self._envelope.fields[:2]))
+        found = self._events(values, _envelope(*self._envelope.fields[:2]))
         columns = [self._column_before(values, one) for one in self.columns.before.fields]
         has_before = reduce(pc.or_, (is_there for is_there, _ in columns))
-        return replace(found, has_before=has_before, before=tuple(parsed for _, parsed in columns))
+        rest = pa.repeat(pa.scalar(value=True), len(values))  # perhaps
+        return replace(found, has_before=has_before, before=tuple(parsed for _, parsed in columns), rest=rest)
 
     def _column_before(self, values: pa.Array, column: Field) -> tuple[pa.BooleanArray, Parsed]:
         """Whether there is a row before, and one of its columns."""
-        parsed = self._reader.documents(values, Struct((_optional(BEFORE, Struct((column,))),)))
+        parsed = self._reader.documents(values, _envelope(_optional(BEFORE, Struct((column,), is_open=True))))
         [row] = parsed.values.flatten()
         is_there = row.is_valid() if parsed.misfits is None else pc.or_(row.is_valid(), parsed.misfits)
         return is_there, available(Parsed(row.flatten()[0], parsed.misfits))
@@ -84,35 +88,45 @@ class AvroEvents:
     def explain(self, values: pa.Array) -> list[list[Found]]:
         """For each of a few malformed messages, the values that do not fit."""
         # A second reading must not count unknown fields again.
-        alone = AvroEvents(self.columns, self.schemas, encoding=self.encoding)
-        return [alone._explained(values.slice(at, 1)) for at in range(len(values))]
+        alone = replace(self, unknown=None)
+        return [alone.why_not(values.slice(at, 1)) for at in range(len(values))]
 
-    def _explained(self, value: pa.Array) -> list[Found]:
+    def why_not(self, value: pa.Array) -> list[Found]:
+        """The values of one malformed message that do not fit."""
         events = self.events(value)
         row, wrong = wrong_columns(events, self.columns)
         unfit = events if row == AFTER else self._events(value, self._envelope)
         if unfit.unreadable[0].as_py():
             return self._reader.explain(value, self._envelope)[0]
         found = [_of_column(row, one, parsed) for one, parsed in wrong]
-        return found or [Found("a message that is not read", expected=MESSAGE)]
+        return found or [REST_NOT_KEPT if self.forgives else Found("a message that is not read", expected=MESSAGE)]
+
+    def texts(self, values: pa.Array, row: str, without: Collection[str] = ()) -> Iterator[str]:  # noqa: ARG002 - of the row
+        """See `envelopes.EventReader`."""
+        for text in self._reader.texts(values, _OTHERS - {row}):
+            [found] = first_members(text, (row,))
+            yield found or "null"
 
     def _count_unknown(self, values: pa.Array) -> None:
         """Count the fields of rows after the change for which there is no column, by schema."""
         if self.unknown is None:
             return
-        numbers, framed = self._reader.schema_ids(values)
-        for number, rows in zip(*np.unique(numbers[framed], return_counts=True), strict=True):
-            if int(number) not in self._unknown:
-                schema = self._reader.schema(int(number))
-                root = None if schema is None else schema.root
-                after = dict(root.fields).get(AFTER) if isinstance(root, Record) else None
-                self._unknown[int(number)] = (
-                    []
-                    if schema is None or after is None
-                    else unknown_fields(WriterSchema(after, schema.named), self.columns.after)
-                )
-            for path in self._unknown[int(number)]:
-                self.unknown.add(path[:-1], [(path[-1], int(rows))])
+        for number, schema, written in self.by_schema(values):
+            if number not in self._unknown:
+                self._unknown[number] = unknown_fields(schema, self.columns.after)
+            for path in self._unknown[number]:
+                self.unknown.add(path[:-1], [(path[-1], written.true_count)])
+
+    def reading(self, columns: EventColumns, *, forgives: bool) -> "AvroEvents":
+        """See `envelopes.EventReader`."""
+        return replace(self, columns=columns, forgives=forgives, unknown=None)
+
+    def by_schema(self, values: pa.Array) -> Iterator[tuple[int, WriterSchema, pa.BooleanArray]]:
+        """See `envelopes.EventReader`."""
+        for number, schema, written in self._reader.by_schema(values):
+            after = dict(schema.root.fields).get(AFTER) if isinstance(schema.root, Record) else None
+            if after is not None:
+                yield number, WriterSchema(after, schema.named), written
 
 
 def _of_column(row: str, column: Field, parsed: Parsed) -> Found:
@@ -122,4 +136,9 @@ def _of_column(row: str, column: Field, parsed: Parsed) -> Found:
 
 
 def _optional(name: str, kind: Type) -> Field:
-    return Field(0, name, required=False, type=kind)
+    return Field(0, name, required=False, type=kind, is_exact=True)
+
+
+def _envelope(*parts: Field) -> Struct:
+    """Some parts of an event; nobody asks for the others."""
+    return Struct(parts, is_open=True)

@@ -119,6 +119,23 @@ def _spelled_out(text: str, written: ConnectType | None, kind: Type, encoding: B
     return text
 
 
+def with_digits(text: str, written: ConnectType | None) -> str:
+    """JSON with the digits of its decimals: their Base64 says nothing without the schema."""
+    if written is None or text == "null":
+        return text
+    if written.is_decimal:
+        try:
+            return _variable(text) if written.name == VARIABLE_SCALE else _number(text, written.scale)
+        except pa.ArrowInvalid:
+            return text
+    if text.startswith("[") and written.items is not None:
+        return f"[{','.join(with_digits(item, written.items) for item in items(text))}]"
+    if text.startswith("{"):
+        types, others = written.fields, written.items
+        return _object((json.dumps(name), with_digits(value, types.get(name, others))) for name, value in members(text))
+    return text
+
+
 def _object(found: Iterable[tuple[str, str]]) -> str:
     return f"{{{','.join(f'{key}:{value}' for key, value in found)}}}"
 

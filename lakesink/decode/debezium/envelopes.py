@@ -1,12 +1,13 @@
 """Change events of either format as columns: operations, and the rows after and before each change."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakesink.decode.avro.schema import WriterSchema
 from lakesink.decode.json_scalars import Parsed
 from lakesink.decode.misfits import Found
 from lakesink.rows.schema import Field, Struct
@@ -36,6 +37,11 @@ class EventColumns:
     keeps_deleted: bool = False
 
     @property
+    def stored(self) -> Mapping[str, Struct]:
+        """The columns of those rows of an event that the table may get."""
+        return {AFTER: self.after} | ({BEFORE: self.before} if self.keeps_deleted else {})
+
+    @property
     def key(self) -> Struct:
         """The columns of the key."""
         return Struct(tuple(one for one in self.before.fields if one.name in self.keys))
@@ -63,6 +69,7 @@ class Events:
         has_before: True if there is a row before the change.
         after: Values of each column, and the values that do not fit.
         before: The same of the row before the change.
+        rest: True for events with a stored row of which the values hold only a part; None if there is none.
     """
 
     operations: pa.StringArray
@@ -71,10 +78,20 @@ class Events:
     has_before: pa.BooleanArray
     after: tuple[Parsed, ...]
     before: tuple[Parsed, ...]
+    rest: pa.BooleanArray | None = None
 
 
 class EventReader(Protocol):
     """Reads events of one format for one task."""
+
+    def reading(self, columns: EventColumns, *, forgives: bool) -> "EventReader":
+        """A reader of other columns, which counts nothing."""
+
+    def by_schema(self, values: pa.Array) -> Iterator[tuple[int, WriterSchema, pa.BooleanArray]]:
+        """The schemas of rows, each with a number of its own, and True for the events that it has written.
+
+        `events` has read the events, and no others since.
+        """
 
     def events(self, values: pa.Array) -> Events:
         """The events of documents."""
@@ -84,6 +101,9 @@ class EventReader(Protocol):
 
     def explain(self, values: pa.Array) -> list[list[Found]]:
         """For each of a few malformed documents, the values that do not fit."""
+
+    def texts(self, values: pa.Array, row: str, without: Collection[str] = ()) -> Iterable[str]:
+        """A row of each event as JSON; the members of some names may be left out. `events` has accepted the events."""
 
 
 def misfits_in(columns: Sequence[Parsed], struct: Struct, rows: int) -> pa.BooleanArray:
@@ -129,6 +149,7 @@ def together(parts: Sequence[tuple[pa.Array, Events]]) -> Events:
         has_before=_taken([one.has_before for one in events], wanted),
         after=_columns([one.after for one in events], wanted),
         before=_columns([one.before for one in events], wanted),
+        rest=_masks([one.rest for one in events], [len(one.empty) for one in events], wanted),
     )
 
 
@@ -156,11 +177,15 @@ def _columns(parts: list[tuple[Parsed, ...]], wanted: pa.Array) -> tuple[Parsed,
 
 def _parsed(parts: Sequence[Parsed], wanted: pa.Array) -> Parsed:
     values = _taken([one.values for one in parts], wanted)
-    if all(one.misfits is None for one in parts):
-        return Parsed(values)
+    return Parsed(values, _masks([one.misfits for one in parts], [len(one.values) for one in parts], wanted))
+
+
+def _masks(masks: Sequence[pa.BooleanArray | None], rows: Sequence[int], wanted: pa.Array) -> pa.BooleanArray | None:
+    if all(mask is None for mask in masks):
+        return None
     no = pa.scalar(value=False)
-    masks = [pa.repeat(no, len(one.values)) if one.misfits is None else one.misfits for one in parts]
-    return Parsed(values, _taken(masks, wanted))
+    found = [pa.repeat(no, count) if mask is None else mask for mask, count in zip(masks, rows, strict=True)]
+    return _taken(found, wanted)
 
 
 def _taken(arrays: list[pa.Array], wanted: pa.Array) -> pa.Array:

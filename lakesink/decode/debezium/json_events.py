@@ -4,15 +4,16 @@ One query takes all columns out of an envelope, each as its text; see `json_valu
 the change are never written anew, so their numbers keep their digits.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import partial, reduce
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakesink.decode.debezium.conversions import Conversion, conversion_of, spelled_out, with_bytes
+from lakesink.decode.avro.schema import WriterSchema
+from lakesink.decode.debezium.conversions import Conversion, conversion_of, spelled_out, with_bytes, with_digits
 from lakesink.decode.debezium.envelopes import (
     AFTER,
     BEFORE,
@@ -24,12 +25,13 @@ from lakesink.decode.debezium.envelopes import (
     together,
     wrong_columns,
 )
-from lakesink.decode.debezium.placeholders import available, is_placeholder, unavailable
-from lakesink.decode.debezium.wrappers import ConnectType, Payloads, Types, opened, unwrapped
+from lakesink.decode.debezium.placeholders import HELD, available, is_placeholder, unavailable
+from lakesink.decode.debezium.wrappers import ConnectType, Payloads, Types, opened, unwrapped, written_with
 from lakesink.decode.json_digits import respelled
 from lakesink.decode.json_misfits import (
     ABSENT,
     OBJECT,
+    REST_TOO_LARGE,
     UNKNOWN_MISFIT,
     Number,
     Object,
@@ -39,11 +41,12 @@ from lakesink.decode.json_misfits import (
     parsed,
 )
 from lakesink.decode.json_raw import as_text, first_members
-from lakesink.decode.json_scalars import Parsed, converted, either, wants_json, without
+from lakesink.decode.json_scalars import Parsed, converted, either, forgiven, wants_json, without
 from lakesink.decode.json_values import JsonReader, other_than, with_spelling
 from lakesink.decode.misfits import SEARCHED, Found, UnknownKeys, with_option
 from lakesink.rows.plan import BinaryEncoding
 from lakesink.rows.schema import Field, Primitive, Struct, sql_type_of
+from lakesink.rows.unfit import all_but
 
 _WITHOUT_UNIT = frozenset({"time", "timestamp", "timestamptz"})
 _NO_ROW_BEFORE = '{"before":null,'
@@ -87,33 +90,53 @@ class JsonEvents:
     """Reads events for one task; see `envelopes.EventReader`.
 
     Attributes:
+        finds: True to find all events with a member of a stored row for which there is no column.
+        forgives: True to read a value that does not fit an optional column of a stored row as NULL.
         keeps_placeholders: True to read placeholders as values, which tells them from other values that do not fit.
     """
 
     columns: EventColumns
     unknown: UnknownKeys | None = None
     encoding: BinaryEncoding | None = None
+    finds: bool = False
+    forgives: bool = False
     keeps_placeholders: bool = False
     _reader: JsonReader = field(init=False)
     _of_bytes: JsonReader = field(init=False)
+    _wrapped: list[Payloads] = field(default_factory=list, init=False)
+    _schemas: dict[int, tuple[Types, WriterSchema]] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        self._reader = JsonReader(self.unknown, encoding=self.encoding)
+        self._reader = JsonReader(self.unknown, marks=self.finds, forgives=self.forgives, encoding=self.encoding)
         self._of_bytes = copy(self._reader)
         self._of_bytes.encoding = BinaryEncoding.BASE64  # Kafka Connect's converter writes no other, nor `spelled_out`
 
     def events(self, values: pa.Array) -> Events:
         """The events of binary or string documents."""
         texts = _texts(values)
-        found = together([(part.positions, self._read(part)) for part in unwrapped(texts)])
+        parts = unwrapped(texts)
+        found = together([(part.positions, self._read(part)) for part in parts])
         other = pc.or_(pc.or_(found.empty, found.unreadable), texts.is_null())
         lost = pc.indices_nonzero(pc.and_not(found.operations.is_null(), other))
         again = opened(texts.take(lost).to_pylist(), lost.to_pylist()) if len(lost) else []
         if again:
             everywhere = pa.array(range(len(texts)), pa.int64())
             found = together([(everywhere, found), *((part.positions, self._read(part)) for part in again)])
+        self._wrapped = [part for part in (*parts, *again) if part.types is not None]
         empty = pc.or_(found.empty, values.is_null())
         return replace(found, empty=empty, unreadable=pc.and_not(pc.or_(found.unreadable, texts.is_null()), empty))
+
+    def reading(self, columns: EventColumns, *, forgives: bool) -> "JsonEvents":
+        """See `envelopes.EventReader`."""
+        return replace(self, columns=columns, forgives=forgives, unknown=None)
+
+    def by_schema(self, values: pa.Array) -> Iterator[tuple[int, WriterSchema, pa.BooleanArray]]:
+        """See `envelopes.EventReader`; bare events have no schema."""
+        for part in self._wrapped:
+            number, types = id(part.types), part.types or {}
+            if number not in self._schemas:
+                self._schemas[number] = part.types, written_with(types)  # kept, so that no other gets its number
+            yield number, self._schemas[number][1], pc.invert(all_but(len(values), part.positions.to_pylist()))
 
     def keys(self, values: pa.Array) -> tuple[pa.Array, ...]:
         """The columns of the key from documents, in the same wrapper or bare."""
@@ -130,25 +153,49 @@ class JsonEvents:
 
     def explain(self, values: pa.Array) -> list[list[Found]]:
         """For each of a few malformed documents, the values that do not fit."""
-        alone = JsonEvents(self.columns, encoding=self.encoding)  # a second reading must not count unknown keys again
-        keeping = JsonEvents(self.columns, encoding=self.encoding, keeps_placeholders=True)
+        alone = replace(self, unknown=None)  # a second reading must not count unknown keys again
+        keeping = replace(alone, keeps_placeholders=True)
         documents = values.cast(pa.binary())
-        return [alone._explained(documents.slice(at, 1), keeping) for at in range(len(documents))]
+        return [alone.why_not(documents.slice(at, 1), keeping) for at in range(len(documents))]
 
-    def _explained(self, document: pa.Array, keeping: "JsonEvents") -> list[Found]:
+    def why_not(self, document: pa.Array, keeping: "JsonEvents") -> list[Found]:
+        """The values of one malformed document that do not fit."""
         row, found = wrong_columns(self.events(document), self.columns)
         wrong = [one for one, _ in found]
         still = [one for one, _ in wrong_columns(keeping.events(document), self.columns)[1]]
         held = [unavailable(one) for one in wrong if one not in still]
-        return held or explained(document[0].as_py(), row, wrong, self._reader)
+        why = held or explained(document[0].as_py(), row, wrong, self._reader)
+        if why != [UNKNOWN_MISFIT] or not self.forgives:
+            return why
+        [strictly] = replace(self, forgives=False).explain(document)
+        return [one for one in strictly if one.kind == HELD] or [REST_TOO_LARGE]
+
+    def texts(self, values: pa.Array, row: str, without: Collection[str] = ()) -> Iterator[str]:  # noqa: ARG002 - as they are
+        """See `envelopes.EventReader`: as it is written, but decimals with their digits if a schema tells them."""
+        for value in values.cast(pa.binary()).to_pylist():
+            types: Types = None
+            operation, text = first_members(value.decode(), (OPERATION, row))
+            if operation in (None, "null"):
+                [part] = opened([value.decode()], [0])
+                types, [text] = part.types, first_members(part.texts[0].as_py(), (row,))
+            text = text or "null"
+            yield text if types is None else with_digits(text, ConnectType("struct", fields=types))
 
     def _read(self, part: Payloads) -> Events:
         empty = pc.fill_null(pc.equal(part.texts, "null"), False)  # noqa: FBT003 - Arrow takes it by position
         after = _parts(AFTER, self.columns.after, part.types)
         before = _parts(BEFORE, self.columns.before, part.types)
-        texts, [operations, *columns], unreadable = self._open(part.texts, [_Part("", _OPERATION), *after, *before])
+        whole = [_Part("", Field(0, row, required=False, type=Struct(()))) for row in self.columns.stored if self.finds]
+        parts = [_Part("", _OPERATION), *after, *before, *whole]
+        texts, [operations, *columns], unreadable = self._open(part.texts, parts)
+        columns, rows = columns[: len(after) + len(before)], columns[len(after) + len(before) :]
         read = [self._column(*one) for one in zip((*after, *before), columns, strict=True)]
         rows_before = tuple(read[len(after) :])
+        of_rows = {AFTER: columns[: len(after)], BEFORE: columns[len(after) :]}
+        rests = [
+            self._reader.with_unknown_keys(row, of_rows[name], self.columns.stored[name])
+            for name, row in zip(self.columns.stored, rows, strict=False)
+        ]
         if self.unknown is not None:
             _, [rows], _ = self._reader.find(texts[:SEARCHED], _ROWS_AFTER)
             self._reader.count_unknown(rows, self.columns.after)
@@ -159,6 +206,7 @@ class JsonEvents:
             self._has_before(texts, operations, rows_before),
             tuple(read[: len(after)]),
             rows_before,
+            reduce(either, (one.rest for one in read), reduce(either, rests, None)),
         )
 
     def _open(self, texts: pa.Array, parts: Sequence[_Part]) -> tuple[pa.Array, list[pa.Array], pa.BooleanArray]:
@@ -188,6 +236,9 @@ class JsonEvents:
             found = replace(found, misfits=either(found.misfits, written.misfits))
         else:
             found = self._reader.read(texts, kind, (part.field.name,))
+        if found.misfits is not None:
+            forgives = self.forgives and part.field.forgives
+            found = forgiven(found) if forgives else replace(found, values=without(found.values, found.misfits))
         return found if self.keeps_placeholders else available(found)
 
     def _has_before(self, texts: pa.Array, operations: pa.Array, before: Sequence[Parsed]) -> pa.BooleanArray:

@@ -14,13 +14,14 @@ import pyarrow.compute as pc
 
 from lakesink.decode.json_scalars import Parsed, either, holding, without
 from lakesink.decode.misfits import Found
+from lakesink.decode.rescue import Rescue, Rest
 from lakesink.rows.nested import as_list
 from lakesink.rows.schema import Field, sql_type_of
 from lakesink.rows.unfit import all_but
 
 _TEXT = "__debezium_unavailable_value"
 """Debezium's default for its option ``unavailable.value.placeholder``."""
-_FOUND = "Debezium's placeholder of a value that the log of the database does not have"
+HELD = "Debezium's placeholder of a value that the log of the database does not have"
 _BYTES = _TEXT.encode()
 _UUID = "b68a35a7-17ad-35b3-af2a-ae46edb4545a"
 """What Java's ``UUID.nameUUIDFromBytes`` makes of it."""
@@ -56,17 +57,28 @@ def available(parsed: Parsed) -> Parsed:
     found = _placeholders(parsed.values)
     if found is None:
         return parsed
-    return Parsed(without(parsed.values, found), either(parsed.misfits, found))
+    return Parsed(without(parsed.values, found), either(parsed.misfits, found), parsed.rest)
 
 
 def unavailable(column: Field) -> Found:
     """The placeholder in a column, as a value that does not fit."""
-    return Found(_FOUND, column=column.name, expected=f"{sql_type_of(column.type)}; set REPLICA IDENTITY FULL")
+    return Found(HELD, column=column.name, expected=f"{sql_type_of(column.type)}; set REPLICA IDENTITY FULL")
 
 
 def is_placeholder(text: str) -> bool:
     """True for JSON that contains the placeholder as a text."""
     return any(f'"{one}"' in text for one in _ALONE)
+
+
+class RowRescue(Rescue):
+    """The rescue column for rows of events: a placeholder of a column is no value that could be kept."""
+
+    __slots__ = ()
+
+    def text(self, rest: Rest) -> str | None:
+        """See `Rescue`."""
+        held = any(is_placeholder(value) for value, _ in rest.unfit.values())
+        return "" if held else Rescue.text(self, rest)
 
 
 def _placeholders(values: pa.Array) -> pa.BooleanArray | None:

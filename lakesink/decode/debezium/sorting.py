@@ -1,8 +1,9 @@
 """Decides what each event of a batch is: an upsert, a delete, both, nothing, or a fault. Pure."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import reduce
+from itertools import repeat
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,9 +18,10 @@ from lakesink.decode.debezium.envelopes import (
     EventColumns,
     Events,
     misfits_in,
+    replaced,
 )
 from lakesink.decode.json_scalars import Parsed
-from lakesink.rows.schema import Struct
+from lakesink.rows.schema import Struct, arrow_type
 
 _UPSERTS = (CREATE, UPDATE, READ)
 _KNOWN = (*_UPSERTS, DELETE, TRUNCATE, MESSAGE)
@@ -52,6 +54,15 @@ class SortedEvents:
     malformed: pa.BooleanArray
     keyless: pa.BooleanArray
     unread: pa.BooleanArray
+
+    def without(self, some: pa.BooleanArray) -> "SortedEvents":
+        """The masks without some of the events."""
+        return SortedEvents(*(pc.and_not(getattr(self, one.name), some) for one in fields(self)))
+
+    def refusing(self, some: pa.BooleanArray) -> "SortedEvents":
+        """The masks with some more events that are malformed."""
+        found = self.without(some)
+        return replace(found, malformed=pc.or_(found.malformed, some))
 
 
 def sort_events(events: Events, columns: EventColumns) -> SortedEvents:
@@ -92,6 +103,17 @@ def sort_events(events: Events, columns: EventColumns) -> SortedEvents:
         keyless=keyless,
         unread=pc.and_(_misfits(events, columns, others), pc.or_(deletes, splits)),
     )
+
+
+def stored_rows(events: Events, found: SortedEvents, columns: EventColumns) -> Parsed:
+    """The row of each event that the table gets as its newest; NULL for others, and for malformed events."""
+    values, with_row = [one.values for one in events.after], found.upserts
+    if columns.keeps_deleted:
+        at, with_row = pc.indices_nonzero(found.deletes), pc.or_(found.upserts, found.deletes)
+        before = (one.values.take(at) for one in events.before)
+        values = [replaced(*one) for one in zip(values, repeat(at), before, strict=False)]
+    rows = pa.StructArray.from_arrays(values, fields=list(arrow_type(columns.after)), mask=pc.invert(with_row))
+    return Parsed(rows, found.malformed, None if events.rest is None else pc.and_(events.rest, with_row))
 
 
 def _misfits(events: Events, columns: EventColumns, names: Collection[str]) -> pa.BooleanArray:

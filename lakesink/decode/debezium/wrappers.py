@@ -14,11 +14,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakesink.decode.avro.schema import MEANT, PRIMITIVES, ArrayOf, Kind, MapTo, Record, Scalar, Union, WriterSchema
 from lakesink.decode.json_raw import end_of_nested, members
+from lakesink.decode.value_kinds import MOST_DIGITS
 
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
 VARIABLE_SCALE = "io.debezium.data.VariableScaleDecimal"
 BYTES = "bytes"
+_OF_CONNECT = {"Date": "date", "Time": "time-millis"}
+"""Types that have names in Avro too."""
 _SIDES = ("after", "before")
 
 
@@ -29,7 +33,7 @@ class ConnectType:
     Attributes:
         type: Kafka Connect's own name: ``int32``, ``string``, ``bytes``, ``struct``.
         name: Name of the meaning, ``io.debezium.time.Date``; empty if it has none.
-        scale: Of a decimal.
+        scale: Of a decimal, and `precision`, if it has one.
         items: Of an array, or the values of a map.
         fields: Of a struct.
     """
@@ -37,6 +41,7 @@ class ConnectType:
     type: str
     name: str = ""
     scale: int = 0
+    precision: int = MOST_DIGITS
     items: "ConnectType | None" = None
     fields: Mapping[str, "ConnectType"] = field(default_factory=dict)
 
@@ -75,10 +80,31 @@ def _type(column: Mapping[str, Any]) -> ConnectType:
         str(column["type"]),
         str(column.get("name") or ""),
         int(parameters.get("scale", 0)),
+        int(parameters.get("connect.decimal.precision", MOST_DIGITS)),
         None if items is None else _type(items),
         {part["field"]: _type(part) for part in column.get("fields") or ()},
     )
 
+
+def written_with(types: Mapping[str, ConnectType]) -> WriterSchema:
+    """The schema of rows with these types in the terms of Avro, which has names for all of them."""
+    return WriterSchema(_kind(ConnectType("struct", fields=types)), {})
+
+
+def _kind(one: ConnectType) -> Kind:
+    name = _SCALARS.get(one.type, one.type)
+    if one.name == DECIMAL:
+        return Scalar(BYTES, "decimal", scale=one.scale, precision=one.precision)
+    if name in PRIMITIVES:
+        return Scalar(name, _MEANT.get((name, one.name)))
+    if one.type == "struct":
+        return Record(tuple((name, _kind(part)) for name, part in one.fields.items()))
+    item = Union(()) if one.items is None else _kind(one.items)
+    return MapTo(item) if one.type == "map" else ArrayOf(item)
+
+
+_SCALARS = {"int8": "int", "int16": "int", "int32": "int", "int64": "long", "float32": "float", "float64": "double"}
+_MEANT = {**MEANT, **{("int", f"org.apache.kafka.connect.data.{name}"): one for name, one in _OF_CONNECT.items()}}
 
 _SCHEMA, _PAYLOAD = '{"schema":', ',"payload":'
 _MOST_SCHEMAS = 32

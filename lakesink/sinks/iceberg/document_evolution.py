@@ -13,7 +13,7 @@ from pyiceberg.types import StructType
 from lakesink.decode.news import MOST_KEYS, News, all_news
 from lakesink.decode.value_kinds import DOUBLE, Kind, arrow_of, leaves_of, says_nothing, without_type
 from lakesink.parquet.side_file import is_left_rows, read_side_file
-from lakesink.rows.plan import JSON, OnMalformed, WritePlan
+from lakesink.rows.plan import DEBEZIUM_JSON, JSON, OnMalformed, WritePlan
 from lakesink.settings.option_types import SchemaEvolution
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.evolution import BatchWrite, kept_types, new_column, unfit_name, unfit_names_within
@@ -124,7 +124,7 @@ def widened_floats(found: Followed, plan: WritePlan, receipts: Iterable[Receipt]
     JSON's 0.1 is one number as a FLOAT and another one as a DOUBLE. Avro's numbers and other types are exact in both.
     """
     doubles = tuple(one for one in found.change.widened if one.type_json == _DOUBLE)
-    wrote = plan.decode == JSON and any(receipt.files for receipt in receipts)
+    wrote = plan.decode in (JSON, DEBEZIUM_JSON) and any(receipt.files for receipt in receipts)
     return SchemaChange(widened=doubles) if doubles and wrote else None
 
 

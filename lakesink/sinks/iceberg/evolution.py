@@ -23,7 +23,7 @@ from lakesink.decode.avro.registry import is_url, schemas_in_file
 from lakesink.decode.documents import own_columns
 from lakesink.parquet.filesystem import shareable_properties
 from lakesink.rows.columns import NameRule, align, is_list
-from lakesink.rows.plan import JSON, NewsPlan, PartitionField, WritePlan
+from lakesink.rows.plan import JSON, ChangesPlan, NewsPlan, PartitionField, WritePlan
 from lakesink.rows.schema import Struct, holds_binary, parse_schema, sql_type_of
 from lakesink.rows.task_errors import schema_mismatch, shown
 from lakesink.settings.ddl import columns_of
@@ -55,6 +55,7 @@ def task_plan(
             raise BatchRefused.of("UNSUPPORTED.dropped_source", shown=shown(part.name), field=part.name, table=name)
     if settings.decode == JSON and settings.binary_encoding is None:
         _check_no_binary(table, settings.rescue_column)
+    changes = changes_plan(schema, ".".join(table.name()), settings, case_sensitive=case_sensitive)
     return WritePlan(
         schema_json=schema.model_dump_json(),
         schema_id=schema.schema_id,
@@ -80,20 +81,21 @@ def task_plan(
         binary_encoding=settings.binary_encoding,
         show_values=settings.show_values,
         rescue_column=settings.rescue_column,
-        news=_news_plan(table, settings),
+        news=_news_plan(table, settings, changes),
         hash_distribution=effective.distribution_mode != "none",
         schema_registry=registry,
         # The driver reads a registry file; tasks query a registry service themselves.
         writer_schemas=schemas_in_file(registry) if registry and not is_url(registry) else {},
-        changes=changes_plan(schema, ".".join(table.name()), settings, case_sensitive=case_sensitive),
+        changes=changes,
     )
 
 
-def _news_plan(table: Table, settings: Settings) -> NewsPlan | None:
+def _news_plan(table: Table, settings: Settings, changes: ChangesPlan | None) -> NewsPlan | None:
     if not settings.follows_documents:
         return None
+    needed = {*table.schema().identifier_field_ids, *(() if changes is None else changes.keys + changes.sequence)}
     widens = settings.schema_evolution is not SchemaEvolution.ADD
-    return NewsPlan(widens, kept_types(table, settings), frozenset(table.schema().identifier_field_ids))
+    return NewsPlan(widens, kept_types(table, settings), frozenset(needed))
 
 
 def kept_types(table: Table, settings: Settings) -> frozenset[int]:
