@@ -21,9 +21,7 @@ from pyiceberg.types import (
 )
 
 from lakesink.rows.plan import DELETED
-from lakesink.settings.relations import Entry
-from lakesink.settings.settings import Settings
-from lakesink_protocol.errors import SettingsError, WriteError
+from lakesink_protocol.errors import WriteError
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
 from testkit.builders import Lake
 from tests.decode.avro.messages import encoded, message, without_meaning
@@ -313,11 +311,3 @@ def test_all_of_it_together_follows_the_database_and_a_replay_changes_nothing(
         stream.restart()
     assert live_rows(stream.lake) == found
     assert len(letters(stream)) == 3
-
-
-def test_the_format_refuses_a_changelog_whose_columns_follow_documents() -> None:
-    options = {"mode": "changes", "keys": "id", "decode": "debezium-json", "changelog_table": "demo.log"}
-    options |= {"schema_evolution": "add", "sink_id": "a", "checkpoint": "/nowhere"}
-    Settings.parse(options, entry=Entry.STREAM)
-    with pytest.raises(SettingsError, match="schema_evolution='add' and changelog_table exclude each other"):
-        Settings.parse(options, entry=Entry.FORMAT_STREAM)

@@ -28,6 +28,7 @@ from testkit.builders import TABLE, Lake, Stream
 from testkit.deaths import answer_is_lost, dies_after, dies_before, until_it_lives
 from testkit.examples import seeds
 from testkit.letters import one_task
+from tests.decode.debezium.events import event
 from tests.upsert.change_events import RECORDS
 from tests.upsert.rows import live_rows
 
@@ -153,7 +154,7 @@ class Driver:
 
     def take(self, batch_id: int, events: Sequence[Event]) -> Outcome:
         """Run a batch with a driver that has just started."""
-        rows = documents_of(events) if self.decode else self._typed(events)
+        rows = documents_of(events, self.decode) if self.decode else self._typed(events)
         sink = self.stream.sink()
         columns = pa.schema([one for one in rows.schema if one.name != DELETE_MARK])
         driver = IcebergSink(sink.table, sink.key, sink.open_catalog, sink.settings, columns, effects=sink.effects)
@@ -174,18 +175,32 @@ class Driver:
         return found
 
 
-def documents_of(events: Sequence[Event]) -> pa.Table:
-    """The rows as JSON in records of Kafka."""
+def documents_of(events: Sequence[Event], decode: str) -> pa.Table:
+    """The rows as JSON in records of Kafka, or the changes as Debezium writes them."""
     records = [
-        {"value": json.dumps(came).encode(), "topic": "t", "partition": 0, "offset": at}
-        for at, (_, came) in enumerate(events)
+        {"value": json.dumps(document_of(operation, came, decode)).encode(), "topic": "t", "partition": 0, "offset": at}
+        for at, (operation, came) in enumerate(events)
     ]
     return pa.Table.from_pylist(records, RECORDS)
 
 
+def document_of(operation: str, came: Row, decode: str) -> Row:
+    """The document of a change."""
+    if decode == "json":
+        return came
+    return event("d", None, came) if operation == "delete" else event("c", came)
+
+
 def cells(*, whole: bool = False) -> Iterator[Any]:
     """Mode, form of the rows, and features: each alone, each two, and all that go together; only these if `whole`."""
-    for mode, decode in (("append", ""), ("upsert", ""), ("changes", ""), ("append", "json"), ("upsert", "json")):
+    for mode, decode in (
+        ("append", ""),
+        ("upsert", ""),
+        ("changes", ""),
+        ("append", "json"),
+        ("upsert", "json"),
+        ("changes", "debezium-json"),
+    ):
         lacking = set() if decode else {"rescue"}
         lacking |= {"log"} if mode == "append" else set()
         names = [name for name in FEATURES if name not in lacking]
@@ -223,11 +238,17 @@ def check(lake: Lake, world: World) -> None:
     assert sorted(found, key=by_version) == sorted(wanted, key=by_version)
     if world.letters:
         letters = lake.catalog.load_table(f"{TABLE}__dead_letters").scan().to_arrow().to_pylist()
-        assert {(json.loads(one["payload"])["id"], one["reason"]) for one in letters} == {*world.letters}
+        assert {(row_in(one["payload"])["id"], one["reason"]) for one in letters} == {*world.letters}
         assert len(letters) == len(world.letters)
     if "log" in world.chosen:
         log = lake.catalog.load_table("demo.log").scan().to_arrow().to_pylist()
         assert sorted((one["_operation"], one["id"], one["version"]) for one in log) == sorted(world.log)
+
+
+def row_in(payload: str) -> Row:
+    """The row of a dead letter."""
+    found: Row = json.loads(payload)
+    return found.get("after") or found
 
 
 def by_version(one: Row) -> tuple[int, int]:
