@@ -117,9 +117,8 @@ def test_changes_are_refused_where_rows_are_appended(lake: Lake) -> None:
         count_votes(list(map(encode, cast(lake))), Written(lake.table()), "events-1", 1)
 
 
-@pytest.mark.parametrize(("changes_by_key", "offered"), [(True, False), (False, True)], ids=["changes", "rows"])
-def test_dead_letters_are_offered_only_where_the_mode_has_them(changes_by_key: bool, offered: bool) -> None:  # noqa: FBT001 - pytest's
+def test_dead_letters_are_offered_for_changes_with_what_they_need() -> None:
     malformed = Receipt(0, 2, (), malformed=1, refused=True)
     with pytest.raises(WriteError, match="LAKESINK_VALUE_MALFORMED") as refused:
-        check_documents([malformed], 7, changes_by_key=changes_by_key)
-    assert ("quarantine" in refused.value.action) is offered
+        check_documents([malformed], 7)
+    assert "With changes, it needs sequence_by" in str(refused.value)

@@ -431,7 +431,7 @@ def test_soft_deletes_have_their_column_in_a_new_table_once(lake: Lake) -> None:
         (
             {"mode": "upsert", "keys": ["id"], "sequence_by": "v"},
             "documents have no schema",
-            ['schema="id ..., v ..."'],
+            ['schema="id ..., v ..."', "with those of keys and sequence_by in schema"],
         ),
     ],
 )

@@ -1,6 +1,6 @@
 """A stream of rows of any columns into a table with a key, for histories that a test tells step by step."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,7 @@ from testkit.builders import Lake, Stream
 from testkit.change_table import OPTIONS
 from testkit.letters import one_task
 
-Row = Mapping[str, Any]
+Row = dict[str, Any]
 
 
 @dataclass(slots=True)

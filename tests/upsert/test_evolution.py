@@ -132,7 +132,7 @@ def evolving(folder: Path, schema: Schema = SCHEMA, **options: Any) -> RowStream
 
 
 @pytest.mark.parametrize("log", [{}, {"changelog_table": "demo.log"}], ids=["alone", "changelog"])
-def test_a_batch_of_changes_adds_and_widens_columns_in_its_own_commit(tmp_path: Path, log: dict[str, str]) -> None:
+def test_a_batch_of_changes_adds_and_widens_columns_in_its_own_commit(tmp_path: Path, log: dict[str, Any]) -> None:
     stream = evolving(tmp_path, **log)
     stream.change(0, [row(1, 1), row(2, 1), row(3, 1)])
     stream.columns = pa.schema(

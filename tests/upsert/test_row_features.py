@@ -143,7 +143,7 @@ class Driver:
         options = MODES[self.world.mode] | {
             name: one for key in self.world.chosen for name, one in FEATURES[key].items()
         }
-        more = {"decode": self.decode} if self.decode else {}
+        more: Row = {"decode": self.decode} if self.decode else {}
         more |= (
             {"expect": {"positive": ("amount >= 0", "quarantine")}}
             if "rule" in self.world.chosen and self.decode
