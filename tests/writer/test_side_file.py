@@ -65,7 +65,7 @@ def test_a_file_that_cannot_be_created_is_told_by_its_folder(tmp_path: Path) -> 
 
 
 class BreaksLater:
-    """A digest that fails as a storage does, when it is told to."""
+    """A digest that raises the error of a full storage once `is_broken` is set."""
 
     is_broken = False
 
