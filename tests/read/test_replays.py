@@ -317,7 +317,7 @@ def test_a_replay_that_took_rows_away_is_refused(tmp_path: Path) -> None:
     bronze = Bronze(Lake.make(tmp_path, schema=Schema(*SCHEMA.fields, identifier_field_ids=[1])))
     consumer = Consumer(bronze.lake)
     bronze.run(0)
-    bronze.replay(mode="upsert", keys=["batch"])
+    bronze.replay(mode="upsert", keys=["batch"], sequence_by="position")
     assert consumer.poll() == [0]
     with pytest.raises(CatalogError, match="READ_ROWS_REMOVED"):
         consumer.poll()
