@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from lakesink.rows.letters import letters_key
-from lakesink.settings.option_types import SchemaEvolution
 from lakesink.sinks.iceberg.side.side_table import SideTable
 from lakesink_protocol.errors import Reason
 from lakesink_protocol.refusals.texts import Words
@@ -41,7 +40,6 @@ DEAD_LETTERS = SideTable(
     letters_key,
     LETTERS_WORDS,
     "Start the query again as it was, with the same expectations and the same columns of the table.",
-    schema_evolution=SchemaEvolution.ADD,
     has_replays=True,
 )
 """Rows that are put aside."""
