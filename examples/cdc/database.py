@@ -15,6 +15,9 @@ from typing import Any
 PARTITIONS = 3
 REGIONS = ("africa", "americas", "asia", "europe", "oceania")
 STATES = ("placed", "paid", "packed", "sent")
+CHANNELS = ("web", "shop", "phone")
+MANY_POINTS = 2**31
+"""More than an INT holds."""
 TOPIC = "shop.public.orders"
 Row = dict[str, Any]
 
@@ -26,11 +29,13 @@ class Database:
     Attributes:
         orders: The rows by key.
         records: The records since the last `publish`.
+        has_channel: True after `add_column`.
     """
 
     chance: random.Random
     orders: dict[int, Row] = field(default_factory=dict)
     records: list[Row] = field(default_factory=list)
+    has_channel: bool = False
     _last_id: int = 0
     _lsn: int = 0
     _offsets: list[int] = field(default_factory=lambda: [0] * PARTITIONS)
@@ -47,6 +52,24 @@ class Database:
         for _ in range(times):
             self.chance.choice(changes)()
 
+    def add_column(self) -> None:
+        """``ALTER TABLE orders ADD COLUMN channel text``: events say nothing of it until a row changes."""
+        self.has_channel = True
+        self.orders = {key: row | {"channel": None} for key, row in self.orders.items()}
+
+    def widen(self) -> None:
+        """``ALTER TABLE orders ALTER COLUMN points TYPE bigint``, and the first number that needs it."""
+        row = self._any_order()
+        self._put("u", row, row | {"points": MANY_POINTS, "updated_at": self._now()})
+
+    def send_badly(self) -> None:
+        """A converter that somebody has set wrongly: the event has a decimal comma, the database does not."""
+        row = self._any_order()
+        self._put("u", row, row | {"state": STATES[-1], "updated_at": self._now()})
+        event = json.loads(self.records[-1]["value"])
+        event["after"]["amount"] = event["after"]["amount"].replace(".", ",")
+        self.records[-1]["value"] = json.dumps(event)
+
     def publish(self, file: Path) -> None:
         """Write the records since the last time into a file, which appears whole."""
         staged = file.with_name(f".{file.name}")  # Spark ignores it until it has its name
@@ -57,8 +80,14 @@ class Database:
     def _insert(self, operation: str = "c") -> None:
         self._last_id += 1
         cents = self.chance.randrange(100, 100_000)
-        row = {"order_id": self._last_id, "region": self.chance.choice(REGIONS), "state": STATES[0]}
-        self._put(operation, None, row | {"amount": str(Decimal(cents).scaleb(-2)), "updated_at": self._now()})
+        row = {
+            "order_id": self._last_id,
+            "region": self.chance.choice(REGIONS),
+            "state": STATES[0],
+            "points": cents // 100,
+        }
+        row |= {"amount": str(Decimal(cents).scaleb(-2)), "updated_at": self._now()}
+        self._put(operation, None, row | ({"channel": self.chance.choice(CHANNELS)} if self.has_channel else {}))
 
     def _progress(self) -> None:
         row = self._any_order()

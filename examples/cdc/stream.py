@@ -34,6 +34,9 @@ writer = lakesink.stream(
     mode="changes",
     keys=["order_id"],
     decode="debezium-json",
+    sequence_by=["updated_at"],
+    schema_evolution="widen",
+    on_malformed="quarantine",
     verbose=False,
 )
 writer.trigger(availableNow=True).start().awaitTermination()

@@ -57,9 +57,11 @@ SHOWN_OF_STORIES = {
     ),
     CDC: (
         "   It ended with -9. What readers see:",
-        "   batch 2: 352 rows written; 133 inserted, 219 updated, 124 deleted, 87 superseded",
-        "   The table has 1020 orders; 0 of DuckDB's are missing. Equal: True.",
-        "shop.orders in lakehouse: clean: 4 batches, each there once, whole and readable",
+        "   batch 2: 344 rows written; 132 inserted, 212 updated, 129 deleted, 82 superseded",
+        "   The database has 1025 orders, and the table 1025. Not equal: [33].",
+        "   The database has 1025 orders, and the table 1025. Not equal: none.",
+        "   points is long, channel is string.",
+        "shop.orders in lakehouse: clean: 5 batches, each there once, whole and readable",
     ),
     DEAD_LETTERS: (
         "   In the table: 96 rows. In the table of dead letters: 8.",

@@ -97,10 +97,11 @@ class ChangedOrders:
     def rows(self) -> list[Row]:
         """The rows of the database, as the table must have them."""
         orders: list[Row] = sorted(self._database.orders.values(), key=lambda row: row["order_id"])
-        return [
+        typed = [
             row | {"amount": Decimal(row["amount"]), "updated_at": datetime.fromisoformat(row["updated_at"])}
             for row in orders
         ]
+        return [{name: row[name] for name in COLUMNS.names} for row in typed]
 
     def _send(self) -> None:
         producer = Producer({"bootstrap.servers": self.bootstrap, "enable.idempotence": True, "log_level": 0})
