@@ -11,10 +11,11 @@ _STREAM = {"sink_id": "it", "checkpoint": "/checkpoint"}
 _MODES: Mapping[str, dict[str, Any]] = {
     "append": {},
     "append, documents": {"decode": "json"},
-    "upsert": {"mode": "upsert"},
-    "upsert, documents": {"mode": "upsert", "decode": "json"},
-    "changes": {"mode": "changes", "apply_as_deletes": "deleted"},
-    "changes, Debezium's events": {"mode": "changes", "decode": "debezium-json"},
+    "upsert": {"mode": "upsert", "sequence_by": "at"},
+    "upsert, documents": {"mode": "upsert", "sequence_by": "at", "decode": "json"},
+    "changes": {"mode": "changes", "sequence_by": "at", "apply_as_deletes": "deleted"},
+    "changes, documents": {"mode": "changes", "sequence_by": "at", "apply_as_deletes": "deleted", "decode": "json"},
+    "changes, Debezium's events": {"mode": "changes", "sequence_by": "at", "decode": "debezium-json"},
 }
 _ABILITIES: Mapping[str, dict[str, Any]] = {
     "create the table: `create_table`; for documents with `schema`": {"create_table": True},
@@ -22,9 +23,11 @@ _ABILITIES: Mapping[str, dict[str, Any]] = {
     'stop at them: `"fail"`': {"schema_evolution": "fail"},
     'add them: `"add"`, `"widen"`': {"schema_evolution": "widen"},
     "keep what fits no column: `rescue_column`": {"rescue_column": "rest"},
-    'put bad rows aside: `on_malformed="quarantine"`': {"on_malformed": "quarantine"},
+    'put bad rows aside: `on_malformed="quarantine"`; changes need `sequence_by`': {"on_malformed": "quarantine"},
     "conditions that fail or warn: `expect`": {"expect": {"rule": "id > 0"}},
-    "conditions that put rows aside: `expect`": {"expect": {"rule": ("id > 0", "quarantine")}},
+    "conditions that put rows aside: `expect`; changes need `sequence_by`": {
+        "expect": {"rule": ("id > 0", "quarantine")}
+    },
     "order the changes of a key: `sequence_by`": {"sequence_by": "at"},
     'keep deleted rows: `deletes="soft"`': {"deletes": "soft"},
     "a table of changes for readers: `changelog_table`": {"changelog_table": "demo.changes"},

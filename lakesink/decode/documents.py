@@ -175,7 +175,7 @@ class TaskDecoder:
 
 @dataclass(slots=True)
 class Decoder(TaskDecoder):
-    """Decodes one task's documents: one row each. Changes are upserts."""
+    """Decodes one task's documents: one row each. Changes are upserts, or of no known operation yet."""
 
     _own: Struct = field(init=False)
     _reader: DocumentReader = field(init=False)
@@ -206,7 +206,8 @@ class Decoder(TaskDecoder):
         arrays = [others[name] if name in others else next(decoded) for name in names]
         rows = RowBatch(pa.RecordBatch.from_arrays(arrays, names=names), batch)
         if self.plan.changes is not None:
-            operations = same_operation(Operation.UPSERT, batch.num_rows)
+            deletes = self.plan.changes.deletes  # which documents delete is found later, of those that can be read
+            operations = same_operation(Operation.UPSERT if deletes is None else None, batch.num_rows)
             rows = RowBatch(rows.rows, batch, None, operations, *positions_in(batch))
         kept = _both(self._kept(parsed.misfits, rows), left)
         self._places.advance(batch)
@@ -276,7 +277,7 @@ def own_columns(schema: Struct, rescue_column: str = "") -> Struct:
 
 def with_exact(columns: Struct, ids: Collection[int]) -> Struct:
     """The columns; without the values of some, nobody knows which row a change is for, or whether it is late."""
-    return Struct(tuple(replace(one, is_exact=one.field_id in ids) for one in columns.fields))
+    return Struct(tuple(replace(one, is_exact=one.is_exact or one.field_id in ids) for one in columns.fields))
 
 
 def check_documents(incoming: pa.Schema, schema: Struct, plan: WritePlan) -> None:

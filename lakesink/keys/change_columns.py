@@ -177,7 +177,7 @@ def own_schema(schema: Struct, changes: ChangesPlan) -> Struct:
 def conversion_of(incoming: pa.Schema, schema: Struct, plan: WritePlan, changes: ChangesPlan) -> ChangeConversion:
     """The conversion of changes with these columns; raises WriteError if one is missing or does not fit."""
     rule, columns = NameRule(plan.case_sensitive), key_names(schema, changes)
-    excepted = set() if plan.decode else {rule.key(name) for name in changes.except_columns}
+    excepted = {rule.key(name) for name in changes.except_columns}
     stored = pa.schema([one for one in incoming if rule.key(one.name) not in excepted])
     whole = stored.append(pa.field(DELETED, pa.bool_())) if changes.soft_deletes else stored
     by_name = {one.name: one for one in schema.fields}

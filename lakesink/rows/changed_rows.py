@@ -82,7 +82,7 @@ class RowBatch:
     Attributes:
         came: The rows as they came to the task, of which these were made: a dead letter has one of them.
         at: For each row, its position in `came`; None if it is the same for both.
-        operations: `Operation` of each row as int8, without NULLs.
+        operations: `Operation` of each row as int8; NULL until it is known.
         places: int64: where the row comes from, and `offsets` the position there, see `ChangedRows`.
     """
 
@@ -162,9 +162,9 @@ def joined(parts: Sequence[ChangedRows]) -> ChangedRows:
     return ChangedRows(pa.concat_batches([part.rows for part in parts]), *map(pa.concat_arrays, arrays))
 
 
-def same_operation(operation: Operation, rows: int) -> pa.Array:
-    """The operations of rows that all have this one."""
-    return pa.repeat(operation_scalar(operation), rows)
+def same_operation(operation: Operation | None, rows: int) -> pa.Array:
+    """The operations of rows that all have this one, or none yet."""
+    return pa.nulls(rows, pa.int8()) if operation is None else pa.repeat(operation_scalar(operation), rows)
 
 
 def positions_in(batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:

@@ -13,7 +13,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakesink.rows.columns import NameRule
 from lakesink.rows.scalars import text
 from lakesink.rows.schema import Field, Primitive, Struct, arrow_type
 from lakesink_catalog.spark_types import sql_name, sql_type
@@ -130,9 +129,14 @@ class _Typed:
         return of if kind == self.kind else lambda batch: of(batch).cast(kind)
 
 
-def evaluator(condition: Condition, columns: Struct, *, case_sensitive: bool) -> Callable[[pa.RecordBatch], pa.Array]:
-    """Which rows make a condition true, false or NULL; raises ValueError if it has no meaning on these columns."""
-    found = _Typing(columns, NameRule(case_sensitive)).of(condition)
+def evaluator(
+    condition: Condition, columns: Struct, rule: Callable[[str], str]
+) -> Callable[[pa.RecordBatch], pa.Array]:
+    """Which rows make a condition true, false or NULL; raises ValueError if it has no meaning on these columns.
+
+    Names are the same if `rule` makes them the same.
+    """
+    found = _Typing(columns, rule).of(condition)
     if found.kind != pa.bool_():
         raise ValueError(f"it is {sql_type(found.kind)}, not a condition (BOOLEAN)")
 
@@ -148,7 +152,7 @@ class _Typing:
     """Finds the types of the parts of a condition, and how to evaluate them."""
 
     columns: Struct
-    rule: NameRule
+    rule: Callable[[str], str]
 
     def of(self, part: Condition) -> _Typed:
         """A part with its type; raises ValueError if it has none."""
@@ -165,7 +169,7 @@ class _Typing:
         fields: Sequence[Field] = self.columns.fields
         found: list[Field] = []
         for name in path:
-            same = [one for one in fields if self.rule.key(one.name) == self.rule.key(name)]
+            same = [one for one in fields if self.rule(one.name) == self.rule(name)]
             if len(same) != 1:
                 hint = did_you_mean(name, [one.name for one in fields])
                 raise ValueError(f"there is no column {sql_name(*path)}. {hint}".rstrip())

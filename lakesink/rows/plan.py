@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from lakesink.rows.conditions import Condition
 from lakesink_protocol.row_changes import Mode
 
 
@@ -77,6 +78,7 @@ class ChangesPlan:
         sequence: Field ids of the columns whose greatest value is the newest change, the most significant one first.
         soft_deletes: True if a delete is stored as a row whose column `DELETED` is true.
         except_columns: Columns of the rows that are not stored.
+        deletes: True for documents that delete; None if a mark or an event says which rows do, or if none does.
         has_changelog: True if all changes go to a changelog too, with all that deletes have.
     """
 
@@ -85,6 +87,7 @@ class ChangesPlan:
     sequence: tuple[int, ...] = ()
     soft_deletes: bool = False
     except_columns: tuple[str, ...] = ()
+    deletes: Condition | None = None
     has_changelog: bool = False
 
 

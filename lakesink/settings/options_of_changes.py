@@ -73,15 +73,16 @@ OPTIONS_OF_CHANGES = (
         "text",
         _condition,
         "none",
-        "Condition in Spark SQL that is true for a delete: `\"op = 'd'\"`. NULL fails the batch. In"
-        ' `format("lakesink")`, the name of a BOOLEAN column, which is not stored.',
+        "Condition in Spark SQL that is true for a delete: `\"op = 'd'\"`. NULL fails the batch. With"
+        ' `decode`, it sees the decoded columns. Without, in `format("lakesink")`, the name of a BOOLEAN column, which'
+        " is not stored.",
     ),
     Option(
         "except_column_list",
         "list of columns, or text",
         _except_column_list,
         "none",
-        "Columns of the rows that are not stored: `['op']`.",
+        "Columns of the rows that are not stored: `['op']`. Those of documents are read as STRING.",
     ),
     Option(
         "deletes",

@@ -1,5 +1,6 @@
 """Options of the rows: their columns, their expectations, documents in them, and rows that cannot be written."""
 
+import json
 import math
 import os
 from collections.abc import Mapping
@@ -28,7 +29,9 @@ class Expectation:
 
 
 def parse_expectations(value: Any) -> dict[str, Expectation]:
-    """Expectations by name, from the option's value; raises ValueError."""
+    """Expectations by name, from the option's value, or from JSON text; raises ValueError."""
+    if isinstance(value, str):
+        value = _from_json(value)
     if not isinstance(value, Mapping) or not value or len(value) > MOST_EXPECTATIONS:
         raise ValueError(f"expected a mapping from 1 to {MOST_EXPECTATIONS} names to conditions")
     for name in value:
@@ -37,6 +40,13 @@ def parse_expectations(value: Any) -> dict[str, Expectation]:
     if len({name.lower() for name in value}) != len(value):
         raise ValueError("two names differ only in case")
     return {name: _expectation(name, one) for name, one in value.items()}
+
+
+def _from_json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise ValueError('expected JSON such as {"valid_age": ["age >= 0", "quarantine"]}') from None
 
 
 def _expectation(name: str, value: Any) -> Expectation:

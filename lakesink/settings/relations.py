@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from lakesink.rows.expectations import OnUnmet
-from lakesink.rows.plan import AVRO, DEBEZIUM, DEBEZIUM_AVRO, JSON, OnMalformed
+from lakesink.rows.plan import AVRO, DEBEZIUM, DEBEZIUM_AVRO, OnMalformed
 from lakesink.settings.option_types import OutputMode, SchemaEvolution
 from lakesink_protocol.errors import SettingsError
 from lakesink_protocol.row_changes import Mode
@@ -175,7 +175,6 @@ RELATIONS = (
         "only lakesink.stream sets the output mode of a query",
         "For results that replace earlier ones, use lakesink.stream.",
     ),
-    lacks(_FORMAT, "expect", "Spark evaluates conditions before its rows reach the format", _OF_ROWS),
     lacks(
         _FORMAT, _SHUFFLES, "it gets the rows as they are distributed", "lakesink.stream and lakesink.append have it."
     ),
@@ -186,12 +185,18 @@ RELATIONS = (
     needs(Use("output_mode", (OutputMode.UPDATE,)), _UPSERT, why="a result replaces an earlier one by its key"),
     *(needs(name, _BY_KEY, why="an append replaces and deletes no row") for name in _OF_CHANGES),
     *(needs(use, _CHANGES, why="no other mode deletes rows") for use in (_DELETES, "deletes", _EVENTS)),
-    excludes(_CHANGES, Use("decode", (JSON, AVRO)), "such documents do not say which rows are deletes"),
     needs(_CHANGES, _DELETES, _EVENTS, why="they say which rows are deletes"),
     excludes(_DELETES, _EVENTS, "the events say which rows are deletes"),
     *(needs(use, _APPEND, Use("sequence_by"), why=_REPLAYED) for use in (_MALFORMED, _UNMET)),
     needs(_SHUFFLES, _APPEND, instead="One task gets all changes of a key, unless decode is set."),
-    excludes("except_column_list", _DECODE, "a document's key without a column is left out already"),
+    excludes("except_column_list", _EVENTS, "the events have rows of the table"),
+    needs(
+        "expect",
+        _DECODE,
+        why="Spark evaluates conditions before its rows reach the format",
+        instead=_OF_ROWS,
+        entries=_FORMAT,
+    ),
     needs("on_late", Use("sequence_by"), why="without it, no change is late"),
     needs(_BY_KEY, Use("sequence_by"), why=_REPLAYED, entries=(Entry.REPLAY,)),
     needs("partition_by", _CREATES, why="an existing table keeps its partitions"),

@@ -115,8 +115,11 @@ class Settings:
             relation.check(values, given, entry)
         for name, why in _compared(settings, of_stream=entry not in BATCHES):
             raise option_invalid(name, f"The option {name} {why}.")
-        for name, one in settings.expect.items() if settings.decode else ():
-            read_condition(name, one.condition)
+        conditions = {name: one.condition for name, one in settings.expect.items()}
+        if settings.apply_as_deletes:
+            conditions["apply_as_deletes"] = settings.apply_as_deletes
+        for name, condition in conditions.items() if settings.decode else ():
+            read_condition(name, condition)
         if settings.compression_codec is not None:
             settings.effective({})  # the codec may lack the level
         return settings

@@ -141,10 +141,17 @@ class ExpectDecoded(Expect):
 
 @dataclass(slots=True)
 class Decode(Stage):
-    """Decodes documents; those that need other columns may wait in a file for the votes of all tasks."""
+    """Decodes documents; those that need other columns may wait in a file for the votes of all tasks.
+
+    Attributes:
+        deletes: Which rows delete; None if the decoder knows.
+    """
 
     decoder: DocumentDecoder
     left: SideFile
+    deletes: Callable[[pa.RecordBatch], pa.BooleanArray] | None
+    put_aside: PutAside | None
+    _rows: int = field(default=0, init=False)
 
     @property
     def outputs(self) -> Sequence[TaskOutput]:
@@ -158,7 +165,12 @@ class Decode(Stage):
 
     def through(self, batches: Iterator[pa.RecordBatch]) -> Iterator[RowBatch]:
         """See `Stage`."""
-        return self.decoder.rows(batches)
+        for rows in self.decoder.rows(batches):
+            if self.deletes is None:
+                yield rows
+            else:
+                yield with_operations(rows, self.deletes(rows.rows), self.put_aside, self._rows)
+            self._rows += rows.came.num_rows
 
     def found(self, head: Receipt) -> Receipt:
         """See `Stage`."""
@@ -200,17 +212,22 @@ class Take(Stage):
         if DELETE_MARK not in batch.schema.names:
             return RowBatch(batch, batch, None, same_operation(Operation.UPSERT, batch.num_rows), unknown, unknown)
         marks, rows = batch.column(DELETE_MARK), batch.drop_columns([DELETE_MARK])
-        operations = pc.if_else(marks, operation_scalar(Operation.DELETE), operation_scalar(Operation.UPSERT))
-        found = RowBatch(rows, rows, None, operations, unknown, unknown)
-        if not marks.null_count:
-            return found
-        nulls = marks.is_null()
-        if self.put_aside is None:
-            where = first_place(found.changed, nulls, self._rows)
-            raise WriteError.of("OPERATION_UNKNOWN.condition", rows=counted(marks.null_count, "row"), where=where)
-        fault = Fault("OPERATION_UNKNOWN", detail="the condition apply_as_deletes is NULL")
-        self.put_aside(found, dict.fromkeys(pc.indices_nonzero(nulls).to_pylist(), fault))
-        return found.filter(pc.invert(nulls))
+        return with_operations(RowBatch(rows, rows, None, None, unknown, unknown), marks, self.put_aside, self._rows)
+
+
+def with_operations(rows: RowBatch, marks: pa.BooleanArray, put_aside: PutAside | None, first_row: int) -> RowBatch:
+    """The changes of which `marks` says whether they delete. One without an answer is put aside, or fails the task."""
+    operations = pc.if_else(marks, operation_scalar(Operation.DELETE), operation_scalar(Operation.UPSERT))
+    found = replace(rows, operations=operations)
+    if not marks.null_count:
+        return found
+    nulls = marks.is_null()
+    if put_aside is None:
+        where = first_place(found.changed, nulls, first_row)
+        raise WriteError.of("OPERATION_UNKNOWN.condition", rows=counted(marks.null_count, "row"), where=where)
+    fault = Fault("OPERATION_UNKNOWN", detail="the condition apply_as_deletes is NULL")
+    put_aside(found, dict.fromkeys(pc.indices_nonzero(nulls).to_pylist(), fault))
+    return found.filter(pc.invert(nulls))
 
 
 @dataclass(slots=True)

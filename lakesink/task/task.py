@@ -3,8 +3,8 @@
 Imports PyArrow and `pyiceberg_core`, never PyIceberg or PySpark, and keeps no state between calls.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -16,12 +16,12 @@ from lakesink.parquet.partitions import source_paths
 from lakesink.parquet.side_file import left_rows_file
 from lakesink.rows.changed_rows import DELETE_MARK
 from lakesink.rows.columns import NameRule, alignment_of
-from lakesink.rows.conditions import evaluator
+from lakesink.rows.conditions import Condition, evaluator
 from lakesink.rows.expectations import Expected, Unmet
 from lakesink.rows.letters import LetterRows
 from lakesink.rows.libraries import check_library
 from lakesink.rows.plan import DEBEZIUM, OnMalformed, WritePlan
-from lakesink.rows.schema import Struct, parse_schema
+from lakesink.rows.schema import Field, Primitive, Struct, parse_schema
 from lakesink.rows.side_rows import SidePlan
 from lakesink.rows.task_errors import rows_differ
 from lakesink.task.changelog import ChangelogRows
@@ -136,8 +136,10 @@ class ParquetTaskWriter:
         if plan.decode:
             decoder = DebeziumDecoder if plan.decode in DEBEZIUM else Decoder
             left = left_rows_file(plan, files.task)
-            stages.append(Decode(decoder(plan, decoded_columns(plan), files.task, of_malformed, left.add), left))
-            stages.append(ExpectDecoded(unmet, aside, conditions_of(self.expected, plan)))
+            deletes = None if changes is None or changes.deletes is None else condition_on(plan, changes.deletes)
+            decoding = decoder(plan, decoded_columns(plan), files.task, of_malformed, left.add)
+            stages.append(Decode(decoding, left, deletes, of_malformed))
+            stages.append(ExpectDecoded(unmet, aside, [condition_on(plan, one.condition) for one in self.expected]))
         else:
             stages += [ExpectMarked(unmet, aside), Take(changes is not None, of_malformed)]
         stages.append(Fit(plan, files, of_malformed, is_refused))
@@ -147,19 +149,32 @@ class ParquetTaskWriter:
 
 
 def decoded_columns(plan: WritePlan) -> Struct:
-    """The table's columns that documents fill."""
-    schema = parse_schema(plan.schema_json)
-    return schema if plan.changes is None else own_schema(schema, plan.changes)
+    """The table's columns that documents fill, and those of the documents that are not stored, as STRING.
+
+    Where a condition says which documents delete, a column may lack a value that rows must have: a delete has no row.
+    """
+    schema, changes = parse_schema(plan.schema_json), plan.changes
+    if changes is None:
+        return schema
+    rule = NameRule(plan.case_sensitive)
+    known = {rule.key(one.name) for one in schema.fields}
+    fields = own_schema(schema, changes).fields
+    if changes.deletes is not None:
+        key = {*changes.keys, *changes.sequence}
+        fields = tuple(
+            replace(one, required=False, is_exact=True) if one.required and one.field_id not in key else one
+            for one in fields
+        )
+    others = [name for name in changes.except_columns if plan.decode and rule.key(name) not in known]
+    return Struct(
+        (*fields, *(Field(0, name, required=False, type=Primitive("string"), is_exact=True) for name in others))
+    )
 
 
-def conditions_of(expected: Sequence[Expected], plan: WritePlan) -> Sequence[Callable[[pa.RecordBatch], pa.Array]]:
-    """The conditions of expectations on decoded columns; raises ValueError if one has no meaning on these columns."""
-    columns = decoded_columns(plan)
-    found = []
-    for one in expected:
-        assert one.condition is not None, "Spark marks no documents"
-        found.append(evaluator(one.condition, columns, case_sensitive=plan.case_sensitive))
-    return found
+def condition_on(plan: WritePlan, condition: Condition | None) -> Callable[[pa.RecordBatch], pa.Array]:
+    """Evaluates a condition on decoded documents; raises ValueError if it has no meaning on their columns."""
+    assert condition is not None, "Spark marks no documents"
+    return evaluator(condition, decoded_columns(plan), NameRule(plan.case_sensitive).key)
 
 
 def check_columns(incoming: pa.Schema, plan: WritePlan) -> None:

@@ -213,7 +213,7 @@ def accepted(count: int, maker: Maker) -> list[tuple[Text, Any]]:
     for _ in range(count * 20):
         text = maker.condition()
         try:
-            found.append((text, evaluator(condition_of(text[0]), COLUMNS, case_sensitive=False)))
+            found.append((text, evaluator(condition_of(text[0]), COLUMNS, str.lower)))
         except ValueError:
             continue
         if len(found) == count:

@@ -20,6 +20,7 @@ from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
 from lakesink.rows.changed_rows import DELETE_MARK
 from lakesink.rows.expectations import Expected, OnUnmet
+from lakesink.rows.plan import DEBEZIUM_JSON
 from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink_protocol.coordinator import run_batch
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
@@ -59,6 +60,7 @@ FEATURES: Mapping[str, Row] = {
     "widen": {"schema_evolution": "widen"},
     "log": {"changelog_table": "demo.log"},
 }
+DELETES_BY_OP = {"apply_as_deletes": "op = 'd'", "except_column_list": "op"}
 MODES: Mapping[str, Row] = {
     "append": {},
     "upsert": {"mode": "upsert", "keys": "id", "sequence_by": "version"},
@@ -149,12 +151,12 @@ class Driver:
             if "rule" in self.world.chosen and self.decode
             else {}
         )
-        marks = {"apply_as_deletes": "x"} if self.world.mode == "changes" and not self.decode else {}
+        marks = {} if self.world.mode != "changes" or self.decode == DEBEZIUM_JSON else DELETES_BY_OP
         self.stream = Stream(self.lake, options=options | more | marks)
 
     def take(self, batch_id: int, events: Sequence[Event]) -> Outcome:
         """Run a batch with a driver that has just started."""
-        rows = documents_of(events, self.decode) if self.decode else self._typed(events)
+        rows = documents_of(events, self.decode, self.world.mode) if self.decode else self._typed(events)
         sink = self.stream.sink()
         columns = pa.schema([one for one in rows.schema if one.name != DELETE_MARK])
         driver = IcebergSink(sink.table, sink.key, sink.open_catalog, sink.settings, columns, effects=sink.effects)
@@ -175,20 +177,27 @@ class Driver:
         return found
 
 
-def documents_of(events: Sequence[Event], decode: str) -> pa.Table:
+def documents_of(events: Sequence[Event], decode: str, mode: str) -> pa.Table:
     """The rows as JSON in records of Kafka, or the changes as Debezium writes them."""
     records = [
-        {"value": json.dumps(document_of(operation, came, decode)).encode(), "topic": "t", "partition": 0, "offset": at}
+        {
+            "value": json.dumps(document_of(operation, came, decode, mode)).encode(),
+            "topic": "t",
+            "partition": 0,
+            "offset": at,
+        }
         for at, (operation, came) in enumerate(events)
     ]
     return pa.Table.from_pylist(records, RECORDS)
 
 
-def document_of(operation: str, came: Row, decode: str) -> Row:
+def document_of(operation: str, came: Row, decode: str, mode: str) -> Row:
     """The document of a change."""
-    if decode == "json":
+    if decode == DEBEZIUM_JSON:
+        return event("d", None, came) if operation == "delete" else event("c", came)
+    if mode != "changes":
         return came
-    return event("d", None, came) if operation == "delete" else event("c", came)
+    return {"op": "d", "id": came["id"], "version": came["version"]} if operation == "delete" else {"op": "u"} | came
 
 
 def cells(*, whole: bool = False) -> Iterator[Any]:
@@ -199,7 +208,8 @@ def cells(*, whole: bool = False) -> Iterator[Any]:
         ("changes", ""),
         ("append", "json"),
         ("upsert", "json"),
-        ("changes", "debezium-json"),
+        ("changes", "json"),
+        ("changes", DEBEZIUM_JSON),
     ):
         lacking = set() if decode else {"rescue"}
         lacking |= {"log"} if mode == "append" else set()

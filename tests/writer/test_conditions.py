@@ -30,6 +30,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
+from lakesink.rows.columns import NameRule
 from lakesink.rows.conditions import evaluator
 from lakesink.rows.schema import arrow_type, parse_schema
 from lakesink.settings.conditions import condition_of
@@ -71,7 +72,7 @@ def values(condition: str, *rows: dict[str, Any], case_sensitive: bool = False) 
     """What a condition is on rows, after the way to a task."""
     sent = pickle.loads(pickle.dumps(condition_of(condition)))  # noqa: S301 # written here
     batch = pa.RecordBatch.from_pylist(list(rows), pa.schema(list(arrow_type(COLUMNS))))
-    found: list[bool | None] = evaluator(sent, COLUMNS, case_sensitive=case_sensitive)(batch).to_pylist()
+    found: list[bool | None] = evaluator(sent, COLUMNS, NameRule(case_sensitive).key)(batch).to_pylist()
     return found
 
 
@@ -199,6 +200,7 @@ def test_an_executor_evaluates_a_condition_without_pandas_and_pyiceberg() -> Non
     program = """
 import sys
 import pyarrow as pa
+from lakesink.rows.columns import NameRule
 from lakesink.rows.conditions import Call, ColumnRef, Literal, evaluator
 from lakesink.rows.schema import Field, Primitive, Struct
 
@@ -208,7 +210,7 @@ one = Call("+", (i, Literal("1", pa.int32())))
 less = Call("<", (d, Literal("0.5", pa.decimal128(1, 1))))
 condition = Call("AND", (Call(">", (one, Literal("0", pa.int32()))), less))
 rows = pa.RecordBatch.from_arrays([pa.nulls(1, pa.int32()), pa.nulls(1, pa.decimal128(9, 2))], names=["i", "d"])
-evaluator(condition, columns, case_sensitive=False)(rows)
+evaluator(condition, columns, str.lower)(rows)
 print([name for name in ("pandas", "pyiceberg", "pyspark") if name in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -28,6 +28,7 @@ from lakesink.rows.changed_rows import DELETE_MARK
 from lakesink.rows.columns import NameRule
 from lakesink.rows.plan import DELETED, ChangesPlan
 from lakesink.rows.task_errors import shown
+from lakesink.settings.conditions import condition_of
 from lakesink.settings.ddl import columns_of
 from lakesink.settings.option_types import Deletes
 from lakesink.settings.options import option_invalid
@@ -67,6 +68,7 @@ def changes_plan(schema: Schema, table: str, settings: Settings, *, case_sensiti
         columns.sequence(settings.sequence_by),
         soft_deletes=soft,
         except_columns=settings.except_column_list,
+        deletes=condition_of(settings.apply_as_deletes) if settings.decode and settings.apply_as_deletes else None,
         has_changelog=settings.changelog_table is not None,
     )
 

@@ -6,7 +6,7 @@ from lakesink.rows.expectations import Expected, expected_in
 from lakesink.rows.plan import WritePlan
 from lakesink.settings.conditions import condition_unsupported, read_condition
 from lakesink.settings.settings import Settings
-from lakesink.task.task import conditions_of
+from lakesink.task.task import condition_on
 from lakesink_protocol.errors import WriteError
 
 
@@ -26,8 +26,13 @@ def expected_of(rows: pa.Schema, settings: Settings) -> tuple[Expected, ...]:
 
 def check_conditions(settings: Settings, plan: WritePlan) -> None:
     """Check that each condition on documents has a meaning on the table's columns; raises SettingsError."""
-    for one in expected_of(pa.schema([]), settings):
+    if not settings.decode:
+        return
+    conditions = [(one.name, one.condition) for one in expected_of(pa.schema([]), settings)]
+    if plan.changes is not None and plan.changes.deletes is not None:
+        conditions.append(("apply_as_deletes", plan.changes.deletes))
+    for name, condition in conditions:
         try:
-            conditions_of([one], plan)
+            condition_on(plan, condition)
         except ValueError as error:
-            raise condition_unsupported(one.name, error) from None
+            raise condition_unsupported(name, error) from None

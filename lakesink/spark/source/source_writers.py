@@ -102,8 +102,8 @@ class Arriving:
     @classmethod
     def of(cls, rows: pa.Schema, settings: Settings) -> "Arriving":
         """Of rows of this schema."""
-        if not settings.has_changes:
-            return cls(rows)
+        if not settings.has_changes or settings.decode:
+            return cls(stored_columns(rows, settings, case_sensitive=False))
         check_left_out(rows.names, settings, case_sensitive=False)
         deletes = _deletes_column(rows, settings.apply_as_deletes)
         names = marked_names(rows.names, deletes)
