@@ -52,19 +52,18 @@ def drive(
 
 
 def _runs(stream: Stream, sink: Sink, batch_id: int, run: int, *, tries: int) -> bool:
+    def failpoint(point: Point, batch: Batch) -> None:
+        reached(f"{PREFIX}{point}", batch.batch_id)
+
     for _ in range(tries):
         try:
-            stream.run(batch_id, sink=sink, at_point=_failpoint, cast=lambda writer, of, _: cast_votes(writer, of, run))
+            stream.run(batch_id, sink=sink, at_point=failpoint, cast=lambda writer, of, _: cast_votes(writer, of, run))
         except LakesinkError:
             if tries == 1:
                 raise
         else:
             return True
     return False
-
-
-def _failpoint(point: Point, batch: Batch) -> None:
-    reached(f"{PREFIX}{point}", batch.batch_id)
 
 
 def start(request: Request, failpoints: str = "") -> "subprocess.Popen[bytes]":
