@@ -62,8 +62,7 @@ def run_driver(
             for line in process.stdout:  # ends when the last process that holds the other end of the pipe ends
                 log.write(line)
                 tail = [*tail[-30:], line]
-                found = _BATCH.search(line)
-                if found:
+                if found := _BATCH.search(line):
                     batches.append(BatchLine(found["event"], int(found["batch"])))
                     on_batch(batches[-1])
         finally:
@@ -73,12 +72,12 @@ def run_driver(
 
 def end_with_parent() -> None:
     """Called in a `lakesink_tools.checks.child`: it now ends when its parent ends."""
-    threading.Thread(target=_wait_for_the_end, daemon=True).start()
 
+    def wait_for_the_end() -> None:
+        os.read(sys.stdin.fileno(), 1)  # nothing is ever written: this returns when the other end closes
+        os._exit(1)
 
-def _wait_for_the_end() -> None:
-    os.read(sys.stdin.fileno(), 1)  # nothing is ever written: this returns when the other end closes
-    os._exit(1)
+    threading.Thread(target=wait_for_the_end, daemon=True).start()
 
 
 def driver_environment(lakehouse: os.PathLike[str]) -> dict[str, str]:
