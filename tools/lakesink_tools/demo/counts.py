@@ -66,22 +66,16 @@ def count_rows(data_files: Sequence[str]) -> int:
     if not data_files:
         return 0
     with duckdb.connect() as connection:
-        return _single(connection.execute(f"SELECT count(*) FROM {_FILES}", [list(data_files)]))
+        [(rows,)] = connection.execute(f"SELECT count(*) FROM {_FILES}", [list(data_files)]).fetchall()
+        return int(rows)
 
 
 def _count(connection: duckdb.DuckDBPyConnection, relation: str) -> Counts:
-    row = connection.execute(f"SELECT {_MEASURES} FROM {relation}").fetchone()
-    assert row is not None
-    rows, distance, *nulls = row
+    [(rows, distance, *nulls)] = connection.execute(f"SELECT {_MEASURES} FROM {relation}").fetchall()
     return Counts(int(rows), int(distance or 0), {name: n for name, n in zip(COLUMNS, nulls, strict=True) if n})
 
 
 def _difference(connection: duckdb.DuckDBPyConnection, left: str, right: str) -> int:
     both = f"SELECT * FROM {left} EXCEPT ALL SELECT * FROM {right}"
-    return _single(connection.execute(f"SELECT count(*) FROM ({both})"))
-
-
-def _single(result: duckdb.DuckDBPyConnection) -> int:
-    row = result.fetchone()
-    assert row is not None
-    return int(row[0])
+    [(rows,)] = connection.execute(f"SELECT count(*) FROM ({both})").fetchall()
+    return int(rows)

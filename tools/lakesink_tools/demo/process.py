@@ -47,10 +47,7 @@ def run_driver(
 ) -> DriverRun:
     """Run a driver until it and its Java and Python children have ended; `failpoint` as in ``LAKESINK_FAILPOINTS``."""
     command = [sys.executable, "-m", DRIVER, str(place.home), str(files_per_batch)]
-    environment = driver_environment(place.lakehouse)
-    environment.pop(FAILPOINTS, None)
-    if failpoint is not None:
-        environment[FAILPOINTS] = failpoint
+    environment = driver_environment(place.lakehouse) | {FAILPOINTS: failpoint or ""}
     batches: list[BatchLine] = []
     tail: list[str] = []
     with child(command, environment, subprocess.PIPE) as process, place.log.open("a", buffering=1) as log:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
 from lakesink.read.batch_files import files_of
@@ -128,11 +129,12 @@ class Producing:
     def _committed(self, table: Table, past: Past, batch: PastCommit, position: Position) -> Outcome:
         """Run one batch through the sink, unless the topic has it; the position is behind it."""
         [files] = files_of(table, past, [batch])
-        keys = key_names(files.schema_json, table.schema().model_dump_json(), self.keys)
+        schema = Schema.model_validate_json(files.schema_json)
+        keys = key_names(schema, table.schema(), self.keys)
         if files.deletes:
             entry = view_table(table, SinkKey(self.outbox.sink.sink, self.outbox.sink.branch)).entry
             replaced_by = entry.keys if entry else ()  # empty if the newest batch of the stream only appended
-            check_unique(keys, files.schema_json, replaced_by, self.outbox, batch.batch_id)
+            check_unique(keys, schema, replaced_by, self.outbox, batch.batch_id)
         known = self.progress_in(self.sink.ledger)
         if known is not None and is_read_at(batch, known.position):
             return AlreadyCommitted(None)
