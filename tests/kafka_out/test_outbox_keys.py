@@ -9,8 +9,14 @@ from pyiceberg.types import LongType, NestedField
 from lakesink.read.position import Position
 from lakesink.read.steps import SinkBatches
 from lakesink_protocol.errors import SettingsError
-from lakesink_tools.operate.outbox.keys import check_same_key, check_unique, key_names
-from lakesink_tools.operate.outbox.position import LONGEST_KEY_BYTES, Outbox, Progress
+from lakesink_tools.operate.outbox.position import (
+    LONGEST_KEY_BYTES,
+    Outbox,
+    Progress,
+    check_same_key,
+    check_unique,
+    key_names,
+)
 
 OUTBOX = Outbox("orders-out", "shop.orders", SinkBatches("orders", "main"))
 POSITION = Position("shop.orders", "uuid", "main", "orders", "query", 3, "f" * 32, "", 77, 4)

@@ -37,7 +37,7 @@ class BatchRecords:
     """Reads the records of one batch, and counts them as they are read.
 
     A batch that replaced or deleted rows has a tombstone for each key that had a row before it and has none after it:
-    a key has at most one row, see `lakesink_tools.operate.outbox.keys.check_unique`.
+    a key has at most one row, see `lakesink_tools.operate.outbox.position.check_unique`.
     """
 
     table: Table

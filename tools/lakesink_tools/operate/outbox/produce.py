@@ -29,14 +29,16 @@ from lakesink_protocol.redact import safe_cause
 from lakesink_protocol.two_phase import TaskWriter
 from lakesink_protocol.votes import Votes
 from lakesink_tools.operate.outbox.batch_records import BatchRecords
-from lakesink_tools.operate.outbox.keys import check_same_key, check_unique, key_names
 from lakesink_tools.operate.outbox.position import (
     Outbox,
     Progress,
     batch_of,
     check_beginning,
+    check_same_key,
     check_same_ledger,
     check_standing,
+    check_unique,
+    key_names,
     progress_in,
 )
 from lakesink_tools.operate.outbox.words import Words
