@@ -22,7 +22,7 @@ from lakesink.spark.rows.arrow_limits import MAX_BYTES, NO_BYTE_CHECK
 from lakesink.spark.rows.batch_rows import PlanRows, arriving_schema, arrow_converter
 from lakesink.spark.rows.transport import Transport, as_whole_numbers, short_decimals
 from lakesink.spark.rows.worker_reuse import make_reuse_cheap
-from lakesink_tools.checks.doctor.probe_tasks import CountingWriter
+from lakesink_tools.checks.doctor.probe import CountingWriter
 
 SPARK_BYTES = str(64 * 1024 * 1024)
 

@@ -23,8 +23,7 @@ from benchmarks.oracle import WrongRows
 from benchmarks.result import Cell, Goal, Result
 from lakesink_catalog.connect.catalog import HOME_VARIABLE
 from lakesink_tools.demo.checks import source_checks
-from lakesink_tools.demo.counts import compare
-from lakesink_tools.demo.evidence import files_as_of
+from lakesink_tools.demo.evidence import compare, files_as_of
 from lakesink_tools.demo.flights import ALL_ROWS, DailyFiles, write_daily_files
 from lakesink_tools.demo.place import Place, prepare
 from lakesink_tools.demo.process import DRIVER, BatchLine, run_driver

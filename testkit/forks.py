@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lakesink_catalog.failpoints import VARIABLE
-from lakesink_tools.testing.child import PATIENCE_SECONDS, Request
+from lakesink_tools.testing.checks.processes import PATIENCE_SECONDS, Request
 
 
 @dataclass
@@ -26,7 +26,7 @@ class Forks:
     started: int = 0
 
     def start(self, request: Request, failpoints: str = "") -> "Fork":
-        """As `lakesink_tools.testing.child.start`."""
+        """As `lakesink_tools.testing.checks.processes.start`."""
         self.started += 1
         fork = Fork(self, self.folder / str(self.started))
         assert self.server.stdin is not None

@@ -10,8 +10,7 @@ import pytest
 from lakesink_tools.cli.output import NOT_WELL, OK
 from lakesink_tools.cli.run.demo import _report
 from lakesink_tools.demo.checks import Check, DiedAfterCommit, DiedBeforeCommit, source_checks
-from lakesink_tools.demo.counts import compare
-from lakesink_tools.demo.evidence import PreparedRecord, TableFacts
+from lakesink_tools.demo.evidence import PreparedRecord, TableFacts, compare
 from lakesink_tools.demo.flights import ALL_ROWS, COLUMNS, DailyFiles, write_daily_files
 from lakesink_tools.demo.place import Place
 from lakesink_tools.demo.scenario import Ending, Plan

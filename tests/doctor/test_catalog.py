@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from lakesink_catalog.connect.catalog import CatalogConfig, connect
-from lakesink_tools.checks.doctor.catalog import check_catalog
+from lakesink_tools.checks.doctor.catalog import check_catalog, prove_catalog
 from lakesink_tools.checks.doctor.finding import Finding, Standing
-from lakesink_tools.checks.doctor.scratch import prove_catalog
 from servers.ports import free_port
 from testkit.http_servers import rest_server
 from testkit.rest_catalog import RestService

@@ -11,8 +11,8 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from lakesink_catalog.connect.catalog import CatalogConfig, FoundCatalog, connect
 from lakesink_tools.checks.certify.state import Sent, State, broken_promise
+from lakesink_tools.checks.doctor.catalog import prove_catalog
 from lakesink_tools.checks.doctor.finding import Finding, Standing
-from lakesink_tools.checks.doctor.scratch import prove_catalog
 from servers.ports import free_port
 from testkit.http_servers import postgres
 from testkit.rest_catalog import rest_catalog

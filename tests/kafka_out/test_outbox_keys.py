@@ -1,23 +1,30 @@
 """The names of the key columns are a part of what a topic has: other names, or keys of several rows, are refused."""
 
-import json
 from typing import Any
 
 import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
 
 from lakesink.read.position import Position
 from lakesink.read.steps import SinkBatches
 from lakesink_protocol.errors import SettingsError
-from lakesink_tools.operate.outbox.keys import check_same_key, check_unique, key_names
-from lakesink_tools.operate.outbox.position import LONGEST_KEY_BYTES, Outbox, Progress
+from lakesink_tools.operate.outbox.position import (
+    LONGEST_KEY_BYTES,
+    Outbox,
+    Progress,
+    check_same_key,
+    check_unique,
+    key_names,
+)
 
 OUTBOX = Outbox("orders-out", "shop.orders", SinkBatches("orders", "main"))
 POSITION = Position("shop.orders", "uuid", "main", "orders", "query", 3, "f" * 32, "", 77, 4)
 
 
-def schema(names: dict[int, str], *key: int) -> str:
-    fields = [{"id": number, "name": name, "type": "long", "required": False} for number, name in names.items()]
-    return json.dumps({"type": "struct", "fields": fields, "identifier-field-ids": list(key)})
+def schema(names: dict[int, str], *key: int) -> Schema:
+    fields = [NestedField(number, name, LongType(), required=number in key) for number, name in names.items()]
+    return Schema(*fields, identifier_field_ids=list(key))
 
 
 def refusal(check: Any, *arguments: Any) -> str:

@@ -23,7 +23,7 @@ from lakesink_protocol.errors import BatchRefused, CatalogError, CommitUnresolve
 from lakesink_protocol.events import CommitAnswered, Listener, Listeners
 from lakesink_protocol.outcome import AlreadyCommitted
 from lakesink_protocol.retry import RetryPolicy
-from lakesink_tools.operate.outbox import batch_records, deleted
+from lakesink_tools.operate.outbox import batch_records
 from lakesink_tools.operate.outbox.produce import Producing
 from lakesink_tools.testing.points import Died
 from servers.kafka import KafkaBroker
@@ -133,22 +133,24 @@ def rows_are_not_measured() -> Any:
 
 def deletes_of_earlier_batches_count_again() -> Any:
     """A delete file contains the positions of the one that it replaces."""
-    sound = deleted._positions  # noqa: SLF001 - the seeded bug is inside
+    sound = batch_records._positions  # noqa: SLF001 - the seeded bug is inside
 
     def positions(deletes: Any, data: Any, part: Any) -> Any:
         asks_for_earlier = any(isinstance(known, BitMap64) for known in data.values())
         return {} if asks_for_earlier else sound(deletes, data, part)
 
-    return patch.object(deleted, "_positions", positions)
+    return patch.object(batch_records, "_positions", positions)
 
 
 def a_replaced_row_is_taken_for_a_deleted_one() -> Any:
     """A tombstone follows the new row of a key."""
 
-    def of_deleted(_: Any, records: Any, keys: pa.Array) -> pa.RecordBatch:
-        return records.removals(keys.to_pylist())
+    sound = batch_records.RowRecords.removals
 
-    return patch.object(batch_records.BatchRecords, "_of_deleted", of_deleted)
+    def removals(self: batch_records.RowRecords, rows: pa.RecordBatch, _: Any) -> pa.RecordBatch:
+        return sound(self, rows, ())
+
+    return patch.object(batch_records.RowRecords, "removals", removals)
 
 
 def an_outbox_remembers_its_own_position() -> Any:

@@ -12,7 +12,7 @@ import pytest
 
 from lakesink import LakesinkError
 from lakesink.testing import BrokenPromise, SinkConformance
-from lakesink_tools.testing.child import ended, start
+from lakesink_tools.testing.checks.processes import ended, start
 from lakesink_tools.testing.points import Phase, Point
 from lakesink_tools.testing.stream import Stream
 from servers.pravega import PravegaServer

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 from lakesink import AlreadyCommitted, BatchRefused, Committed, CommitUnresolved, Outcome, WriteError
-from lakesink_tools.testing.child import ended, start
+from lakesink_tools.testing.checks.processes import ended, start
 from lakesink_tools.testing.stream import Stream
 from servers.pravega import PravegaServer, pravega
 

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lakesink_tools.demo.counts import Comparison
-from lakesink_tools.demo.evidence import PreparedRecord, TableFacts
+from lakesink_tools.demo.evidence import Comparison, PreparedRecord, TableFacts
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ import shutil
 import zipfile
 from dataclasses import dataclass
 from importlib.util import find_spec
+from itertools import accumulate
 from pathlib import Path
 
 import pyarrow as pa
@@ -65,18 +66,15 @@ def write_daily_files(home: Path, row_limit: int = ALL_ROWS) -> DailyFiles:
     days = home / "days"
     days.mkdir()
     flights = read(csv).sort_by([("month", "ascending"), ("day", "ascending")]).slice(0, row_limit)
-    counts: list[int] = []
     dates = pc.add(pc.multiply(flights["month"], 100), flights["day"])
     lengths = pc.value_counts(dates.combine_chunks()).field("counts").to_pylist()
-    starts = [sum(lengths[:position]) for position in range(len(lengths))]
-    for start, length in zip(starts, lengths, strict=True):
-        table = flights.slice(start, length)
+    for number, start in enumerate(accumulate(lengths[:-1], initial=0)):
+        table = flights.slice(start, lengths[number])
         month, day = table["month"][0].as_py(), table["day"][0].as_py()
         path = days / f"2013-{month:02}-{day:02}.parquet"
         pq.write_table(table, path, compression="zstd")
-        os.utime(path, (_FIRST_MODIFIED + len(counts),) * 2)
-        counts.append(table.num_rows)
-    return DailyFiles(days, tuple(counts), csv)
+        os.utime(path, (_FIRST_MODIFIED + number,) * 2)
+    return DailyFiles(days, tuple(lengths), csv)
 
 
 def unpack(home: Path) -> Path:

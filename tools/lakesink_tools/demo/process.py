@@ -47,10 +47,7 @@ def run_driver(
 ) -> DriverRun:
     """Run a driver until it and its Java and Python children have ended; `failpoint` as in ``LAKESINK_FAILPOINTS``."""
     command = [sys.executable, "-m", DRIVER, str(place.home), str(files_per_batch)]
-    environment = driver_environment(place.lakehouse)
-    environment.pop(FAILPOINTS, None)
-    if failpoint is not None:
-        environment[FAILPOINTS] = failpoint
+    environment = driver_environment(place.lakehouse) | {FAILPOINTS: failpoint or ""}
     batches: list[BatchLine] = []
     tail: list[str] = []
     with child(command, environment, subprocess.PIPE) as process, place.log.open("a", buffering=1) as log:
@@ -62,8 +59,7 @@ def run_driver(
             for line in process.stdout:  # ends when the last process that holds the other end of the pipe ends
                 log.write(line)
                 tail = [*tail[-30:], line]
-                found = _BATCH.search(line)
-                if found:
+                if found := _BATCH.search(line):
                     batches.append(BatchLine(found["event"], int(found["batch"])))
                     on_batch(batches[-1])
         finally:
@@ -73,12 +69,12 @@ def run_driver(
 
 def end_with_parent() -> None:
     """Called in a `lakesink_tools.checks.child`: it now ends when its parent ends."""
-    threading.Thread(target=_wait_for_the_end, daemon=True).start()
 
+    def wait_for_the_end() -> None:
+        os.read(sys.stdin.fileno(), 1)  # nothing is ever written: this returns when the other end closes
+        os._exit(1)
 
-def _wait_for_the_end() -> None:
-    os.read(sys.stdin.fileno(), 1)  # nothing is ever written: this returns when the other end closes
-    os._exit(1)
+    threading.Thread(target=wait_for_the_end, daemon=True).start()
 
 
 def driver_environment(lakehouse: os.PathLike[str]) -> dict[str, str]:

@@ -11,8 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from lakesink_catalog.words import counted
 from lakesink_protocol.errors import LakesinkError
 from lakesink_tools.demo.checks import Check, DiedAfterCommit, DiedBeforeCommit, only, source_checks
-from lakesink_tools.demo.counts import Comparison, compare, count_rows
-from lakesink_tools.demo.evidence import files_as_of, read_facts, read_record
+from lakesink_tools.demo.evidence import Comparison, compare, count_rows, files_as_of, read_facts, read_record
 from lakesink_tools.demo.flights import DailyFiles, write_daily_files
 from lakesink_tools.demo.place import Place
 from lakesink_tools.demo.process import BatchLine, DriverRun, run_driver

@@ -135,20 +135,21 @@ class Target:
 
 def target_of(found: FoundCatalog, table: Table, parts: tuple[str, ...], moment: Moment | None) -> Target:
     """Read configuration and metadata; a `CatalogError` if there are no recipes for this catalog or storage."""
-    schemes = _schemes(table)
-    backend = _backend(found)
-    equality_deletes = translated("The table", found.properties, lambda: has_equality_deletes(table))
+    places = (table.location(), table.metadata_location, *(table.properties.get(name) for name in _LOCATIONS))
+    schemes = {urlsplit(place).scheme for place in places if place}
+    if unknown := sorted(schemes - {*_LOCAL, *_S3}):
+        raise CatalogError.of("RECIPE_MISSING.storage", scheme=unknown[0])
     return Target(
         catalog=found.name,
-        backend=backend,
+        backend=_backend(found),
         warehouse=str(found.properties.get("warehouse") or ""),
         storage=_without_secrets(found.properties, "s3."),
-        on_s3=bool(schemes & set(_S3)),
-        on_disk=bool(schemes & set(_LOCAL)),
+        on_s3=not schemes.isdisjoint(_S3),
+        on_disk=not schemes.isdisjoint(_LOCAL),
         parts=parts,
         metadata_file=table.metadata_location,
         format_version=table.metadata.format_version,
-        equality_deletes=equality_deletes,
+        equality_deletes=translated("The table", found.properties, lambda: has_equality_deletes(table)),
         moment=moment,
     )
 
@@ -235,12 +236,3 @@ def _without_secrets(properties: Mapping[str, Any], start: str) -> dict[str, str
         for key, value in properties.items()
         if key.startswith(start) and value is not None and not contains_secret(key, value)
     }
-
-
-def _schemes(table: Table) -> set[str]:
-    named = [table.location(), table.metadata_location, *(table.properties.get(name) for name in _LOCATIONS)]
-    schemes = {urlsplit(place).scheme for place in named if place}
-    unknown = sorted(schemes - {*_LOCAL, *_S3})
-    if unknown:
-        raise CatalogError.of("RECIPE_MISSING.storage", scheme=unknown[0])
-    return schemes

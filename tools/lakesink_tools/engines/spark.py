@@ -1,6 +1,6 @@
 """Spark SQL with Iceberg's own catalog. Pure."""
 
-from lakesink_tools.engines.recipe import File, Query, Recipe, first_queries, newest_batches, properties_file, quoted
+from lakesink_tools.engines.recipe import File, Recipe, first_queries, newest_batches, properties_file, quoted
 from lakesink_tools.engines.recipe_input import Target, jars, java_catalog
 from lakesink_tools.engines.spark_runtime import NEWEST_SPARK, SPARK_RUNTIME
 
@@ -9,6 +9,7 @@ ENGINE = f"Spark {NEWEST_SPARK}"
 
 def recipe(target: Target) -> Recipe:
     """Settings for ``spark-defaults.conf``, and queries."""
+    table = quoted((target.catalog, *target.parts), "`")
     return Recipe(
         engine=ENGINE,
         needs=target.access,
@@ -19,7 +20,13 @@ def recipe(target: Target) -> Recipe:
                 properties_file(_settings(target), " "),
             ),
         ),
-        queries=_queries(target),
+        queries=first_queries(
+            target.moment,
+            table=table,
+            newest=newest_batches(f"{table}.snapshots", "summary['{}']"),
+            at_snapshot="VERSION AS OF {}",
+            at_tag="VERSION AS OF {}",
+        ),
         notes=target.notes,
     )
 
@@ -34,14 +41,3 @@ def _settings(target: Target) -> dict[str, str]:
         **{f"{catalog}.{name}": value for name, value in java_catalog(target).items()},
         f"{catalog}.cache-enabled": "false",  # the cache shows tables as they were half a minute ago
     }
-
-
-def _queries(target: Target) -> tuple[Query, ...]:
-    table = quoted((target.catalog, *target.parts), "`")
-    return first_queries(
-        target.moment,
-        table=table,
-        newest=newest_batches(f"{table}.snapshots", "summary['{}']"),
-        at_snapshot="VERSION AS OF {}",
-        at_tag="VERSION AS OF {}",
-    )

@@ -89,14 +89,16 @@ class Takeover:
         decision = fence.decide(batch)
         match decision.verdict:
             case Skip(snapshot_id=snapshot_id):
-                return self._adopted(batch, AlreadyCommitted(snapshot_id))
+                outcome: Committed | AlreadyCommitted | None = AlreadyCommitted(snapshot_id)
             case Refuse(reason=reason):
                 raise refusal(reason, decision.situation)
-        _check_not_doubled(decision)
-        outcome = fence.commit(batch, fence.prepare(decision, (), schema=decision.table.schema()))
+            case _:
+                _check_not_doubled(decision)
+                outcome = fence.commit(batch, fence.prepare(decision, (), schema=decision.table.schema()))
         if outcome is None:
             raise _refused("The table's ledger changed meanwhile.", "Check lakesink status, and run this again.")
-        return self._adopted(batch, outcome)
+        already = isinstance(outcome, AlreadyCommitted)
+        return Adopted(batch.batch_id, outcome.snapshot_id, already, self._done < batch.batch_id, batch.offsets)
 
     @property
     def _checkpoint(self) -> Checkpoint:
@@ -121,12 +123,9 @@ class Takeover:
         accept = accept_of(Reason.UNKNOWN_HISTORY, situation, adds_rows=False)
         options = CommitOptions(accept=accept, retry=RetryPolicy(num_retries=5))
         turn = partial(self.effects.turn, table, self.effects.emit)
-        return FencedCommit(self._load_if_still(batch), self._key, start_uuid, options, self.effects, turn=turn)
 
-    def _load_if_still(self, batch: Batch) -> Callable[[], Table]:
-        """Every attempt checks the head that it loads: the old sink must not commit another batch in between."""
-
-        def load() -> Table:
+        def load_if_still() -> Table:
+            """Every attempt checks the head that it loads: the old sink must not commit another batch in between."""
             table = self.load()
             epoch = self._epoch(table, batch.query_id)
             if epoch != batch.batch_id:
@@ -136,12 +135,7 @@ class Takeover:
                 )
             return table
 
-        return load
-
-    def _adopted(self, batch: Batch, outcome: Committed | AlreadyCommitted) -> Adopted:
-        again = self._done < batch.batch_id
-        already = isinstance(outcome, AlreadyCommitted)
-        return Adopted(batch.batch_id, outcome.snapshot_id, already, again, batch.offsets)
+        return FencedCommit(load_if_still, self._key, start_uuid, options, self.effects, turn=turn)
 
 
 def _check_fit(epoch: int, planned: int, done: int) -> None:

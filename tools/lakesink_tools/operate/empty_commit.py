@@ -4,81 +4,106 @@ No assertion could fence a commit that only changes properties. This commit asse
 concurrent commit of the sink makes it fail.
 """
 
-from collections.abc import Callable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
-from pyiceberg.table.update import AssertTableUUID, TableRequirement, TableUpdate
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    TableRequirement,
+    TableUpdate,
+)
 
 from lakesink_catalog.commit.effects import Effects
 from lakesink_catalog.commit.outcomes import is_final
-from lakesink_catalog.commit.request import snapshot_on, snapshot_time_ms
+from lakesink_catalog.commit.request import branch_at, snapshot_on, snapshot_time_ms
 from lakesink_catalog.commit.summary import carried_totals
 from lakesink_catalog.manifests.lists import manifests_under
 from lakesink_protocol.errors import CommitUnresolved, SettingsError
 from lakesink_protocol.events import ChangeUnknown
 from lakesink_protocol.fence import Unseen, check_sent, fenced
+from lakesink_protocol.identity import MAIN_BRANCH, SinkKey
 from lakesink_protocol.redact import describe
 from lakesink_protocol.retry import RetryPolicy
 
-Build = Callable[[Table, int], tuple[list[TableRequirement], tuple[TableUpdate, ...]]]
-"""Requirements and updates of one attempt, from the loaded table and the id of the new snapshot."""
-
 
 @dataclass(frozen=True, slots=True)
-class EmptyCommit:
-    """One empty commit, attempted until the table shows it. `name` is the command, for the log."""
+class EmptyCommit(ABC):
+    """One change of one sink of one table; another table under the same name is refused."""
 
     load: Callable[[], Table]
-    name: str
+    key: SinkKey
     retry: RetryPolicy = field(default_factory=lambda: RetryPolicy(num_retries=5))
     effects: Effects = field(default_factory=Effects)
+    name: ClassVar[str]  # the command, for the log
+    mark: ClassVar[str]  # under which the snapshot's summary names the ledger property
 
-    def run(self, first: Table, build: Build, is_done: Callable[[Table], bool]) -> tuple[Table, int] | Unseen:
-        """Attempt the commit until the table shows it; returns that table and the id of the new snapshot.
+    @abstractmethod
+    def changes(self, table: Table) -> tuple[Sequence[TableRequirement], Sequence[TableUpdate]]:
+        """What one attempt asserts and changes beside the branch; its `SettingsError` ends the attempts."""
 
-        Args:
-            first: The table to change; another table under the same name is refused.
-            build: Builds an attempt; the `SettingsError` that it raises ends the attempts.
-            is_done: Checks the requested state, once the snapshot is in the table.
+    @abstractmethod
+    def is_done(self, table: Table) -> bool:
+        """True if the table, which has the new snapshot, is in the requested state."""
+
+    def branch(self, table: Table) -> str:
+        """The branch that gets the snapshot: that of the sink, or the main branch if there is none."""
+        return self.key.branch if self.key.branch in table.metadata.refs else MAIN_BRANCH
+
+    def commit(self, first: Table, what: str) -> tuple[Table, int, Sequence[TableUpdate]]:
+        """Attempt the commit until the table shows it; returns that table, the new snapshot, and what changed.
+
+        Raises a `CommitUnresolved` if the table does not show it, with the change in words.
         """
-        attempts = _Attempts(self, first, build, is_done, self.effects.new_snapshot_id())
-        return fenced(attempts, self.retry, self.effects)
-
-    def snapshot(self, table: Table, head: int | None, snapshot_id: int, says: Mapping[str, str]) -> Snapshot:
-        """An empty snapshot with the head's manifests; its summary records the change."""
-        parent = table.metadata.snapshot_by_id(head) if head is not None else None
-        summary = {**carried_totals(parent.summary if parent else None), **says}
-        time_ms = snapshot_time_ms(table, self.effects.now_ms(), self.effects.emit)
-        return snapshot_on(table, head, snapshot_id, manifests_under(table.io, parent), summary, time_ms)
+        attempts = _Attempts(self, first, self.effects.new_snapshot_id())
+        found = fenced(attempts, self.retry, self.effects)
+        if isinstance(found, Unseen):
+            raise CommitUnresolved.of("COMMIT_UNRESOLVED.empty", what=what, trouble=found.trouble)
+        return found, attempts.snapshot_id, attempts.changes
 
 
 @dataclass(slots=True)
 class _Attempts:
     """Each attempt loads the table and sees the outcome of the one before; a final load sees that of the last one."""
 
-    commit: EmptyCommit
+    change: EmptyCommit
     first: Table
-    build: Build
-    is_done: Callable[[Table], bool]
     snapshot_id: int
+    changes: Sequence[TableUpdate] = ()
     _sent: bool = False
 
-    def attempt(self, _number: int) -> tuple[Table, int] | None:
-        with self.commit.effects.turn(self.first, self.commit.effects.emit):
-            table = self.commit.load()
+    def attempt(self, _number: int) -> Table | None:
+        effects = self.change.effects
+        with effects.turn(self.first, effects.emit):
+            table = self.change.load()
             if self._shows(table):
-                return table, self.snapshot_id
-            requirements, updates = self.build(table, self.snapshot_id)
+                return table
+            requirements, self.changes = self.change.changes(table)
+            branch = self.change.branch(table)
+            snapshot = self._snapshot(table, branch)
             uuid = AssertTableUUID(uuid=self.first.metadata.table_uuid)
+            head = AssertRefSnapshotId(ref=branch, snapshot_id=snapshot.parent_snapshot_id)
+            moved = AddSnapshotUpdate(snapshot=snapshot), branch_at(table, branch, self.snapshot_id)
             self._sent = True
-            table.catalog.commit_table(table, (uuid, *requirements), updates)
+            table.catalog.commit_table(table, (uuid, head, *requirements), (*moved, *self.changes))
         return None
 
-    def look(self, _number: int) -> tuple[Table, int] | None:
-        table = self.commit.load()
-        return (table, self.snapshot_id) if self._shows(table) else None
+    def _snapshot(self, table: Table, branch: str) -> Snapshot:
+        """An empty snapshot with the head's manifests; its summary records the change."""
+        head = table.snapshot_by_name(branch)
+        summary = {**carried_totals(head.summary if head else None), self.change.mark: self.change.key.ledger_property}
+        effects, parent_id = self.change.effects, head.snapshot_id if head else None
+        time_ms = snapshot_time_ms(table, effects.now_ms(), effects.emit)
+        return snapshot_on(table, parent_id, self.snapshot_id, manifests_under(table.io, head), summary, time_ms)
+
+    def look(self, _number: int) -> Table | None:
+        table = self.change.load()
+        return table if self._shows(table) else None
 
     def unsure(self, number: int, error: Exception) -> str:
         known = self.first.catalog.properties
@@ -86,13 +111,8 @@ class _Attempts:
             raise error
         check_sent(error, sent=self._sent, known=known)
         trouble = describe(error, known)
-        self.commit.effects.emit(ChangeUnknown(self.commit.name, number, trouble))
+        self.change.effects.emit(ChangeUnknown(self.change.name, number, trouble))
         return trouble
 
     def _shows(self, table: Table) -> bool:
-        return table.metadata.snapshot_by_id(self.snapshot_id) is not None and self.is_done(table)
-
-
-def unresolved(what: str, unseen: Unseen) -> CommitUnresolved:
-    """The error for an empty commit that the table does not show."""
-    return CommitUnresolved.of("COMMIT_UNRESOLVED.empty", what=what, trouble=unseen.trouble)
+        return table.metadata.snapshot_by_id(self.snapshot_id) is not None and self.change.is_done(table)

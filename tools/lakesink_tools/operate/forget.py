@@ -1,12 +1,11 @@
 """Removes or restores the ledger entry of a sink, by the table's name."""
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from pyiceberg.table import Table
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.update import (
-    AddSnapshotUpdate,
     AssertRefSnapshotId,
     RemovePropertiesUpdate,
     RemoveSnapshotRefUpdate,
@@ -15,8 +14,7 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
-from lakesink_catalog.commit.effects import Effects
-from lakesink_catalog.commit.request import branch_at, tag_at
+from lakesink_catalog.commit.request import tag_at
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.connect.first_snapshot import check_has_head
 from lakesink_catalog.read.history import sinks
@@ -24,15 +22,13 @@ from lakesink_catalog.read.view import view_refs, view_table
 from lakesink_catalog.tables.locations import metadata_location
 from lakesink_catalog.tables.tables import load_table
 from lakesink_protocol.errors import SettingsError
-from lakesink_protocol.fence import Unseen
-from lakesink_protocol.identity import MAIN_BRANCH, NAME_PATTERN, NO_BATCH, SinkKey, SinkKind
+from lakesink_protocol.identity import NAME_PATTERN, NO_BATCH, SinkKey, SinkKind
 from lakesink_protocol.ledger import FORGOTTEN, RESTORED, LedgerEntry, mark_of, next_entry
-from lakesink_protocol.retry import RetryPolicy
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.suggest import did_you_mean
 from lakesink_protocol.tags import audit_tags
 from lakesink_protocol.verdict import SUPPORTED_FORMAT_VERSION
-from lakesink_tools.operate.empty_commit import EmptyCommit, unresolved
+from lakesink_tools.operate.empty_commit import EmptyCommit
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +40,11 @@ class Restored:
 
 
 @dataclass(frozen=True, slots=True)
-class Restoring:
+class Restoring(EmptyCommit):
     """Restores the ledger entry of one sink of one table."""
 
-    load: Callable[[], Table]
-    key: SinkKey
-    retry: RetryPolicy = field(default_factory=lambda: RetryPolicy(num_retries=5))
-    effects: Effects = field(default_factory=Effects)
+    name = "restore"
+    mark = RESTORED
 
     def find(self) -> LedgerEntry:
         """The entry that `run` would set, or the current one if it agrees with the marks; changes nothing.
@@ -63,23 +57,29 @@ class Restoring:
         """Set the entry, if it is missing or contradicts the marks. After `CommitUnresolved`, it can be run again."""
         first = self.load()
         wanted = self._wanted(first)
-        if self._is_there(first):
+        if self.is_done(first):
             return Restored(wanted, None)
-        done = self._commit.run(first, self._request, self._is_there)
-        if isinstance(done, Unseen):
-            raise unresolved(f"the ledger entry of {self.key.name!r} again", done)
-        table, snapshot_id = done
+        table, snapshot_id, _ = self.commit(first, f"the ledger entry of {self.key.name!r} again")
         entry = view_table(table, self.key).entry
         assert entry is not None
         return Restored(entry, snapshot_id)
 
-    @property
-    def _commit(self) -> EmptyCommit:
-        return EmptyCommit(self.load, "restore", self.retry, self.effects)
-
-    def _is_there(self, table: Table) -> bool:
+    def is_done(self, table: Table) -> bool:
+        """True if the entry is there and agrees with the marks."""
         situation = self._situation(table)
         return situation.entry is not None and not situation.entry_contradicted
+
+    def changes(self, table: Table) -> tuple[Sequence[TableRequirement], Sequence[TableUpdate]]:
+        """Set the entry, and move the ledger tag to its snapshot: that of the tag may be rolled back."""
+        entry, name = self._wanted(table), self.key.ledger_tag
+        updates: list[TableUpdate] = [SetPropertiesUpdate(updates={self.key.ledger_property: entry.to_json()})]
+        tag = table.metadata.refs.get(name)
+        if tag is None:
+            return [AssertRefSnapshotId(ref=name, snapshot_id=None)], updates
+        if tag.snapshot_ref_type is not SnapshotRefType.TAG:
+            return [], updates
+        updates.append(tag_at(name, entry.snapshot_id, tag.max_ref_age_ms))
+        return [AssertRefSnapshotId(ref=name, snapshot_id=tag.snapshot_id)], updates
 
     def _situation(self, table: Table) -> Situation:
         view = view_table(table, self.key)
@@ -95,24 +95,6 @@ class Restoring:
         if entry is not None and entry.table_uuid != situation.view.table_uuid:
             raise _refused(self.key, "its entry belongs to another table", "Use another sink id and a new checkpoint.")
         return entry_of_marks(situation) if entry is None or situation.entry_contradicted else entry
-
-    def _request(self, table: Table, snapshot_id: int) -> tuple[list[TableRequirement], tuple[TableUpdate, ...]]:
-        entry = self._wanted(table)
-        head = table.metadata.refs[self.key.branch].snapshot_id
-        tag = table.metadata.refs.get(self.key.ledger_tag)
-        requirements: list[TableRequirement] = [AssertRefSnapshotId(ref=self.key.branch, snapshot_id=head)]
-        if tag is None or tag.snapshot_ref_type is SnapshotRefType.TAG:
-            tagged = None if tag is None else tag.snapshot_id
-            requirements.append(AssertRefSnapshotId(ref=self.key.ledger_tag, snapshot_id=tagged))
-        says = {RESTORED: self.key.ledger_property}
-        updates: list[TableUpdate] = [
-            AddSnapshotUpdate(snapshot=self._commit.snapshot(table, head, snapshot_id, says)),
-            branch_at(table, self.key.branch, snapshot_id),
-            SetPropertiesUpdate(updates={self.key.ledger_property: entry.to_json()}),
-        ]
-        if tag is not None and tag.snapshot_ref_type is SnapshotRefType.TAG:  # its snapshot may be rolled back
-            updates.append(tag_at(self.key.ledger_tag, entry.snapshot_id, tag.max_ref_age_ms))
-        return requirements, tuple(updates)
 
 
 def _has_unread_marks(situation: Situation) -> bool:
@@ -164,14 +146,12 @@ class Forgotten:
 
 
 @dataclass(frozen=True, slots=True)
-class Forgetting:
+class Forgetting(EmptyCommit):
     """Removes a sink from a table; `with_audit_tags` also its audit tags, whose snapshots can then expire."""
 
-    load: Callable[[], Table]
-    key: SinkKey
     with_audit_tags: bool = False
-    retry: RetryPolicy = field(default_factory=lambda: RetryPolicy(num_retries=5))
-    effects: Effects = field(default_factory=Effects)
+    name = "forget"
+    mark = FORGOTTEN
 
     def find(self) -> Table:
         """The current table; raises `SettingsError` if the sink is unknown or the format version is unsupported."""
@@ -181,36 +161,36 @@ class Forgetting:
 
     def run(self) -> Forgotten:
         """Remove the sink. After `CommitUnresolved`, it can be run again."""
-        tags: dict[str, int] = {}
+        table, snapshot_id, updates = self.commit(self.find(), f"forgotten {self.key.name!r}")
+        removed = {update.ref_name for update in updates if isinstance(update, RemoveSnapshotRefUpdate)}
+        folder = f"{metadata_location(table)}/{self.key.record_folder}"
+        return Forgotten(snapshot_id, self.branch(table), folder, tuple(sorted(removed - {self.key.ledger_tag})))
 
-        def build(table: Table, snapshot_id: int) -> tuple[list[TableRequirement], tuple[TableUpdate, ...]]:
-            nonlocal tags
-            tags = self._tags(table)
-            return self._request(table, snapshot_id, tags)
+    def is_done(self, table: Table) -> bool:
+        """True if neither entry nor tags are there."""
+        return self.key.ledger_property not in table.properties and not self._tags(table)
 
-        done = self._commit.run(self.find(), build, lambda table: not self._is_known(table))
-        if isinstance(done, Unseen):
-            raise unresolved(f"forgotten {self.key.name!r}", done)
-        return self._forgotten(*done, tags)
-
-    @property
-    def _commit(self) -> EmptyCommit:
-        return EmptyCommit(self.load, "forget", self.retry, self.effects)
+    def changes(self, table: Table) -> tuple[Sequence[TableRequirement], Sequence[TableUpdate]]:
+        """Remove the entry and the tags."""
+        self._check(table)
+        tags, has_entry = self._tags(table), self.key.ledger_property in table.properties
+        entry = [RemovePropertiesUpdate(removals=[self.key.ledger_property])] if has_entry else []
+        return (
+            [AssertRefSnapshotId(ref=name, snapshot_id=there) for name, there in tags.items()],
+            [*entry, *(RemoveSnapshotRefUpdate(ref_name=name) for name in tags)],
+        )
 
     def _check(self, table: Table) -> None:
-        if not self._is_known(table):
-            raise _unknown(table, self.key)
-        if table.metadata.format_version != SUPPORTED_FORMAT_VERSION:
-            raise SettingsError.of(
-                "UNSUPPORTED.to_forget",
-                format_version=table.metadata.format_version,
-                name=self.key.name,
-                ledger_tag=self.key.ledger_tag,
-            )
-        check_has_head(table, self._branch(table))
-
-    def _is_known(self, table: Table) -> bool:
-        return self.key.ledger_property in table.properties or bool(self._tags(table))
+        key = self.key
+        if self.is_done(table):
+            known = [state.sink for state in sinks(table) if (state.branch, state.kind) == (key.branch, key.kind.value)]
+            near = did_you_mean(key.name, known)
+            raise SettingsError.of("SINK_UNKNOWN.no_entry", name=key.name, branch=key.branch, near=near)
+        version = table.metadata.format_version
+        if version != SUPPORTED_FORMAT_VERSION:
+            tag = key.ledger_tag
+            raise SettingsError.of("UNSUPPORTED.to_forget", format_version=version, name=key.name, ledger_tag=tag)
+        check_has_head(table, self.branch(table))
 
     def _tags(self, table: Table) -> dict[str, int]:
         """Tags to remove, with their snapshots. A branch with such a name stays: it is another user's data."""
@@ -219,43 +199,6 @@ class Forgetting:
         own = {self.key.ledger_tag: ledger_tag} if ledger_tag else {}
         audit = audit_tags(self.key, refs) if self.with_audit_tags else {}
         return {name: snapshot.snapshot_id for name, snapshot in {**own, **audit}.items()}
-
-    def _forgotten(self, table: Table, snapshot_id: int, tags: Iterable[str]) -> Forgotten:
-        folder = f"{metadata_location(table)}/{self.key.record_folder}"
-        audit = tuple(sorted(name for name in tags if name != self.key.ledger_tag))
-        return Forgotten(snapshot_id, self._branch(table), folder, audit)
-
-    def _branch(self, table: Table) -> str:
-        return self.key.branch if self.key.branch in table.metadata.refs else MAIN_BRANCH
-
-    def _request(
-        self, table: Table, snapshot_id: int, tags: Mapping[str, int]
-    ) -> tuple[list[TableRequirement], tuple[TableUpdate, ...]]:
-        self._check(table)
-        branch, refs = self._branch(table), table.metadata.refs
-        head = refs[branch].snapshot_id if branch in refs else None
-        requirements: list[TableRequirement] = [AssertRefSnapshotId(ref=branch, snapshot_id=head)]
-        says = {FORGOTTEN: self.key.ledger_property}
-        updates: list[TableUpdate] = [
-            AddSnapshotUpdate(snapshot=self._commit.snapshot(table, head, snapshot_id, says)),
-            branch_at(table, branch, snapshot_id),
-        ]
-        if self.key.ledger_property in table.properties:
-            updates.append(RemovePropertiesUpdate(removals=[self.key.ledger_property]))
-        for name, there in tags.items():
-            requirements.append(AssertRefSnapshotId(ref=name, snapshot_id=there))
-            updates.append(RemoveSnapshotRefUpdate(ref_name=name))
-        return requirements, tuple(updates)
-
-
-def _unknown(table: Table, key: SinkKey) -> SettingsError:
-    known = [state.sink for state in sinks(table) if (state.branch, state.kind) == (key.branch, key.kind.value)]
-    return SettingsError.of(
-        "SINK_UNKNOWN.no_entry",
-        name=key.name,
-        branch=key.branch,
-        near=did_you_mean(key.name, known),
-    )
 
 
 def forget_sink(

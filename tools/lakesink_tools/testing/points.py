@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from lakesink_protocol.coordinator import Write
 from lakesink_protocol.identity import Batch
 from lakesink_protocol.outcome import AlreadyCommitted, Outcome
-from lakesink_protocol.two_phase import Payload, PreparedLog, TaskWriter, TwoPhaseCommitSink
+from lakesink_protocol.two_phase import Payload, PreparedLog, TaskWriter, Transaction, TwoPhaseCommitSink
 
 R = TypeVar("R")
 
@@ -130,14 +130,13 @@ class WatchedSink(TwoPhaseCommitSink["WatchedTransaction", Any]):
 class WatchedTransaction:
     """What the sink's `begin` returned, with its log watched too."""
 
-    begun: Any
+    begun: Transaction
     sink: WatchedSink
 
     @property
     def writer(self) -> TaskWriter | None:
         """The writer of the sink."""
-        writer: TaskWriter | None = self.begun.writer
-        return writer
+        return self.begun.writer
 
     @property
     def prepared_log(self) -> PreparedLog:
@@ -146,8 +145,7 @@ class WatchedTransaction:
 
     def find(self, batch: Batch) -> Mapping[str, Payload] | None:
         """See `PreparedLog`."""
-        found: Mapping[str, Payload] | None = self.begun.prepared_log.find(batch)
-        return found
+        return self.begun.prepared_log.find(batch)
 
     def put(self, batch: Batch, payloads: Mapping[str, Payload]) -> None:
         """See `PreparedLog`."""

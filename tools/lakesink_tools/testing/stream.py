@@ -100,11 +100,16 @@ class Stream:
         )
         return transaction
 
-    def prepare(self, sink: Sink, batch_id: int, cast: Cast = cast_votes) -> tuple[Any, Any]:
-        """Begin and pre-commit a batch, with a durable record; returns transaction and prepared."""
+    def pre_commit(self, sink: Sink, batch_id: int, cast: Cast = cast_votes) -> tuple[Any, Any]:
+        """Begin and pre-commit a batch, without a record; returns transaction and prepared."""
         transaction = self.begin(sink, batch_id)
         prepared = sink.pre_commit(transaction, self.votes(transaction, batch_id, cast))
         assert prepared is not None, "only participants that votes name can have nothing to commit"
+        return transaction, prepared
+
+    def prepare(self, sink: Sink, batch_id: int) -> tuple[Any, Any]:
+        """Begin and pre-commit a batch, with a durable record; returns transaction and prepared."""
+        transaction, prepared = self.pre_commit(sink, batch_id)
         transaction.prepared_log.put(self.batch(batch_id), {sink.name: prepared.payload})
         return transaction, prepared
 

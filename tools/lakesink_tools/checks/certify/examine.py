@@ -58,7 +58,18 @@ class Certificate:
             "fit": self.verdict.fit,
             "software": self.software,
             "race": asdict(self.size),
-            "checks": [_document(finding) for finding in self.findings],
+            "checks": [
+                {
+                    "check": finding.check.value,
+                    "standing": finding.standing.value,
+                    "found": finding.found,
+                    "asked": finding.check.asked,
+                    "needed_for": finding.check.need.value,
+                    "follows_if_broken": finding.check.follows,
+                    "figures": dict(finding.figures),
+                }
+                for finding in self.findings
+            ],
             "left": list(self.left),
         }
 
@@ -179,15 +190,3 @@ def _product(catalog: Catalog, known: Mapping[str, Any]) -> str:
         shown = "" if isinstance(said, Exception) else redact(said, known)
         return f"REST service, {shown[:MOST_OF_A_NAME]}" if shown.isprintable() and shown else "REST service"
     return type(catalog).__name__
-
-
-def _document(finding: CheckResult) -> dict[str, Any]:
-    return {
-        "check": finding.check.value,
-        "standing": finding.standing.value,
-        "found": finding.found,
-        "asked": finding.check.asked,
-        "needed_for": finding.check.need.value,
-        "follows_if_broken": finding.check.follows,
-        "figures": dict(finding.figures),
-    }

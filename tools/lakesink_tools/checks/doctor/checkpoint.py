@@ -35,12 +35,7 @@ class NextBatch:
 
 def check_checkpoint(root: str, table: Table | None) -> Iterator[Finding]:
     """Check the checkpoint at a path or URI, and its next batch if the query's target is given."""
-    fix = "Spark may still be able to read it. To check it here, install the fsspec package for its scheme."
-    checkpoint = opened(root, Part.CHECKPOINT, "readable", Standing.SKIPPED, fix)
-    if isinstance(checkpoint, Finding):
-        yield checkpoint
-        return
-    coming = attempt(Part.CHECKPOINT, "readable", lambda: next_batch(checkpoint))
+    coming = coming_from(root)
     if isinstance(coming, Finding):
         yield coming
         return
@@ -67,15 +62,13 @@ def next_batch(checkpoint: Checkpoint) -> NextBatch:
     return NextBatch(checkpoint.batch(query_id, planned, end), planned=True, done=done)
 
 
-def coming_from(root: str) -> NextBatch | None:
-    """The next batch of the checkpoint at a path or URI; None if it cannot be read."""
-    checkpoint = opened(root, Part.CHECKPOINT, "readable", Standing.SKIPPED, "")
-    found = (
-        checkpoint
-        if isinstance(checkpoint, Finding)
-        else attempt(Part.CHECKPOINT, "readable", lambda: next_batch(checkpoint))
-    )
-    return None if isinstance(found, Finding) else found
+def coming_from(root: str) -> NextBatch | Finding:
+    """The next batch of the checkpoint at a path or URI; a finding if it cannot be read."""
+    fix = "Spark may still be able to read it. To check it here, install the fsspec package for its scheme."
+    checkpoint = opened(root, Part.CHECKPOINT, "readable", Standing.SKIPPED, fix)
+    if isinstance(checkpoint, Finding):
+        return checkpoint
+    return attempt(Part.CHECKPOINT, "readable", lambda: next_batch(checkpoint))
 
 
 def is_taken(key: SinkKey, coming: NextBatch, table: Table) -> bool:

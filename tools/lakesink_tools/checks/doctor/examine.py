@@ -8,12 +8,11 @@ from pyiceberg.table import Table
 
 from lakesink_catalog.tables.tables import load_table
 from lakesink_tools.audit.scan import last_change_ms
-from lakesink_tools.checks.doctor.catalog import CatalogChecks, check_catalog
+from lakesink_tools.checks.doctor.catalog import SWAP, CatalogChecks, check_catalog, check_commits
 from lakesink_tools.checks.doctor.checkpoint import NextBatch, check_checkpoint, coming_from
 from lakesink_tools.checks.doctor.clock import Sighting, check_clock
 from lakesink_tools.checks.doctor.expirations import check_expirations, check_request_keys
 from lakesink_tools.checks.doctor.finding import Finding, Part, Standing, attempt, attempt_all
-from lakesink_tools.checks.doctor.scratch import SWAP, prove_catalog, prove_place, skipped_proofs
 from lakesink_tools.checks.doctor.spark import check_spark
 from lakesink_tools.checks.doctor.storage import check_storage, now_ms
 from lakesink_tools.checks.doctor.table import check_table
@@ -59,7 +58,7 @@ def _setup(wanted: Wanted, say: Say, checked: CatalogChecks) -> Iterator[Finding
     if checked.opened is not None:
         yield from attempt_all(Part.CATALOG, "request keys", partial(check_request_keys, checked.opened))
     say("proving the catalog")
-    yield from _proofs(checked, may_write=may_write)
+    yield from attempt_all(Part.CATALOG, SWAP, lambda: check_commits(checked, may_write=may_write))
     table: Table | Finding | None = None
     if wanted.table is not None:
         say("looking at the table")
@@ -69,29 +68,18 @@ def _setup(wanted: Wanted, say: Say, checked: CatalogChecks) -> Iterator[Finding
         else:
             catalog = checked.opened
             table = attempt(Part.TABLE, "loads", lambda: load_table(catalog or found.open(create=False), named))
-        coming = None if wanted.checkpoint is None else coming_from(wanted.checkpoint)
-        yield from _table(named, table, coming, may_write=may_write)
+        if isinstance(table, Finding):
+            yield table
+        else:
+            coming = coming_from(wanted.checkpoint) if wanted.checkpoint else None
+            yield from _table(named, table, coming, may_write=may_write)
     if wanted.checkpoint is not None:
         say("looking at the checkpoint")
         root, beside = wanted.checkpoint, table if isinstance(table, Table) else None
         yield from attempt_all(Part.CHECKPOINT, "readable", lambda: check_checkpoint(root, beside))
 
 
-def _proofs(checked: CatalogChecks, *, may_write: bool) -> list[Finding]:
-    if checked.found is None or checked.failed:
-        return skipped_proofs("not tried: repair the catalog first", "")
-    if not may_write:
-        return skipped_proofs("not tried: this check creates a scratch table")
-    found, opened = checked.found, checked.opened
-    if opened is not None:
-        return attempt_all(Part.CATALOG, SWAP, lambda: prove_catalog(found, opened))
-    return attempt_all(Part.CATALOG, SWAP, lambda: prove_place(found))
-
-
-def _table(identifier: str, table: Table | Finding, coming: NextBatch | None, *, may_write: bool) -> Iterator[Finding]:
-    if isinstance(table, Finding):
-        yield table
-        return
+def _table(identifier: str, table: Table, coming: NextBatch | Finding | None, *, may_write: bool) -> Iterator[Finding]:
     yield from check_table(identifier, table, coming)
     looked_ms = now_ms()
     yield from check_expirations(table, looked_ms)

@@ -66,7 +66,12 @@ def object_rules(location: str, properties: Mapping[str, Any]) -> Iterator[Findi
     place = urlsplit(location)
     if place.scheme not in _S3:
         return
-    rules = caught(lambda: _bucket_rules(place.scheme, place.netloc, properties))
+
+    def read() -> list[Mapping[str, Any]]:
+        system = FsspecFileIO(dict(properties)).get_fs(place.scheme)
+        return list(system.call_s3("get_bucket_lifecycle_configuration", Bucket=place.netloc)["Rules"])
+
+    rules = caught(read)
     if isinstance(rules, Exception) and _NO_RULES in f"{rules} {rules.__cause__}":
         rules = []
     if isinstance(rules, Exception):
@@ -75,18 +80,13 @@ def object_rules(location: str, properties: Mapping[str, Any]) -> Iterator[Findi
         yield Finding(Part.TABLE, _RULES, Standing.SKIPPED, found, fix)
         return
     prefix = place.path.lstrip("/")
-    removing = [str(rule.get("ID", "without an id")) for rule in rules if _removes(rule) and _covers(rule, prefix)]
+    removing = [str(rule.get("ID", "without an id")) for rule in rules if _removes(rule, prefix)]
     if removing:
         fix = "Remove them, or narrow their prefix: files that a table references must stay, regardless of age."
         found = f"lifecycle rules of the bucket remove objects of the table by their age: {', '.join(removing)}"
         yield Finding(Part.TABLE, _RULES, Standing.FAILED, found, fix)
     else:
         yield Finding(Part.TABLE, _RULES, Standing.OK, "no lifecycle rule of the bucket removes objects of the table")
-
-
-def _bucket_rules(scheme: str, bucket: str, properties: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    system = FsspecFileIO(dict(properties)).get_fs(scheme)
-    return list(system.call_s3("get_bucket_lifecycle_configuration", Bucket=bucket)["Rules"])
 
 
 def _prepared(table: Table, now_ms: int) -> Iterator[Finding]:
@@ -121,14 +121,11 @@ def _waiting(record: PreparedRecord, age: timedelta, gone: int) -> Finding:
     return Finding(Part.TABLE, _PREPARED, Standing.OK, found)
 
 
-def _removes(rule: Mapping[str, Any]) -> bool:
-    expiration = rule.get("Expiration", {})
-    return rule.get("Status") == "Enabled" and ("Days" in expiration or "Date" in expiration)
-
-
-def _covers(rule: Mapping[str, Any], prefix: str) -> bool:
-    """Ignore tag and size filters: treat each lifecycle rule as matching all objects."""
-    chosen = rule.get("Filter", {})
+def _removes(rule: Mapping[str, Any], prefix: str) -> bool:
+    """True if a rule removes objects below a prefix by their age; filters by tag and size count as matching all."""
+    expiration, chosen = rule.get("Expiration", {}), rule.get("Filter", {})
+    if rule.get("Status") != "Enabled" or not {"Days", "Date"} & expiration.keys():
+        return False
     within = chosen.get("Prefix", chosen.get("And", {}).get("Prefix", rule.get("Prefix", "")))
     return prefix.startswith(within) or within.startswith(f"{prefix}/")
 

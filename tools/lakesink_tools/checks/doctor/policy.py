@@ -1,7 +1,7 @@
 """What a stream does with rows that do not fit, and how it changes rows by key, read from its snapshots. Pure."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ _NEW_COLUMN = {"ignore": "is left out", **dict.fromkeys(_FOLLOWS, "becomes a col
 
 def policy_in_words(text: str) -> str:
     """What would happen to new columns or keys, and to rows that cannot be written; `text` may be empty."""
-    chosen = _parsed(text)
+    chosen, _ = _parsed(text)
     documents = "decode" in chosen
     evolution, rescue = chosen.get("schema_evolution", "fail"), chosen.get("rescue_column", "")
     what = "a key without a column" if documents else "a column that the table lacks"
@@ -29,7 +29,9 @@ def policy_in_words(text: str) -> str:
         becomes = f"{becomes}, or is kept in {rescue}" if evolution in _FOLLOWS else f"is kept in {rescue}"
     elif documents and evolution == "ignore":
         becomes = f"{becomes} and counted"
-    return f"{what} {becomes}; a row that cannot be written {_of_bad_rows(chosen)}"
+    quarantined = chosen.get("on_malformed") == OnMalformed.QUARANTINE
+    bad_row = f"goes to {chosen.get('dead_letter_table', 'the dead letters')}" if quarantined else _STOPS
+    return f"{what} {becomes}; a row that cannot be written {bad_row}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,44 +55,32 @@ class ChangePolicy:
 
 def change_policy(text: str) -> ChangePolicy | None:
     """How a stream changes rows by key, by the property of its snapshots; None if it appends."""
-    chosen, lists = _parsed(text), _parsed_lists(text)
+    chosen, lists = _parsed(text)
     if chosen.get("mode") not in (Mode.UPSERT, Mode.CHANGES):
         return None
     return ChangePolicy(
         mode=Mode(chosen["mode"]),
-        keys=lists.get("keys", ()),
-        sequence_by=lists.get("sequence_by", ()),
+        keys=tuple(lists.get("keys", ())),
+        sequence_by=tuple(lists.get("sequence_by", ())),
         keeps_deleted=chosen.get("deletes") == Deletes.SOFT,
         decode=chosen.get("decode", ""),
         updates=chosen.get("output_mode") == OutputMode.UPDATE,
     )
 
 
-def _of_bad_rows(chosen: Mapping[str, str]) -> str:
-    if chosen.get("on_malformed") == OnMalformed.QUARANTINE:
-        return f"goes to {chosen.get('dead_letter_table', 'the dead letters')}"
-    return _STOPS
-
-
-def _parsed(text: str) -> Mapping[str, str]:
-    """The options in a summary, which others may have written: known names, and short texts."""
-    document = _document(text)
-    known = {name: document[name] for name in POLICY_OPTIONS if isinstance(document.get(name), str)}
-    return {name: redact(shown(value, _LONGEST_NAME)) for name, value in known.items()}
-
-
-def _parsed_lists(text: str) -> Mapping[str, tuple[str, ...]]:
-    document = _document(text)
-    known = {name: document[name] for name in POLICY_LISTS if isinstance(document.get(name), list)}
-    return {
-        name: tuple(redact(shown(value, _LONGEST_NAME)) for value in values if isinstance(value, str))
-        for name, values in known.items()
-    }
-
-
-def _document(text: str) -> dict[str, Any]:
+def _parsed(text: str) -> tuple[Mapping[str, str], Mapping[str, Sequence[str]]]:
+    """Options and lists in a summary, which others may have written: known names, and short texts."""
     try:
         document: Any = json.loads(text[:_LONGEST]) if text else {}
     except (ValueError, RecursionError):
-        return {}
-    return document if isinstance(document, dict) else {}
+        return {}, {}
+    found = document if isinstance(document, dict) else {}
+
+    def short(value: str) -> str:
+        return redact(shown(value, _LONGEST_NAME))
+
+    lists = {name: found[name] for name in POLICY_LISTS if isinstance(found.get(name), list)}
+    return (
+        {name: short(found[name]) for name in POLICY_OPTIONS if isinstance(found.get(name), str)},
+        {name: [short(value) for value in values if isinstance(value, str)] for name, values in lists.items()},
+    )

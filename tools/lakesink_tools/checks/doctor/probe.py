@@ -5,11 +5,15 @@ facts about Spark's Python processes, the other sends rows like a stream's batch
 only the answer file.
 """
 
+import importlib
+import platform
+import socket
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyspark
-from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from lakesink.spark.rows.arrow_limits import ArrowBatchLimits
@@ -19,9 +23,7 @@ from lakesink.spark.rows.transport import encode_for_transport
 from lakesink.spark.spark_errors import JAVA_ERRORS, job_error, whole_text
 from lakesink_protocol.errors import LakesinkError
 from lakesink_protocol.redact import describe
-from lakesink_tools.checks.doctor import probe_tasks
 from lakesink_tools.checks.doctor.probe_answer import SparkAnswer, Step, WorkerFacts
-from lakesink_tools.checks.doctor.probe_tasks import CountingWriter, worker_facts
 
 MOST_TASKS = 8
 ROWS_A_TASK = 1000
@@ -59,13 +61,10 @@ def probe(session: SparkSession, answer: SparkAnswer) -> None:
 
 
 def _workers(session: SparkSession, tasks: int) -> tuple[WorkerFacts, ...]:
-    cloudpickle.register_pickle_by_value(probe_tasks)  # type: ignore[no-untyped-call] # PySpark's copy has no types
     try:
-        found = session.sparkContext.parallelize(range(tasks), tasks).map(worker_facts).collect()
+        found = session.sparkContext.parallelize(range(tasks), tasks).map(_facts).collect()
     except JAVA_ERRORS as error:
         raise job_error(whole_text(error)) from None
-    finally:
-        cloudpickle.unregister_pickle_by_value(probe_tasks)  # type: ignore[no-untyped-call] # as above
     return tuple(dict.fromkeys(WorkerFacts(**facts) for facts in found))
 
 
@@ -77,6 +76,27 @@ def _rows_through_arrow(session: SparkSession, tasks: int) -> int:
         return sum(map(int, job.write({"probe": CountingWriter()}).receipts("probe")))
     finally:
         limits.restore()
+
+
+def _facts(_: int) -> dict[str, str]:
+    """Fields of `WorkerFacts`. Pickled by value, as all in the main module: lakesink may be missing in the task."""
+    found = {"lakesink": "", "pyarrow": ""}
+    trouble = ""
+    for name in found:
+        try:
+            found[name] = str(importlib.import_module(name).__version__)
+        except Exception as error:  # noqa: BLE001 - a broken package may raise anything
+            trouble = trouble or f"{type(error).__name__}: {error}"[:200]
+    own = {"host": socket.gethostname(), "executable": sys.executable, "python": platform.python_version()}
+    return {**own, "trouble": trouble, **found}
+
+
+class CountingWriter:
+    """A `TaskWriter` that writes nothing; its receipt is the number of its rows."""
+
+    def write(self, _task: int, batches: Iterator[Any]) -> bytes:
+        """Count one task's rows."""
+        return str(sum(batch.num_rows for batch in batches)).encode()
 
 
 if __name__ == "__main__":

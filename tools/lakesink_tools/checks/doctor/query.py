@@ -1,11 +1,11 @@
 """Reports the guarantee of a query, from the facts that its start stored beside its checkpoint, with remedies."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
 from lakesink.checkpoint.folder import Checkpoint, FsspecFiles
-from lakesink.checkpoint.offsets import log_offset
+from lakesink.checkpoint.offsets import is_kafka_offset, log_offset
 from lakesink.checkpoint.query_facts import (
     MOST_BYTES,
     QUERY_FACTS,
@@ -63,13 +63,9 @@ def check_query(root: str) -> Iterator[Finding]:
         sink = f"sink {notes.sink} into {notes.table}, by lakesink {notes.lakesink}"
         found = redact(f"{redact(root)}: query {notes.query_id}, {sink}")
         yield Finding(Part.QUERY, "notes", Standing.OK, found)
-        yield _guarantee(notes)
-        yield from _isolation(notes)
-        yield from _texts(notes)
+        yield from _sources(notes)
         yield from _functions(notes)
-        yield _output_mode(notes)
-        yield _speculation(notes)
-        yield _checkpoint(notes)
+        yield from _running(notes)
 
 
 def _read(query_id: str, checkpoint: Checkpoint) -> QueryFacts | Finding | None:
@@ -87,23 +83,17 @@ def _read(query_id: str, checkpoint: Checkpoint) -> QueryFacts | Finding | None:
     return notes
 
 
-def _guarantee(notes: QueryFacts) -> Finding:
+def _sources(notes: QueryFacts) -> Iterator[Finding]:
     promise = guarantee(notes.sources)
     weakest = sorted({source.name for source in notes.sources if source.replay is promise}) or ["no source is known"]
     found = f"{promise.value} ({', '.join(weakest)})"
-    return Finding(Part.QUERY, "guarantee", _STANDINGS[promise], found, _REMEDIES[promise])
-
-
-def _isolation(notes: QueryFacts) -> Iterator[Finding]:
+    yield Finding(Part.QUERY, "guarantee", _STANDINGS[promise], found, _REMEDIES[promise])
     if any(source.uncommitted for source in notes.sources):
         found = "kafka.isolation.level is read_uncommitted, Kafka's default: records of aborted transactions are rows."
         fix = 'If producers use transactions: .option("kafka.isolation.level", "read_committed") on a new checkpoint.'
         yield Finding(Part.QUERY, "isolation", Standing.WARNING, found, fix)
     elif any(source.name == "kafka" for source in notes.sources):
         yield Finding(Part.QUERY, "isolation", Standing.OK, "read_committed: rows of aborted transactions are not read")
-
-
-def _texts(notes: QueryFacts) -> Iterator[Finding]:
     if any(source.lenient for source in notes.sources):
         found = "Spark reads the texts of a file source leniently: a broken line becomes NULL, or no row, in silence."
         fix = (
@@ -130,26 +120,23 @@ def _functions(notes: QueryFacts) -> Iterator[Finding]:
         yield Finding(Part.QUERY, "functions", Standing.OK, redact(found), fix)
 
 
-def _output_mode(notes: QueryFacts) -> Finding:
+def _running(notes: QueryFacts) -> Iterator[Finding]:
+    """How Spark runs it: which rows it emits, whether it copies tasks, and how it keeps its checkpoint."""
     emits = (
         "a later batch emits a changed result again, and it replaces the earlier one by its key"
         if notes.output_mode == OutputMode.UPDATE
         else "no two batches emit the same row"
     )
-    return Finding(Part.QUERY, "output mode", Standing.OK, f"{notes.output_mode}: {emits}")
-
-
-def _speculation(notes: QueryFacts) -> Finding:
-    if not notes.speculation:
-        return Finding(Part.QUERY, "speculation", Standing.OK, "off")
-    found = "on: the copy of a slow task leaves unreferenced files; only one of the two counts"
-    fix = "spark.speculation=false, unless tasks often hang; else run an orphan cleanup from time to time."
-    return Finding(Part.QUERY, "speculation", Standing.WARNING, found, fix)
-
-
-def _checkpoint(notes: QueryFacts) -> Finding:
+    yield Finding(Part.QUERY, "output mode", Standing.OK, f"{notes.output_mode}: {emits}")
+    if notes.speculation:
+        found = "on: the copy of a slow task leaves unreferenced files; only one of the two counts"
+        fix = "spark.speculation=false, unless tasks often hang; else run an orphan cleanup from time to time."
+        yield Finding(Part.QUERY, "speculation", Standing.WARNING, found, fix)
+    else:
+        yield Finding(Part.QUERY, "speculation", Standing.OK, "off")
     if notes.creates_atomically:
-        return Finding(Part.QUERY, "atomic create", Standing.OK, f"{notes.scheme}: files are created in one step")
+        yield Finding(Part.QUERY, "atomic create", Standing.OK, f"{notes.scheme}: files are created in one step")
+        return
     found = (
         f"{notes.scheme} is not known to create a file in one step: a crash may truncate a log of the"
         " checkpoint, and Spark does not stop a second driver. The table stays exact: its own commit decides."
@@ -158,7 +145,7 @@ def _checkpoint(notes: QueryFacts) -> Finding:
         "Keep checkpoints on HDFS, ABFS or a file system; on S3 give Spark spark-hadoop-cloud and set"
         " spark.sql.streaming.checkpointFileManagerClass to its AbortableStreamBasedCheckpointFileManager."
     )
-    return Finding(Part.QUERY, "atomic create", Standing.WARNING, found, fix)
+    yield Finding(Part.QUERY, "atomic create", Standing.WARNING, found, fix)
 
 
 def _unnoted(root: str, query_id: str, checkpoint: Checkpoint) -> Iterator[Finding]:
@@ -184,6 +171,4 @@ def _kind_of(offset: Any) -> str:
     """The kind of source that logs such an offset, parsed from the offset log; empty if unknown."""
     if log_offset(offset) is not None:
         return "files"
-    topics = list(offset.values()) if isinstance(offset, Mapping) else []
-    partitions = [end for topic in topics if isinstance(topic, Mapping) for end in topic.values()]
-    return "kafka" if partitions and all(isinstance(end, int) for end in partitions) else ""
+    return "kafka" if is_kafka_offset(offset) and any(offset.values()) else ""

@@ -8,7 +8,9 @@ from typing import Any
 from pyiceberg.manifest import read_manifest_list
 from pyiceberg.table import Table
 from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
+from pyiceberg.table.snapshots import Summary
 
+from lakesink.checkpoint.offsets import is_kafka_offset
 from lakesink.read.hold import LONGEST_HOLD_MS, PREFIX
 from lakesink.settings.options import OPTIONS
 from lakesink.settings.settings import POLICY
@@ -42,8 +44,7 @@ _RESTORE = "Restore the changelog or roll it forward, or name another one with c
 def check_changes(identifier: str, table: Table, states: Sequence[SinkState]) -> Iterator[Finding]:
     """Findings about each sink that changes rows by key, and about deleted rows in the data files."""
     for state in states:
-        snapshot = table.snapshot_by_id(state.snapshot_id) if state.snapshot_id is not None else None
-        summary = None if snapshot is None else snapshot.summary
+        summary = _summary_of(table, state)
         policy = None if summary is None else change_policy(str(summary[POLICY] or ""))
         if policy is not None:
             named = sink_label(key_of(state))
@@ -90,8 +91,7 @@ def _changelog(table: Table, state: SinkState) -> Iterator[Finding]:
     """Whether the changelog of a sink has its last batch. After a rollback it has too much: see `check_table`."""
     if state.trouble is Reason.ROLLED_BACK:
         return
-    snapshot = table.snapshot_by_id(state.snapshot_id) if state.snapshot_id is not None else None
-    summary = None if snapshot is None else snapshot.summary
+    summary = _summary_of(table, state)
     name, mark, counts = summary and summary[CHANGELOG_TABLE], mark_of(summary), counts_in(summary or {})
     if not name or mark is None or counts is None or not counts.changes:
         return
@@ -100,9 +100,8 @@ def _changelog(table: Table, state: SinkState) -> Iterator[Finding]:
     try:
         newest = newest_batch(load_to_read(table.catalog, str(name)), key)
     except CatalogError as error:
-        yield Finding(
-            Part.TABLE, "changelog", Standing.FAILED, f"{found}, which cannot be read: {error.what}", _RESTORE
-        )
+        said = f"{found}, which cannot be read: {error.what}"
+        yield Finding(Part.TABLE, "changelog", Standing.FAILED, said, _RESTORE)
         return
     if newest is None or newest.batch_id < mark.batch_id:
         said = f"{found}, but those of batch {mark.batch_id} are missing there"
@@ -151,15 +150,7 @@ def _is_kafka(offsets: str) -> bool:
     except (ValueError, RecursionError):
         return False
     sources = list(document.values()) if isinstance(document, dict) else document
-    return (
-        isinstance(sources, list)
-        and bool(sources)
-        and all(isinstance(one, dict) and one and all(map(_is_topic, one.values())) for one in sources)
-    )
-
-
-def _is_topic(partitions: object) -> bool:
-    return isinstance(partitions, dict) and all(str(number).isdigit() for number in partitions)
+    return isinstance(sources, list) and bool(sources) and all(map(is_kafka_offset, sources))
 
 
 GIVEN_UP = timedelta(days=7)
@@ -194,10 +185,10 @@ _HIVE_LIMIT = 4000
 _SHOWN = 40
 
 
-def check_table(identifier: str, table: Table, coming: NextBatch | None = None) -> Iterator[Finding]:
+def check_table(identifier: str, table: Table, coming: NextBatch | Finding | None = None) -> Iterator[Finding]:
     """Check everything about a table that needs no writing; `identifier` as the user gave it.
 
-    `coming` is the next batch of a checkpoint that was given: it decides how its sink can go on.
+    `coming` is the next batch of a checkpoint that was given and can be read: it decides how its sink can go on.
     """
     yield _loads(identifier, table)
     yield attempt(Part.TABLE, "readable", lambda: _readable(table), table.io.properties)
@@ -284,18 +275,18 @@ def _property_limit(table: Table) -> Iterator[Finding]:
         yield Finding(Part.TABLE, "properties", Standing.WARNING, found, fix)
 
 
-def _sinks(identifier: str, table: Table, coming: NextBatch | None) -> Iterator[Finding]:
+def _sinks(identifier: str, table: Table, coming: NextBatch | Finding | None) -> Iterator[Finding]:
     states = sinks(table)
     if not states:
         yield Finding(Part.TABLE, "sinks", Standing.OK, "no lakesink stream has written to it yet")
     for state in states:
-        taken = coming if coming is not None and is_taken(key_of(state), coming, table) else None
+        taken = coming if isinstance(coming, NextBatch) and is_taken(key_of(state), coming, table) else None
         yield _sink(identifier, state, taken)
-        snapshot = table.snapshot_by_id(state.snapshot_id) if state.snapshot_id is not None else None
-        if snapshot is None or snapshot.summary is None:
+        summary = _summary_of(table, state)
+        if summary is None:
             yield Finding(Part.TABLE, "policy", Standing.SKIPPED, f"{_named(state)}: its last snapshot has expired")
         else:
-            words = policy_in_words(str(snapshot.summary[POLICY] or ""))
+            words = policy_in_words(str(summary[POLICY] or ""))
             yield Finding(Part.TABLE, "policy", Standing.OK, f"{_named(state)}: {words}")
         if state.trouble is Reason.ROLLED_BACK:
             for left in left_of(table, key_of(state)):
@@ -325,6 +316,12 @@ def _sink(identifier: str, state: SinkState, taken: NextBatch | None) -> Finding
         fix = "Keep snapshots longer, or keep the ledger tag."
         return Finding(Part.TABLE, "sinks", Standing.WARNING, found, fix)
     return Finding(Part.TABLE, "sinks", Standing.OK, found)
+
+
+def _summary_of(table: Table, state: SinkState) -> Summary | None:
+    """That of the sink's last snapshot; None if it has expired."""
+    snapshot = table.snapshot_by_id(state.snapshot_id) if state.snapshot_id is not None else None
+    return None if snapshot is None else snapshot.summary
 
 
 def _named(state: SinkState) -> str:

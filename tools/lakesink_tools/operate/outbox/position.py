@@ -1,19 +1,22 @@
 """The outbox's position: the newest batch in its ledger topic, and nothing else. Pure.
 
 The newest record has the position, the names of the key columns, and with which batch the outbox began. The outbox
-stops if ledger topic or table no longer have what it has produced, and never guesses.
+stops if ledger topic or table no longer have what it has produced, and never guesses. The names are a part of every key
+in the topic: a batch that has other names is refused, because its rows and tombstones would not replace those there.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from pyiceberg.schema import Schema
 
 from lakesink.read.position import Position, parse_offset
 from lakesink.read.steps import Follows, SinkBatches, Unread, is_batch_of, owner_of_changelog
 from lakesink.sinks.kafka.commit_record import LedgerState
 from lakesink_catalog.read.past import Past
-from lakesink_protocol.errors import CatalogError, QueryError
+from lakesink_protocol.errors import CatalogError, QueryError, SettingsError
 from lakesink_protocol.identity import Batch, digest
 from lakesink_protocol.redact import shown
 
@@ -21,6 +24,7 @@ LONGEST_KEY_BYTES = 1024
 """For the names of the key columns in a record, as JSON: the whole text has at most 4 KiB."""
 _KEYS, _BEGAN = "keys", "starting"
 _QUERY = "outbox"
+_SHOWN = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +77,9 @@ def progress_in(state: LedgerState, outbox: Outbox) -> Progress | None:
     of_changelog = outbox.sink.follows is Follows.CHANGELOG
     sink = owner_of_changelog(position.sink) if of_changelog else position.sink
     if (sink, position.branch) != (outbox.sink.sink, outbox.sink.branch):
-        raise _refused(outbox, f"follows sink {shown(position.sink, 60)!r} in branch {shown(position.branch, 60)!r}")
+        raise _refused(
+            outbox, f"follows sink {shown(position.sink, _SHOWN)!r} in branch {shown(position.branch, _SHOWN)!r}"
+        )
     return progress
 
 
@@ -92,6 +98,16 @@ def check_beginning(progress: Progress, starting_batch: int | None, outbox: Outb
         starting_batch=starting_batch,
         batch_id=progress.position.batch_id,
     )
+
+
+def check_same_key(key: Sequence[str], known: Progress | None, batch: str) -> None:
+    """Refuse a key with other names than the records in the topic have."""
+    if len(json.dumps(key).encode()) > LONGEST_KEY_BYTES:
+        raise SettingsError.of("OUTBOX_KEY.too_long", longest=LONGEST_KEY_BYTES)
+    if known is None or tuple(key) == known.keys:
+        return
+    then = _listed(known.keys)
+    raise SettingsError.of("OUTBOX_KEY.changed", batch=batch.capitalize(), key=_listed(key), then=then)
 
 
 def check_same_ledger(before: LedgerState | None, now: LedgerState, outbox: Outbox) -> None:
@@ -177,3 +193,37 @@ def _has_produced(past: Past, position: Position) -> bool:
 
 def _named(position: Position, outbox: Outbox) -> str:
     return f"Batch {position.batch_id} of sink {outbox.sink.sink!r}"
+
+
+def key_names(batch: Schema, table: Schema, asked: Sequence[str] | None) -> tuple[str, ...]:
+    """The names, in the schema of a batch, of the columns that make the key; `table` is the present schema.
+
+    `asked` has names of the user, present ones or those of the batch; None for the identifier fields of the table.
+    """
+    then, now = ({field.field_id: field.name for field in schema.fields} for schema in (batch, table))
+    if asked is None:
+        return tuple(sorted(then.get(one, now.get(one, "")) for one in table.identifier_field_ids))
+    ids = {name: number for number, name in now.items()}
+    return tuple(dict.fromkeys(then.get(ids.get(name, -1), name) for name in asked))
+
+
+def check_unique(key: Sequence[str], batch: Schema, key_ids: Collection[int], outbox: Outbox, batch_id: int) -> None:
+    """Refuse a key of a batch that replaced or deleted rows, if several rows of the table can have it.
+
+    `key` has names of the schema `batch`. `key_ids` are the columns by which the stream replaces and deletes rows;
+    empty for its identifier fields.
+    """
+    names = {field.field_id: field.name for field in batch.fields}
+    needed = sorted(names.get(one, f"field {one}") for one in key_ids or batch.identifier_field_ids)
+    if key and needed and set(needed) <= set(key):
+        return
+    what = f"Batch {batch_id} of {shown(outbox.table, _SHOWN)} replaced or deleted rows"
+    if not needed:
+        raise SettingsError.of("OUTBOX_KEY.unknown", what=what)
+    if not key:
+        raise SettingsError.of("OUTBOX_KEY.unnamed", what=what, keys=" --key ".join(needed))
+    raise SettingsError.of("OUTBOX_KEY.not_unique", what=what, needed=_listed(needed), key=_listed(key))
+
+
+def _listed(names: Sequence[str]) -> str:
+    return f"({shown(', '.join(names), _SHOWN)})" if names else "(none)"

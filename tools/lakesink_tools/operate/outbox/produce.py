@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
 from lakesink.read.batch_files import files_of
 from lakesink.read.begin import AtBatch, Begin, beginning
 from lakesink.read.follow import unread_batches
 from lakesink.read.position import Position
-from lakesink.read.steps import Unread, behind, is_read_at
+from lakesink.read.steps import behind, is_read_at
 from lakesink.sinks.kafka.commit_record import LedgerState
 from lakesink.sinks.kafka.kafka_sink import KafkaSink
 from lakesink_catalog.connect.catalog_failures import catalog_error
@@ -28,14 +29,16 @@ from lakesink_protocol.redact import safe_cause
 from lakesink_protocol.two_phase import TaskWriter
 from lakesink_protocol.votes import Votes
 from lakesink_tools.operate.outbox.batch_records import BatchRecords
-from lakesink_tools.operate.outbox.keys import check_same_key, check_unique, key_names
 from lakesink_tools.operate.outbox.position import (
     Outbox,
     Progress,
     batch_of,
     check_beginning,
+    check_same_key,
     check_same_ledger,
     check_standing,
+    check_unique,
+    key_names,
     progress_in,
 )
 from lakesink_tools.operate.outbox.words import Words
@@ -85,14 +88,22 @@ class Producing:
     def all_there_is(self) -> Iterator[Produced]:
         """Produce every batch that the table has now; yields each when it is committed."""
         table = self.load()
-        past, unread, position = self._unread(table)
+        begin = Begin.EARLIEST if self.starting_batch is None else AtBatch(self.starting_batch)
+        with self._words(table):
+            known = self.progress_in(self.sink.read_ledger())
+            position = known.position if known else beginning(table, self.outbox.table, self.outbox.sink, begin)
+            past, unread = unread_batches(table, self.outbox.table, self.outbox.sink, position, changes=True)
+        check_standing(past, unread, position, self.outbox)
         self.others, self.stopped_by, self.left = len(unread.others), unread.stopped_by, len(unread.batches)
         for batch in unread.batches:
             before, position = position, behind(past, position, [batch])
             with self._words(table, before.batch_id if batch.is_replay else batch.batch_id, batch.title):
                 outcome = self._committed(table, past, batch, position)
             self.left -= 1
-            yield self._produced(batch, outcome)
+            written, self._written = self._written, None
+            counts = (None, None) if written is None or isinstance(outcome, AlreadyCommitted) else written
+            batch_id, replay = (None, batch.batch_id) if batch.is_replay else (batch.batch_id, None)
+            yield Produced(batch_id, replay, batch.snapshot_id, *counts)
 
     def progress_in(self, state: LedgerState) -> Progress | None:
         """The progress in the ledger topic, which must be the one that this process has read before."""
@@ -102,18 +113,6 @@ class Producing:
         if progress is not None:
             check_beginning(progress, self.starting_batch, self.outbox)
         return progress
-
-    def _unread(self, table: Table) -> tuple[Past, Unread, Position]:
-        with self._words(table):
-            known = self.progress_in(self.sink.read_ledger())
-            position = self._beginning(table) if known is None else known.position
-            past, found = unread_batches(table, self.outbox.table, self.outbox.sink, position, changes=True)
-        check_standing(past, found, position, self.outbox)
-        return past, found, position
-
-    def _beginning(self, table: Table) -> Position:
-        begin = Begin.EARLIEST if self.starting_batch is None else AtBatch(self.starting_batch)
-        return beginning(table, self.outbox.table, self.outbox.sink, begin)
 
     @contextmanager
     def _words(self, table: Table, batch_id: int | None = None, title: str = "") -> Iterator[None]:
@@ -132,38 +131,31 @@ class Producing:
     def _committed(self, table: Table, past: Past, batch: PastCommit, position: Position) -> Outcome:
         """Run one batch through the sink, unless the topic has it; the position is behind it."""
         [files] = files_of(table, past, [batch])
-        keys = key_names(files.schema_json, table.schema().model_dump_json(), self.keys)
+        schema = Schema.model_validate_json(files.schema_json)
+        keys = key_names(schema, table.schema(), self.keys)
         if files.deletes:
-            check_unique(keys, files.schema_json, self._key_ids(table), self.outbox, batch.batch_id)
+            entry = view_table(table, SinkKey(self.outbox.sink.sink, self.outbox.sink.branch)).entry
+            replaced_by = entry.keys if entry else ()  # empty if the newest batch of the stream only appended
+            check_unique(keys, schema, replaced_by, self.outbox, batch.batch_id)
         known = self.progress_in(self.sink.ledger)
         if known is not None and is_read_at(batch, known.position):
             return AlreadyCommitted(None)
         check_same_key(keys, known, batch.title)
         records = BatchRecords(table, past, files, keys, self._memory)
+
+        def staged(writers: Mapping[str, TaskWriter]) -> Votes:
+            [(name, writer)] = writers.items()
+            vote = writer.write(0, records.read())
+            self._written = records.rows, records.removed
+            return Votes.in_order({name: [vote]})
+
         began = self.starting_batch if known is None else known.starting_batch
         next_batch = batch_of(self.sink.ledger, Progress(position, keys, began))
         try:
-            [outcome] = run_batch(next_batch, [self.sink], lambda to: self._staged(records, to)).values()
+            [outcome] = run_batch(next_batch, [self.sink], staged).values()
         except BatchRefused:
             known = self.progress_in(self.sink.ledger)
             if known is None or not is_read_at(batch, known.position):
                 raise
             return AlreadyCommitted(None)  # another process has committed it, and a later one
         return outcome
-
-    def _staged(self, records: BatchRecords, writers: Mapping[str, TaskWriter]) -> Votes:
-        [(name, writer)] = writers.items()
-        vote = writer.write(0, records.read())
-        self._written = records.rows, records.removed
-        return Votes.in_order({name: [vote]})
-
-    def _produced(self, batch: PastCommit, outcome: Outcome) -> Produced:
-        written, self._written = self._written, None
-        counts = (None, None) if written is None or isinstance(outcome, AlreadyCommitted) else written
-        batch_id, replay = (None, batch.batch_id) if batch.is_replay else (batch.batch_id, None)
-        return Produced(batch_id, replay, batch.snapshot_id, *counts)
-
-    def _key_ids(self, table: Table) -> tuple[int, ...]:
-        """The columns by which the stream replaces rows; empty if its newest batch only appended."""
-        entry = view_table(table, SinkKey(self.outbox.sink.sink, self.outbox.sink.branch)).entry
-        return () if entry is None else entry.keys

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, ParamSpec
 
 import pytest
 
+from lakesink_protocol.two_phase import Durability
 from lakesink_tools.testing.points import Died
 from lakesink_tools.testing.promises import BrokenPromise, Promise
 from lakesink_tools.testing.steps import Step, stepping, worth_trying
@@ -52,6 +53,11 @@ class SinkUnderTest:
     def stream(self, target: Any) -> Stream:
         """A stream into the target."""
         return Stream(partial(self.open_sink, target), partial(self.read_rows, target))
+
+    def skip_unless_it_recovers(self, stream: Stream) -> None:
+        """For checks of what a driver recovers that another one has prepared."""
+        if stream.open_sink().durability is Durability.MUST_BE_REDONE:
+            pytest.skip("a sink with MUST_BE_REDONE recovers nothing")
 
     def packages_of(self, sink: Sink) -> tuple[str, ...]:
         """The packages that are stepped through."""

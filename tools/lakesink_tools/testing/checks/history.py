@@ -10,7 +10,6 @@ import pytest
 from lakesink_protocol.errors import BatchRefused, LakesinkError
 from lakesink_protocol.identity import Batch
 from lakesink_protocol.outcome import AlreadyCommitted
-from lakesink_protocol.two_phase import Durability
 from lakesink_tools.testing.checks.base import BATCHES, BY_PROCESS, OTHER, SinkUnderTest, keeps
 from lakesink_tools.testing.promises import Promise
 from lakesink_tools.testing.stream import Stream
@@ -82,8 +81,7 @@ class HistoryChecks(SinkUnderTest):
     @keeps(Promise.PAYLOAD)
     def test_a_record_that_was_spoilt_is_not_believed(self, stream: Stream) -> None:
         """With any damaged record, the batch is written again or refused; each damaged record is of another batch."""
-        if stream.open_sink().durability is Durability.MUST_BE_REDONE:
-            pytest.skip("a sink with MUST_BE_REDONE recovers nothing")
+        self.skip_unless_it_recovers(stream)
         names = list(self._payload(stream, 0))
         self._record(stream, 0, {})
         self._survives(stream, 0, "an empty record")
@@ -96,8 +94,7 @@ class HistoryChecks(SinkUnderTest):
     @keeps(Promise.PAYLOAD)
     def test_the_record_of_another_batch_is_not_believed(self, stream: Stream) -> None:
         """Its files are committed already: a second commit would double them."""
-        if stream.open_sink().durability is Durability.MUST_BE_REDONE:
-            pytest.skip("a sink with MUST_BE_REDONE recovers nothing")
+        self.skip_unless_it_recovers(stream)
         payload = self._payload(stream, 0)
         stream.run(0)
         self._record(stream, 1, payload)
@@ -105,11 +102,7 @@ class HistoryChecks(SinkUnderTest):
 
     def _payload(self, stream: Stream, batch_id: int) -> Payload:
         """A driver prepares a batch and does not commit it."""
-        sink = stream.open_sink()
-        transaction = stream.begin(sink, batch_id)
-        prepared = sink.pre_commit(transaction, stream.votes(transaction, batch_id))
-        assert prepared is not None
-        return dict(prepared.payload)
+        return dict(stream.pre_commit(stream.open_sink(), batch_id)[1].payload)
 
     def _record(self, stream: Stream, batch_id: int, payload: Payload) -> None:
         sink = stream.open_sink()

@@ -10,7 +10,7 @@ from lakesink_protocol.errors import WriteError
 from lakesink_protocol.two_phase import Durability, TaskWriter
 from lakesink_tools.testing.checks.base import SinkUnderTest, keeps
 from lakesink_tools.testing.promises import Promise
-from lakesink_tools.testing.stream import Cast, Sink, Stream, cast_votes, shipped, wrote
+from lakesink_tools.testing.stream import Cast, Stream, cast_votes, shipped, wrote
 from lakesink_tools.testing.tagged_rows import Attempt
 
 Votes = Sequence[bytes]
@@ -83,27 +83,7 @@ ATTEMPTS: dict[str, Cast] = {
 }
 
 
-def _abort_before_votes(sink: Sink, stream: Stream) -> None:
-    sink.abort(stream.begin(sink, 1))
-
-
-def _abort_after_votes(sink: Sink, stream: Stream) -> None:
-    transaction = stream.begin(sink, 1)
-    stream.votes(transaction, 1)
-    sink.abort(transaction)
-
-
-def _abort_after_pre_commit(sink: Sink, stream: Stream) -> None:
-    transaction = stream.begin(sink, 1)
-    sink.pre_commit(transaction, stream.votes(transaction, 1))
-    sink.abort(transaction)
-
-
-ABORTS: dict[str, Callable[[Sink, Stream], None]] = {
-    "before votes": _abort_before_votes,
-    "after votes": _abort_after_votes,
-    "after pre-commit": _abort_after_pre_commit,
-}
+ABORTS = ("before votes", "after votes", "after pre-commit")
 
 
 class VoteChecks(SinkUnderTest):
@@ -166,7 +146,11 @@ class VoteChecks(SinkUnderTest):
         stream.run(0)
         sink, aborting = stream.open_sink(), stream.open_sink()
         stream.prepare(sink, 1)
-        ABORTS[when](aborting, stream)
+        aborted = stream.begin(aborting, 1)
+        votes = stream.votes(aborted, 1) if when != "before votes" else ()
+        if when == "after pre-commit":
+            aborting.pre_commit(aborted, votes)
+        aborting.abort(aborted)
         self._completes(stream)
 
     @keeps(Promise.ABORT)
