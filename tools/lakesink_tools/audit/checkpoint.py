@@ -1,6 +1,6 @@
 """Compares Spark's ``commits`` with the ledger and the marks: is every completed batch in the table?"""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,8 +55,9 @@ def read_done(root: str) -> Done:
     return Done(query_id, batches, ends)
 
 
-def compare(done: Done, found: Sequence[Present]) -> Iterator[Finding | Note]:
+def compare(done: Done, present: Iterable[Present | None]) -> Iterator[Finding | Note]:
     """Every completed batch must be in the table, and be the same batch."""
+    found = [one for one in present if one is not None]
     if not done.batches:
         yield Note("checkpoint", "", f"Query {done.query_id} has not completed a batch yet: nothing to compare.")
     elif not found:

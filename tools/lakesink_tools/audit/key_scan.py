@@ -7,7 +7,6 @@ and moves what does not fit into memory to a temporary folder. Only if keys are 
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import duckdb
@@ -48,55 +47,47 @@ def prove_keys(table: Table, question: KeyQuestion) -> KeyProof:
     with deletes_named(snapshot_id):
         whole = at_snapshot(table, snapshot_id)
         tasks = list(whole.scan(snapshot_id=snapshot_id).plan_files())
-    keys = _Keys(whole, Schema(*map(_optional, fields)), tasks)
-    with _database() as connection:
+    # PyIceberg refuses a file without a required column, though its partition has the value.
+    optional = (NestedField(one.field_id, one.name, one.field_type, required=False) for one in fields)
+    keys = _Keys(whole, Schema(*optional), tasks)
+    limits = {"memory_limit": _MEMORY, "threads": min(os.cpu_count() or 1, _THREADS), "preserve_insertion_order": False}
+    with (
+        tempfile.TemporaryDirectory(prefix="lakesink-keys-") as spill,
+        duckdb.connect(config={"temp_directory": spill, **limits}) as connection,
+    ):
         return _proof(connection, keys, names, snapshot_id, show_values=question.show_values)
 
 
 def _proof(
     connection: duckdb.DuckDBPyConnection, keys: "_Keys", names: tuple[str, ...], snapshot_id: int, *, show_values: bool
 ) -> KeyProof:
+    text = ", ".join(keys.columns)
     connection.register("keys", keys.reader())
-    connection.execute(_REPEATED.format(keys.columns_text))
-    connection.unregister("keys")
+    connection.execute(_REPEATED.format(text))
     [(repeated, surplus)] = connection.sql(_SURPLUS).fetchall()
+    rows, nulls = keys.rows, keys.nulls
+    files, values = [], None
+    if repeated:
+        connection.register("keys", keys.reader())  # a reader is read once
+        files = connection.sql(_FILES.format(text)).fetchall()
+    if repeated and show_values:
+        found = connection.sql(_VALUES.format(text)).to_arrow_table()
+        columns = [
+            _decoded(found.column(name).combine_chunks(), field.type)
+            for name, field in zip(keys.columns, keys.arrow, strict=True)
+        ]
+        values = pa.table([*columns, found.column("n")], names=[*names, "rows"])
     return KeyProof(
         snapshot_id=snapshot_id,
         columns=names,
-        rows=keys.rows,
-        keys=keys.rows - keys.nulls - int(surplus),
+        rows=rows,
+        keys=rows - nulls - int(surplus),
         repeated=repeated,
         surplus=int(surplus),
-        nulls=keys.nulls,
-        files=tuple(_files(connection, keys)) if repeated else (),
-        values=_values(connection, keys, names) if repeated and show_values else None,
+        nulls=nulls,
+        files=tuple((keys.tasks[place].file.file_path, count) for place, count in files),
+        values=values,
     )
-
-
-def _files(connection: duckdb.DuckDBPyConnection, keys: "_Keys") -> Iterator[tuple[str, int]]:
-    connection.register("keys", keys.reader())
-    counted = connection.sql(_FILES.format(keys.columns_text)).fetchall()
-    connection.unregister("keys")
-    return ((keys.tasks[place].file.file_path, rows) for place, rows in counted)
-
-
-def _values(connection: duckdb.DuckDBPyConnection, keys: "_Keys", names: tuple[str, ...]) -> pa.Table:
-    found = connection.sql(_VALUES.format(keys.columns_text)).to_arrow_table()
-    columns = [
-        _decoded(found.column(name).combine_chunks(), field.type)
-        for name, field in zip(keys.columns, keys.arrow, strict=True)
-    ]
-    return pa.table([*columns, found.column("n")], names=[*names, "rows"])
-
-
-@contextmanager
-def _database() -> Iterator[duckdb.DuckDBPyConnection]:
-    with tempfile.TemporaryDirectory(prefix="lakesink-keys-") as spill, duckdb.connect() as connection:
-        connection.execute("SET temp_directory = $folder", {"folder": spill})
-        connection.execute("SET memory_limit = $most", {"most": _MEMORY})
-        connection.execute("SET threads = $threads", {"threads": min(os.cpu_count() or 1, _THREADS)})
-        connection.execute("SET preserve_insertion_order = false")
-        yield connection
 
 
 @dataclass(slots=True)
@@ -117,10 +108,6 @@ class _Keys:
     def columns(self) -> list[str]:
         return [f"k{place}" for place in range(len(self.schema.fields))]
 
-    @property
-    def columns_text(self) -> str:
-        return ", ".join(self.columns)
-
     def reader(self) -> pa.RecordBatchReader:
         types = [*(_encoded(pa.nulls(0, field.type)).type for field in self.arrow), pa.int32()]
         schema = pa.schema(list(zip([*self.columns, "place"], types, strict=True)))
@@ -133,19 +120,12 @@ class _Keys:
             # One file at a time, as for a diff: PyIceberg reads many files ahead.
             scan = ArrowScan(self.table.metadata, self.table.io, self.schema, AlwaysTrue())
             for batch in scan.to_record_batches([task]):
-                keys = _without_nulls(batch.cast(arrow))
+                keys = batch.cast(arrow).drop_null()
                 self.rows += batch.num_rows
                 self.nulls += batch.num_rows - keys.num_rows
                 columns = [_encoded(column) for column in keys.columns]
                 at = pa.repeat(pa.scalar(place, pa.int32()), keys.num_rows)
                 yield pa.record_batch([*columns, at], schema=schema)
-
-
-def _without_nulls(batch: pa.RecordBatch) -> pa.RecordBatch:
-    for column in batch.columns:
-        if column.null_count:
-            return batch.drop_null()
-    return batch
 
 
 def _encoded(column: pa.Array) -> pa.Array:
@@ -186,11 +166,6 @@ def _key_fields(table: Table, columns: Sequence[str]) -> list[NestedField]:
         if not isinstance(kind, PrimitiveType) or isinstance(kind, FloatType | DoubleType):
             raise _invalid(f"The column {name[:60]!r} cannot be a key: it is {kind}.", "Name another column.")
     return [top[name] for name in names]
-
-
-def _optional(field: NestedField) -> NestedField:
-    """The field for a scan: PyIceberg refuses a file without a required column, though its partition has the value."""
-    return NestedField(field.field_id, field.name, field.field_type, required=False)
 
 
 def _snapshot_id(table: Table, at: str) -> int | None:

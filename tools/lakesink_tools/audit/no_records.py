@@ -25,7 +25,8 @@ def has_no_records(table: Table, states: Iterable[SinkState]) -> bool:
     folder = local_path(metadata_location(table), table.io.properties)
     if folder is None:
         return False
-    passed = {f"{folder}/{key_of(state).record_folder}": state.batch_id for state in states}
+    batches = ((key_of(state).record_folder, state.batch_id) for state in states)
+    passed = {f"{folder}/{place}": batch_id for place, batch_id in batches if batch_id is not None}
     top = f"{folder}/lakesink"
     try:
         Path(top).lstat()
@@ -35,14 +36,10 @@ def has_no_records(table: Table, states: Iterable[SinkState]) -> bool:
         return False
     try:
         found = os.walk(top, onerror=_refuse, followlinks=True)
-        return all(_is_passed(name, passed.get(place)) for place, _, names in found for name in names)
+        records = ((_RECORD.fullmatch(name), passed.get(place, -1)) for place, _, names in found for name in names)
+        return all(record is not None and int(record[1]) <= last for record, last in records)
     except OSError:
         return False
-
-
-def _is_passed(name: str, last: int | None) -> bool:
-    found = _RECORD.fullmatch(name)
-    return found is not None and last is not None and int(found[1]) <= last
 
 
 def _refuse(error: OSError) -> NoReturn:

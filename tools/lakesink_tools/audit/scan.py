@@ -24,7 +24,6 @@ from lakesink_tools.audit.continuity import Chain, breaks
 from lakesink_tools.audit.finding import Code, Finding, Note, awaits_replay, listed, of_changes, of_quality, of_replay
 from lakesink_tools.audit.inventory import Entry, Inventory, frontier, replacing, sums
 from lakesink_tools.audit.letters import SidesOfSink, of_first_batches, of_replays, of_rollback
-from lakesink_tools.audit.row_changes import contradictions
 from lakesink_tools.past.records import key_of, sink_label
 
 Said = Finding | Note
@@ -117,7 +116,7 @@ class TableScan:
     def of_checkpoint(self, done: Done) -> Iterator[Said]:
         """Compare Spark's completed batches with the table."""
         found = [self._present(state, done) for state in self.states if state.kind == SinkKind.STREAM.value]
-        return compare(done, [one for one in found if one is not None])
+        return compare(done, found)
 
     def of_side_tables(self) -> Iterator[Said]:
         """Compare rows that batches put aside, and the changes that they count, with the tables that have them."""
@@ -240,7 +239,7 @@ class TableScan:
         for state, batches in doubtful.items():
             yield from contents.disagreeing_summaries(_subject(state), batches, self.inventory)
             yield from contents.broken_sums(_subject(state), self.batches(key_of(state)), self.retained.by_id)
-            yield from contradictions(_subject(state), self.batches(key_of(state)), self.retained.by_id)
+            yield from contents.contradictions(_subject(state), self.batches(key_of(state)), self.retained.by_id)
 
     def _present(self, state: SinkState, done: Done) -> Present | None:
         key = key_of(state)
