@@ -8,6 +8,7 @@ import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -50,10 +51,11 @@ def prove_keys(table: Table, question: KeyQuestion) -> KeyProof:
     # PyIceberg refuses a file without a required column, though its partition has the value.
     optional = (NestedField(one.field_id, one.name, one.field_type, required=False) for one in fields)
     keys = _Keys(whole, Schema(*optional), tasks)
-    limits = {"memory_limit": _MEMORY, "threads": min(os.cpu_count() or 1, _THREADS), "preserve_insertion_order": False}
+    config: dict[str, Any] = {"memory_limit": _MEMORY, "threads": min(os.cpu_count() or 1, _THREADS)}
+    config["preserve_insertion_order"] = False
     with (
         tempfile.TemporaryDirectory(prefix="lakesink-keys-") as spill,
-        duckdb.connect(config={"temp_directory": spill, **limits}) as connection,
+        duckdb.connect(config=config | {"temp_directory": spill}) as connection,
     ):
         return _proof(connection, keys, names, snapshot_id, show_values=question.show_values)
 

@@ -19,7 +19,7 @@ from lakesink_protocol.errors import CatalogError, Reason, SettingsError
 from lakesink_protocol.identity import MAIN_BRANCH, SinkKey, SinkKind
 from lakesink_protocol.suggest import did_you_mean
 from lakesink_tools.audit import contents
-from lakesink_tools.audit.checkpoint import Done, Present, compare, present
+from lakesink_tools.audit.checkpoint import Done, compare, present
 from lakesink_tools.audit.continuity import Chain, breaks
 from lakesink_tools.audit.finding import Code, Finding, Note, awaits_replay, listed, of_changes, of_quality, of_replay
 from lakesink_tools.audit.inventory import Entry, Inventory, frontier, replacing, sums
@@ -115,7 +115,12 @@ class TableScan:
 
     def of_checkpoint(self, done: Done) -> Iterator[Said]:
         """Compare Spark's completed batches with the table."""
-        found = [self._present(state, done) for state in self.states if state.kind == SinkKind.STREAM.value]
+        found = []
+        for state in (state for state in self.states if state.kind == SinkKind.STREAM.value):
+            key = key_of(state)
+            entry = view_table(self.table, key).entry if state.trouble is None else None
+            marks = [batch.known_mark for batch in self.batches(key)]
+            found.append(present(_subject(state), done.query_id, marks, entry))
         return compare(done, found)
 
     def of_side_tables(self) -> Iterator[Said]:
@@ -241,12 +246,6 @@ class TableScan:
             yield from contents.broken_sums(_subject(state), self.batches(key_of(state)), self.retained.by_id)
             yield from contents.contradictions(_subject(state), self.batches(key_of(state)), self.retained.by_id)
 
-    def _present(self, state: SinkState, done: Done) -> Present | None:
-        key = key_of(state)
-        entry = view_table(self.table, key).entry if state.trouble is None else None
-        ledger = (entry.query_id, entry.batch_id, entry.end) if entry is not None else None
-        return present(_subject(state), done.query_id, [batch.known_mark for batch in self.batches(key)], ledger)
-
     def _reach(self, state: SinkState) -> Iterator[Note]:
         """How far back a sink's batches can be listed one by one."""
         past, batches = self.branches.get(state.branch), self.batches(key_of(state))
@@ -295,15 +294,13 @@ def pasts_of(shown: Retained) -> dict[str, Past]:
 
 def _past_of(shown: Retained, branch: str) -> Past:
     """A branch's past, in which a cherry-pick has the mark of its source, and no source if that is known."""
-    commits = [_with_source(shown, one) for one in shown.ancestry(head_of(shown.table, branch))][::-1]
+    commits = []
+    for one in shown.ancestry(head_of(shown.table, branch)):
+        source = shown.by_id.get(one.picked_from or 0)
+        commits.append(one if source is None else one._replace(mark=one.mark or source.mark, picked_from=None))
     oldest = min((one.sequence_number for one in commits), default=0)
     name, uuid = ".".join(shown.table.name()), str(shown.table.metadata.table_uuid)
-    return Past(name, uuid, commits, oldest <= FIRST_SEQUENCE)
-
-
-def _with_source(shown: Retained, commit: PastCommit) -> PastCommit:
-    source = shown.by_id.get(commit.picked_from or 0)
-    return commit if source is None else commit._replace(mark=commit.mark or source.mark, picked_from=None)
+    return Past(name, uuid, commits[::-1], oldest <= FIRST_SEQUENCE)
 
 
 def last_change_ms(table: Table) -> int:
