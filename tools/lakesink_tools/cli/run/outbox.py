@@ -165,8 +165,15 @@ def _opened(asked: Asked) -> "Producing":
     from lakesink_tools.operate.outbox.position import Outbox
     from lakesink_tools.operate.outbox.words import Words
 
-    _check_topic(asked.topic)
-    name, opened = _named(asked), connect(asked.catalog, create=False)
+    if not _TOPIC_NAME.fullmatch(asked.topic) or asked.topic in {".", ".."}:
+        raise invalid(
+            "The option --topic: this cannot be the name of a topic.",
+            "Correct --topic: a name has at most 249 letters, digits, '.', '_' and '-'.",
+        )
+    name = f"outbox-{asked.table}-{asked.topic}" if asked.name is None else asked.name
+    if not NAME_PATTERN.fullmatch(name):
+        raise SettingsError.of("OUTBOX_ID.missing" if asked.name is None else "OUTBOX_ID")
+    opened = connect(asked.catalog, create=False)
     table = load_to_read(opened, asked.table)
     try:
         batches = followed(table, asked.table, asked.sink or "", asked.branch)
@@ -176,22 +183,6 @@ def _opened(asked: Asked) -> "Producing":
     sink = KafkaSink(asked.bootstrap_servers, sink_id=name, staging=asked.staging, topic=asked.topic, config=config)
     outbox = Outbox(name, asked.table, batches)
     return Producing(outbox, lambda: load_to_read(opened, asked.table), sink, asked.key or None, asked.starting_batch)
-
-
-def _check_topic(topic: str) -> None:
-    if not _TOPIC_NAME.fullmatch(topic) or topic in {".", ".."}:
-        raise invalid(
-            "The option --topic: this cannot be the name of a topic.",
-            "Correct --topic: a name has at most 249 letters, digits, '.', '_' and '-'.",
-        )
-
-
-def _named(asked: Asked) -> str:
-    """The name of the outbox: the user's, or one of table and topic."""
-    chosen = f"outbox-{asked.table}-{asked.topic}" if asked.name is None else asked.name
-    if not NAME_PATTERN.fullmatch(chosen):
-        raise SettingsError.of("OUTBOX_ID.missing" if asked.name is None else "OUTBOX_ID")
-    return chosen
 
 
 def _properties(config: Path | None) -> dict[str, str]:
