@@ -13,8 +13,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.expressions import AlwaysTrue
-from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow
+from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask, Table
 from pyiceberg.types import DoubleType, FloatType, NestedField, PrimitiveType
@@ -23,7 +22,7 @@ from lakesink_catalog.tables.tables import at_snapshot
 from lakesink_protocol.errors import SettingsError
 from lakesink_protocol.suggest import did_you_mean
 from lakesink_tools.audit.key_proof import KeyProof, KeyQuestion
-from lakesink_tools.past.as_of import deletes_named
+from lakesink_tools.past.changes import files_of, read_files
 
 _REPEATED = "CREATE TABLE repeated AS SELECT {0}, count(*) AS n FROM keys GROUP BY {0} HAVING count(*) > 1"
 _SURPLUS = "SELECT count(*), coalesce(sum(n - 1), 0) FROM repeated"
@@ -45,12 +44,10 @@ def prove_keys(table: Table, question: KeyQuestion) -> KeyProof:
     snapshot_id = _snapshot_id(table, question.at)
     if snapshot_id is None:
         return KeyProof(None, names, 0, 0, 0, 0, 0)
-    with deletes_named(snapshot_id):
-        whole = at_snapshot(table, snapshot_id)
-        tasks = list(whole.scan(snapshot_id=snapshot_id).plan_files())
+    whole = at_snapshot(table, snapshot_id)
     # PyIceberg refuses a file without a required column, though its partition has the value.
     optional = (NestedField(one.field_id, one.name, one.field_type, required=False) for one in fields)
-    keys = _Keys(whole, Schema(*optional), tasks)
+    keys = _Keys(whole, Schema(*optional), files_of(whole, snapshot_id))
     config: dict[str, Any] = {"memory_limit": _MEMORY, "threads": min(os.cpu_count() or 1, _THREADS)}
     config["preserve_insertion_order"] = False
     with (
@@ -117,12 +114,9 @@ class _Keys:
 
     def _batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         self.rows = self.nulls = 0
-        arrow = self.arrow
         for place, task in enumerate(self.tasks):
-            # One file at a time, as for a diff: PyIceberg reads many files ahead.
-            scan = ArrowScan(self.table.metadata, self.table.io, self.schema, AlwaysTrue())
-            for batch in scan.to_record_batches([task]):
-                keys = batch.cast(arrow).drop_null()
+            for batch in read_files(self.table, self.schema, [task]):
+                keys = batch.drop_null()
                 self.rows += batch.num_rows
                 self.nulls += batch.num_rows - keys.num_rows
                 columns = [_encoded(column) for column in keys.columns]

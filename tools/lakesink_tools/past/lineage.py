@@ -46,12 +46,14 @@ def owner_of(catalog: Catalog, application: SinkKey) -> tuple[str, SinkKey, str]
     Looks at the first 1,000 tables of the catalog.
     """
     for name, trouble in islice(tables_in(catalog), MOST_TABLES):
+        if trouble is not None:
+            continue
         try:
-            table = load_to_read(catalog, name) if trouble is None else None
+            table = load_to_read(catalog, name)
         except LakesinkError:
             continue
-        for key, query_id in _queries(table) if table is not None else ():
-            uuid = str(table.metadata.table_uuid) if table is not None else ""
+        uuid = str(table.metadata.table_uuid)
+        for key, query_id in _queries(table):
             if application.name in (changelog_key(key, query_id, uuid).name, letters_key(key, query_id, uuid).name):
                 return name, key, query_id
     return None
@@ -332,15 +334,13 @@ def _runs(batches: Iterable[PastCommit]) -> Iterator[list[PastCommit]]:
     """Batches of one query that follow each other; one that an operator skipped has no rows, and is left out."""
     run: list[PastCommit] = []
     for batch in batches:
-        if not batch.known_mark.adds_rows:
+        mark = batch.known_mark
+        if not mark.adds_rows:
             continue
-        if run and not _follows(run[-1].known_mark, batch.known_mark):
+        last = run[-1].known_mark if run else None
+        if last and (last.key, last.query_id, last.batch_id + 1) != (mark.key, mark.query_id, mark.batch_id):
             yield run
             run = []
         run.append(batch)
     if run:
         yield run
-
-
-def _follows(one: Mark, other: Mark) -> bool:
-    return (one.key, one.query_id, one.batch_id + 1) == (other.key, other.query_id, other.batch_id)

@@ -194,6 +194,9 @@ def _unseen(past: LookBack, time_ms: int) -> CatalogError:
         reason = "The table was empty then: that one is its first."
     else:
         reason = "Either the table was empty then, or what it held has expired (tag_every keeps some)."
+    kept = f"lakesink log {past.table} shows what is retained."
+    if past.tags:
+        kept = f"Tags are kept: {_cut(', '.join(sorted(past.tags)))}."
     shown = f"the next that is retained is {later[1]} of {moment_of(later[0])}" if later else "none is retained"
     return CatalogError.of(
         "TIME_NOT_RETAINED",
@@ -201,14 +204,8 @@ def _unseen(past: LookBack, time_ms: int) -> CatalogError:
         moment=moment_of(time_ms),
         next=shown,
         reason=reason,
-        kept=_kept(past),
+        kept=kept,
     )
-
-
-def _kept(past: LookBack) -> str:
-    if not past.tags:
-        return f"lakesink log {past.table} shows what is retained."
-    return f"Tags are kept: {_cut(', '.join(sorted(past.tags)))}."
 
 
 def ranges(numbers: Sequence[int]) -> str:

@@ -209,7 +209,9 @@ def _ranges(source: str, before: Any, after: Any, paths: Sequence[str]) -> Itera
         if isinstance(end, Position):
             yield BatchesRange(source, start if isinstance(start, Position) else None, end)
     elif is_kafka_offset(after):
-        yield from _of_kafka(before if is_kafka_offset(before) else {}, after)
+        for one in _places(before if is_kafka_offset(before) else {}, after):
+            # Of a partition whose offsets went back, only the end is known.
+            yield replace(one, start=None) if one.start is not None and one.start > one.end else one
     else:
         yield OtherRange(source, before, after)
 
@@ -240,12 +242,6 @@ def _position(offset: Any) -> Position | str | None:
         return parse_offset(offset) if isinstance(offset, dict) else "it is no offset of this format"
     except QueryError as error:
         return error.what.partition("cannot be read: ")[2] or error.what
-
-
-def _of_kafka(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[KafkaRange]:
-    """What was read of each partition. Of one whose offsets went back, only the end is known."""
-    for one in _places(before, after):
-        yield replace(one, start=None) if one.start is not None and one.start > one.end else one
 
 
 def _places(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[KafkaRange]:
