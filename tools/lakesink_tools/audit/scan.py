@@ -89,11 +89,17 @@ class TableScan:
         return whole or bool(self.table.metadata.metadata_log)
 
     def of_sinks(self, done: Done | None) -> Iterator[Said]:
-        """Check the order of batches, the ledgers and their tags; `done` may show that a checkpoint was rewound."""
+        """Check the order of batches, the ledgers and their tags; `done` may show that a checkpoint was rewound.
+
+        What sinks that were retired have doubled or left out is still so.
+        """
         for state in self.states:
             yield from self._of_sink(state, done)
-        if self.states == self.known:
-            yield from self._of_retired()
+        known = {key_of(state) for state in self.known}
+        for branch, past in self.branches.items() if self.states == self.known else ():
+            for key in sorted(past.by_sink.keys() - known, key=str):
+                if key.branch == branch:
+                    yield from breaks(chain_of(past, key, f"{key.name} into {key.branch}, retired"))
 
     def of_clock(self, now_ms: int) -> Iterator[Finding]:
         """A last change that is ahead of the wall clock: all later changes get the time of this change."""
@@ -125,7 +131,16 @@ class TableScan:
 
     def of_side_tables(self) -> Iterator[Said]:
         """Compare rows that batches put aside, and the changes that they count, with the tables that have them."""
-        side_of = cache(self._side)
+
+        @cache
+        def side_of(name: str) -> Table | None:
+            try:
+                return load_to_read(self.table.catalog, name)
+            except CatalogError as error:
+                if error.code != TABLE_MISSING:
+                    raise
+                return None
+
         if not self.known:
             yield from of_first_batches(self.table, side_of)
         for state in self.states:
@@ -140,14 +155,6 @@ class TableScan:
 
     def _now(self) -> Table:
         return load_to_read(self.table.catalog, ".".join(self.table.name()))
-
-    def _side(self, name: str) -> Table | None:
-        try:
-            return load_to_read(self.table.catalog, name)
-        except CatalogError as error:
-            if error.code != TABLE_MISSING:
-                raise
-            return None
 
     def of_history(self) -> Iterator[Note]:
         """What the retained history can no longer show."""
@@ -181,14 +188,6 @@ class TableScan:
             yield Note("unproven", subject, found)
         yield from self._ledger_tag(state)
         yield from self._audit_tags(state)
-
-    def _of_retired(self) -> Iterator[Finding]:
-        """Batches of sinks that were retired: what they doubled or left out is still so."""
-        known = {key_of(state) for state in self.known}
-        for branch, past in self.branches.items():
-            for key in sorted(past.by_sink.keys() - known, key=str):
-                if key.branch == branch:
-                    yield from breaks(chain_of(past, key, f"{key.name} into {key.branch}, retired"))
 
     def _is_rewound(self, state: SinkState, done: Done) -> bool:
         """The branch was rolled back, and the checkpoint taken back to the newest batch that is in it."""

@@ -64,13 +64,13 @@ def read_files(
     """Read live rows as the table's readers do: resolves columns by field id and applies deletes."""
     arrow = schema_to_pyarrow(schema, include_field_ids=False)
 
-    def batches(left: int | None = limit) -> Iterator[pa.RecordBatch]:
+    def batches() -> Iterator[pa.RecordBatch]:
+        left = limit
         for task in tasks:  # one file at a time: PyIceberg's scan of many would hold every file that it read ahead
             if left == 0:
                 return
-            for batch in ArrowScan(table.metadata, table.io, schema, AlwaysTrue(), limit=left).to_record_batches(
-                [task]
-            ):
+            scan = ArrowScan(table.metadata, table.io, schema, AlwaysTrue(), limit=left)
+            for batch in scan.to_record_batches([task]):
                 left = None if left is None else left - batch.num_rows
                 yield batch.cast(arrow)
 

@@ -7,6 +7,7 @@ answers can be proven from the tables alone.
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -34,7 +35,7 @@ from lakesink_protocol.identity import MAIN_BRANCH, SinkKey, SinkKind
 from lakesink_protocol.ledger import Mark, mark_of
 from lakesink_protocol.quality import REPLAY
 from lakesink_tools.past.as_of import Question, choose, look_back
-from lakesink_tools.past.batch_input import Known, RunInput, input_of
+from lakesink_tools.past.batch_input import Known, input_of
 from lakesink_tools.past.source_ranges import BatchesRange, FirstRange, KafkaRange
 
 MOST_TABLES = 1_000
@@ -197,39 +198,29 @@ class Lineage:
         return self._tables[name]
 
     def _hop(self, table: Table, name: str, run: Sequence[PastCommit], depth: int, note: str = "") -> Hop:
-        found, sources = self._sources(table, name, run, depth)
-        return Hop(name, tuple(run), found.known, sources, tuple(found.why), note)
-
-    def _sources(
-        self, table: Table, name: str, run: Sequence[PastCommit], depth: int
-    ) -> tuple[RunInput, tuple[FirstRange | Upstream, ...]]:
-        mark = run[0].known_mark
+        mark, hop = run[0].known_mark, partial(Hop, name, tuple(run), note=note)
         if not mark.adds_rows:
-            return RunInput((), Known.PROVEN), ()
+            return hop(Known.PROVEN)
         if run[0].is_replay:
-            return RunInput((), Known.LETTERS), (self._of_replays(run, depth + 1),)
+            return hop(Known.LETTERS, (self._of_replays(run, depth + 1),))
         if mark.key.kind is SinkKind.TXN:
-            return self._of_application(name, mark.key, run, depth)
+            owner = owner_of(self.catalog, mark.key)
+            if owner is None:
+                why = f"{mark.key.name} in {name} is no stream of this catalog: its batches do not say what they read."
+                return hop(Known.UNKNOWN, why=(why,))
+            return hop(Known.SAME_BATCH, (self._of_owner(*owner, run, depth + 1),))
         found = input_of(table, name, run, self.checkpoints)
-        return found, tuple(
-            self._upstream(one, depth + 1) if isinstance(one, BatchesRange) else one for one in found.ranges
-        )
+        sources = (self._upstream(one, depth + 1) if isinstance(one, BatchesRange) else one for one in found.ranges)
+        return hop(found.known, tuple(sources), tuple(found.why))
 
-    def _of_application(
-        self, name: str, key: SinkKey, run: Sequence[PastCommit], depth: int
-    ) -> tuple[RunInput, tuple[Upstream, ...]]:
-        """A changelog and dead letters have the batches of their stream; other applications say nothing."""
-        owner = owner_of(self.catalog, key)
-        if owner is None:
-            why = f"{key.name} in {name} is no stream of this catalog: its batches do not say what they read."
-            return RunInput((), Known.UNKNOWN, (why,)), ()
-        behind, stream, query_id = owner
+    def _of_owner(self, name: str, key: SinkKey, query_id: str, run: Sequence[PastCommit], depth: int) -> Upstream:
+        """A changelog and dead letters have the batches of their stream."""
         wanted = {batch.batch_id for batch in run}
 
         def read() -> Iterable[PastCommit]:
-            return _batches_of(self._load(behind), behind, stream, query_id, wanted)
+            return _batches_of(self._load(name), name, key, query_id, wanted)
 
-        return RunInput((), Known.SAME_BATCH), (self._behind(behind, read, depth + 1),)
+        return self._behind(name, read, depth)
 
     def _of_replays(self, run: Sequence[PastCommit], depth: int) -> Upstream:
         """The batches that put the letters aside, in the table of dead letters."""
