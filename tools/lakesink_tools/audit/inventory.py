@@ -63,9 +63,7 @@ class Inventory:
     """Reads what snapshots reference, and remembers it."""
 
     io: FileIO
-    damaged: dict[str, str] = field(
-        default_factory=dict, init=False
-    )  # location of a missing or malformed file -> the reason
+    damaged: dict[str, str] = field(default_factory=dict, init=False)  # location of an unreadable file -> the reason
     _manifests: dict[str, Manifest] = field(default_factory=dict, init=False)
     _paths: dict[int, tuple[str, ...]] = field(default_factory=dict, init=False)
 

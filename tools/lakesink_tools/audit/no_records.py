@@ -3,7 +3,6 @@
 import os
 import re
 from collections.abc import Iterable
-from pathlib import Path
 from typing import NoReturn
 
 from pyiceberg.table import Table
@@ -29,17 +28,12 @@ def has_no_records(table: Table, states: Iterable[SinkState]) -> bool:
     passed = {f"{folder}/{place}": batch_id for place, batch_id in batches if batch_id is not None}
     top = f"{folder}/lakesink"
     try:
-        Path(top).lstat()
-    except FileNotFoundError:
-        return True
-    except OSError:
-        return False
-    try:
+        os.lstat(top)
         found = os.walk(top, onerror=_refuse, followlinks=True)
         records = ((_RECORD.fullmatch(name), passed.get(place, -1)) for place, _, names in found for name in names)
         return all(record is not None and int(record[1]) <= last for record, last in records)
-    except OSError:
-        return False
+    except OSError as error:
+        return isinstance(error, FileNotFoundError) and error.filename == top
 
 
 def _refuse(error: OSError) -> NoReturn:

@@ -151,13 +151,21 @@ def _documents(
     findings: Sequence[Finding], notes: Sequence[Note], words: Mapping[Code, tuple[str, str]]
 ) -> dict[str, Any]:
     """Findings and notes for JSON; `words` replace what a code means and what to do."""
-    return {
-        "findings": [
-            _finding(finding, *words.get(finding.code, (finding.code.means, finding.code.action)))
-            for finding in findings
-        ],
-        "notes": [asdict(note) | {"found": redact(note.found)} for note in notes],
-    }
+    found = []
+    for finding in findings:
+        means, action = words.get(finding.code, (finding.code.means, finding.code.action))
+        found.append(
+            {
+                "code": finding.code.name,
+                "subject": finding.subject,
+                "found": redact(finding.found),
+                "accepted": finding.accepted,
+                "means": means,
+                "action": action,
+                "items": [redact(item) for item in finding.items],
+            }
+        )
+    return {"findings": found, "notes": [asdict(note) | {"found": redact(note.found)} for note in notes]}
 
 
 def _directory_lines(proof: "DirectoryProof") -> Iterator[str]:
@@ -184,18 +192,6 @@ def _keys(proof: KeyProof) -> dict[str, Any]:
         "nulls": proof.nulls,
         "files": [{"path": redact(path), "rows": rows} for path, rows in proof.files],
         "values": None if proof.values is None else documents(proof.values),
-    }
-
-
-def _finding(finding: Finding, means: str, action: str) -> dict[str, Any]:
-    return {
-        "code": finding.code.name,
-        "subject": finding.subject,
-        "found": redact(finding.found),
-        "accepted": finding.accepted,
-        "means": means,
-        "action": action,
-        "items": [redact(item) for item in finding.items],
     }
 
 

@@ -105,7 +105,8 @@ def may_pass(error: LakesinkError) -> bool:
 def _look(producing: "Producing", done: "Done", stopped: threading.Event, pauses: Pauses) -> None:
     """Produce the batches that there are now, or those before it is stopped."""
     for batch in producing.all_there_is():
-        done.add(batch)
+        done.batches += 1
+        done.newest.append(batch)
         _say(_in_short(batch))
         pauses.after_success()
         if stopped.is_set():
@@ -136,11 +137,6 @@ class Done:
 
     batches: int = 0
     newest: "deque[Produced]" = field(default_factory=lambda: deque(maxlen=MOST_SHOWN))
-
-    def add(self, batch: "Produced") -> None:
-        """Count a batch, and keep it while it is one of the newest."""
-        self.batches += 1
-        self.newest.append(batch)
 
 
 def _in_short(batch: "Produced") -> str:
