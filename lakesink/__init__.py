@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         WriteError,
     )
     from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
-    from lakesink_tools.audit.audit_table import audit_table
+    from lakesink_tools.audit.audit import audit_table
     from lakesink_tools.past.records import Record
     from lakesink_tools.past.table_history import history
 
@@ -62,7 +62,7 @@ __all__ = [
 
 _HOMES = {
     "append": "lakesink.api.streams",
-    "audit_table": "lakesink_tools.audit.audit_table",
+    "audit_table": "lakesink_tools.audit.audit",
     "committed_files": "lakesink.sinks.directory.reader",
     "history": "lakesink_tools.past.table_history",
     "register": "lakesink.spark.source.connect",

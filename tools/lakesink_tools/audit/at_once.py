@@ -22,12 +22,8 @@ def at_once(call: Callable[[T], R], items: Collection[T]) -> Iterator[R]:
     waiting: deque[Future[list[R]]] = deque()
     with ThreadPoolExecutor(AT_ONCE) as pool:
         for turn in turns:
-            waiting.append(pool.submit(_each, call, turn))
+            waiting.append(pool.submit(list, map(call, turn)))
             if len(waiting) > 2 * AT_ONCE:
                 yield from waiting.popleft().result()
         while waiting:
             yield from waiting.popleft().result()
-
-
-def _each(call: Callable[[T], R], items: Collection[T]) -> list[R]:
-    return [call(item) for item in items]

@@ -5,24 +5,37 @@ Compaction, deletes, expiry and replayed rollbacks are no violations. What the r
 reported as unknown, not assumed.
 """
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
+from typing import Any
 
+from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
+from lakesink_catalog.connect.catalog import connect
+from lakesink_catalog.connect.catalog_failures import catalog_error
 from lakesink_catalog.read.history import SinkState, total_changes
+from lakesink_catalog.tables.tables import TABLE_MISSING, load_to_read
 from lakesink_catalog.words import counted, number
+from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.measures import Tally
+from lakesink_protocol.redact import safe_cause
 from lakesink_protocol.row_changes import ChangeCounts
 from lakesink_tools.audit import data_files
-from lakesink_tools.audit.checkpoint import Done
+from lakesink_tools.audit.checkpoint import Done, read_done
 from lakesink_tools.audit.finding import Finding, Note, told, verdict_on
-from lakesink_tools.audit.key_proof import KeyProof
+from lakesink_tools.audit.key_proof import KeyProof, KeyQuestion
 from lakesink_tools.audit.leftovers import Leftovers, look_for_leftovers
 from lakesink_tools.audit.scan import TableScan
 from lakesink_tools.past.html import MOST_ROWS, page
+from lakesink_tools.past.need_duckdb import check_duckdb
 from lakesink_tools.past.records import key_of
+
+COLUMNS = ("sink", "branch", "last batch>", "retained from>", "batches>")
+"""Headings of `row_of`, without that of the rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +81,83 @@ class Proof:
         lines = [f"[{finding.code.name}] {told(finding)} {finding.code.action}" for finding in findings]
         lines += [f"{counted(hidden, 'more finding')}; .findings has all."] if hidden else []
         notes = [f"note: {told(note)}" for note in self.notes]
-        rows = [
-            (sink_in_words(one), one.branch, *map(number, (one.last, one.oldest, one.batches, one.rows)))
-            for one in self.sinks
-        ]
-        columns = ("sink", "branch", "last batch>", "retained from>", "batches>", "rows>")
-        return page(f"Audit: {verdict_of(self)}", columns, rows, [*lines, *notes])
+        columns = (*COLUMNS, "rows>")
+        return page(f"Audit: {verdict_of(self)}", columns, [row_of(one) for one in self.sinks], [*lines, *notes])
+
+
+def audit_table(
+    table: str,
+    *,
+    catalog: str | None = None,
+    catalog_properties: Mapping[str, Any] | None = None,
+    checkpoint: str | None = None,
+    sink: str | None = None,
+    footers: bool = True,
+    keys: bool | Sequence[str] = False,
+) -> Proof:
+    """Prove from a table alone that every batch is there once, whole and readable; ``lakesink audit`` as a function.
+
+    Args:
+        table: Table identifier, ``namespace.table``.
+        catalog: Name of a PyIceberg catalog; None for the configured default, else the embedded one.
+        catalog_properties: Added to the configured properties; they take precedence.
+        checkpoint: Spark's checkpoint: is every batch that it records as completed in the table?
+        sink: Only this sink's batches and ledger.
+        footers: False to compare sizes only, and not row counts with Parquet footers.
+        keys: True to prove also that each key has one live row on main; or the columns of the key, if the table has no
+            identifier fields. Needs DuckDB.
+
+    Returns:
+        The result: `findings` is empty if nothing is wrong. A notebook shows it as a table.
+
+    Raises:
+        SettingsError: The identifier is malformed.
+        CatalogError: The catalog or the storage is unusable, or there is no such table.
+        QueryError: The checkpoint cannot be read.
+    """
+    named = () if isinstance(keys, bool) else tuple(keys)
+    question = KeyQuestion(named) if keys else None
+    found = connect(catalog, catalog_properties, create=False)
+    return audit_of(found, table, checkpoint=checkpoint, sink=sink, footers=footers, keys=question)
+
+
+def audit_of(
+    catalog: Catalog,
+    table: str,
+    *,
+    checkpoint: str | None,
+    sink: str | None,
+    footers: bool,
+    keys: KeyQuestion | None,
+) -> Proof:
+    """Audit a table of a catalog by its name; see `audit_table`."""
+    prove_keys = None
+    if keys is not None:
+        check_duckdb("lakesink audit --keys")
+        from lakesink_tools.audit import key_scan  # noqa: PLC0415 - DuckDB is an extra
+
+        prove_keys = partial(key_scan.prove_keys, question=keys)
+    done = None if checkpoint is None else read_done(checkpoint)
+    loaded = _loaded(catalog, table, done)
+    now_ms = time.time_ns() // 1_000_000
+    try:
+        return audit(loaded, done=done, sink=sink, footers=footers, now_ms=now_ms, prove_keys=prove_keys)
+    except OSError as error:
+        failure = error  # leaves only if it shows no secret, so not as a context
+    known = loaded.io.properties
+    raise catalog_error(failure, "The table", known) from safe_cause(failure, known)
+
+
+def _loaded(catalog: Catalog, table: str, done: Done | None) -> Table:
+    """The table to audit. If it is missing, the checkpoint shows whether it ever was there."""
+    try:
+        return load_to_read(catalog, table)
+    except CatalogError as error:
+        if error.code != TABLE_MISSING or done is None or not done.batches:
+            raise
+        raise CatalogError.of(
+            "TABLE_MISSING.audited", table=table, catalog=catalog.name, last=done.batches[-1], action=error.action
+        ) from None
 
 
 def audit(
@@ -154,6 +238,7 @@ def verdict_of(proof: Proof) -> str:
     return f"clean: {batches}, each there once, whole and readable"
 
 
-def sink_in_words(found: SinkProof) -> str:
-    """A sink as every command shows it."""
-    return found.sink if found.kind == "stream" else f"{found.sink} (txn)"
+def row_of(found: SinkProof) -> list[str]:
+    """A sink with its rows as text, under `COLUMNS`."""
+    sink = found.sink if found.kind == "stream" else f"{found.sink} (txn)"
+    return [sink, found.branch, *map(number, (found.last, found.oldest, found.batches, found.rows))]

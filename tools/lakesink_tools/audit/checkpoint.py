@@ -1,6 +1,6 @@
 """Compares Spark's ``commits`` with the ledger and the marks: is every completed batch in the table?"""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,7 +8,7 @@ from lakesink.checkpoint.folder import Checkpoint, FsspecFiles
 from lakesink_catalog.words import counted
 from lakesink_protocol.errors import QueryError
 from lakesink_protocol.identity import digest
-from lakesink_protocol.ledger import Mark
+from lakesink_protocol.ledger import LedgerEntry, Mark
 from lakesink_protocol.redact import describe, redact
 from lakesink_tools.audit.finding import Code, Finding, Note, listed
 
@@ -31,15 +31,15 @@ class Present:
     ends: Mapping[int, str]  # digest of the end offsets by batch, as far as marks are retained
 
 
-def present(subject: str, query_id: str, marks: Sequence[Mark], ledger: tuple[str, int, str] | None) -> Present | None:
+def present(subject: str, query_id: str, marks: Sequence[Mark], ledger: LedgerEntry | None) -> Present | None:
     """Return what a branch shows of a query; None if the branch shows nothing of it.
 
-    `ledger` has query, batch and end digest of the ledger entry; None unless its batch is in the branch.
+    `ledger` is the ledger entry; None unless its batch is in the branch.
     """
     own = [mark for mark in marks if mark.query_id == query_id]
     ends = {mark.batch_id: mark.end for mark in own}
-    if ledger is not None and ledger[0] == query_id:
-        return Present(subject, ledger[1], ends | {ledger[1]: ledger[2]})
+    if ledger is not None and ledger.query_id == query_id:
+        return Present(subject, ledger.batch_id, ends | {ledger.batch_id: ledger.end})
     return Present(subject, max(ends), ends) if own else None
 
 
@@ -55,8 +55,9 @@ def read_done(root: str) -> Done:
     return Done(query_id, batches, ends)
 
 
-def compare(done: Done, found: Sequence[Present]) -> Iterator[Finding | Note]:
+def compare(done: Done, present: Iterable[Present | None]) -> Iterator[Finding | Note]:
     """Every completed batch must be in the table, and be the same batch."""
+    found = [one for one in present if one is not None]
     if not done.batches:
         yield Note("checkpoint", "", f"Query {done.query_id} has not completed a batch yet: nothing to compare.")
     elif not found:

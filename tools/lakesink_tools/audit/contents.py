@@ -1,12 +1,18 @@
-"""Checks that manifests and summaries agree and no file is referenced twice. Pure: works on what was read before."""
+"""Checks that manifests and summaries agree and no file is referenced twice. Pure: works on what was read before.
+
+What batches say about their changes by key is checked from summaries alone. Rows that a batch wrote are upserts, or
+superseded ones that it removed itself. Live rows are the rows of data files without the deleted ones, so each batch
+changes their number by what its counts say, whatever others did before it.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from lakesink_catalog.read.past import FileCounts, Past, PastCommit
 from lakesink_catalog.words import counted
+from lakesink_protocol.row_changes import MODE, ChangeCounts
 from lakesink_tools.audit.finding import Code, Finding, Note, listed
-from lakesink_tools.audit.inventory import Inventory, held, sums
+from lakesink_tools.audit.inventory import Inventory, sums
 
 _NAMES = ("files", "rows", "bytes", "delete files", "position deletes")
 
@@ -90,12 +96,25 @@ def broken_sums(subject: str, batches: Sequence[PastCommit], known: Mapping[int,
                 yield Finding(Code.SUMMARY_DISAGREES, subject, found, (str(batch.snapshot_id),))
 
 
+def contradictions(subject: str, batches: Sequence[PastCommit], known: Mapping[int, PastCommit]) -> Iterator[Finding]:
+    """Batches whose counts contradict each other, the rows that they wrote, or the rows before and after them."""
+    for batch in batches:
+        if batch.changes is not None:
+            said = list(_of_counts(batch.changes, batch, known.get(batch.parent_snapshot_id or 0)))
+        else:
+            said = ["its summary does not state what became of its changes"] if batch.text(MODE) else []
+        if said:
+            found = f"Batch {batch.batch_id}: {'; '.join(said)}."
+            yield Finding(Code.CHANGES_DISAGREE, subject, found, (str(batch.snapshot_id),))
+
+
 def totals(branch: str, past: Past, inventory: Inventory) -> Iterator[Finding | Note]:
     """Compare the totals of a branch's head with its files."""
     head = past.head
     if head is None or not inventory.is_whole(head):
         return
-    there, claims = held(inventory.entries(head))[:_COMPARED], head.totals[:_COMPARED]
+    parts, claims = sums(inventory.entries(head)).values(), head.totals[:_COMPARED]
+    there = [sum(counts[place] or 0 for counts in parts) for place in range(_COMPARED)]
     wrong = [
         f"{number:,} {name} where its summary totals {claim:,}"
         for number, claim, name in zip(there, claims, _NAMES, strict=False)
@@ -119,3 +138,36 @@ def _counts(counts: Sequence[int | None]) -> str:
     named = list(zip(counts, _NAMES, strict=False))
     shown = [*named[:_COMPARED], *(pair for pair in named[_COMPARED:] if pair[0])]
     return ", ".join(counted(number, name[:-1]) for number, name in shown)
+
+
+def _of_counts(counts: ChangeCounts, batch: PastCommit, parent: PastCommit | None) -> Iterator[str]:
+    """Of changes of a key in two tasks, both rows are written, and the batch deletes the superseded one."""
+    if batch.is_append and batch.added.delete_files:
+        yield "it is an append with delete files: a compaction at the same time can bring deleted rows back"
+    if not counts.balanced:
+        yield (
+            f"{counted(counts.upserts, 'upsert')} became {counts.inserted:,} inserted, {counts.updated:,} updated and"
+            f" {counts.late_upserts:,} late rows, and {counted(counts.deletes, 'delete')} became {counts.deleted:,}"
+            f" deleted, {counts.late_deletes:,} late and {counts.absent:,} absent"
+        )
+    masked = batch.rows - counts.upserts
+    deletes = (batch.added.position_deletes or 0) - (batch.removed.position_deletes or 0)
+    expected = counts.rows_removed + counts.late_upserts + masked
+    if not 0 <= masked <= counts.superseded:
+        yield (
+            f"it wrote {counted(batch.rows, 'row')} for {counted(counts.upserts, 'upsert')} and"
+            f" {counted(counts.superseded, 'superseded change')}"
+        )
+    elif deletes != expected:
+        yield f"it added {counted(deletes, 'position delete')}, and {counted(expected, 'row')} had to be removed"
+    before, after = None if parent is None else _live(parent.totals), _live(batch.totals)
+    if before is not None and after is not None:
+        live = before + counts.upserts - counts.late_upserts - counts.rows_removed
+        if after != live:
+            yield f"its changes turn {before:,} live rows into {live:,}, and its summary states {after:,}"
+
+
+def _live(totals: FileCounts) -> int | None:
+    if totals.rows is None or totals.position_deletes is None:
+        return None
+    return totals.rows - totals.position_deletes

@@ -74,7 +74,8 @@ def _accepted(chain: Chain) -> Iterator[Finding]:
         found = f"Accepted by an operator: {', '.join(f'{mark.batch_id} ({_word(mark)})' for mark in words)}."
         items = tuple(str(mark.batch_id) for mark in words)
         yield Finding(Code.BATCH_ACCEPTED, chain.subject, found, items, accepted=True)
-    left_out = sorted(mark.batch_id for mark in words if not mark.adds_rows and not _has_rows(chain, mark))
+    there = {_batch(mark) for mark in chain.others if mark.adds_rows}
+    left_out = sorted(mark.batch_id for mark in words if not mark.adds_rows and _batch(mark) not in there)
     if left_out and chain.complete:
         found = f"Skipped by an operator, and their rows are missing: {_ranges(left_out)}."
         yield Finding(Code.BATCH_GAP, chain.subject, found, tuple(map(str, left_out)), accepted=True)
@@ -84,10 +85,6 @@ def _is_adoption(chain: Chain, mark: Mark) -> bool:
     """True for the first ledger batch after `lakesink adopt`: Iceberg's own sink wrote its rows, or they expired."""
     begins = mark.accepted.startswith("UnknownHistory:") and not mark.adds_rows
     return begins and ((mark.query_id, mark.batch_id) in chain.epochs or not chain.complete)
-
-
-def _has_rows(chain: Chain, mark: Mark) -> bool:
-    return any(other.adds_rows and _batch(other) == _batch(mark) for other in chain.others)
 
 
 def _break(chain: Chain, previous: Mark | None, mark: Mark) -> Iterator[Finding]:
@@ -100,33 +97,23 @@ def _break(chain: Chain, previous: Mark | None, mark: Mark) -> Iterator[Finding]
         found = f"Batch {mark.batch_id} was committed after batch {last}{_by_operator(accepted)}."
         yield Finding(Code.BATCH_ORDER, chain.subject, found, (str(mark.batch_id),), accepted=accepted)
     elif mark.batch_id > last + 1 and key.kind is SinkKind.STREAM:
-        there = _batches_of(chain, mark.query_id)
+        # Under any sink id, and also those that were accepted later.
+        marked = {one.batch_id for one in chain.others if one.query_id == mark.query_id}
+        there = marked | {batch_id for query_id, batch_id in chain.epochs if query_id == mark.query_id}
         missing = [batch_id for batch_id in range(last + 1, mark.batch_id) if batch_id not in there]
         if not missing:
             return
         before = "the table's beginning" if previous is None else f"batch {previous.batch_id}"
         other = "" if same_query or previous is None else " of another query"
-        span = _span(missing[0], missing[-1]) if len(missing) == mark.batch_id - last - 1 else _listed(missing)
+        is_whole = len(missing) == mark.batch_id - last - 1
+        which = f"batches {f'{missing[0]} to {missing[-1]}' if is_whole else _ranges(missing)} are"
+        span = f"batch {missing[0]} is" if len(missing) == 1 else which
         found = f"Batch {mark.batch_id} follows {before}{other}{_by_operator(accepted)}: {span} missing."
         yield Finding(Code.BATCH_GAP, chain.subject, found, (_ranges(missing),), accepted=accepted)
 
 
-def _batches_of(chain: Chain, query_id: str) -> set[int]:
-    """Batches of a query on the branch, under any sink id, including batches that were accepted later."""
-    marked = {mark.batch_id for mark in chain.others if mark.query_id == query_id}
-    return marked | {batch_id for query, batch_id in chain.epochs if query == query_id}
-
-
 def _by_operator(accepted: bool) -> str:  # noqa: FBT001 - what the words are about
     return ", as an operator accepted" if accepted else ""
-
-
-def _listed(missing: Sequence[int]) -> str:
-    return f"batch {missing[0]} is" if len(missing) == 1 else f"batches {_ranges(missing)} are"
-
-
-def _span(first: int, last: int) -> str:
-    return f"batch {first} is" if first == last else f"batches {first} to {last} are"
 
 
 def _ranges(numbers: Sequence[int]) -> str:

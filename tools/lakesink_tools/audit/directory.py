@@ -59,7 +59,7 @@ def audit_directory(directory: str, *, sink: str | None = None, done: Done | Non
     with directory_failures(sinks[0].layout.directory):
         said = [one for found in sinks for one in (*_of_commits(found, sinks), *_of_parts(storage, found))]
     if done is not None:
-        said += _of_checkpoint(done, sinks)
+        said += compare(done, (present(one.name, done.query_id, _marks(one.markers), None) for one in sinks))
     return DirectoryProof(
         sinks=sinks,
         findings=tuple(one for one in said if isinstance(one, Finding)),
@@ -111,7 +111,10 @@ def _of_parts(storage: Storage, found: SinkInDirectory) -> Iterator[Said]:
         text = f"{counted(len(twice), 'file')} in more than one commit: {listed(twice)}."
         yield Finding(Code.FILE_ADDED_TWICE, found.name, text, tuple(twice))
     there = storage.listing(found.layout.parts)
-    yield from _of_sizes(found.name, named, there | _unlisted(storage, found.layout, named.keys() - there.keys()))
+    unlisted = sorted(named.keys() - there.keys())  # a listing is not atomic
+    sizes = storage.sizes([f"{found.layout.parts}/{name}" for name in unlisted])
+    there |= {name: size for name, size in zip(unlisted, sizes, strict=True) if size is not None}
+    yield from _of_sizes(found.name, named, there)
     others = [name for name in there if name not in named and batch_of_part(name, found.name) is not None]
     if others:
         text = f"{counted(len(others), 'file')} that no commit names: of a running batch, or left by a crash or retry."
@@ -129,13 +132,6 @@ def waiting_in(storage: Storage, found: SinkInDirectory) -> list[int]:
     return sorted(batch for batch in records if batch is not None and batch not in committed)
 
 
-def _unlisted(storage: Storage, layout: Layout, names: set[str]) -> dict[str, int]:
-    """Sizes by name of files that a listing missed: a listing is not atomic."""
-    wanted = sorted(names)
-    sizes = storage.sizes([f"{layout.parts}/{name}" for name in wanted])
-    return {name: size for name, size in zip(wanted, sizes, strict=True) if size is not None}
-
-
 def _of_sizes(sink: str, named: dict[str, Part], there: dict[str, int]) -> Iterator[Finding]:
     missing = sorted(named.keys() - there.keys())
     if missing:
@@ -149,8 +145,3 @@ def _of_sizes(sink: str, named: dict[str, Part], there: dict[str, int]) -> Itera
     if other:
         text = f"{counted(len(other), 'file')} of another size: {listed(other)}."
         yield Finding(Code.FILE_SIZE, sink, text, tuple(other))
-
-
-def _of_checkpoint(done: Done, sinks: Sequence[SinkInDirectory]) -> Iterator[Said]:
-    found = (present(sink.name, done.query_id, _marks(sink.markers), None) for sink in sinks)
-    return compare(done, [one for one in found if one is not None])

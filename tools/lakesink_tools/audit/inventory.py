@@ -1,7 +1,7 @@
 """What retained snapshots reference. Reads each manifest list and manifest once, several at a time."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeVar
@@ -28,7 +28,7 @@ from lakesink_tools.audit.at_once import at_once
 _TYPES: dict[int, Callable[..., StructProtocol]] = {-1: ManifestEntry, 2: DataFile}
 _ENUMS: dict[int, Callable[..., Enum]] = {0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent}
 """By field ids of a manifest's entries."""
-T = TypeVar("T")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,6 @@ class Manifest:
     """A manifest: what its list states, and its live files."""
 
     path: str
-    added_by: int  # id of the snapshot that wrote it
     stated: tuple[int, int] | None  # live files and rows by the manifest list; None if not stated
     entries: tuple[Entry, ...]  # live files
 
@@ -64,9 +63,7 @@ class Inventory:
     """Reads what snapshots reference, and remembers it."""
 
     io: FileIO
-    damaged: dict[str, str] = field(
-        default_factory=dict, init=False
-    )  # location of a missing or malformed file -> the reason
+    damaged: dict[str, str] = field(default_factory=dict, init=False)  # location of an unreadable file -> the reason
     _manifests: dict[str, Manifest] = field(default_factory=dict, init=False)
     _paths: dict[int, tuple[str, ...]] = field(default_factory=dict, init=False)
 
@@ -76,24 +73,25 @@ class Inventory:
         Raises an OSError if the storage failed. A missing file is recorded as damaged instead.
         """
         unread = [commit for commit in commits if commit.snapshot_id not in self._paths]
-        locations = [commit.snapshot.manifest_list for commit in unread]
-        lists = [self._recorded(found) or [] for found in at_once(self._list, locations)]
+        lists = self._attempts(_live_manifests, [commit.snapshot.manifest_list for commit in unread])
         files: dict[str, ManifestFile] = {}
         for commit, manifests in zip(unread, lists, strict=True):
-            own = [manifest for manifest in manifests if manifest.added_snapshot_id == commit.snapshot_id]
-            chosen = own if only_own else manifests
+            chosen = [
+                manifest
+                for manifest in manifests or ()
+                if not only_own or manifest.added_snapshot_id == commit.snapshot_id
+            ]
             self._paths[commit.snapshot_id] = tuple(manifest.manifest_path for manifest in chosen)
             files |= {manifest.manifest_path: manifest for manifest in chosen}
-        unknown = [file for path, file in files.items() if path not in self._manifests and path not in self.damaged]
-        for manifest in map(self._recorded, at_once(self._manifest, unknown)):
+        unknown = [path for path in files if path not in self._manifests and path not in self.damaged]
+        for manifest in self._attempts(lambda path, io: _manifest(files[path], io), unknown):
             if manifest is not None:
                 self._manifests[manifest.path] = manifest
 
     def find_lists(self, commits: Iterable[PastCommit]) -> None:
         """Check that manifest lists which were not read exist."""
         lists = [commit.snapshot.manifest_list for commit in commits if commit.snapshot_id not in self._paths]
-        for found in at_once(lambda location: self._attempt(location, lambda: len(self.io.new_input(location))), lists):
-            self._recorded(found)
+        self._attempts(lambda location, io: len(io.new_input(location)), lists)
 
     def entries(self, commit: PastCommit) -> Iterator[Entry]:
         """The live files in undamaged manifests of a snapshot that was read, once for each reference."""
@@ -109,41 +107,22 @@ class Inventory:
         paths = self._paths.get(commit.snapshot_id, ())
         return commit.snapshot.manifest_list not in self.damaged and not any(path in self.damaged for path in paths)
 
-    def _list(self, location: str) -> "list[ManifestFile] | Damage":
-        return self._attempt(location, lambda: list(filter(_has_live_files, _manifests(location, self.io))))
+    def _attempts(self, read: Callable[[str, FileIO], R], locations: Sequence[str]) -> list[R | None]:
+        """What was read at each location. Damage is recorded in their order, whichever thread was first."""
 
-    def _manifest(self, file: ManifestFile) -> "Manifest | Damage":
-        def read() -> Manifest:
-            return Manifest(
-                file.manifest_path, file.added_snapshot_id or 0, _stated(file), tuple(_entries(file, self.io))
-            )
+        def attempt(location: str) -> tuple[R | None, str]:
+            try:
+                return read(location, self.io), ""
+            except FileNotFoundError:
+                return None, "it is not there"
+            except OSError:
+                raise
+            except Exception as error:  # noqa: BLE001 - PyIceberg's decoder raises whatever the bytes lead to
+                return None, describe(error, self.io.properties)
 
-        return self._attempt(file.manifest_path, read)
-
-    def _recorded(self, found: "T | Damage") -> T | None:
-        """What was read; damage is recorded in the order of the files, whichever thread was first."""
-        if not isinstance(found, Damage):
-            return found
-        self.damaged[found.location] = found.reason
-        return None
-
-    def _attempt(self, location: str, read: Callable[[], T]) -> "T | Damage":
-        try:
-            return read()
-        except FileNotFoundError:
-            return Damage(location, "it is not there")
-        except OSError:
-            raise
-        except Exception as error:  # noqa: BLE001 - PyIceberg's decoder raises whatever the bytes lead to
-            return Damage(location, describe(error, self.io.properties))
-
-
-@dataclass(frozen=True, slots=True)
-class Damage:
-    """A missing or malformed file."""
-
-    location: str
-    reason: str
+        found = list(at_once(attempt, locations))
+        self.damaged |= {location: why for location, (_, why) in zip(locations, found, strict=True) if why}
+        return [one for one, _ in found]
 
 
 def frontier(commits: Mapping[int, PastCommit]) -> list[int]:
@@ -174,52 +153,35 @@ def _keeps_parent(commit: PastCommit, commits: Mapping[int, PastCommit]) -> bool
 
 
 def sums(entries: Iterable[Entry]) -> dict[int, FileCounts]:
-    """What the files hold, by the snapshot that added them."""
-    found: dict[int, list[int]] = defaultdict(_none)
+    """What the files hold, by the snapshot that added them. As in summaries, the bytes are those of all files."""
+    found: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0, 0, 0])
     for entry in entries:
-        _count(entry, found[entry.added_by])
+        counts = found[entry.added_by]
+        counts[2] += entry.size_bytes
+        if entry.is_data:
+            counts[0] += 1
+            counts[1] += entry.rows
+        else:
+            counts[3] += 1
+            counts[4] += entry.rows if entry.content is DataFileContent.POSITION_DELETES else 0
     return {snapshot_id: FileCounts(*found.pop(snapshot_id)) for snapshot_id in list(found)}  # never both forms of all
 
 
-def held(entries: Iterable[Entry]) -> FileCounts:
-    """What these files hold."""
-    counts = _none()
-    for entry in entries:
-        _count(entry, counts)
-    return FileCounts(*counts)
+def _live_manifests(location: str, io: FileIO) -> list[ManifestFile]:
+    found = read_manifest_list(io.new_input(location))
+    return [one for one in found if one.has_added_files() or one.has_existing_files()]
 
 
-def _none() -> list[int]:
-    return [0] * len(FileCounts._fields)
-
-
-def _count(entry: Entry, counts: list[int]) -> None:
-    """Add a file to the fields of `FileCounts`. As in summaries, the bytes are those of all files."""
-    counts[2] += entry.size_bytes
-    if entry.is_data:
-        counts[0] += 1
-        counts[1] += entry.rows
-    else:
-        counts[3] += 1
-        counts[4] += entry.rows if entry.content is DataFileContent.POSITION_DELETES else 0
-
-
-def _manifests(location: str, io: FileIO) -> Iterator[ManifestFile]:
-    return read_manifest_list(io.new_input(location))
-
-
-def _has_live_files(manifest: ManifestFile) -> bool:
-    return manifest.has_added_files() or manifest.has_existing_files()
-
-
-def _entries(manifest: ManifestFile, io: FileIO) -> Iterator[Entry]:
-    """The live entries, as `ManifestFile.fetch_manifest_entry` reads them, but one at a time."""
-    file = io.new_input(manifest.manifest_path)
+def _manifest(file: ManifestFile, io: FileIO) -> Manifest:
+    """Read the live entries as `ManifestFile.fetch_manifest_entry` does, but one at a time."""
     schema = MANIFEST_ENTRY_SCHEMAS[DEFAULT_READ_VERSION]
-    with AvroFile[ManifestEntry](file, schema, read_types=_TYPES, read_enums=_ENUMS) as entries:
-        for entry in entries:
-            if entry.status != ManifestEntryStatus.DELETED:
-                yield _entry(entry, manifest)
+    source = io.new_input(file.manifest_path)
+    with AvroFile[ManifestEntry](source, schema, read_types=_TYPES, read_enums=_ENUMS) as entries:
+        live = tuple(_entry(entry, file) for entry in entries if entry.status != ManifestEntryStatus.DELETED)
+    counts = (file.added_files_count, file.existing_files_count, file.added_rows_count, file.existing_rows_count)
+    known = [count for count in counts if count is not None]
+    stated = (known[0] + known[1], known[2] + known[3]) if len(known) == len(counts) else None
+    return Manifest(file.manifest_path, stated, live)
 
 
 def _entry(entry: ManifestEntry, manifest: ManifestFile) -> Entry:
@@ -233,11 +195,3 @@ def _entry(entry: ManifestEntry, manifest: ManifestFile) -> Entry:
         is_parquet=file.file_format == FileFormat.PARQUET,
         is_new=entry.status == ManifestEntryStatus.ADDED,
     )
-
-
-def _stated(file: ManifestFile) -> tuple[int, int] | None:
-    counts = (file.added_files_count, file.existing_files_count, file.added_rows_count, file.existing_rows_count)
-    if any(count is None for count in counts):
-        return None
-    added, existing, added_rows, existing_rows = (count or 0 for count in counts)
-    return added + existing, added_rows + existing_rows

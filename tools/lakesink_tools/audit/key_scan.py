@@ -7,14 +7,13 @@ and moves what does not fit into memory to a temporary folder. Only if keys are 
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.expressions import AlwaysTrue
-from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow
+from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask, Table
 from pyiceberg.types import DoubleType, FloatType, NestedField, PrimitiveType
@@ -23,7 +22,7 @@ from lakesink_catalog.tables.tables import at_snapshot
 from lakesink_protocol.errors import SettingsError
 from lakesink_protocol.suggest import did_you_mean
 from lakesink_tools.audit.key_proof import KeyProof, KeyQuestion
-from lakesink_tools.past.as_of import deletes_named
+from lakesink_tools.past.changes import files_of, read_files
 
 _REPEATED = "CREATE TABLE repeated AS SELECT {0}, count(*) AS n FROM keys GROUP BY {0} HAVING count(*) > 1"
 _SURPLUS = "SELECT count(*), coalesce(sum(n - 1), 0) FROM repeated"
@@ -45,58 +44,49 @@ def prove_keys(table: Table, question: KeyQuestion) -> KeyProof:
     snapshot_id = _snapshot_id(table, question.at)
     if snapshot_id is None:
         return KeyProof(None, names, 0, 0, 0, 0, 0)
-    with deletes_named(snapshot_id):
-        whole = at_snapshot(table, snapshot_id)
-        tasks = list(whole.scan(snapshot_id=snapshot_id).plan_files())
-    keys = _Keys(whole, Schema(*map(_optional, fields)), tasks)
-    with _database() as connection:
+    whole = at_snapshot(table, snapshot_id)
+    # PyIceberg refuses a file without a required column, though its partition has the value.
+    optional = (NestedField(one.field_id, one.name, one.field_type, required=False) for one in fields)
+    keys = _Keys(whole, Schema(*optional), files_of(whole, snapshot_id))
+    config: dict[str, Any] = {"memory_limit": _MEMORY, "threads": min(os.cpu_count() or 1, _THREADS)}
+    config["preserve_insertion_order"] = False
+    with (
+        tempfile.TemporaryDirectory(prefix="lakesink-keys-") as spill,
+        duckdb.connect(config=config | {"temp_directory": spill}) as connection,
+    ):
         return _proof(connection, keys, names, snapshot_id, show_values=question.show_values)
 
 
 def _proof(
     connection: duckdb.DuckDBPyConnection, keys: "_Keys", names: tuple[str, ...], snapshot_id: int, *, show_values: bool
 ) -> KeyProof:
+    text = ", ".join(keys.columns)
     connection.register("keys", keys.reader())
-    connection.execute(_REPEATED.format(keys.columns_text))
-    connection.unregister("keys")
+    connection.execute(_REPEATED.format(text))
     [(repeated, surplus)] = connection.sql(_SURPLUS).fetchall()
+    rows, nulls = keys.rows, keys.nulls
+    files, values = [], None
+    if repeated:
+        connection.register("keys", keys.reader())  # a reader is read once
+        files = connection.sql(_FILES.format(text)).fetchall()
+    if repeated and show_values:
+        found = connection.sql(_VALUES.format(text)).to_arrow_table()
+        columns = [
+            _decoded(found.column(name).combine_chunks(), field.type)
+            for name, field in zip(keys.columns, keys.arrow, strict=True)
+        ]
+        values = pa.table([*columns, found.column("n")], names=[*names, "rows"])
     return KeyProof(
         snapshot_id=snapshot_id,
         columns=names,
-        rows=keys.rows,
-        keys=keys.rows - keys.nulls - int(surplus),
+        rows=rows,
+        keys=rows - nulls - int(surplus),
         repeated=repeated,
         surplus=int(surplus),
-        nulls=keys.nulls,
-        files=tuple(_files(connection, keys)) if repeated else (),
-        values=_values(connection, keys, names) if repeated and show_values else None,
+        nulls=nulls,
+        files=tuple((keys.tasks[place].file.file_path, count) for place, count in files),
+        values=values,
     )
-
-
-def _files(connection: duckdb.DuckDBPyConnection, keys: "_Keys") -> Iterator[tuple[str, int]]:
-    connection.register("keys", keys.reader())
-    counted = connection.sql(_FILES.format(keys.columns_text)).fetchall()
-    connection.unregister("keys")
-    return ((keys.tasks[place].file.file_path, rows) for place, rows in counted)
-
-
-def _values(connection: duckdb.DuckDBPyConnection, keys: "_Keys", names: tuple[str, ...]) -> pa.Table:
-    found = connection.sql(_VALUES.format(keys.columns_text)).to_arrow_table()
-    columns = [
-        _decoded(found.column(name).combine_chunks(), field.type)
-        for name, field in zip(keys.columns, keys.arrow, strict=True)
-    ]
-    return pa.table([*columns, found.column("n")], names=[*names, "rows"])
-
-
-@contextmanager
-def _database() -> Iterator[duckdb.DuckDBPyConnection]:
-    with tempfile.TemporaryDirectory(prefix="lakesink-keys-") as spill, duckdb.connect() as connection:
-        connection.execute("SET temp_directory = $folder", {"folder": spill})
-        connection.execute("SET memory_limit = $most", {"most": _MEMORY})
-        connection.execute("SET threads = $threads", {"threads": min(os.cpu_count() or 1, _THREADS)})
-        connection.execute("SET preserve_insertion_order = false")
-        yield connection
 
 
 @dataclass(slots=True)
@@ -117,10 +107,6 @@ class _Keys:
     def columns(self) -> list[str]:
         return [f"k{place}" for place in range(len(self.schema.fields))]
 
-    @property
-    def columns_text(self) -> str:
-        return ", ".join(self.columns)
-
     def reader(self) -> pa.RecordBatchReader:
         types = [*(_encoded(pa.nulls(0, field.type)).type for field in self.arrow), pa.int32()]
         schema = pa.schema(list(zip([*self.columns, "place"], types, strict=True)))
@@ -128,24 +114,14 @@ class _Keys:
 
     def _batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         self.rows = self.nulls = 0
-        arrow = self.arrow
         for place, task in enumerate(self.tasks):
-            # One file at a time, as for a diff: PyIceberg reads many files ahead.
-            scan = ArrowScan(self.table.metadata, self.table.io, self.schema, AlwaysTrue())
-            for batch in scan.to_record_batches([task]):
-                keys = _without_nulls(batch.cast(arrow))
+            for batch in read_files(self.table, self.schema, [task]):
+                keys = batch.drop_null()
                 self.rows += batch.num_rows
                 self.nulls += batch.num_rows - keys.num_rows
                 columns = [_encoded(column) for column in keys.columns]
                 at = pa.repeat(pa.scalar(place, pa.int32()), keys.num_rows)
                 yield pa.record_batch([*columns, at], schema=schema)
-
-
-def _without_nulls(batch: pa.RecordBatch) -> pa.RecordBatch:
-    for column in batch.columns:
-        if column.null_count:
-            return batch.drop_null()
-    return batch
 
 
 def _encoded(column: pa.Array) -> pa.Array:
@@ -186,11 +162,6 @@ def _key_fields(table: Table, columns: Sequence[str]) -> list[NestedField]:
         if not isinstance(kind, PrimitiveType) or isinstance(kind, FloatType | DoubleType):
             raise _invalid(f"The column {name[:60]!r} cannot be a key: it is {kind}.", "Name another column.")
     return [top[name] for name in names]
-
-
-def _optional(field: NestedField) -> NestedField:
-    """The field for a scan: PyIceberg refuses a file without a required column, though its partition has the value."""
-    return NestedField(field.field_id, field.name, field.field_type, required=False)
 
 
 def _snapshot_id(table: Table, at: str) -> int | None:

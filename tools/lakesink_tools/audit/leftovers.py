@@ -185,21 +185,15 @@ def _document(system: FileSystem, file: FileInfo) -> dict[str, Any] | None:
 
 
 def _participants(document: Mapping[str, Any]) -> Iterator[PreparedRecord]:
-    batch, participants = document.get("batch"), document.get("participants")
-    created_ms = document.get("created_ms")
-    if not isinstance(batch, dict) or not isinstance(participants, dict) or type(created_ms) is not int:
-        return
-    key, batch_id = _key_of(batch), batch.get("batch_id")
-    for payload in participants.values():
-        of_table = isinstance(payload, dict) and "prepared" not in payload  # a side table's files are beside that table
-        prepared = parse_prepared(payload) if of_table else None
-        if prepared is not None and key is not None and isinstance(batch_id, int):
-            yield PreparedRecord(key, batch_id, created_ms, tuple(prepared.files))
-
-
-def _key_of(batch: Mapping[str, Any]) -> SinkKey | None:
-    sink, branch, kind = (batch.get(name) for name in ("sink", "branch", "kind"))
-    kinds = {member.value for member in SinkKind}
-    if not isinstance(sink, str) or not isinstance(branch, str) or not isinstance(kind, str) or kind not in kinds:
-        return None
-    return SinkKey(sink, branch, SinkKind(kind))
+    match document:
+        case {
+            "batch": {"sink": str(sink), "branch": str(branch), "kind": str(kind), "batch_id": int(batch_id)},
+            "participants": dict(participants),
+            "created_ms": int(created_ms),
+        } if type(created_ms) is int and kind in {member.value for member in SinkKind}:
+            key = SinkKey(sink, branch, SinkKind(kind))
+            for payload in participants.values():
+                of_table = isinstance(payload, dict) and "prepared" not in payload  # a side table's files are beside it
+                prepared = parse_prepared(payload) if of_table else None
+                if prepared is not None:
+                    yield PreparedRecord(key, batch_id, created_ms, tuple(prepared.files))

@@ -3,7 +3,6 @@
 import os
 import re
 from collections.abc import Iterable
-from pathlib import Path
 from typing import NoReturn
 
 from pyiceberg.table import Table
@@ -25,24 +24,16 @@ def has_no_records(table: Table, states: Iterable[SinkState]) -> bool:
     folder = local_path(metadata_location(table), table.io.properties)
     if folder is None:
         return False
-    passed = {f"{folder}/{key_of(state).record_folder}": state.batch_id for state in states}
+    batches = ((key_of(state).record_folder, state.batch_id) for state in states)
+    passed = {f"{folder}/{place}": batch_id for place, batch_id in batches if batch_id is not None}
     top = f"{folder}/lakesink"
     try:
-        Path(top).lstat()
-    except FileNotFoundError:
-        return True
-    except OSError:
-        return False
-    try:
+        os.lstat(top)
         found = os.walk(top, onerror=_refuse, followlinks=True)
-        return all(_is_passed(name, passed.get(place)) for place, _, names in found for name in names)
-    except OSError:
-        return False
-
-
-def _is_passed(name: str, last: int | None) -> bool:
-    found = _RECORD.fullmatch(name)
-    return found is not None and last is not None and int(found[1]) <= last
+        records = ((_RECORD.fullmatch(name), passed.get(place, -1)) for place, _, names in found for name in names)
+        return all(record is not None and int(record[1]) <= last for record, last in records)
+    except OSError as error:
+        return isinstance(error, FileNotFoundError) and error.filename == top
 
 
 def _refuse(error: OSError) -> NoReturn:

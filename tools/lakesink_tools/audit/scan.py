@@ -19,12 +19,11 @@ from lakesink_protocol.errors import CatalogError, Reason, SettingsError
 from lakesink_protocol.identity import MAIN_BRANCH, SinkKey, SinkKind
 from lakesink_protocol.suggest import did_you_mean
 from lakesink_tools.audit import contents
-from lakesink_tools.audit.checkpoint import Done, Present, compare, present
+from lakesink_tools.audit.checkpoint import Done, compare, present
 from lakesink_tools.audit.continuity import Chain, breaks
 from lakesink_tools.audit.finding import Code, Finding, Note, awaits_replay, listed, of_changes, of_quality, of_replay
 from lakesink_tools.audit.inventory import Entry, Inventory, frontier, replacing, sums
 from lakesink_tools.audit.letters import SidesOfSink, of_first_batches, of_replays, of_rollback
-from lakesink_tools.audit.row_changes import contradictions
 from lakesink_tools.past.records import key_of, sink_label
 
 Said = Finding | Note
@@ -90,11 +89,17 @@ class TableScan:
         return whole or bool(self.table.metadata.metadata_log)
 
     def of_sinks(self, done: Done | None) -> Iterator[Said]:
-        """Check the order of batches, the ledgers and their tags; `done` may show that a checkpoint was rewound."""
+        """Check the order of batches, the ledgers and their tags; `done` may show that a checkpoint was rewound.
+
+        What sinks that were retired have doubled or left out is still so.
+        """
         for state in self.states:
             yield from self._of_sink(state, done)
-        if self.states == self.known:
-            yield from self._of_retired()
+        known = {key_of(state) for state in self.known}
+        for branch, past in self.branches.items() if self.states == self.known else ():
+            for key in sorted(past.by_sink.keys() - known, key=str):
+                if key.branch == branch:
+                    yield from breaks(chain_of(past, key, f"{key.name} into {key.branch}, retired"))
 
     def of_clock(self, now_ms: int) -> Iterator[Finding]:
         """A last change that is ahead of the wall clock: all later changes get the time of this change."""
@@ -116,12 +121,26 @@ class TableScan:
 
     def of_checkpoint(self, done: Done) -> Iterator[Said]:
         """Compare Spark's completed batches with the table."""
-        found = [self._present(state, done) for state in self.states if state.kind == SinkKind.STREAM.value]
-        return compare(done, [one for one in found if one is not None])
+        found = []
+        for state in (state for state in self.states if state.kind == SinkKind.STREAM.value):
+            key = key_of(state)
+            entry = view_table(self.table, key).entry if state.trouble is None else None
+            marks = [batch.known_mark for batch in self.batches(key)]
+            found.append(present(_subject(state), done.query_id, marks, entry))
+        return compare(done, found)
 
     def of_side_tables(self) -> Iterator[Said]:
         """Compare rows that batches put aside, and the changes that they count, with the tables that have them."""
-        side_of = cache(self._side)
+
+        @cache
+        def side_of(name: str) -> Table | None:
+            try:
+                return load_to_read(self.table.catalog, name)
+            except CatalogError as error:
+                if error.code != TABLE_MISSING:
+                    raise
+                return None
+
         if not self.known:
             yield from of_first_batches(self.table, side_of)
         for state in self.states:
@@ -136,14 +155,6 @@ class TableScan:
 
     def _now(self) -> Table:
         return load_to_read(self.table.catalog, ".".join(self.table.name()))
-
-    def _side(self, name: str) -> Table | None:
-        try:
-            return load_to_read(self.table.catalog, name)
-        except CatalogError as error:
-            if error.code != TABLE_MISSING:
-                raise
-            return None
 
     def of_history(self) -> Iterator[Note]:
         """What the retained history can no longer show."""
@@ -177,14 +188,6 @@ class TableScan:
             yield Note("unproven", subject, found)
         yield from self._ledger_tag(state)
         yield from self._audit_tags(state)
-
-    def _of_retired(self) -> Iterator[Finding]:
-        """Batches of sinks that were retired: what they doubled or left out is still so."""
-        known = {key_of(state) for state in self.known}
-        for branch, past in self.branches.items():
-            for key in sorted(past.by_sink.keys() - known, key=str):
-                if key.branch == branch:
-                    yield from breaks(chain_of(past, key, f"{key.name} into {key.branch}, retired"))
 
     def _is_rewound(self, state: SinkState, done: Done) -> bool:
         """The branch was rolled back, and the checkpoint taken back to the newest batch that is in it."""
@@ -240,13 +243,7 @@ class TableScan:
         for state, batches in doubtful.items():
             yield from contents.disagreeing_summaries(_subject(state), batches, self.inventory)
             yield from contents.broken_sums(_subject(state), self.batches(key_of(state)), self.retained.by_id)
-            yield from contradictions(_subject(state), self.batches(key_of(state)), self.retained.by_id)
-
-    def _present(self, state: SinkState, done: Done) -> Present | None:
-        key = key_of(state)
-        entry = view_table(self.table, key).entry if state.trouble is None else None
-        ledger = (entry.query_id, entry.batch_id, entry.end) if entry is not None else None
-        return present(_subject(state), done.query_id, [batch.known_mark for batch in self.batches(key)], ledger)
+            yield from contents.contradictions(_subject(state), self.batches(key_of(state)), self.retained.by_id)
 
     def _reach(self, state: SinkState) -> Iterator[Note]:
         """How far back a sink's batches can be listed one by one."""
@@ -296,15 +293,13 @@ def pasts_of(shown: Retained) -> dict[str, Past]:
 
 def _past_of(shown: Retained, branch: str) -> Past:
     """A branch's past, in which a cherry-pick has the mark of its source, and no source if that is known."""
-    commits = [_with_source(shown, one) for one in shown.ancestry(head_of(shown.table, branch))][::-1]
+    commits = []
+    for one in shown.ancestry(head_of(shown.table, branch)):
+        source = shown.by_id.get(one.picked_from or 0)
+        commits.append(one if source is None else one._replace(mark=one.mark or source.mark, picked_from=None))
     oldest = min((one.sequence_number for one in commits), default=0)
     name, uuid = ".".join(shown.table.name()), str(shown.table.metadata.table_uuid)
-    return Past(name, uuid, commits, oldest <= FIRST_SEQUENCE)
-
-
-def _with_source(shown: Retained, commit: PastCommit) -> PastCommit:
-    source = shown.by_id.get(commit.picked_from or 0)
-    return commit if source is None else commit._replace(mark=commit.mark or source.mark, picked_from=None)
+    return Past(name, uuid, commits[::-1], oldest <= FIRST_SEQUENCE)
 
 
 def last_change_ms(table: Table) -> int:

@@ -35,7 +35,7 @@ def _command(name: str, summary: str, text: str, *arguments: click.Parameter) ->
 
 
 def _option(*names: str, **settings: Any) -> click.Option:
-    settings.setdefault("show_default", settings.get("default") is not None)
+    settings.setdefault("show_default", bool(settings.get("default")))
     return click.Option(names, **settings)
 
 
@@ -124,13 +124,7 @@ COMMANDS = (
         _option("--writers", type=click.IntRange(2, 64), default=16, help="Number of concurrent writers."),
         _option("--commits", type=click.IntRange(1), default=10, help="Commits of each writer."),
         _option("--processes", type=click.IntRange(1, 64), default=4, help="Number of processes for the writers."),
-        _option(
-            "--product",
-            default="",
-            show_default=False,
-            metavar="TEXT",
-            help="Product and version, if the catalog does not say it.",
-        ),
+        _option("--product", default="", metavar="TEXT", help="Product and version, if the catalog does not say it."),
     ),
     _command(
         "dead-letters",

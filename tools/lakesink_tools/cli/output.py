@@ -57,11 +57,8 @@ def reported(command: Callable[..., Report], *, only_reads: bool = False) -> Cal
         reads = only_reads and not arguments.get("replay")
         try:
             report = command(**arguments)
-        except LakesinkError as error:
-            _print_error(error, output, only_reads=reads)
-            sys.exit(NOT_CHECKED)
         except Exception as error:  # noqa: BLE001 - a trace could show what a library put into its message
-            _print_error(_unexpected(error), output, only_reads=reads)
+            _print_error(error, output, only_reads=reads)
             sys.exit(NOT_CHECKED)
         _print_report(report, output)
         sys.exit(report.exit_code)
@@ -82,16 +79,12 @@ def progress() -> Iterator[Callable[[str], None]]:
 
 def confirmed(question: str, *, yes: bool) -> None:
     """Ask before a change, unless the user gave ``--yes``. Raises a `SettingsError` if the user does not confirm."""
-    if yes or _answered_yes(question):
-        return
-    raise SettingsError.of("NOT_CONFIRMED", question=question)
-
-
-def _answered_yes(question: str) -> bool:
     try:
-        return sys.stdin.isatty() and click.confirm(question, err=True)
+        agreed = yes or (sys.stdin.isatty() and click.confirm(question, err=True))
     except click.Abort:  # Ctrl-C, or the end of the input
-        return False
+        agreed = False
+    if not agreed:
+        raise SettingsError.of("NOT_CONFIRMED", question=question)
 
 
 def invalid(what: str, action: str) -> SettingsError:
@@ -128,7 +121,12 @@ def _table(report: Report) -> Table:
     return table
 
 
-def _print_error(error: LakesinkError, output: str, *, only_reads: bool) -> None:
+def _print_error(error: Exception, output: str, *, only_reads: bool) -> None:
+    if not isinstance(error, LakesinkError):
+        # PyIceberg reads its configuration at import, so a malformed file raises an exception of the YAML parser.
+        of_yaml = type(error).__module__.startswith(_YAML_PARSERS)
+        code = "CATALOG_MISCONFIGURED.file" if of_yaml else "UNEXPECTED.in_command"
+        error = LakesinkError.of(code, data=_PERHAPS_CHANGED, error=describe(error))
     data = _UNTOUCHED if only_reads and error.data in _OF_A_WRITER else error.data
     facts = redact({"code": error.code, "what": error.what, "data": data, "action": error.action})
     if output == "json":
@@ -139,13 +137,6 @@ def _print_error(error: LakesinkError, output: str, *, only_reads: bool) -> None
     console.print(Text("\n".join([f"  Data: {facts['data']}", *map(redact, error.advice())])))
     if error.more:
         console.print(Text(f"  More: {error.more}"))
-
-
-def _unexpected(error: Exception) -> LakesinkError:
-    """PyIceberg reads its configuration at import, so a malformed file raises an exception of the YAML parser."""
-    of_yaml = type(error).__module__.startswith(_YAML_PARSERS)
-    code = "CATALOG_MISCONFIGURED.file" if of_yaml else "UNEXPECTED.in_command"
-    return LakesinkError.of(code, data=_PERHAPS_CHANGED, error=describe(error))
 
 
 def _print_json(document: dict[str, Any]) -> None:

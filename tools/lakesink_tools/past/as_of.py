@@ -59,9 +59,7 @@ def look_back(table: Table, identifier: str, branch: str = MAIN_BRANCH) -> LookB
             near=did_you_mean(branch, branches),
         )
     found = retained(table)
-    last: dict[SinkKey, int] = {}
-    for key, batches in by_sink(found.commits).items():
-        last[key] = max(batch.batch_id for batch in batches)
+    last = {key: max(batch.batch_id for batch in batches) for key, batches in by_sink(found.commits).items()}
     last |= {key_of(state): state.batch_id for state in sinks(table, found) if state.batch_id is not None}
     heads = [(entry.timestamp_ms, entry.snapshot_id) for entry in metadata.snapshot_log]
     if branch != MAIN_BRANCH:  # only main has a snapshot log

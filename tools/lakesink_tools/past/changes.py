@@ -1,12 +1,12 @@
-"""Rows added to a table between two of its snapshots, counted by DuckDB.
+"""Rows added to a table between two of its snapshots.
 
 If files were only added, their rows are the difference. If files were rewritten or rows deleted, the rows are compared
-as a multiset. Files that both snapshots have with the same deletes are not read.
+as a multiset, by DuckDB. Files that both snapshots have with the same deletes are not read.
 """
 
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import duckdb
@@ -36,86 +36,62 @@ class Changes:
     sample: pa.Table  # some of the added rows
 
 
+@kept_nulls()
 def changes(table: Table, older: int | None, newer: int, limit: int) -> Changes:
     """Compare two snapshots, `older` None for the empty table; rows have the schema of the newer one."""
-    with kept_nulls():
-        return _changes(table, older, newer, limit)
-
-
-def _changes(table: Table, older: int | None, newer: int, limit: int) -> Changes:
-    before = [] if older is None else _tasks(table, older)
-    after = _tasks(table, newer)
+    before = [] if older is None else files_of(table, older)
+    after = files_of(table, newer)
     added, removed = _only_in(after, before), _only_in(before, after)
-    rows = _Rows(table, table.scan(snapshot_id=newer).projection())
+    schema = table.scan(snapshot_id=newer).projection()
     if removed:
-        return _compared(rows, added, removed, limit)
-    return Changes(
-        rows_added=rows.count(added),
-        rows_removed=0,
-        files_added=len(added),
-        files_removed=0,
-        compared=False,
-        sample=rows.some(added, limit),
-    )
+        rows_added, rows_removed, sample = _compared(table, schema, added, removed, limit)
+    else:
+        narrow = Schema(schema.fields[0])
+        rows_added, rows_removed = sum(batch.num_rows for batch in read_files(table, narrow, added)), 0
+        sample = read_files(table, schema, added, limit).read_all()
+    return Changes(rows_added, rows_removed, len(added), len(removed), bool(removed), sample)
 
 
-def _compared(rows: "_Rows", added: Sequence[FileScanTask], removed: Sequence[FileScanTask], limit: int) -> Changes:
-    with tempfile.TemporaryDirectory(prefix="lakesink-diff-") as spill, duckdb.connect() as connection:
-        connection.execute("SET temp_directory = $folder", {"folder": spill})
-        for name, tasks in (("newer", added), ("older", removed)):
-            connection.register("files", rows.reader(tasks))
-            connection.table("files").create(name)
-            connection.unregister("files")
-        return Changes(
-            rows_added=_single(connection, _COUNT.format("newer", "older")),
-            rows_removed=_single(connection, _COUNT.format("older", "newer")),
-            files_added=len(added),
-            files_removed=len(removed),
-            compared=True,
-            sample=connection.sql(_SAMPLE.format(limit)).to_arrow_table(),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    """Reads files as the table's readers do: resolves columns by field id and applies deletes."""
-
-    table: Table
-    schema: Schema
-
-    def reader(self, tasks: Sequence[FileScanTask], schema: Schema | None = None) -> pa.RecordBatchReader:
-        schema = schema or self.schema
-        arrow = schema_to_pyarrow(schema, include_field_ids=False)
-        batches = (
-            # One file at a time: PyIceberg's scan of many files would hold every file that it read ahead.
-            batch.cast(arrow)
-            for task in tasks
-            for batch in self._scan(schema).to_record_batches([task])
-        )
-        return pa.RecordBatchReader.from_batches(arrow, batches)
-
-    def count(self, tasks: Sequence[FileScanTask]) -> int:
-        narrow = Schema(self.schema.fields[0])
-        with duckdb.connect() as connection:
-            connection.register("files", self.reader(tasks, narrow))
-            return _single(connection, "SELECT count(*) FROM files")
-
-    def some(self, tasks: Iterable[FileScanTask], limit: int) -> pa.Table:
-        found = self.reader([], self.schema).read_all()
-        for task in tasks:
-            if found.num_rows >= limit:
-                break
-            scan = self._scan(self.schema, limit - found.num_rows)
-            found = pa.concat_tables([found, scan.to_table([task]).cast(found.schema)])
-        return found
-
-    def _scan(self, schema: Schema, limit: int | None = None) -> ArrowScan:
-        return ArrowScan(self.table.metadata, self.table.io, schema, AlwaysTrue(), limit=limit)
-
-
-def _tasks(table: Table, snapshot_id: int) -> list[FileScanTask]:
+def files_of(table: Table, snapshot_id: int) -> list[FileScanTask]:
+    """The data files of a snapshot with their deletes. Raises a `CatalogError` if PyIceberg cannot apply these."""
     with deletes_named(snapshot_id):
         return list(table.scan(snapshot_id=snapshot_id).plan_files())
+
+
+def read_files(
+    table: Table, schema: Schema, tasks: Iterable[FileScanTask], limit: int | None = None
+) -> pa.RecordBatchReader:
+    """Read live rows as the table's readers do: resolves columns by field id and applies deletes."""
+    arrow = schema_to_pyarrow(schema, include_field_ids=False)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        left = limit
+        for task in tasks:  # one file at a time: PyIceberg's scan of many would hold every file that it read ahead
+            if left == 0:
+                return
+            scan = ArrowScan(table.metadata, table.io, schema, AlwaysTrue(), limit=left)
+            for batch in scan.to_record_batches([task]):
+                left = None if left is None else left - batch.num_rows
+                yield batch.cast(arrow)
+
+    return pa.RecordBatchReader.from_batches(arrow, batches())
+
+
+def _compared(
+    table: Table, schema: Schema, added: Sequence[FileScanTask], removed: Sequence[FileScanTask], limit: int
+) -> tuple[int, int, pa.Table]:
+    """The number of rows that were added and removed, and some of the added ones."""
+    with (
+        tempfile.TemporaryDirectory(prefix="lakesink-diff-") as spill,
+        duckdb.connect(config={"temp_directory": spill}) as connection,
+    ):
+        for name, tasks in (("newer", added), ("older", removed)):
+            connection.register("files", read_files(table, schema, tasks))
+            connection.table("files").create(name)
+            connection.unregister("files")
+        [[rows_added]] = connection.sql(_COUNT.format("newer", "older")).fetchall()
+        [[rows_removed]] = connection.sql(_COUNT.format("older", "newer")).fetchall()
+        return rows_added, rows_removed, connection.sql(_SAMPLE.format(limit)).to_arrow_table()
 
 
 def _only_in(tasks: Iterable[FileScanTask], others: Iterable[FileScanTask]) -> list[FileScanTask]:
@@ -132,8 +108,3 @@ def _only_in(tasks: Iterable[FileScanTask], others: Iterable[FileScanTask]) -> l
 
 def _identity(task: FileScanTask) -> tuple[str, frozenset[str]]:
     return task.file.file_path, frozenset(file.file_path for file in task.delete_files)
-
-
-def _single(connection: duckdb.DuckDBPyConnection, query: str) -> int:
-    [[found]] = connection.sql(query).fetchall()
-    return int(found)

@@ -88,7 +88,9 @@ def newest(table: Table, wanted: Wanted, most: int) -> list[dict[str, Any]]:
     """The newest letters that were not replayed, the newest first."""
     kept: pa.Table | None = None
     for batch in _batches(table, wanted, ("*",)):
-        found = pa.Table.from_batches([_pending(_own(batch, wanted), wanted)])
+        own = _own(batch, wanted)
+        replayed = [wanted.is_replayed(letter) for letter in own.column("letter_id").to_pylist()]
+        found = pa.Table.from_batches([own.filter(pc.invert(pa.array(replayed, pa.bool_())))])
         both = found if kept is None else pa.concat_tables([kept, found])
         kept = both.take(pc.sort_indices(both, sort_keys=_ORDER)[:most])
     return [] if kept is None else list(kept.to_pylist())
@@ -99,11 +101,6 @@ def _own(batch: pa.RecordBatch, wanted: Wanted) -> pa.RecordBatch:
         return batch
     uuid, branch = (pc.equal(batch.column(name), value) for name, value in zip(_OF, wanted.of, strict=True))
     return batch.filter(pc.fill_null(pc.and_(uuid, branch), fill_value=False))
-
-
-def _pending(batch: pa.RecordBatch, wanted: Wanted) -> pa.RecordBatch:
-    replayed = [wanted.is_replayed(letter) for letter in batch.column("letter_id").to_pylist()]
-    return batch.filter(pc.invert(pa.array(replayed, pa.bool_())))
 
 
 def _batches(table: Table, wanted: Wanted, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:

@@ -7,6 +7,7 @@ answers can be proven from the tables alone.
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -34,7 +35,7 @@ from lakesink_protocol.identity import MAIN_BRANCH, SinkKey, SinkKind
 from lakesink_protocol.ledger import Mark, mark_of
 from lakesink_protocol.quality import REPLAY
 from lakesink_tools.past.as_of import Question, choose, look_back
-from lakesink_tools.past.batch_input import Known, RunInput, input_of
+from lakesink_tools.past.batch_input import Known, input_of
 from lakesink_tools.past.source_ranges import BatchesRange, FirstRange, KafkaRange
 
 MOST_TABLES = 1_000
@@ -46,12 +47,14 @@ def owner_of(catalog: Catalog, application: SinkKey) -> tuple[str, SinkKey, str]
     Looks at the first 1,000 tables of the catalog.
     """
     for name, trouble in islice(tables_in(catalog), MOST_TABLES):
+        if trouble is not None:
+            continue
         try:
-            table = load_to_read(catalog, name) if trouble is None else None
+            table = load_to_read(catalog, name)
         except LakesinkError:
             continue
-        for key, query_id in _queries(table) if table is not None else ():
-            uuid = str(table.metadata.table_uuid) if table is not None else ""
+        uuid = str(table.metadata.table_uuid)
+        for key, query_id in _queries(table):
             if application.name in (changelog_key(key, query_id, uuid).name, letters_key(key, query_id, uuid).name):
                 return name, key, query_id
     return None
@@ -195,39 +198,29 @@ class Lineage:
         return self._tables[name]
 
     def _hop(self, table: Table, name: str, run: Sequence[PastCommit], depth: int, note: str = "") -> Hop:
-        found, sources = self._sources(table, name, run, depth)
-        return Hop(name, tuple(run), found.known, sources, tuple(found.why), note)
-
-    def _sources(
-        self, table: Table, name: str, run: Sequence[PastCommit], depth: int
-    ) -> tuple[RunInput, tuple[FirstRange | Upstream, ...]]:
-        mark = run[0].known_mark
+        mark, hop = run[0].known_mark, partial(Hop, name, tuple(run), note=note)
         if not mark.adds_rows:
-            return RunInput((), Known.PROVEN), ()
+            return hop(Known.PROVEN)
         if run[0].is_replay:
-            return RunInput((), Known.LETTERS), (self._of_replays(run, depth + 1),)
+            return hop(Known.LETTERS, (self._of_replays(run, depth + 1),))
         if mark.key.kind is SinkKind.TXN:
-            return self._of_application(name, mark.key, run, depth)
+            owner = owner_of(self.catalog, mark.key)
+            if owner is None:
+                why = f"{mark.key.name} in {name} is no stream of this catalog: its batches do not say what they read."
+                return hop(Known.UNKNOWN, why=(why,))
+            return hop(Known.SAME_BATCH, (self._of_owner(*owner, run, depth + 1),))
         found = input_of(table, name, run, self.checkpoints)
-        return found, tuple(
-            self._upstream(one, depth + 1) if isinstance(one, BatchesRange) else one for one in found.ranges
-        )
+        sources = (self._upstream(one, depth + 1) if isinstance(one, BatchesRange) else one for one in found.ranges)
+        return hop(found.known, tuple(sources), tuple(found.why))
 
-    def _of_application(
-        self, name: str, key: SinkKey, run: Sequence[PastCommit], depth: int
-    ) -> tuple[RunInput, tuple[Upstream, ...]]:
-        """A changelog and dead letters have the batches of their stream; other applications say nothing."""
-        owner = owner_of(self.catalog, key)
-        if owner is None:
-            why = f"{key.name} in {name} is no stream of this catalog: its batches do not say what they read."
-            return RunInput((), Known.UNKNOWN, (why,)), ()
-        behind, stream, query_id = owner
+    def _of_owner(self, name: str, key: SinkKey, query_id: str, run: Sequence[PastCommit], depth: int) -> Upstream:
+        """A changelog and dead letters have the batches of their stream."""
         wanted = {batch.batch_id for batch in run}
 
         def read() -> Iterable[PastCommit]:
-            return _batches_of(self._load(behind), behind, stream, query_id, wanted)
+            return _batches_of(self._load(name), name, key, query_id, wanted)
 
-        return RunInput((), Known.SAME_BATCH), (self._behind(behind, read, depth + 1),)
+        return self._behind(name, read, depth)
 
     def _of_replays(self, run: Sequence[PastCommit], depth: int) -> Upstream:
         """The batches that put the letters aside, in the table of dead letters."""
@@ -332,15 +325,13 @@ def _runs(batches: Iterable[PastCommit]) -> Iterator[list[PastCommit]]:
     """Batches of one query that follow each other; one that an operator skipped has no rows, and is left out."""
     run: list[PastCommit] = []
     for batch in batches:
-        if not batch.known_mark.adds_rows:
+        mark = batch.known_mark
+        if not mark.adds_rows:
             continue
-        if run and not _follows(run[-1].known_mark, batch.known_mark):
+        last = run[-1].known_mark if run else None
+        if last and (last.key, last.query_id, last.batch_id + 1) != (mark.key, mark.query_id, mark.batch_id):
             yield run
             run = []
         run.append(batch)
     if run:
         yield run
-
-
-def _follows(one: Mark, other: Mark) -> bool:
-    return (one.key, one.query_id, one.batch_id + 1) == (other.key, other.query_id, other.batch_id)

@@ -9,7 +9,7 @@ from pyiceberg.table import Table
 
 from lakesink_catalog.read.history import SinkState
 from lakesink_catalog.read.past import PastCommit, retained, text_in
-from lakesink_catalog.words import changed, counted, number
+from lakesink_catalog.words import changed, counted, moment, number, size
 from lakesink_protocol.change import LONGEST_WORDS, SCHEMA_CHANGE
 from lakesink_protocol.identity import SinkKey, SinkKind
 from lakesink_protocol.measures import TOLD
@@ -128,6 +128,12 @@ def outcome_in_words(record: Record) -> str:
     counts = {one: getattr(record, one.name) for one in TOLD}
     found = "".join(f", {counted(count, one.word)}" for one, count in counts.items() if count)
     return (record.accepted or record.outcome) + changes + logged + without + rolled_back + found + evolved
+
+
+def row_of(record: Record) -> list[str]:
+    """A batch as text: sink, branch, batch, rows, files, size, time and outcome."""
+    counts = number(record.batch_id), number(record.rows), number(record.files), size(record.bytes)
+    return [sink_label(key_of(record)), record.branch, *counts, moment(record.committed_at), outcome_in_words(record)]
 
 
 def runs(numbers: Iterable[int]) -> list[str]:

@@ -120,30 +120,19 @@ def id_for_trino(snapshot_id: int) -> str:
 
 
 def _sink(past: LookBack, sink: str | None) -> SinkKey:
-    known = set(past.last)
-    here = {key for key in known if key.branch == past.branch}
+    here = {key for key in past.last if key.branch == past.branch}
     fitting = sorted((key for key in here if sink in (None, key.name)), key=lambda key: (key.name, key.kind.value))
     named_or_own = [key for key in fitting if sink is not None or not key.name.startswith(REPLAY)] or fitting
     if len(named_or_own) == 1:
         return named_or_own[0]
-    if not fitting:
-        raise _no_sink(past, sink, known)
-    named = ", ".join(f"{key.name} ({key.kind.value})" for key in named_or_own)
-    raise SettingsError.of("SINK_AMBIGUOUS.of_command", branch=past.branch, table=past.table, sinks=_cut(named))
-
-
-def _no_sink(past: LookBack, sink: str | None, known: set[SinkKey]) -> SettingsError:
-    elsewhere = sorted({key.branch for key in known if sink in (None, key.name)})
+    if fitting:
+        named = ", ".join(f"{key.name} ({key.kind.value})" for key in named_or_own)
+        raise SettingsError.of("SINK_AMBIGUOUS.of_command", branch=past.branch, table=past.table, sinks=_cut(named))
+    elsewhere = sorted({key.branch for key in past.last if sink in (None, key.name)})
     wanted = "a sink" if sink is None else f"sink {sink[:60]!r}"
-    near = did_you_mean(sink, {key.name for key in known if key.branch == past.branch}) if sink else ""
-    other = f"There is one on branch {', '.join(elsewhere)}: give --branch." if elsewhere else near
-    return SettingsError.of(
-        "SINK_UNKNOWN",
-        branch=past.branch,
-        table=past.table,
-        wanted=wanted,
-        hint=other,
-    )
+    near = did_you_mean(sink, {key.name for key in here}) if sink else ""
+    hint = f"There is one on branch {', '.join(elsewhere)}: give --branch." if elsewhere else near
+    raise SettingsError.of("SINK_UNKNOWN", branch=past.branch, table=past.table, wanted=wanted, hint=hint)
 
 
 def _moved(batch: PastCommit) -> int | None:
@@ -194,6 +183,9 @@ def _unseen(past: LookBack, time_ms: int) -> CatalogError:
         reason = "The table was empty then: that one is its first."
     else:
         reason = "Either the table was empty then, or what it held has expired (tag_every keeps some)."
+    kept = f"lakesink log {past.table} shows what is retained."
+    if past.tags:
+        kept = f"Tags are kept: {_cut(', '.join(sorted(past.tags)))}."
     shown = f"the next that is retained is {later[1]} of {moment_of(later[0])}" if later else "none is retained"
     return CatalogError.of(
         "TIME_NOT_RETAINED",
@@ -201,14 +193,8 @@ def _unseen(past: LookBack, time_ms: int) -> CatalogError:
         moment=moment_of(time_ms),
         next=shown,
         reason=reason,
-        kept=_kept(past),
+        kept=kept,
     )
-
-
-def _kept(past: LookBack) -> str:
-    if not past.tags:
-        return f"lakesink log {past.table} shows what is retained."
-    return f"Tags are kept: {_cut(', '.join(sorted(past.tags)))}."
 
 
 def ranges(numbers: Sequence[int]) -> str:

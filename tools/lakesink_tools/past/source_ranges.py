@@ -117,19 +117,13 @@ def read_between(start: Offsets | None, end: Offsets, paths: Mapping[str, Sequen
     return [
         found
         for source, before, after in _by_source(start, end)
-        if after is not None and before != after
         for found in _ranges(source, before, after, paths.get(source, ()))
     ]
 
 
 def not_told(start: Offsets | None, end: Offsets) -> list[str]:
     """What the offsets of one batch leave open, each as a part of a sentence."""
-    return [
-        reason
-        for _, before, after in _by_source(start, end)
-        if after is not None and before != after
-        for reason in _not_told(before, after)
-    ]
+    return [reason for _, before, after in _by_source(start, end) for reason in _not_told(before, after)]
 
 
 def joined(ranges: Iterable[SourceRange]) -> list[SourceRange]:
@@ -182,18 +176,20 @@ def _meet(one: SourceRange, other: SourceRange) -> SourceRange | None:
     return None
 
 
-def _by_source(start: Offsets | None, end: Offsets) -> Iterator[tuple[str, Any, Any]]:
-    """Key, offset before and after of each source. A single source has no name, and may get one later."""
+def _by_source(start: Offsets | None, end: Offsets) -> list[tuple[str, Any, Any]]:
+    """Key, offset before and after of each source that gave something.
+
+    A single source has no name, and may get one later.
+    """
+    ends = end if isinstance(end, dict) else {str(place): value for place, value in enumerate(end)}
     if start is not None and len(start) == len(end) == 1:
-        key = next(iter(end)) if isinstance(end, dict) else "0"
-        yield key, _values(start)[0], _values(end)[0]
-    elif isinstance(end, dict):
-        before = start if isinstance(start, dict) else {}
-        yield from ((name, before.get(name), value) for name, value in end.items())
+        before = dict.fromkeys(ends, _values(start)[0])
+    elif isinstance(start, type(end)):
+        before = start if isinstance(start, dict) else {str(place): value for place, value in enumerate(start)}
     else:
-        firsts = start if isinstance(start, list) else []
-        for place, value in enumerate(end):
-            yield str(place), firsts[place] if place < len(firsts) else None, value
+        before = {}
+    moved = ((source, before.get(source), after) for source, after in ends.items())
+    return [one for one in moved if one[2] is not None and one[1] != one[2]]
 
 
 def _values(offsets: Offsets) -> list[Any]:
@@ -209,7 +205,9 @@ def _ranges(source: str, before: Any, after: Any, paths: Sequence[str]) -> Itera
         if isinstance(end, Position):
             yield BatchesRange(source, start if isinstance(start, Position) else None, end)
     elif is_kafka_offset(after):
-        yield from _of_kafka(before if is_kafka_offset(before) else {}, after)
+        for one in _places(before if is_kafka_offset(before) else {}, after):
+            # Of a partition whose offsets went back, only the end is known.
+            yield replace(one, start=None) if one.start is not None and one.start > one.end else one
     else:
         yield OtherRange(source, before, after)
 
@@ -240,12 +238,6 @@ def _position(offset: Any) -> Position | str | None:
         return parse_offset(offset) if isinstance(offset, dict) else "it is no offset of this format"
     except QueryError as error:
         return error.what.partition("cannot be read: ")[2] or error.what
-
-
-def _of_kafka(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[KafkaRange]:
-    """What was read of each partition. Of one whose offsets went back, only the end is known."""
-    for one in _places(before, after):
-        yield replace(one, start=None) if one.start is not None and one.start > one.end else one
 
 
 def _places(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[KafkaRange]:

@@ -5,9 +5,9 @@ from typing import Any
 
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import load_to_read
-from lakesink_catalog.words import counted, moment, number, size
+from lakesink_catalog.words import counted
 from lakesink_tools.past.html import page
-from lakesink_tools.past.records import Record, key_of, outcome_in_words, sink_label
+from lakesink_tools.past.records import Record, row_of
 from lakesink_tools.past.records import history as history_of
 
 
@@ -19,21 +19,7 @@ class History(list[Record]):
     def _repr_html_(self) -> str:
         """The batches as a notebook shows them."""
         columns = ("sink", "branch", "batch>", "rows>", "files>", "size>", "committed (UTC)", "outcome", "snapshot>")
-        return page(counted(len(self), "batch"), columns, [_row(record) for record in self])
-
-
-def _row(record: Record) -> list[str]:
-    return [
-        sink_label(key_of(record)),
-        record.branch,
-        number(record.batch_id),
-        number(record.rows),
-        number(record.files),
-        size(record.bytes),
-        moment(record.committed_at),
-        outcome_in_words(record),
-        str(record.snapshot_id),
-    ]
+        return page(counted(len(self), "batch"), columns, [[*row_of(one), str(one.snapshot_id)] for one in self])
 
 
 def history(

@@ -13,6 +13,8 @@ from lakesink_tools.past.as_of import AsOf, Question, read
 from lakesink_tools.past.as_of import as_of as look_up
 from lakesink_tools.past.records import sink_label
 
+_NEXT_STEP = "Next: put the engine's catalog name before the table name, and run the SQL"
+
 
 def as_of(  # noqa: PLR0913 - click hands over one argument an option
     *,
@@ -42,7 +44,13 @@ def as_of(  # noqa: PLR0913 - click hands over one argument an option
         title=f"{table} in {opened.catalog.name} as of {_asked(question)}: {_facts(answer)}",
         columns=() if rows is None else rows.column_names,
         rows=cells(found),
-        hints=_hints(answer, asked_rows=rows is not None, found=len(found)),
+        hints=[
+            *([f"{number(len(found))} of {_rows(answer)}; --limit shows more."] if read_rows else []),
+            *([answer.note] if answer.note else []),
+            *(f"Tag {name} moves on with the next batch, so the SQL names the snapshot." for name in answer.moving),
+            *(f"{engine + ':':8}{query}" for engine, query in answer.queries.items()),
+            f"{_NEXT_STEP}{'.' if read_rows else '; or add --read to see rows here.'}",
+        ],
     )
 
 
@@ -86,12 +94,3 @@ def _facts(answer: AsOf) -> str:
 def _rows(answer: AsOf) -> str:
     totals = answer.commit.totals
     return rows_in_words(totals.rows, totals.position_deletes)
-
-
-def _hints(answer: AsOf, *, asked_rows: bool, found: int) -> list[str]:
-    shown = [f"{number(found)} of {_rows(answer)}; --limit shows more."] if asked_rows else []
-    moving = [f"Tag {name} moves on with the next batch, so the SQL names the snapshot." for name in answer.moving]
-    sql = [f"{engine + ':':8}{query}" for engine, query in answer.queries.items()]
-    next_step = "put the engine's catalog name before the table name, and run the SQL"
-    next_step += "." if asked_rows else "; or add --read to see rows here."
-    return [*shown, *([answer.note] if answer.note else []), *moving, *sql, f"Next: {next_step}"]

@@ -12,8 +12,7 @@ from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.words import as_arguments, counted, moment, number, size
 from lakesink_protocol.identity import MAIN_BRANCH
 from lakesink_protocol.redact import redact
-from lakesink_tools.audit.audit import Proof, SinkProof, sink_in_words, verdict_of
-from lakesink_tools.audit.audit_table import loaded_for, proved
+from lakesink_tools.audit.audit import COLUMNS, Proof, audit_of, row_of, verdict_of
 from lakesink_tools.audit.checkpoint import read_done
 from lakesink_tools.audit.finding import Code, Finding, Note, broken, name_of_rows, told, verdict_on
 from lakesink_tools.audit.key_proof import KeyProof, KeyQuestion
@@ -79,19 +78,18 @@ def audit_report(
 ) -> Report:
     """What arrived, proved from the table, and from Spark's checkpoint if it is named."""
     started = time.perf_counter()
-    done = read_done(checkpoint) if checkpoint is not None else None
-    table = loaded_for(done, connect(catalog, create=False), identifier)
-    proof = proved(table, done, sink, footers=footers, keys=keys)
+    found = connect(catalog, create=False)
+    proof = audit_of(found, identifier, checkpoint=checkpoint, sink=sink, footers=footers, keys=keys)
     seconds = time.perf_counter() - started
     next_step = _next_step(as_arguments(identifier, catalog), proof, catalog)
-    rows = name_of_rows(found.changes for found in proof.sinks)
+    rows = name_of_rows(one.changes for one in proof.sinks)
     return Report(
         document={
             "table": identifier,
-            "catalog": table.catalog.name,
+            "catalog": found.name,
             "well": not proof.findings and proof.history_kept,
             "accepted_only": bool(proof.findings) and not broken(proof.findings),
-            "sinks": [asdict(found) for found in proof.sinks],
+            "sinks": [asdict(one) for one in proof.sinks],
             **_documents(proof.findings, proof.notes, {}),
             "keys": None if proof.keys is None else _keys(proof.keys),
             "looked_at": {
@@ -106,9 +104,9 @@ def audit_report(
             "leftovers": asdict(proof.leftovers),
             "seconds": round(seconds, 3),
         },
-        title=f"{identifier} in {table.catalog.name}: {verdict_of(proof)}",
-        columns=("sink", "branch", "last batch>", "retained from>", "batches>", f"{rows}>", "since"),
-        rows=[_row(found) for found in proof.sinks],
+        title=f"{identifier} in {found.name}: {verdict_of(proof)}",
+        columns=(*COLUMNS, f"{rows}>", "since"),
+        rows=[[*row_of(one), "-" if one.since is None else moment(one.since)] for one in proof.sinks],
         hints=[redact(hint) for hint in (*_lines(proof, seconds), next_step)],
         exit_code=_exit_code(proof.findings, is_whole=not proof.unchecked and proof.history_kept)
         if proof.sinks
@@ -118,7 +116,7 @@ def audit_report(
 
 def _directory_report(directory: str, *, checkpoint: str | None, sink: str | None) -> Report:
     from lakesink_tools.audit.directory import audit_directory  # tables need nothing of it
-    from lakesink_tools.cli.directory import COLUMNS, state_of, state_row  # as above
+    from lakesink_tools.cli import directory as shown  # as above
 
     done = read_done(checkpoint) if checkpoint is not None else None
     proof = audit_directory(directory, sink=sink, done=done)
@@ -129,12 +127,12 @@ def _directory_report(directory: str, *, checkpoint: str | None, sink: str | Non
         document={
             "directory": redact(directory),
             "well": not proof.findings,
-            "sinks": [state_of(found) for found in proof.sinks],
+            "sinks": [shown.state_of(found) for found in proof.sinks],
             **_documents(proof.findings, proof.notes, _DIRECTORY_WORDS),
         },
         title=f"{redact(directory)}: {verdict_on(proof.findings) or clean}",
-        columns=COLUMNS,
-        rows=[state_row(found, now) for found in proof.sinks],
+        columns=shown.COLUMNS,
+        rows=[shown.state_row(found, now) for found in proof.sinks],
         hints=[redact(line) for line in _directory_lines(proof)],
         exit_code=_exit_code(proof.findings),
     )
@@ -153,13 +151,21 @@ def _documents(
     findings: Sequence[Finding], notes: Sequence[Note], words: Mapping[Code, tuple[str, str]]
 ) -> dict[str, Any]:
     """Findings and notes for JSON; `words` replace what a code means and what to do."""
-    return {
-        "findings": [
-            _finding(finding, *words.get(finding.code, (finding.code.means, finding.code.action)))
-            for finding in findings
-        ],
-        "notes": [asdict(note) | {"found": redact(note.found)} for note in notes],
-    }
+    found = []
+    for finding in findings:
+        means, action = words.get(finding.code, (finding.code.means, finding.code.action))
+        found.append(
+            {
+                "code": finding.code.name,
+                "subject": finding.subject,
+                "found": redact(finding.found),
+                "accepted": finding.accepted,
+                "means": means,
+                "action": action,
+                "items": [redact(item) for item in finding.items],
+            }
+        )
+    return {"findings": found, "notes": [asdict(note) | {"found": redact(note.found)} for note in notes]}
 
 
 def _directory_lines(proof: "DirectoryProof") -> Iterator[str]:
@@ -187,30 +193,6 @@ def _keys(proof: KeyProof) -> dict[str, Any]:
         "files": [{"path": redact(path), "rows": rows} for path, rows in proof.files],
         "values": None if proof.values is None else documents(proof.values),
     }
-
-
-def _finding(finding: Finding, means: str, action: str) -> dict[str, Any]:
-    return {
-        "code": finding.code.name,
-        "subject": finding.subject,
-        "found": redact(finding.found),
-        "accepted": finding.accepted,
-        "means": means,
-        "action": action,
-        "items": [redact(item) for item in finding.items],
-    }
-
-
-def _row(found: SinkProof) -> list[str]:
-    return [
-        sink_in_words(found),
-        found.branch,
-        number(found.last),
-        number(found.oldest),
-        number(found.batches),
-        number(found.rows),
-        "-" if found.since is None else moment(found.since),
-    ]
 
 
 def _lines(proof: Proof, seconds: float) -> Iterator[str]:

@@ -138,14 +138,12 @@ def _shown(table: str, name: str, catalog: str | None, branch: str, limit: int, 
         )
     opened = letters or load_table(found, name)
     check_letter_table(opened)
-    assignments = None if of is None else load_assignments(found, of, opened, name, branch)
-    if of is not None and assignments is not None:
-        wanted = replace(wanted, of=(str(of.metadata.table_uuid), branch), is_replayed=assignments.is_replayed)
-    counts, shown = count_by_reason(opened, wanted), newest(opened, wanted, limit)
     pending, begun = Counter[bool](), Begun()
-    if of is not None and assignments is not None:
-        of_table = OfTable(of, opened, branch)
+    if of is not None:
+        assignments, of_table = load_assignments(found, of, opened, name, branch), OfTable(of, opened, branch)
+        wanted = replace(wanted, of=(str(of.metadata.table_uuid), branch), is_replayed=assignments.is_replayed)
         pending, begun = _pending(of_table, wanted), _begun(of_table, assignments)
+    counts, shown = count_by_reason(opened, wanted), newest(opened, wanted, limit)
     replayed = f", {number(counts.replayed)} replayed" if counts.replayed else ""
     return Report(
         document={

@@ -3,13 +3,14 @@
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
-from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.read.history import total_changes
+from lakesink_catalog.read.past import FIRST_SEQUENCE, PastCommit
 from lakesink_catalog.tables.tables import load_table
 from lakesink_catalog.words import as_arguments, changed, counted, number
+from lakesink_protocol.identity import MAIN_BRANCH
 from lakesink_protocol.row_changes import ChangeCounts
 from lakesink_tools.cli.output import Report, invalid
 from lakesink_tools.cli.rows import cells, documents
@@ -28,7 +29,9 @@ def diff(
     *, table: str, catalog: str | None, from_batch: int, to_batch: int, sink: str | None, branch: str, limit: int
 ) -> Report:
     """Exit code 2: a batch is not there, or not there any more, or rows cannot be compared."""
-    _check_possible(from_batch, to_batch)
+    if from_batch >= to_batch:
+        raise invalid("--to-batch is not above --from-batch.", "Give an earlier batch as --from-batch.")
+    check_duckdb("lakesink diff")
     from lakesink_tools.past.changes import changes  # DuckDB is an extra
 
     opened = load_table(connect(catalog, create=False), table)
@@ -38,10 +41,13 @@ def diff(
     start = older.commit.snapshot_id if older else None
     end = newer.commit.snapshot_id
     found = changes(opened, start, end, limit)
-    commits, linked = _commits(past, start, end)
-    between = _changes_between(past, start, end) if linked else None
+    between = _between(past, start, end)
+    commits = Counter(FOREIGN if one.mark is None else sink_label(one.mark.key) for one in between or ())
+    by_key = total_changes(one for one in between or () if one.mark is not None)
     shown = documents(found.sample)
     assert newer.key is not None, "a batch has a sink"
+    of_sink = f" --sink {sink}" if sink else ""
+    of_branch = "" if branch == MAIN_BRANCH else f" --branch {branch}"
     return Report(
         document={
             "table": table,
@@ -55,8 +61,8 @@ def diff(
             "files_added": found.files_added,
             "files_removed": found.files_removed,
             "compared": "rows" if found.compared else "files",
-            "commits": dict(commits) if linked else None,
-            "changes": None if between is None else asdict(between),
+            "commits": None if between is None else dict(commits),
+            "changes": None if by_key is None else asdict(by_key),
             "sample": shown,
         },
         title=f"{table} in {opened.catalog.name}: {counted(found.rows_added, 'row')} added after batch"
@@ -64,17 +70,11 @@ def diff(
         columns=found.sample.column_names,
         rows=cells(shown),
         hints=[
-            *_hints(found, from_batch, commits if linked else None, between),
+            *_hints(found, from_batch, None if between is None else commits, by_key),
             *(end.note for end in (older, newer) if end and end.note),
-            _next_step(as_arguments(table, catalog), to_batch, sink, branch),
+            f"Next: lakesink as-of {as_arguments(table, catalog)} --batch {to_batch}{of_sink}{of_branch} --read",
         ],
     )
-
-
-def _check_possible(from_batch: int, to_batch: int) -> None:
-    if from_batch >= to_batch:
-        raise invalid("--to-batch is not above --from-batch.", "Give an earlier batch as --from-batch.")
-    check_duckdb("lakesink diff")
 
 
 def _end(chosen: Chosen | None, batch_id: int) -> dict[str, Any]:
@@ -84,34 +84,26 @@ def _end(chosen: Chosen | None, batch_id: int) -> dict[str, Any]:
     return {"batch_id": batch_id, "snapshot_id": snapshot_id, "committed_at": at, "note": chosen.note}
 
 
-def _commits(past: LookBack, start: int | None, end: int) -> tuple[Counter[str], bool]:
-    """Snapshots of each writer after `start` up to `end`, and whether links lead from one to the other."""
-    found: Counter[str] = Counter()
-    first: int | None = None
+def _between(past: LookBack, start: int | None, end: int) -> list[PastCommit] | None:
+    """The commits after `start` up to `end`, newest first; None unless links lead from one to the other."""
+    found: list[PastCommit] = []
     for commit in past.retained.ancestry(end):
         if commit.snapshot_id == start:
-            return found, True
-        found[sink_label(commit.mark.key) if commit.mark else FOREIGN] += 1
-        first = commit.sequence_number
-    return found, start is None and first == 1
-
-
-def _changes_between(past: LookBack, start: int | None, end: int) -> ChangeCounts | None:
-    """What became of the changes by key of all batches after `start` up to `end`; None if all appended."""
-    between = takewhile(lambda one: one.snapshot_id != start, past.retained.ancestry(end))
-    return total_changes(commit for commit in between if commit.mark is not None)
+            return found
+        found.append(commit)
+    return found if start is None and found[-1].sequence_number == FIRST_SEQUENCE else None
 
 
 def _hints(
-    found: "Changes", from_batch: int, commits: Counter[str] | None, between: ChangeCounts | None
+    found: "Changes", from_batch: int, commits: Counter[str] | None, by_key: ChangeCounts | None
 ) -> Iterator[str]:
     shown = found.sample.num_rows
     if shown < found.rows_added:
         yield f"{number(shown)} of {counted(found.rows_added, 'row')} shown; --limit shows more."
-    if between is not None:
-        yield f"Changes by key of the batches between: {changed(between)}."
+    if by_key is not None:
+        yield f"Changes by key of the batches between: {changed(by_key)}."
     if found.compared:
-        who = "Files were rewritten or rows replaced" if between else "Others rewrote files or deleted rows"
+        who = "Files were rewritten or rows replaced" if by_key else "Others rewrote files or deleted rows"
         yield (
             f"{who}, in {counted(found.files_removed, 'file')} of batch {from_batch}."
             f" So rows were compared: {counted(found.rows_removed, 'row')} removed."
@@ -121,9 +113,3 @@ def _hints(
     elif len(commits) > 1:
         who = ", ".join(f"{name} {number(count)}" for name, count in sorted(commits.items()))
         yield f"The rows are from all writers to the branch. Commits between: {who}."
-
-
-def _next_step(table: str, to_batch: int, sink: str | None, branch: str) -> str:
-    of_sink = f" --sink {sink}" if sink else ""
-    of_branch = "" if branch == "main" else f" --branch {branch}"
-    return f"Next: lakesink as-of {table} --batch {to_batch}{of_sink}{of_branch} --read"

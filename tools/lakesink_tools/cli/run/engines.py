@@ -1,6 +1,5 @@
 """The command ``engines``: configuration and first queries for another engine, ready to paste. Only reads."""
 
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, replace
 from importlib import metadata
@@ -26,7 +25,6 @@ _RECIPES = {
     "pyiceberg": pyiceberg.recipe,
 }
 FORMAT_VERSION = 2
-_COMMENTS = {"pyiceberg": "#"}
 
 
 def engines(*, table: str, catalog: str | None, engine: str, batch: int | None, sink: str | None) -> Report:
@@ -37,21 +35,19 @@ def engines(*, table: str, catalog: str | None, engine: str, batch: int | None, 
     opened = load_table(found.open(create=False), table)
     target = target_of(found, opened, parse_identifier(table), _moment(opened, table, batch, sink))
     recipe = _RECIPES[engine](target)
-    recipe = replace(recipe, notes=(*recipe.notes, *_notes(engine, target.format_version)))
+    notes = list(recipe.notes)
+    if (version := target.format_version) != FORMAT_VERSION:
+        notes.append(f"The table is of format version {version}; this was tried with version {FORMAT_VERSION}.")
+    if engine == "spark":
+        with suppress(metadata.PackageNotFoundError):
+            if lacking := lacks_runtime(metadata.version("pyspark")):
+                notes.append(f"{lacking} {WITHOUT_RUNTIME}")
+    recipe = replace(recipe, notes=tuple(notes))
     return Report(
         document={"table": table, "catalog": found.name, **asdict(recipe)},
         title=f"{table} in {found.name}, for {recipe.engine}",
-        hints=_lines(recipe, _COMMENTS.get(engine, "--")),
+        hints=_lines(recipe, "#" if engine == "pyiceberg" else "--"),
     )
-
-
-def _notes(engine: str, format_version: int) -> Iterator[str]:
-    if format_version != FORMAT_VERSION:
-        yield f"The table is of format version {format_version}; this was tried with version {FORMAT_VERSION}."
-    if engine == "spark":
-        with suppress(metadata.PackageNotFoundError):
-            if found := lacks_runtime(metadata.version("pyspark")):
-                yield f"{found} {WITHOUT_RUNTIME}"
 
 
 def _moment(table: Table, identifier: str, batch: int | None, sink: str | None) -> Moment | None:

@@ -83,11 +83,7 @@ def _source_line(source: FirstRange, depth: int) -> list[str]:
         case KafkaRange(topic=topic, partition=partition, start=start, end=end):
             return _line(f"Kafka {topic}, partition {partition}", depth, *_ends(start, end, 0))
         case FilesRange(start=start, end=end, paths=paths):
-            what = (
-                f"files, log of Spark's source ({counted(len(paths), 'file')})"
-                if paths
-                else "files, log of Spark's source"
-            )
+            what = "files, log of Spark's source" + (f" ({counted(len(paths), 'file')})" if paths else "")
             return _line(what, depth, *_ends(start, end, 1)[:2], "-")
         case OtherRange(start=start, end=end):
             before, after = cells([{"start": start, "end": end}])[0]

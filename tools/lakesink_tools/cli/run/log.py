@@ -5,11 +5,11 @@ from dataclasses import asdict
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.read.past import retained
 from lakesink_catalog.tables.tables import load_to_read
-from lakesink_catalog.words import as_arguments, counted, moment, number, size
+from lakesink_catalog.words import as_arguments, counted, number
 from lakesink_tools.cli.output import NOT_WELL, OK, Report
 from lakesink_tools.cli.rows import parsed_offsets
 from lakesink_tools.cli.target import is_directory
-from lakesink_tools.past.records import Record, key_of, outcome_in_words, record_of, sink_label
+from lakesink_tools.past.records import record_of, row_of
 
 _COLUMNS = ("sink", "branch", "batch>", "snapshot>", "rows>", "files>", "size>", "committed", "outcome", "offsets")
 
@@ -31,35 +31,17 @@ def log(table: str, catalog: str | None, sink: str | None, branch: str | None, l
         hints.append(
             f"Next: read the table as of a batch by its snapshot, for example VERSION AS OF {newest} in Spark."
         )
-    return _report(table, opened.catalog.name, shown, len(batches), hints)
-
-
-def _report(identifier: str, catalog: str | None, shown: list[Record], retained: int, hints: list[str]) -> Report:
+    cells = [(record, row_of(record)) for record in shown]
     return Report(
         document={
-            "table": identifier,
-            "catalog": catalog,
-            "retained": retained,
+            "table": table,
+            "catalog": opened.catalog.name,
+            "retained": len(batches),
             "batches": [asdict(record) | {"offsets": parsed_offsets(record.offsets)} for record in shown],
         },
-        title=f"{identifier} in {catalog}: {number(len(shown))} of {counted(retained, 'retained batch')}",
+        title=f"{table} in {opened.catalog.name}: {number(len(shown))} of {counted(len(batches), 'retained batch')}",
         columns=_COLUMNS,
-        rows=[_row(record) for record in shown],
+        rows=[[*row[:3], str(record.snapshot_id), *row[3:], record.offsets] for record, row in cells],
         hints=hints,
-        exit_code=OK if retained else NOT_WELL,
+        exit_code=OK if batches else NOT_WELL,
     )
-
-
-def _row(record: Record) -> list[str]:
-    return [
-        sink_label(key_of(record)),
-        record.branch,
-        number(record.batch_id),
-        str(record.snapshot_id),
-        number(record.rows),
-        number(record.files),
-        size(record.bytes),
-        moment(record.committed_at),
-        outcome_in_words(record),
-        record.offsets,
-    ]

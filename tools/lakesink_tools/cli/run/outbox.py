@@ -105,7 +105,8 @@ def may_pass(error: LakesinkError) -> bool:
 def _look(producing: "Producing", done: "Done", stopped: threading.Event, pauses: Pauses) -> None:
     """Produce the batches that there are now, or those before it is stopped."""
     for batch in producing.all_there_is():
-        done.add(batch)
+        done.batches += 1
+        done.newest.append(batch)
         _say(_in_short(batch))
         pauses.after_success()
         if stopped.is_set():
@@ -137,11 +138,6 @@ class Done:
     batches: int = 0
     newest: "deque[Produced]" = field(default_factory=lambda: deque(maxlen=MOST_SHOWN))
 
-    def add(self, batch: "Produced") -> None:
-        """Count a batch, and keep it while it is one of the newest."""
-        self.batches += 1
-        self.newest.append(batch)
-
 
 def _in_short(batch: "Produced") -> str:
     title = f"batch {batch.batch_id}" if batch.replay is None else f"replay {batch.replay} of dead letters"
@@ -165,8 +161,15 @@ def _opened(asked: Asked) -> "Producing":
     from lakesink_tools.operate.outbox.position import Outbox
     from lakesink_tools.operate.outbox.words import Words
 
-    _check_topic(asked.topic)
-    name, opened = _named(asked), connect(asked.catalog, create=False)
+    if not _TOPIC_NAME.fullmatch(asked.topic) or asked.topic in {".", ".."}:
+        raise invalid(
+            "The option --topic: this cannot be the name of a topic.",
+            "Correct --topic: a name has at most 249 letters, digits, '.', '_' and '-'.",
+        )
+    name = f"outbox-{asked.table}-{asked.topic}" if asked.name is None else asked.name
+    if not NAME_PATTERN.fullmatch(name):
+        raise SettingsError.of("OUTBOX_ID.missing" if asked.name is None else "OUTBOX_ID")
+    opened = connect(asked.catalog, create=False)
     table = load_to_read(opened, asked.table)
     try:
         batches = followed(table, asked.table, asked.sink or "", asked.branch)
@@ -176,22 +179,6 @@ def _opened(asked: Asked) -> "Producing":
     sink = KafkaSink(asked.bootstrap_servers, sink_id=name, staging=asked.staging, topic=asked.topic, config=config)
     outbox = Outbox(name, asked.table, batches)
     return Producing(outbox, lambda: load_to_read(opened, asked.table), sink, asked.key or None, asked.starting_batch)
-
-
-def _check_topic(topic: str) -> None:
-    if not _TOPIC_NAME.fullmatch(topic) or topic in {".", ".."}:
-        raise invalid(
-            "The option --topic: this cannot be the name of a topic.",
-            "Correct --topic: a name has at most 249 letters, digits, '.', '_' and '-'.",
-        )
-
-
-def _named(asked: Asked) -> str:
-    """The name of the outbox: the user's, or one of table and topic."""
-    chosen = f"outbox-{asked.table}-{asked.topic}" if asked.name is None else asked.name
-    if not NAME_PATTERN.fullmatch(chosen):
-        raise SettingsError.of("OUTBOX_ID.missing" if asked.name is None else "OUTBOX_ID")
-    return chosen
 
 
 def _properties(config: Path | None) -> dict[str, str]:

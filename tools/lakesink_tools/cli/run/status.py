@@ -1,5 +1,6 @@
 """The command ``status``: how each sink of a table, a directory or a whole catalog stands. Only reads."""
 
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -7,24 +8,28 @@ from pyiceberg.table import Table
 
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.read.history import SinkState, sinks
+from lakesink_catalog.tables.listing import tables_in
 from lakesink_catalog.tables.tables import load_to_read
 from lakesink_catalog.words import ago, as_arguments, counted, moment, number, rows_in_words, size, span
-from lakesink_protocol.errors import CatalogError
+from lakesink_protocol.errors import CatalogError, LakesinkError
 from lakesink_protocol.identity import SinkKind
 from lakesink_protocol.ledger import stated
-from lakesink_protocol.redact import describe
+from lakesink_protocol.redact import describe, redact
 from lakesink_tools.audit.finding import awaits_replay, name_of_rows, of_changes, of_quality, of_replay
 from lakesink_tools.audit.no_records import has_no_records
-from lakesink_tools.cli.output import NOT_WELL, OK, Report, plain
+from lakesink_tools.cli.output import NOT_CHECKED, NOT_WELL, OK, Report, plain, progress
 from lakesink_tools.cli.sink_health import STALE, SinkHealth, document_of, health_of, prepared_hint, stale_hint
-from lakesink_tools.cli.status_of_catalog import status_of_catalog
 from lakesink_tools.cli.target import is_directory
 from lakesink_tools.past.records import key_of, sink_label
 
 if TYPE_CHECKING:
     from lakesink_tools.audit.leftovers import PreparedRecord
 
+Found = list[tuple[SinkState, SinkHealth]]
+"""The sinks of a table, and how they stand."""
 _COLUMNS = ("sink", "branch", "last batch>", "committed", "ago>", "batches>", "{rows}>", "size>", "since", "standing")
+_COLUMNS_OF_CATALOG = ("table", "sink", "branch", "last batch>", "committed", "ago>", "rows>", "standing")
+_SHOWN = 5
 _TOTALS = {
     "rows": "total-records",
     "files": "total-data-files",
@@ -40,18 +45,90 @@ def status(table: str | None, catalog: str | None, max_age: timedelta | None, li
     Exit code 2: a table of the catalog could not be read, and no sink has a problem.
     """
     if table is None:
-        return status_of_catalog(catalog, max_age, limit=limit)
+        return _of_catalog(catalog, max_age, limit)
     if is_directory(table, catalog):
         from lakesink_tools.cli.directory import status_of_directory  # tables need nothing of it
 
         return status_of_directory(table, max_age)
     opened = load_to_read(connect(catalog, create=False), table)
-    return _report(table, opened, max_age, as_arguments(table, catalog))
+    return _of_table(table, opened, max_age, as_arguments(table, catalog))
 
 
-def _report(identifier: str, table: Table, max_age: timedelta | None, arguments: str) -> Report:
+def _of_catalog(named: str | None, max_age: timedelta | None, limit: int) -> Report:
+    """How each sink in the first tables of a catalog stands. A table that cannot be loaded stops nothing."""
+    catalog, now = connect(named, create=False), datetime.now(UTC)
+    listed = list(tables_in(catalog))
+    hidden = len(listed[limit:])
+    tables: dict[str, Found] = {}
+    unread: dict[str, LakesinkError] = {}  # also namespaces that could not be listed
+    with progress() as say:
+        for place, (name, trouble) in enumerate(listed[:limit], 1):
+            say(f"{place:,} of {counted(len(listed) - hidden, 'table')}: {plain(name)}")
+            try:
+                if trouble is None:
+                    tables[name] = _found(load_to_read(catalog, name), max_age, now)
+                else:
+                    unread[name] = trouble
+            except LakesinkError as error:
+                unread[name] = error
+    every = [one for found in tables.values() for one in found]
+    well = NOT_CHECKED if unread else OK if every else NOT_WELL
+    no_sink = [*("-" for _ in _COLUMNS_OF_CATALOG[2:]), "no sink"]
+    hints = list(_unread_hints(unread))
+    if hidden:
+        hints.append(f"Not looked at: {counted(hidden, 'table')} after {plain(name)}; --limit looks at more.")
+    hints += [*_stale_hints(every, max_age, now)[:_SHOWN], _next_table(tables, named)]
+    return Report(
+        document={
+            "catalog": catalog.name,
+            "tables": [
+                {"table": name, "sinks": [document_of(state, standing, now) for state, standing in found]}
+                for name, found in tables.items()
+            ],
+            "unreadable": [
+                {"name": name, "code": error.code, "what": redact(error.what)} for name, error in unread.items()
+            ],
+            "not_looked_at": hidden,
+        },
+        title=f"{catalog.name}: {counted(len(every), 'sink')} in {number(sum(map(bool, tables.values())))} of"
+        f" {counted(len(tables), 'table')}",
+        columns=_COLUMNS_OF_CATALOG,
+        rows=[
+            [name, *row]
+            for name, found in tables.items()
+            for row in [[*_last_batch(one, now), number(one.rows), standing.word] for one, standing in found]
+            or [no_sink]
+        ],
+        hints=[redact(hint) for hint in hints],
+        exit_code=well if all(standing.is_well for _, standing in every) else NOT_WELL,
+    )
+
+
+def _found(table: Table, max_age: timedelta | None, now: datetime) -> Found:
+    return [(state, health_of(state, max_age, now)) for state in sinks(table)]
+
+
+def _unread_hints(unread: Mapping[str, LakesinkError]) -> Iterator[str]:
+    for name, error in list(unread.items())[:_SHOWN]:
+        yield f"{plain(name)} could not be read: [{error.code}] {error.what}"
+    if len(unread) > _SHOWN:
+        yield f"{number(len(unread) - _SHOWN)} more could not be read; --output json has all."
+
+
+def _next_table(tables: Mapping[str, Found], named: str | None) -> str:
+    written = [name for name, found in tables.items() if found]
+    if not written:
+        return (
+            "This catalog has no table that a lakesink stream has written to; a dropped table is not shown."
+            " Next: check --catalog, or start with lakesink init."
+        )
+    troubled = [name for name in written if any(standing.word != "ok" for _, standing in tables[name])]
+    return f"Next: lakesink status {as_arguments((troubled or written)[0], named)}"
+
+
+def _of_table(identifier: str, table: Table, max_age: timedelta | None, arguments: str) -> Report:
     now = datetime.now(UTC)
-    found = [(state, health_of(state, max_age, now)) for state in sinks(table)]
+    found = _found(table, max_age, now)
     snapshots, head = len(table.metadata.snapshots), table.metadata.current_snapshot()
     totals = {name: 0 if head is None else stated(head.summary, key) for name, key in _TOTALS.items()}
     waiting, unlisted = _waiting(table, [state for state, _ in found])
@@ -102,17 +179,19 @@ def _waiting(table: Table, states: list[SinkState]) -> "tuple[list[PreparedRecor
 
 def _row(state: SinkState, standing: SinkHealth, now: datetime) -> list[str]:
     return [
-        sink_label(key_of(state)),
-        state.branch,
-        number(state.batch_id),
-        moment(state.committed_at),
-        "-" if state.committed_at is None else span(now - state.committed_at),
+        *_last_batch(state, now),
         number(state.batches),
         number(state.rows),
         size(state.bytes),
         moment(state.since) if state.batches or state.trouble is None else "-",
         standing.word,
     ]
+
+
+def _last_batch(state: SinkState, now: datetime) -> list[str]:
+    """A sink, its last batch, when that was committed and how long ago."""
+    age = "-" if state.committed_at is None else span(now - state.committed_at)
+    return [sink_label(key_of(state)), state.branch, number(state.batch_id), moment(state.committed_at), age]
 
 
 def _ages(states: list[SinkState], max_age: timedelta | None, now: datetime) -> list[str]:
@@ -128,9 +207,7 @@ def _ages(states: list[SinkState], max_age: timedelta | None, now: datetime) -> 
     return told
 
 
-def _hints(
-    arguments: str, found: list[tuple[SinkState, SinkHealth]], max_age: timedelta | None, now: datetime
-) -> list[str]:
+def _hints(arguments: str, found: Found, max_age: timedelta | None, now: datetime) -> list[str]:
     hints = [
         f"The next batch of sink {plain(state.sink)} would be refused: {standing.word}."
         f" Next: lakesink explain {state.trouble.name}"
@@ -141,12 +218,15 @@ def _hints(
     hints += [
         f"Sink {plain(state.sink)}: {said}" for state, _ in found for said in (*of_changes(state), *of_quality(state))
     ]
-    hints += [
+    return hints + _stale_hints(found, max_age, now)
+
+
+def _stale_hints(found: Found, max_age: timedelta | None, now: datetime) -> list[str]:
+    return [
         stale_hint(plain(state.sink), state.committed_at, max_age, now)
         for state, standing in found
         if standing.word == STALE
     ]
-    return hints
 
 
 def _first_batches(table: Table) -> list[str]:
