@@ -72,11 +72,10 @@ def stream_files(  # noqa: PLR0913 - the options, each by its name
     sizes: dict[str, Any] = {"target_file_size_bytes": target_file_size_bytes, "prepared_max_age": prepared_max_age}
     files: dict[str, Any] = {"compression_codec": compression_codec, "accept": accept, **sizes}
     new_sink = partial(FileSink, directory, sink_id, **files)
-    settings = new_sink().settings
+    to = new_sink().place
     if any(map(is_mark, df.columns)):
         raise QueryError.of("WRONG_DATAFRAME.expectations")
     check_part_schema(stored_schema(df.schema))
-    to = settings.layout.directory
     reporter = Reporter(to, sink_id, watched(sink_id, f"directory {redact(to)}", verbose=verbose))
     return stream_writer(df, read_option("checkpoint", checkpoint), reporter, lambda _schema, _session: new_sink())
 

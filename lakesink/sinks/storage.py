@@ -18,7 +18,7 @@ from typing import Any
 
 from lakesink.parquet.filesystem import fsspec_filesystem, local_path, scheme_of
 from lakesink.rows.task_errors import unsupported_storage
-from lakesink.sinks.durable import make_folder, sync_folder
+from lakesink.sinks.durable import make_folder, sync
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.redact import describe
 
@@ -125,7 +125,7 @@ class LocalStorage(Storage):
                 if error.errno in _NO_LINKS:
                     raise _not_exclusive(location, "the file system has no hard links.") from error
                 raise
-        sync_folder(Path(local_path(location)).parent)
+        sync(Path(local_path(location)).parent)
 
     def remove(self, location: str) -> None:
         """See `Storage.remove`."""

@@ -95,7 +95,7 @@ def test_a_number_that_is_not_decimal_is_refused_by_name(tmp_path: Path, name: s
 
 def test_decimal_numbers_are_taken_as_text_or_number(tmp_path: Path) -> None:
     made = sink(tmp_path, config={"message.max.bytes": "2000000", "transaction.timeout.ms": 60_000})
-    clients = made.settings.clients
+    clients = made.clients
     assert (clients.max_message_bytes, clients.transaction_timeout_ms) == (2_000_000, 60_000)
 
 
@@ -143,8 +143,8 @@ def test_an_error_names_the_property_whose_value_it_hides(tmp_path: Path) -> Non
 def test_nothing_shows_a_secret_of_the_client(tmp_path: Path) -> None:
     config = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username": "me"}
     made = sink(tmp_path, config={**config, "sasl.password": SECRET})
-    assert SECRET not in repr(made.settings) + repr(made) + repr(made.settings.clients) + str(vars(made))
-    error = made.settings.clients.describe(RuntimeError(f"cannot log in with {SECRET}"))
+    assert SECRET not in repr(made) + repr(made.clients) + str(vars(made))
+    error = made.clients.describe(RuntimeError(f"cannot log in with {SECRET}"))
     assert SECRET not in error
 
 

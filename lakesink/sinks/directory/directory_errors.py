@@ -4,17 +4,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from lakesink_protocol.catalogue import DataState
-from lakesink_protocol.errors import BatchRefused, CatalogError, LakesinkError, Reason
+from lakesink_protocol.errors import CatalogError, LakesinkError, Reason
 from lakesink_protocol.redact import describe, redact
-from lakesink_protocol.refusals.message import refusal
 from lakesink_protocol.refusals.texts import Words
-from lakesink_protocol.situation import Situation
 
 TAKING_BACK = (
     "To take batches back on purpose, stop the stream and run lakesink rewind CHECKPOINT --to-batch N --directory DIR."
 )
 
-_WORDS = (
+WORDS = (
     Words(
         Reason.TABLE_REPLACED,
         "The commits of sink {sink} in the directory are not those that this run read before.",
@@ -54,11 +52,6 @@ _WORDS = (
         " to {n} are replayed. The checkpoint is newer than the directory, or two queries share this sink id.",
     ),
 )
-
-
-def refused(reason: Reason, situation: Situation, *, overruled: str = "") -> BatchRefused:
-    """The error for a refused batch, see `refusal`."""
-    return refusal(reason, situation, _WORDS, overruled=overruled)
 
 
 @contextmanager

@@ -7,13 +7,12 @@ than the ledger's entry needs earlier markers, which are read in growing steps.
 
 import itertools
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from lakesink.sinks.directory.layout import Layout, marker_number
 from lakesink.sinks.directory.marker import HighWater, Marker, MarkerDamaged, parse_high_water, parse_marker
 from lakesink.sinks.staged.ledger import LedgerDecision, decide_by
-from lakesink.sinks.staged.part_receipt import Part
 from lakesink.sinks.storage import Storage
 from lakesink_protocol.events import HighWaterKept, Listener
 from lakesink_protocol.identity import Batch
@@ -57,11 +56,6 @@ class MarkerLedger(Mapping[int, Marker]):
             self.storage.replace(self.layout.high_water, HighWater(len(self), self._size_bytes).to_bytes())
         except Exception as error:  # noqa: BLE001 - a storage client raises any class, and the batch is committed
             self.emit(HighWaterKept(self.layout.sink_id, describe(error)))
-
-    def has_all(self, parts: Sequence[Part]) -> bool:
-        """True if every part exists with its recorded size."""
-        sizes = self.storage.sizes([f"{self.layout.parts}/{part.name}" for part in parts])
-        return sizes == [part.size_bytes for part in parts]
 
     def __getitem__(self, number: int) -> Marker:
         if number not in self._known:

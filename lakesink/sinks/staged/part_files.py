@@ -1,5 +1,6 @@
-"""Writes one part of the file sink."""
+"""Writes one part, and looks for parts."""
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -11,8 +12,9 @@ from lakesink.parquet.filesystem import local_path, open_by_fsspec, scheme_of
 from lakesink.parquet.parquet import OpenParquet, parquet_writer
 from lakesink.rows.plan import ParquetOptions
 from lakesink.rows.task_errors import storage_failures
-from lakesink.sinks.durable import make_folder, sync_file, sync_folder
-from lakesink.sinks.staged.part_receipt import Part
+from lakesink.sinks.durable import make_folder, sync
+from lakesink.sinks.staged.part_receipt import Part, SinkFolder
+from lakesink.sinks.storage import Storage
 
 
 class OpenPart(OpenParquet):
@@ -35,9 +37,15 @@ class OpenPart(OpenParquet):
         _, size = self.finish()
         if self._local is not None:
             with storage_failures(self.location):
-                sync_file(self._local)  # a marker that survives a power failure must not name a lost part
-                sync_folder(self._local.parent)
+                sync(self._local)  # a marker that survives a power failure must not name a lost part
+                sync(self._local.parent)
         return Part(PurePosixPath(self.location).name, self._rows, size)
+
+
+def all_there(storage: Storage, folder: SinkFolder, parts: Sequence[Part]) -> bool:
+    """True if every part exists with its recorded size."""
+    sizes = storage.sizes([folder.part(part) for part in parts])
+    return sizes == [part.size_bytes for part in parts]
 
 
 def file_system(location: str) -> tuple[FileSystem, str]:

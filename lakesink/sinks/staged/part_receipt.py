@@ -1,4 +1,4 @@
-"""The receipt of one task of the file sink: the parts that it closed, as bounded, versioned data.
+"""The parts of a sink: their folder, and the receipt of one task for those that it closed, bounded and versioned.
 
 Uses the standard library only. A receipt comes from a less trusted process than the driver: `decode_parts` accepts this
 form only, with names of this batch's and task's parts.
@@ -30,6 +30,33 @@ class Part:
     name: str
     rows: int
     size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SinkFolder:
+    """The folder of one sink below a directory, which is a path or URI without a trailing slash."""
+
+    directory: str
+    sink_id: str
+
+    @property
+    def root(self) -> str:
+        """Folder of this sink."""
+        return f"{self.directory}/{self.sink_id}"
+
+    @property
+    def parts(self) -> str:
+        """Folder of the parts."""
+        return f"{self.root}/parts"
+
+    @property
+    def prepared(self) -> str:
+        """Folder of prepared records."""
+        return f"{self.root}/prepared"
+
+    def part(self, part: Part) -> str:
+        """Location of a part."""
+        return f"{self.parts}/{part.name}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, Generic
 
 from lakesink._version import __version__
+from lakesink.settings.options import read_option
 from lakesink.sinks.record_folder import PreparedDirectory
 from lakesink.sinks.staged.ledger import C, LedgerDecision
 from lakesink.sinks.staged.part_receipt import PartsReceipt, check_batch, decode_parts, part_stem
@@ -23,11 +24,18 @@ from lakesink_protocol.identity import Batch
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
 from lakesink_protocol.receipt_json import ReceiptInvalid
 from lakesink_protocol.refusals.accept import Accept
+from lakesink_protocol.refusals.message import refusal
+from lakesink_protocol.refusals.texts import Words
 from lakesink_protocol.retry import RetryPolicy
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.two_phase import Durability, Payload, TaskWriter, TwoPhaseCommitSink
 from lakesink_protocol.verdict import Commit, Refuse, Skip
 from lakesink_protocol.votes import check_tasks, receipt_rejected
+
+
+def option(name: str, value: Any, default: Any) -> Any:
+    """The parsed value of an option; the default if it is not given."""
+    return default if value is None else read_option(name, value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +54,7 @@ class StagedSink(TwoPhaseCommitSink[StagedTransaction[C], P], Generic[C, P]):
 
     Attributes:
         kind: The kind of target, in events; `place` is this one.
+        words: The texts of its refusals.
         retry: How often a commit is attempted.
         keeps_parts: True if parts become files of the target; False if only their rows get there.
         unresolved: The name of the error for a commit with an unknown outcome.
@@ -54,16 +63,18 @@ class StagedSink(TwoPhaseCommitSink[StagedTransaction[C], P], Generic[C, P]):
 
     durability = Durability.PREPARED_SURVIVES
     kind: str
+    words: Sequence[Words]
     retry: RetryPolicy
     keeps_parts: bool
     unresolved: str
     prepared: type[P]
 
     def __init__(
-        self, sink_id: str, place: str, accept: Accept | None, records: PreparedDirectory, effects: Effects
+        self, sink_id: str, place: str, accept: str | Accept | None, records: PreparedDirectory, effects: Effects
     ) -> None:
         self.sink_id, self.place, self._records, self._effects = sink_id, place, records, effects
-        self._accept_warning = UnusedAcceptWarning(accept, self.kind, place, sink_id)
+        self.accept: Accept | None = option("accept", accept, None)
+        self._accept_warning = UnusedAcceptWarning(self.accept, self.kind, place, sink_id)
 
     # The ledger
 
@@ -71,9 +82,9 @@ class StagedSink(TwoPhaseCommitSink[StagedTransaction[C], P], Generic[C, P]):
     def decide_on(self, batch: Batch, attempt: int = 0) -> LedgerDecision[C]:
         """Read the ledger and decide on a batch: from attempt 1 on so that `publish` can rely on it."""
 
-    @abstractmethod
     def refused(self, reason: Reason, situation: Situation, *, overruled: str = "") -> BatchRefused:
-        """The error for a refused batch."""
+        """The error for a refused batch, see `refusal`."""
+        return refusal(reason, situation, self.words, overruled=overruled)
 
     # Publishing
 
