@@ -7,8 +7,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakesink.sinks.kafka.receipt import KafkaReceipt, Needs, decode_kafka, needs_of_all
-from lakesink.sinks.kafka.staged_rows import HEADERS, RecordsWriter, record_sizes
+from lakesink.sinks.kafka.staged_rows import (
+    HEADERS,
+    KafkaReceipt,
+    Needs,
+    RecordsWriter,
+    decode_kafka,
+    needs_of_all,
+    record_sizes,
+)
 from lakesink.sinks.staged.parts import PartsPlan, PartsWriter
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.receipt_json import ReceiptInvalid

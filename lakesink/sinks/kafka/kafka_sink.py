@@ -18,11 +18,9 @@ from lakesink.settings.settings import PREPARED_MAX_AGE
 from lakesink.sinks.kafka.clients import Clients, kafka_option_invalid
 from lakesink.sinks.kafka.commit_record import CommitRecord, LedgerState
 from lakesink.sinks.kafka.failures import WORDS, kafka_failures
-from lakesink.sinks.kafka.producing import commit_rows
-from lakesink.sinks.kafka.receipt import Needs, decode_kafka, needs_of_all
-from lakesink.sinks.kafka.staged_rows import RecordsWriter
+from lakesink.sinks.kafka.staged_rows import Needs, RecordsWriter, decode_kafka, needs_of_all
 from lakesink.sinks.kafka.staging import PreparedRows, StagingFolder, StagingRecords
-from lakesink.sinks.kafka.target import KafkaTarget, Session
+from lakesink.sinks.kafka.target import KafkaTarget, Session, commit_rows
 from lakesink.sinks.kafka.topics import TopicFacts
 from lakesink.sinks.staged.ledger import LedgerDecision
 from lakesink.sinks.staged.part_receipt import PartsReceipt
