@@ -72,21 +72,18 @@ class MarkerLedger(Mapping[int, Marker]):
         """Continue from the newest known marker if it is unchanged; else start with a listing."""
         if self._head is not None and self._read(self._head.number)[0] != self._head:
             self._head, self._known, self._size_bytes = None, {}, 0
-        if self._head is None:
-            self._begin()
+        if self._head is None:  # find the newest marker; unless the high water agrees, check every marker
+            sizes, as_recorded = find_markers(self.storage, self.layout)
+            if not as_recorded:
+                deque(read_history(self.storage, self.layout, len(sizes)), maxlen=0)
+            if sizes:
+                newest = self.storage.read(self.layout.marker(len(sizes) - 1))
+                self._remember(_parsed(newest, len(sizes) - 1, self.layout), sum(sizes))
         while self._head is not None:
             later, size_bytes = self._read(self._head.number + 1)
             if later is None:
                 return
             self._remember(later, size_bytes)
-
-    def _begin(self) -> None:
-        """Find the newest marker. Unless the high water agrees, read and check every marker."""
-        sizes, as_recorded = find_markers(self.storage, self.layout)
-        if not as_recorded:
-            deque(read_history(self.storage, self.layout, len(sizes)), maxlen=0)
-        if sizes:
-            self._remember(read_marker(self.storage, self.layout, len(sizes) - 1), sum(sizes))
 
     def _remember(self, marker: Marker, size_bytes: int) -> None:
         below = self._known.get(marker.number - 1)
@@ -144,11 +141,6 @@ def find_markers(storage: Storage, layout: Layout) -> tuple[list[int], bool]:
     ordered = [sizes[number] for number in range(len(sizes))]
     as_recorded = high_water is not None and sum(ordered[: high_water.count]) == high_water.size_bytes
     return ordered, as_recorded
-
-
-def read_marker(storage: Storage, layout: Layout, number: int) -> Marker:
-    """One marker that must exist."""
-    return _parsed(storage.read(layout.marker(number)), number, layout)
 
 
 def read_markers(storage: Storage, layout: Layout, numbers: range) -> Iterator[Marker]:

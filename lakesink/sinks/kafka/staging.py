@@ -6,7 +6,7 @@ listed. Parts of failed tasks stay; a rule of the storage can remove files that 
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from uuid import uuid4
 
@@ -18,9 +18,9 @@ from lakesink.sinks.record_folder import PreparedDirectory
 from lakesink.sinks.staged.part_files import all_there, file_system
 from lakesink.sinks.staged.part_receipt import Part, SinkFolder, part_stem
 from lakesink.sinks.staged.prepared import PreparedParts
-from lakesink.sinks.storage import open_storage
+from lakesink.sinks.storage import failures_as, open_storage
 from lakesink_catalog.commit.record import parse_record
-from lakesink_protocol.errors import CatalogError, LakesinkError
+from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.redact import describe, redact
 
 _BYTES_AT_ONCE = 8 * 2**20
@@ -32,24 +32,27 @@ class StagingFolder(SinkFolder):
     def check_writable(self) -> None:
         """Write and remove a small file; raises CatalogError if that fails."""
         location = f"{self.root}/probe-{uuid4()}"
-        with staging_failures(self.directory):
+        with failures_as(self._failed):
             storage = open_storage(self.root)
             storage.replace(location, b"lakesink")
             storage.remove(location)
 
     def has_all(self, parts: Sequence[Part]) -> bool:
         """True if every part exists with its recorded size."""
-        with staging_failures(self.directory):
+        with failures_as(self._failed):
             return all_there(open_storage(self.root), self, parts)
 
     def rows(self, parts: Sequence[Part]) -> Iterator[pa.RecordBatch]:
         """The rows of the parts, in their order."""
         for part in parts:
-            with staging_failures(self.directory):
+            with failures_as(self._failed):
                 filesystem, path = file_system(self.part(part))
                 with filesystem.open_input_file(path) as source:
                     parquet = pq.ParquetFile(source)
                     yield from parquet.iter_batches(rows_at_once(parquet, _BYTES_AT_ONCE))
+
+    def _failed(self, error: Exception) -> CatalogError:
+        return CatalogError.of("STAGING_FAILED", error=describe(error)[:120], root=redact(self.directory))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,14 +77,3 @@ class StagingRecords(PreparedDirectory):
                 with suppress(FileNotFoundError):
                     self._opened().remove(self.staging.part(part))
         PreparedDirectory._remove(self, path)  # noqa: SLF001 - a slotted dataclass has no zero-argument super
-
-
-@contextmanager
-def staging_failures(root: str) -> Iterator[None]:
-    """Convert a storage's exceptions inside the block to a `CatalogError` about the staging folder."""
-    try:
-        yield
-    except LakesinkError:
-        raise
-    except Exception as error:  # each storage client has its own exception classes
-        raise CatalogError.of("STAGING_FAILED", error=describe(error)[:120], root=redact(root)) from error

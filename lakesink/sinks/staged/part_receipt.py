@@ -97,7 +97,15 @@ def encode_parts(receipt: PartsReceipt) -> bytes:
 
 def decode_parts(data: bytes, stem: str) -> PartsReceipt:
     """The receipt in `data`; raises ReceiptInvalid unless it is of this batch and version, and not too large."""
-    return read_receipt(data, PARTS_VERSION, lambda document: _receipt(document, stem))
+
+    def read(document: Mapping[str, Any]) -> PartsReceipt:
+        task, rows = _whole(document["task"], _TASKS), _whole(document["rows"], _COUNTS)
+        parts = parts_from_json(document["parts"], stem, task)
+        if rows != sum(part.rows for part in parts):
+            raise ReceiptInvalid("a task received another number of rows than its parts contain")
+        return PartsReceipt(task, rows, parts)
+
+    return read_receipt(data, PARTS_VERSION, read)
 
 
 def read_receipt(data: bytes, version: int, read: Callable[[Mapping[str, Any]], R]) -> R:
@@ -144,14 +152,6 @@ def check_batch(parts: Sequence[Part]) -> None:
 def fits_a_marker(parts: Sequence[Part]) -> bool:
     """True if a marker and its readers can represent the sums of these parts."""
     return max(sum(part.rows for part in parts), sum(part.size_bytes for part in parts)) <= MOST_IN_A_BATCH
-
-
-def _receipt(document: Mapping[str, Any], stem: str) -> PartsReceipt:
-    task, rows = _whole(document["task"], _TASKS), _whole(document["rows"], _COUNTS)
-    parts = parts_from_json(document["parts"], stem, task)
-    if rows != sum(part.rows for part in parts):
-        raise ReceiptInvalid("a task received another number of rows than its parts contain")
-    return PartsReceipt(task, rows, parts)
 
 
 def _whole(value: Any, allowed: range) -> int:

@@ -86,7 +86,9 @@ class _Parts:
         rows = pa.Table.from_batches(self._held)
         self._held, self._held_bytes = [], 0
         if self._open is None:
-            self._open = self._new_part(rows.schema)
+            check_part_schema(rows.schema)
+            name = new_part_name(self.plan.stem, self.task)
+            self._open = OpenPart(f"{self.plan.folder}/{name}", rows.schema, self.plan.codec)
         self._open.write_row_group(rows)
         if self._open.size_bytes >= self.plan.target_file_size_bytes:
             self._finish()
@@ -96,7 +98,3 @@ class _Parts:
             LISTENERS(FileClosing(self.plan.batch_id))  # the listeners of the driver do not exist in an executor
             self._closed.append(self._open.close())
             self._open = None
-
-    def _new_part(self, schema: pa.Schema) -> OpenPart:
-        check_part_schema(schema)
-        return OpenPart(f"{self.plan.folder}/{new_part_name(self.plan.stem, self.task)}", schema, self.plan.codec)
