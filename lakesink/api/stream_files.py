@@ -15,7 +15,7 @@ from lakesink.rows.expectations import is_mark
 from lakesink.settings.option import option_unknown
 from lakesink.settings.options import BY_NAME, read_option
 from lakesink.sinks.directory.directory_sink import FileSink
-from lakesink.sinks.staged.part_schema import check_part_schema
+from lakesink.sinks.staged.parts import check_part_schema
 from lakesink.spark.report import Reporter
 from lakesink.spark.rows.frame_schema import stored_schema
 from lakesink_protocol.errors import QueryError

@@ -8,7 +8,7 @@ import pytest
 
 import lakesink
 from lakesink.sinks.kafka.staged_rows import RecordsWriter
-from lakesink.sinks.staged.parts import PartsPlan, PartsWriter
+from lakesink.sinks.staged.parts import PartsWriter
 from lakesink_protocol.errors import SettingsError
 from lakesink_tools.cli.run.outbox import _properties
 
@@ -155,7 +155,7 @@ def test_a_wrong_value_of_a_secret_is_not_shown(tmp_path: Path) -> None:
 
 
 def test_the_writer_that_travels_to_executors_has_no_client() -> None:
-    writer = RecordsWriter(PartsWriter(PartsPlan("f", "s", 1, "lz4", 1)), "orders", 1)
+    writer = RecordsWriter(PartsWriter("f", "s", 1, "lz4", 1), "orders", 1)
     assert b"confluent" not in pickle.dumps(writer)
     assert b"127.0.0.1" not in pickle.dumps(writer)
 

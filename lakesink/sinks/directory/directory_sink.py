@@ -21,10 +21,8 @@ from lakesink.sinks.directory.marker import Marker
 from lakesink.sinks.directory.marker_ledger import MarkerLedger
 from lakesink.sinks.directory.settings import codec_of, directory_location
 from lakesink.sinks.record_folder import PreparedDirectory
-from lakesink.sinks.staged.ledger import LedgerDecision
-from lakesink.sinks.staged.part_files import all_there
-from lakesink.sinks.staged.parts import PartsWriter
-from lakesink.sinks.staged.prepared import PreparedParts
+from lakesink.sinks.staged.ledger import LedgerDecision, PreparedParts
+from lakesink.sinks.staged.parts import PartsWriter, all_there
 from lakesink.sinks.staged.sink import StagedSink, StagedTransaction, option
 from lakesink.sinks.storage import Storage, check_exclusive, open_storage, prove_exclusive
 from lakesink_catalog.commit.effects import Effects

@@ -21,7 +21,6 @@ from lakesink.sinks.kafka.failures import WORDS, kafka_failures
 from lakesink.sinks.kafka.staged_rows import Needs, RecordsWriter, decode_kafka, needs_of_all
 from lakesink.sinks.kafka.staging import PreparedRows, StagingFolder, StagingRecords
 from lakesink.sinks.kafka.target import KafkaTarget, Session, commit_rows
-from lakesink.sinks.kafka.topics import TopicFacts
 from lakesink.sinks.staged.ledger import LedgerDecision
 from lakesink.sinks.staged.part_receipt import PartsReceipt
 from lakesink.sinks.staged.sink import StagedSink, StagedTransaction, option
@@ -187,20 +186,13 @@ class KafkaSink(StagedSink[CommitRecord, PreparedRows]):
 
     def _check_topic(self, topic: str, needs: Needs, batch_id: int) -> None:
         """A fixed topic limits the rows as they are written; a topic that rows name is looked at here."""
-        facts = self._target.facts(topic)
-        trouble = topic_trouble(facts, needs, self._target.most_bytes)
-        if trouble:
-            raise WriteError.of(
-                "KAFKA_ROW_REFUSED.by_topic", topic=shown(topic, 60), batch_id=batch_id, trouble=trouble
-            )
-
-
-def topic_trouble(facts: TopicFacts, needs: Needs, batch_bytes: int) -> str:
-    """Why a topic cannot take the rows; empty if it can. The producer fills batches up to `batch_bytes`."""
-    if needs.partition >= facts.partitions:
-        return f"a row names partition {needs.partition}, the topic has {facts.partitions} partitions"
-    if needs.record_bytes > facts.max_message_bytes:
-        return f"a row takes {needs.record_bytes} bytes, max.message.bytes is {facts.max_message_bytes}"
-    if batch_bytes > facts.max_message_bytes:
-        return f"the producer's message.max.bytes, {batch_bytes}, is above its max.message.bytes"
-    return ""
+        facts, filled = self._target.facts(topic), self._target.most_bytes
+        if needs.partition >= facts.partitions:
+            trouble = f"a row names partition {needs.partition}, the topic has {facts.partitions} partitions"
+        elif needs.record_bytes > facts.max_message_bytes:
+            trouble = f"a row takes {needs.record_bytes} bytes, max.message.bytes is {facts.max_message_bytes}"
+        elif filled > facts.max_message_bytes:
+            trouble = f"the producer's message.max.bytes, {filled}, is above its max.message.bytes"
+        else:
+            return
+        raise WriteError.of("KAFKA_ROW_REFUSED.by_topic", topic=shown(topic, 60), batch_id=batch_id, trouble=trouble)

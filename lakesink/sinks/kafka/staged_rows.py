@@ -124,7 +124,7 @@ class RecordsWriter:
 
     def write(self, task: int, batches: Iterator[pa.RecordBatch]) -> bytes:
         """Write one task's rows and return its encoded receipt."""
-        records = _Records(self.topic, self.most_bytes, self.parts.plan.batch_id)
+        records = _Records(self.topic, self.most_bytes, self.parts.batch_id)
         staged = self.parts.write(task, map(records.taken, batches))
         return encode_kafka(staged, records.needs)
 

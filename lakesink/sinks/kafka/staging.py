@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 
 from lakesink.rows.batches import rows_at_once
 from lakesink.sinks.record_folder import PreparedDirectory
-from lakesink.sinks.staged.part_files import all_there, file_system
+from lakesink.sinks.staged.ledger import PreparedParts
 from lakesink.sinks.staged.part_receipt import Part, SinkFolder, part_stem
-from lakesink.sinks.staged.prepared import PreparedParts
+from lakesink.sinks.staged.parts import all_there, file_system
 from lakesink.sinks.storage import failures_as, open_storage
 from lakesink_catalog.commit.record import parse_record
 from lakesink_protocol.errors import CatalogError

@@ -11,10 +11,9 @@ from typing import Any, Generic
 from lakesink._version import __version__
 from lakesink.settings.options import read_option
 from lakesink.sinks.record_folder import PreparedDirectory
-from lakesink.sinks.staged.ledger import C, LedgerDecision
+from lakesink.sinks.staged.ledger import C, LedgerDecision, P, still_usable
 from lakesink.sinks.staged.part_receipt import PartsReceipt, check_batch, decode_parts, part_stem
-from lakesink.sinks.staged.parts import PartsPlan, PartsWriter
-from lakesink.sinks.staged.prepared import P, still_usable
+from lakesink.sinks.staged.parts import PartsWriter
 from lakesink.sinks.unused_accept import UnusedAcceptWarning
 from lakesink_catalog.commit.effects import Effects
 from lakesink_protocol.errors import BatchRefused, CommitUnresolved, LakesinkError, Reason
@@ -187,7 +186,13 @@ class StagedSink(TwoPhaseCommitSink[StagedTransaction[C], P], Generic[C, P]):
         attempts: Fenced[Outcome | MustBeWrittenAgain] = _Publication(self, transaction.batch, prepared, self._effects)
         found = fenced(attempts, self.retry, self._effects)
         if isinstance(found, Unseen):
-            raise self._unresolved(transaction.batch, found)
+            raise CommitUnresolved.of(
+                self.unresolved,
+                batch_id=transaction.batch.batch_id,
+                sink=self.sink_id,
+                attempts=found.attempts,
+                trouble=found.trouble.rstrip("."),
+            )
         return None if isinstance(found, MustBeWrittenAgain) else found
 
     def abort(self, transaction: StagedTransaction[C]) -> None:
@@ -200,7 +205,7 @@ class StagedSink(TwoPhaseCommitSink[StagedTransaction[C], P], Generic[C, P]):
 
     def parts(self, batch: Batch, folder: str, codec: str, target_bytes: int) -> PartsWriter:
         """A writer of parts."""
-        return PartsWriter(PartsPlan(folder, self.stem(batch), batch.batch_id, codec, target_bytes))
+        return PartsWriter(folder, self.stem(batch), batch.batch_id, codec, target_bytes)
 
     def _trouble(self, decision: LedgerDecision[C], prepared: P) -> str:
         """The reason that a prepared batch can no longer be published; empty if it can."""
@@ -211,15 +216,6 @@ class StagedSink(TwoPhaseCommitSink[StagedTransaction[C], P], Generic[C, P]):
             return f"it was prepared for another {elsewhere}"
         with self.failures():
             return "" if self.has_parts(prepared) else "a part is missing or has another size"
-
-    def _unresolved(self, batch: Batch, unseen: Unseen) -> CommitUnresolved:
-        return CommitUnresolved.of(
-            self.unresolved,
-            batch_id=batch.batch_id,
-            sink=self.sink_id,
-            attempts=unseen.attempts,
-            trouble=unseen.trouble.rstrip("."),
-        )
 
 
 @dataclass(slots=True)
