@@ -15,7 +15,7 @@ from lakesink.rows.expectations import is_mark
 from lakesink.settings.option import option_unknown
 from lakesink.settings.options import BY_NAME, read_option
 from lakesink.sinks.directory.directory_sink import FileSink
-from lakesink.sinks.staged.part_schema import check_part_schema
+from lakesink.sinks.staged.parts import check_part_schema
 from lakesink.spark.report import Reporter
 from lakesink.spark.rows.frame_schema import stored_schema
 from lakesink_protocol.errors import QueryError
@@ -72,11 +72,10 @@ def stream_files(  # noqa: PLR0913 - the options, each by its name
     sizes: dict[str, Any] = {"target_file_size_bytes": target_file_size_bytes, "prepared_max_age": prepared_max_age}
     files: dict[str, Any] = {"compression_codec": compression_codec, "accept": accept, **sizes}
     new_sink = partial(FileSink, directory, sink_id, **files)
-    settings = new_sink().settings
+    to = new_sink().place
     if any(map(is_mark, df.columns)):
         raise QueryError.of("WRONG_DATAFRAME.expectations")
     check_part_schema(stored_schema(df.schema))
-    to = settings.layout.directory
     reporter = Reporter(to, sink_id, watched(sink_id, f"directory {redact(to)}", verbose=verbose))
     return stream_writer(df, read_option("checkpoint", checkpoint), reporter, lambda _schema, _session: new_sink())
 

@@ -7,6 +7,7 @@ all schemes and credentials of Spark; `FsspecFiles` works elsewhere. Nothing her
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -62,17 +63,15 @@ class FsspecFiles:
 
     def read(self, path: str) -> bytes | None:
         """See `CheckpointFiles`."""
-        try:
+        with suppress(FileNotFoundError):
             return bytes(self._system.cat_file(self._at(path)))
-        except FileNotFoundError:
-            return None
+        return None
 
     def size_bytes(self, path: str) -> int | None:
         """See `CheckpointFiles`."""
-        try:
+        with suppress(FileNotFoundError):
             return int(self._system.size(self._at(path)))
-        except FileNotFoundError:
-            return None
+        return None
 
     def read_range(self, path: str, start: int, length: int) -> bytes:
         """See `CheckpointFiles`."""
@@ -80,10 +79,9 @@ class FsspecFiles:
 
     def names(self, folder: str) -> list[str]:
         """See `CheckpointFiles`."""
-        try:
+        with suppress(FileNotFoundError):
             return [str(name).rsplit("/", 1)[-1] for name in self._system.ls(self._at(folder), detail=False)]
-        except FileNotFoundError:
-            return []
+        return []
 
     def is_there(self, uri: str) -> bool:
         """See `CheckpointFiles`. Returns True, with a warning, for a file that cannot be checked here."""
@@ -206,14 +204,10 @@ class Checkpoint:
             raise unreadable(f"offsets/{batch_id} lists its sources by {end.keys.value}, the batch before does not")
         added = set(end.ends) - set(previous.ends) if end.keys is previous.keys is Keys.NAMES else set()
         for older in sorted(self._planned(), reverse=True) if added else ():
-            if older < batch_id - 1 and added & set(self.offsets(older).ends):
-                raise QueryError.of(
-                    "SOURCE_CAME_BACK",
-                    name=min(added & set(self.offsets(older).ends))[:60],
-                    was_in=older,
-                    batch_id=batch_id,
-                    before=batch_id - 1,
-                )
+            came_back = added & set(self.offsets(older).ends) if older < batch_id - 1 else ()
+            if came_back:
+                facts = {"was_in": older, "batch_id": batch_id, "before": batch_id - 1}
+                raise QueryError.of("SOURCE_CAME_BACK", name=min(came_back)[:60], **facts)
 
     def _planned(self) -> list[int]:
         return [int(name) for name in self.files.names("offsets") if name.isascii() and name.isdecimal()]
@@ -276,14 +270,6 @@ class Checkpoint:
         if size is None:
             raise unreadable(f"the log of file source {folder} lacks entry {upto}")
         return source_log_tail(lambda start, length: self.files.read_range(path, start, length), size, after, upto)
-
-
-def same_checkpoint(session: Any, given: str, resolved: str) -> bool:
-    """True if Spark resolves the checkpoint `given` to the folder `resolved`."""
-    jvm = session.sparkContext._jvm  # noqa: SLF001 - PySpark has no public API for Hadoop's file systems
-    path = jvm.org.apache.hadoop.fs.Path(given)
-    conf = session._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001 - as above
-    return str(path.getFileSystem(conf).makeQualified(path).toString()) == resolved
 
 
 def source_folders(sources: Sequence[Any]) -> tuple[int, ...]:

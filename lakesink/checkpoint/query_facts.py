@@ -125,7 +125,10 @@ def parse_query_facts(data: bytes) -> QueryFacts:
         version = document.pop("version")
         if version != QUERY_FACTS_VERSION:
             raise ValueError(f"they are of version {version!r}, this lakesink reads {QUERY_FACTS_VERSION}")
-        sources = tuple(_source(source) for source in document.pop("sources"))
+        sources = tuple(
+            Source(str(one["name"]), Replay[one["replay"]], one["uncommitted"] is True, one["lenient"] is True)
+            for one in document.pop("sources")
+        )
         functions = {
             kind: tuple(str(name)[:LONGEST_NAME] for name in names)[:MOST_NAMES]
             for kind, names in document.pop("functions").items()
@@ -136,8 +139,3 @@ def parse_query_facts(data: bytes) -> QueryFacts:
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"they are damaged: {type(error).__name__}") from None
     return facts
-
-
-def _source(document: dict[str, Any]) -> Source:
-    flags = (document[name] is True for name in ("uncommitted", "lenient"))
-    return Source(str(document["name"]), Replay[document["replay"]], *flags)

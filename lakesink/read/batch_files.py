@@ -5,8 +5,10 @@ files of a batch whose snapshot has expired are still known, and are complete if
 batch's summary. A batch that cannot be shown whole is refused.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
 
 from pyiceberg.table import Table
 
@@ -16,6 +18,9 @@ from lakesink_catalog.manifests.live import LiveFile
 from lakesink_catalog.manifests.live_reading import LiveMemory, files_in, live_files
 from lakesink_catalog.read.past import Past, PastCommit
 from lakesink_protocol.change import Content
+
+BySnapshot = Mapping[int | None, Sequence[LiveFile]]
+"""Files by the snapshot that added them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,20 +46,31 @@ def files_of(table: Table, past: Past, batches: Sequence[PastCommit]) -> list[Ba
     Raises:
         CatalogError: READ_BATCH_GONE if the files of a batch cannot be told completely.
     """
-    head = _Head(table, past.head.snapshot_id if past.head else None)
-    return [_files_of(table, past, batch, head) for batch in batches]
+
+    @cache
+    def live() -> BySnapshot:
+        """The live files of the head by the snapshot that added them; read only if needed."""
+        found = live_files(table, past.head.snapshot_id if past.head else None, LiveMemory())
+        by_snapshot = defaultdict(list)
+        for file in (*found.data, *found.deletes):
+            by_snapshot[file.added_by].append(file)
+        return by_snapshot
+
+    return [_files_of(table, past, batch, live) for batch in batches]
 
 
-def _files_of(table: Table, past: Past, batch: PastCommit, head: "_Head") -> BatchFiles:
+def _files_of(table: Table, past: Past, batch: PastCommit, live: Callable[[], BySnapshot]) -> BatchFiles:
     files = _own_files(table, batch)
     if files is None:
-        files = head.files_added_by(batch.snapshot_id)
+        files = live().get(batch.snapshot_id, ())
     data = [file for file in files if file.content is Content.DATA]
     deletes = [file for file in files if file.content is Content.POSITION_DELETES]
     found = len(data), sum(file.record_count for file in data), len(deletes)
     if found != (batch.files, batch.rows, batch.added.delete_files or 0):
         raise batch_gone(past.table, batch, found[0])
-    return BatchFiles(batch, data, deletes, _schema_json(table, batch))
+    current, schema_id = table.schema(), batch.snapshot.schema_id
+    schema = current if schema_id is None else table.schemas().get(schema_id, current)
+    return BatchFiles(batch, data, deletes, schema.model_dump_json())
 
 
 def _own_files(table: Table, batch: PastCommit) -> Sequence[LiveFile] | None:
@@ -67,26 +83,3 @@ def _own_files(table: Table, batch: PastCommit) -> Sequence[LiveFile] | None:
         if batch.is_retained:
             raise
         return None
-
-
-def _schema_json(table: Table, batch: PastCommit) -> str:
-    schema_id = batch.snapshot.schema_id
-    found = table.schema() if schema_id is None else table.schemas().get(schema_id, table.schema())
-    return found.model_dump_json()
-
-
-@dataclass(slots=True)
-class _Head:
-    """The live files of the table by the snapshot that added them; read once, and only if needed."""
-
-    table: Table
-    snapshot_id: int | None
-    _files: dict[int | None, list[LiveFile]] | None = field(default=None, init=False)
-
-    def files_added_by(self, snapshot_id: int) -> Sequence[LiveFile]:
-        if self._files is None:
-            live = live_files(self.table, self.snapshot_id, LiveMemory())
-            self._files = {}
-            for file in (*live.data, *live.deletes):
-                self._files.setdefault(file.added_by, []).append(file)
-        return self._files.get(snapshot_id, ())

@@ -52,7 +52,9 @@ def followed(table: Table, name: str, sink_id: str, branch: str) -> SinkBatches:
     """
     if table.metadata.format_version != _FORMAT_VERSION:
         raise CatalogError.of("UNSUPPORTED.to_read", table=name, version=table.metadata.format_version)
-    found = _sinks(table, branch)
+    marks = (mark_of(snapshot.summary) for snapshot in table.metadata.snapshots)
+    keys = {mark.key for mark in marks if mark is not None} | set(keys_of_ledger(table))
+    found = sorted(set(_follows(keys, branch)), key=lambda one: (one.sink, one.follows.value))
     chosen = [one for one in found if sink_id in ("", one.sink)]
     if not chosen:
         raise sink_unknown(name, branch, sink_id, [one.sink for one in found])
@@ -83,14 +85,8 @@ def beginning(table: Table, name: str, sink: SinkBatches, begin: Beginning) -> P
     return behind(past, first, taken)
 
 
-def _sinks(table: Table, branch: str) -> list[SinkBatches]:
-    """Every sink whose batches, or whose changelog, the branch has or had."""
-    marks = (mark_of(snapshot.summary) for snapshot in table.metadata.snapshots)
-    keys = {mark.key for mark in marks if mark is not None} | set(keys_of_ledger(table))
-    return sorted(set(_follows(keys, branch)), key=lambda one: (one.sink, one.follows.value))
-
-
 def _follows(keys: Iterable[SinkKey], branch: str) -> Iterable[SinkBatches]:
+    """Every sink whose batches, or whose changelog, the branch has or had."""
     for key in keys:
         if key.branch != branch:
             continue

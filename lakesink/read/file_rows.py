@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from lakesink.parquet.filesystem import open_filesystem, scheme_of
 from lakesink.parquet.single_value import decoded_array
-from lakesink.read.values import apply, columns_of, converter, has_ids, readable_schema
+from lakesink.read.values import apply, columns_of, converter, has_ids, readable_schema, readable_type
 from lakesink.rows.batches import rows_at_once
 from lakesink.rows.schema import Field, Primitive, Struct, parse_schema
 from lakesink_protocol.errors import WriteError
@@ -107,8 +107,8 @@ def _of_parquet(source: Any, file: RowsFile, wanted: Struct, names: Mapping[str,
     told = [_told(file, one) for one in wanted.fields]
     for batch in parquet.iter_batches(rows_at_once(parquet, BYTES_AT_ONCE)):
         arrays = [
-            _repeated(constant, kind, batch.num_rows) if place is None else apply(convert, batch.column(place))
-            for (place, convert, kind), constant in zip(columns, told, strict=True)
+            pa.repeat(constant, batch.num_rows) if place is None else apply(convert, batch.column(place))
+            for (place, convert, _), constant in zip(columns, told, strict=True)
         ]
         yield pa.RecordBatch.from_arrays(
             [_named(*one) for one in zip(arrays, schema.types, strict=True)], schema=schema
@@ -120,17 +120,13 @@ def _named(values: pa.Array, kind: pa.DataType) -> pa.Array:
     return values if values.type == kind else values.view(kind) if pa.types.is_nested(kind) else values.cast(kind)
 
 
-def _told(file: RowsFile, column: Field) -> pa.Scalar | None:
-    """The value of a column as the file's partition tells it; None if it does not."""
+def _told(file: RowsFile, column: Field) -> pa.Scalar:
+    """The value of a column as the file's partition tells it; NULL if it does not."""
     told = dict(file.constants).get(column.field_id)
     if told is None or not isinstance(column.type, Primitive):
-        return None
+        return pa.scalar(None, readable_type(column.type))
     value = decoded_array(column.type, told)
     return apply(converter(value.type, column.type), value)[0]
-
-
-def _repeated(value: pa.Scalar | None, kind: pa.DataType, rows: int) -> pa.Array:
-    return pa.nulls(rows, kind) if value is None else pa.repeat(value, rows)
 
 
 def _unreadable(file: RowsFile, why: str) -> WriteError:

@@ -140,7 +140,11 @@ def parse_offset(offset: Mapping[str, Any]) -> Position:
 
 
 def _replays(document: Any) -> Replays:
-    if not isinstance(document, Mapping) or not all(_is_replay(one) for one in document.values()):
+    is_known = isinstance(document, Mapping) and all(
+        isinstance(told, list) and [type(one) for one in told] == [int, str] and 0 < told[0] <= LARGEST
+        for told in document.values()
+    )
+    if not is_known:
         raise _unreadable("a field has the wrong type")
     return tuple(
         sorted(
@@ -148,10 +152,6 @@ def _replays(document: Any) -> Replays:
             for name, (number, ends) in document.items()
         )
     )
-
-
-def _is_replay(told: Any) -> bool:
-    return isinstance(told, list) and [type(one) for one in told] == [int, str] and 0 < told[0] <= LARGEST
 
 
 def _unreadable(why: str) -> QueryError:

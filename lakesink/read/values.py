@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import pyarrow as pa
 
-from lakesink.keys.footers import field_id_of, footer_of
+from lakesink.keys.footers import footer_of
 from lakesink.rows.schema import Field, ListOf, MapOf, Primitive, Struct, Type
 
 Convert = Callable[[pa.Array], pa.Array]
@@ -75,7 +75,9 @@ def converter(found: pa.DataType, wanted: Type) -> Convert | None:
         case Struct():
             return _struct(found, wanted)
         case ListOf(element):
-            return _list(found, element)
+            convert = converter(found.value_type, element.type)
+            target = readable_type(wanted)
+            return convert and (lambda values: _with_children(target, values, convert(values.values)))
         case MapOf(key, value):
             return _map(found, key, value)
 
@@ -117,28 +119,17 @@ def _holds(reader: Type, written: Type) -> bool:
     return reader.name == written.name or _WIDER.get(written.name) == reader.name
 
 
-def _places(fields: pa.StructType) -> Mapping[int, int]:
-    found = ((field_id_of(fields.field(place)), place) for place in range(len(fields)))
-    return {number: place for number, place in found if number is not None}
-
-
 def _struct(found: pa.StructType, wanted: Struct) -> Convert | None:
-    places = _places(found)
-    parts = [places.get(field.field_id) for field in wanted.fields]
-    converts = [
-        None if place is None else converter(found.field(place).type, field.type)
-        for place, field in zip(parts, wanted.fields, strict=True)
-    ]
-    if parts == list(range(found.num_fields)) and not any(converts):
+    columns = columns_of(pa.schema(list(found)), wanted, {})
+    if [column[:2] for column in columns] == [(place, None) for place in range(found.num_fields)]:
         return None
-    target = readable_type(wanted)
 
     def convert(values: pa.StructArray) -> pa.Array:
         children = [
-            pa.nulls(len(values), target.field(number).type) if place is None else apply(one, values.field(place))
-            for number, (place, one) in enumerate(zip(parts, converts, strict=True))
+            pa.nulls(len(values), kind) if place is None else apply(one, values.field(place))
+            for place, one, kind in columns
         ]
-        return pa.StructArray.from_arrays(children, fields=list(target), mask=values.is_null())
+        return pa.StructArray.from_arrays(children, fields=list(readable_type(wanted)), mask=values.is_null())
 
     return convert
 
@@ -146,14 +137,6 @@ def _struct(found: pa.StructType, wanted: Struct) -> Convert | None:
 def apply(convert: Convert | None, values: pa.Array) -> pa.Array:
     """The values as they are wanted."""
     return values if convert is None else convert(values)
-
-
-def _list(found: pa.ListType, element: Field) -> Convert | None:
-    convert = converter(found.value_type, element.type)
-    if convert is None:
-        return None
-    target = readable_type(ListOf(element))
-    return lambda values: _with_children(target, values, convert(values.values))
 
 
 def _map(found: pa.MapType, key: Field, value: Field) -> Convert | None:
@@ -181,8 +164,6 @@ def _with_children(target: pa.DataType, values: pa.Array, children: pa.Array) ->
 def _texts(values: pa.Array) -> pa.Array:
     """UUIDs as text, as Iceberg's own reader for Spark gives them."""
     storage = values.storage if isinstance(values, pa.ExtensionArray) else values
-    return pa.array([None if value is None else _uuid_text(value.hex()) for value in storage.to_pylist()], pa.string())
-
-
-def _uuid_text(digits: str) -> str:
-    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+    digits = (value and value.hex() for value in storage.to_pylist())
+    texts = [one and f"{one[:8]}-{one[8:12]}-{one[12:16]}-{one[16:20]}-{one[20:]}" for one in digits]
+    return pa.array(texts, pa.string())

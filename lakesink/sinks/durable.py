@@ -10,16 +10,11 @@ def make_folder(folder: Path) -> None:
         return
     make_folder(folder.parent)
     folder.mkdir(exist_ok=True)
-    sync_folder(folder.parent)
+    sync(folder.parent)
 
 
-def sync_folder(folder: Path) -> None:
-    """Flush a folder's entries to disk: files created or renamed in it then survive a power failure."""
-    sync_file(folder)
-
-
-def sync_file(path: Path) -> None:
-    """Flush a file to disk."""
+def sync(path: Path) -> None:
+    """Flush a file to disk, or a folder's entries: files created or renamed in it then survive a power failure."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

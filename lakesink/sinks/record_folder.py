@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+from lakesink.settings.settings import PREPARED_MAX_AGE
 from lakesink.sinks.storage import Storage, open_storage
 from lakesink_catalog.commit.record import PreparedRecords, batch_identity
 from lakesink_catalog.listeners import LISTENERS
@@ -13,9 +14,6 @@ from lakesink_protocol.events import Listener
 from lakesink_protocol.identity import Batch
 
 __all__ = ["PreparedDirectory"]
-
-MAX_AGE = timedelta(hours=20)
-"""Shorter than the 24 hours after which orphan cleanups delete unreferenced files."""
 
 
 @dataclass(slots=True)
@@ -32,7 +30,7 @@ class PreparedDirectory(PreparedRecords):
     """
 
     folder: str
-    max_age: timedelta = MAX_AGE
+    max_age: timedelta = PREPARED_MAX_AGE
     now_ms: Callable[[], int] = field(default=lambda: time.time_ns() // 1_000_000)
     storage: Storage | None = None
     emit: Listener = LISTENERS  # not public: lakesink's own sinks pass theirs

@@ -10,7 +10,7 @@ import errno
 import os
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,8 +18,8 @@ from typing import Any
 
 from lakesink.parquet.filesystem import fsspec_filesystem, local_path, scheme_of
 from lakesink.rows.task_errors import unsupported_storage
-from lakesink.sinks.durable import make_folder, sync_folder
-from lakesink_protocol.errors import WriteError
+from lakesink.sinks.durable import make_folder, sync
+from lakesink_protocol.errors import LakesinkError, WriteError
 from lakesink_protocol.redact import describe
 
 CONDITIONAL_PUT = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"})
@@ -83,24 +83,21 @@ class LocalStorage(Storage):
 
     def read(self, location: str) -> bytes | None:
         """See `Storage.read`."""
-        try:
+        with suppress(FileNotFoundError):
             return Path(local_path(location)).read_bytes()
-        except FileNotFoundError:
-            return None
+        return None
 
     def size(self, location: str) -> int | None:
         """See `Storage.size`."""
-        try:
+        with suppress(FileNotFoundError):
             return Path(local_path(location)).stat().st_size
-        except FileNotFoundError:
-            return None
+        return None
 
     def names(self, folder: str) -> list[str]:
         """See `Storage.names`."""
-        try:
-            return os.listdir(local_path(folder))  # noqa: PTH208 - `iterdir` takes twice as long for many markers
-        except FileNotFoundError:
-            return []
+        with suppress(FileNotFoundError):
+            return os.listdir(local_path(folder))  # noqa: PTH208 - `iterdir` takes twice as long for many records
+        return []
 
     def listing(self, folder: str) -> dict[str, int]:
         """See `Storage.listing`."""
@@ -125,7 +122,7 @@ class LocalStorage(Storage):
                 if error.errno in _NO_LINKS:
                     raise _not_exclusive(location, "the file system has no hard links.") from error
                 raise
-        sync_folder(Path(local_path(location)).parent)
+        sync(Path(local_path(location)).parent)
 
     def remove(self, location: str) -> None:
         """See `Storage.remove`."""
@@ -140,17 +137,15 @@ class ObjectStorage(Storage):
 
     def read(self, location: str) -> bytes | None:
         """See `Storage.read`."""
-        try:
+        with suppress(FileNotFoundError):
             return bytes(self._files.cat_file(location))
-        except FileNotFoundError:
-            return None
+        return None
 
     def size(self, location: str) -> int | None:
         """See `Storage.size`."""
-        try:
+        with suppress(FileNotFoundError):
             return int(self._files.size(location))
-        except FileNotFoundError:
-            return None
+        return None
 
     def names(self, folder: str) -> list[str]:
         """See `Storage.names`."""
@@ -175,10 +170,9 @@ class ObjectStorage(Storage):
         self._files.rm_file(location)
 
     def _listed(self, folder: str) -> list[dict[str, Any]]:
-        try:
+        with suppress(FileNotFoundError):
             return list(self._files.ls(folder, detail=True))
-        except FileNotFoundError:
-            return []
+        return []
 
 
 class RenamingStorage(ObjectStorage):
@@ -262,6 +256,17 @@ def _create_first(storage: Storage, location: str, data: bytes) -> None:
             storage.remove(location)
         why = f"it accepts a plain put and refuses a conditional one ({describe(error)[:80]})."
         raise _not_exclusive(location, why) from error
+
+
+@contextmanager
+def failures_as(error_of: Callable[[Exception], LakesinkError]) -> Iterator[None]:
+    """Convert a storage's exceptions inside the block: each storage client has its own exception classes."""
+    try:
+        yield
+    except LakesinkError:
+        raise
+    except Exception as error:
+        raise error_of(error) from error
 
 
 @contextmanager

@@ -13,33 +13,28 @@ _PYTHON = frozenset({"PythonUDF", "PythonUDAF", "PythonUDTF"})
 
 def functions_of(rows: DataFrame) -> Functions:
     """Non-deterministic expressions, without `current_timestamp()`: Spark logs a batch's time with its offsets."""
+    python, plan = _python_pattern(rows), plan_of(rows)
+    unstable: dict[str, None] = {}
+    trusted: dict[str, None] = {}
+
+    def matters(node: Any) -> bool:
+        return not node.deterministic() or bool(node.containsPattern(python))
+
     try:
-        return _read(rows)
+        for expression in _expressions(plan, matters):
+            if not expression.deterministic():
+                if all(child.deterministic() for child in _children(expression)):
+                    unstable[_name(expression)] = None
+            elif _kind(expression) in _PYTHON:
+                trusted[_name(expression)] = None
     except Py4JError:  # a custom node without the usual methods can contain anything
         return Functions(unstable=("a plan that cannot be read",))
+    return Functions(tuple(unstable)[:MOST_NAMES], tuple(trusted)[:MOST_NAMES])
 
 
 def runs_python(rows: DataFrame) -> bool:
     """True if Python functions compute the rows of a DataFrame, streaming or not."""
     return bool(plan_of(rows).containsPattern(_python_pattern(rows)))
-
-
-def _read(rows: DataFrame) -> Functions:
-    python = _python_pattern(rows)
-    plan = plan_of(rows)
-
-    def matters(node: Any) -> bool:
-        return not node.deterministic() or bool(node.containsPattern(python))
-
-    unstable: dict[str, None] = {}
-    trusted: dict[str, None] = {}
-    for expression in _expressions(plan, matters):
-        if not expression.deterministic():
-            if all(child.deterministic() for child in _children(expression)):
-                unstable[_name(expression)] = None
-        elif _kind(expression) in _PYTHON:
-            trusted[_name(expression)] = None
-    return Functions(tuple(unstable)[:MOST_NAMES], tuple(trusted)[:MOST_NAMES])
 
 
 def plan_of(rows: DataFrame) -> Any:

@@ -13,7 +13,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from lakesink.checkpoint.folder import Checkpoint, same_checkpoint
+from lakesink.checkpoint.folder import Checkpoint
 from lakesink.checkpoint.offsets import Keys, Offsets
 from lakesink.checkpoint.query_facts import Source, gives_uncommitted, is_lenient, replay_of
 from lakesink.settings.option_types import OutputMode
@@ -106,16 +106,12 @@ class RunningQuery:
         if self.output_mode != output_mode:
             raise QueryError.of("OUTPUT_MODE.other", mode=self.output_mode, expected=output_mode)
         if not same_checkpoint(self._session, checkpoint, self.checkpoint_root):
-            raise QueryError.of(
-                "FOREIGN_CHECKPOINT",
-                why=redact(f"The query uses {self.checkpoint_root}, lakesink.stream was given {checkpoint}."),
-            )
-        stored_id = stored.query_id()
-        if stored_id != self.query_id:
-            raise QueryError.of(
-                "FOREIGN_CHECKPOINT",
-                why=redact(f"Its metadata names the query {stored_id}, this one is {self.query_id}."),
-            )
+            why = f"The query uses {self.checkpoint_root}, lakesink.stream was given {checkpoint}."
+        elif (stored_id := stored.query_id()) != self.query_id:
+            why = f"Its metadata names the query {stored_id}, this one is {self.query_id}."
+        else:
+            return
+        raise QueryError.of("FOREIGN_CHECKPOINT", why=redact(why))
 
     @property
     def output_mode(self) -> str:
@@ -147,6 +143,13 @@ def check_checkpoint(session: SparkSession, checkpoint: str) -> None:
     raise SettingsError.of("CHECKPOINT_INVALID", checkpoint=redact(checkpoint)[:60], why=sentence(why))
 
 
+def same_checkpoint(session: SparkSession, given: str, resolved: str) -> bool:
+    """True if Spark resolves the checkpoint `given` to the folder `resolved`."""
+    hadoop, conf = hadoop_of(session)
+    path = hadoop.Path(given)
+    return str(path.getFileSystem(conf).makeQualified(path).toString()) == resolved
+
+
 def check_output_mode(rows: DataFrame, mode: OutputMode) -> None:
     """Let Spark judge a query's output mode before it starts, and say what else lakesink has for aggregations."""
     spark = rows.sparkSession.sparkContext._jvm.org.apache.spark.sql  # type: ignore[union-attr]
@@ -164,7 +167,13 @@ def check_output_mode(rows: DataFrame, mode: OutputMode) -> None:
 def sources_of(rows: DataFrame) -> list[Source]:
     """The streaming sources in a DataFrame's plan; starts nothing."""
     corrupt = str(rows.sparkSession.conf.get(f"spark.sql.{CORRUPT_COLUMN}"))
-    return [_source(leaf, corrupt) for leaf in items(plan_of(rows).collectLeaves()) if leaf.isStreaming()]
+    found = []
+    for leaf in filter(lambda leaf: leaf.isStreaming(), items(plan_of(rows).collectLeaves())):
+        name = _name(leaf)
+        uncommitted = gives_uncommitted(name, option_of(leaf, ISOLATION_LEVEL))
+        replay = replay_of(name, option_of(leaf, FAIL_ON_DATA_LOSS))
+        found.append(Source(name.partition("[")[0], replay, uncommitted, _is_lenient(leaf, corrupt)))
+    return found
 
 
 def option_of(leaf: Any, key: str) -> str | None:
@@ -174,13 +183,6 @@ def option_of(leaf: Any, key: str) -> str | None:
     except Py4JError:  # a relation of Data Source V1
         return _first_interface_option(leaf, key)
     return None if value is None else str(value)
-
-
-def _source(leaf: Any, corrupt: str) -> Source:
-    name = _name(leaf)
-    uncommitted = gives_uncommitted(name, option_of(leaf, ISOLATION_LEVEL))
-    replay = replay_of(name, option_of(leaf, FAIL_ON_DATA_LOSS))
-    return Source(name.partition("[")[0], replay, uncommitted, _is_lenient(leaf, corrupt))
 
 
 def _is_lenient(leaf: Any, corrupt: str) -> bool:

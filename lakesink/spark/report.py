@@ -37,8 +37,7 @@ class Reporter:
 
     def started(self, batch_id: int, facts: QueryFacts) -> None:
         """Report the guarantee of a run at its first batch, and the facts that weaken it."""
-        replay = guarantee(facts.sources)
-        unstable = facts.functions.unstable
+        replay, unstable = guarantee(facts.sources), facts.functions.unstable
         started = events.QueryStarted(
             batch_id=batch_id,
             table=self.table,
@@ -47,7 +46,7 @@ class Reporter:
             sources=tuple(source.name for source in facts.sources),
             guarantee=replay.value,
             is_weakened=replay is not Replay.YES or bool(unstable) or not facts.creates_atomically,
-            unstable=tuple(unstable),
+            unstable=unstable,
             output_mode=facts.output_mode,
             speculation=facts.speculation,
             checkpoint=f"{facts.scheme}{'' if facts.creates_atomically else ' (not atomic)'}",
@@ -55,14 +54,6 @@ class Reporter:
         self.emit(started)
         if any(source.uncommitted for source in facts.sources):
             self.emit(events.SourceReadsUncommitted(self.table, self.sink, facts.query_id))
-
-    def ended(self) -> None:
-        """Report the end of a run; nothing is reported if it ended before its first batch."""
-        self.emit(events.QueryEnded())
-
-    def facts_unwritten(self, query_id: str, error: Exception) -> None:
-        """Report that the facts for `doctor --query` were not stored; the stream does not need them."""
-        self.emit(events.QueryFactsUnwritten(self.table, self.sink, query_id, describe(error)))
 
     def finished(self, batch_id: int, outcome: Outcome, seconds: float, write_seconds: float = 0.0) -> None:
         """Report a batch that is in the table."""
@@ -113,7 +104,7 @@ def store_facts(files: Any, facts: QueryFacts, reporter: Reporter) -> None:
         if files.read(QUERY_FACTS) != content:
             files.replace(QUERY_FACTS, content)
     except Exception as error:  # noqa: BLE001 - a stream does not need its stored facts
-        reporter.facts_unwritten(facts.query_id, error)
+        reporter.emit(events.QueryFactsUnwritten(reporter.table, reporter.sink, facts.query_id, describe(error)))
 
 
 def report_end(query: RunningQuery, reporter: Reporter) -> None:
@@ -121,6 +112,6 @@ def report_end(query: RunningQuery, reporter: Reporter) -> None:
 
     def wait() -> None:
         query.await_end()
-        reporter.ended()
+        reporter.emit(events.QueryEnded())
 
     threading.Thread(target=wait, name=f"end of {query.query_id}", daemon=True).start()

@@ -59,7 +59,15 @@ class QueryStopped(RuntimeError):
 def job_error(text: str) -> LakesinkError:
     """The error to raise for a failed job; `text` is Spark's whole report, with stack traces."""
     text = text[:MAX_TEXT]
-    return _own_error(text) or _executor_python(text) or _job_failed(text)
+    own = _own_error(text)
+    if own is not None:
+        return own
+    for pattern in _EXECUTOR_PYTHON:
+        if found := pattern.search(text):
+            return WriteError.of("EXECUTOR_PYTHON", found=_short(found["fact"]))
+    error = WriteError.of("JOB_FAILED", text=_short(_harmless(telling_line(text))))
+    error.add_note(_harmless(text))
+    return error
 
 
 def raise_refusal(tasks: Iterable[tuple[int, str]]) -> None:
@@ -109,19 +117,6 @@ def _own_error(text: str) -> LakesinkError | None:
     kind = _KINDS.get(named[1] if named else "", WriteError)
     details, choices = (last[name].split(mark)[1:] for name, mark in (("details", "\n  - "), ("choices", "\n    - ")))
     return kind(last["code"], last["what"], data=last["data"], action=choices or last["action"], details=details)
-
-
-def _executor_python(text: str) -> LakesinkError | None:
-    found = next((match for pattern in _EXECUTOR_PYTHON if (match := pattern.search(text))), None)
-    if found is None:
-        return None
-    return WriteError.of("EXECUTOR_PYTHON", found=_short(found["fact"]))
-
-
-def _job_failed(text: str) -> LakesinkError:
-    error = WriteError.of("JOB_FAILED", text=_short(_harmless(telling_line(text))))
-    error.add_note(_harmless(text))
-    return error
 
 
 def _harmless(text: str) -> str:

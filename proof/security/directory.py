@@ -11,7 +11,7 @@ from typing import Any
 import lakesink
 from lakesink.sinks.directory.directory_sink import FileSink
 from lakesink.sinks.directory.marker import Marker
-from lakesink.sinks.staged.prepared import PreparedParts
+from lakesink.sinks.staged.ledger import PreparedParts
 from lakesink.sinks.staged.sink import StagedTransaction
 from lakesink_catalog.commit.record import RECORD_VERSION
 from lakesink_protocol.identity import Batch, digest

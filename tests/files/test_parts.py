@@ -20,8 +20,7 @@ from hypothesis import strategies as st
 
 from lakesink.sinks.directory.settings import CODECS
 from lakesink.sinks.staged.part_receipt import PartsReceipt, decode_parts
-from lakesink.sinks.staged.part_schema import check_part_schema
-from lakesink.sinks.staged.parts import PartsPlan, PartsWriter
+from lakesink.sinks.staged.parts import PartsWriter, check_part_schema
 from lakesink_protocol.errors import WriteError
 from testkit.examples import examples
 
@@ -30,7 +29,7 @@ NEW_YORK = pa.timestamp("us", "America/New_York")
 NOON = dt.datetime(2024, 7, 1, 12, 0, 0, 123456, tzinfo=dt.UTC)
 
 
-def plan(folder: Path, **fields: Any) -> PartsPlan:
+def plan(folder: Path, **fields: Any) -> PartsWriter:
     defaults: dict[str, Any] = {
         "folder": str(folder),
         "stem": STEM,
@@ -38,12 +37,12 @@ def plan(folder: Path, **fields: Any) -> PartsPlan:
         "codec": CODECS[0],
         "target_file_size_bytes": 512 * 1024**2,
     }
-    return PartsPlan(**(defaults | fields))
+    return PartsWriter(**(defaults | fields))
 
 
-def write(rows: pa.Table, parts: PartsPlan, *, batch_rows: int = 1000) -> PartsReceipt:
+def write(rows: pa.Table, parts: PartsWriter, *, batch_rows: int = 1000) -> PartsReceipt:
     batches = iter(rows.to_batches(max_chunksize=batch_rows))
-    return decode_parts(PartsWriter(parts).write(3, batches), STEM)
+    return decode_parts(parts.write(3, batches), STEM)
 
 
 def read(folder: Path, receipt: PartsReceipt) -> pa.Table:
@@ -159,7 +158,7 @@ def test_a_part_that_never_closed_is_removed_and_closed_ones_stay(tmp_path: Path
 
     parts = plan(tmp_path, target_file_size_bytes=150_000)
     with pytest.raises(RuntimeError, match="own code"):
-        PartsWriter(parts).write(0, rows())
+        parts.write(0, rows())
     kept = list(tmp_path.iterdir())
     assert kept
     for path in kept:
@@ -175,7 +174,7 @@ def test_a_part_that_is_open_when_the_query_fails_never_looks_like_a_whole_one(t
 
     parts = plan(tmp_path, codec="gzip", target_file_size_bytes=100_000)
     with pytest.raises(RuntimeError, match="own code"):
-        PartsWriter(parts).write(0, rows())
+        parts.write(0, rows())
     gc.collect()
     assert list(tmp_path.iterdir()) == []
 
@@ -204,7 +203,7 @@ def test_a_type_that_a_part_does_not_hold_is_refused_by_driver_and_task(tmp_path
 
 
 def test_a_writer_travels_as_plain_data(tmp_path: Path) -> None:
-    writer = PartsWriter(plan(tmp_path))
+    writer = plan(tmp_path)
     assert pickle.loads(pickle.dumps(writer)) == writer  # noqa: S301 - its own bytes
 
 

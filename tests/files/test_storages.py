@@ -302,5 +302,5 @@ def test_an_option_that_is_wrong_is_told_before_anything_is_opened(arguments: di
 def test_options_are_read_as_people_write_them(tmp_path: Path) -> None:
     sink = FileSink(f"file://{tmp_path}/a/../out/", "clicks", compression_codec="None", target_file_size_bytes="1MB")
     assert sink.layout.directory == f"{tmp_path}/out"
-    assert (sink.settings.codec, sink.settings.target_file_size_bytes) == ("uncompressed", 1024**2)
+    assert (sink.codec, sink.target_file_size_bytes) == ("uncompressed", 1024**2)
     assert sink.name == f"clicks@{tmp_path}/out"

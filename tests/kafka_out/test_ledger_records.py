@@ -13,10 +13,11 @@ from lakesink.sinks.kafka.commit_record import (
     RecordDamaged,
     parse_commit_record,
 )
-from lakesink.sinks.kafka.failures import refused
+from lakesink.sinks.kafka.failures import WORDS
 from lakesink_protocol.errors import Reason
 from lakesink_protocol.identity import Batch, stream_batch
 from lakesink_protocol.refusals.accept import Accept
+from lakesink_protocol.refusals.message import refusal
 from lakesink_protocol.verdict import Commit, Refuse, Skip, Verdict
 
 HERE, ELSEWHERE = "a" * 32, "b" * 32
@@ -133,7 +134,7 @@ def test_every_refusal_says_what_to_do_about_a_topic() -> None:
         Reason.REWOUND: (LedgerState(record(7, batch(7)), HERE), batch(6)),
     }
     for why, (state, of) in states.items():
-        error = refused(why, state.decide_on("orders", of, HERE, None).situation)
+        error = refusal(why, state.decide_on("orders", of, HERE, None).situation, WORDS)
         assert error.reason is why
         assert "topic" in str(error)
         assert "table" not in str(error).partition("More:")[0], str(error)
@@ -142,7 +143,7 @@ def test_every_refusal_says_what_to_do_about_a_topic() -> None:
 def test_an_accepted_replay_of_an_old_batch_leaves_the_ledger_at_its_batch_and_counts_once() -> None:
     state = LedgerState(record(7, batch(7)), HERE)
     old = batch(5)
-    error = refused(Reason.REWOUND, state.decide_on("orders", old, HERE, None).situation)
+    error = refusal(Reason.REWOUND, state.decide_on("orders", old, HERE, None).situation, WORDS)
     word = next(choice.split('accept="')[1].split('"')[0] for choice in error.choices if ":commit" in choice)
     decision = state.decide_on("orders", old, HERE, Accept.parse(word))
     assert isinstance(decision.verdict, Commit)

@@ -7,9 +7,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakesink.sinks.kafka.receipt import KafkaReceipt, Needs, decode_kafka, needs_of_all
-from lakesink.sinks.kafka.staged_rows import HEADERS, RecordsWriter, record_sizes
-from lakesink.sinks.staged.parts import PartsPlan, PartsWriter
+from lakesink.sinks.kafka.staged_rows import (
+    HEADERS,
+    KafkaReceipt,
+    Needs,
+    RecordsWriter,
+    decode_kafka,
+    needs_of_all,
+    record_sizes,
+)
+from lakesink.sinks.staged.parts import PartsWriter
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.receipt_json import ReceiptInvalid
 
@@ -25,9 +32,9 @@ def written(
     folder: Path, rows: dict[str, Any] | pa.RecordBatch, *, topic: str = "orders", most_bytes: int = 10_000
 ) -> tuple[KafkaReceipt, list[dict[str, Any]]]:
     """The receipt of a task, and the rows of its parts."""
-    plan = PartsPlan(str(folder), STEM, 7, "lz4", 10**9)
+    writer = PartsWriter(str(folder), STEM, 7, "lz4", 10**9)
     batch = rows if isinstance(rows, pa.RecordBatch) else pa.record_batch(rows)
-    receipt = decode_kafka(RecordsWriter(PartsWriter(plan), topic, most_bytes).write(3, iter([batch])), STEM)
+    receipt = decode_kafka(RecordsWriter(writer, topic, most_bytes).write(3, iter([batch])), STEM)
     found = [row for part in receipt.parts.parts for row in pq.read_table(folder / part.name).to_pylist()]
     return receipt, found
 

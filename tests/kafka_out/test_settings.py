@@ -8,7 +8,7 @@ import pytest
 
 import lakesink
 from lakesink.sinks.kafka.staged_rows import RecordsWriter
-from lakesink.sinks.staged.parts import PartsPlan, PartsWriter
+from lakesink.sinks.staged.parts import PartsWriter
 from lakesink_protocol.errors import SettingsError
 from lakesink_tools.cli.run.outbox import _properties
 
@@ -95,7 +95,7 @@ def test_a_number_that_is_not_decimal_is_refused_by_name(tmp_path: Path, name: s
 
 def test_decimal_numbers_are_taken_as_text_or_number(tmp_path: Path) -> None:
     made = sink(tmp_path, config={"message.max.bytes": "2000000", "transaction.timeout.ms": 60_000})
-    clients = made.settings.clients
+    clients = made.clients
     assert (clients.max_message_bytes, clients.transaction_timeout_ms) == (2_000_000, 60_000)
 
 
@@ -143,8 +143,8 @@ def test_an_error_names_the_property_whose_value_it_hides(tmp_path: Path) -> Non
 def test_nothing_shows_a_secret_of_the_client(tmp_path: Path) -> None:
     config = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username": "me"}
     made = sink(tmp_path, config={**config, "sasl.password": SECRET})
-    assert SECRET not in repr(made.settings) + repr(made) + repr(made.settings.clients) + str(vars(made))
-    error = made.settings.clients.describe(RuntimeError(f"cannot log in with {SECRET}"))
+    assert SECRET not in repr(made) + repr(made.clients) + str(vars(made))
+    error = made.clients.describe(RuntimeError(f"cannot log in with {SECRET}"))
     assert SECRET not in error
 
 
@@ -155,7 +155,7 @@ def test_a_wrong_value_of_a_secret_is_not_shown(tmp_path: Path) -> None:
 
 
 def test_the_writer_that_travels_to_executors_has_no_client() -> None:
-    writer = RecordsWriter(PartsWriter(PartsPlan("f", "s", 1, "lz4", 1)), "orders", 1)
+    writer = RecordsWriter(PartsWriter("f", "s", 1, "lz4", 1), "orders", 1)
     assert b"confluent" not in pickle.dumps(writer)
     assert b"127.0.0.1" not in pickle.dumps(writer)
 

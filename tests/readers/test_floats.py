@@ -13,7 +13,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import DoubleType, FloatType, ListType, LongType, MapType, NestedField, StructType
 
-from lakesink.sinks.staged.parts import PartsPlan, PartsWriter
+from lakesink.sinks.staged.parts import PartsWriter
 from lakesink_protocol.change import ContentFile
 from testkit.commits import add
 from testkit.tasks import exactly, footer, local, new_table, plan_for, write
@@ -105,7 +105,7 @@ def test_no_footer_speaks_of_floating_point_columns_and_the_manifest_speaks_of_t
 
 
 def test_no_footer_of_a_directory_speaks_of_floating_point_columns(tmp_path: Path) -> None:
-    plan = PartsPlan(str(tmp_path), "events-7", 7, "zstd", 1 << 20)
-    PartsWriter(plan).write(0, iter([pa.RecordBatch.from_pylist(ROWS, schema=PARQUET_ROWS)]))
+    writer = PartsWriter(str(tmp_path), "events-7", 7, "zstd", 1 << 20)
+    writer.write(0, iter([pa.RecordBatch.from_pylist(ROWS, schema=PARQUET_ROWS)]))
     [part] = tmp_path.glob("*.parquet")
     assert with_statistics(pq.read_metadata(part)) == {"s.n"}

@@ -3,9 +3,15 @@ from typing import Any
 
 import pytest
 
-from lakesink.checkpoint.folder import same_checkpoint
 from lakesink.checkpoint.query_facts import Replay, Source
-from lakesink.spark.query import FAIL_ON_DATA_LOSS, RunningQuery, absolute_checkpoint, option_of, sources_of
+from lakesink.spark.query import (
+    FAIL_ON_DATA_LOSS,
+    RunningQuery,
+    absolute_checkpoint,
+    option_of,
+    same_checkpoint,
+    sources_of,
+)
 from lakesink_protocol.errors import QueryError, SettingsError
 from tests.spark.streams import file_stream, write_files
 

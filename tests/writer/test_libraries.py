@@ -12,7 +12,7 @@ from pyiceberg.types import LongType, NestedField
 
 from lakesink import __version__
 from lakesink.rows.libraries import OLDEST, check_library, is_too_old
-from lakesink.sinks.staged.part_schema import check_part_schema
+from lakesink.sinks.staged.parts import check_part_schema
 from lakesink.spark.rows.task import check_versions
 from lakesink.task.task import check_columns
 from lakesink_protocol.errors import WriteError

@@ -8,7 +8,7 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, ListType, MapType, NestedField, StringType, StructType
 
-from lakesink.sinks.staged.parts import PartsPlan, PartsWriter
+from lakesink.sinks.staged.parts import PartsWriter
 from lakesink_protocol.errors import WriteError
 from testkit.tasks import column, plan_for, rows_of, spec_of, write
 
@@ -100,10 +100,10 @@ def test_text_that_is_not_utf_8_makes_no_partition(tmp_path: Path) -> None:
 
 
 def test_no_part_of_a_directory_holds_text_that_is_not_utf_8(tmp_path: Path) -> None:
-    plan = PartsPlan(str(tmp_path), "events-7", 7, "zstd", 1 << 20)
+    writer = PartsWriter(str(tmp_path), "events-7", 7, "zstd", 1 << 20)
     batch = pa.RecordBatch.from_arrays([as_spark_sends(pa.list_(pa.string()), [[b"a"], [BAD]])], ["c"])
     with pytest.raises(
         WriteError, match=r"'c\.element' contains text that is not UTF-8, in row 2 of its task"
     ) as refused:
-        PartsWriter(plan).write(0, iter([batch]))
+        writer.write(0, iter([batch]))
     assert refused.value.code == "LAKESINK_TEXT_INVALID"

@@ -1,20 +1,18 @@
 """Errors of the file sink: the texts of its refusals, and failures of its directory."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
+from lakesink.sinks.storage import failures_as
 from lakesink_protocol.catalogue import DataState
-from lakesink_protocol.errors import BatchRefused, CatalogError, LakesinkError, Reason
+from lakesink_protocol.errors import CatalogError, Reason
 from lakesink_protocol.redact import describe, redact
-from lakesink_protocol.refusals.message import refusal
 from lakesink_protocol.refusals.texts import Words
-from lakesink_protocol.situation import Situation
 
 TAKING_BACK = (
     "To take batches back on purpose, stop the stream and run lakesink rewind CHECKPOINT --to-batch N --directory DIR."
 )
 
-_WORDS = (
+WORDS = (
     Words(
         Reason.TABLE_REPLACED,
         "The commits of sink {sink} in the directory are not those that this run read before.",
@@ -56,19 +54,10 @@ _WORDS = (
 )
 
 
-def refused(reason: Reason, situation: Situation, *, overruled: str = "") -> BatchRefused:
-    """The error for a refused batch, see `refusal`."""
-    return refusal(reason, situation, _WORDS, overruled=overruled)
-
-
-@contextmanager
-def directory_failures(directory: str, *, data: DataState | str = DataState.UNCHANGED) -> Iterator[None]:
+def directory_failures(directory: str, *, data: DataState | str = DataState.UNCHANGED) -> AbstractContextManager[None]:
     """Convert a storage's exceptions inside the block to a `CatalogError` about the directory."""
-    try:
-        yield
-    except LakesinkError:
-        raise
-    except Exception as error:  # each storage client has its own exception classes
+
+    def error_of(error: Exception) -> CatalogError:
         match error:
             case NotADirectoryError() | FileExistsError():
                 code = "DIRECTORY_INVALID"
@@ -76,4 +65,6 @@ def directory_failures(directory: str, *, data: DataState | str = DataState.UNCH
                 code = "DIRECTORY_UNWRITABLE"
             case _:
                 code = "DIRECTORY_FAILED"
-        raise CatalogError.of(code, data=data, error=describe(error)[:140], directory=redact(directory)) from error
+        return CatalogError.of(code, data=data, error=describe(error)[:140], directory=redact(directory))
+
+    return failures_as(error_of)

@@ -13,16 +13,17 @@ from datetime import timedelta
 from functools import cached_property
 from typing import Any
 
-from lakesink.sinks.directory.directory_errors import directory_failures, refused
+from lakesink.settings.options import read_option
+from lakesink.settings.settings import PREPARED_MAX_AGE
+from lakesink.sinks.directory.directory_errors import WORDS, directory_failures
 from lakesink.sinks.directory.layout import Layout
 from lakesink.sinks.directory.marker import Marker
 from lakesink.sinks.directory.marker_ledger import MarkerLedger
-from lakesink.sinks.directory.settings import FileSettings
+from lakesink.sinks.directory.settings import codec_of, directory_location
 from lakesink.sinks.record_folder import PreparedDirectory
-from lakesink.sinks.staged.ledger import LedgerDecision
-from lakesink.sinks.staged.parts import PartsWriter
-from lakesink.sinks.staged.prepared import PreparedParts
-from lakesink.sinks.staged.sink import StagedSink, StagedTransaction
+from lakesink.sinks.staged.ledger import LedgerDecision, PreparedParts
+from lakesink.sinks.staged.parts import PartsWriter, all_there
+from lakesink.sinks.staged.sink import StagedSink, StagedTransaction, option
 from lakesink.sinks.storage import Storage, check_exclusive, open_storage, prove_exclusive
 from lakesink_catalog.commit.effects import Effects
 from lakesink_protocol.events import CommitAnswered, CommitDue
@@ -31,6 +32,8 @@ from lakesink_protocol.redact import describe
 from lakesink_protocol.refusals.accept import Accept
 from lakesink_protocol.retry import RetryPolicy
 from lakesink_protocol.verdict import Commit
+
+TARGET_FILE_SIZE_BYTES = 512 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +59,7 @@ class FileSink(StagedSink[Marker, PreparedFiles]):
     unresolved = "COMMIT_UNRESOLVED.directory"
     prepared = PreparedFiles
     keeps_parts = True
-    refused = staticmethod(refused)
+    words = WORDS
     describe = staticmethod(describe)
 
     def __init__(  # noqa: PLR0913 - the options, each by its name
@@ -71,44 +74,33 @@ class FileSink(StagedSink[Marker, PreparedFiles]):
         storage: Storage | None = None,
         effects: Effects | None = None,
     ) -> None:
-        self.settings = settings = FileSettings.parse(
-            directory,
-            sink_id,
-            compression_codec,
-            target_file_size_bytes=target_file_size_bytes,
-            accept=accept,
-            prepared_max_age=prepared_max_age,
-        )
-        if storage is None:
-            check_exclusive(self.layout.directory)
+        self.layout = layout = Layout(directory_location(directory), read_option("sink_id", sink_id))
+        self.codec = codec_of(compression_codec)
+        self.target_file_size_bytes = option("target_file_size_bytes", target_file_size_bytes, TARGET_FILE_SIZE_BYTES)
+        max_age = option("prepared_max_age", prepared_max_age, PREPARED_MAX_AGE)
         effects = effects or Effects()
-        records = PreparedDirectory(
-            self.layout.prepared, settings.prepared_max_age, effects.now_ms, storage, effects.emit
-        )
-        super().__init__(settings.layout.sink_id, settings.layout.directory, settings.accept, records, effects)
+        records = PreparedDirectory(layout.prepared, max_age, effects.now_ms, storage, effects.emit)
+        super().__init__(layout.sink_id, layout.directory, accept, records, effects)
+        if storage is None:
+            check_exclusive(layout.directory)
         self._exclusive_proved = False
-
-    @property
-    def layout(self) -> Layout:
-        """Directory and sink."""
-        return self.settings.layout
 
     @property
     def name(self) -> str:  # type: ignore[override] # computed, read-only
         """The participant's name in records and outcomes."""
-        return f"{self.layout.sink_id}@{self.layout.directory}"
+        return f"{self.sink_id}@{self.place}"
 
     def decide_on(self, batch: Batch, attempt: int = 0) -> LedgerDecision[Marker]:  # noqa: ARG002 - the number fences
         """See `StagedSink.decide_on`."""
-        return self._ledger.decide_on(batch, self.settings.accept)
+        return self._ledger.decide_on(batch, self.accept)
 
     def has_parts(self, prepared: PreparedFiles) -> bool:
         """See `StagedSink.has_parts`: an orphan cleanup removes no young parts. A clock can go backwards."""
         if prepared.begun_ms is not None:
             age = timedelta(milliseconds=self._effects.now_ms() - prepared.begun_ms)
-            if timedelta() <= age <= self.settings.prepared_max_age:
+            if timedelta() <= age <= self._records.max_age:
                 return True
-        return self._ledger.has_all(prepared.parts)
+        return all_there(self._ledger.storage, self.layout, prepared.parts)
 
     def commit_of(self, facts: Mapping[str, Any], decision: LedgerDecision[Marker], prepared: PreparedFiles) -> Marker:
         """See `StagedSink.commit_of`."""
@@ -136,7 +128,7 @@ class FileSink(StagedSink[Marker, PreparedFiles]):
 
     def failures(self) -> AbstractContextManager[None]:
         """See `StagedSink.failures`."""
-        return directory_failures(self.layout.directory)
+        return directory_failures(self.place)
 
     def check_target(self) -> None:
         """Prove that the storage creates files exclusively, before the run's first write."""
@@ -146,7 +138,7 @@ class FileSink(StagedSink[Marker, PreparedFiles]):
 
     def writer(self, batch: Batch) -> PartsWriter:
         """See `StagedSink.writer`."""
-        return self.parts(batch, self.layout.parts, self.settings.codec, self.settings.target_file_size_bytes)
+        return self.parts(batch, self.layout.parts, self.codec, self.target_file_size_bytes)
 
     def prepared_facts(self, transaction: StagedTransaction[Marker]) -> dict[str, Any]:
         """See `StagedSink.prepared_facts`."""
@@ -161,5 +153,5 @@ class FileSink(StagedSink[Marker, PreparedFiles]):
 
     @cached_property
     def _ledger(self) -> MarkerLedger:
-        self._records.storage = self._records.storage or open_storage(self.layout.directory)
+        self._records.storage = self._records.storage or open_storage(self.place)
         return MarkerLedger(self._records.storage, self.layout, self._effects.emit)

@@ -6,7 +6,8 @@ Spark and Hive skip folders that begin with an underscore.
 """
 
 import re
-from dataclasses import dataclass
+
+from lakesink.sinks.staged.part_receipt import SinkFolder
 
 FOLDER = "_lakesink"
 _MARKER = re.compile(r"(\d{20})\.json", re.ASCII)
@@ -14,12 +15,8 @@ _RECORD = re.compile(r"(\d{1,19})-[0-9a-f]+\.json", re.ASCII)
 _PART_TAIL = re.compile(r"(\d{1,19})-\d{5,10}-[0-9a-f-]{36}\..*", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """The locations of one sink; `directory` is a path or URI without a trailing slash."""
-
-    directory: str
-    sink_id: str
+class Layout(SinkFolder):
+    """The locations of one sink."""
 
     @property
     def root(self) -> str:
@@ -27,19 +24,9 @@ class Layout:
         return f"{self.directory}/{FOLDER}/{self.sink_id}"
 
     @property
-    def parts(self) -> str:
-        """Folder of the parts."""
-        return f"{self.root}/parts"
-
-    @property
     def commits(self) -> str:
         """Folder of markers."""
         return f"{self.root}/commits"
-
-    @property
-    def prepared(self) -> str:
-        """Folder of prepared records."""
-        return f"{self.root}/prepared"
 
     @property
     def high_water(self) -> str:

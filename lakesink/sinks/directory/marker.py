@@ -102,7 +102,6 @@ def parse_marker(data: bytes, number: int, sink_id: str) -> Marker:
     try:
         document = _document_in(data, number)
         recorded = document.pop("digest")
-        _check_fields(document)
         marker = _marker(document)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         if isinstance(error, MarkerDamaged):
@@ -133,16 +132,13 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return document
 
 
-def _check_fields(document: Mapping[str, Any]) -> None:
+def _marker(document: Mapping[str, Any]) -> Marker:
     texts = all(isinstance(document[name], str) for name in _TEXTS)
     counts = all(_is_count(document[name]) for name in _COUNTS)
     start = document["start"] is None or isinstance(document["start"], str)
     known = document["format"] == FORMAT and NAME_PATTERN.fullmatch(document["sink_id"]) is not None
     if not (texts and counts and start and known):
         raise ValueError("a field has the wrong type")
-
-
-def _marker(document: Mapping[str, Any]) -> Marker:
     batch = Batch(**{name: document[name] for name in BATCH_FACTS})
     stem = part_stem(document["sink_id"], batch.batch_id)
     named = [[part["path"].rpartition("/")[2], part["rows"], part["bytes"]] for part in document["parts"]]

@@ -7,13 +7,12 @@ than the ledger's entry needs earlier markers, which are read in growing steps.
 
 import itertools
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from lakesink.sinks.directory.layout import Layout, marker_number
 from lakesink.sinks.directory.marker import HighWater, Marker, MarkerDamaged, parse_high_water, parse_marker
 from lakesink.sinks.staged.ledger import LedgerDecision, decide_by
-from lakesink.sinks.staged.part_receipt import Part
 from lakesink.sinks.storage import Storage
 from lakesink_protocol.events import HighWaterKept, Listener
 from lakesink_protocol.identity import Batch
@@ -58,11 +57,6 @@ class MarkerLedger(Mapping[int, Marker]):
         except Exception as error:  # noqa: BLE001 - a storage client raises any class, and the batch is committed
             self.emit(HighWaterKept(self.layout.sink_id, describe(error)))
 
-    def has_all(self, parts: Sequence[Part]) -> bool:
-        """True if every part exists with its recorded size."""
-        sizes = self.storage.sizes([f"{self.layout.parts}/{part.name}" for part in parts])
-        return sizes == [part.size_bytes for part in parts]
-
     def __getitem__(self, number: int) -> Marker:
         if number not in self._known:
             self._read_back_to(number)
@@ -78,21 +72,18 @@ class MarkerLedger(Mapping[int, Marker]):
         """Continue from the newest known marker if it is unchanged; else start with a listing."""
         if self._head is not None and self._read(self._head.number)[0] != self._head:
             self._head, self._known, self._size_bytes = None, {}, 0
-        if self._head is None:
-            self._begin()
+        if self._head is None:  # find the newest marker; unless the high water agrees, check every marker
+            sizes, as_recorded = find_markers(self.storage, self.layout)
+            if not as_recorded:
+                deque(read_history(self.storage, self.layout, len(sizes)), maxlen=0)
+            if sizes:
+                newest = self.storage.read(self.layout.marker(len(sizes) - 1))
+                self._remember(_parsed(newest, len(sizes) - 1, self.layout), sum(sizes))
         while self._head is not None:
             later, size_bytes = self._read(self._head.number + 1)
             if later is None:
                 return
             self._remember(later, size_bytes)
-
-    def _begin(self) -> None:
-        """Find the newest marker. Unless the high water agrees, read and check every marker."""
-        sizes, as_recorded = find_markers(self.storage, self.layout)
-        if not as_recorded:
-            deque(read_history(self.storage, self.layout, len(sizes)), maxlen=0)
-        if sizes:
-            self._remember(read_marker(self.storage, self.layout, len(sizes) - 1), sum(sizes))
 
     def _remember(self, marker: Marker, size_bytes: int) -> None:
         below = self._known.get(marker.number - 1)
@@ -150,11 +141,6 @@ def find_markers(storage: Storage, layout: Layout) -> tuple[list[int], bool]:
     ordered = [sizes[number] for number in range(len(sizes))]
     as_recorded = high_water is not None and sum(ordered[: high_water.count]) == high_water.size_bytes
     return ordered, as_recorded
-
-
-def read_marker(storage: Storage, layout: Layout, number: int) -> Marker:
-    """One marker that must exist."""
-    return _parsed(storage.read(layout.marker(number)), number, layout)
 
 
 def read_markers(storage: Storage, layout: Layout, numbers: range) -> Iterator[Marker]:

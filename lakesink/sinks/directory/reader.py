@@ -49,7 +49,7 @@ def committed_files(
         )
     with opened_sinks(directory, sink_id) as (storage, layouts):
         return [
-            f"{layout.parts}/{part.name}"
+            layout.part(part)
             for layout in layouts
             for marker in _commits(storage, layout, up_to_batch)
             for part in marker.parts

@@ -1,42 +1,17 @@
-"""The options of the file sink, parsed and checked before anything is opened."""
+"""Options of the file sink that no other sink has, parsed and checked before anything is opened."""
 
 import os
 import posixpath
-from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
 from lakesink.parquet.filesystem import local_path, scheme_of
-from lakesink.settings.options import read_option
-from lakesink.settings.settings import PREPARED_MAX_AGE
-from lakesink.sinks.directory.layout import Layout
 from lakesink_protocol.errors import SettingsError
 from lakesink_protocol.redact import contains_secret
-from lakesink_protocol.refusals.accept import Accept
 from lakesink_protocol.suggest import did_you_mean, sentence
 
 CODECS = ("zstd", "snappy", "gzip", "lz4", "brotli", "uncompressed")
 """The default first."""
 PATTERN_CHARACTERS = frozenset("*?[]{}\\")
-TARGET_FILE_SIZE_BYTES = 512 * 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class FileSettings:
-    """Parsed options of a file sink."""
-
-    layout: Layout
-    codec: str
-    target_file_size_bytes: int = TARGET_FILE_SIZE_BYTES
-    accept: Accept | None = None
-    prepared_max_age: timedelta = PREPARED_MAX_AGE
-
-    @classmethod
-    def parse(cls, directory: Any, sink_id: Any, codec: Any, **options: Any) -> "FileSettings":
-        """Settings from the user's values; None counts as not given. `options` are the other fields."""
-        layout = Layout(directory_location(directory), read_option("sink_id", sink_id))
-        given = {name: read_option(name, value) for name, value in options.items() if value is not None}
-        return cls(layout, _codec(codec), **given)
 
 
 def directory_location(directory: Any) -> str:
@@ -53,7 +28,8 @@ def directory_location(directory: Any) -> str:
     return text.rstrip("/")
 
 
-def _codec(codec: Any) -> str:
+def codec_of(codec: Any) -> str:
+    """The codec that an option names; None counts as not given."""
     word = CODECS[0] if codec is None else str(codec).strip().lower()
     word = "uncompressed" if word == "none" else word
     if word not in CODECS:

@@ -5,21 +5,14 @@ from contextlib import contextmanager
 
 from confluent_kafka import KafkaError, KafkaException
 
-from lakesink.sinks.kafka.clients import (
-    Clients,
-    Undelivered,
-    is_time_out,
-    kafka_error,
-)
-from lakesink_protocol.errors import BatchRefused, CatalogError, LakesinkError, Reason
+from lakesink.sinks.kafka.clients import Clients, Undelivered, is_time_out, kafka_error
+from lakesink_protocol.errors import CatalogError, LakesinkError, Reason
 from lakesink_protocol.redact import redact, safe_cause, shown
-from lakesink_protocol.refusals.message import refusal
 from lakesink_protocol.refusals.texts import Words
-from lakesink_protocol.situation import Situation
 
 LONGEST = 120
 _NEW = "Use a new sink id and a new checkpoint: the stream then reads the source from its beginning."
-_WORDS = (
+WORDS = (
     Words(
         Reason.TABLE_REPLACED,
         "The topic of sink {sink}, or its ledger topic, is not the one of its earlier batches.",
@@ -92,11 +85,6 @@ class NotDelivered(Exception):
         super().__init__(record.error.str())
 
 
-def refused(reason: Reason, situation: Situation, *, overruled: str = "") -> BatchRefused:
-    """The error for a refused batch, see `refusal`."""
-    return refusal(reason, situation, _WORDS, overruled=overruled)
-
-
 def final_error(error: Exception, clients: Clients) -> LakesinkError | None:
     """The error to raise if trying again cannot help; None if it can."""
     found = error.record.error if isinstance(error, NotDelivered) else kafka_error(error)
@@ -126,13 +114,9 @@ def kafka_failures(clients: Clients) -> Iterator[None]:
     except LakesinkError:
         raise
     except (KafkaException, TimeoutError) as error:
-        found = final_error(error, clients) or _failed(error, clients)
+        found = final_error(error, clients) or CatalogError.of(
+            "KAFKA_UNREACHABLE" if is_time_out(error) else "KAFKA_FAILED",
+            error=clients.describe(error)[:LONGEST],
+            servers=redact(shown(clients.bootstrap_servers, 200)),
+        )
         raise found from safe_cause(error, clients.config)
-
-
-def _failed(error: Exception, clients: Clients) -> CatalogError:
-    return CatalogError.of(
-        "KAFKA_UNREACHABLE" if is_time_out(error) else "KAFKA_FAILED",
-        error=clients.describe(error)[:LONGEST],
-        servers=redact(shown(clients.bootstrap_servers, 200)),
-    )

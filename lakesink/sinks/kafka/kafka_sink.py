@@ -9,25 +9,21 @@ import posixpath
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 from lakesink.parquet.filesystem import local_path, scheme_of
 from lakesink.settings.options import read_option
+from lakesink.settings.settings import PREPARED_MAX_AGE
 from lakesink.sinks.kafka.clients import Clients, kafka_option_invalid
 from lakesink.sinks.kafka.commit_record import CommitRecord, LedgerState
-from lakesink.sinks.kafka.failures import kafka_failures, refused
-from lakesink.sinks.kafka.producing import commit_rows
-from lakesink.sinks.kafka.receipt import Needs, decode_kafka, needs_of_all
-from lakesink.sinks.kafka.staged_rows import RecordsWriter
+from lakesink.sinks.kafka.failures import WORDS, kafka_failures
+from lakesink.sinks.kafka.staged_rows import Needs, RecordsWriter, decode_kafka, needs_of_all
 from lakesink.sinks.kafka.staging import PreparedRows, StagingFolder, StagingRecords
-from lakesink.sinks.kafka.target import KafkaTarget, Session
-from lakesink.sinks.kafka.topics import TopicFacts
-from lakesink.sinks.record_folder import MAX_AGE
+from lakesink.sinks.kafka.target import KafkaTarget, Session, commit_rows
 from lakesink.sinks.staged.ledger import LedgerDecision
 from lakesink.sinks.staged.part_receipt import PartsReceipt
-from lakesink.sinks.staged.sink import StagedSink, StagedTransaction
+from lakesink.sinks.staged.sink import StagedSink, StagedTransaction, option
 from lakesink_catalog.commit.effects import Effects
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.identity import Batch
@@ -39,48 +35,6 @@ from lakesink_protocol.verdict import Commit
 TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 PART_BYTES = 128 * 1024 * 1024
 CODEC = "lz4"
-
-
-@dataclass(frozen=True, slots=True)
-class KafkaSettings:
-    """Parsed options of a Kafka sink; `topic` is empty if each row names its own."""
-
-    clients: Clients
-    sink_id: str
-    topic: str
-    staging: StagingFolder
-    accept: Accept | None
-    prepared_max_age: timedelta
-
-    @classmethod
-    def parse(
-        cls,
-        bootstrap_servers: Any,
-        topic: Any,
-        sink_id: Any,
-        staging: Any,
-        config: Mapping[str, Any] | None,
-        **options: Any,
-    ) -> "KafkaSettings":
-        """Settings from the user's values; None counts as not given. `options` are the other fields."""
-        name = read_option("sink_id", sink_id)
-        given = {key: read_option(key, value) for key, value in options.items() if value is not None}
-        return cls(
-            clients=Clients.parse(bootstrap_servers, config),
-            sink_id=name,
-            topic=_topic(topic),
-            staging=StagingFolder(_folder(staging), name),
-            accept=given.get("accept"),
-            prepared_max_age=given.get("prepared_max_age", MAX_AGE),
-        )
-
-
-def _topic(topic: Any) -> str:
-    if topic is None:
-        return ""
-    if not isinstance(topic, str) or not TOPIC.fullmatch(topic) or topic in (".", ".."):
-        raise kafka_option_invalid("topic", "Kafka's names have at most 249 letters, digits, '.', '_' and '-'")
-    return topic
 
 
 def _folder(staging: Any) -> str:
@@ -119,7 +73,7 @@ class KafkaSink(StagedSink[CommitRecord, PreparedRows]):
     unresolved = "COMMIT_UNRESOLVED.topic"
     prepared = PreparedRows
     keeps_parts = False
-    refused = staticmethod(refused)
+    words = WORDS
 
     def __init__(  # noqa: PLR0913 - the options, each by its name
         self,
@@ -133,22 +87,24 @@ class KafkaSink(StagedSink[CommitRecord, PreparedRows]):
         prepared_max_age: timedelta | str | None = None,
         effects: Effects | None = None,
     ) -> None:
-        self.settings = settings = KafkaSettings.parse(
-            bootstrap_servers, topic, sink_id, staging, config, accept=accept, prepared_max_age=prepared_max_age
-        )
+        name = read_option("sink_id", sink_id)
+        self.clients = Clients.parse(bootstrap_servers, config)
+        if topic is not None and (not isinstance(topic, str) or not TOPIC.fullmatch(topic) or topic in (".", "..")):
+            raise kafka_option_invalid("topic", "Kafka's names have at most 249 letters, digits, '.', '_' and '-'")
+        self.topic = topic or ""
+        self.staging = StagingFolder(_folder(staging), name)
+        max_age = option("prepared_max_age", prepared_max_age, PREPARED_MAX_AGE)
         effects = effects or Effects()
-        records = StagingRecords(
-            settings.staging.prepared, settings.prepared_max_age, emit=effects.emit, staging=settings.staging
-        )
-        super().__init__(settings.sink_id, settings.topic, settings.accept, records, effects)
-        self._target = KafkaTarget(settings.clients, settings.sink_id, settings.topic)
+        records = StagingRecords(self.staging.prepared, max_age, emit=effects.emit, staging=self.staging)
+        super().__init__(name, self.topic, accept, records, effects)
+        self._target = KafkaTarget(self.clients, name, self.topic)
         self._session: Session | None = None
         self._start_id: str | None = None
 
     @property
     def name(self) -> str:  # type: ignore[override] # computed, read-only
         """The participant's name in records and outcomes."""
-        return f"{self.settings.sink_id}@kafka:{self.settings.topic}"
+        return f"{self.sink_id}@kafka:{self.topic}"
 
     @property
     def ledger(self) -> LedgerState:
@@ -168,13 +124,13 @@ class KafkaSink(StagedSink[CommitRecord, PreparedRows]):
             self._target.read()
         state = self._target.state
         if self._start_id is None:
-            self.settings.staging.check_writable()
+            self.staging.check_writable()
             self._start_id = state.target_id
-        return state.decide_on(self.sink_id, batch, self._start_id, self.settings.accept)
+        return state.decide_on(self.sink_id, batch, self._start_id, self.accept)
 
     def has_parts(self, prepared: PreparedRows) -> bool:
         """See `StagedSink.has_parts`."""
-        return self.settings.staging.has_all(prepared.parts)
+        return self.staging.has_all(prepared.parts)
 
     def commit_of(
         self, facts: Mapping[str, Any], decision: LedgerDecision[CommitRecord], prepared: PreparedRows
@@ -192,20 +148,20 @@ class KafkaSink(StagedSink[CommitRecord, PreparedRows]):
     def publish(self, commit: CommitRecord, prepared: PreparedRows) -> None:
         """See `StagedSink.publish`: one transaction."""
         assert self._session is not None, "decide_on comes first"
-        commit_rows(self._target, self._session, self.settings.staging.rows(prepared.parts), commit, self._effects.emit)
+        commit_rows(self._target, self._session, self.staging.rows(prepared.parts), commit, self._effects.emit)
 
     def describe(self, error: Exception) -> str:
         """See `StagedSink.describe`."""
-        return self.settings.clients.describe(error)
+        return self.clients.describe(error)
 
     def failures(self) -> AbstractContextManager[None]:
         """See `StagedSink.failures`."""
-        return kafka_failures(self.settings.clients)
+        return kafka_failures(self.clients)
 
     def writer(self, batch: Batch) -> RecordsWriter:
         """See `StagedSink.writer`."""
-        parts = self.parts(batch, self.settings.staging.parts, CODEC, PART_BYTES)
-        return RecordsWriter(parts, self.settings.topic, self._target.most_bytes)
+        parts = self.parts(batch, self.staging.parts, CODEC, PART_BYTES)
+        return RecordsWriter(parts, self.topic, self._target.most_bytes)
 
     def votes(self, batch: Batch, receipts: Sequence[bytes]) -> list[PartsReceipt]:
         """See `StagedSink.votes`; checks that the topics take the rows."""
@@ -217,11 +173,11 @@ class KafkaSink(StagedSink[CommitRecord, PreparedRows]):
 
     def prepared_facts(self, transaction: StagedTransaction[CommitRecord]) -> dict[str, Any]:  # noqa: ARG002 - the same for all
         """See `StagedSink.prepared_facts`."""
-        return {"topic": self.settings.topic}
+        return {"topic": self.topic}
 
     def elsewhere(self, decision: LedgerDecision[CommitRecord], prepared: PreparedRows) -> str:  # noqa: ARG002 - as above
         """See `StagedSink.elsewhere`."""
-        return "" if prepared.topic == self.settings.topic else "topic"
+        return "" if prepared.topic == self.topic else "topic"
 
     def close(self) -> None:
         """End the clients; a later batch opens others."""
@@ -230,23 +186,13 @@ class KafkaSink(StagedSink[CommitRecord, PreparedRows]):
 
     def _check_topic(self, topic: str, needs: Needs, batch_id: int) -> None:
         """A fixed topic limits the rows as they are written; a topic that rows name is looked at here."""
-        facts = self._target.facts(topic)
-        trouble = topic_trouble(facts, needs, self._target.most_bytes)
-        if trouble:
-            raise WriteError.of(
-                "KAFKA_ROW_REFUSED.by_topic",
-                topic=shown(topic, 60),
-                batch_id=batch_id,
-                trouble=trouble,
-            )
-
-
-def topic_trouble(facts: TopicFacts, needs: Needs, batch_bytes: int) -> str:
-    """Why a topic cannot take the rows; empty if it can. The producer fills batches up to `batch_bytes`."""
-    if needs.partition >= facts.partitions:
-        return f"a row names partition {needs.partition}, the topic has {facts.partitions} partitions"
-    if needs.record_bytes > facts.max_message_bytes:
-        return f"a row takes {needs.record_bytes} bytes, max.message.bytes is {facts.max_message_bytes}"
-    if batch_bytes > facts.max_message_bytes:
-        return f"the producer's message.max.bytes, {batch_bytes}, is above its max.message.bytes"
-    return ""
+        facts, filled = self._target.facts(topic), self._target.most_bytes
+        if needs.partition >= facts.partitions:
+            trouble = f"a row names partition {needs.partition}, the topic has {facts.partitions} partitions"
+        elif needs.record_bytes > facts.max_message_bytes:
+            trouble = f"a row takes {needs.record_bytes} bytes, max.message.bytes is {facts.max_message_bytes}"
+        elif filled > facts.max_message_bytes:
+            trouble = f"the producer's message.max.bytes, {filled}, is above its max.message.bytes"
+        else:
+            return
+        raise WriteError.of("KAFKA_ROW_REFUSED.by_topic", topic=shown(topic, 60), batch_id=batch_id, trouble=trouble)

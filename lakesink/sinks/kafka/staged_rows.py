@@ -1,21 +1,28 @@
 """Writes one task's rows as records for Kafka into staged parts: the Kafka sink's pre-commit in executors.
 
+The receipt of a task has its staged parts, and what the topics must accept. It comes from a less trusted process than
+the driver: `decode_kafka` accepts this form only.
+
 The columns are those of Spark's Kafka sink: `value`, and if wanted `key`, `headers`, `topic` and `partition`. Every
 rule that a row can break is checked here, so that nothing is sent for a batch with such a row. No Kafka client is
 needed.
 """
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import starmap
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakesink.rows.task_errors import shown
-from lakesink.sinks.kafka.receipt import LONGEST_TOPIC, Needs, encode_kafka
+from lakesink.sinks.staged.part_receipt import PartsReceipt, decode_parts, read_receipt
 from lakesink.sinks.staged.parts import PartsWriter
 from lakesink_catalog.spark_types import sql_type
 from lakesink_protocol.errors import WriteError
+from lakesink_protocol.receipt_json import ReceiptInvalid
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 COLUMNS: Mapping[str, pa.DataType] = {
@@ -35,7 +42,70 @@ SPARK_TYPES = {
 }
 RECORD_BYTES, HEADER_BYTES = 128, 16
 """Room for Kafka's own fields of a batch with one record, and of a header: more than they ever take."""
-_TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+_STRINGS, _BINARIES = (pa.string(), pa.large_string()), (pa.binary(), pa.large_binary())
+KAFKA_RECEIPT_VERSION = 1
+LONGEST_TOPIC = 249
+_NUMBERS = range(-1, 2**63)
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What the rows of a batch need of one topic: room for the largest record, and the highest partition they name.
+
+    `partition` is -1 if no row names one.
+    """
+
+    record_bytes: int
+    partition: int
+
+    def also(self, other: "Needs | None") -> "Needs":
+        """These needs and others."""
+        if other is None:
+            return self
+        return Needs(max(self.record_bytes, other.record_bytes), max(self.partition, other.partition))
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaReceipt:
+    """The result of one task: staged parts, and the needs by topic."""
+
+    parts: PartsReceipt
+    needs: Mapping[str, Needs]
+
+
+def encode_kafka(parts: bytes, needs: Mapping[str, Needs]) -> bytes:
+    """The receipt as JSON; `parts` is the encoded receipt of the parts."""
+    topics = {topic: [found.record_bytes, found.partition] for topic, found in needs.items()}
+    document = {"v": KAFKA_RECEIPT_VERSION, "parts": parts.decode(), "topics": topics}
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+def decode_kafka(data: bytes, stem: str) -> KafkaReceipt:
+    """The receipt in `data`; raises ReceiptInvalid unless it is of this batch and version, and not too large."""
+
+    def read(document: Mapping[str, Any]) -> KafkaReceipt:
+        needs = dict(starmap(_needs, document["topics"].items()))
+        return KafkaReceipt(decode_parts(document["parts"].encode(), stem), needs)
+
+    return read_receipt(data, KAFKA_RECEIPT_VERSION, read)
+
+
+def needs_of_all(receipts: list[KafkaReceipt]) -> dict[str, Needs]:
+    """What all tasks together need, by topic."""
+    found: dict[str, Needs] = {}
+    for receipt in receipts:
+        for topic, needs in receipt.needs.items():
+            found[topic] = needs.also(found.get(topic))
+    return found
+
+
+def _needs(topic: str, numbers: Any) -> tuple[str, Needs]:
+    if not 0 < len(topic) <= LONGEST_TOPIC:
+        raise ReceiptInvalid("the name of a topic is empty or too long")
+    match numbers:
+        case [int(record_bytes), int(partition)] if record_bytes in _NUMBERS and partition in _NUMBERS:
+            return topic, Needs(record_bytes, partition)
+    raise ReceiptInvalid("a count is not an integer in its range")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +124,7 @@ class RecordsWriter:
 
     def write(self, task: int, batches: Iterator[pa.RecordBatch]) -> bytes:
         """Write one task's rows and return its encoded receipt."""
-        records = _Records(self.topic, self.most_bytes, self.parts.plan.batch_id)
+        records = _Records(self.topic, self.most_bytes, self.parts.batch_id)
         staged = self.parts.write(task, map(records.taken, batches))
         return encode_kafka(staged, records.needs)
 
@@ -76,9 +146,10 @@ class _Records:
         return records
 
     def _check(self, records: pa.RecordBatch) -> None:
-        if _has_header_without_key(records):
+        headers = _column(records, "headers", HEADERS).flatten()
+        if headers.null_count or headers.field("key").null_count:
             raise _row_refused("it has a header without a key", self.batch_id)
-        if "headers" in records.schema.names and _has_nul(records.column("headers").flatten().field("key")):
+        if _has_nul(headers.field("key")):
             raise _row_refused("it has a header whose key contains the character NUL", self.batch_id)
         sizes = record_sizes(records)
         largest = pc.max(sizes).as_py()
@@ -146,13 +217,6 @@ def record_sizes(records: pa.RecordBatch) -> pa.Array:
     return pc.add(pc.cast(sizes, pa.int64()), RECORD_BYTES)
 
 
-def _has_header_without_key(records: pa.RecordBatch) -> bool:
-    if "headers" not in records.schema.names:
-        return False
-    headers = records.column("headers").flatten()
-    return bool(headers.null_count or headers.field("key").null_count)
-
-
 def _has_nul(texts: pa.Array) -> bool:
     """The client takes these texts as strings of C: it would send such a text only up to its first NUL."""
     return bool(pc.any(pc.match_substring(texts, "\0")).as_py())
@@ -160,22 +224,15 @@ def _has_nul(texts: pa.Array) -> bool:
 
 def _is_type_of(name: str, kind: pa.DataType) -> bool:
     if name in ("key", "value"):
-        return any(is_kind(kind) for is_kind in _TEXTS)
-    if name == "headers":
-        return _is_headers(kind)
+        return kind in _STRINGS + _BINARIES
     if name == "partition":
         return bool(pa.types.is_int32(kind))
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
-
-
-def _is_headers(kind: pa.DataType) -> bool:
+    if name == "topic":
+        return kind in _STRINGS
     if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)) or not pa.types.is_struct(kind.value_type):
         return False
     parts = [(part.name, part.type) for part in kind.value_type]
     return parts in ([("key", key), ("value", value)] for key in _STRINGS for value in _BINARIES)
-
-
-_STRINGS, _BINARIES = (pa.string(), pa.large_string()), (pa.binary(), pa.large_binary())
 
 
 def _column(records: pa.RecordBatch, name: str, kind: pa.DataType) -> pa.Array:

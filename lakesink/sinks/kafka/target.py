@@ -1,23 +1,27 @@
 """The cluster as the sink sees it: one producer, and the ledger as it was read after this producer fenced all others.
 
 Only producers with the sink's transactional id write its ledger topic. So what was read after `init_transactions` stays
-true until another driver calls it, and then no transaction of this producer can be committed.
+true until another driver calls it, and then no transaction of this producer can be committed. One transaction has the
+records of rows in their order, and the record for the ledger.
 """
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
+import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from lakesink.sinks.kafka.clients import Clients, Undelivered
+from lakesink.sinks.kafka.clients import Clients, Undelivered, kafka_error
 from lakesink.sinks.kafka.commit_record import CommitRecord, LedgerState
-from lakesink.sinks.kafka.failures import NotDelivered
-from lakesink.sinks.kafka.ledger_topic import LedgerTopic, ledger_topic
-from lakesink.sinks.kafka.topics import TopicFacts, Topics
+from lakesink.sinks.kafka.failures import NotDelivered, final_error
+from lakesink.sinks.kafka.topics import LedgerTopic, TopicFacts, Topics, ledger_topic
 from lakesink_protocol.errors import LakesinkError
+from lakesink_protocol.events import CommitAnswered, CommitDue, Listener
+from lakesink_protocol.fence import is_of_the_program, not_sent
 from lakesink_protocol.identity import digest
 
 INIT_SECONDS = 60
@@ -26,6 +30,8 @@ ABORT_SECONDS = 10
 READ_TRIES = 3
 FLUSH_SECONDS = 0.5
 """So often is a producer asked whether it was fenced: then its queued records stay where they are."""
+WAIT_SECONDS = 0.1
+UNASSIGNED = -1
 
 
 class FenceFailed(Exception):
@@ -55,6 +61,28 @@ class Session:
             self._check()
             if left and time.monotonic() > deadline:
                 raise TimeoutError(f"{left} records were not delivered in {seconds:g} seconds")
+
+    def send(self, rows: pa.RecordBatch, topic: str) -> None:
+        """Queue the rows, each for its own topic if this one is empty; raises once a record was not delivered."""
+        for of_row, record in _records(rows, topic):
+            self.queue(of_row, record)
+        self.poll()
+
+    def queue(self, topic: str, record: Mapping[str, Any]) -> None:
+        """Queue one record; waits while the queue is full."""
+        while True:
+            try:
+                self.producer.produce(topic, **record)
+            except BufferError:
+                self.poll(WAIT_SECONDS)
+            except KafkaException as error:
+                found = kafka_error(error)
+                if found is None or found.code() != KafkaError.MSG_SIZE_TOO_LARGE:
+                    raise
+                size = len(record.get("key") or b"") + len(record["value"] or b"")
+                raise NotDelivered(Undelivered(found, topic, size)) from error
+            else:
+                return
 
     def _check(self) -> None:
         if self.failures:
@@ -157,3 +185,50 @@ class KafkaTarget:
     @cached_property
     def _ledger(self) -> LedgerTopic:
         return LedgerTopic(self.clients, self._topics, self.sink_id)
+
+
+def commit_rows(
+    target: KafkaTarget, session: Session, rows: Iterable[pa.RecordBatch], record: CommitRecord, emit: Listener
+) -> None:
+    """Commit rows and their ledger record; then the target goes on with the session.
+
+    After any exception the outcome is unknown, unless it is a `LakesinkError`: then nothing was committed.
+    """
+    session.producer.begin_transaction()
+    try:
+        for some in rows:
+            session.send(some, target.topic)
+        session.queue(ledger_topic(target.sink_id), {"key": target.sink_id.encode(), "value": record.to_bytes()})
+        session.flush(target.clients.transaction_timeout_ms / 1000)
+    except Exception as error:
+        if isinstance(error, LakesinkError):
+            final: LakesinkError | None = error
+        else:
+            final = not_sent(error) if is_of_the_program(error) else final_error(error, target.clients)
+        if final is None:
+            raise
+        with suppress(KafkaException):  # the next fence ends the transaction
+            session.producer.abort_transaction(ABORT_SECONDS)
+        raise final from None
+    emit(CommitDue(record.batch.batch_id))
+    session.producer.commit_transaction(COMMIT_SECONDS)
+    emit(CommitAnswered(record.batch.batch_id))
+    target.landed(session, record)
+
+
+def _records(rows: pa.RecordBatch, topic: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Topic and fields of each row's record."""
+    names = [name for name in rows.schema.names if name != "topic"]
+    columns = [_values(name, rows.column(name)) for name in names]
+    topics = [topic] * rows.num_rows if topic else rows.column("topic").to_pylist()
+    for of_row, *values in zip(topics, *columns, strict=True):
+        yield of_row, dict(zip(names, values, strict=True))
+
+
+def _values(name: str, column: pa.Array) -> list[Any]:
+    values: list[Any] = column.to_pylist()
+    if name == "partition":
+        return [UNASSIGNED if value is None else value for value in values]
+    if name == "headers":
+        return [[(header["key"], header["value"]) for header in value or ()] for value in values]
+    return values

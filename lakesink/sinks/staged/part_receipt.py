@@ -1,4 +1,4 @@
-"""The receipt of one task of the file sink: the parts that it closed, as bounded, versioned data.
+"""The parts of a sink: their folder, and the receipt of one task for those that it closed, bounded and versioned.
 
 Uses the standard library only. A receipt comes from a less trusted process than the driver: `decode_parts` accepts this
 form only, with names of this batch's and task's parts.
@@ -30,6 +30,33 @@ class Part:
     name: str
     rows: int
     size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SinkFolder:
+    """The folder of one sink below a directory, which is a path or URI without a trailing slash."""
+
+    directory: str
+    sink_id: str
+
+    @property
+    def root(self) -> str:
+        """Folder of this sink."""
+        return f"{self.directory}/{self.sink_id}"
+
+    @property
+    def parts(self) -> str:
+        """Folder of the parts."""
+        return f"{self.root}/parts"
+
+    @property
+    def prepared(self) -> str:
+        """Folder of prepared records."""
+        return f"{self.root}/prepared"
+
+    def part(self, part: Part) -> str:
+        """Location of a part."""
+        return f"{self.parts}/{part.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +97,15 @@ def encode_parts(receipt: PartsReceipt) -> bytes:
 
 def decode_parts(data: bytes, stem: str) -> PartsReceipt:
     """The receipt in `data`; raises ReceiptInvalid unless it is of this batch and version, and not too large."""
-    return read_receipt(data, PARTS_VERSION, lambda document: _receipt(document, stem))
+
+    def read(document: Mapping[str, Any]) -> PartsReceipt:
+        task, rows = _whole(document["task"], _TASKS), _whole(document["rows"], _COUNTS)
+        parts = parts_from_json(document["parts"], stem, task)
+        if rows != sum(part.rows for part in parts):
+            raise ReceiptInvalid("a task received another number of rows than its parts contain")
+        return PartsReceipt(task, rows, parts)
+
+    return read_receipt(data, PARTS_VERSION, read)
 
 
 def read_receipt(data: bytes, version: int, read: Callable[[Mapping[str, Any]], R]) -> R:
@@ -117,14 +152,6 @@ def check_batch(parts: Sequence[Part]) -> None:
 def fits_a_marker(parts: Sequence[Part]) -> bool:
     """True if a marker and its readers can represent the sums of these parts."""
     return max(sum(part.rows for part in parts), sum(part.size_bytes for part in parts)) <= MOST_IN_A_BATCH
-
-
-def _receipt(document: Mapping[str, Any], stem: str) -> PartsReceipt:
-    task, rows = _whole(document["task"], _TASKS), _whole(document["rows"], _COUNTS)
-    parts = parts_from_json(document["parts"], stem, task)
-    if rows != sum(part.rows for part in parts):
-        raise ReceiptInvalid("a task received another number of rows than its parts contain")
-    return PartsReceipt(task, rows, parts)
 
 
 def _whole(value: Any, allowed: range) -> int:

@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 from typing import Any, Generic
 
 from lakesink._version import __version__
+from lakesink.settings.options import read_option
 from lakesink.sinks.record_folder import PreparedDirectory
-from lakesink.sinks.staged.ledger import C, LedgerDecision
+from lakesink.sinks.staged.ledger import C, LedgerDecision, P, still_usable
 from lakesink.sinks.staged.part_receipt import PartsReceipt, check_batch, decode_parts, part_stem
-from lakesink.sinks.staged.parts import PartsPlan, PartsWriter
-from lakesink.sinks.staged.prepared import P, still_usable
+from lakesink.sinks.staged.parts import PartsWriter
 from lakesink.sinks.unused_accept import UnusedAcceptWarning
 from lakesink_catalog.commit.effects import Effects
 from lakesink_protocol.errors import BatchRefused, CommitUnresolved, LakesinkError, Reason
@@ -23,11 +23,18 @@ from lakesink_protocol.identity import Batch
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
 from lakesink_protocol.receipt_json import ReceiptInvalid
 from lakesink_protocol.refusals.accept import Accept
+from lakesink_protocol.refusals.message import refusal
+from lakesink_protocol.refusals.texts import Words
 from lakesink_protocol.retry import RetryPolicy
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.two_phase import Durability, Payload, TaskWriter, TwoPhaseCommitSink
 from lakesink_protocol.verdict import Commit, Refuse, Skip
 from lakesink_protocol.votes import check_tasks, receipt_rejected
+
+
+def option(name: str, value: Any, default: Any) -> Any:
+    """The parsed value of an option; the default if it is not given."""
+    return default if value is None else read_option(name, value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +53,7 @@ class StagedSink(TwoPhaseCommitSink[StagedTransaction[C], P], Generic[C, P]):
 
     Attributes:
         kind: The kind of target, in events; `place` is this one.
+        words: The texts of its refusals.
         retry: How often a commit is attempted.
         keeps_parts: True if parts become files of the target; False if only their rows get there.
         unresolved: The name of the error for a commit with an unknown outcome.
@@ -54,16 +62,18 @@ class StagedSink(TwoPhaseCommitSink[StagedTransaction[C], P], Generic[C, P]):
 
     durability = Durability.PREPARED_SURVIVES
     kind: str
+    words: Sequence[Words]
     retry: RetryPolicy
     keeps_parts: bool
     unresolved: str
     prepared: type[P]
 
     def __init__(
-        self, sink_id: str, place: str, accept: Accept | None, records: PreparedDirectory, effects: Effects
+        self, sink_id: str, place: str, accept: str | Accept | None, records: PreparedDirectory, effects: Effects
     ) -> None:
         self.sink_id, self.place, self._records, self._effects = sink_id, place, records, effects
-        self._accept_warning = UnusedAcceptWarning(accept, self.kind, place, sink_id)
+        self.accept: Accept | None = option("accept", accept, None)
+        self._accept_warning = UnusedAcceptWarning(self.accept, self.kind, place, sink_id)
 
     # The ledger
 
@@ -71,9 +81,9 @@ class StagedSink(TwoPhaseCommitSink[StagedTransaction[C], P], Generic[C, P]):
     def decide_on(self, batch: Batch, attempt: int = 0) -> LedgerDecision[C]:
         """Read the ledger and decide on a batch: from attempt 1 on so that `publish` can rely on it."""
 
-    @abstractmethod
     def refused(self, reason: Reason, situation: Situation, *, overruled: str = "") -> BatchRefused:
-        """The error for a refused batch."""
+        """The error for a refused batch, see `refusal`."""
+        return refusal(reason, situation, self.words, overruled=overruled)
 
     # Publishing
 
@@ -176,7 +186,13 @@ class StagedSink(TwoPhaseCommitSink[StagedTransaction[C], P], Generic[C, P]):
         attempts: Fenced[Outcome | MustBeWrittenAgain] = _Publication(self, transaction.batch, prepared, self._effects)
         found = fenced(attempts, self.retry, self._effects)
         if isinstance(found, Unseen):
-            raise self._unresolved(transaction.batch, found)
+            raise CommitUnresolved.of(
+                self.unresolved,
+                batch_id=transaction.batch.batch_id,
+                sink=self.sink_id,
+                attempts=found.attempts,
+                trouble=found.trouble.rstrip("."),
+            )
         return None if isinstance(found, MustBeWrittenAgain) else found
 
     def abort(self, transaction: StagedTransaction[C]) -> None:
@@ -189,7 +205,7 @@ class StagedSink(TwoPhaseCommitSink[StagedTransaction[C], P], Generic[C, P]):
 
     def parts(self, batch: Batch, folder: str, codec: str, target_bytes: int) -> PartsWriter:
         """A writer of parts."""
-        return PartsWriter(PartsPlan(folder, self.stem(batch), batch.batch_id, codec, target_bytes))
+        return PartsWriter(folder, self.stem(batch), batch.batch_id, codec, target_bytes)
 
     def _trouble(self, decision: LedgerDecision[C], prepared: P) -> str:
         """The reason that a prepared batch can no longer be published; empty if it can."""
@@ -200,15 +216,6 @@ class StagedSink(TwoPhaseCommitSink[StagedTransaction[C], P], Generic[C, P]):
             return f"it was prepared for another {elsewhere}"
         with self.failures():
             return "" if self.has_parts(prepared) else "a part is missing or has another size"
-
-    def _unresolved(self, batch: Batch, unseen: Unseen) -> CommitUnresolved:
-        return CommitUnresolved.of(
-            self.unresolved,
-            batch_id=batch.batch_id,
-            sink=self.sink_id,
-            attempts=unseen.attempts,
-            trouble=unseen.trouble.rstrip("."),
-        )
 
 
 @dataclass(slots=True)

@@ -36,10 +36,15 @@ _BOUNDED_PREFIXES = ("decimal", "interval", "time(")
 _VALUE_BYTES = 16
 
 
-def bounded_row_bytes(schema: Mapping[str, Any]) -> int | None:
-    """Most bytes of a row of this schema (Spark's JSON) in Arrow; None if there is no bound."""
-    widths = [_bounded_bytes(field["type"]) for field in schema["fields"]]
-    return None if None in widths else sum(width for width in widths if width is not None)
+def bounded_row_bytes(kind: Any) -> int | None:
+    """Most bytes of a row of this schema (Spark's JSON) in Arrow, or of a value of this type; None without a bound."""
+    match kind:
+        case {"type": "struct", "fields": fields}:
+            widths = [bounded_row_bytes(field["type"]) for field in fields]
+            return None if None in widths else sum(width for width in widths if width is not None)
+        case str() if kind in _BOUNDED_TYPES or kind.startswith(_BOUNDED_PREFIXES):
+            return _VALUE_BYTES
+    return None
 
 
 def leaf_columns(kind: Any) -> int:
@@ -115,10 +120,3 @@ class ArrowBatchLimits:
             before = self._user[key]
             self._conf.unset(key) if before is None else self._conf.set(key, before)
         self._applied = False
-
-
-def _bounded_bytes(kind: Any) -> int | None:
-    if isinstance(kind, Mapping):
-        return bounded_row_bytes(kind) if kind.get("type") == "struct" else None
-    bounded = kind in _BOUNDED_TYPES or str(kind).startswith(_BOUNDED_PREFIXES)
-    return _VALUE_BYTES if bounded else None

@@ -221,7 +221,10 @@ def partition_expression(rows: DataFrame, path: Sequence[str], transform: str) -
         return column
     truncate = _TRUNCATE.fullmatch(transform)
     if truncate:
-        return _truncated(column, kind, int(truncate[1]))
+        width = int(truncate[1])
+        if isinstance(kind, IntegralType):
+            return _rounded_down(column, width)
+        return sf.substring(column, 1, width) if isinstance(kind, StringType) else None
     return _period(column, kind, transform)
 
 
@@ -234,12 +237,6 @@ def _type_of(schema: StructType, path: Sequence[str]) -> DataType | None:
             return None
         kind = found[0]
     return kind
-
-
-def _truncated(column: Column, kind: DataType, width: int) -> Column | None:
-    if isinstance(kind, IntegralType):
-        return _rounded_down(column, width)
-    return sf.substring(column, 1, width) if isinstance(kind, StringType) else None
 
 
 def _period(column: Column, kind: DataType, period: str) -> Column | None:

@@ -105,9 +105,12 @@ def _as_text(kind: Any) -> Any:
 
 
 def _unsupported(path: Path, kind: DataType) -> WriteError:
-    column, name = ".".join(path), _name(kind)
+    column, name = ".".join(path), kind.simpleString().upper()
+    if isinstance(kind, UserDefinedType):
+        name = f"{type(kind).__name__} (user-defined)"
     cast = next((text for word, text in _CASTS.items() if name.lower().startswith(word)), "")
     if isinstance(kind, StructType):
+        name = "STRUCT without fields"
         action = f"Leave {column!r} out, or give it a field: a table cannot store a STRUCT without fields."
     elif cast and len(path) == 1:
         written = cast.format(column=sql_name(column))
@@ -115,12 +118,6 @@ def _unsupported(path: Path, kind: DataType) -> WriteError:
     else:
         action = f"Convert {column!r} in the query to a type that a table supports, or leave it out."
     return WriteError.of("TYPE_UNSUPPORTED", column=_short(column), name=_short(name), action=action)
-
-
-def _name(kind: DataType) -> str:
-    if isinstance(kind, UserDefinedType):
-        return f"{type(kind).__name__} (user-defined)"
-    return "STRUCT without fields" if isinstance(kind, StructType) else kind.simpleString().upper()
 
 
 def _short(text: str) -> str:

@@ -78,14 +78,13 @@ class RowsJob:
 
     def _rows_for(self, writer: TaskWriter) -> BatchRows:
         """The query's plan, unless the writer wants a shuffle."""
-        shuffles = bool(clustered_by(writer)) and not (self.by_key and self._is_worth_one_task())
+        shuffles = bool(clustered_by(writer))
+        if shuffles and self.by_key and self.tasks is not None:
+            shuffles = self.tasks.of((self.plan or self.frame).partitions()) != 1
         if self.plan is not None and not shuffles:
             return self.plan
         self.limits.apply()
         return self.frame if shuffles else replace(self.frame, shuffles=False)
-
-    def _is_worth_one_task(self) -> bool:
-        return self.tasks is not None and self.tasks.of((self.plan or self.frame).partitions()) == 1
 
     def _write_here(self, plan: PlanRows, writer: TaskWriter) -> bytes:
         """Write all rows in the driver, with the writer and the receipt of a task."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 from py4j.java_gateway import JavaClass
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql.classic.column import Column as ClassicColumn
 from pyspark.sql.types import DecimalType
 
@@ -62,8 +62,13 @@ def as_whole_numbers(rows: DataFrame, decimals: Decimals) -> DataFrame:
     """The rows with these columns as longs (unscaled values). Column names must be plain."""
     if not decimals:
         return rows
-    names = rows.columns
-    return rows.withColumns({names[position]: _unscaled(rows, names[position]) for position in decimals})
+    client = rows.sparkSession._jvm._gateway_client  # type: ignore[union-attr]
+    # Spark SQL has no name for this expression. Full class names avoid Py4J's slow look-up of packages.
+    utils, unscaled = JavaClass(_UTILS, client), JavaClass(_UNSCALED, client)
+    numbers = {}
+    for name in (rows.columns[position] for position in decimals):
+        numbers[name] = ClassicColumn(utils.column(unscaled(utils.expression(rows[name]._jc))))
+    return rows.withColumns(numbers)
 
 
 def _as_decimals(batches: Iterable[pa.RecordBatch], decimals: Decimals) -> Iterator[pa.RecordBatch]:
@@ -75,10 +80,3 @@ def _as_decimals(batches: Iterable[pa.RecordBatch], decimals: Decimals) -> Itera
             columns[position] = short.cast(exact, safe=False)  # the same digits: nothing to check
             schema = schema.set(position, schema.field(position).with_type(exact))
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _unscaled(rows: DataFrame, name: str) -> Column:
-    """Spark SQL has no name for this expression. Full class names avoid Py4J's slow look-up of packages."""
-    client = rows.sparkSession._jvm._gateway_client  # type: ignore[union-attr]
-    utils, unscaled = JavaClass(_UTILS, client), JavaClass(_UNSCALED, client)
-    return ClassicColumn(utils.column(unscaled(utils.expression(rows[name]._jc))))

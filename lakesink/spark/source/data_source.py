@@ -35,7 +35,7 @@ class LakesinkDataSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns that a stream from the table has; Spark sends this object on, with what was loaded here."""
-        columns, self.loaded = _readers().load(self.options)
+        columns, self.loaded = _imported("source_readers").load(self.options)
         return columns  # type: ignore[no-any-return]
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -46,25 +46,19 @@ class LakesinkDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """The reader of a stream over the batches of a sink."""
-        readers = _readers()
+        readers = _imported("source_readers")
         kind = _imported("admitting_reader").AdmittingReader if readers.ADMITS else readers.BatchesReader
         return readers.stream_reader(self.options, self.loaded, kind)  # type: ignore[no-any-return]
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """The writer of one micro-batch."""
-        return _writers().stream_writer(self.options, schema, overwrite=overwrite)  # type: ignore[no-any-return]
+        writers = _imported("source_writers")
+        return writers.stream_writer(self.options, schema, overwrite=overwrite)  # type: ignore[no-any-return]
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """The writer of a batch write, already planned."""
-        return _writers().batch_writer(self.options, schema, overwrite=overwrite)  # type: ignore[no-any-return]
-
-
-def _writers() -> Any:
-    return _imported("source_writers")
-
-
-def _readers() -> Any:
-    return _imported("source_readers")
+        writers = _imported("source_writers")
+        return writers.batch_writer(self.options, schema, overwrite=overwrite)  # type: ignore[no-any-return]
 
 
 def _imported(name: str) -> Any:

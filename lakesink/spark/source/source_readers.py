@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyspark.sql import datasource
@@ -91,10 +90,6 @@ class Progress:
         counts = len(batches), sum(len(one.data) for one in batches), sum(one.batch.rows for one in batches)
         self.emit(events.ReadPlanned(self.table, self.sink, *ends, *counts))
 
-    def hold_not_moved(self, reader: str, why: str) -> None:
-        """Report that unread batches are not kept by the reader's branch."""
-        self.emit(events.HoldNotMoved(self.table, reader, why))
-
 
 def _short(batch: PastCommit) -> str:
     return f"replay-{batch.batch_id}" if batch.is_replay else str(batch.batch_id)
@@ -132,7 +127,8 @@ def load(options: Mapping[str, str]) -> tuple[StructType, str]:
         schema = parse_schema(schema_json)
         for column in unreadable_columns(schema):
             raise CatalogError.of("TYPE_UNSUPPORTED.time_of_day", column=column[:60], table=settings.table)
-        return spark_schema(readable_schema(schema)), Loaded(sink, schema_json).to_json()
+        columns = from_arrow_schema(readable_schema(schema), prefer_timestamp_ntz=True)
+        return columns, Loaded(sink, schema_json).to_json()
 
 
 def stream_reader(options: Mapping[str, str], loaded: str, kind: "type[BatchesReader]") -> "BatchesReader":
@@ -162,11 +158,6 @@ def open_catalog(settings: ReadSettings) -> Catalog:
     found = CatalogConfig(settings.catalog, settings.catalog_properties).find()
     check_lasts(found)
     return found.open(create=False)
-
-
-def spark_schema(columns: pa.Schema) -> StructType:
-    """Columns in Spark's types."""
-    return from_arrow_schema(columns, prefer_timestamp_ntz=True)
 
 
 class BatchesReader(datasource.DataSourceStreamReader):
@@ -261,7 +252,7 @@ class BatchesReader(datasource.DataSourceStreamReader):
         hold = hold_of(commits_after(past, self.loaded.sink, start))
         why = set_hold(table, self.settings.reader_id, hold) if hold else ""
         if why:
-            self.progress.hold_not_moved(self.settings.reader_id, why)
+            self.progress.emit(events.HoldNotMoved(self.settings.table, self.settings.reader_id, why))
 
     def _check_columns(self, table: Table, past: Past, found: Sequence[BatchFiles]) -> None:
         """Refuse batches with columns that came after the query's start."""

@@ -51,7 +51,6 @@ from lakesink_protocol.events import BatchStarted
 from lakesink_protocol.identity import Batch
 from lakesink_protocol.redact import redact, shown
 from lakesink_protocol.refusals.texts import Words
-from lakesink_protocol.situation import Situation
 from lakesink_protocol.two_phase import TaskWriter, receipts_of
 from lakesink_protocol.votes import Vote, Votes
 
@@ -273,34 +272,24 @@ def words_of(checkpoint: str) -> Sequence[Words]:
     if found is None:
         return ()
     flow, folder = _literal(found["flow"]), _literal(redact(checkpoint.rstrip("/")))
-    return (_shared(flow, folder) if int(found["number"]) == 0 else _refreshed(flow, folder),)
-
-
-def _refreshed(flow: str, folder: str) -> Words:
-    return Words(
-        Reason.NEW_CHECKPOINT,
-        f"The full refresh of flow {flow} would add rows a second time: sink {{sink}} has them up to batch {{last}}.",
-        f"To undo the refresh, delete the folder {folder}: the flow goes on with the checkpoint of the number before.\n"
-        "To rebuild the table, drop it (with the option create-table), or delete the sink's rows and accept batch"
-        " {n} as below by the option accept; then run the pipeline again without a refresh.",
-        when=_is_first,
-    )
-
-
-def _shared(flow: str, folder: str) -> Words:
-    return Words(
-        Reason.NEW_CHECKPOINT,
-        f"Flow {flow} begins anew, but sink {{sink}} has batches up to {{last}} of another flow or checkpoint.",
-        "If another flow of the pipeline has this sink-id, give each flow a sink (dp.create_sink) with a sink-id of"
-        " its own; they can write one table.\n"
-        "If flow or sink was renamed, or the storage of the pipeline changed, put the old checkpoint into"
-        f" {folder}.",
-        when=_is_first,
-    )
-
-
-def _is_first(situation: Situation) -> bool:
-    return situation.batch.batch_id == 0
+    if int(found["number"]):
+        what = f"The full refresh of flow {flow} would add rows a second time: sink {{sink}} has them up to batch"
+        what += " {last}."
+        action = (
+            f"To undo the refresh, delete the folder {folder}: the flow goes on with the checkpoint of the number"
+            " before.\n"
+            "To rebuild the table, drop it (with the option create-table), or delete the sink's rows and accept batch"
+            " {n} as below by the option accept; then run the pipeline again without a refresh."
+        )
+    else:
+        what = f"Flow {flow} begins anew, but sink {{sink}} has batches up to {{last}} of another flow or checkpoint."
+        action = (
+            "If another flow of the pipeline has this sink-id, give each flow a sink (dp.create_sink) with a sink-id of"
+            " its own; they can write one table.\n"
+            "If flow or sink was renamed, or the storage of the pipeline changed, put the old checkpoint into"
+            f" {folder}."
+        )
+    return (Words(Reason.NEW_CHECKPOINT, what, action, when=lambda situation: situation.batch.batch_id == 0),)
 
 
 def _literal(text: str) -> str:

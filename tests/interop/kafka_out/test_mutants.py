@@ -13,7 +13,7 @@ from confluent_kafka import KafkaException, Producer
 from pyroaring import BitMap64
 
 from lakesink.sinks.kafka import kafka_sink as sink_module
-from lakesink.sinks.kafka import ledger_topic, producing, target
+from lakesink.sinks.kafka import target, topics
 from lakesink.sinks.kafka.clients import Clients
 from lakesink.sinks.kafka.commit_record import CommitRecord, LedgerState
 from lakesink.sinks.kafka.staged_rows import RecordsWriter
@@ -83,14 +83,14 @@ def a_commit_is_not_remembered() -> Any:
 
 def the_ledger_has_a_transaction_of_its_own() -> Any:
     """Rows first, then the ledger: a crash between the two doubles the rows."""
-    sound = producing.commit_rows
+    sound = target.commit_rows
 
     def commit_rows(
         to: KafkaTarget, session: Session, rows: Iterable[pa.RecordBatch], record: CommitRecord, emit: Listener
     ) -> None:
         session.producer.begin_transaction()
         for some in rows:
-            producing.Records(session, to.topic).send(some)
+            session.send(some, to.topic)
         session.flush(60)
         session.producer.commit_transaction(60)
         emit(CommitAnswered(record.batch.batch_id))
@@ -102,12 +102,12 @@ def the_ledger_has_a_transaction_of_its_own() -> Any:
 def a_read_ends_before_open_transactions() -> Any:
     """A record that is committed, and whose marker is not written yet, is passed by."""
 
-    def read(self: ledger_topic.LedgerTopic) -> bool:
+    def read(self: topics.LedgerTopic) -> bool:
         self.topic_id = self.topics.ledger(self.topic)
         self._read_to_eof()
         return True
 
-    return patch.object(ledger_topic.LedgerTopic, "read", read)
+    return patch.object(topics.LedgerTopic, "read", read)
 
 
 def topics_are_known_by_their_names() -> Any:

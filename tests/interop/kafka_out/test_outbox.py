@@ -95,7 +95,7 @@ def test_a_topic_follows_a_table_of_changes_batch_by_batch(broker: KafkaBroker, 
     assert produce(broker, lake, topic) == [], "there is nothing new"
 
 
-@pytest.mark.parametrize("step", ["kafka_sink.KafkaSink.commit_of", "producing.Records.send"])
+@pytest.mark.parametrize("step", ["kafka_sink.KafkaSink.commit_of", "target.Session.send"])
 def test_an_error_in_code_before_the_commit_ends_the_outbox_at_once_and_says_that_nothing_was_sent(
     broker: KafkaBroker, tmp_path: Path, step: str
 ) -> None:

@@ -90,7 +90,7 @@ def refusal(run: Callable[[], object]) -> LakesinkError:
     return caught.value
 
 
-@pytest.mark.parametrize("step", ["kafka_sink.KafkaSink.commit_of", "producing.Records.send"])
+@pytest.mark.parametrize("step", ["kafka_sink.KafkaSink.commit_of", "target.Session.send"])
 def test_an_error_in_code_before_the_commit_ends_the_batch_at_once_and_says_that_nothing_was_sent(
     place: KafkaPlace, step: str
 ) -> None:
