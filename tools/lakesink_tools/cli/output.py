@@ -96,7 +96,7 @@ def _answered_yes(question: str) -> bool:
 
 def invalid(what: str, action: str) -> SettingsError:
     """The error for options that contradict each other; click's own usage errors have no JSON."""
-    return SettingsError.of("OPTION_INVALID.told", what=what, how=action)
+    return SettingsError("OPTION_INVALID", what, action=action)
 
 
 def plain(text: str) -> str:
