@@ -81,8 +81,7 @@ def place_of_tag(situation: Situation, refs: Refs) -> TagPlace | None:
         if candidate not in refs:
             return TagPlace(candidate, None)
         there = refs[candidate]
-        same = there is not None and _batch_in(there, situation.key) == batch.batch_id
-        if there is not None and same and _is_undone(situation.view, there):
+        if there and _batch_in(there, situation.key) == batch.batch_id and _is_undone(situation.view, there):
             return TagPlace(candidate, there.snapshot_id)
     return None
 
