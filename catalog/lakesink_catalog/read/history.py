@@ -76,7 +76,10 @@ def sinks(table: Table, known: Retained | None = None) -> list[SinkState]:
     marked = {key for key, found in by_key.items() if any(one.in_branch is not None for one in found)}
     marked |= {key for key in by_key.keys() - marked if _is_marked(table, key)}
     keys = {key for key in marked if key.ledger_property not in known.forgotten} | set(keys_of_ledger(table))
-    return [_state(table, key, by_key.get(key, ())) for key in sorted(keys, key=_order)]
+    return [
+        _state(table, key, by_key.get(key, ()))
+        for key in sorted(keys, key=lambda key: (key.name, key.branch, key.kind.value))
+    ]
 
 
 def _is_marked(table: Table, key: SinkKey) -> bool:
@@ -146,10 +149,6 @@ def _standing(view: TableView, key: SinkKey) -> tuple[Reason | None, bool]:
             return reason, False
         case _:  # it would be written again, so it is not in the branch
             return Reason.ROLLED_BACK, False
-
-
-def _order(key: SinkKey) -> tuple[str, str, str]:
-    return key.name, key.branch, key.kind.value
 
 
 def silence_limit(committed: Iterable[datetime], shortest: timedelta = SHORTEST_SILENCE) -> timedelta | None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pyiceberg.catalog import Catalog
 
 from lakesink_catalog.connect.catalog import FoundCatalog
-from lakesink_catalog.connect.catalog_failures import translated
+from lakesink_catalog.connect.catalog_failures import asking
 from lakesink_catalog.connect.first_snapshot import protects_first_snapshots
 from lakesink_protocol.errors import CatalogError
 from lakesink_tools.checks.bench import Bench, ScratchTable, answer, bench_in, send, there_or_like
@@ -115,7 +115,7 @@ def _prove_swap(bench: Bench) -> str:
 def _in_turn(bench: Bench) -> str:
     """The first commit lands completely, the second is refused; returns the name of that error."""
     first, second = bench.offers()
-    translated(f"The catalog {bench.mine.name!r}", bench.mine.properties, lambda: send(bench.mine, first))
+    asking(bench.mine, lambda: send(bench.mine, first))
     landed = Sent((first.snapshot_id,))
     state = _checked(bench, [landed])
     if state.entry != first.snapshot_id:
