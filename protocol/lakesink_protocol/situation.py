@@ -10,7 +10,7 @@ from itertools import takewhile
 from typing import Any
 
 from lakesink_protocol.iceberg_spark_sink import epochs
-from lakesink_protocol.identity import Batch, SinkKey, SinkKind
+from lakesink_protocol.identity import NO_BATCH, Batch, SinkKey, SinkKind
 from lakesink_protocol.ledger import (
     FORGOTTEN,
     LARGEST_NUMBER,
@@ -30,11 +30,11 @@ CHERRY_PICKED_FROM = "source-snapshot-id"
 class Situation:
     """One batch and the state of the table: the facts that the rules need, each computed once."""
 
-    def __init__(self, view: TableView, key: SinkKey, batch: Batch, start_uuid: str) -> None:
+    def __init__(self, view: TableView, key: SinkKey, batch: Batch = NO_BATCH, start_uuid: str | None = None) -> None:
         self.view = view
         self.key = key
         self.batch = batch
-        self.start_uuid = start_uuid
+        self.start_uuid = view.table_uuid if start_uuid is None else start_uuid
 
     @property
     def entry(self) -> LedgerEntry | None:
