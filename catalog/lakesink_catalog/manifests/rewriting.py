@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
 from operator import attrgetter
 
 from pyiceberg.io import FileIO
@@ -18,7 +18,7 @@ from pyiceberg.manifest import ManifestContent, ManifestFile
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import Table
 
-from lakesink_catalog.manifests.avro import Header, read_header
+from lakesink_catalog.manifests.avro import read_header
 from lakesink_catalog.manifests.avro_values import Malformed
 from lakesink_catalog.manifests.copying import AtOnce, check_counts, contents, entries_of
 from lakesink_catalog.manifests.encode import entry_encoder
@@ -70,30 +70,19 @@ class Rewritten:
     removed: tuple[LiveFile, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Opened:
-    """A manifest of the parent, to be written again."""
-
-    manifest: ManifestFile
-    header: Header
-    digest: str
-    entries: tuple[NewEntry, ...]
-
-
 @dataclass(slots=True)
 class _Group:
-    """Entries that fit into one file: of one spec and one layout. `metadata` is for its header."""
+    """Entries that fit into one file: of one spec, and of one layout by its `digest`. `metadata` is for its header.
+
+    `paths` are those of the manifests of the parent that it replaces.
+    """
 
     spec_id: int
+    digest: str
     metadata: Mapping[str, bytes]
     kinds: Sequence[Kind]
-    entries: list[NewEntry] = field(default_factory=list, init=False)
+    entries: list[NewEntry]
     paths: set[str] = field(default_factory=set)
-
-    def take(self, opened: _Opened) -> None:
-        """Add the entries of a manifest that is written again."""
-        self.entries += opened.entries
-        self.paths.add(opened.manifest.manifest_path)
 
     @property
     def changes(self) -> bool:
@@ -118,7 +107,7 @@ class FileChange:
         self, table: Table, manifests: Sequence[ManifestFile], emit: Listener, at_once: AtOnce = map
     ) -> Rewritten:
         """Write these manifests again, with the added files. They are right only in a snapshot on that parent."""
-        opened = list(at_once(partial(self._open, table.io, emit), manifests)) if manifests else []
+        opened = at_once(partial(self._open, table.io, emit), manifests) if manifests else ()
         groups = [group for group in self._groups(table, opened) if group.changes]
         written = [
             self._write_one(table, group, group.entries[start : start + MOST_ENTRIES])
@@ -131,8 +120,8 @@ class FileChange:
         assert {file.path for file in removed} == ended, "found in the parent"
         return Rewritten(tuple(written), gone, removed)
 
-    def _open(self, io: FileIO, emit: Listener, manifest: ManifestFile) -> _Opened | None:
-        """A manifest with its new entries; None if it must stay as it is."""
+    def _open(self, io: FileIO, emit: Listener, manifest: ManifestFile) -> _Group | None:
+        """A manifest of the parent with its new entries; None if it must stay as it is."""
         try:
             data = contents(io, manifest)
             header = read_header(data)
@@ -140,25 +129,25 @@ class FileChange:
             inherited = Inherited(manifest.added_snapshot_id, manifest.sequence_number)
             removed = {file.path for file in self.removed if file.manifest_path == manifest.manifest_path}
             carried = carry_over(data, header, inherited, removed, self.snapshot_id)
-            entries = tuple(entry for entry in carried if entry is not None)
+            entries = [entry for entry in carried if entry is not None]
             check_counts(manifest, len(entries), sum(entry.rows for entry in entries))
+            kinds = partition_kinds(header.schema)
         except Malformed as error:
             emit(ManifestSetAside(manifest.manifest_path, str(error)))
             return None
-        return _Opened(manifest, header, digest, entries)
+        metadata = {**header.metadata, "avro.schema": json.dumps(header.schema).encode()}
+        return _Group(manifest.partition_spec_id, digest, metadata, kinds, entries, {manifest.manifest_path})
 
-    def _groups(self, table: Table, opened: Iterable[_Opened | None]) -> list[_Group]:
+    def _groups(self, table: Table, opened: Iterable[_Group | None]) -> Iterable[_Group]:
         groups: dict[tuple[int, str], _Group] = {}
-        for spec_id, files in groupby(sorted(self.added, key=_spec_id), key=_spec_id):
-            group = self._new_group(table, table.specs()[spec_id], files)
-            groups[spec_id, layout_digest(group.metadata, _CONTENTS[self.content])] = group
-        for one in opened:
-            if one is not None:
-                key = one.manifest.partition_spec_id, one.digest
-                metadata = {**one.header.metadata, "avro.schema": json.dumps(one.header.schema).encode()}
-                as_it_is = _Group(one.manifest.partition_spec_id, metadata, partition_kinds(one.header.schema))
-                groups.setdefault(key, as_it_is).take(one)
-        return list(groups.values())
+        by_spec = groupby(sorted(self.added, key=_spec_id), key=_spec_id)
+        new = (self._new_group(table, table.specs()[spec_id], files) for spec_id, files in by_spec)
+        for one in filter(None, chain(new, opened)):
+            group = groups.setdefault((one.spec_id, one.digest), one)
+            if group is not one:
+                group.entries += one.entries
+                group.paths |= one.paths
+        return groups.values()
 
     def _new_group(self, table: Table, spec: PartitionSpec, files: Iterable[ContentFile]) -> _Group:
         schema, content = schema_for(spec, table.metadata), _CONTENTS[self.content]
@@ -166,12 +155,12 @@ class FileChange:
             raise CatalogError.of("SCHEMA_UNSUPPORTED.old_spec", spec_id=spec.spec_id)
         kinds = kinds_of(spec, schema)
         encode = entry_encoder(avro_layout(spec, schema, content), self.snapshot_id)
-        group = _Group(spec.spec_id, header_metadata(spec, schema, content), kinds)
+        metadata, entries = header_metadata(spec, schema, content), []
         for file in files:
             partition = promoted(kinds, file.partition)
             encoded = encode(replace(file, partition=partition))
-            group.entries.append(NewEntry(ADDED, encoded, file.record_count, partition, None))
-        return group
+            entries.append(NewEntry(ADDED, encoded, file.record_count, partition, None))
+        return _Group(spec.spec_id, layout_digest(metadata, content), metadata, kinds, entries)
 
     def _write_one(self, table: Table, group: _Group, entries: Sequence[NewEntry]) -> ManifestFile:
         output = new_metadata_file(table, f"{self.snapshot_id}-{uuid.uuid4()}{_ENDINGS[self.content]}")
