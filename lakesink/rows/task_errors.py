@@ -22,7 +22,7 @@ def shown(text: str) -> str:
 
 def schema_mismatch(what: str, *, action: str) -> WriteError:
     """The columns of rows and table do not match."""
-    return WriteError.of("SCHEMA_MISMATCH.told", what=what, how=action)
+    return WriteError("SCHEMA_MISMATCH", what, action=action)
 
 
 def how_to_cast(path: Sequence[str], incoming: str, target: str) -> str:

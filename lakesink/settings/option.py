@@ -42,7 +42,7 @@ class Option:
 
     def invalid(self, what: str) -> SettingsError:
         """The error for a value; the description of the option says what is valid."""
-        return SettingsError.of("OPTION_INVALID.told", what=what, how=f"{self.name} ({self.type}): {self.doc}")
+        return SettingsError("OPTION_INVALID", what, action=f"{self.name} ({self.type}): {self.doc}")
 
 
 def option_unknown(where: str, name: object, known: Iterable[str], hint: str = "", groups: str = "") -> SettingsError:

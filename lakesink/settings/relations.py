@@ -103,7 +103,7 @@ class Relation:
 
     def _error(self, what: str, action: str, code: str = "OPTION_INVALID") -> SettingsError:
         what = f"{what}: {self.why}." if self.why else f"{what}."
-        return SettingsError.of(f"{code}.told", what=what, how=action)
+        return SettingsError(code, what, action=action)
 
 
 def lack_of(use: Use, entry: Entry) -> Relation | None:

@@ -115,13 +115,15 @@ class Explanation:
 def explanations() -> dict[str, Explanation]:
     """Every error by its code, in the order of the documentation."""
     document = tomllib.loads(files(__package__).joinpath("errors.toml").read_text(encoding="utf-8"))
-    every = (
-        _explanation(f"{PREFIX}{name}", When[when.upper()], {"data": of_when["data"], **facts})
-        for when, of_when in document.items()
-        for name, facts in of_when.items()
-        if name != "data"
-    )
-    return {one.code: one for one in every}
+    found = {}
+    for when, errors in document.items():
+        data = errors.pop("data")
+        for name, own in errors.items():
+            facts = {"data": data, **own}
+            situations = {key: _text(facts | words) for key, words in own.items() if isinstance(words, dict)}
+            code = f"{PREFIX}{name}"
+            found[code] = Explanation(code, When[when.upper()], _text(facts), situations, own.get("more", ""))
+    return found
 
 
 def text_of(name: str) -> Text:
@@ -149,11 +151,6 @@ def full_code(text: str) -> str:
     """The full code for a user's input, in any case, with or without prefix and brackets."""
     word = text.strip().strip("[]`").upper().replace("-", "_")
     return word if word.startswith(PREFIX) else f"{PREFIX}{word}"
-
-
-def _explanation(code: str, when: When, facts: dict[str, Any]) -> Explanation:
-    situations = {name: _text(facts | own) for name, own in facts.items() if isinstance(own, dict)}
-    return Explanation(code, when, _text(facts), situations, facts.get("more", ""))
 
 
 def _text(facts: Mapping[str, Any]) -> Text:

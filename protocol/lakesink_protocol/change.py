@@ -108,7 +108,8 @@ class SchemaChange:
         match document:
             case {"added": list(added), "widened": list(widened), "optional": list(optional), **rest} if not rest:
                 if len(added) + len(widened) + len(optional) <= MOST_COLUMNS:
-                    return cls(_column_types(added), _column_types(widened), tuple(map(_column, optional)))
+                    types = (tuple(map(_column_type, columns)) for columns in (added, widened))
+                    return cls(*types, tuple(map(_column, optional)))
         raise ChangeInvalid("not a schema change, or it has too many columns")
 
 
@@ -122,10 +123,6 @@ def content_of(number: Any) -> Content:
 def _named(columns: Sequence[tuple[str, ...]]) -> str:
     names = ", ".join(shown(".".join(column), LONGEST_NAMED) for column in columns[:MOST_NAMED])
     return f"{names} and {len(columns) - MOST_NAMED} more" if len(columns) > MOST_NAMED else names
-
-
-def _column_types(documents: list[Any]) -> tuple[ColumnType, ...]:
-    return tuple(map(_column_type, documents))
 
 
 def _column_type(document: Any) -> ColumnType:

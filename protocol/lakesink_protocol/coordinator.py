@@ -83,7 +83,7 @@ def writers_for(batch: Batch, sinks: Sequence[Sink]) -> dict[str, TaskWriter]:
     Raises:
         BatchRefused: Some participant refuses the batch.
     """
-    run = BatchRun(batch, tuple(sinks), _write_nothing, _opener_of(sinks))
+    run = BatchRun(batch, tuple(sinks), lambda _: NO_VOTES, _opener_of(sinks))
     pending = run.begin_all()
     return {} if run.recover(pending) is not None else run.writers(pending)
 
@@ -268,10 +268,6 @@ class BatchRun:
 
 def _opener_of(sinks: Sequence[Sink]) -> OpenSink | None:
     return next((sink.open_named for sink in sinks if sink.open_named is not None), None)
-
-
-def _write_nothing(_: Mapping[str, TaskWriter]) -> Votes:
-    raise AssertionError("planning writes nothing")
 
 
 def _log_of(entries: Sequence[_Open]) -> PreparedLog:

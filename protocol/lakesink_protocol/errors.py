@@ -43,7 +43,6 @@ class LakesinkError(Exception):
         details: Iterable[str] = (),
     ) -> None:
         self.code = f"{PREFIX}{code}"
-        self.details = tuple(shown(line, LONGEST_DETAIL) for line in details)
         data = state_of(code) if data is None else data
         self.data = shown(data.value if isinstance(data, DataState) else data, LONGEST_PART)
         ways = tuple(_bounded([action] if isinstance(action, str) else action))

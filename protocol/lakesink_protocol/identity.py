@@ -103,10 +103,14 @@ def escape(text: str) -> str:
     return quoted.replace(".", "%2E") if set(quoted) == {"."} else quoted
 
 
+def canonical(value: Any) -> str:
+    """The JSON of a value in ASCII: equal values have equal texts."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
 def digest(value: Any) -> str:
     """32 hex digits over the canonical JSON of a value: equal values have equal digests."""
-    canonical = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    return hashlib.sha256(canonical.encode()).hexdigest()[:32]
+    return hashlib.sha256(canonical(value).encode()).hexdigest()[:32]
 
 
 def stream_batch(
@@ -128,7 +132,7 @@ def stream_batch(
         fingerprint=digest({"start": start, "end": end, "log": list(source_log)}),
         start=None if start is None else digest(start),
         end=digest(end),
-        offsets=json.dumps(end if isinstance(end, Mapping) else list(end), sort_keys=True, separators=(",", ":")),
+        offsets=canonical(end if isinstance(end, Mapping) else list(end)),
     )
 
 

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Protocol, TypeVar
 
-from lakesink_protocol.identity import Batch, SinkKey, SinkKind
+from lakesink_protocol.identity import Batch, SinkKey, SinkKind, canonical
 
 LEDGER_VERSION = 1
 MAX_ENTRY_BYTES = 1024
@@ -70,9 +70,9 @@ class LedgerEntry:
 
     def to_json(self) -> str:
         """At most `MAX_ENTRY_BYTES`: offsets that do not fit are left out, their digest stays."""
-        text = _dump({"version": LEDGER_VERSION, **self.document})
+        text = canonical({"version": LEDGER_VERSION, **self.document})
         if len(text.encode()) > MAX_ENTRY_BYTES:
-            text = _dump({"version": LEDGER_VERSION, **replace(self, offsets="").document})
+            text = canonical({"version": LEDGER_VERSION, **replace(self, offsets="").document})
         return text
 
 
@@ -198,10 +198,8 @@ def mark_of(summary: Mapping[str, Any] | None) -> Mark | None:
     )
 
 
-@lru_cache(maxsize=64)
-def _shared_key(name: str, branch: str, kind: SinkKind) -> SinkKey:
-    """One object for all marks of a sink: a history has many thousands."""
-    return SinkKey(name, branch, kind)
+_shared_key = lru_cache(maxsize=64)(SinkKey)
+"""One object for all marks of a sink: a history has many thousands."""
 
 
 def unread_version(summary: Mapping[str, Any] | None, key: SinkKey) -> str | None:
@@ -322,7 +320,3 @@ def next_entry(
         offsets=batch.offsets,
         keys=keys,
     )
-
-
-def _dump(document: Mapping[str, Any]) -> str:
-    return json.dumps(document, sort_keys=True, separators=(",", ":"))

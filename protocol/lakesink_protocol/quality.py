@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lakesink_protocol.measures import DEAD_LETTERS, MEASURES, RESCUED_ROWS, UNKNOWN_KEYS, UNMET_ROWS, Tally
+from lakesink_protocol.receipt_json import whole_count
 from lakesink_protocol.redact import redact, shown
 
 MOST_NAMES = 10
@@ -149,8 +150,8 @@ def quality_from(document: Mapping[str, Any]) -> Quality:
         raise ValueError("the expectations are not a few names with counts")
     letters_table, letters_since = document["letters_table"], document["letters_since"]
     rescued = _reasons(document["rescued"])
-    if not all(map(_is_count, (*counts.values(), *unmet.values()))):
-        raise ValueError("a count is not a whole number from 0 to 2^63-1")
+    for count in (*counts.values(), *unmet.values()):
+        whole_count(count)
     if not isinstance(names, list) or len(names) > MOST_NAMES or not all(isinstance(name, str) for name in names):
         raise ValueError("the names of unknown keys are not a short list of texts")
     if not all(isinstance(text, str) and len(text) <= LONGEST_TABLE for text in (letters_table, letters_since)):
@@ -160,9 +161,9 @@ def quality_from(document: Mapping[str, Any]) -> Quality:
 
 def _reasons(document: Any) -> dict[str, int]:
     """Counts by reason; raises ValueError."""
-    if not isinstance(document, dict) or len(document) > MOST_REASONS + 1 or not all(map(_is_count, document.values())):
+    if not isinstance(document, dict) or len(document) > MOST_REASONS + 1:
         raise ValueError("the reasons of rescued rows are not a few texts with counts")
-    return first_reasons((_safe_reason(reason), count) for reason, count in document.items())
+    return first_reasons((_safe_reason(reason), whole_count(count)) for reason, count in document.items())
 
 
 def _safe_reason(reason: str) -> str:
@@ -172,10 +173,6 @@ def _safe_reason(reason: str) -> str:
     if found is None:
         raise ValueError("the reason of a rescued row has another form")
     return reason_of(found[1], found[2])
-
-
-def _is_count(value: Any) -> bool:
-    return type(value) is int and 0 <= value < 2**63
 
 
 def _json(value: Any) -> str:

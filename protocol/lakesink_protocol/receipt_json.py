@@ -57,6 +57,16 @@ def binary(value: Any) -> bytes:
     return a2b_base64(text, strict_mode=True)
 
 
+def optional_binary(value: Any) -> bytes | None:
+    """The same for what may be None."""
+    return None if value is None else binary(value)
+
+
+def base64_text(value: bytes | None) -> str | None:
+    """The inverse of `optional_binary`."""
+    return None if value is None else b64encode(value).decode()
+
+
 def fields_of(file: ContentFile) -> tuple[tuple[int, ...], ...]:
     """The ids of every statistic, and the places of partition values."""
     return (*map(tuple, _counts_of(file)), *map(tuple, _bounds_of(file)), tuple(range(len(file.partition))))
@@ -73,7 +83,9 @@ def as_group(files: Sequence[ContentFile]) -> dict[str, Any]:
     found: dict[str, Any] = {
         "path": [file.path for file in files],
         "spec": _shortened([file.spec_id for file in files]),
-        "partition": [list(map(_as_text, column)) for column in zip(*(file.partition for file in files), strict=True)],
+        "partition": [
+            list(map(base64_text, column)) for column in zip(*(file.partition for file in files), strict=True)
+        ],
         "rows": _shortened(rows),
         "bytes": _shortened([file.file_size_bytes for file in files]),
         **{name: {key: _shortened(column) for key, column in _by_field(maps)} for name, maps in counts},
@@ -90,10 +102,6 @@ def _by_field(maps: Sequence[Mapping[int, T]]) -> Iterator[tuple[int, list[T]]]:
 
 def _shortened(column: list[T]) -> list[T]:
     return column[:1] if column.count(column[0]) == len(column) else column
-
-
-def _as_text(value: bytes | None) -> str | None:
-    return None if value is None else b64encode(value).decode()
 
 
 def _joined(bounds: list[bytes]) -> tuple[list[int], str]:
@@ -151,7 +159,7 @@ def _by_file(columns: Mapping[str, list[T]], files: int) -> list[dict[int, T]]:
 
 def _partitions(columns: Any, files: int) -> list[tuple[bytes | None, ...]]:
     """Values of each file; none stands for several files, because a value may be long."""
-    found = [[None if value is None else binary(value) for value in column] for column in columns]
+    found = [list(map(optional_binary, column)) for column in columns]
     if any(len(column) != files for column in found):
         raise ReceiptInvalid("a file without its partition values")
     return list(zip(*found, strict=True)) if found else [()]

@@ -65,7 +65,8 @@ def contains_secret(key: str, value: object) -> bool:
 def describe(error: BaseException, known: Mapping[str, Any] | None = None) -> str:
     """One short line about another library's exception, without secrets."""
     first = _reason_first(next((line.strip() for line in _text(error).splitlines() if line.strip()), ""))
-    text = _printable(redact(f"{type(error).__name__}: {first}" if first else type(error).__name__, known))
+    text = redact(f"{type(error).__name__}: {first}" if first else type(error).__name__, known)
+    text = "".join(char if char.isprintable() else " " for char in text)
     return text if len(text) <= MAX_DESCRIPTION else f"{text[: MAX_DESCRIPTION - 3]}..."
 
 
@@ -98,13 +99,10 @@ def _redact_entry(key: str, value: Any, known: Mapping[str, Any] | None) -> Any:
 def _redact_text(text: str, known: Mapping[str, Any]) -> str:
     for secret in sorted(_secrets(known), key=len, reverse=True):
         text = text.replace(secret, MASK)
-    text = _USER_WITHOUT_SCHEME.sub(f"{MASK}@", _USER_INFO.sub(_without_user, text))
+    text = _USER_INFO.sub(lambda one: f"{one['scheme']}://{MASK}@" if _is_user_info(one) else one[0], text)
+    text = _USER_WITHOUT_SCHEME.sub(f"{MASK}@", text)
     text = _SECRET_PAIR.sub(lambda found: found["address"] or f"{found['key']}{MASK}", text)
     return _BEARER.sub(rf"\1 {MASK}", text)
-
-
-def _without_user(found: re.Match[str]) -> str:
-    return f"{found['scheme']}://{MASK}@" if _is_user_info(found) else found[0]
 
 
 def _is_user_info(found: re.Match[str]) -> bool:
@@ -146,7 +144,3 @@ def _reason_first(text: str) -> str:
     """Arrow's message begins with the full name of an object, so the reason at its end would be cut off."""
     where, found, reason = text.partition(f": {_OF_S3}")
     return f"{_OF_S3}{reason} {where}" if found else text
-
-
-def _printable(text: str) -> str:
-    return "".join(character if character.isprintable() else " " for character in text)

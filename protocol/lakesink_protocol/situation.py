@@ -10,7 +10,7 @@ from itertools import takewhile
 from typing import Any
 
 from lakesink_protocol.iceberg_spark_sink import epochs
-from lakesink_protocol.identity import Batch, SinkKey, SinkKind
+from lakesink_protocol.identity import NO_BATCH, Batch, SinkKey, SinkKind
 from lakesink_protocol.ledger import (
     FORGOTTEN,
     LARGEST_NUMBER,
@@ -30,11 +30,11 @@ CHERRY_PICKED_FROM = "source-snapshot-id"
 class Situation:
     """One batch and the state of the table: the facts that the rules need, each computed once."""
 
-    def __init__(self, view: TableView, key: SinkKey, batch: Batch, start_uuid: str) -> None:
+    def __init__(self, view: TableView, key: SinkKey, batch: Batch = NO_BATCH, start_uuid: str | None = None) -> None:
         self.view = view
         self.key = key
         self.batch = batch
-        self.start_uuid = start_uuid
+        self.start_uuid = view.table_uuid if start_uuid is None else start_uuid
 
     @property
     def entry(self) -> LedgerEntry | None:
@@ -67,10 +67,8 @@ class Situation:
     def undone(self) -> tuple[int, ...]:
         """Batches above M that a rollback removed, as far as their snapshots are retained."""
         above = -1 if self.newest_mark is None else self.newest_mark.batch_id
-        off = (
-            mark_of(snap.summary) for snap in self.view.snapshots.values() if snap.snapshot_id not in self._ancestry_ids
-        )
-        own = {mark.batch_id for mark in off if mark is not None and mark.key == self.key}
+        off = (one for one in self.view.snapshots.values() if one.snapshot_id not in self._ancestry_ids)
+        own = {mark.batch_id for mark in map(self._own_mark, off) if mark is not None}
         return tuple(sorted(batch_id for batch_id in own if batch_id > above))
 
     @cached_property
@@ -135,7 +133,7 @@ class Situation:
     @cached_property
     def forgotten(self) -> bool:
         """`lakesink forget` removed the sink after the newest batch of the sink."""
-        newer = takewhile(lambda snapshot: not self._is_own(snapshot), self.view.ancestry())
+        newer = takewhile(lambda snapshot: not self._own_mark(snapshot), self.view.ancestry())
         return any((snapshot.summary or {}).get(FORGOTTEN) == self.key.ledger_property for snapshot in newer)
 
     @cached_property
@@ -209,7 +207,7 @@ class Situation:
     @cached_property
     def iceberg_sink_epochs(self) -> tuple[int, ...]:
         """Batches of the same query that Iceberg's own sink wrote since the newest own mark, newest first."""
-        since = takewhile(lambda snapshot: not self._is_own(snapshot), self.view.ancestry())
+        since = takewhile(lambda snapshot: not self._own_mark(snapshot), self.view.ancestry())
         return tuple(epochs(since, self.batch.query_id))
 
     @cached_property
@@ -223,16 +221,13 @@ class Situation:
     def entry_contradicted(self) -> bool:
         """The entry and the mark of its snapshot differ, or a newer own mark shows that the entry is stale."""
         entry = self._entry
-        if (
-            any(self._is_own(above) for above in self._ancestry_down_to(entry.sequence_number + 1))
-            or self._tag_is_newer
-        ):
+        if any(map(self._own_mark, self._ancestry_down_to(entry.sequence_number + 1))) or self._tag_is_newer:
             return True
         snapshot = self.view.snapshots.get(entry.snapshot_id)
         if snapshot is None:
             return False
-        mark = mark_of(snapshot.summary)
-        if mark is None or mark.key != self.key or mark.ledger_batch_id != entry.batch_id:
+        mark = self._own_mark(snapshot)
+        if mark is None or mark.ledger_batch_id != entry.batch_id:
             return True
         if snapshot.sequence_number != entry.sequence_number:
             return True
@@ -243,6 +238,12 @@ class Situation:
         """The summary with the mark of a snapshot: for a cherry-pick, that of the snapshot which it restored."""
         own = mark_of(snapshot.summary)
         return snapshot.summary if own is not None else self._cherry_picked_summary(snapshot)
+
+    def follows(self, mark: Mark | None) -> bool:
+        """The batch is the next one of the same query after a mark's, and starts where that one ended."""
+        if mark is None or mark.query_id != self.batch.query_id:
+            return False
+        return self.batch.batch_id == mark.batch_id + 1 and self.starts_at(mark.end)
 
     def starts_at(self, end: str) -> bool:
         """The batch starts exactly where another one ended."""
@@ -258,7 +259,7 @@ class Situation:
         """The ledger tag moves with the entry, or stays if it is switched off. A newer tag proves a stale entry."""
         tag = self.view.tag_snapshot_id
         tagged = None if tag is None else self.view.snapshots.get(tag)
-        if tagged is None or not self._is_own(tagged):
+        if tagged is None or not self._own_mark(tagged):
             return False
         return (tagged.sequence_number or 0) > self._entry.sequence_number
 
@@ -274,9 +275,10 @@ class Situation:
     def _ancestry_passes(self, sequence_number: int) -> bool:
         return any((snapshot.sequence_number or 0) < sequence_number for snapshot in self.view.ancestry())
 
-    def _is_own(self, snapshot: SnapshotLike) -> bool:
+    def _own_mark(self, snapshot: SnapshotLike) -> Mark | None:
+        """The mark in the snapshot's own summary, if it is an own one."""
         mark = mark_of(snapshot.summary)
-        return mark is not None and mark.key == self.key
+        return mark if mark is not None and mark.key == self.key else None
 
     def _is_elsewhere(self, mark: Mark) -> bool:
         """A mark of this sink under another branch."""
@@ -322,18 +324,10 @@ class Situation:
         The newest is the first. Without them, a batch that was accepted late would be committed again as soon as expiry
         cuts the ancestry above it.
         """
-        ids = {self.view.tag_snapshot_id} | ({self.entry.snapshot_id} if self.entry is not None else set())
-        found = []
-        for snapshot_id in ids - self._ancestry_ids - {None}:
-            snapshot = self.view.snapshots.get(snapshot_id or 0)
-            mark = None if snapshot is None else mark_of(snapshot.summary)
-            if (
-                snapshot is not None
-                and mark is not None
-                and mark.key == self.key
-                and not self._was_rolled_back(snapshot)
-            ):
-                found.append((mark, snapshot))
+        ids = {self.view.tag_snapshot_id, self.entry.snapshot_id if self.entry is not None else None}
+        there = (self.view.snapshots[one] for one in ids - self._ancestry_ids if one in self.view.snapshots)
+        own = ((mark, snapshot) for snapshot in there if (mark := self._own_mark(snapshot)) is not None)
+        found = (one for one in own if not self._was_rolled_back(one[1]))
         return tuple(sorted(found, key=lambda one: one[1].sequence_number or 0, reverse=True))
 
     def _was_rolled_back(self, snapshot: SnapshotLike) -> bool:

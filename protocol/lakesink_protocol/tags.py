@@ -4,7 +4,7 @@ Every attempt decides from the loaded table, the batch, and the time of the new 
 commits the batch decides the same. While a tag exists, its snapshot does not expire.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol, assert_never
 
@@ -62,9 +62,10 @@ def is_due(every: TagEvery, situation: Situation, refs: Refs, time_ms: int) -> b
         case EveryBatches(count=count):
             return situation.batch.batch_id % count == 0
         case EveryPeriod(span_ms=span_ms):
-            return all(
-                _is_undone(situation.view, tagged) for tagged in _tagged_in(situation.key, refs, span_ms, time_ms)
-            )
+            period = time_ms // span_ms
+            # Of other tags, only the time is read, because there may be many.
+            same = {name: one for name, one in refs.items() if one and one.timestamp_ms // span_ms == period}
+            return all(_is_undone(situation.view, tagged) for tagged in audit_tags(situation.key, same).values())
         case _:
             assert_never(every)
 
@@ -80,7 +81,7 @@ def place_of_tag(situation: Situation, refs: Refs) -> TagPlace | None:
         if candidate not in refs:
             return TagPlace(candidate, None)
         there = refs[candidate]
-        if there is not None and _is_undone_batch(situation, there):
+        if there and _batch_in(there, situation.key) == batch.batch_id and _is_undone(situation.view, there):
             return TagPlace(candidate, there.snapshot_id)
     return None
 
@@ -92,18 +93,6 @@ def audit_tags(key: SinkKey, refs: Refs) -> dict[str, TaggedSnapshot]:
         for name, snapshot in refs.items()
         if name.startswith(key.audit_tag_prefix) and snapshot is not None and _batch_in(snapshot, key) is not None
     }
-
-
-def _tagged_in(key: SinkKey, refs: Refs, span_ms: int, time_ms: int) -> Iterable[TaggedSnapshot]:
-    """The sink's tagged batches of one period. For other tags, only the time is read, because there may be many."""
-    period = time_ms // span_ms
-    same = {name: tagged for name, tagged in refs.items() if tagged and tagged.timestamp_ms // span_ms == period}
-    return audit_tags(key, same).values()
-
-
-def _is_undone_batch(situation: Situation, snapshot: TaggedSnapshot) -> bool:
-    same = _batch_in(snapshot, situation.key) == situation.batch.batch_id
-    return same and _is_undone(situation.view, snapshot)
 
 
 def _batch_in(snapshot: SnapshotLike, key: SinkKey) -> int | None:

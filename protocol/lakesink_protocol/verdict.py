@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from lakesink_protocol.errors import Reason
 from lakesink_protocol.identity import SinkKind
-from lakesink_protocol.ledger import Mark
 from lakesink_protocol.refusals.accept import Accept, ledger_state
 from lakesink_protocol.refusals.choices import choices
 from lakesink_protocol.situation import Situation
@@ -71,23 +70,6 @@ def _other_query(s: Situation) -> bool:
     return s.entry is not None and s.batch.query_id != s.entry.query_id
 
 
-def _query_of(s: Situation, mark: Mark | None) -> bool:
-    return mark is not None and mark.query_id == s.batch.query_id
-
-
-def _follows(s: Situation, mark: Mark | None) -> bool:
-    return mark is not None and s.batch.batch_id == mark.batch_id + 1 and s.starts_at(mark.end)
-
-
-def _is_elsewhere(s: Situation) -> bool:
-    """This batch, or another one of its query, was committed under another sink id or branch."""
-    return s.landed is not None or s.newest_of_stream is not None
-
-
-def _from_the_beginning(s: Situation) -> bool:
-    return s.newest_mark is None and s.ancestry_complete and s.batch.batch_id == 0
-
-
 def _ahead(s: Situation) -> int:
     """Distance of the batch from the ledger's batch; 1 is the next one."""
     return s.batch.batch_id - (s.entry.batch_id if s.entry else -1)
@@ -137,7 +119,10 @@ STREAM_RULES = (
         "no entry, and N > 0, or the ancestry has N's query under another sink, or this sink under another branch, or"
         " expiry hides whether it has what the table knows of this sink there",
         Reason.UNKNOWN_HISTORY,
-        lambda s: s.entry is None and (s.batch.batch_id > 0 or s.marked_elsewhere or _is_elsewhere(s)),
+        lambda s: (
+            s.entry is None
+            and (s.batch.batch_id > 0 or s.marked_elsewhere or s.landed is not None or s.newest_of_stream is not None)
+        ),
     ),
     Rule(6, "no entry, N = 0", "commit", lambda s: s.entry is None),
     Rule(
@@ -150,13 +135,20 @@ STREAM_RULES = (
         8,
         "rolled back; same query, N = M+1, starts where M ends",
         "commit",
-        lambda s: s.rolled_back and _query_of(s, s.newest_mark) and _follows(s, s.newest_mark),
+        lambda s: s.rolled_back and s.follows(s.newest_mark),
     ),
     Rule(
         9,
         "rolled back; same query, no M nor batch of it under another sink, ancestry complete, N = 0",
         "commit",
-        lambda s: s.rolled_back and not _other_query(s) and s.newest_of_stream is None and _from_the_beginning(s),
+        lambda s: (
+            s.rolled_back
+            and not _other_query(s)
+            and s.newest_of_stream is None
+            and s.newest_mark is None
+            and s.ancestry_complete
+            and s.batch.batch_id == 0
+        ),
     ),
     Rule(
         10,
@@ -165,7 +157,7 @@ STREAM_RULES = (
         lambda s: (
             s.rolled_back
             and s.newest_mark is not None
-            and not _query_of(s, s.newest_mark)
+            and s.newest_mark.query_id != s.batch.query_id
             and _taken_over(s, s.newest_mark.end)
         ),
     ),
@@ -273,21 +265,18 @@ def decide(situation: Situation, accept: Accept | None = None) -> Verdict:
     # Missing input is refused later, before rows are written: a batch that was prepared earlier does not need it.
     reason = rule.then if isinstance(rule.then, Reason) else Reason.INPUT_MISSING
     if accept and _is_offered(accept, reason, situation):
+        without_inputs = accept.without_inputs or accept.reason is Reason.INPUT_MISSING
         return Commit(
             rule.number,
             adds_rows=accept.adds_rows,
             moves_ledger=reason is not Reason.REWOUND,
             accepted=str(accept),
             unverifiable=situation.unverifiable,
-            without_inputs=len(situation.batch.missing_inputs) if _without_inputs(accept) else 0,
+            without_inputs=len(situation.batch.missing_inputs) if without_inputs else 0,
         )
     if isinstance(rule.then, Reason):
         return Refuse(rule.number, rule.then)
     return Commit(rule.number, unverifiable=situation.unverifiable)
-
-
-def _without_inputs(accept: Accept) -> bool:
-    return accept.without_inputs or accept.reason is Reason.INPUT_MISSING
 
 
 def _is_offered(accept: Accept, reason: Reason, situation: Situation) -> bool:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.manifest import PartitionFieldSummary
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
@@ -22,7 +23,6 @@ from lakesink_catalog.commit.prepared import PreparedBatch, TableLog, matches_ma
 from lakesink_catalog.commit.prepared_changes import PreparedChanges
 from lakesink_catalog.commit.record import RECORD_VERSION
 from lakesink_catalog.commit.summary import batch_summary
-from lakesink_catalog.manifests.partitions import PartitionSummary
 from lakesink_catalog.manifests.write import ManifestRecord, write_batch_manifests
 from lakesink_protocol.change import Content, ContentFile
 from lakesink_protocol.identity import Batch, SinkKey, SinkKind
@@ -58,8 +58,8 @@ PREPARED = PreparedBatch(
             files=1,
             rows=3,
             partitions=(
-                PartitionSummary(contains_null=True, contains_nan=False, lower=b"\x00", upper=b"\xff"),
-                PartitionSummary(contains_null=False, contains_nan=True, lower=None, upper=None),
+                PartitionFieldSummary(*(True, False, b"\x00", b"\xff")),
+                PartitionFieldSummary(*(False, True, None, None)),
             ),
         ),
     ),

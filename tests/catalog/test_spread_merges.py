@@ -8,8 +8,7 @@ import pytest
 from pyiceberg.manifest import MANIFEST_LIST_FILE_SCHEMAS, ManifestFile
 
 from lakesink_catalog.commit.fence import FencedCommit
-from lakesink_catalog.manifests.copying import ManifestCopy
-from lakesink_catalog.manifests.entries import ENTRIES_PER_PART
+from lakesink_catalog.manifests.copying import ENTRIES_PER_PART, ManifestCopy
 from lakesink_catalog.manifests.merging import ManifestMerger, MergePolicy
 from lakesink_catalog.manifests.write import ENTRIES_PER_BLOCK
 from lakesink_protocol.change import ContentFile
@@ -210,7 +209,7 @@ def test_a_manifest_that_is_spoilt_is_set_aside_by_the_commit_that_comes_to_it(l
 
 
 def test_a_batch_of_many_files_copies_half_as_many_more(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lakesink_catalog.manifests.entries.ENTRIES_PER_PART", 1)
+    monkeypatch.setattr("lakesink_catalog.manifests.copying.ENTRIES_PER_PART", 1)
     [file] = receipts(lake)
     files = [replace(file, path=f"{file.path}-{number}") for number in range(4)]
     process = Process(lake, files, policy=MergePolicy(min_count=6, entries_per_commit=1))

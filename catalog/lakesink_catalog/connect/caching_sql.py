@@ -214,10 +214,10 @@ class CachingSqlCatalog(TakesTurns, SqlCatalog):
         after = Table(current.name(), metadata, current.metadata_location, current.io, current.catalog)
         location = after.location_provider().new_table_metadata_file_location(int(found[1]) + 1 if found else 0)
         cached = self._cached.get(name)
-        document = MetadataJson(metadata, cached.snapshots_json if cached is not None else NONE_KNOWN)
-        write_metadata(document, current.io.new_output(location))
+        known = cached.snapshots_json if cached is not None else NONE_KNOWN
+        written = write_metadata(metadata, known, current.io.new_output(location))
         self._swap(name, current.metadata_location, location)
-        self._cached[name] = CachedMetadata(location, metadata, document.snapshots_json)
+        self._cached[name] = CachedMetadata(location, metadata, written)
         return CommitTableResponse(metadata=metadata, metadata_location=location)
 
     def _grown(self, before: "CachedMetadata | None", location: str | None) -> "CachedMetadata | None":
@@ -259,39 +259,34 @@ class CachedMetadata:
         return self.metadata.model_copy(update=own)
 
 
-@dataclass(slots=True)
-class MetadataJson:
-    """Metadata to write as JSON. Until `json` is called, `snapshots_json` belongs to an earlier metadata file."""
-
-    metadata: TableMetadata
-    snapshots_json: SnapshotsJson = NONE_KNOWN
-
-    def json(self, *, exclude_none: bool) -> Iterator[bytes]:
-        """The text of `metadata.model_dump_json`, in pieces."""
-        self.snapshots_json = self.snapshots_json.extended_to(self.metadata.snapshots, exclude_none=exclude_none)
-        rest = self.metadata.model_copy(update={"snapshots": []}).model_dump_json(exclude_none=exclude_none)
-        before, after = rest.split(_NO_SNAPSHOTS, 1)  # in a string, its quotes would be escaped
-        yield f'{before}"snapshots":['.encode()
-        for number, piece in enumerate(self.snapshots_json.pieces):
-            if number:
-                yield b","
-            yield piece
-        yield f"]{after}".encode()
+def metadata_json(metadata: TableMetadata, snapshots: SnapshotsJson, *, exclude_none: bool) -> Iterator[bytes]:
+    """The text of `metadata.model_dump_json`, in pieces; `snapshots` are its own."""
+    rest = metadata.model_copy(update={"snapshots": []}).model_dump_json(exclude_none=exclude_none)
+    before, after = rest.split(_NO_SNAPSHOTS, 1)  # in a string, its quotes would be escaped
+    yield f'{before}"snapshots":['.encode()
+    for number, piece in enumerate(snapshots.pieces):
+        if number:
+            yield b","
+        yield piece
+    yield f"]{after}".encode()
 
 
-def write_metadata(document: MetadataJson, output: OutputFile) -> None:
+def write_metadata(metadata: TableMetadata, known: SnapshotsJson, output: OutputFile) -> SnapshotsJson:
     """Write a new metadata file, as PyIceberg's `ToOutputFile` does; raises FileExistsError if the file exists.
 
     It is written in pieces, without a complete copy in memory. A write call of two megabytes or more was several times
-    slower on ext4.
+    slower on ext4. `known` is the JSON of an earlier file's snapshots; returns that of this file's.
     """
-    pieces = document.json(exclude_none=not Config().get_bool("legacy-current-snapshot-id"))
+    exclude_none = not Config().get_bool("legacy-current-snapshot-id")
+    snapshots = known.extended_to(metadata.snapshots, exclude_none=exclude_none)
+    pieces = metadata_json(metadata, snapshots, exclude_none=exclude_none)
     compressor = Compressor.get_compressor(output.location)
     if compressor is not NOOP_COMPRESSOR:
         pieces = iter([compressor.bytes_compressor()(b"".join(pieces))])
     with output.create() as stream:
         for piece in pieces:
             stream.write(piece)
+    return snapshots
 
 
 @contextmanager

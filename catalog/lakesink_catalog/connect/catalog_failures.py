@@ -6,6 +6,7 @@ from gzip import BadGzipFile
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
+from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import (
     AuthorizationExpiredError,
     ForbiddenError,
@@ -52,6 +53,11 @@ def translated(where: str, known: Mapping[str, Any], call: Callable[[], T]) -> T
     except Exception as error:  # noqa: BLE001 - every exception can contain a URI with a secret
         failure = error
     raise catalog_error(failure, where, known) from safe_cause(failure, known)
+
+
+def asking(catalog: Catalog, call: Callable[[], T]) -> T:
+    """Make a call of an open catalog, see `translated`."""
+    return translated(f"The catalog {catalog.name!r}", catalog.properties, call)
 
 
 def translate_storage_errors(known: Mapping[str, Any], call: Callable[[], T]) -> T:

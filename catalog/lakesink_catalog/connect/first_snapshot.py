@@ -19,7 +19,7 @@ from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, SetPropertiesUpdate
 from pyiceberg.types import LongType, NestedField
 
-from lakesink_catalog.connect.catalog_failures import http_status, translated
+from lakesink_catalog.connect.catalog_failures import asking, http_status
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.events import FirstSnapshotUnproven
@@ -47,9 +47,7 @@ def protects_first_snapshots(catalog: Catalog, namespace: tuple[str, ...]) -> bo
         return True
     if catalog not in _ANSWERS:
         scratch = (*namespace, PROBE + uuid.uuid4().hex[:12])
-        _ANSWERS[catalog] = translated(
-            f"The catalog {catalog.name!r}", catalog.properties, lambda: _asked(catalog, scratch)
-        )
+        _ANSWERS[catalog] = asking(catalog, lambda: _asked(catalog, scratch))
     return _ANSWERS[catalog]
 
 

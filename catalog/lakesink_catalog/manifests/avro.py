@@ -15,7 +15,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakesink_catalog.manifests.avro_values import Malformed, encode_bytes, encode_long, read_bytes, read_long, reader
+from lakesink_catalog.manifests.avro_values import (
+    Malformed,
+    Read,
+    encode_bytes,
+    encode_long,
+    read_bytes,
+    read_long,
+    reader,
+)
 
 MAGIC = b"Obj\x01"
 SYNC_BYTES = 16
@@ -95,22 +103,21 @@ def blocks(data: bytes, header: Header) -> Iterator[tuple[int, bytes]]:
 
 def values(data: bytes, header: Header) -> Iterator[Any]:
     """Every value of a container file, decoded; a record is a dictionary by field id, or by name without an id."""
-    read = reader(header.schema)
+    return each_value(data, header, reader(header.schema))
+
+
+def each_value(data: bytes, header: Header, read: Read, word: str = "a value") -> Iterator[Any]:
+    """What `read` makes of every value of a container file; `word` names a value in errors."""
     for count, block in blocks(data, header):
         at = 0
         for _ in range(count):
             try:
                 value, at = read(block, at)
             except IndexError:
-                raise Malformed("a value is cut") from None
+                raise Malformed(f"{word} is cut") from None
             yield value
-        check_end(block, at)
-
-
-def check_end(block: bytes, at: int) -> None:
-    """Raise `Malformed` if the last value of a block does not end where the block does."""
-    if at != len(block):
-        raise Malformed("a block is longer or shorter than its values")
+        if at != len(block):
+            raise Malformed("a block is longer or shorter than its values")
 
 
 def container(metadata: Mapping[str, bytes], codec: str, parts: Iterable[Sequence[bytes]]) -> bytes:

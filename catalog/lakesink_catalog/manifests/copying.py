@@ -10,23 +10,25 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain, starmap
+from itertools import chain, islice, starmap
 from typing import Any
 
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import ManifestContent, ManifestFile
+from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
 
 from lakesink_catalog.manifests.avro import Header, container_of_blocks, packed_block, read_header
 from lakesink_catalog.manifests.avro_values import Malformed
-from lakesink_catalog.manifests.entries import Carried, Inherited, carry_over, partition_kinds
-from lakesink_catalog.manifests.partitions import field_summaries, summaries
-from lakesink_catalog.manifests.write import ENTRIES_PER_BLOCK, UNASSIGNED_SEQUENCE, codec_of, new_metadata_file
+from lakesink_catalog.manifests.entries import EXISTING, Inherited, NewEntry, carry_over, partition_kinds
+from lakesink_catalog.manifests.partitions import summaries
+from lakesink_catalog.manifests.write import ENTRIES_PER_BLOCK, as_listed, codec_of, new_metadata_file
 
+Part = Sequence[NewEntry | None]
 AtOnce = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
 """Applies a function to many values, perhaps in parallel."""
 
-
+ENTRIES_PER_PART = 250
+"""A manifest has any number of entries; these are copied in a few milliseconds."""
 ENTRIES_PER_READ = 10
 """To read a manifest takes as long as to copy so many entries."""
 
@@ -34,8 +36,8 @@ ENTRIES_PER_READ = 10
 class ManifestMalformed(Malformed):
     """One of the manifests cannot be read exactly, or the manifest list states something else of it."""
 
-    def __init__(self, path: str, error: Malformed) -> None:
-        super().__init__(str(error))
+    def __init__(self, path: str, why: str) -> None:
+        super().__init__(why)
         self.path = path
 
 
@@ -52,7 +54,7 @@ class ManifestCopy:
     group: tuple[ManifestFile, ...]
     codec: str
     _unread: deque[ManifestFile] = field(init=False)
-    _parts: Iterator[tuple[Header, Carried]] = field(default_factory=lambda: iter(()))
+    _parts: Iterator[tuple[Header, Part]] = field(default_factory=lambda: iter(()))
     _header: Header | None = None
     _read: int = 0
     _blocks: list[bytes] = field(default_factory=list)
@@ -104,25 +106,17 @@ class ManifestCopy:
         data = container_of_blocks(metadata, self.codec, blocks)
         with output.create(overwrite=True) as stream:
             stream.write(data)
-        return ManifestFile.from_args(
-            manifest_path=output.location,
-            manifest_length=len(data),
-            partition_spec_id=self.group[-1].partition_spec_id,
-            content=ManifestContent.DATA,
-            sequence_number=UNASSIGNED_SEQUENCE,
+        return as_listed(
+            output.location,
+            len(data),
+            {EXISTING: (self._copied, self._rows)},
+            spec_id=self.group[-1].partition_spec_id,
+            snapshot_id=snapshot_id,
+            partitions=summaries(partition_kinds(self._header.schema), self._partitions),
             min_sequence_number=min(self._sequence_numbers),  # readers ignore older delete files
-            added_snapshot_id=snapshot_id,
-            added_files_count=0,
-            existing_files_count=self._copied,
-            deleted_files_count=0,
-            added_rows_count=0,
-            existing_rows_count=self._rows,
-            deleted_rows_count=0,
-            partitions=field_summaries(summaries(partition_kinds(self._header.schema), self._partitions)),
-            key_metadata=None,
         )
 
-    def _next(self, io: FileIO, at_once: AtOnce, most: int) -> tuple[Header, Carried] | None:
+    def _next(self, io: FileIO, at_once: AtOnce, most: int) -> tuple[Header, Part] | None:
         while (part := next(self._parts, None)) is None:
             if not self._unread:
                 return None
@@ -133,44 +127,43 @@ class ManifestCopy:
             self._parts = chain.from_iterable(starmap(_carried, zip(members, data, strict=True)))
         return part
 
-    def _take(self, header: Header, part: Carried) -> None:
+    def _take(self, header: Header, part: Part) -> None:
         self._header = header  # in the end, that of the newest
-        self._read += part.read
-        self._copied += len(part.entries)
-        self._rows += part.rows
-        self._partitions |= part.partitions
-        if part.min_sequence_number is not None:
-            self._sequence_numbers.add(part.min_sequence_number)
-        self._entries += part.entries
-        while len(self._entries) >= ENTRIES_PER_BLOCK:
-            self._blocks.append(packed_block(self.codec, self._entries[:ENTRIES_PER_BLOCK]))
-            del self._entries[:ENTRIES_PER_BLOCK]
+        self._read += len(part)
+        for entry in filter(None, part):
+            assert entry.sequence_number is not None, "written out"
+            self._copied += 1
+            self._rows += entry.rows
+            self._partitions.add(entry.partition)
+            self._sequence_numbers.add(entry.sequence_number)
+            self._entries.append(entry.encoded)
+            if len(self._entries) == ENTRIES_PER_BLOCK:
+                self._blocks.append(packed_block(self.codec, self._entries))
+                self._entries = []
 
 
 def contents(io: FileIO, manifest: ManifestFile) -> bytes:
-    """The bytes of a manifest."""
+    """The bytes of a manifest; raises `ManifestMalformed` unless they are as many as the manifest list states."""
     with io.new_input(manifest.manifest_path).open() as stream:
-        return stream.read()
+        data = stream.read()
+    if len(data) != manifest.manifest_length:
+        raise ManifestMalformed(manifest.manifest_path, "it has another size than the manifest list states")
+    return data
 
 
-def _carried(manifest: ManifestFile, data: bytes) -> Iterator[tuple[Header, Carried]]:
-    """The live entries of a manifest, whose size and counts must agree with the manifest list."""
+def _carried(manifest: ManifestFile, data: bytes) -> Iterator[tuple[Header, Part]]:
+    """The entries of a manifest part by part. Their counts must agree with the manifest list."""
     files = rows = 0
     try:
-        check_size(manifest, len(data))
         header = read_header(data)
-        for part in carry_over(data, header, Inherited(manifest.added_snapshot_id, manifest.sequence_number)):
-            files, rows = files + len(part.entries), rows + part.rows
+        entries = carry_over(data, header, Inherited(manifest.added_snapshot_id, manifest.sequence_number))
+        while part := list(islice(entries, ENTRIES_PER_PART)):
+            live = [entry.rows for entry in part if entry is not None]
+            files, rows = files + len(live), rows + sum(live)
             yield header, part
         check_counts(manifest, files, rows)
     except Malformed as error:
-        raise ManifestMalformed(manifest.manifest_path, error) from error
-
-
-def check_size(manifest: ManifestFile, length: int) -> None:
-    """Raise `Malformed` unless the file has the size that the manifest list states."""
-    if length != manifest.manifest_length:
-        raise Malformed("it has another size than the manifest list states")
+        raise ManifestMalformed(manifest.manifest_path, str(error)) from error
 
 
 def check_counts(manifest: ManifestFile, files: int, rows: int) -> None:

@@ -95,11 +95,6 @@ def _whole(form: str) -> Value:
     return lambda value: encode_long(packed.unpack(value)[0])
 
 
-def _text(value: bytes) -> bytes:
-    value.decode()
-    return encode_bytes(value)
-
-
 @lru_cache(maxsize=64)
 def _keys(field_ids: tuple[int, ...], gaps: int) -> list[bytes]:
     """The parts of a map from field ids, with so many places for each value; neighbouring files mostly have the same.
@@ -141,7 +136,7 @@ _VALUES: Mapping[str, Value] = {
     "long": _whole("<q"),
     "float": lambda value: _of_size(value, 4),
     "double": lambda value: _of_size(value, 8),
-    "string": _text,
+    "string": lambda value: encode_bytes(value.decode().encode()),  # a ValueError if it is no text
     "bytes": encode_bytes,
 }
 _FIELDS: Mapping[int, Encode] = {

@@ -7,12 +7,12 @@ decoding their data files, so no metadata is lost or changed, including fields t
 import hashlib
 import json
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from lakesink_catalog.manifests.avro import Header, blocks, check_end, parsed_schema
+from lakesink_catalog.manifests.avro import Header, each_value, parsed_schema
 from lakesink_catalog.manifests.avro_skips import skipper
 from lakesink_catalog.manifests.avro_values import Malformed, encode_long, read_long, reader
 from lakesink_catalog.manifests.partitions import Kind, single_value
@@ -25,10 +25,10 @@ EXISTING, ADDED, DELETED = range(3)
 FORMAT_VERSION = b"2"
 DATA, DELETES = b"data", b"deletes"
 """What a manifest's header says of its content."""
-ENTRIES_PER_PART = 250
-"""A block of a manifest has any number of entries; these are copied in a few milliseconds."""
 _WHOLE = ("int", "long")
 
+Partition = tuple[bytes | None, ...]
+"""In single-value form; None is NULL."""
 Head = Mapping[int, int | None]
 """The fields of an entry except its data file, by id."""
 
@@ -41,19 +41,19 @@ class Inherited:
     sequence_number: int
 
 
-@dataclass(frozen=True, slots=True)
-class Carried:
-    """The live entries of a part of a block, encoded for another manifest with their sequence numbers written out.
+class NewEntry(NamedTuple):
+    """An entry of the manifest to write.
 
-    `read` counts the entries of deleted files too. `partitions` are in single-value form. `min_sequence_number` is a
-    data sequence number; None if there is no entry.
+    `rows` is its number of rows or positions. `sequence_number` is its data sequence number; None for the one that the
+    commit will have. `path` is that of a file whose entry ends here, else empty.
     """
 
-    read: int
-    entries: tuple[bytes, ...]
+    status: int
+    encoded: bytes
     rows: int
-    partitions: frozenset[tuple[bytes | None, ...]]
-    min_sequence_number: int | None
+    partition: Partition
+    sequence_number: int | None
+    path: str = ""
 
 
 def layout_digest(metadata: Mapping[str, bytes], content: bytes = DATA) -> str:
@@ -87,7 +87,7 @@ def partition_kinds(schema: Any) -> tuple[Kind, ...]:
         raise Malformed("not the schema of a manifest") from error
 
 
-def single_values(kinds: Sequence[Kind], partition: Mapping[int | str, Any]) -> tuple[bytes | None, ...]:
+def single_values(kinds: Sequence[Kind], partition: Mapping[int | str, Any]) -> Partition:
     """The values of a decoded partition in single-value form; raises `Malformed` if a value does not match its type."""
     try:
         return tuple(single_value(kind, value) for kind, value in zip(kinds, partition.values(), strict=True))
@@ -95,53 +95,46 @@ def single_values(kinds: Sequence[Kind], partition: Mapping[int | str, Any]) -> 
         raise Malformed("a partition value does not match its type") from error
 
 
-def carry_over(data: bytes, header: Header, inherited: Inherited) -> Iterator[Carried]:
-    """The live entries of a manifest part by part, for another manifest of the same layout."""
+def partition_reader(schema: Any, partition: Any) -> Callable[[bytes], Partition]:
+    """A function that decodes a partition into single-value form; neighbouring files mostly have few different ones."""
+    kinds, read = partition_kinds(schema), reader(partition)
+    return lru_cache(maxsize=1024)(lambda encoded: single_values(kinds, read(encoded, 0)[0]))
+
+
+def carry_over(
+    data: bytes, header: Header, inherited: Inherited, removed: Collection[str] = (), snapshot_id: int | None = None
+) -> Iterator[NewEntry | None]:
+    """The entries of a manifest for another one of the same layout; None for each that an earlier snapshot deleted.
+
+    Those of `removed` paths become DELETED by the snapshot, the others EXISTING. Sequence numbers are written out,
+    because in another manifest the entries would inherit other ones.
+    """
     layout = layout_of(header.avro_schema)
-    heads: dict[tuple[bytes, bytes], NewHead | None] = {}
-    for count, block in blocks(data, header):
-        at = 0
-        for left in range(count, 0, -ENTRIES_PER_PART):
-            part, at = _part(block, at, min(left, ENTRIES_PER_PART), layout, heads, inherited)
-            yield part
-        check_end(block, at)
+    heads: dict[tuple[bytes, bytes, bool], NewHead | None] = {}
 
-
-def _part(
-    block: bytes,
-    at: int,
-    count: int,
-    layout: "Layout",
-    heads: "dict[tuple[bytes, bytes], NewHead | None]",
-    inherited: Inherited,
-) -> tuple[Carried, int]:
-    """So many entries of a block, and where they end; `heads` are those that were made before, by what they replace."""
-    entries, rows, least, partitions = [], 0, set(), set()
-    for _ in range(count):
-        try:
-            cut = layout.cut(block, at)
-        except IndexError:
-            raise Malformed("an entry is cut") from None
-        around = block[at : cut.begin], block[cut.end : cut.after]
-        at = cut.after
+    def read(block: bytes, at: int) -> tuple[NewEntry | None, int]:
+        cut = layout.cut(block, at)
+        path = layout.path(block, cut) if removed else ""
+        ends = path in removed
+        around = block[at : cut.begin], block[cut.end : cut.after], ends
         if around not in heads:
-            heads[around] = layout.carried(*around, inherited)
+            heads[around] = layout.carried(*around[:2], inherited, removed_by=snapshot_id if ends else None)
         head = heads[around]
         if head is None:
-            continue
-        entries.append(head.before + block[cut.begin : cut.end] + head.behind)
-        rows += cut.rows
-        least.add(head.sequence_number)
-        partitions.add(block[cut.partition])
-    values = frozenset(map(layout.partition, partitions))
-    return Carried(count, tuple(entries), rows, values, min(least, default=None)), at
+            return None, cut.after
+        encoded = head.before + block[cut.begin : cut.end] + head.behind
+        status, partition = DELETED if ends else EXISTING, layout.partition(block[cut.partition])
+        return NewEntry(status, encoded, cut.rows, partition, head.sequence_number, path if ends else ""), cut.after
+
+    return each_value(data, header, read, "an entry")
 
 
 class Cut(NamedTuple):
-    """Where an entry's data file begins and ends, its partition, its number of rows, and the end of the entry."""
+    """Where an entry's data file begins and ends, its path, its partition, its rows, and the end of the entry."""
 
     begin: int
     end: int
+    path: int
     partition: slice
     rows: int
     after: int
@@ -170,12 +163,11 @@ class Layout:
         except (KeyError, TypeError) as error:
             raise Malformed("not the schema of a manifest") from error
         order, place = list(fields), list(fields).index(DATA_FILE)
-        self._kinds = partition_kinds(schema)
         self._before, self._behind = _Fields(order[:place], fields), _Fields(order[place + 1 :], fields)
         self._file = [skip.skip for _, skip in skipper(fields[DATA_FILE]).fields]
         places = (list(kinds).index(field) for field in (FILE_PATH, PARTITION, RECORD_COUNT))
         self._path_at, self._partition_at, self._rows_at = places
-        self._partition = reader(kinds[PARTITION])
+        self.partition = partition_reader(schema, kinds[PARTITION])
 
     def cut(self, block: bytes, at: int) -> Cut:
         """The parts of the entry that begins here."""
@@ -186,14 +178,11 @@ class Layout:
             ends.append(at)
         partition = slice(ends[self._partition_at], ends[self._partition_at + 1])
         rows, _ = read_long(block, ends[self._rows_at])
-        return Cut(ends[0], at, partition, rows, self._behind.skip(block, at))
+        return Cut(ends[0], at, ends[self._path_at], partition, rows, self._behind.skip(block, at))
 
     def path(self, block: bytes, cut: Cut) -> str:
         """The path of an entry's file."""
-        at = cut.begin
-        for skip in self._file[: self._path_at]:
-            at = skip(block, at)
-        return str(self._path(block, at)[0])
+        return str(self._path(block, cut.path)[0])
 
     def carried(
         self, before: bytes, behind: bytes, inherited: Inherited, *, removed_by: int | None = None
@@ -211,11 +200,6 @@ class Layout:
         if removed_by is not None:
             found = {**found, STATUS: DELETED, SNAPSHOT_ID: removed_by}
         return NewHead(self._before.encoded(found), self._behind.encoded(found), sequence_number)
-
-    def partition(self, encoded: bytes) -> tuple[bytes | None, ...]:
-        """The values of a partition in single-value form."""
-        found, _ = self._partition(encoded, 0)
-        return single_values(self._kinds, found)
 
 
 class _Fields:
@@ -267,16 +251,11 @@ def _encoder(schema: Any) -> Callable[[int | None], bytes]:
     """A function that encodes a whole number, or None, for a field of this type."""
     branches: Sequence[Any] = schema if isinstance(schema, list) else ()
     if schema in _WHOLE:
-        return _encode_required
+        return encode_long  # type: ignore[return-value] # what is read from a required field is not None
     if len(branches) == 2 and "null" in branches and any(kind in branches for kind in _WHOLE):
         null = branches.index("null")
         return lambda value: encode_long(null) if value is None else encode_long(1 - null) + encode_long(value)
     raise Malformed("a field of an entry is not a number")
-
-
-def _encode_required(value: int | None) -> bytes:
-    assert value is not None, "read from a required field"
-    return encode_long(value)
 
 
 def _kind(schema: Any) -> Kind:

@@ -6,7 +6,7 @@ such as those of format version 1, are read by PyIceberg.
 
 import json
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
 from typing import Any
 
@@ -22,7 +22,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
-from lakesink_catalog.manifests.avro import blocks, check_end, container, parsed_schema, read_header
+from lakesink_catalog.manifests.avro import container, each_value, parsed_schema, read_header
 from lakesink_catalog.manifests.avro_skips import Skip, skipper
 from lakesink_catalog.manifests.avro_values import Malformed, Read, encode_bytes, encode_long, reader
 from lakesink_catalog.manifests.write import UNASSIGNED_SEQUENCE, codec_of, new_metadata_file
@@ -60,7 +60,7 @@ def read_list(io: FileIO, location: str) -> Sequence[ManifestFile]:
             # PyIceberg gives a manifest of a list of version 1, which states no content, a plain number as its content.
             manifest[3] = ManifestContent(manifest.content)
         return found
-    return [decoded_entry(entry) for count, block in blocks(data, header) for entry in _cut(block, count)]
+    return [decoded_entry(entry) for entry in each_value(data, header, _cut, "an entry of a manifest list")]
 
 
 def write_list(
@@ -98,13 +98,9 @@ def list_schema() -> Any:
 
 
 @cache
-def _skip() -> Skip:
-    return skipper(list_schema()).skip
-
-
-@cache
-def _reader() -> Read:
-    return reader(list_schema())
+def _tools() -> tuple[Skip, Read]:
+    """What skips an entry of our layout, and what decodes it."""
+    return skipper(list_schema()).skip, reader(list_schema())
 
 
 @lru_cache(maxsize=64)
@@ -126,22 +122,15 @@ def _layout(schema: Any) -> Any:
     return schema
 
 
-def _cut(block: bytes, count: int) -> Iterator[bytes]:
-    skip, at = _skip(), 0
-    for _ in range(count):
-        begin = at
-        try:
-            at = skip(block, begin)
-        except IndexError:
-            raise Malformed("an entry of a manifest list is cut") from None
-        yield block[begin:at]
-    check_end(block, at)
+def _cut(block: bytes, at: int) -> tuple[bytes, int]:
+    end = _tools()[0](block, at)
+    return block[at:end], end
 
 
 @lru_cache(maxsize=KNOWN_ENTRIES)
 def decoded_entry(encoded: bytes) -> ListedManifest:
     """The entry in these bytes of our layout."""
-    entry, _ = _reader()(encoded, 0)
+    entry, _ = _tools()[1](encoded, 0)
     fields = {field.field_id: field.name for field in MANIFEST_LIST_FILE_SCHEMAS[FORMAT_VERSION].fields}
     named = {name: entry[field_id] for field_id, name in fields.items()}
     try:

@@ -5,12 +5,12 @@ PyIceberg drops fields that it does not know, reads doubles as floats, and decod
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import Any
 
-from lakesink_catalog.manifests.avro import blocks, check_end, parsed_schema, read_header
-from lakesink_catalog.manifests.avro_skips import Skip, Skipper, skipper
+from lakesink_catalog.manifests.avro import each_value, parsed_schema, read_header
+from lakesink_catalog.manifests.avro_skips import Skipper, skipper
 from lakesink_catalog.manifests.avro_values import Malformed, Read, counts, read_bytes, read_long, reader
 from lakesink_catalog.manifests.encode import FILE_FORMAT, LOWER_BOUNDS, UPPER_BOUNDS
 from lakesink_catalog.manifests.entries import (
@@ -27,11 +27,10 @@ from lakesink_catalog.manifests.entries import (
     SEQUENCE_NUMBER,
     SNAPSHOT_ID,
     STATUS,
-    partition_kinds,
-    single_values,
+    Partition,
+    partition_reader,
 )
 from lakesink_catalog.manifests.live import FILE_PATH_COLUMN, LiveFile
-from lakesink_catalog.manifests.partitions import Kind
 from lakesink_protocol.change import Content, content_of
 
 EQUALITY_DELETES = 2
@@ -93,8 +92,8 @@ def live_entries(data: bytes, origin: Origin, bounds_of: frozenset[int]) -> Live
         raise Malformed("a manifest of another version or content than its list states")
     layout = _layout(header.avro_schema, frozenset({FILE_PATH_COLUMN}) if origin.deletes else bounds_of)
     files, derived = [], set()
-    for count, block in blocks(data, header):
-        for found in layout.live(block, count, origin):
+    for found in each_value(data, header, partial(layout.read, origin), "an entry"):
+        if found is not None:
             path = _only_path(found)
             if path:
                 derived.add(found.path)
@@ -124,53 +123,28 @@ class _Layout:
             raise Malformed("not the schema of a manifest") from error
         if any(types.get(number) != kind for number, kind in _REQUIRED.items()) or PARTITION not in types:
             raise Malformed("not the schema of a manifest")
-        self._skips: list[Skip] = []
-        self._places: dict[int | str, int] = {}
-        for number, one in _flat(skipper(schema).fields):
-            self._places[number] = len(self._skips)
-            self._skips.append(one.skip)
-        self._reads = {number: reader(types[number]) for number in (*_REQUIRED, *_OPTIONAL) if number in types}
-        self._reads |= {number: _bounds(types[number], wanted) for number in _BOUNDS if number in types}
-        self._kinds, self._partition = partition_kinds(schema), reader(types[PARTITION])
+        fields = list(_flat(skipper(schema).fields))
+        self._skips = [one.skip for _, one in fields]
+        places = {number: place for place, (number, _) in enumerate(fields)}
+        reads = {number: reader(types[number]) for number in (*_REQUIRED, *_OPTIONAL) if number in types}
+        reads |= {number: _bounds(types[number], wanted) for number in _BOUNDS if number in types}
+        self._reads = [(number, places[number], read) for number, read in reads.items()]
+        self._partition_at, self._partition = places[PARTITION], partition_reader(schema, types[PARTITION])
 
-    def live(self, block: bytes, count: int, origin: Origin) -> Iterator[LiveFile]:
-        """The files of the live entries of a block."""
-        at, partitions = 0, _Partitions(self._partition, self._kinds)
-        for _ in range(count):
-            try:
-                starts, at = self._starts(block, at)
-                found = {number: read(block, starts[self._places[number]])[0] for number, read in self._reads.items()}
-            except IndexError:
-                raise Malformed("an entry is cut") from None
-            if found[STATUS] not in _STATUSES:
-                raise Malformed("an unknown status")
-            if found[STATUS] != DELETED:
-                partition = partitions.of(block, starts[self._places[PARTITION]], starts[self._places[PARTITION] + 1])
-                yield _file(found, partition, origin)
-        check_end(block, at)
-
-    def _starts(self, block: bytes, at: int) -> tuple[list[int], int]:
-        """Where each field of an entry begins, and where the entry ends."""
+    def read(self, origin: Origin, block: bytes, at: int) -> tuple[LiveFile | None, int]:
+        """The file of the entry that begins here, or None if it is deleted, and where the entry ends."""
         starts = []
         for skip in self._skips:
             starts.append(at)
             at = skip(block, at)
         starts.append(at)
-        return starts, at
-
-
-class _Partitions:
-    """Partitions in single-value form; neighbouring files mostly have few different ones."""
-
-    def __init__(self, read: Read, kinds: Sequence[Kind]) -> None:
-        self._read, self._kinds = read, kinds
-        self._known: dict[bytes, tuple[bytes | None, ...]] = {}
-
-    def of(self, block: bytes, begin: int, end: int) -> tuple[bytes | None, ...]:
-        encoded = block[begin:end]
-        if encoded not in self._known:
-            self._known[encoded] = single_values(self._kinds, self._read(encoded, 0)[0])
-        return self._known[encoded]
+        found = {number: read(block, starts[place])[0] for number, place, read in self._reads}
+        if found[STATUS] not in _STATUSES:
+            raise Malformed("an unknown status")
+        if found[STATUS] == DELETED:
+            return None, at
+        begin, end = starts[self._partition_at : self._partition_at + 2]
+        return _file(found, self._partition(block[begin:end]), origin), at
 
 
 @lru_cache(maxsize=64)
@@ -184,7 +158,7 @@ def _flat(fields: Sequence[tuple[int | str, Skipper]]) -> Iterator[tuple[int | s
         yield from one.fields if number == DATA_FILE else ((number, one),)
 
 
-def _file(found: Mapping[int, Any], partition: tuple[bytes | None, ...], origin: Origin) -> LiveFile:
+def _file(found: Mapping[int, Any], partition: Partition, origin: Origin) -> LiveFile:
     content = found.get(CONTENT) or Content.DATA.value
     if content == EQUALITY_DELETES:
         raise EqualityDeletes

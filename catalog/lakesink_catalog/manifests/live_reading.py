@@ -13,7 +13,7 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import Table
 
 from lakesink_catalog.manifests.avro_values import Malformed
-from lakesink_catalog.manifests.copying import AtOnce, check_counts, check_size, contents
+from lakesink_catalog.manifests.copying import AtOnce, check_counts, contents
 from lakesink_catalog.manifests.lists import manifests_under
 from lakesink_catalog.manifests.live import LiveFile, LiveFiles
 from lakesink_catalog.manifests.live_entries import EqualityDeletes, LiveEntries, Origin, live_entries
@@ -103,7 +103,6 @@ def _read(
     )
     try:
         data = contents(io, manifest)
-        check_size(manifest, len(data))
         found = live_entries(data, origin, wanted)
         check_counts(manifest, len(found.files), sum(file.record_count for file in found.files))
         kinds = of_specs.get(manifest.partition_spec_id)

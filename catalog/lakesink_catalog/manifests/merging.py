@@ -103,7 +103,9 @@ class ManifestMerger:
         if self._merged is None:
             return list(manifests)
         replaced, merged = self._merged
-        return [_fresh(merged), *(manifest for manifest in manifests if _identity(manifest) not in replaced)]
+        # PyIceberg writes the sequence number into the object that it gets, and offers no other way to copy one.
+        fresh = ManifestFile(*merged._data)  # noqa: SLF001
+        return [fresh, *(manifest for manifest in manifests if _identity(manifest) not in replaced)]
 
     def _try(self, table: Table, manifests: Sequence[ManifestFile], head: int | None) -> Merged | None:
         alone = head is not None and head == self._previous
@@ -240,8 +242,3 @@ def _identities(manifests: Iterable[ManifestFile]) -> frozenset[Identity]:
 def _identity(manifest: ManifestFile) -> Identity:
     """Equal only for one file with one origin: its entries inherit the rest from the manifest list."""
     return (manifest.manifest_path, manifest.manifest_length, manifest.sequence_number, manifest.added_snapshot_id)
-
-
-def _fresh(manifest: ManifestFile) -> ManifestFile:
-    """An independent copy: PyIceberg writes the sequence number into the object that it gets."""
-    return ManifestFile(*manifest._data)  # noqa: SLF001 # Record offers no other way to copy its values

@@ -2,8 +2,7 @@
 
 import math
 import struct
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -37,16 +36,6 @@ class Kind(StrEnum):
     BYTES = "bytes"
     FIXED = "fixed"
     DECIMAL = "decimal"
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionSummary:
-    """Bounds of one partition field over a manifest, in single-value binary form."""
-
-    contains_null: bool
-    contains_nan: bool
-    lower: bytes | None
-    upper: bytes | None
 
 
 _PACKED: Mapping[Kind, struct.Struct] = {
@@ -104,17 +93,14 @@ def kinds_of(spec: PartitionSpec, schema: Schema) -> tuple[Kind, ...]:
     return tuple(Kind.LONG if str(one).startswith(_LONGS) else _PLAIN.get(type(one), Kind.BYTES) for one in types)
 
 
-def summaries(kinds: Sequence[Kind], partitions: Collection[Sequence[bytes | None]]) -> tuple[PartitionSummary, ...]:
+def summaries(
+    kinds: Sequence[Kind], partitions: Collection[Sequence[bytes | None]]
+) -> tuple[PartitionFieldSummary, ...]:
     """Bounds of every partition field. A zero bound gets the sign that includes both zeros in the order of readers.
 
     `partitions` are in single-value binary form, one value per field.
     """
     return tuple(_summary(kind, {partition[place] for partition in partitions}) for place, kind in enumerate(kinds))
-
-
-def field_summaries(found: Iterable[PartitionSummary]) -> list[PartitionFieldSummary]:
-    """In PyIceberg's form for a manifest list."""
-    return [PartitionFieldSummary(part.contains_null, part.contains_nan, part.lower, part.upper) for part in found]
 
 
 def partition_type(spec: PartitionSpec, schema: Schema) -> StructType:
@@ -129,15 +115,15 @@ def partition_type(spec: PartitionSpec, schema: Schema) -> StructType:
     return StructType(*(field.model_copy(update=change) for field, change in zip(fields, changes, strict=True)))
 
 
-def _summary(kind: Kind, found: Collection[bytes | None]) -> PartitionSummary:
+def _summary(kind: Kind, found: Collection[bytes | None]) -> PartitionFieldSummary:
     order = _order(kind)
     there = [value for value in found if value is not None]
     known = [value for value in there if kind not in _FLOATING or not math.isnan(order(value))]
-    return PartitionSummary(
+    return PartitionFieldSummary.from_args(
         contains_null=len(there) < len(found),
         contains_nan=len(known) < len(there),
-        lower=_bound(kind, min(known, key=order), -0.0) if known else None,
-        upper=_bound(kind, max(known, key=order), 0.0) if known else None,
+        lower_bound=_bound(kind, min(known, key=order), -0.0) if known else None,
+        upper_bound=_bound(kind, max(known, key=order), 0.0) if known else None,
     )
 
 

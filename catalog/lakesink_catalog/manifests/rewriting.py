@@ -7,21 +7,20 @@ manifest. A manifest that cannot be read exactly stays as it is, and with it the
 import json
 import uuid
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
 from operator import attrgetter
-from typing import NamedTuple
 
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestContent, ManifestFile
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import Table
 
-from lakesink_catalog.manifests.avro import Header, blocks, check_end, read_header
+from lakesink_catalog.manifests.avro import read_header
 from lakesink_catalog.manifests.avro_values import Malformed
-from lakesink_catalog.manifests.copying import AtOnce, check_counts, check_size, contents, entries_of
+from lakesink_catalog.manifests.copying import AtOnce, check_counts, contents, entries_of
 from lakesink_catalog.manifests.encode import entry_encoder
 from lakesink_catalog.manifests.entries import (
     ADDED,
@@ -30,15 +29,16 @@ from lakesink_catalog.manifests.entries import (
     DELETES,
     EXISTING,
     Inherited,
-    NewHead,
+    NewEntry,
+    carry_over,
     layout_digest,
-    layout_of,
     partition_kinds,
 )
 from lakesink_catalog.manifests.live import LiveFile
-from lakesink_catalog.manifests.partitions import Kind, field_summaries, kinds_of, promoted, schema_for, summaries
+from lakesink_catalog.manifests.partitions import Kind, kinds_of, promoted, schema_for, summaries
 from lakesink_catalog.manifests.write import (
     UNASSIGNED_SEQUENCE,
+    as_listed,
     avro_layout,
     codec_of,
     header_metadata,
@@ -61,58 +61,6 @@ _STATUSES = (EXISTING, ADDED, DELETED)
 _spec_id = attrgetter("spec_id")
 
 
-class NewEntry(NamedTuple):
-    """An entry of the manifest to write.
-
-    `rows` is its number of rows or positions. `sequence_number` is its data sequence number; None for the one that the
-    commit will have.
-    """
-
-    status: int
-    path: str
-    encoded: bytes
-    rows: int
-    partition: tuple[bytes | None, ...]
-    sequence_number: int | None
-
-
-def rewritten_entries(
-    data: bytes, header: Header, inherited: Inherited, removed: Collection[str], snapshot_id: int
-) -> Iterator[NewEntry]:
-    """The live entries of a manifest: those of `removed` paths become DELETED by the snapshot, the others EXISTING.
-
-    Sequence numbers are written out, because in another manifest the entries would inherit other ones. Entries that an
-    earlier snapshot deleted are left out.
-    """
-    layout = layout_of(header.avro_schema)
-    heads: dict[tuple[bytes, bytes, bool], NewHead | None] = {}
-    for count, block in blocks(data, header):
-        at = 0
-        for _ in range(count):
-            try:
-                cut = layout.cut(block, at)
-                path = layout.path(block, cut)
-            except IndexError:
-                raise Malformed("an entry is cut") from None
-            ends = path in removed
-            around = block[at : cut.begin], block[cut.end : cut.after], ends
-            at = cut.after
-            if around not in heads:
-                removed_by = snapshot_id if ends else None
-                heads[around] = layout.carried(*around[:2], inherited, removed_by=removed_by)
-            head = heads[around]
-            if head is not None:
-                yield NewEntry(
-                    DELETED if ends else EXISTING,
-                    path,
-                    head.before + block[cut.begin : cut.end] + head.behind,
-                    cut.rows,
-                    layout.partition(block[cut.partition]),
-                    head.sequence_number,
-                )
-        check_end(block, at)
-
-
 @dataclass(frozen=True, slots=True)
 class Rewritten:
     """Manifests that a snapshot writes, the paths of those that they replace, and the files whose entries ended."""
@@ -122,30 +70,19 @@ class Rewritten:
     removed: tuple[LiveFile, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Opened:
-    """A manifest of the parent, to be written again."""
-
-    manifest: ManifestFile
-    header: Header
-    digest: str
-    entries: tuple[NewEntry, ...]
-
-
 @dataclass(slots=True)
 class _Group:
-    """Entries that fit into one file: of one spec and one layout. `metadata` is for its header."""
+    """Entries that fit into one file: of one spec, and of one layout by its `digest`. `metadata` is for its header.
+
+    `paths` are those of the manifests of the parent that it replaces.
+    """
 
     spec_id: int
+    digest: str
     metadata: Mapping[str, bytes]
     kinds: Sequence[Kind]
-    entries: list[NewEntry] = field(default_factory=list, init=False)
+    entries: list[NewEntry]
     paths: set[str] = field(default_factory=set)
-
-    def take(self, opened: _Opened) -> None:
-        """Add the entries of a manifest that is written again."""
-        self.entries += opened.entries
-        self.paths.add(opened.manifest.manifest_path)
 
     @property
     def changes(self) -> bool:
@@ -170,7 +107,7 @@ class FileChange:
         self, table: Table, manifests: Sequence[ManifestFile], emit: Listener, at_once: AtOnce = map
     ) -> Rewritten:
         """Write these manifests again, with the added files. They are right only in a snapshot on that parent."""
-        opened = list(at_once(partial(self._open, table.io, emit), manifests)) if manifests else []
+        opened = at_once(partial(self._open, table.io, emit), manifests) if manifests else ()
         groups = [group for group in self._groups(table, opened) if group.changes]
         written = [
             self._write_one(table, group, group.entries[start : start + MOST_ENTRIES])
@@ -183,34 +120,34 @@ class FileChange:
         assert {file.path for file in removed} == ended, "found in the parent"
         return Rewritten(tuple(written), gone, removed)
 
-    def _open(self, io: FileIO, emit: Listener, manifest: ManifestFile) -> _Opened | None:
-        """A manifest with its new entries; None if it must stay as it is."""
+    def _open(self, io: FileIO, emit: Listener, manifest: ManifestFile) -> _Group | None:
+        """A manifest of the parent with its new entries; None if it must stay as it is."""
         try:
             data = contents(io, manifest)
-            check_size(manifest, len(data))
             header = read_header(data)
             digest = layout_digest(header.metadata, _CONTENTS[self.content])
             inherited = Inherited(manifest.added_snapshot_id, manifest.sequence_number)
             removed = {file.path for file in self.removed if file.manifest_path == manifest.manifest_path}
-            entries = tuple(rewritten_entries(data, header, inherited, removed, self.snapshot_id))
+            carried = carry_over(data, header, inherited, removed, self.snapshot_id)
+            entries = [entry for entry in carried if entry is not None]
             check_counts(manifest, len(entries), sum(entry.rows for entry in entries))
+            kinds = partition_kinds(header.schema)
         except Malformed as error:
             emit(ManifestSetAside(manifest.manifest_path, str(error)))
             return None
-        return _Opened(manifest, header, digest, entries)
+        metadata = {**header.metadata, "avro.schema": json.dumps(header.schema).encode()}
+        return _Group(manifest.partition_spec_id, digest, metadata, kinds, entries, {manifest.manifest_path})
 
-    def _groups(self, table: Table, opened: Iterable[_Opened | None]) -> list[_Group]:
+    def _groups(self, table: Table, opened: Iterable[_Group | None]) -> Iterable[_Group]:
         groups: dict[tuple[int, str], _Group] = {}
-        for spec_id, files in groupby(sorted(self.added, key=_spec_id), key=_spec_id):
-            group = self._new_group(table, table.specs()[spec_id], files)
-            groups[spec_id, layout_digest(group.metadata, _CONTENTS[self.content])] = group
-        for one in opened:
-            if one is not None:
-                key = one.manifest.partition_spec_id, one.digest
-                metadata = {**one.header.metadata, "avro.schema": json.dumps(one.header.schema).encode()}
-                as_it_is = _Group(one.manifest.partition_spec_id, metadata, partition_kinds(one.header.schema))
-                groups.setdefault(key, as_it_is).take(one)
-        return list(groups.values())
+        by_spec = groupby(sorted(self.added, key=_spec_id), key=_spec_id)
+        new = (self._new_group(table, table.specs()[spec_id], files) for spec_id, files in by_spec)
+        for one in filter(None, chain(new, opened)):
+            group = groups.setdefault((one.spec_id, one.digest), one)
+            if group is not one:
+                group.entries += one.entries
+                group.paths |= one.paths
+        return groups.values()
 
     def _new_group(self, table: Table, spec: PartitionSpec, files: Iterable[ContentFile]) -> _Group:
         schema, content = schema_for(spec, table.metadata), _CONTENTS[self.content]
@@ -218,35 +155,27 @@ class FileChange:
             raise CatalogError.of("SCHEMA_UNSUPPORTED.old_spec", spec_id=spec.spec_id)
         kinds = kinds_of(spec, schema)
         encode = entry_encoder(avro_layout(spec, schema, content), self.snapshot_id)
-        group = _Group(spec.spec_id, header_metadata(spec, schema, content), kinds)
+        metadata, entries = header_metadata(spec, schema, content), []
         for file in files:
             partition = promoted(kinds, file.partition)
             encoded = encode(replace(file, partition=partition))
-            group.entries.append(NewEntry(ADDED, file.path, encoded, file.record_count, partition, None))
-        return group
+            entries.append(NewEntry(ADDED, encoded, file.record_count, partition, None))
+        return _Group(spec.spec_id, layout_digest(metadata, content), metadata, kinds, entries)
 
     def _write_one(self, table: Table, group: _Group, entries: Sequence[NewEntry]) -> ManifestFile:
         output = new_metadata_file(table, f"{self.snapshot_id}-{uuid.uuid4()}{_ENDINGS[self.content]}")
         length = write_entries(output, group.metadata, [entry.encoded for entry in entries], codec_of(table))
-        files = Counter(entry.status for entry in entries)
-        rows = {status: sum(entry.rows for entry in entries if entry.status == status) for status in _STATUSES}
+        rows = {status: [entry.rows for entry in entries if entry.status == status] for status in _STATUSES}
         known = [entry.sequence_number for entry in entries if entry.status == EXISTING]
-        return ManifestFile.from_args(
-            manifest_path=output.location,
-            manifest_length=length,
-            partition_spec_id=group.spec_id,
+        return as_listed(
+            output.location,
+            length,
+            {status: (len(each), sum(each)) for status, each in rows.items()},
+            spec_id=group.spec_id,
+            snapshot_id=self.snapshot_id,
+            partitions=summaries(group.kinds, {entry.partition for entry in entries}),
             content=self.content,
-            sequence_number=UNASSIGNED_SEQUENCE,
             min_sequence_number=min((number for number in known if number is not None), default=UNASSIGNED_SEQUENCE),
-            added_snapshot_id=self.snapshot_id,
-            added_files_count=files[ADDED],
-            existing_files_count=files[EXISTING],
-            deleted_files_count=files[DELETED],
-            added_rows_count=rows[ADDED],
-            existing_rows_count=rows[EXISTING],
-            deleted_rows_count=rows[DELETED],
-            partitions=field_summaries(summaries(group.kinds, {entry.partition for entry in entries})),
-            key_metadata=None,
         )
 
 

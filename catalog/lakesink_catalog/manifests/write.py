@@ -2,7 +2,6 @@
 
 import json
 import uuid
-from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,6 +13,7 @@ from pyiceberg.io import OutputFile
 from pyiceberg.manifest import (
     ManifestContent,
     ManifestFile,
+    PartitionFieldSummary,
     data_file_with_partition,
     manifest_entry_schema_with_data_file,
 )
@@ -25,11 +25,11 @@ from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from lakesink_catalog.manifests.avro import container, with_inline_types
 from lakesink_catalog.manifests.encode import entry_encoder
-from lakesink_catalog.manifests.entries import DATA, DELETES, REFERENCED_DATA_FILE
-from lakesink_catalog.manifests.partitions import PartitionSummary, field_summaries, kinds_of, partition_type, summaries
+from lakesink_catalog.manifests.entries import ADDED, DATA, DELETED, DELETES, EXISTING, REFERENCED_DATA_FILE
+from lakesink_catalog.manifests.partitions import kinds_of, partition_type, summaries
 from lakesink_catalog.tables.locations import metadata_location
 from lakesink_protocol.change import ContentFile
-from lakesink_protocol.receipt_json import binary, flag, plain_text, whole_count
+from lakesink_protocol.receipt_json import base64_text, flag, optional_binary, plain_text, whole_count
 
 ENTRIES_PER_BLOCK = 1000
 _REFERENCED = NestedField(REFERENCED_DATA_FILE, "referenced_data_file", StringType(), required=False)
@@ -37,6 +37,38 @@ UNASSIGNED_SEQUENCE = -1
 
 # Not Snappy: PyIceberg writes it only where an optional package is installed.
 AVRO_CODECS: Mapping[str, AvroCompressionCodec] = {"gzip": "deflate", "zstd": "zstandard", "uncompressed": "null"}
+
+
+def as_listed(  # noqa: PLR0913 - what an entry of a list states
+    path: str,
+    length: int,
+    counts: Mapping[int, tuple[int, int]],
+    *,
+    spec_id: int,
+    snapshot_id: int,
+    partitions: Sequence[PartitionFieldSummary],
+    content: ManifestContent = ManifestContent.DATA,
+    min_sequence_number: int = UNASSIGNED_SEQUENCE,
+) -> ManifestFile:
+    """A manifest that a snapshot adds, for its manifest list; `counts` has files and rows by status.
+
+    It is new for every attempt: PyIceberg writes the sequence number into the object that it gets.
+    """
+    counted: dict[str, Any] = {}
+    for status, name in ((ADDED, "added"), (EXISTING, "existing"), (DELETED, "deleted")):
+        counted[f"{name}_files_count"], counted[f"{name}_rows_count"] = counts.get(status, (0, 0))
+    return ManifestFile.from_args(
+        manifest_path=path,
+        manifest_length=length,
+        partition_spec_id=spec_id,
+        content=content,
+        sequence_number=UNASSIGNED_SEQUENCE,
+        min_sequence_number=min_sequence_number,
+        added_snapshot_id=snapshot_id,
+        partitions=list(partitions),
+        key_metadata=None,
+        **counted,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,26 +81,17 @@ class ManifestRecord:
     snapshot_id: int
     files: int
     rows: int
-    partitions: tuple[PartitionSummary, ...]
+    partitions: tuple[PartitionFieldSummary, ...]
 
     def to_manifest_file(self) -> ManifestFile:
-        """A new object for every attempt: PyIceberg writes the sequence number into the object that it gets."""
-        return ManifestFile.from_args(
-            manifest_path=self.path,
-            manifest_length=self.length_bytes,
-            partition_spec_id=self.spec_id,
-            content=ManifestContent.DATA,
-            sequence_number=UNASSIGNED_SEQUENCE,
-            min_sequence_number=UNASSIGNED_SEQUENCE,
-            added_snapshot_id=self.snapshot_id,
-            added_files_count=self.files,
-            existing_files_count=0,
-            deleted_files_count=0,
-            added_rows_count=self.rows,
-            existing_rows_count=0,
-            deleted_rows_count=0,
-            partitions=field_summaries(self.partitions),
-            key_metadata=None,
+        """See `as_listed`."""
+        return as_listed(
+            self.path,
+            self.length_bytes,
+            {ADDED: (self.files, self.rows)},
+            spec_id=self.spec_id,
+            snapshot_id=self.snapshot_id,
+            partitions=self.partitions,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -80,7 +103,7 @@ class ManifestRecord:
             "files": self.files,
             "rows": self.rows,
             "partitions": [
-                [part.contains_null, part.contains_nan, _text(part.lower), _text(part.upper)]
+                [part.contains_null, part.contains_nan, base64_text(part.lower_bound), base64_text(part.upper_bound)]
                 for part in self.partitions
             ],
         }
@@ -96,7 +119,7 @@ class ManifestRecord:
             files=whole_count(document["files"]),
             rows=whole_count(document["rows"]),
             partitions=tuple(
-                PartitionSummary(flag(null), flag(nan), _binary(lower), _binary(upper))
+                PartitionFieldSummary(flag(null), flag(nan), optional_binary(lower), optional_binary(upper))
                 for null, nan, lower, upper in document["partitions"]
             ),
         )
@@ -186,11 +209,3 @@ def new_metadata_file(table: Table, name: str) -> OutputFile:
 def codec_of(table: Table) -> AvroCompressionCodec:
     """Avro codec of manifests and manifest lists: the table's codec, or gzip if it is unset or unavailable."""
     return AVRO_CODECS.get(table.properties.get("write.avro.compression-codec", "gzip").lower(), "deflate")
-
-
-def _text(value: bytes | None) -> str | None:
-    return None if value is None else b64encode(value).decode()
-
-
-def _binary(value: str | None) -> bytes | None:
-    return None if value is None else binary(value)

@@ -12,7 +12,7 @@ from pyiceberg.table.snapshots import Snapshot
 from lakesink_catalog.read.past import PastCommit, Retained, by_sink, retained, time_of
 from lakesink_catalog.read.view import view_table
 from lakesink_protocol.errors import Reason
-from lakesink_protocol.identity import LEDGER_PREFIX, MAIN_BRANCH, NAME_PATTERN, NO_BATCH, Batch, SinkKey, SinkKind
+from lakesink_protocol.identity import LEDGER_PREFIX, MAIN_BRANCH, NAME_PATTERN, Batch, SinkKey, SinkKind
 from lakesink_protocol.ledger import TableView
 from lakesink_protocol.measures import Tally
 from lakesink_protocol.row_changes import ChangeCounts, sum_of
@@ -74,15 +74,13 @@ def sinks(table: Table, known: Retained | None = None) -> list[SinkState]:
     known = known or retained(table)
     by_key = by_sink(known.commits)
     marked = {key for key, found in by_key.items() if any(one.in_branch is not None for one in found)}
-    marked |= {key for key in by_key.keys() - marked if _is_marked(table, key)}
+    # As the rule for a lost ledger requires.
+    marked |= {key for key in by_key.keys() - marked if Situation(view_table(table, key), key).has_own_mark}
     keys = {key for key in marked if key.ledger_property not in known.forgotten} | set(keys_of_ledger(table))
-    return [_state(table, key, by_key.get(key, ())) for key in sorted(keys, key=_order)]
-
-
-def _is_marked(table: Table, key: SinkKey) -> bool:
-    """True if the sink has an own mark, as the rule for a lost ledger requires."""
-    view = view_table(table, key)
-    return Situation(view, key, NO_BATCH, view.table_uuid).has_own_mark
+    return [
+        _state(table, key, by_key.get(key, ()))
+        for key in sorted(keys, key=lambda key: (key.name, key.branch, key.kind.value))
+    ]
 
 
 def keys_of_ledger(table: Table) -> Iterator[SinkKey]:
@@ -138,7 +136,7 @@ def _standing(view: TableView, key: SinkKey) -> tuple[Reason | None, bool]:
         return (Reason.LEDGER_DAMAGED if view.entry_damage else Reason.LEDGER_LOST), False
     entry = view.entry
     last = Batch(entry.batch_id, entry.query_id, entry.fingerprint, start=None, end=entry.end)
-    verdict = decide(Situation(view, key, last, view.table_uuid))
+    verdict = decide(Situation(view, key, last))
     match verdict:
         case Skip(unverifiable=unverifiable):
             return None, unverifiable
@@ -146,10 +144,6 @@ def _standing(view: TableView, key: SinkKey) -> tuple[Reason | None, bool]:
             return reason, False
         case _:  # it would be written again, so it is not in the branch
             return Reason.ROLLED_BACK, False
-
-
-def _order(key: SinkKey) -> tuple[str, str, str]:
-    return key.name, key.branch, key.kind.value
 
 
 def silence_limit(committed: Iterable[datetime], shortest: timedelta = SHORTEST_SILENCE) -> timedelta | None:

@@ -7,14 +7,14 @@ from typing import Any
 from pyiceberg.table import Table
 
 from lakesink_catalog.read.view import view_table
-from lakesink_protocol.identity import NO_BATCH, SinkKey
+from lakesink_protocol.identity import SinkKey
 from lakesink_protocol.ledger import LARGEST_NUMBER, LedgerEntry, Mark, SnapshotLike
 from lakesink_protocol.situation import Situation
 
 
 def newest_batch(table: Table, key: SinkKey) -> LedgerEntry | Mark | None:
     """The newest batch of a sink that the table has, also after a rollback; None if it has none."""
-    return _newest(_seen(table, key))
+    return _newest(Situation(view_table(table, key), key))
 
 
 class Landed:
@@ -26,7 +26,7 @@ class Landed:
     """
 
     def __init__(self, table: Table, key: SinkKey) -> None:
-        seen = _seen(table, key)
+        seen = Situation(view_table(table, key), key)
         self.key = key
         self.newest = _newest(seen)
         self._seen = seen
@@ -61,11 +61,6 @@ def newest_summary(seen: Situation, query_id: str, before: int = LARGEST_NUMBER)
     """What the newest batch of a query before one says; an old batch that was accepted does not count."""
     moved = (found for found in seen.own() if found[0].batch_id == found[0].ledger_batch_id < before)
     return next((seen.summary_of(snapshot) or {} for mark, snapshot in moved if mark.query_id == query_id), {})
-
-
-def _seen(table: Table, key: SinkKey) -> Situation:
-    view = view_table(table, key)
-    return Situation(view, key, NO_BATCH, view.table_uuid)
 
 
 def _newest(seen: Situation) -> LedgerEntry | Mark | None:

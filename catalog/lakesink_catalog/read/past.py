@@ -311,7 +311,5 @@ def _counts(summary: Any, data: str, others: str) -> FileCounts:
     return _shared(*(stated(summary, name) for name in (*names, *deletes)))
 
 
-@lru_cache(maxsize=1024)
-def _shared(*counts: int | None) -> FileCounts:
-    """One object for all snapshots with the same counts: most of a history remove nothing."""
-    return FileCounts(*counts)
+_shared = lru_cache(maxsize=1024)(FileCounts)
+"""One object for all snapshots with the same counts: most of a history remove nothing."""

@@ -1,7 +1,8 @@
 """Reads the facts for a verdict from a table's metadata, and proof from manifest lists and older metadata files."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import read_manifest_list
@@ -38,7 +39,7 @@ def view_metadata(metadata: TableMetadata, io: FileIO, key: SinkKey) -> TableVie
         snapshots={snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots},
         tag_snapshot_id=tag.snapshot_id if tag else None,
         last_sequence_number=getattr(metadata, "last_sequence_number", 0),  # version 1 has none
-        branch_contains=_evidence(metadata, io, head),
+        branch_contains=partial(_branch_contains, metadata, io, head),
         elsewhere=dict(_entries_elsewhere(metadata, key)),
     )
 
@@ -76,13 +77,10 @@ def _entries_elsewhere(metadata: TableMetadata, key: SinkKey) -> Iterator[tuple[
             yield name.removeprefix(of_main).removeprefix("@") or MAIN_BRANCH, _read_entry(text)[0]
 
 
-def _evidence(metadata: TableMetadata, io: FileIO, head: int | None) -> Callable[[int], bool]:
-    def branch_contains(snapshot_id: int) -> bool:
-        if head is None:
-            return False
-        return _content_is_under(metadata, io, head, snapshot_id) or _linked_in_history(metadata, io, head, snapshot_id)
-
-    return branch_contains
+def _branch_contains(metadata: TableMetadata, io: FileIO, head: int | None, snapshot_id: int) -> bool:
+    if head is None:
+        return False
+    return _content_is_under(metadata, io, head, snapshot_id) or _linked_in_history(metadata, io, head, snapshot_id)
 
 
 def _content_is_under(metadata: TableMetadata, io: FileIO, head: int, snapshot_id: int) -> bool:

@@ -1,10 +1,10 @@
 """Lists the tables of a catalog, namespace by namespace. A namespace that cannot be listed stops nothing."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from pyiceberg.catalog import Catalog
 
-from lakesink_catalog.connect.catalog_failures import translated
+from lakesink_catalog.connect.catalog_failures import asking
 from lakesink_protocol.errors import CatalogError
 
 Found = tuple[str, CatalogError | None]
@@ -23,7 +23,7 @@ def tables_in(catalog: Catalog) -> Iterator[Found]:
 
 def _below(catalog: Catalog, namespace: tuple[str, ...]) -> Iterator[Found]:
     try:
-        for table in sorted(_translated(catalog, lambda: catalog.list_tables(namespace))):
+        for table in sorted(asking(catalog, lambda: catalog.list_tables(namespace))):
             yield ".".join(table), None
         children = _namespaces(catalog, namespace)
     except CatalogError as error:
@@ -35,9 +35,5 @@ def _below(catalog: Catalog, namespace: tuple[str, ...]) -> Iterator[Found]:
 
 def _namespaces(catalog: Catalog, parent: tuple[str, ...]) -> list[tuple[str, ...]]:
     """The namespaces in another; catalogs without nested ones may answer with the same again."""
-    found = _translated(catalog, lambda: catalog.list_namespaces(parent))
+    found = asking(catalog, lambda: catalog.list_namespaces(parent))
     return sorted(namespace for namespace in found if len(namespace) > len(parent))
-
-
-def _translated(catalog: Catalog, call: Callable[[], list[tuple[str, ...]]]) -> list[tuple[str, ...]]:
-    return translated(f"The catalog {catalog.name!r}", catalog.properties, call)

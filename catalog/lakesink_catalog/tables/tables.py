@@ -1,9 +1,9 @@
 """Loads tables, and creates a table once, even if several drivers try."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
@@ -19,7 +19,7 @@ from pyiceberg.table import Table
 from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
 
-from lakesink_catalog.connect.catalog_failures import translated
+from lakesink_catalog.connect.catalog_failures import asking
 from lakesink_catalog.connect.lean import lean_loading, storage_of
 from lakesink_catalog.connect.lean_json import LeanSnapshot
 from lakesink_catalog.tables.partition_by import parse_partition_by
@@ -34,7 +34,6 @@ TABLE_MISSING = "LAKESINK_TABLE_MISSING"
 MAX_NAME_LENGTH = 255
 _FORBIDDEN_IN_NAMES = frozenset("*?'\"`/\\#;:%<>|")
 _CODE_PROPERTIES = ("write.py-location-provider.impl", "py-io-impl")
-T = TypeVar("T")
 
 
 def load_table(catalog: Catalog, identifier: str) -> Table:
@@ -50,7 +49,7 @@ def load_table(catalog: Catalog, identifier: str) -> Table:
     """
     parts = parse_identifier(identifier)
     with suppress(NoSuchTableError, NoSuchNamespaceError):
-        return _at(catalog, lambda: catalog.load_table(parts))
+        return asking(catalog, lambda: catalog.load_table(parts))
     if _is_view(catalog, parts):
         raise CatalogError.of("TABLE_IS_VIEW", table=identifier, catalog=catalog.name)
     raise CatalogError.of("TABLE_MISSING", table=identifier, catalog=catalog.name, near=_near(catalog, parts))
@@ -119,7 +118,7 @@ def create_table(
     is_protected = protects_first_snapshots(catalog, parts[:-1])
     create = catalog.create_table if is_protected else partial(_created_with_a_snapshot, catalog)
     with suppress(TableAlreadyExistsError):
-        return _at(catalog, lambda: create(parts, schema, partition_spec=spec, properties=wanted))
+        return asking(catalog, lambda: create(parts, schema, partition_spec=spec, properties=wanted))
     return load_table(catalog, identifier)
 
 
@@ -157,18 +156,14 @@ def parse_identifier(text: object) -> tuple[str, ...]:
     return parts
 
 
-def _at(catalog: Catalog, call: Callable[[], T]) -> T:
-    return translated(f"The catalog {catalog.name!r}", catalog.properties, call)
-
-
 def _create_namespace(catalog: Catalog, namespace: tuple[str, ...]) -> None:
-    if _at(catalog, lambda: catalog.namespace_exists(namespace)):
+    if asking(catalog, lambda: catalog.namespace_exists(namespace)):
         return
     with suppress(NamespaceAlreadyExistsError):
         try:
-            _at(catalog, lambda: catalog.create_namespace(namespace))
+            asking(catalog, lambda: catalog.create_namespace(namespace))
         except CatalogError:  # PyIceberg's SQL catalog raises the database's error if another driver was first
-            if not _at(catalog, lambda: catalog.namespace_exists(namespace)):
+            if not asking(catalog, lambda: catalog.namespace_exists(namespace)):
                 raise
 
 

@@ -113,11 +113,9 @@ def _misaligned(s: Situation, before: int) -> Choices:
 
 
 def _follows(s: Situation, mark: Mark | None) -> bool:
-    if mark is None:
-        return False
     if s.key.kind is SinkKind.TXN:
-        return _n(s) > mark.batch_id
-    return mark.query_id == s.batch.query_id and _n(s) == mark.batch_id + 1 and s.starts_at(mark.end)
+        return mark is not None and _n(s) > mark.batch_id
+    return s.follows(mark)
 
 
 def _span(first: int, last: int) -> str:

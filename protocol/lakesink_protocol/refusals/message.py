@@ -27,23 +27,16 @@ def refusal(
     known = (words for words in (*URGENT, *own_words, *WORDS) if words.reason is reason)
     words = next(words for words in known if words.when(situation))
     facts = _Facts(situation, _newest(reason, situation))
+    ways = [way.format_map(facts) for way in words.action.split("\n")]
+    ways = _with_offers(ways, reason, situation, overruled)
+    if situation.entry is not None and situation.entry.keys:  # no row comes twice: each replaces the row of its key
+        ways = [way.replace("come twice", "replace the rows of their keys again") for way in ways]
     return BatchRefused(
         reason,
         words.what.format_map(facts),
         data=f"Nothing of batch {situation.batch.batch_id} was committed; no file was deleted.",
-        action=[
-            _as_it_writes(way, situation)
-            for way in _with_offers(
-                [way.format_map(facts) for way in words.action.split("\n")], reason, situation, overruled
-            )
-        ],
+        action=ways,
     )
-
-
-def _as_it_writes(way: str, situation: Situation) -> str:
-    """Where rows have keys, no row comes twice: each replaces the row of its key."""
-    by_key = situation.entry is not None and situation.entry.keys
-    return way.replace("come twice", "replace the rows of their keys again") if by_key else way
 
 
 def input_missing(batch: Batch) -> BatchRefused:
@@ -58,7 +51,8 @@ def input_missing(batch: Batch) -> BatchRefused:
 
 def _with_offers(ways: list[str], reason: Reason, situation: Situation, overruled: str) -> list[str]:
     """The ways to go on, and the accepts that overrule the refusal, each with its effect on the rows."""
-    if reason in NEVER_OVERRULED or _is_to_be_adopted(reason, situation):
+    is_to_be_adopted = reason is Reason.UNKNOWN_HISTORY and situation.iceberg_sink_epochs
+    if reason in NEVER_OVERRULED or is_to_be_adopted:
         return ways
     offered = _with_missing_inputs(Accept.parse(overruled), situation) if overruled else _offered(reason, situation)
     if offered:
@@ -87,10 +81,6 @@ def _with_missing_inputs(overruled: Accept, situation: Situation) -> list[tuple[
         if word.adds_rows
     ]
     return commits + [(word, does) for word, does in _offered(overruled.reason, situation) if not word.adds_rows]
-
-
-def _is_to_be_adopted(reason: Reason, situation: Situation) -> bool:
-    return reason is Reason.UNKNOWN_HISTORY and bool(situation.iceberg_sink_epochs)
 
 
 def _newest(reason: Reason, situation: Situation) -> Mark | None:
@@ -179,18 +169,8 @@ def _end(written: LedgerEntry | Mark | None) -> str:
     return shown(written.offsets, MAX_MARK_OFFSETS_BYTES) or f"digest {shown(written.end, MAX_SHOWN)}"
 
 
-def _newest_of_stream(situation: Situation) -> int:
-    assert situation.newest_of_stream is not None
-    return situation.newest_of_stream.batch_id
-
-
-def _entry_snapshot(situation: Situation) -> int:
-    assert situation.entry is not None
-    return situation.entry.snapshot_id
-
-
-def _last(situation: Situation) -> int:
-    return situation.entry.batch_id if situation.entry else -1
+def _number(written: LedgerEntry | Mark | None) -> int:
+    return written.batch_id if written else -1
 
 
 _FACTS: Mapping[str, Callable[[Situation, Mark | None], object]] = {
@@ -205,12 +185,12 @@ _FACTS: Mapping[str, Callable[[Situation, Mark | None], object]] = {
     "known_uuid": lambda s, _: shown(_known_uuid(s), MAX_SHOWN),
     "damage": lambda s, _: shown(s.view.entry_damage, MAX_SHOWN) or _other_damage(s),
     "last": lambda s, _: s.entry.batch_id if s.entry else "none",
-    "next": lambda s, _: _last(s) + 1,
-    "changed": lambda s, _: min(s.batch.batch_id, _last(s)),
+    "next": lambda s, _: _number(s.entry) + 1,
+    "changed": lambda s, _: min(s.batch.batch_id, _number(s.entry)),
     "options": lambda s, _: _restore_options(s),
-    "entry_snapshot": lambda s, _: _entry_snapshot(s),
+    "entry_snapshot": lambda s, _: s.entry and s.entry.snapshot_id,
     "newest": lambda _, newest: newest.batch_id if newest else "none that is retained",
-    "newest_id": lambda _, newest: newest.batch_id if newest else -1,
+    "newest_id": lambda _, newest: _number(newest),
     "newest_end": lambda _, newest: _end(newest),
     "end": lambda s, _: _end(s.entry),
     "goes_on_at": lambda s, _: goes_on_at(s),
@@ -219,7 +199,7 @@ _FACTS: Mapping[str, Callable[[Situation, Mark | None], object]] = {
     "undone": lambda s, _: _undone(s),
     "why_rewound": lambda s, _: _why_rewound(s),
     "landed": lambda s, _: _landed(s),
-    "newest_of_stream": lambda s, _: _newest_of_stream(s),
-    "after_stream": lambda s, _: _newest_of_stream(s) + 1,
+    "newest_of_stream": lambda s, _: _number(s.newest_of_stream),
+    "after_stream": lambda s, _: _number(s.newest_of_stream) + 1,
     "elsewhere": lambda s, _: _elsewhere(s),
 }

@@ -9,17 +9,8 @@ from lakesink_protocol.refusals.choices import goes_on_at, reads_files
 from lakesink_protocol.situation import Situation
 
 
-def _always(_: Situation) -> bool:
-    return True
-
-
 def _of_application(s: Situation) -> bool:
     return s.key.kind is SinkKind.TXN
-
-
-def _can_be_restored(s: Situation) -> bool:
-    """Restoring needs a readable entry and readable marks."""
-    return s.entry is not None and s.unread_version is None and s.newest_known is not None
 
 
 NEW_CHECKPOINT = (
@@ -38,7 +29,7 @@ class Words:
     reason: Reason
     what: str
     action: str
-    when: Callable[[Situation], bool] = _always
+    when: Callable[[Situation], bool] = lambda _: True
 
 
 URGENT = (
@@ -108,7 +99,7 @@ WORDS: Sequence[Words] = (
         "A person or a program set the table property {property}, perhaps to an older value. Stop that, then run"
         " `lakesink restore <table> --sink {name}{options}`: it sets the entry from the newest batch in the table,"
         " {newest}, and changes no row.",
-        when=_can_be_restored,
+        when=lambda s: s.entry is not None and s.unread_version is None and s.newest_known is not None,
     ),
     Words(
         Reason.LEDGER_DAMAGED,

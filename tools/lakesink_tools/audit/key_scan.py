@@ -177,4 +177,4 @@ def _snapshot_id(table: Table, at: str) -> int | None:
 
 
 def _invalid(what: str, action: str) -> SettingsError:
-    return SettingsError.of("OPTION_INVALID.told", what=what, how=action)
+    return SettingsError("OPTION_INVALID", what, action=action)

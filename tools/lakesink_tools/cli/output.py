@@ -89,7 +89,7 @@ def confirmed(question: str, *, yes: bool) -> None:
 
 def invalid(what: str, action: str) -> SettingsError:
     """The error for options that contradict each other; click's own usage errors have no JSON."""
-    return SettingsError.of("OPTION_INVALID.told", what=what, how=action)
+    return SettingsError("OPTION_INVALID", what, action=action)
 
 
 def plain(text: str) -> str:

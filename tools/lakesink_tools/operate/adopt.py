@@ -170,4 +170,4 @@ def _check_not_doubled(decision: Decision) -> None:
 
 
 def _refused(what: str, action: str) -> CatalogError:
-    return CatalogError.of("ADOPT_REFUSED.told", what=redact(what), how=action)
+    return CatalogError("ADOPT_REFUSED", redact(what), action=action)

@@ -104,4 +104,4 @@ class RewindableDirectory:
 
 
 def _refused(what: str, action: str) -> QueryError:
-    return QueryError.of("REWIND_REFUSED.told", what=redact(what), how=action)
+    return QueryError("REWIND_REFUSED", redact(what), action=action)

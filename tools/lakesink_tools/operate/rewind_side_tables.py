@@ -39,15 +39,15 @@ class RewindableSideTables:
         entries = {key: view_table(table, key).entry for key in keys_of_ledger(table)}
         sinks = [key for key, entry in entries.items() if entry is not None and entry.query_id == query_id]
         if not sinks:
-            raise QueryError.of(
-                "REWIND_REFUSED.told",
-                what=f"No sink of {self._name} has batches of the query of this checkpoint.",
-                how="Name the table that the query writes; lakesink status shows the sinks of a table.",
+            raise QueryError(
+                "REWIND_REFUSED",
+                f"No sink of {self._name} has batches of the query of this checkpoint.",
+                action="Name the table that the query writes; lakesink status shows the sinks of a table.",
             )
         ways: list[WayBack] = []
         for left in (left for key in sinks for left in left_of(table, key)):
             if left.ways is None:
-                raise QueryError.of("REWIND_REFUSED.told", what=left.said, how=left.step)
+                raise QueryError("REWIND_REFUSED", left.said, action=left.step)
             ways.extend(left.ways)
         return ways
 

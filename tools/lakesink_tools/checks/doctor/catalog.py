@@ -18,7 +18,7 @@ from pyiceberg.utils.config import Config
 
 from lakesink_catalog.commit.left_out import check_keeps_refs
 from lakesink_catalog.connect.catalog import HOME_VARIABLE, CatalogConfig, FoundCatalog
-from lakesink_catalog.connect.catalog_failures import translated
+from lakesink_catalog.connect.catalog_failures import asking, translated
 from lakesink_catalog.connect.first_snapshot import protects_first_snapshots
 from lakesink_catalog.connect.kinds import KINDS, kind_of
 from lakesink_catalog.connect.rest import TIMEOUT_PROPERTY, within
@@ -215,7 +215,7 @@ def _prove_swap(bench: Bench) -> str:
 def _in_turn(bench: Bench) -> str:
     """The first commit lands completely, the second is refused; returns the name of that error."""
     first, second = bench.offers()
-    translated(f"The catalog {bench.mine.name!r}", bench.mine.properties, lambda: send(bench.mine, first))
+    asking(bench.mine, lambda: send(bench.mine, first))
     landed = Sent((first.snapshot_id,))
     state = _checked(bench, [landed])
     if state.entry != first.snapshot_id:
