@@ -195,8 +195,6 @@ class Decoder(TaskDecoder):
     def _decode(self, batch: pa.RecordBatch) -> RowBatch:
         values = batch.column(VALUE)
         parsed = self._reader.documents(values, self._own)
-        none = parsed.values.is_null() if parsed.values.null_count else None  # NULL, blank, or no object
-        parsed = replace(parsed, misfits=either(parsed.misfits, none))
         names = [field.name for field in self.schema.fields]
         others = {name: batch.column(KAFKA_COLUMNS[name]) for name in names if name in KAFKA_COLUMNS}
         parsed, left = self._without_news(batch, parsed)

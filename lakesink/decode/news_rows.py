@@ -115,10 +115,8 @@ class JsonNews:
         positions = self._doubtful(documents, parsed)
         if not len(positions):
             return
-        chosen = documents.take(positions)
-        objects = self.reader.objects(chosen)
-        texts = chosen.filter(objects).cast(pa.binary()).to_pylist()
-        for position, text in zip(positions.filter(objects).to_pylist(), texts, strict=True):
+        texts = documents.take(positions).cast(pa.binary()).to_pylist()
+        for position, text in zip(positions.to_pylist(), texts, strict=True):
             yield [position], self.news_of(text.decode())
 
     def news_of(self, document: str) -> News:

@@ -48,7 +48,7 @@ class AvroEvents:
         wrong = pc.indices_nonzero(found.unreadable).cast(pa.int64())
         if not len(wrong):
             return found
-        everywhere = pa.array(range(len(values)), pa.int64())
+        everywhere = pa.arange(0, len(values))
         return together([(everywhere, found), (wrong, self._with_columns_before_apart(values.take(wrong)))])
 
     def _events(self, values: pa.Array, envelope: Struct) -> Events:

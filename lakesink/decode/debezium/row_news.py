@@ -45,10 +45,6 @@ class StoredRows:
         """The schemas of the rows."""
         return self.reader.by_schema(values)
 
-    def objects(self, values: pa.Array) -> pa.BooleanArray:
-        """True, for events are objects, and others have no news."""
-        return pa.repeat(pa.scalar(value=True), len(values))
-
     def forgiving(self) -> "StoredRows":
         """The same reader, which forgives."""
         return StoredRows(self.reader, self.columns_of, forgives=True)

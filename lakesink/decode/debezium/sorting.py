@@ -18,9 +18,9 @@ from lakesink.decode.debezium.envelopes import (
     EventColumns,
     Events,
     misfits_in,
-    replaced,
 )
 from lakesink.decode.json_scalars import Parsed
+from lakesink.rows.nested import replaced
 from lakesink.rows.schema import Struct, arrow_type
 
 _UPSERTS = (CREATE, UPDATE, READ)
