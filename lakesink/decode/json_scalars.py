@@ -96,6 +96,11 @@ def either(one: pa.BooleanArray | None, other: pa.BooleanArray | None) -> pa.Boo
     return pc.or_(one, other)
 
 
+def but(mask: pa.BooleanArray | None, others: pa.BooleanArray | None) -> pa.BooleanArray | None:
+    """The first mask without the other one."""
+    return mask if mask is None or others is None else pc.and_not(mask, others)
+
+
 def holding(lists: pa.Array, misfits: pa.BooleanArray | None) -> pa.BooleanArray | None:
     """True for lists that contain a misfit."""
     if misfits is None:

@@ -39,6 +39,7 @@ from lakesink.decode.misfits import (
     misfitting,
     with_option,
 )
+from lakesink.decode.news_rows import Find, JsonNews
 from lakesink.rows.nested import (
     as_list,
     rebuild_list,
@@ -48,7 +49,7 @@ from lakesink.rows.nested import (
     with_duplicate_keys,
     without_validity,
 )
-from lakesink.rows.plan import BinaryEncoding
+from lakesink.rows.plan import BinaryEncoding, NewsPlan
 from lakesink.rows.schema import Field, ListOf, MapOf, Nested, Primitive, Struct, Type, arrow_type
 from lakesink.rows.unfit import all_but
 
@@ -97,6 +98,10 @@ class JsonReader:
     def texts(self, values: pa.Array, without: Collection[str] = ()) -> Iterator[str]:  # noqa: ARG002 - as they are
         """Documents as JSON, as they are; `documents` has accepted them."""
         return (text.decode() for text in values.cast(pa.binary()).to_pylist())
+
+    def news(self, plan: NewsPlan, struct: Struct) -> Find:
+        """See `lakesink.decode.documents.DocumentReader`."""
+        return JsonNews(plan, struct, self).found
 
     def explain(self, values: pa.Array, kind: Struct) -> list[list[Found]]:
         """For each of a few malformed documents, the values that do not fit."""

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakesink.decode.json_raw import as_written, items, members
-from lakesink.decode.json_scalars import Parsed, either, without
+from lakesink.decode.json_scalars import Parsed, but, either, without
 from lakesink.decode.misfits import ENTRY, ITEM, Path, dotted
 from lakesink.rows.nested import as_list
 from lakesink.rows.schema import ListOf, MapOf, Primitive, Struct, Type, sql_type_of
@@ -192,9 +192,7 @@ class Rescue:
 
     def kept(self, documents: pa.Array, parsed: Parsed) -> tuple[Parsed, pa.StringArray]:
         """The texts of the rescue column, and the rows; one with a rest that cannot be kept is a misfit."""
-        rest = parsed.rest
-        if rest is not None and parsed.misfits is not None:
-            rest = pc.and_not(rest, parsed.misfits)
+        rest = but(parsed.rest, parsed.misfits)
         positions = [] if rest is None else pc.indices_nonzero(rest).to_pylist()
         if not positions:
             return parsed, pa.nulls(len(documents), pa.string())

@@ -9,12 +9,14 @@ import pyarrow as pa
 from lakesink.decode.avro.cursor import ZEROS, Bytes, Cursor, Mask, Whole
 from lakesink.decode.avro.kinds import unknown_fields
 from lakesink.decode.avro.nested import ValueReader
+from lakesink.decode.avro.news import AvroNews
 from lakesink.decode.avro.rest import json_of
 from lakesink.decode.avro.schema import WriterSchema, kind_at
 from lakesink.decode.json_scalars import Parsed
 from lakesink.decode.misfits import Column, Found, Path, UnknownKeys, misfitting, with_option
+from lakesink.decode.news_rows import Find
 from lakesink.rows.nested import all_null
-from lakesink.rows.plan import BinaryEncoding
+from lakesink.rows.plan import BinaryEncoding, NewsPlan
 from lakesink.rows.schema import Struct, arrow_type
 
 MAGIC = 0
@@ -67,6 +69,10 @@ class MessageReader:
             schema = self.schema(_schema_id(value))
             assert schema is not None
             yield json_of(value[HEADER_BYTES:], schema, without)
+
+    def news(self, plan: NewsPlan, struct: Struct) -> Find:
+        """See `lakesink.decode.documents.DocumentReader`."""
+        return AvroNews(plan, struct, self).found
 
     def explain(self, values: pa.Array, kind: Struct) -> list[list[Found]]:
         """For each of a few malformed messages, the values that do not fit."""

@@ -101,7 +101,7 @@ class AvroEvents:
         found = [_of_column(row, one, parsed) for one, parsed in wrong]
         return found or [REST_NOT_KEPT if self.forgives else Found("a message that is not read", expected=MESSAGE)]
 
-    def texts(self, values: pa.Array, row: str, without: Collection[str] = ()) -> Iterator[str]:  # noqa: ARG002 - of the row
+    def texts(self, row: str, values: pa.Array, without: Collection[str] = ()) -> Iterator[str]:  # noqa: ARG002 - of the row
         """See `envelopes.EventReader`."""
         for text in self._reader.texts(values, _OTHERS - {row}):
             [found] = first_members(text, (row,))

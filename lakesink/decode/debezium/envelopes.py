@@ -103,7 +103,7 @@ class EventReader(Protocol):
     def explain(self, values: pa.Array) -> list[list[Found]]:
         """For each of a few malformed documents, the values that do not fit."""
 
-    def texts(self, values: pa.Array, row: str, without: Collection[str] = ()) -> Iterable[str]:
+    def texts(self, row: str, values: pa.Array, without: Collection[str] = ()) -> Iterable[str]:
         """A row of each event as JSON; the members of some names may be left out. `events` has accepted the events."""
 
 

@@ -165,7 +165,7 @@ class JsonEvents:
         [strictly] = replace(self, forgives=False).explain(document)
         return [one for one in strictly if one.kind == HELD] or [REST_TOO_LARGE]
 
-    def texts(self, values: pa.Array, row: str, without: Collection[str] = ()) -> Iterator[str]:  # noqa: ARG002 - as they are
+    def texts(self, row: str, values: pa.Array, without: Collection[str] = ()) -> Iterator[str]:  # noqa: ARG002 - as they are
         """See `envelopes.EventReader`: as it is written, but decimals with their digits if a schema tells them."""
         for value in values.cast(pa.binary()).to_pylist():
             types: Types = None
