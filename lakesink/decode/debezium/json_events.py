@@ -39,7 +39,7 @@ from lakesink.decode.json_misfits import (
     kind_in_words,
     parsed,
 )
-from lakesink.decode.json_raw import as_taken, first_members
+from lakesink.decode.json_raw import as_taken, first_members, members
 from lakesink.decode.json_scalars import Parsed, converted, either, forgiven, texts_of, wants_json, without
 from lakesink.decode.json_values import JsonReader, members_query, other_than, pointer, with_spelling
 from lakesink.decode.misfits import SEARCHED, Found, UnknownKeys, with_option
@@ -142,8 +142,10 @@ class JsonEvents:
         found = [pa.nulls(len(texts), one.type.arrow) for one in key.fields if isinstance(one.type, Primitive)]
         bare = Payloads(positions, texts.take(positions), None)
         for part in (bare, *opened(bare.texts.to_pylist(), positions.to_pylist())):
-            read = self._columns(part, _parts("", key, part.types))
-            found = [replaced(old, part.positions, new) for old, new in zip(found, read, strict=True)]
+            parts = _parts("", key, part.types)
+            _, columns, _ = self._open(part.texts, parts)
+            read = map(self._column, parts, columns)
+            found = [replaced(old, part.positions, new.values) for old, new in zip(found, read, strict=True)]
         return tuple(found)
 
     def explain(self, values: pa.Array) -> list[list[Found]]:
@@ -215,13 +217,8 @@ class JsonEvents:
         wrong = either(wrong, invalid)
         return texts, columns, pa.repeat(pa.scalar(value=False), len(texts)) if wrong is None else wrong
 
-    def _columns(self, part: Payloads, parts: Sequence[_Part]) -> Iterator[pa.Array]:
-        _, columns, _ = self._open(part.texts, parts)
-        for one, texts in zip(parts, columns, strict=True):
-            parsed = self._column(one, texts)
-            yield parsed.values if parsed.misfits is None else without(parsed.values, parsed.misfits)
-
     def _column(self, part: _Part, texts: pa.Array) -> Parsed:
+        """The values of a part, with NULL for misfits."""
         kind, encoded = part.field.type, part.encoded
         if part.conversion is not None:
             found = converted(texts, part.conversion.convert, part.conversion.likely)
@@ -259,20 +256,14 @@ def _parts(row: str, struct: Struct, types: Types) -> list[_Part]:
 
 def _as_written(parts: Sequence[_Part]) -> Callable[[str], list[str | None]]:
     """A function from a document to its parts in their original spelling."""
-    rows = {part.row: [one.field.name for one in parts if one.row == part.row] for part in parts}
 
     def parts_of(text: str) -> list[str | None]:
-        members = dict(zip((AFTER, BEFORE), first_members(text, (AFTER, BEFORE)), strict=True)) | {"": text}
-        found = {row: _members(members[row], names) for row, names in rows.items()}
-        return [as_taken(found[part.row].get(part.field.name), as_json=part.is_json) for part in parts]
+        after, before = first_members(text, (AFTER, BEFORE))
+        rows = {"": text.lstrip(), AFTER: after or "", BEFORE: before or ""}
+        found = {row: dict(reversed(members(part))) for row, part in rows.items() if part.startswith("{")}
+        return [as_taken(found.get(part.row, {}).get(part.field.name), as_json=part.is_json) for part in parts]
 
     return parts_of
-
-
-def _members(text: str | None, names: Sequence[str]) -> dict[str, str | None]:
-    if text is None or not text.startswith("{"):
-        return {}
-    return dict(zip(names, first_members(text, names), strict=True))
 
 
 def explained(value: bytes | None, row: str, wrong: Sequence[Field], reader: JsonReader) -> list[Found]:
