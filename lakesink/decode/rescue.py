@@ -214,21 +214,16 @@ class Rescue:
         if not rest.reasons:
             return None
         text = rest.text
-        if len(text) > LARGEST_REST_BYTES or not 0 < _utf8_bytes(text) <= LARGEST_REST_BYTES:
+        try:
+            if len(text.encode()) > LARGEST_REST_BYTES:
+                return ""
+        except UnicodeEncodeError:
             return ""
         self.rows += 1
         self._reasons.update(set(map(_in_words, rest.reasons)))
         if len(self._reasons) > _REASONS_KEPT:
             self._reasons = Counter(first_reasons(self._reasons.items()))
         return text
-
-
-def _utf8_bytes(text: str) -> int:
-    """Length as UTF-8; 0 for a text that has none."""
-    try:
-        return len(text.encode())
-    except UnicodeEncodeError:
-        return 0
 
 
 @lru_cache(maxsize=_REASONS_KEPT)
