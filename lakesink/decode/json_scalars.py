@@ -187,8 +187,8 @@ def _time(texts: pa.Array) -> pa.Array:
 
 def _bytes(texts: pa.Array, kind: Primitive, encoding: BinaryEncoding | None) -> pa.Array:
     try:
-        written = pa.array([None if text is None else _text_in(text) for text in texts.to_pylist()], pa.string())
-    except ValueError:
+        written = pa.array([None if text is None else json.loads(text) for text in texts.to_pylist()], pa.string())
+    except (ValueError, TypeError):
         raise pa.ArrowInvalid("not a text") from None
     return bytes_of(written, kind, encoding)
 
@@ -202,13 +202,6 @@ def bytes_of(texts: pa.StringArray, kind: Primitive, encoding: BinaryEncoding | 
         return pa.array([None if text is None else decode(text) for text in texts.to_pylist()], kind.arrow)
     except ValueError:
         raise pa.ArrowInvalid("another encoding, or another length") from None
-
-
-def _text_in(text: str) -> str:
-    value = json.loads(text)
-    if not isinstance(value, str):
-        raise ValueError(text)  # noqa: TRY004 - as for JSON that is none
-    return value
 
 
 def _from_base64(text: str) -> bytes:

@@ -81,13 +81,14 @@ class JsonReader:
     encoding: BinaryEncoding | None = None
     _duckdb: Any = field(init=False)
     _connection: Any = field(init=False)
-    with_unknown_keys: FindUnknownKeys = field(init=False)
+    with_unknown_keys: FindUnknownKeys = field(default=lambda *_: None, init=False)
     """Finds objects with a member for which a struct has no field."""
 
     def __post_init__(self) -> None:
         self._duckdb = load_duckdb()
         self._connection = self._duckdb.connect(config=_SETTINGS)
-        self.with_unknown_keys = load_unknown_keys() if self.marks else _none_unknown
+        if self.marks:
+            self.with_unknown_keys = load_unknown_keys()
 
     def documents(self, values: pa.Array, kind: Struct) -> Parsed:
         """A table's columns from binary or string documents; NULL is malformed, as is what is not UTF-8."""
@@ -191,7 +192,9 @@ class JsonReader:
         values = rebuild_map(maps, arrow_type(kind), known, read_items.values)
         missing = _missing(read_items, kind.value)
         below = holding(entries, reduce(either, (read_keys.misfits, read_items.misfits, missing)))
-        wrong = (below, _null_maps(texts, maps), _one_key_spelled_twice(entries, found, kind))
+        # DuckDB returns a map with a duplicate key as NULL.
+        twice = pc.and_(maps.is_null(), texts.is_valid()) if maps.null_count > texts.null_count else None
+        wrong = (below, twice, _one_key_spelled_twice(entries, found, kind))
         return Parsed(values, reduce(either, wrong, misfits), holding(entries, read_items.rest))
 
     def _open(
@@ -221,10 +224,6 @@ class JsonReader:
     def _found(self, texts: pa.Array, query: str) -> list[pa.Array]:
         self._connection.register("documents", pa.table({"value": texts}))
         return [column.combine_chunks() for column in self._connection.sql(query).to_arrow_table().columns]
-
-
-def _none_unknown(_texts: pa.Array, _columns: Sequence[pa.Array], _struct: Struct) -> None:
-    return None
 
 
 def members_query(members: Iterable[tuple[str, bool]]) -> str:
@@ -291,19 +290,12 @@ def other_than(texts: pa.Array, opener: str) -> pa.BooleanArray | None:
     return pc.invert(all_but(len(texts), others.filter(pc.invert(begins)).to_pylist()))
 
 
-def _null_maps(texts: pa.Array, maps: pa.Array) -> pa.BooleanArray | None:
-    """True for maps with a duplicate key, which DuckDB returns as NULL; None if there are none."""
-    if maps.null_count == texts.null_count:
-        return None
-    return pc.and_(maps.is_null(), texts.is_valid())
-
-
 def _one_key_spelled_twice(entries: pa.ListArray, keys: pa.Array, kind: MapOf) -> pa.BooleanArray | None:
-    """True for maps in which two texts are one key; None if there are none. `_null_maps` finds equal string keys."""
+    """True for maps in which two texts are one key; None if there are none. DuckDB finds equal string keys."""
     if kind.key.type == Primitive("string"):
         return None
     twice = with_duplicate_keys(pc.list_parent_indices(entries), keys)
-    return pc.is_in(pa.array(range(len(entries)), pa.int64()), twice) if len(twice) else None
+    return pc.is_in(pa.arange(0, len(entries)), twice) if len(twice) else None
 
 
 def _missing(part: Parsed, field: Field, wanted: pa.BooleanArray | None = None) -> pa.BooleanArray | None:

@@ -89,8 +89,7 @@ class JsonNews:
     finder: NewsFinder = field(init=False)
 
     def __post_init__(self) -> None:
-        plan = self.plan
-        self.finder = NewsFinder(self.struct, plan.widens, plan.kept_types, plan.kept_required)
+        self.finder = NewsFinder(self.struct, self.plan)
 
     def found(self, documents: pa.Array, parsed: Parsed) -> Iterator[tuple[Sequence[int], News]]:
         """See `Find`."""

@@ -18,6 +18,7 @@ from lakesink.decode.json_raw import as_written, items, members
 from lakesink.decode.json_scalars import Parsed, but, either, without
 from lakesink.decode.misfits import ENTRY, ITEM, Path, dotted
 from lakesink.rows.nested import as_list
+from lakesink.rows.scalars import FALSE
 from lakesink.rows.schema import ListOf, MapOf, Primitive, Struct, Type, sql_type_of
 from lakesink_protocol.measures import RESCUED_ROWS, Tally
 from lakesink_protocol.quality import Quality, first_reasons, reason_of
@@ -206,7 +207,7 @@ class Rescue:
         kept = pa.array(texts, pa.string())
         if "" not in texts:
             return parsed, kept
-        refused = pc.fill_null(pc.equal(kept, ""), False)  # noqa: FBT003 - Arrow takes it by position
+        refused = pc.fill_null(pc.equal(kept, ""), FALSE)
         return Parsed(without(parsed.values, refused), either(parsed.misfits, refused)), without(kept, refused)
 
     def text(self, rest: Rest) -> str | None:

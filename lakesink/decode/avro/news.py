@@ -68,7 +68,7 @@ class AvroNews:
     _keys: NewsFinder = field(init=False)
 
     def __post_init__(self) -> None:
-        self._keys = NewsFinder(self.struct, widens=False)
+        self._keys = NewsFinder(self.struct, NewsPlan(widens=False))
 
     def found(self, messages: pa.Array, parsed: Parsed) -> Iterator[tuple[Sequence[int], News]]:
         """See `lakesink.decode.news_rows.Find`."""
@@ -84,7 +84,9 @@ class AvroNews:
             if follows and (some := pc.and_(written, doubtful)).true_count:
                 at, rows = hopeful(messages, some, self.reader.documents, schema.columns)
                 readable = pc.or_(readable, pc.invert(all_but(len(messages), at.to_pylist())))
-                self._add_lacking(lacking, rows, at.to_pylist())
+                for place, lack in _lacking(rows, self.struct, (), self.plan.kept_required):
+                    for position in at.take(lack.unique()).to_pylist():
+                        lacking.setdefault(position, set()).add(place)
             if schema.news.added or schema.news.widened or lacking:
                 yield from self._of_schema(schema, pc.indices_nonzero(readable), lacking, messages)
 
@@ -118,11 +120,6 @@ class AvroNews:
                 found[row] = typed_fields(fields, seen)
         of_others = {} if self.plan.is_last else schema.typed
         return {row: added for row, added in found.items() if added != of_others}
-
-    def _add_lacking(self, lacking: Lacking, rows: pa.StructArray, positions: Sequence[int]) -> None:
-        for place, found in _lacking(rows, self.struct, (), self.plan.kept_required):
-            for row in found.unique().to_pylist():
-                lacking.setdefault(positions[row], set()).add(place)
 
 
 def _lacking(values: pa.Array, kind: Type, place: Place, kept: frozenset[int]) -> Iterator[tuple[Place, pa.Array]]:

@@ -8,7 +8,6 @@ import base64
 import json
 import math
 import struct
-import uuid
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -173,5 +172,6 @@ def _of_bytes(value: bytes, kind: Scalar) -> str:
     if kind.logical == "decimal" and 0 < len(value) <= _LONGEST_DECIMAL and kind.scale <= _LONGEST_DECIMAL:
         return all_digits(int.from_bytes(value, "big", signed=True), kind.scale)
     if kind.logical == "uuid":
-        return f'"{uuid.UUID(bytes=value)}"'
+        digits = value.hex()
+        return f'"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"'
     return f'"{base64.b64encode(value).decode("ascii")}"'

@@ -45,6 +45,7 @@ from lakesink.decode.json_values import JsonReader, members_query, other_than, p
 from lakesink.decode.misfits import SEARCHED, Found, UnknownKeys, with_option
 from lakesink.rows.nested import replaced
 from lakesink.rows.plan import BinaryEncoding
+from lakesink.rows.scalars import FALSE
 from lakesink.rows.schema import Field, Primitive, Struct, sql_type_of
 from lakesink.rows.unfit import all_but
 
@@ -179,7 +180,7 @@ class JsonEvents:
             yield text if types is None else with_digits(text, ConnectType("struct", fields=types))
 
     def _read(self, part: Payloads) -> Events:
-        empty = pc.fill_null(pc.equal(part.texts, "null"), False)  # noqa: FBT003 - Arrow takes it by position
+        empty = pc.fill_null(pc.equal(part.texts, "null"), FALSE)
         after = _parts(AFTER, self.columns.after, part.types)
         before = _parts(BEFORE, self.columns.before, part.types)
         whole = [_Part("", Field(0, row, required=False, type=Struct(()))) for row in self.columns.stored if self.finds]
