@@ -16,9 +16,8 @@ from pyspark.sql.types import BinaryType
 
 from lakesink.api.with_expectations import check_condition, marked
 from lakesink.decode.documents import INCOMING, VALUE
-from lakesink.decode.places import FILE
 from lakesink.observe.terminal import watched
-from lakesink.rows.changed_rows import DELETE_MARK, OFFSET, PARTITION
+from lakesink.rows.changed_rows import DELETE_MARK, FILE, OFFSET, PARTITION
 from lakesink.rows.expectations import is_mark, without_marks
 from lakesink.rows.plan import DEBEZIUM_JSON, JSON
 from lakesink.settings.option_types import Options, OutputMode

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakesink.decode.joined import any_character
+from lakesink.rows.scalars import FALSE
 
 MOST_DIGITS = 38
 """Most digits of a decimal in Iceberg, and its largest scale."""
@@ -39,8 +40,14 @@ def digits_of(unscaled: bytes, scale: int) -> str:
     number = int.from_bytes(unscaled, "big", signed=True)
     if not 0 < scale <= MOST_DIGITS:
         return f"{number}E{-scale}" if scale else str(number)
-    digits = str(abs(number)).rjust(scale + 1, "0")
-    return f"{'-' if number < 0 else ''}{digits[:-scale]}.{digits[-scale:]}"
+    return all_digits(number, scale)
+
+
+def all_digits(unscaled: int, scale: int) -> str:
+    """A decimal as text without an exponent; its scale is not negative."""
+    digits = str(abs(unscaled)).rjust(scale + 1, "0")
+    number = f"{digits[:-scale]}.{digits[-scale:]}" if scale else digits
+    return f"-{number}" if unscaled < 0 else number
 
 
 def rescale(values: pa.Array, precision: int, scale: int) -> pa.Array:
@@ -56,7 +63,7 @@ def _unusual(texts: pa.StringArray) -> pa.BooleanArray | None:
         pc.greater(pc.binary_length(texts), MOST_DIGITS),
         pc.or_(pc.match_substring(texts, "e"), pc.match_substring(texts, "E")),
     )
-    return pc.fill_null(found, False) if pc.any(found, min_count=0).as_py() else None  # noqa: FBT003 - Arrow takes it by position
+    return pc.fill_null(found, FALSE) if found.true_count else None
 
 
 def _parse_short(texts: pa.StringArray, precision: int, scale: int) -> pa.Array:

@@ -4,18 +4,18 @@ The column ``value`` contains the document. Table columns with names in `KAFKA_C
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakesink.decode.json_scalars import Parsed, either
+from lakesink.decode.json_scalars import Parsed, but, either
 from lakesink.decode.json_values import JsonReader
 from lakesink.decode.libraries import load_duckdb, load_unknown_keys
 from lakesink.decode.misfits import Found, UnknownKeys
-from lakesink.decode.news_rows import FindsNews, JsonNews, NewsRows
+from lakesink.decode.news_rows import Find, NewsRows, ReadsDocuments
 from lakesink.decode.places import PLACES, Places
 from lakesink.decode.rescue import Rescue
 from lakesink.rows.batches import joined
@@ -54,22 +54,21 @@ GATHERED_BYTES = 16 * 1024 * 1024
 """Documents are decoded together up to this size: even a small batch costs milliseconds."""
 
 
-class DocumentReader(Protocol):
-    """Reads documents of one format for one task."""
+class DocumentReader(ReadsDocuments, Protocol):
+    """Reads documents of one format for one task, and knows why it cannot."""
 
-    def documents(self, values: pa.Array, kind: Struct) -> Parsed:
-        """A table's columns from documents, one row for each document."""
+    def news(self, plan: NewsPlan, struct: Struct) -> Find:
+        """What finds the news of documents that it has read."""
 
     def explain(self, values: pa.Array, kind: Struct) -> list[list[Found]]:
         """For each of a few malformed documents, the values that do not fit."""
 
-    def texts(self, values: pa.Array, without: Collection[str] = ()) -> Iterable[str]:
-        """Documents as JSON; the members of some names may be left out. `documents` has accepted the documents."""
-
 
 @dataclass(slots=True)
 class TaskDecoder:
-    """What the decoders of documents and of events share; see `lakesink.rows.changed_rows.DocumentDecoder`.
+    """Decodes one task's documents to rows, or to changes of rows.
+
+    A document is one row, but an event that changes a key is two changes (a split), and a tombstone is none.
 
     Attributes:
         put_aside: Takes the malformed documents of some rows, if the query wants that.
@@ -78,6 +77,7 @@ class TaskDecoder:
         misfits: The first values that do not fit.
         unknown: Keys without a column.
         explained: Malformed documents whose first value that does not fit was looked for, of those put aside.
+        changed: How many were splits and tombstones.
     """
 
     plan: WritePlan
@@ -131,20 +131,25 @@ class TaskDecoder:
         raise NotImplementedError
 
     def _without_news(self, batch: pa.RecordBatch, parsed: Parsed) -> tuple[Parsed, pa.BooleanArray | None]:
-        """Leave the documents with news; returns what is parsed of the others, and which ones stay, if not all do."""
+        """Leave the documents with news; returns what is parsed of the others, and True for those left, if any are."""
         if self._news is None:
             return parsed, None
-        found = self._news.found(batch.column(VALUE), parsed)
-        self._refused = {} if self._rescues else found.refused
+        left, refused = self._news.found(batch.column(VALUE), parsed)
+        self._refused = {} if self._rescues else refused
         if self._refused:
-            refused = pc.invert(all_but(batch.num_rows, self._refused))
-            parsed = Parsed(parsed.values, either(parsed.misfits, refused), parsed.rest)
-        if found.left is None:
-            return parsed, None
-        assert self.leave is not None
-        self.leave(batch.filter(found.left))
-        others = Parsed(parsed.values, _but(parsed.misfits, found.left), _but(parsed.rest, found.left))
-        return others, pc.invert(found.left)
+            wrong = pc.invert(all_but(batch.num_rows, self._refused))
+            parsed = Parsed(parsed.values, either(parsed.misfits, wrong), parsed.rest)
+        if left is not None:
+            assert self.leave is not None
+            self.leave(batch.filter(left))
+        return Parsed(parsed.values, but(parsed.misfits, left), but(parsed.rest, left)), left
+
+    def _part_with(self, misfits: pa.BooleanArray, rows: RowBatch, others: Mapping[int, Fault]) -> None:
+        """Put malformed documents aside, and others with their faults, or let the malformed ones fail the batch."""
+        if self.put_aside is None:
+            self._collect(misfits, rows.came)
+        elif faults := {**others, **self._faults(misfits, rows.came)}:
+            self.put_aside(rows, faults)
 
     def _faults(self, misfits: pa.BooleanArray, batch: pa.RecordBatch) -> dict[int, Fault]:
         """The first value of each malformed document that does not fit; the first documents only, for it takes time."""
@@ -164,7 +169,7 @@ class TaskDecoder:
         return faults
 
     def _collect(self, misfits: pa.BooleanArray, batch: pa.RecordBatch) -> None:
-        self.malformed += pc.sum(misfits, min_count=0).as_py()
+        self.malformed += misfits.true_count
         positions = pc.indices_nonzero(misfits)[: MOST_MISFITS - len(self.misfits)]
         explained = self._explain(batch.column(VALUE).take(positions)) if len(positions) else []
         for position, found in zip(positions.to_pylist(), explained, strict=True):
@@ -189,14 +194,12 @@ class Decoder(TaskDecoder):
         self._reader = _reader_for(self.plan, self.unknown)
         self._rescues = (Rescue(self._own, self._reader.texts),) if self.plan.rescue_column else ()
         if self.plan.news is not None:
-            finder = _finder_for(self.plan.news, self._own, self._reader)
-            self._news = NewsRows(self.plan.news, finder, leaves_all=not self.schema.fields)
+            find = self._reader.news(self.plan.news, self._own)
+            self._news = NewsRows(self.plan.news, find, leaves_all=not self.schema.fields)
 
     def _decode(self, batch: pa.RecordBatch) -> RowBatch:
         values = batch.column(VALUE)
         parsed = self._reader.documents(values, self._own)
-        none = parsed.values.is_null() if parsed.values.null_count else None  # NULL, blank, or no object
-        parsed = replace(parsed, misfits=either(parsed.misfits, none))
         names = [field.name for field in self.schema.fields]
         others = {name: batch.column(KAFKA_COLUMNS[name]) for name in names if name in KAFKA_COLUMNS}
         parsed, left = self._without_news(batch, parsed)
@@ -209,24 +212,16 @@ class Decoder(TaskDecoder):
             deletes = self.plan.changes.deletes  # which documents delete is found later, of those that can be read
             operations = same_operation(Operation.UPSERT if deletes is None else None, batch.num_rows)
             rows = RowBatch(rows.rows, batch, None, operations, *positions_in(batch))
-        kept = _both(self._kept(parsed.misfits, rows), left)
+        if parsed.misfits is not None:
+            self._part_with(parsed.misfits, rows, {})
         self._places.advance(batch)
         if not names:  # no document stays: each waits for the columns, is put aside or fails the batch
             return RowBatch(pa.RecordBatch.from_arrays([], names=[]), batch.slice(0, 0))
-        return rows if kept is None else rows.filter(kept)
+        gone = either(parsed.misfits, left)
+        return rows if gone is None else rows.filter(pc.invert(gone))
 
     def _explain(self, values: pa.Array) -> list[list[Found]]:
         return self._reader.explain(values, self._own)
-
-    def _kept(self, misfits: pa.BooleanArray | None, rows: RowBatch) -> pa.BooleanArray | None:
-        """The rows that stay if malformed documents are put aside; None if all stay, or the batch fails."""
-        if misfits is None:
-            return None
-        if self.put_aside is None:
-            self._collect(misfits, rows.came)
-            return None
-        self.put_aside(rows, self._faults(misfits, rows.came))
-        return pc.invert(misfits)
 
 
 def misfit_of(plan: WritePlan, place: str, found: Found) -> Misfit:
@@ -247,26 +242,6 @@ def _reader_for(plan: WritePlan, unknown: UnknownKeys) -> DocumentReader:
         raise decoder_missing("numpy") from None
     schemas = schemas_of(plan.schema_registry, plan.writer_schemas)
     return MessageReader(schemas, None if finds else unknown, forgives=keeps, encoding=plan.binary_encoding)
-
-
-def _finder_for(plan: NewsPlan, struct: Struct, reader: DocumentReader) -> FindsNews:
-    if isinstance(reader, JsonReader):
-        return JsonNews(plan, struct, reader)
-    from lakesink.decode.avro.messages import MessageReader  # as above
-    from lakesink.decode.avro.news import AvroNews
-
-    assert isinstance(reader, MessageReader)
-    return AvroNews(plan, struct, reader)
-
-
-def _both(one: pa.BooleanArray | None, other: pa.BooleanArray | None) -> pa.BooleanArray | None:
-    if one is None or other is None:
-        return one if other is None else other
-    return pc.and_(one, other)
-
-
-def _but(mask: pa.BooleanArray | None, left: pa.BooleanArray) -> pa.BooleanArray | None:
-    return None if mask is None else pc.and_not(mask, left)
 
 
 def own_columns(schema: Struct, rescue_column: str = "") -> Struct:
@@ -300,24 +275,22 @@ def check_documents(incoming: pa.Schema, schema: Struct, plan: WritePlan) -> Non
             "The table has columns for Kafka's metadata, but none for the documents.",
             action="Add columns for the documents to the table, or remove the option decode.",
         )
-    asked = [KAFKA_COLUMNS[field.name] for field in schema.fields if field.name in KAFKA_COLUMNS]
-    missing = [name for name in asked if name not in incoming.names]
-    if missing:
-        raise schema_mismatch(
-            f"The table has a column for Kafka's {missing[0]!r}, which the query does not select.",
-            action="Select this column of Kafka's source in the query, or drop the table's column.",
-        )
     for one in schema.fields:
         if one.name in KAFKA_COLUMNS:
-            _check_kafka_column(incoming.field(KAFKA_COLUMNS[one.name]), one)
+            _check_kafka_column(incoming, KAFKA_COLUMNS[one.name], one)
 
 
-def _check_kafka_column(incoming: pa.Field, column: Field) -> None:
-    if isinstance(column.type, Primitive) and lossless_cast(incoming.type, column.type) is not None:
-        return
-    kind, wanted = sql_type(incoming.type), sql_type_of(column.type)
-    raise schema_mismatch(
-        f"Column {incoming.name!r} is {shown(kind)} in the query, but the table's {column.name!r} is {shown(wanted)}.",
-        action=f"Select Kafka's own {incoming.name!r} in the query, or rename the query's column: the table's column"
-        " gets the value of Kafka's. Or drop the table's column.",
-    )
+def _check_kafka_column(incoming: pa.Schema, name: str, column: Field) -> None:
+    if name not in incoming.names:
+        raise schema_mismatch(
+            f"The table has a column for Kafka's {name!r}, which the query does not select.",
+            action="Select this column of Kafka's source in the query, or drop the table's column.",
+        )
+    kind = incoming.field(name).type
+    if not isinstance(column.type, Primitive) or lossless_cast(kind, column.type) is None:
+        found, wanted = shown(sql_type(kind)), shown(sql_type_of(column.type))
+        raise schema_mismatch(
+            f"Column {name!r} is {found} in the query, but the table's {column.name!r} is {wanted}.",
+            action=f"Select Kafka's own {name!r} in the query, or rename the query's column: the table's column"
+            " gets the value of Kafka's. Or drop the table's column.",
+        )

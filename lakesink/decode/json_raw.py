@@ -5,34 +5,43 @@ DuckDB has already accepted the documents as valid.
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 _TEXT = r'"[^"\\]*(?:\\.[^"\\]*)*"'
 _BLANKS = r"[ \t\r\n]*"
 _SCALAR = rf'{_TEXT}|[^ \t\r\n\[\]{{}},:"]+'
-_TOKEN = re.compile(rf"{_TEXT}|[\[\]{{}},:]|{_SCALAR}", re.DOTALL)
 _WRITTEN = re.compile(rf"{_TEXT}|[\[\]{{}}:]|,(?!{_BLANKS}[\]}}])|{_SCALAR}", re.DOTALL)
 """Tokens without blanks and trailing commas."""
-_MEMBER = re.compile(rf"{_BLANKS}({_TEXT}){_BLANKS}:{_BLANKS}({_SCALAR})?{_BLANKS},?", re.DOTALL)
-"""A key and its value; None if the value is an array or object, which begins at the end of the match."""
+_NEXT = r"[ \t\r\n,]*"
+_MEMBER = re.compile(rf"{_NEXT}({_TEXT}){_BLANKS}:{_BLANKS}({_SCALAR})?", re.DOTALL)
+_ITEM = re.compile(rf"{_NEXT}()(?:({_SCALAR})|(?=[\[{{]))", re.DOTALL)
+"""A key, if there are keys, and a value; None if that is an array or object, which begins at the end of the match."""
 _BRACKET = re.compile(rf"{_TEXT}|[\[\]{{}}]", re.DOTALL)
-_COMMA = re.compile(rf"{_BLANKS},?")
 _NO_NUMBER = re.compile(r"(?i:-?(?:nan|inf(?:inity)?))")
 
 
 def members(text: str) -> list[tuple[str, str]]:
     """Keys, unescaped, and values of an object, in order."""
-    found, at = [], text.index("{") + 1
-    if "[" not in text and text.find("{", at) < 0:  # nothing is nested
-        return [(_unquoted(key), value) for key, value in _MEMBER.findall(text, at)]
-    while member := _MEMBER.match(text, at):
-        key, value = member.groups()
-        start = at = member.end()
+    return [(_unquoted(key), value) for key, value in _parts(text, "{", _MEMBER)]
+
+
+def items(text: str) -> list[str]:
+    """The items of an array."""
+    return [item for _, item in _parts(text, "[", _ITEM)]
+
+
+def _parts(text: str, opener: str, part: re.Pattern[str]) -> list[tuple[str, str]]:
+    """The parts of the outermost object or array, as they are written."""
+    found, at = [], text.index(opener) + 1
+    if text.find("[", at) < 0 and text.find("{", at) < 0:  # nothing is nested
+        return part.findall(text, at)
+    while match := part.match(text, at):
+        key, value = match.groups()
+        start = at = match.end()
         if value is None:
-            end = end_of_nested(text, start)
-            comma = _COMMA.match(text, end)
-            value, at = text[start:end], end if comma is None else comma.end()
-        found.append((_unquoted(key), value))
+            at = end_of_nested(text, start)
+            value = text[start:at]
+        found.append((key, value))
     return found
 
 
@@ -48,9 +57,11 @@ def unique_members(text: str) -> list[tuple[str, str]] | None:
     return found if len(dict(found)) == len(found) else None
 
 
-def items(text: str) -> list[str]:
-    """The items of an array."""
-    return list(_parts(text))
+def as_taken(part: str | None, *, as_json: bool) -> str | None:
+    """A value as DuckDB gives it, as JSON or as a text; None for null."""
+    if not as_json:
+        return as_text(part)
+    return None if part == "null" else part
 
 
 def as_text(part: str | None) -> str | None:
@@ -79,21 +90,3 @@ def end_of_nested(text: str, start: int) -> int:
         if not depth:
             return token.end()
     raise ValueError("an array or object does not end")
-
-
-def _parts(text: str) -> Iterator[str]:
-    """The parts that commas and colons separate inside the outermost brackets."""
-    depth, start, end = 0, -1, -1
-    for token in _TOKEN.finditer(text):
-        sign = token[0]
-        closes = sign in ("]", "}")
-        depth -= closes
-        if (closes and depth == 0) or (depth == 1 and sign in (",", ":")):
-            if start >= 0:  # there may be a trailing comma
-                yield text[start:end]
-            start = -1
-            continue
-        if depth >= 1 and start < 0:
-            start = token.start()
-        end = token.end()
-        depth += sign in ("[", "{")

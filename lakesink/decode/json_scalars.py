@@ -18,7 +18,7 @@ from lakesink.decode.decimals import parse_decimals
 from lakesink.decode.joined import any_character
 from lakesink.rows.casts import parse_uuids
 from lakesink.rows.plan import BinaryEncoding
-from lakesink.rows.schema import Primitive
+from lakesink.rows.schema import Primitive, Type
 
 Convert = Callable[[pa.Array], pa.Array]
 """Converts texts to values; raises `pyarrow.ArrowInvalid` if a text does not fit."""
@@ -50,9 +50,14 @@ def parse(texts: pa.StringArray, kind: Primitive, encoding: BinaryEncoding | Non
     return converted(texts, converter_of(kind, encoding), likely)
 
 
-def wants_json(kind: Primitive) -> bool:
+def texts_of(documents: pa.Array) -> pa.StringArray:
+    """Documents as texts; NULL for bytes that are not UTF-8, also in a Spark string."""
+    return converted(documents.cast(pa.binary()), partial(pc.cast, target_type=pa.string())).values
+
+
+def wants_json(kind: Type) -> bool:
     """True if the texts of this type are JSON."""
-    return kind.name == "binary" or kind.fixed_bytes is not None
+    return not isinstance(kind, Primitive) or kind.name == "binary" or kind.fixed_bytes is not None
 
 
 def converted(texts: pa.Array, convert: Convert, likely: str = "") -> Parsed:
@@ -89,6 +94,11 @@ def either(one: pa.BooleanArray | None, other: pa.BooleanArray | None) -> pa.Boo
     if one is None or other is None:
         return one if other is None else other
     return pc.or_(one, other)
+
+
+def but(mask: pa.BooleanArray | None, others: pa.BooleanArray | None) -> pa.BooleanArray | None:
+    """The first mask without the other one."""
+    return mask if mask is None or others is None else pc.and_not(mask, others)
 
 
 def holding(lists: pa.Array, misfits: pa.BooleanArray | None) -> pa.BooleanArray | None:
@@ -144,32 +154,32 @@ def converter_of(kind: Primitive, encoding: BinaryEncoding | None = None) -> Con
 
 def _boolean(texts: pa.Array) -> pa.Array:
     true = pc.equal(texts, "true")
-    if _any(pc.and_(pc.invert(true), pc.not_equal(texts, "false"))):
+    if pc.and_(pc.invert(true), pc.not_equal(texts, "false")).true_count:
         raise pa.ArrowInvalid("neither true nor false")
     return true
 
 
 def whole_numbers(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     """Refuse hexadecimal digits, which Arrow also reads; only a string can contain them."""
-    if any_character(texts, b"xX") and _any(pc.match_substring_regex(texts, "[xX]")):
+    if any_character(texts, b"xX") and pc.match_substring_regex(texts, "[xX]").true_count:
         raise pa.ArrowInvalid("not decimal digits")
     return pc.cast(texts, kind)
 
 
 def _floating(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     """Round to nearest; refuse a finite number that becomes infinite, and C's ``nan(12)``, which Arrow reads."""
-    if any_character(texts, b"(") and _any(pc.match_substring(texts, "(")):
+    if any_character(texts, b"(") and pc.match_substring(texts, "(").true_count:
         raise pa.ArrowInvalid("a NaN with a payload")
     values = pc.cast(pc.cast(texts, pa.float64()), kind, safe=False)
     infinite = pc.is_inf(values)
-    if _any(infinite) and _any(pc.match_substring_regex(pc.filter(texts, infinite), "[0-9]")):
+    if infinite.true_count and pc.match_substring_regex(pc.filter(texts, infinite), "[0-9]").true_count:
         raise pa.ArrowInvalid("a number that is too large")
     return values
 
 
 def _time(texts: pa.Array) -> pa.Array:
     """Arrow parses times of day only as part of a timestamp, and takes a number of two digits for the hour."""
-    if _any(pc.invert(pc.match_substring(texts, ":"))):
+    if pc.match_substring(texts, ":").false_count:
         raise pa.ArrowInvalid("a number, and nothing says of what")
     moments = pc.cast(pc.binary_join_element_wise(_EPOCH_DAY, texts, ""), pa.timestamp("us"))
     return pc.cast(moments, pa.time64("us"))
@@ -177,8 +187,8 @@ def _time(texts: pa.Array) -> pa.Array:
 
 def _bytes(texts: pa.Array, kind: Primitive, encoding: BinaryEncoding | None) -> pa.Array:
     try:
-        written = pa.array([None if text is None else _text_in(text) for text in texts.to_pylist()], pa.string())
-    except ValueError:
+        written = pa.array([None if text is None else json.loads(text) for text in texts.to_pylist()], pa.string())
+    except (ValueError, TypeError):
         raise pa.ArrowInvalid("not a text") from None
     return bytes_of(written, kind, encoding)
 
@@ -194,23 +204,12 @@ def bytes_of(texts: pa.StringArray, kind: Primitive, encoding: BinaryEncoding | 
         raise pa.ArrowInvalid("another encoding, or another length") from None
 
 
-def _text_in(text: str) -> str:
-    value = json.loads(text)
-    if not isinstance(value, str):
-        raise ValueError(text)  # noqa: TRY004 - as for JSON that is none
-    return value
-
-
 def _from_base64(text: str) -> bytes:
     """Accept only canonical Base64: other spellings may have lost information."""
     found = base64.b64decode(text, validate=True)
     if base64.b64encode(found).decode() != text:
         raise ValueError(text)
     return found
-
-
-def _any(mask: pa.BooleanArray) -> bool:
-    return bool(pc.any(mask, min_count=0).as_py())
 
 
 _DAY, _TIME = "[0-9]{4}-[0-9]{2}-[0-9]{2}", r"[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?"

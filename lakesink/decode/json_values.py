@@ -5,9 +5,9 @@ are parsed from their texts, see `json_scalars`. Nested values are opened again,
 """
 
 import json
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any
 
@@ -24,8 +24,8 @@ from lakesink.decode.json_misfits import (
     parsed,
     unreadable,
 )
-from lakesink.decode.json_raw import as_text, first_members, items, unique_members
-from lakesink.decode.json_scalars import Parsed, converted, either, forgiven, holding, parse, wants_json, without
+from lakesink.decode.json_raw import as_taken, first_members, items, unique_members
+from lakesink.decode.json_scalars import Parsed, either, forgiven, holding, parse, texts_of, wants_json, without
 from lakesink.decode.libraries import FindUnknownKeys, load_duckdb, load_unknown_keys
 from lakesink.decode.misfits import (
     ENTRY,
@@ -39,28 +39,26 @@ from lakesink.decode.misfits import (
     misfitting,
     with_option,
 )
+from lakesink.decode.news_rows import Find, JsonNews
 from lakesink.rows.nested import (
     as_list,
     rebuild_list,
     rebuild_map,
     rebuild_struct,
+    replaced,
     with_duplicate_keys,
     without_validity,
 )
-from lakesink.rows.plan import BinaryEncoding
+from lakesink.rows.plan import BinaryEncoding, NewsPlan
 from lakesink.rows.schema import Field, ListOf, MapOf, Nested, Primitive, Struct, Type, arrow_type
 from lakesink.rows.unfit import all_but
 
 _BLANKS = " \t\r\n"
-_JSON, _TEXT = "JSON", "VARCHAR"
 _UNKNOWN = """
     SELECT key, count(*) FROM (SELECT value, unnest(json_keys(value)) AS key FROM documents)
     WHERE NOT list_contains(?::VARCHAR[], key)
       AND json_type(value, '/' || replace(replace(key, '~', '~0'), '/', '~1')) <> 'NULL'
     GROUP BY key
-"""
-_OBJECTS = """
-    SELECT coalesce(CASE WHEN json_valid(value) THEN json_type(value) = 'OBJECT' END, false) FROM documents
 """
 _VALID = "SELECT coalesce(json_valid(value), false) FROM documents"
 _SETTINGS: dict[str, str | bool | int | float | list[str]] = {"threads": 1, "enable_external_access": False}
@@ -83,37 +81,34 @@ class JsonReader:
     encoding: BinaryEncoding | None = None
     _duckdb: Any = field(init=False)
     _connection: Any = field(init=False)
-    with_unknown_keys: FindUnknownKeys = field(init=False)
+    with_unknown_keys: FindUnknownKeys = field(default=lambda *_: None, init=False)
     """Finds objects with a member for which a struct has no field."""
 
     def __post_init__(self) -> None:
         self._duckdb = load_duckdb()
         self._connection = self._duckdb.connect(config=_SETTINGS)
-        self.with_unknown_keys = load_unknown_keys() if self.marks else _none_unknown
+        if self.marks:
+            self.with_unknown_keys = load_unknown_keys()
 
     def documents(self, values: pa.Array, kind: Struct) -> Parsed:
-        """A table's columns from binary or string documents; invalid UTF-8 is malformed, also in a Spark string."""
-        texts = converted(pc.cast(values, pa.binary()), lambda found: pc.cast(found, pa.string()))
-        return self.read(texts.values, kind)
+        """A table's columns from binary or string documents; NULL is malformed, as is what is not UTF-8."""
+        found = self.read(texts_of(values), kind)
+        nulls = found.values.is_null() if found.values.null_count else None
+        return replace(found, misfits=either(found.misfits, nulls))
 
     def texts(self, values: pa.Array, without: Collection[str] = ()) -> Iterator[str]:  # noqa: ARG002 - as they are
         """Documents as JSON, as they are; `documents` has accepted them."""
         return (text.decode() for text in values.cast(pa.binary()).to_pylist())
 
-    def objects(self, values: pa.Array) -> pa.BooleanArray:
-        """True for documents that are objects; False for other values, NULL and what is not JSON."""
-        return self._are(values, _OBJECTS)
-
-    def _are(self, values: pa.Array, query: str) -> pa.BooleanArray:
-        texts = converted(pc.cast(values, pa.binary()), lambda found: pc.cast(found, pa.string())).values
-        [found] = self._found(texts, query)
-        return found
+    def news(self, plan: NewsPlan, struct: Struct) -> Find:
+        """See `lakesink.decode.documents.DocumentReader`."""
+        return JsonNews(plan, struct, self).found
 
     def explain(self, values: pa.Array, kind: Struct) -> list[list[Found]]:
         """For each of a few malformed documents, the values that do not fit."""
         alone = copy(self)
         alone.unknown = None  # a second reading must not count unknown keys again
-        valid = self._are(values, _VALID)
+        [valid] = self._found(texts_of(values), _VALID)
         # What is no JSON has no columns: most malformed documents are such, and the search is the longer part.
         columns = iter(misfitting(values.filter(valid), kind, alone.documents) if valid.true_count else ())
         texts = values.cast(pa.binary()).to_pylist()
@@ -151,7 +146,8 @@ class JsonReader:
                 return self._map(texts, kind, path)
 
     def _struct(self, texts: pa.Array, struct: Struct, path: Path) -> Parsed:
-        texts, columns, misfits = self._open(texts, struct, "{", _members(struct))
+        query = members_query((pointer(field.name), wants_json(field.type)) for field in struct.fields)
+        texts, columns, misfits = self._open(texts, struct, "{", query)
         self.count_unknown(texts[:SEARCHED], struct, path)
         parts = [
             self._field(column, field, (*path, field.name))
@@ -187,14 +183,18 @@ class JsonReader:
         texts, [maps], misfits = self._open(texts, kind, "{", query)
         entries = as_list(maps)
         keys, items = entries.flatten().flatten()
-        read_keys = self.read(_as_texts(keys, kind.key.type), kind.key.type, (*path, KEY))
+        if isinstance(kind.key.type, Primitive) and wants_json(kind.key.type):
+            keys = pa.array([json.dumps(key) for key in keys.to_pylist()], pa.string())
+        read_keys = self.read(keys, kind.key.type, (*path, KEY))
         read_items = self._field(items, kind.value, (*path, ENTRY))
         found = read_keys.values
         known = without_validity(found) if found.null_count else found  # a map must not contain misfits' NULLs
         values = rebuild_map(maps, arrow_type(kind), known, read_items.values)
         missing = _missing(read_items, kind.value)
         below = holding(entries, reduce(either, (read_keys.misfits, read_items.misfits, missing)))
-        wrong = (below, _null_maps(texts, maps), _one_key_spelled_twice(entries, found, kind))
+        # DuckDB returns a map with a duplicate key as NULL.
+        twice = pc.and_(maps.is_null(), texts.is_valid()) if maps.null_count > texts.null_count else None
+        wrong = (below, twice, _one_key_spelled_twice(entries, found, kind))
         return Parsed(values, reduce(either, wrong, misfits), holding(entries, read_items.rest))
 
     def _open(
@@ -226,20 +226,26 @@ class JsonReader:
         return [column.combine_chunks() for column in self._connection.sql(query).to_arrow_table().columns]
 
 
-def _none_unknown(_texts: pa.Array, _columns: Sequence[pa.Array], _struct: Struct) -> None:
-    return None
+def members_query(members: Iterable[tuple[str, bool]]) -> str:
+    """A query for members by their paths, as JSON if this is said, else as texts; NULL for null.
+
+    This is faster than `json_transform` into a struct.
+    """
+    paths: dict[bool, list[str]] = {False: [], True: []}
+    columns = []
+    for path, as_json in members:
+        paths[as_json].append(f"'{path}'")
+        at = len(paths[as_json])
+        columns.append(f"nullif(parts[{at}]::VARCHAR, 'null')" if as_json else f"texts[{at}]")
+    texts, parts = (", ".join(found) for found in paths.values())
+    lists = [f"json_extract_string(value, [{texts}]) AS texts"] if texts else []
+    lists += [f"json_extract(value, [{parts}]) AS parts"] if parts else []
+    return f"SELECT {', '.join(columns)} FROM (SELECT {', '.join(lists)} FROM documents)"  # noqa: S608 - names are quoted
 
 
-def _members(struct: Struct) -> str:
-    """A query for a struct's fields by JSON pointers, which is faster than `json_transform` into a struct."""
-    as_json = [field.name for field in struct.fields if _duckdb_type(field.type) == _JSON]
-    as_text = [field.name for field in struct.fields if _duckdb_type(field.type) != _JSON]
-    found = {name: f"nullif(parts[{at}]::VARCHAR, 'null')" for at, name in enumerate(as_json, 1)}
-    found |= {name: f"texts[{at}]" for at, name in enumerate(as_text, 1)}
-    lists = [f"json_extract_string(value, {_pointers(as_text)}) AS texts"] if as_text else []
-    lists += [f"json_extract(value, {_pointers(as_json)}) AS parts"] if as_json else []
-    columns = ", ".join(found[field.name] for field in struct.fields)
-    return f"SELECT {columns} FROM (SELECT {', '.join(lists)} FROM documents)"  # noqa: S608 - names are quoted
+def pointer(*names: str) -> str:
+    """The JSON pointer (RFC 6901) to a member, for a text of SQL."""
+    return "".join("/" + name.replace("~", "~0").replace("/", "~1").replace("'", "''") for name in names)
 
 
 def with_spelling(
@@ -247,11 +253,8 @@ def with_spelling(
 ) -> list[pa.Array]:
     """The parts; those of the documents at `positions` are replaced by their original spelling."""
     written = [parts_of(text) for text in texts.take(positions).to_pylist()]
-    parts = [pa.array(part, column.type) for part, column in zip(zip(*written, strict=True), columns, strict=True)]
-    place = list(range(len(texts)))
-    for number, position in enumerate(positions.to_pylist(), len(texts)):
-        place[position] = number
-    return [pa.concat_arrays(both).take(pa.array(place)) for both in zip(columns, parts, strict=True)]
+    parts = zip(columns, zip(*written, strict=True), strict=True)
+    return [replaced(column, positions, pa.array(part, column.type)) for column, part in parts]
 
 
 def _parts(text: str, kind: Nested) -> list[Any]:
@@ -259,24 +262,14 @@ def _parts(text: str, kind: Nested) -> list[Any]:
     match kind:
         case Struct(fields):
             found = first_members(text, [field.name for field in fields])
-            return [_part(member, field.type) for member, field in zip(found, fields, strict=True)]
+            pairs = zip(found, fields, strict=True)
+            return [as_taken(member, as_json=wants_json(field.type)) for member, field in pairs]
         case ListOf(element):
-            return [[_part(item, element.type) for item in items(text)]]
+            return [[as_taken(item, as_json=wants_json(element.type)) for item in items(text)]]
         case MapOf(_, value):
             entries = unique_members(text)
-            return [None if entries is None else [(key, _part(item, value.type)) for key, item in entries]]
-
-
-def _part(part: str | None, kind: Type) -> str | None:
-    if _duckdb_type(kind) == _TEXT:
-        return as_text(part)
-    return None if part == "null" else part
-
-
-def _pointers(names: Sequence[str]) -> str:
-    """JSON pointers (RFC 6901) to the members of these names, as an SQL list."""
-    escaped = (name.replace("~", "~0").replace("/", "~1").replace("'", "''") for name in names)
-    return "[" + ", ".join(f"'/{name}'" for name in escaped) + "]"
+            as_json = wants_json(value.type)
+            return [None if entries is None else [(key, as_taken(item, as_json=as_json)) for key, item in entries]]
 
 
 def _transformed(structure: list[str] | str) -> str:
@@ -284,39 +277,25 @@ def _transformed(structure: list[str] | str) -> str:
 
 
 def _duckdb_type(kind: Type) -> str:
-    return _TEXT if isinstance(kind, Primitive) and not wants_json(kind) else _JSON
+    return "JSON" if wants_json(kind) else "VARCHAR"
 
 
 def other_than(texts: pa.Array, opener: str) -> pa.BooleanArray | None:
     """True for documents that do not start with the opener; None if all do."""
     begins = pc.starts_with(texts, opener)
-    if pc.all(begins, min_count=0).as_py():
+    if not begins.false_count:
         return None
-    others = pc.indices_nonzero(pc.fill_null(pc.invert(begins), False))  # noqa: FBT003 - Arrow takes it by position
+    others = pc.indices_nonzero(pc.invert(begins))
     begins = pc.starts_with(pc.ascii_ltrim(texts.take(others), characters=_BLANKS), opener)
     return pc.invert(all_but(len(texts), others.filter(pc.invert(begins)).to_pylist()))
 
 
-def _null_maps(texts: pa.Array, maps: pa.Array) -> pa.BooleanArray | None:
-    """True for maps with a duplicate key, which DuckDB returns as NULL; None if there are none."""
-    if maps.null_count == texts.null_count:
-        return None
-    return pc.and_(maps.is_null(), texts.is_valid())
-
-
-def _as_texts(keys: pa.StringArray, kind: Type) -> pa.StringArray:
-    """Keys as texts of their type, some of which are JSON, see `wants_json`."""
-    if not isinstance(kind, Primitive) or not wants_json(kind):
-        return keys
-    return pa.array([json.dumps(key) for key in keys.to_pylist()], pa.string())
-
-
 def _one_key_spelled_twice(entries: pa.ListArray, keys: pa.Array, kind: MapOf) -> pa.BooleanArray | None:
-    """True for maps in which two texts are one key; None if there are none. `_null_maps` finds equal string keys."""
+    """True for maps in which two texts are one key; None if there are none. DuckDB finds equal string keys."""
     if kind.key.type == Primitive("string"):
         return None
     twice = with_duplicate_keys(pc.list_parent_indices(entries), keys)
-    return pc.is_in(pa.array(range(len(entries)), pa.int64()), twice) if len(twice) else None
+    return pc.is_in(pa.arange(0, len(entries)), twice) if len(twice) else None
 
 
 def _missing(part: Parsed, field: Field, wanted: pa.BooleanArray | None = None) -> pa.BooleanArray | None:

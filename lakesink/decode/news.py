@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import Any
 
+from lakesink.decode.decimals import MOST_DIGITS
 from lakesink.decode.json_raw import items, members
 from lakesink.decode.value_kinds import (
     DOUBLE,
@@ -18,7 +19,6 @@ from lakesink.decode.value_kinds import (
     INT,
     LONG,
     LONGEST_NAME,
-    MOST_DIGITS,
     WAITS,
     Kind,
     Place,
@@ -128,18 +128,10 @@ class _Known:
 
 @dataclass(slots=True)
 class NewsFinder:
-    """Finds the news of documents, one by one.
-
-    Attributes:
-        struct: The columns that come from documents.
-        kept_types: Ids of fields that do not become wider: the sources of partition fields.
-        kept_required: Ids of fields that stay required, because they identify rows.
-    """
+    """Finds the news of documents, one by one; `struct` are the columns that come from documents."""
 
     struct: Struct
-    widens: bool
-    kept_types: frozenset[int] = frozenset()
-    kept_required: frozenset[int] = frozenset()
+    plan: NewsPlan
     _known: dict[int, _Known] = field(default_factory=dict, init=False)
 
     def of(self, text: str) -> News:
@@ -164,14 +156,14 @@ class NewsFinder:
 
     def _fields_of(self, struct: Struct) -> _Known:
         def has_news(one: Field) -> bool:
-            return not isinstance(one.type, Primitive) or (self.widens and one.field_id not in self.kept_types)
+            return not isinstance(one.type, Primitive) or (plan.widens and one.field_id not in plan.kept_types)
 
-        lacking = [one for one in struct.fields if self.widens and one.required]
-        return _Known(
-            {one.name: one for one in struct.fields},
-            tuple(filter(has_news, struct.fields)),
-            tuple(one for one in lacking if one.field_id not in self.kept_required),
-        )
+        def may_lack(one: Field) -> bool:
+            return plan.widens and one.required and one.field_id not in plan.kept_required
+
+        plan, fields = self.plan, struct.fields
+        names = {one.name: one for one in fields}
+        return _Known(names, tuple(filter(has_news, fields)), tuple(filter(may_lack, fields)))
 
     def _add_value(self, found: News, value: str, kind: Type, place: Place) -> None:
         match kind:
@@ -183,7 +175,7 @@ class NewsFinder:
             case MapOf(_, item) if value.startswith("{"):
                 for _, entry in members(value):
                     self._add_value(found, entry, item.type, (*place, "value"))
-            case Primitive() if self.widens:
+            case Primitive() if self.plan.widens:
                 name = _wider_type(value, kind)
                 if name:
                     found.widened[place] = wider(found.widened.get(place, name), name)

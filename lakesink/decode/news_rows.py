@@ -1,42 +1,36 @@
 """Finds the documents of a batch that its columns cannot hold, and decides what a task does with each of them."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakesink.decode.json_scalars import Parsed
+from lakesink.decode.json_scalars import Parsed, but
 from lakesink.decode.misfits import dotted
 from lakesink.decode.news import News, NewsFinder, widest
-from lakesink.decode.value_kinds import Place, says_nothing
+from lakesink.decode.value_kinds import says_nothing
 from lakesink.rows.plan import NewsPlan
+from lakesink.rows.scalars import TRUE
 from lakesink.rows.schema import Struct
 from lakesink.rows.unfit import all_but
 
+Find = Callable[[pa.Array, Parsed], Iterator[tuple[Sequence[int], News]]]
+"""Finds positions of documents, and the news that each of them has; no position comes twice.
 
-class FindsNews(Protocol):
-    """Finds the news of documents of one format."""
-
-    def found(self, documents: pa.Array, parsed: Parsed) -> Iterator[tuple[Sequence[int], News]]:
-        """Positions of documents, and the news that each of them has; no position comes twice.
-
-        Documents that are malformed under any schema that could follow have none. The caller may change the news.
-        """
+Documents that are malformed under any schema that could follow have none. The caller may change the news.
+"""
 
 
-@dataclass(frozen=True, slots=True)
-class FoundNews:
-    """The documents of one batch with news.
+class ReadsDocuments(Protocol):
+    """Reads documents of one format for one task."""
 
-    Attributes:
-        left: True for those that must wait for the votes of all tasks; None if there are none.
-        refused: For others, a key that cannot become a column, by the document's position.
-    """
+    def documents(self, values: pa.Array, kind: Struct) -> Parsed:
+        """A table's columns from documents, one row for each document."""
 
-    left: pa.BooleanArray | None = None
-    refused: Mapping[int, str] = field(default_factory=dict)
+    def texts(self, values: pa.Array, without: Collection[str] = ()) -> Iterable[str]:
+        """Documents as JSON; the members of some names may be left out. `documents` has accepted the documents."""
 
 
 @dataclass(slots=True)
@@ -48,21 +42,20 @@ class NewsRows:
     """
 
     plan: NewsPlan
-    finder: FindsNews
+    find: Find
     leaves_all: bool = False
     news: News = field(default_factory=News)
-    _refused: frozenset[Place] = field(init=False)
 
-    def __post_init__(self) -> None:
-        self._refused = frozenset(self.plan.refused)
+    def found(self, documents: pa.Array, parsed: Parsed) -> tuple[pa.BooleanArray | None, Mapping[int, str]]:
+        """Of documents with news: True for those that must wait for the votes of all tasks; None if there are none.
 
-    def found(self, documents: pa.Array, parsed: Parsed) -> FoundNews:
-        """The documents with news, of those that are read or can be under another schema."""
+        For others, by position, a key that cannot become a column.
+        """
         left: list[int] = []
         refused: dict[int, str] = {}
-        for positions, news in self.finder.found(documents, parsed):
+        for positions, news in self.find(documents, parsed):
             # No column can be added for these keys: they are no news.
-            some = set(news.added) if self.plan.is_last else news.added.keys() & self._refused
+            some = set(news.added) if self.plan.is_last else news.added.keys() & set(self.plan.refused)
             without_column = {place for place in some if not says_nothing(news.added.pop(place))}
             if news and not self.plan.is_last:
                 self.news.include(news)
@@ -70,9 +63,8 @@ class NewsRows:
             elif without_column:
                 refused.update(dict.fromkeys(positions, dotted(min(without_column))))
         if self.leaves_all:
-            every = pa.repeat(pa.scalar(value=True), len(documents))
-            return FoundNews(every if parsed.misfits is None else pc.invert(parsed.misfits), refused)
-        return FoundNews(pc.invert(all_but(len(documents), left)) if left else None, refused)
+            return but(pa.repeat(TRUE, len(documents)), parsed.misfits), refused
+        return pc.invert(all_but(len(documents), left)) if left else None, refused
 
 
 def hopeful(
@@ -87,38 +79,25 @@ def hopeful(
     return positions.filter(fits), parsed.values.filter(fits)
 
 
-class ReadsObjects(Protocol):
-    """Reads JSON documents."""
-
-    def documents(self, values: pa.Array, kind: Struct) -> Parsed:
-        """A table's columns from documents."""
-
-    def objects(self, values: pa.Array) -> pa.BooleanArray:
-        """True for documents that are objects."""
-
-
 @dataclass(slots=True)
 class JsonNews:
     """The news of JSON documents: only those are looked at that the reader marked, or could not read."""
 
     plan: NewsPlan
     struct: Struct
-    reader: ReadsObjects
+    reader: ReadsDocuments
     finder: NewsFinder = field(init=False)
 
     def __post_init__(self) -> None:
-        plan = self.plan
-        self.finder = NewsFinder(self.struct, plan.widens, plan.kept_types, plan.kept_required)
+        self.finder = NewsFinder(self.struct, self.plan)
 
     def found(self, documents: pa.Array, parsed: Parsed) -> Iterator[tuple[Sequence[int], News]]:
-        """See `FindsNews`."""
+        """See `Find`."""
         positions = self._doubtful(documents, parsed)
         if not len(positions):
             return
-        chosen = documents.take(positions)
-        objects = self.reader.objects(chosen)
-        texts = chosen.filter(objects).cast(pa.binary()).to_pylist()
-        for position, text in zip(positions.filter(objects).to_pylist(), texts, strict=True):
+        texts = documents.take(positions).cast(pa.binary()).to_pylist()
+        for position, text in zip(positions.to_pylist(), texts, strict=True):
             yield [position], self.news_of(text.decode())
 
     def news_of(self, document: str) -> News:
@@ -127,9 +106,8 @@ class JsonNews:
 
     def _doubtful(self, documents: pa.Array, parsed: Parsed) -> pa.Array:
         """Positions of the documents that may have news."""
-        rest, misfits = parsed.rest, parsed.misfits
-        if rest is not None and misfits is not None:
-            rest = pc.and_not(rest, misfits)
+        misfits = parsed.misfits
+        rest = but(parsed.rest, misfits)
         marked = pa.array([], pa.uint64()) if rest is None else pc.indices_nonzero(rest)
         if misfits is None or not self.plan.widens or self.plan.is_last:
             return marked

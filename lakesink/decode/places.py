@@ -6,12 +6,11 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakesink.rows.changed_rows import FILE, OFFSET, PARTITION, TOPIC
 from lakesink.rows.exact_values import exact_values
 from lakesink_protocol.redact import redact
 
-FILE = "file_path"
-"""The column for a row's file in Spark's ``_metadata``."""
-KAFKA = ("topic", "partition", "offset")
+KAFKA = (TOPIC, PARTITION, OFFSET)
 PLACES = (FILE, *KAFKA)
 
 

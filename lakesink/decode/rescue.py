@@ -15,9 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakesink.decode.json_raw import as_written, items, members
-from lakesink.decode.json_scalars import Parsed, either, without
+from lakesink.decode.json_scalars import Parsed, but, either, without
 from lakesink.decode.misfits import ENTRY, ITEM, Path, dotted
 from lakesink.rows.nested import as_list
+from lakesink.rows.scalars import FALSE
 from lakesink.rows.schema import ListOf, MapOf, Primitive, Struct, Type, sql_type_of
 from lakesink_protocol.measures import RESCUED_ROWS, Tally
 from lakesink_protocol.quality import Quality, first_reasons, reason_of
@@ -192,9 +193,7 @@ class Rescue:
 
     def kept(self, documents: pa.Array, parsed: Parsed) -> tuple[Parsed, pa.StringArray]:
         """The texts of the rescue column, and the rows; one with a rest that cannot be kept is a misfit."""
-        rest = parsed.rest
-        if rest is not None and parsed.misfits is not None:
-            rest = pc.and_not(rest, parsed.misfits)
+        rest = but(parsed.rest, parsed.misfits)
         positions = [] if rest is None else pc.indices_nonzero(rest).to_pylist()
         if not positions:
             return parsed, pa.nulls(len(documents), pa.string())
@@ -208,7 +207,7 @@ class Rescue:
         kept = pa.array(texts, pa.string())
         if "" not in texts:
             return parsed, kept
-        refused = pc.fill_null(pc.equal(kept, ""), False)  # noqa: FBT003 - Arrow takes it by position
+        refused = pc.fill_null(pc.equal(kept, ""), FALSE)
         return Parsed(without(parsed.values, refused), either(parsed.misfits, refused)), without(kept, refused)
 
     def text(self, rest: Rest) -> str | None:
@@ -216,21 +215,16 @@ class Rescue:
         if not rest.reasons:
             return None
         text = rest.text
-        if len(text) > LARGEST_REST_BYTES or not 0 < _utf8_bytes(text) <= LARGEST_REST_BYTES:
+        try:
+            if len(text.encode()) > LARGEST_REST_BYTES:
+                return ""
+        except UnicodeEncodeError:
             return ""
         self.rows += 1
         self._reasons.update(set(map(_in_words, rest.reasons)))
         if len(self._reasons) > _REASONS_KEPT:
             self._reasons = Counter(first_reasons(self._reasons.items()))
         return text
-
-
-def _utf8_bytes(text: str) -> int:
-    """Length as UTF-8; 0 for a text that has none."""
-    try:
-        return len(text.encode())
-    except UnicodeEncodeError:
-        return 0
 
 
 @lru_cache(maxsize=_REASONS_KEPT)

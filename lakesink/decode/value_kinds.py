@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from lakesink.decode.decimals import MOST_DIGITS
 from lakesink.decode.json_raw import items, members
 
 Kind = str | Mapping[str, Any]
@@ -54,7 +55,6 @@ _WHY_NO_TYPE = {
 }
 _NAMES = frozenset({*SCALARS, *_WHY_NO_TYPE, WAITS})
 _DECIMAL = re.compile(r"decimal\(([0-9]{1,2}), ?([0-9]{1,2})\)")
-MOST_DIGITS = 38
 _EXACT = 2**53
 """Doubles hold whole numbers up to here exactly."""
 _LONGEST_NUMBER = 400

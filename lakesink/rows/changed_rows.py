@@ -6,18 +6,15 @@ need none, because a decoder knows the operation of each.
 
 import hashlib
 from array import array
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakesink.rows.exact_values import exact_values
 from lakesink.rows.scalars import int64, operation_scalar
-from lakesink_protocol.measures import Tally
-from lakesink_protocol.quality import Quality
-from lakesink_protocol.receipt import Misfit
 from lakesink_protocol.redact import redact
 from lakesink_protocol.row_changes import Operation
 
@@ -122,36 +119,6 @@ class RowBatch:
     def _each(self, some: Callable[[Any], Any], came: pa.RecordBatch, at: pa.Array | None) -> "RowBatch":
         parts = (at, self.operations, self.places, self.offsets)
         return RowBatch(some(self.rows), came, *(None if part is None else some(part) for part in parts))
-
-
-class DocumentDecoder(Protocol):
-    """Decodes one task's documents to rows, or to changes of rows.
-
-    A document is one row, but an event that changes a key is two changes (a split), and a tombstone is none.
-    """
-
-    @property
-    def malformed(self) -> int:
-        """Malformed documents that fail the batch, so far; no rows are returned after the first one."""
-
-    @property
-    def quality(self) -> Quality:
-        """What was found in the documents."""
-
-    @property
-    def misfits(self) -> Sequence[Misfit]:
-        """The first malformed values."""
-
-    @property
-    def changed(self) -> Tally:
-        """How many were splits and tombstones."""
-
-    @property
-    def news(self) -> str:
-        """What the documents need that were left for the votes of all tasks; empty if none were."""
-
-    def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[RowBatch]:
-        """The rows in these batches, in their order."""
 
 
 def joined(parts: Sequence[ChangedRows]) -> ChangedRows:

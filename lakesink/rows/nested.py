@@ -40,6 +40,13 @@ def rebuild_map(array: pa.Array, target: pa.DataType, keys: pa.Array, values: pa
     return pa.MapArray.from_arrays(_offsets(as_list(array)), keys, values, target, mask=_mask(array))
 
 
+def replaced(array: pa.Array, positions: pa.Array, others: pa.Array) -> pa.Array:
+    """The array with others of its values at some positions."""
+    order = pa.concat_arrays([pa.arange(0, len(array)), positions.cast(pa.int64())])
+    newest = pc.inverse_permutation(order, max_index=len(array) - 1)
+    return pa.concat_arrays([array, others]).take(newest)
+
+
 def entries(array: pa.Array) -> tuple[pa.Array, pa.Array]:
     """All keys and values of maps, without entries that a NULL map hides."""
     keys, values = as_list(array).flatten().flatten()

@@ -10,13 +10,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakesink.decode.documents import PutAside
+from lakesink.decode.documents import PutAside, TaskDecoder
 from lakesink.keys.change_columns import ChangeConversion, FittedChanges, conversion_of, first_place, key_names
 from lakesink.keys.keys_file import KeysFileWriter
 from lakesink.keys.newest import NewestChanges
 from lakesink.parquet.partitions import check_partition_values
 from lakesink.parquet.side_file import SideFile, left_in
-from lakesink.rows.changed_rows import DELETE_MARK, ChangedRows, DocumentDecoder, RowBatch, same_operation
+from lakesink.rows.changed_rows import DELETE_MARK, ChangedRows, RowBatch, same_operation
 from lakesink.rows.columns import Alignment, alignment_of
 from lakesink.rows.expectations import Unmet, is_mark
 from lakesink.rows.letters import Fault
@@ -147,7 +147,7 @@ class Decode(Stage):
         deletes: Which rows delete; None if the decoder knows.
     """
 
-    decoder: DocumentDecoder
+    decoder: TaskDecoder
     left: SideFile
     deletes: Callable[[pa.RecordBatch], pa.BooleanArray] | None
     put_aside: PutAside | None

@@ -4,11 +4,11 @@ from hypothesis import strategies as st
 from pyspark.errors import PySparkException
 
 from lakesink.api.with_expectations import reason_in
-from lakesink.decode.debezium.decoder import key_missing, operation_unknown, truncated
 from lakesink.spark.spark_errors import INTERRUPTED, MAX_NOTE, QueryStopped, job_error
 from lakesink_catalog.words import cut
 from lakesink_protocol.errors import MOST_CHOICES, LakesinkError, QueryError, WriteError
 
+PLACE = "topic t, partition 0, offset 1"
 JAVA = "\tat org.apache.spark.sql.execution.SparkPlan.collect(SparkPlan.scala:1)\n"
 LAST_CAUSE = f"Caused by: java.nio.channels.CancelledKeyException\n{JAVA}"
 """Of the socket to a Python that has ended: it says nothing of the reason."""
@@ -60,9 +60,9 @@ def test_an_error_keeps_its_code_and_every_part_on_its_way_out_of_a_task(
 @pytest.mark.parametrize(
     "error",
     [
-        operation_unknown(["topic t, partition 0, offset 1"], 1),
-        key_missing(["topic t, partition 0, offset 1", "row 2 of task 1"], 2, ["id"]),
-        truncated("topic t, partition 0, offset 1"),
+        WriteError.of("OPERATION_UNKNOWN", details=[PLACE], documents="1 document", first=PLACE),
+        WriteError.of("KEY_MISSING", details=[PLACE, "row 2 of task 1"], events="2 events", keys="id", first=PLACE),
+        WriteError.of("TRUNCATE", place=PLACE),
     ],
     ids=lambda error: error.code,
 )

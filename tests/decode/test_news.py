@@ -24,6 +24,7 @@ from lakesink.decode.value_kinds import (
     leaves_of,
     merged,
 )
+from lakesink.rows.plan import NewsPlan
 from lakesink.rows.schema import Field, ListOf, Primitive, Struct, Type
 
 READER = JsonReader()
@@ -44,7 +45,7 @@ KNOWN = Struct((Field(1, "id", required=True, type=Primitive("int")),))
 def news(documents: list[Any], struct: Struct = KNOWN, *, widens: bool = True) -> News:
     found = News()
     for document in documents:
-        of_document = NewsFinder(struct, widens).of(json.dumps(document))
+        of_document = NewsFinder(struct, NewsPlan(widens)).of(json.dumps(document))
         if of_document:  # others are not left
             found.include(of_document)
     return found
@@ -183,8 +184,8 @@ INT, FLOAT, DECIMAL = Primitive("int"), Primitive("float"), Primitive("decimal(5
 def test_a_number_widens_its_column_only_if_the_column_does_not_hold_it(kind: Primitive, text: str, wide: str) -> None:
     struct = Struct((Field(1, "c", required=False, type=kind),))
     document = f'{{"c": {text}}}'
-    assert NewsFinder(struct, widens=True).of(document).widened == ({("c",): wide} if wide else {})
-    assert not NewsFinder(struct, widens=False).of(document)
+    assert NewsFinder(struct, NewsPlan(widens=True)).of(document).widened == ({("c",): wide} if wide else {})
+    assert not NewsFinder(struct, NewsPlan(widens=False)).of(document)
     misfit = READER.documents(pa.array([document.encode()]), struct).misfits
     assert not wide or misfit is not None
     if wide:

@@ -9,12 +9,14 @@ import pyarrow as pa
 from lakesink.decode.avro.cursor import ZEROS, Bytes, Cursor, Mask, Whole
 from lakesink.decode.avro.kinds import unknown_fields
 from lakesink.decode.avro.nested import ValueReader
+from lakesink.decode.avro.news import AvroNews
 from lakesink.decode.avro.rest import json_of
 from lakesink.decode.avro.schema import WriterSchema, kind_at
 from lakesink.decode.json_scalars import Parsed
 from lakesink.decode.misfits import Column, Found, Path, UnknownKeys, misfitting, with_option
+from lakesink.decode.news_rows import Find
 from lakesink.rows.nested import all_null
-from lakesink.rows.plan import BinaryEncoding
+from lakesink.rows.plan import BinaryEncoding, NewsPlan
 from lakesink.rows.schema import Struct, arrow_type
 
 MAGIC = 0
@@ -43,15 +45,11 @@ class MessageReader:
     unknown: UnknownKeys | None = None
     forgives: bool = False
     encoding: BinaryEncoding | None = None
-    _known: dict[int, WriterSchema | None] = field(default_factory=dict)
     _unknown: dict[int, list[Path]] = field(default_factory=dict)
 
     def documents(self, values: pa.Array, kind: Struct) -> Parsed:
         """A table's columns from binary messages; NULL and every other value that is not a message is malformed."""
-        cursor = _bodies(values)
-        header = cursor.plain(HEADER_BYTES)
-        cursor.fail(header[:, 0] != MAGIC)
-        numbers = _numbers(header)
+        cursor, numbers = _bodies(values)
         parts = [
             (rows, self._written_with(int(number), kind, cursor, rows))
             for number in np.unique(numbers[cursor.active])
@@ -64,9 +62,13 @@ class MessageReader:
     def texts(self, values: pa.Array, without: Collection[str] = ()) -> Iterator[str]:
         """Messages as JSON, without the fields of some names; `documents` has accepted them."""
         for value in values.to_pylist():
-            schema = self.schema(_schema_id(value))
+            schema = self.schemas(_schema_id(value))
             assert schema is not None
             yield json_of(value[HEADER_BYTES:], schema, without)
+
+    def news(self, plan: NewsPlan, struct: Struct) -> Find:
+        """See `lakesink.decode.documents.DocumentReader`."""
+        return AvroNews(plan, struct, self).found
 
     def explain(self, values: pa.Array, kind: Struct) -> list[list[Found]]:
         """For each of a few malformed messages, the values that do not fit."""
@@ -80,11 +82,10 @@ class MessageReader:
         if len(value) < HEADER_BYTES or value[0] != MAGIC:
             return [Found(f"{len(value):,} bytes that are not in Confluent's wire format", expected=MESSAGE)]
         number = _schema_id(value)
-        schema = self.schema(number)
+        schema = self.schemas(number)
         if schema is None:
             return [Found(f"schema {number}, which the registry does not have", expected=MESSAGE)]
-        cursor = _bodies(pa.array([value]))
-        cursor.plain(HEADER_BYTES)
+        cursor, _ = _bodies(pa.array([value]))
         ValueReader(schema).read(schema.root, None, cursor)
         if not (cursor.active.all() and (cursor.at == cursor.end).all()):
             return [Found(f"bytes that end too early or too late for schema {number}", expected=MESSAGE)]
@@ -99,7 +100,7 @@ class MessageReader:
 
     def _written_with(self, number: int, kind: Struct, cursor: Cursor, rows: Whole) -> pa.Array:
         part = cursor.pick(rows)
-        schema = self.schema(number)
+        schema = self.schemas(number)
         if schema is None:
             values, complete = all_null(len(rows), arrow_type(kind)), np.zeros(len(rows), np.bool_)
         else:
@@ -117,38 +118,19 @@ class MessageReader:
 
     def by_schema(self, values: pa.Array) -> Iterator[tuple[int, WriterSchema, pa.BooleanArray]]:
         """The schemas of the messages, each with its number, and True for the messages that it has written."""
-        numbers, framed = self.schema_ids(values)
-        for number in np.unique(numbers[framed]).tolist():
-            schema = self.schema(number)
+        cursor, numbers = _bodies(values)
+        for number in np.unique(numbers[cursor.active]).tolist():
+            schema = self.schemas(number)
             if schema is not None:
-                yield number, schema, pa.array(framed & (numbers == number))
+                yield number, schema, pa.array(cursor.active & (numbers == number))
 
     def forgiving(self) -> "MessageReader":
         """The same reader, which forgives."""
         return replace(self, forgives=True)
 
-    def schema_ids(self, values: pa.Array) -> tuple[Whole, Mask]:
-        """The number of each message's schema, and which values have one."""
-        _, offsets, data = values.buffers()
-        framed = np.zeros(len(values), np.bool_)
-        if not len(values) or data is None or data.size < HEADER_BYTES:
-            return np.zeros(len(values), np.int64), framed
-        bounds = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1]
-        octets, last = np.frombuffer(data, np.uint8), data.size - HEADER_BYTES
-        header = octets[np.minimum(bounds[:-1], last)[:, None] + np.arange(HEADER_BYTES)]
-        framed = (np.diff(bounds) >= HEADER_BYTES) & (header[:, 0] == MAGIC)
-        framed &= values.is_valid().to_numpy(zero_copy_only=False)
-        return _numbers(header), framed
 
-    def schema(self, number: int) -> WriterSchema | None:
-        """The schema of a number; None if it does not exist."""
-        if number not in self._known:
-            self._known[number] = self.schemas(number)
-        return self._known[number]
-
-
-def _bodies(values: pa.Array) -> Cursor:
-    """A cursor at the start of each message; NULL is malformed."""
+def _bodies(values: pa.Array) -> tuple[Cursor, Whole]:
+    """A cursor behind the header of each message, and the numbers of their schemas; other values are malformed."""
     _, offsets, data = values.buffers()
     bounds = np.zeros(1, np.int64)
     if len(values):
@@ -160,16 +142,13 @@ def _bodies(values: pa.Array) -> Cursor:
     all_active: Mask = np.ones(rows, np.bool_)
     cursor = Cursor(whole, bounds[:-1] - first, bounds[1:] - first, all_active, ~all_active, ~all_active)
     cursor.fail(values.is_null().to_numpy(zero_copy_only=False))
-    return cursor
+    header = cursor.plain(HEADER_BYTES)
+    cursor.fail(header[:, 0] != MAGIC)
+    return cursor, np.ascontiguousarray(header[:, 1:]).view(np.dtype(">i4"))[:, 0].astype(np.int64)
 
 
 def _schema_id(message: bytes) -> int:
     return int.from_bytes(message[1:HEADER_BYTES], "big", signed=True)
-
-
-def _numbers(header: Bytes) -> Whole:
-    numbers: Whole = np.ascontiguousarray(header[:, 1:]).view(np.dtype(">i4"))[:, 0].astype(np.int64)
-    return numbers
 
 
 def _in_place(parts: list[tuple[Whole, pa.Array]], kind: Struct, cursor: Cursor) -> pa.Array:

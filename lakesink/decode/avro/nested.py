@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakesink.decode.avro.cursor import Cursor, Mask, Whole
-from lakesink.decode.avro.scalars import read_scalar, read_symbols, read_variable_decimals
+from lakesink.decode.avro.scalars import misfits, nulls, read_scalar, read_symbols, read_variable_decimals
 from lakesink.decode.avro.schema import (
     ArrayOf,
     Enumeration,
@@ -65,12 +65,12 @@ class ValueReader:
         """Values of an Avro type; None if `wanted` is None. Moves the cursor to their ends and marks misfits."""
         frames = _FRAMES.get(type(kind), 0)
         if self._frames + frames > _MOST_FRAMES:
-            return _misfits(wanted, cursor)
+            return misfits(wanted, cursor)
         self._frames += frames
         try:
             match kind:
                 case Scalar("null"):
-                    return _nulls(wanted, len(cursor))
+                    return nulls(wanted, len(cursor))
                 case Reference(name) if cursor.active.any():  # else a recursive type has no end
                     return self.read(self.schema.named[name], wanted, cursor)
                 case Union(branches):
@@ -95,7 +95,7 @@ class ValueReader:
         is_decimal = isinstance(kind, Record) and kind.meaning == _VARIABLE_SCALE
         if is_decimal and isinstance(wanted, Primitive) and wanted.decimal:
             return read_variable_decimals(cursor, self.read(kind, _SCALE_AND_DIGITS, cursor), wanted)
-        return _misfits(wanted, cursor)
+        return misfits(wanted, cursor)
 
     def _union(self, branches: tuple[Kind, ...], wanted: Type | None, cursor: Cursor) -> pa.Array | None:
         number = cursor.varint()
@@ -145,8 +145,8 @@ class ValueReader:
     def _without_column(self, kind: Kind, cursor: Cursor) -> None:
         if self.forgives:
             if isinstance(kind, Union):  # a null in a union inside of it may count as a value
-                nulls = [number for number, branch in enumerate(kind.branches) if branch == _NULL]
-                cursor.mark(cursor.active & ~np.isin(replace(cursor).varint(), nulls))
+                of_null = [number for number, branch in enumerate(kind.branches) if branch == _NULL]
+                cursor.mark(cursor.active & ~np.isin(replace(cursor).varint(), of_null))
             else:
                 cursor.mark(cursor.active & (kind != _NULL))
         self.read(kind, None, cursor)
@@ -185,15 +185,6 @@ class ValueReader:
         return _list(target, cursor, holders, pairs)
 
 
-def _nulls(wanted: Type | None, rows: int) -> pa.Array | None:
-    return None if wanted is None else all_null(rows, arrow_type(wanted))
-
-
-def _misfits(wanted: Type | None, cursor: Cursor) -> pa.Array | None:
-    cursor.fail(cursor.active)
-    return _nulls(wanted, len(cursor))
-
-
 def _together(parts: list[tuple[Mask, pa.Array]], wanted: Type, cursor: Cursor) -> pa.Array:
     """Each value from its branch; NULL for a value without a branch."""
     if not parts:
@@ -229,7 +220,7 @@ def _items(cursor: Cursor, wanted: Sequence[Type | None], read: Callable[[Cursor
             holders.append(active)
             left = left - 1
     if not rounds:
-        return np.empty(0, np.int64), [_nulls(kind, 0) for kind in wanted]
+        return np.empty(0, np.int64), [nulls(kind, 0) for kind in wanted]
     return _in_order(holders, rounds)
 
 

@@ -5,24 +5,23 @@ of this schema has them. A required column becomes optional because of a value, 
 column counts only where it has a value.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakesink.decode.avro.cursor import Mask, Whole
 from lakesink.decode.avro.kinds import news_of, typed_fields
 from lakesink.decode.avro.schema import WriterSchema
-from lakesink.decode.json_scalars import Parsed
+from lakesink.decode.json_scalars import Parsed, but, either
 from lakesink.decode.news import News, NewsFinder, relaxed
-from lakesink.decode.news_rows import hopeful
+from lakesink.decode.news_rows import ReadsDocuments, hopeful
 from lakesink.decode.value_kinds import Kind, Place, says_nothing
 from lakesink.rows.nested import as_list
 from lakesink.rows.plan import NewsPlan
 from lakesink.rows.schema import ListOf, MapOf, Primitive, Struct, Type
+from lakesink.rows.unfit import all_but
 
 Lacking = dict[int, set[Place]]
 """Required columns without a value, by the position of the message."""
@@ -48,14 +47,8 @@ class _Schema:
         return cls(news, typed_fields(news.added, {}), relaxed(struct, plan, lambda kind, place: wide.get(place, kind)))
 
 
-class ReadsBySchema(Protocol):
-    """Reads documents whose types their schemas tell; see `documents.DocumentReader`."""
-
-    def documents(self, values: pa.Array, kind: Struct) -> Parsed:
-        """A table's columns. NULL that is no misfit is a document without a row."""
-
-    def texts(self, values: pa.Array) -> Iterable[str]:
-        """Documents as JSON."""
+class ReadsBySchema(ReadsDocuments, Protocol):
+    """Reads documents whose types their schemas tell. NULL that is no misfit is a document without a row."""
 
     def by_schema(self, values: pa.Array) -> Iterator[tuple[int, WriterSchema, pa.BooleanArray]]:
         """The schemas of the documents, each with a number of its own, and True for the documents it has written."""
@@ -75,47 +68,50 @@ class AvroNews:
     _keys: NewsFinder = field(init=False)
 
     def __post_init__(self) -> None:
-        self._keys = NewsFinder(self.struct, widens=False)
+        self._keys = NewsFinder(self.struct, NewsPlan(widens=False))
 
     def found(self, messages: pa.Array, parsed: Parsed) -> Iterator[tuple[Sequence[int], News]]:
-        """See `FindsNews`."""
-        present = parsed.values.is_valid().to_numpy(zero_copy_only=False)
-        misfits = _mask(parsed.misfits, len(messages))
+        """See `lakesink.decode.news_rows.Find`."""
+        present = but(parsed.values.is_valid(), parsed.misfits)
         # A rescue column forgives a struct that lacks a required value, so those messages are in doubt too.
-        doubtful = misfits | _mask(parsed.rest, len(messages))
-        for number, writer, of_schema in self.reader.by_schema(messages):
+        doubtful = either(parsed.misfits, parsed.rest)
+        for number, writer, written in self.reader.by_schema(messages):
             if number not in self._schemas:
                 self._schemas[number] = _Schema.of(writer, self.struct, self.plan)
-            schema, written = self._schemas[number], _mask(of_schema, len(messages))
-            readable, lacking = written & present & ~misfits, Lacking()
-            if self.plan.widens and not self.plan.is_last and (written & doubtful).any():
-                at, rows = hopeful(messages, pa.array(written & doubtful), self.reader.documents, schema.columns)
-                readable[at.to_numpy(zero_copy_only=False)] = True
-                self._add_lacking(lacking, rows, at.to_pylist())
+            schema, lacking = self._schemas[number], Lacking()
+            readable = pc.and_(written, present)
+            follows = self.plan.widens and not self.plan.is_last and doubtful is not None
+            if follows and (some := pc.and_(written, doubtful)).true_count:
+                at, rows = hopeful(messages, some, self.reader.documents, schema.columns)
+                readable = pc.or_(readable, pc.invert(all_but(len(messages), at.to_pylist())))
+                for place, lack in _lacking(rows, self.struct, (), self.plan.kept_required):
+                    for position in at.take(lack.unique()).to_pylist():
+                        lacking.setdefault(position, set()).add(place)
             if schema.news.added or schema.news.widened or lacking:
-                yield from self._of_schema(schema, np.flatnonzero(readable), lacking, messages)
+                yield from self._of_schema(schema, pc.indices_nonzero(readable), lacking, messages)
 
     def _of_schema(
-        self, schema: "_Schema", rows: Whole, lacking: Lacking, messages: pa.Array
+        self, schema: "_Schema", rows: pa.Array, lacking: Lacking, messages: pa.Array
     ) -> Iterator[tuple[Sequence[int], News]]:
         """The news of the schema, and of messages that lack a value, or have one that can get no column."""
         alone = dict.fromkeys(lacking, schema.typed) | self._by_value(schema, rows, messages)
-        others = [row for row in rows.tolist() if row not in alone]
+        others = [row for row in rows.to_pylist() if row not in alone]
         if others and not self.plan.is_last:
             yield others, News(dict(schema.typed), dict(schema.news.widened))
         for row, added in alone.items():
             yield [row], News(dict(added), dict(schema.news.widened), lacking.get(row, set()))
 
-    def _by_value(self, schema: "_Schema", rows: Whole, messages: pa.Array) -> dict[int, Mapping[Place, Kind]]:
+    def _by_value(self, schema: "_Schema", rows: pa.Array, messages: pa.Array) -> dict[int, Mapping[Place, Kind]]:
         """Messages with a value that can get no column, and their new fields."""
         fields = schema.news.added
         if not fields or (schema.typed == fields and not self.plan.is_last):
             return {}
-        some = messages.take(pa.array(rows))
-        read = self.reader.forgiving().documents(some, schema.columns)
-        marked = np.flatnonzero(_mask(read.rest, len(rows)))
+        some = messages.take(rows)
+        rest = self.reader.forgiving().documents(some, schema.columns).rest
+        if rest is None:
+            return {}
         found: dict[int, Mapping[Place, Kind]] = {}
-        for row, text in zip(rows[marked].tolist(), self.reader.texts(some.take(pa.array(marked))), strict=True):
+        for row, text in zip(rows.filter(rest).to_pylist(), self.reader.texts(some.filter(rest)), strict=True):
             seen = self._keys.of(text).added
             if self.plan.is_last:
                 values = {place for place, kind in seen.items() if not says_nothing(kind)}
@@ -124,18 +120,6 @@ class AvroNews:
                 found[row] = typed_fields(fields, seen)
         of_others = {} if self.plan.is_last else schema.typed
         return {row: added for row, added in found.items() if added != of_others}
-
-    def _add_lacking(self, lacking: Lacking, rows: pa.StructArray, positions: Sequence[int]) -> None:
-        for place, found in _lacking(rows, self.struct, (), self.plan.kept_required):
-            for row in found.unique().to_pylist():
-                lacking.setdefault(positions[row], set()).add(place)
-
-
-def _mask(mask: pa.BooleanArray | None, rows: int) -> Mask:
-    if mask is None:
-        return np.zeros(rows, np.bool_)
-    found: Mask = mask.to_numpy(zero_copy_only=False)
-    return found
 
 
 def _lacking(values: pa.Array, kind: Type, place: Place, kept: frozenset[int]) -> Iterator[tuple[Place, pa.Array]]:

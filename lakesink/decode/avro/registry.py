@@ -13,7 +13,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 from urllib.parse import quote
 
@@ -79,7 +79,7 @@ def schemas_of(
         except SchemaInvalid as error:
             raise registry_refused(redact(registry), f"its schema {number} cannot be used: {error}") from None
 
-    return find
+    return cache(find)
 
 
 @lru_cache(maxsize=1024)

@@ -24,6 +24,7 @@ from lakesink.decode.avro.schema import (
     Union,
     WriterSchema,
 )
+from lakesink.decode.decimals import all_digits
 
 _PARTS: Mapping[str, int] = {"millis": 1_000, "micros": 1_000_000, "nanos": 1_000_000_000}
 """Parts of a second by the last word of a logical type."""
@@ -169,10 +170,7 @@ def _clock(number: int, parts: int) -> str:
 
 def _of_bytes(value: bytes, kind: Scalar) -> str:
     if kind.logical == "decimal" and 0 < len(value) <= _LONGEST_DECIMAL and kind.scale <= _LONGEST_DECIMAL:
-        unscaled, scale = int.from_bytes(value, "big", signed=True), kind.scale
-        digits = str(abs(unscaled)).zfill(scale + 1)
-        number = f"{digits[:-scale]}.{digits[-scale:]}" if scale else digits
-        return f"-{number}" if unscaled < 0 else number
+        return all_digits(int.from_bytes(value, "big", signed=True), kind.scale)
     if kind.logical == "uuid":
         digits = value.hex()
         return f'"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"'

@@ -19,8 +19,9 @@ from lakesink.decode.avro.schema import ANY_ZONE, TEXT, Enumeration, Scalar
 from lakesink.decode.decimals import MOST_DIGITS, digits_of, parse_decimals, rescale
 from lakesink.decode.json_scalars import Convert, bytes_of, converted, converter_of, parse_in_utc
 from lakesink.rows.casts import parse_uuids
+from lakesink.rows.nested import all_null
 from lakesink.rows.plan import BinaryEncoding
-from lakesink.rows.schema import Primitive
+from lakesink.rows.schema import Primitive, Type, arrow_type
 
 _STRING = Primitive("string")
 _INT = np.iinfo(np.int32)
@@ -56,24 +57,28 @@ def read_scalar(
     fit = _FITS.get((kind.logical or kind.name, _family(wanted)))
     if fit is None and kind.is_plain:
         fit = _FITS.get((kind.name, _family(wanted)))
-    if fit is None:
-        cursor.fail(cursor.active)
-        return pa.nulls(len(cursor), wanted.arrow)
-    return fit(cursor, raw, kind, wanted)
+    return misfits(wanted, cursor) if fit is None else fit(cursor, raw, kind, wanted)
 
 
 def read_symbols(kind: Enumeration, wanted: Primitive | None, cursor: Cursor) -> pa.Array | None:
     """Symbols of an enum as strings; see `read_scalar`."""
     number = cursor.varint()
     cursor.fail((number < 0) | (number >= len(kind.symbols)))
-    if wanted is None:
-        return None
-    if wanted.name != "string":
-        cursor.fail(cursor.active)
-    if wanted.name != "string" or not kind.symbols:
-        return pa.nulls(len(cursor), wanted.arrow)
+    if wanted is None or wanted.name != "string" or not kind.symbols:
+        return misfits(wanted, cursor) if wanted is not None else None
     numbers = _array(pa.int32(), np.where(cursor.active, number, 0).astype(np.int32), cursor)
     return pa.DictionaryArray.from_arrays(numbers, pa.array(kind.symbols, pa.string())).dictionary_decode()
+
+
+def nulls(wanted: Type | None, rows: int) -> pa.Array | None:
+    """NULLs; None if `wanted` is None."""
+    return None if wanted is None else all_null(rows, arrow_type(wanted))
+
+
+def misfits(wanted: Type | None, cursor: Cursor) -> pa.Array | None:
+    """NULLs for values that are all misfits."""
+    cursor.fail(cursor.active)
+    return nulls(wanted, len(cursor))
 
 
 def read_bytes(cursor: Cursor, span: Span) -> pa.Array:
@@ -178,8 +183,7 @@ def _uuid(cursor: Cursor, raw: Span, kind: Scalar, _wanted: Primitive) -> pa.Arr
 
 def _decimal(cursor: Cursor, raw: Span, kind: Scalar, wanted: Primitive) -> pa.Array:
     if kind.scale > MOST_DIGITS:
-        cursor.fail(cursor.active)
-        return pa.nulls(len(cursor), wanted.arrow)
+        return misfits(wanted, cursor)
     return _rescaled(cursor, _array(pa.decimal128(MOST_DIGITS, kind.scale), _unscaled(cursor, raw), cursor), wanted)
 
 

@@ -1,6 +1,6 @@
 """Reads Debezium's Avro: envelopes as records in Confluent's wire format, with the names of Kafka Connect's types."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
@@ -38,8 +38,7 @@ class AvroEvents:
     def __post_init__(self) -> None:
         self._reader = MessageReader(self.schemas, forgives=self.forgives, encoding=self.encoding)
         before = replace(self.columns.before, is_open=not self.columns.keeps_deleted)
-        parts: dict[str, Type] = {OPERATION: Primitive("string"), AFTER: self.columns.after, BEFORE: before}
-        self._envelope = _envelope(*(_optional(name, kind) for name, kind in parts.items()))
+        self._envelope = _envelope({OPERATION: Primitive("string"), AFTER: self.columns.after, BEFORE: before})
 
     def events(self, values: pa.Array) -> Events:
         """The events of binary messages."""
@@ -48,7 +47,7 @@ class AvroEvents:
         wrong = pc.indices_nonzero(found.unreadable).cast(pa.int64())
         if not len(wrong):
             return found
-        everywhere = pa.array(range(len(values)), pa.int64())
+        everywhere = pa.arange(0, len(values))
         return together([(everywhere, found), (wrong, self._with_columns_before_apart(values.take(wrong)))])
 
     def _events(self, values: pa.Array, envelope: Struct) -> Events:
@@ -68,7 +67,7 @@ class AvroEvents:
 
     def _with_columns_before_apart(self, values: pa.Array) -> Events:
         """The events; a value in the row before that does not fit makes neither the row after nor others malformed."""
-        found = self._events(values, _envelope(*self._envelope.fields[:2]))
+        found = self._events(values, replace(self._envelope, fields=self._envelope.fields[:2]))
         columns = [self._column_before(values, one) for one in self.columns.before.fields]
         has_before = reduce(pc.or_, (is_there for is_there, _ in columns))
         rest = pa.repeat(pa.scalar(value=True), len(values))  # perhaps
@@ -76,7 +75,7 @@ class AvroEvents:
 
     def _column_before(self, values: pa.Array, column: Field) -> tuple[pa.BooleanArray, Parsed]:
         """Whether there is a row before, and one of its columns."""
-        parsed = self._reader.documents(values, _envelope(_optional(BEFORE, Struct((column,), is_open=True))))
+        parsed = self._reader.documents(values, _envelope({BEFORE: Struct((column,), is_open=True)}))
         [row] = parsed.values.flatten()
         is_there = row.is_valid() if parsed.misfits is None else pc.or_(row.is_valid(), parsed.misfits)
         return is_there, available(Parsed(row.flatten()[0], parsed.misfits))
@@ -101,7 +100,7 @@ class AvroEvents:
         found = [_of_column(row, one, parsed) for one, parsed in wrong]
         return found or [REST_NOT_KEPT if self.forgives else Found("a message that is not read", expected=MESSAGE)]
 
-    def texts(self, values: pa.Array, row: str, without: Collection[str] = ()) -> Iterator[str]:  # noqa: ARG002 - of the row
+    def texts(self, row: str, values: pa.Array, without: Collection[str] = ()) -> Iterator[str]:  # noqa: ARG002 - of the row
         """See `envelopes.EventReader`."""
         for text in self._reader.texts(values, _OTHERS - {row}):
             [found] = first_members(text, (row,))
@@ -135,10 +134,7 @@ def _of_column(row: str, column: Field, parsed: Parsed) -> Found:
     return Found("null or no value", column=f"{row}.{column.name}", expected=sql_type_of(column.type))
 
 
-def _optional(name: str, kind: Type) -> Field:
-    return Field(0, name, required=False, type=kind, is_exact=True)
-
-
-def _envelope(*parts: Field) -> Struct:
+def _envelope(parts: Mapping[str, Type]) -> Struct:
     """Some parts of an event; nobody asks for the others."""
-    return Struct(parts, is_open=True)
+    fields = (Field(0, name, required=False, type=kind, is_exact=True) for name, kind in parts.items())
+    return Struct(tuple(fields), is_open=True)

@@ -6,6 +6,7 @@ Values arrive as texts, see `json_scalars`. A column that is not in the tables b
 import base64
 import binascii
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakesink.decode.debezium.wrappers import BYTES, VARIABLE_SCALE, ConnectType, Types
-from lakesink.decode.decimals import digits_of, parse_decimals
+from lakesink.decode.decimals import digits_of
 from lakesink.decode.json_raw import as_text, first_members, items, members
 from lakesink.decode.json_scalars import Convert, converter_of, parse_in_utc, wants_json, whole_numbers
 from lakesink.rows.plan import BinaryEncoding
@@ -45,6 +46,7 @@ _IN_UTC: Mapping[str, str] = {
 """Texts of columns without a zone, to which Debezium adds a Z."""
 _DAY_MICROS = 86_400_000_000
 _NUMBERS = "^-?[0-9]{1,18}$"
+_SCALE = re.compile("-?[0-9]{1,5}")
 _BASE64 = '^"[A-Za-z0-9+/]{2,20}={0,2}"$'
 
 
@@ -72,7 +74,8 @@ def conversion_of(kind: Type, name: str, types: Types) -> Conversion | None:
     if found is None:
         return None
     if kind.decimal and found.is_decimal:
-        return _of_decimal(kind, found)
+        likely = "" if found.name == VARIABLE_SCALE else _BASE64
+        return Conversion(partial(_decimals, written=found, kind=kind), takes_json=True, likely=likely)
     if found.type == BYTES:
         return _of_bytes(kind)
     return _of_moment(kind, found.name)
@@ -125,7 +128,7 @@ def with_digits(text: str, written: ConnectType | None) -> str:
         return text
     if written.is_decimal:
         try:
-            return _variable(text) if written.name == VARIABLE_SCALE else _number(text, written.scale)
+            return _digits(text, written)
         except pa.ArrowInvalid:
             return text
     if text.startswith("[") and written.items is not None:
@@ -151,7 +154,7 @@ def _primitive_spelled_out(
     if written is None:
         return text
     if kind.decimal and written.is_decimal:
-        return json.dumps(_variable(text) if written.name == VARIABLE_SCALE else _number(text, written.scale))
+        return json.dumps(_digits(text, written))
     if written.holds_bytes and not wants_json(kind):
         raise pa.ArrowInvalid("bytes do not fit this column")
     return text
@@ -162,15 +165,6 @@ def _of_bytes(kind: Primitive) -> Conversion:
     if wants_json(kind):
         return Conversion(converter_of(kind, BinaryEncoding.BASE64), takes_json=True)
     return Conversion(partial(_refuse, kind=kind))
-
-
-def _of_decimal(kind: Primitive, found: ConnectType) -> Conversion:
-    assert kind.decimal
-    precision, scale = kind.decimal
-    if found.name == VARIABLE_SCALE:
-        return Conversion(partial(_variable_decimals, precision=precision, scale=scale), takes_json=True)
-    convert = partial(_decimals, written_scale=found.scale, precision=precision, scale=scale)
-    return Conversion(convert, takes_json=True, likely=_BASE64)
 
 
 def _of_moment(kind: Primitive, name: str) -> Conversion | None:
@@ -211,7 +205,7 @@ def _micros(texts: pa.Array, factor: int) -> pa.Array:
     if factor > 0:
         return pc.multiply_checked(numbers, factor)
     micros = pc.divide(numbers, -factor)  # rounds towards 0; only an exact quotient is used
-    if pc.any(pc.not_equal(pc.multiply(micros, -factor), numbers), min_count=0).as_py():
+    if pc.not_equal(pc.multiply(micros, -factor), numbers).true_count:
         raise pa.ArrowInvalid("a part of a microsecond")
     return micros
 
@@ -222,35 +216,24 @@ def _timestamps(texts: pa.Array, factor: int, kind: Primitive) -> pa.Array:
 
 def _times(texts: pa.Array, factor: int) -> pa.Array:
     micros = _micros(texts, factor)
-    if pc.any(pc.or_(pc.less(micros, 0), pc.greater_equal(micros, _DAY_MICROS)), min_count=0).as_py():
+    if pc.or_(pc.less(micros, 0), pc.greater_equal(micros, _DAY_MICROS)).true_count:
         raise pa.ArrowInvalid("not within a day")
     return micros.cast(pa.time64("us"))
 
 
-def _decimals(texts: pa.Array, written_scale: int, precision: int, scale: int) -> pa.Array:
-    """Decimals from the Base64 of their digits, or from numbers, which Kafka Connect's converter can also write."""
-    digits = [None if text is None else _number(text, written_scale) for text in texts.to_pylist()]
-    return parse_decimals(pa.array(digits, pa.string()), precision, scale)
+def _decimals(texts: pa.Array, written: ConnectType, kind: Primitive) -> pa.Array:
+    digits = [None if text is None else _digits(text, written) for text in texts.to_pylist()]
+    return converter_of(kind)(pa.array(digits, pa.string()))
 
 
-def _variable_decimals(texts: pa.Array, precision: int, scale: int) -> pa.Array:
-    digits = [None if text is None else _variable(text) for text in texts.to_pylist()]
-    return parse_decimals(pa.array(digits, pa.string()), precision, scale)
-
-
-def _variable(text: str) -> str:
-    if not text.startswith("{"):
-        return _number(text, 0)
-    scale, value = first_members(text, ("scale", "value"))
-    digits = (scale or "").removeprefix("-")
-    is_short_whole = digits.isascii() and digits.isdigit() and len(digits) < 6
-    if scale is None or value is None or not is_short_whole or not value.startswith('"'):
-        raise pa.ArrowInvalid("no decimal of variable scale")
-    return _number(value, int(scale))
-
-
-def _number(text: str, scale: int) -> str:
-    """A decimal with all its digits, from JSON: Base64 in a text, else a number."""
+def _digits(text: str, written: ConnectType) -> str:
+    """A decimal with all its digits, from JSON: Base64 in a text, else a number, which Connect can also write."""
+    is_variable = written.name == VARIABLE_SCALE
+    scale = "0" if is_variable else str(written.scale)
+    if is_variable and text.startswith("{"):
+        scale, text = (part or "" for part in first_members(text, ("scale", "value")))
+        if not _SCALE.fullmatch(scale) or not text.startswith('"'):
+            raise pa.ArrowInvalid("no decimal of variable scale")
     if not text.startswith('"'):
         return text
     content = as_text(text) if "\\" in text else text[1:-1]
@@ -260,7 +243,7 @@ def _number(text: str, scale: int) -> str:
         raise pa.ArrowInvalid("not Base64") from None
     if binascii.b2a_base64(unscaled, newline=False).decode() != content:
         raise pa.ArrowInvalid("Base64 that no encoder writes")
-    return digits_of(unscaled, scale)
+    return digits_of(unscaled, int(scale))
 
 
 _WITHOUT_ZONE: Mapping[str, Conversion] = {

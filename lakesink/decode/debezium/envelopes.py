@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from lakesink.decode.avro.schema import WriterSchema
 from lakesink.decode.json_scalars import Parsed
 from lakesink.decode.misfits import Found
+from lakesink.rows.nested import replaced
 from lakesink.rows.schema import Field, Struct
 
 CREATE, UPDATE, DELETE, READ, TRUNCATE, MESSAGE = "c", "u", "d", "r", "t", "m"
@@ -102,7 +103,7 @@ class EventReader(Protocol):
     def explain(self, values: pa.Array) -> list[list[Found]]:
         """For each of a few malformed documents, the values that do not fit."""
 
-    def texts(self, values: pa.Array, row: str, without: Collection[str] = ()) -> Iterable[str]:
+    def texts(self, row: str, values: pa.Array, without: Collection[str] = ()) -> Iterable[str]:
         """A row of each event as JSON; the members of some names may be left out. `events` has accepted the events."""
 
 
@@ -137,19 +138,29 @@ def together(parts: Sequence[tuple[pa.Array, Events]]) -> Events:
     """The events of some documents as those of all, each at its position; the last one counts."""
     if len(parts) == 1:
         return parts[0][1]
-    positions = [position for some, _ in parts for position in some.to_pylist()]
-    order = [0] * (max(positions, default=-1) + 1)
-    for number, position in enumerate(positions):
-        order[position] = number
-    wanted, events = pa.array(order, pa.int64()), [one for _, one in parts]
+    positions, events = pa.concat_arrays([some for some, _ in parts]), [one for _, one in parts]
+    order = pc.inverse_permutation(positions, max_index=pc.max(positions).as_py())
+
+    def joined(arrays: Iterable[pa.Array | None]) -> pa.Array | None:
+        """None for masks of which all are None."""
+        found = list(arrays)
+        if all(one is None for one in found):
+            return None
+        none = (pa.repeat(pa.scalar(value=False), len(one.empty)) for one in events)
+        return pa.concat_arrays([no if one is None else one for one, no in zip(found, none, strict=True)]).take(order)
+
+    def columns(rows: Iterable[tuple[Parsed, ...]]) -> tuple[Parsed, ...]:
+        same = zip(*rows, strict=True)
+        return tuple(Parsed(joined(one.values for one in some), joined(one.misfits for one in some)) for some in same)
+
     return Events(
-        operations=_taken([one.operations for one in events], wanted),
-        empty=_taken([one.empty for one in events], wanted),
-        unreadable=_taken([one.unreadable for one in events], wanted),
-        has_before=_taken([one.has_before for one in events], wanted),
-        after=_columns([one.after for one in events], wanted),
-        before=_columns([one.before for one in events], wanted),
-        rest=_masks([one.rest for one in events], [len(one.empty) for one in events], wanted),
+        operations=joined(one.operations for one in events),
+        empty=joined(one.empty for one in events),
+        unreadable=joined(one.unreadable for one in events),
+        has_before=joined(one.has_before for one in events),
+        after=columns(one.after for one in events),
+        before=columns(one.before for one in events),
+        rest=joined(one.rest for one in events),
     )
 
 
@@ -161,32 +172,3 @@ def with_keys_before(events: Events, columns: EventColumns, positions: pa.Array,
         for one, parsed in zip(columns.before.fields, events.before, strict=True)
     )
     return replace(events, before=tuple(before))
-
-
-def replaced(values: pa.Array, positions: pa.Array, others: pa.Array) -> pa.Array:
-    """The values with others at some positions."""
-    order = list(range(len(values)))
-    for number, position in enumerate(positions.to_pylist(), len(values)):
-        order[position] = number
-    return pa.concat_arrays([values, others]).take(pa.array(order, pa.int64()))
-
-
-def _columns(parts: list[tuple[Parsed, ...]], wanted: pa.Array) -> tuple[Parsed, ...]:
-    return tuple(_parsed(column, wanted) for column in zip(*parts, strict=True))
-
-
-def _parsed(parts: Sequence[Parsed], wanted: pa.Array) -> Parsed:
-    values = _taken([one.values for one in parts], wanted)
-    return Parsed(values, _masks([one.misfits for one in parts], [len(one.values) for one in parts], wanted))
-
-
-def _masks(masks: Sequence[pa.BooleanArray | None], rows: Sequence[int], wanted: pa.Array) -> pa.BooleanArray | None:
-    if all(mask is None for mask in masks):
-        return None
-    no = pa.scalar(value=False)
-    found = [pa.repeat(no, count) if mask is None else mask for mask, count in zip(masks, rows, strict=True)]
-    return _taken(found, wanted)
-
-
-def _taken(arrays: list[pa.Array], wanted: pa.Array) -> pa.Array:
-    return pa.concat_arrays(arrays).take(wanted)

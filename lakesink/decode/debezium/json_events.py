@@ -21,7 +21,6 @@ from lakesink.decode.debezium.envelopes import (
     UPDATE,
     EventColumns,
     Events,
-    replaced,
     together,
     wrong_columns,
 )
@@ -40,11 +39,13 @@ from lakesink.decode.json_misfits import (
     kind_in_words,
     parsed,
 )
-from lakesink.decode.json_raw import as_text, first_members
-from lakesink.decode.json_scalars import Parsed, converted, either, forgiven, wants_json, without
-from lakesink.decode.json_values import JsonReader, other_than, with_spelling
+from lakesink.decode.json_raw import as_taken, first_members, members
+from lakesink.decode.json_scalars import Parsed, converted, either, forgiven, texts_of, wants_json, without
+from lakesink.decode.json_values import JsonReader, members_query, other_than, pointer, with_spelling
 from lakesink.decode.misfits import SEARCHED, Found, UnknownKeys, with_option
+from lakesink.rows.nested import replaced
 from lakesink.rows.plan import BinaryEncoding
+from lakesink.rows.scalars import FALSE
 from lakesink.rows.schema import Field, Primitive, Struct, sql_type_of
 from lakesink.rows.unfit import all_but
 
@@ -72,17 +73,13 @@ class _Part:
     @property
     def is_json(self) -> bool:
         """True if its values are taken as JSON, else as texts."""
-        if self.conversion is not None:
-            return self.conversion.takes_json
-        return not isinstance(self.field.type, Primitive) or wants_json(self.field.type)
+        return wants_json(self.field.type) if self.conversion is None else self.conversion.takes_json
 
     @property
     def path(self) -> str:
         """Its JSON pointer; a JSON path if the pointer could also find an item of an array."""
         names = (self.row, self.field.name) if self.row else (self.field.name,)
-        if self.field.name.isdecimal():
-            return "$" + "".join(f'."{name}"' for name in names)
-        return "".join("/" + name.replace("~", "~0").replace("/", "~1").replace("'", "''") for name in names)
+        return "$" + "".join(f'."{name}"' for name in names) if self.field.name.isdecimal() else pointer(*names)
 
 
 @dataclass(slots=True)
@@ -113,14 +110,14 @@ class JsonEvents:
 
     def events(self, values: pa.Array) -> Events:
         """The events of binary or string documents."""
-        texts = _texts(values)
+        texts = texts_of(values)
         parts = unwrapped(texts)
         found = together([(part.positions, self._read(part)) for part in parts])
         other = pc.or_(pc.or_(found.empty, found.unreadable), texts.is_null())
         lost = pc.indices_nonzero(pc.and_not(found.operations.is_null(), other))
         again = opened(texts.take(lost).to_pylist(), lost.to_pylist()) if len(lost) else []
         if again:
-            everywhere = pa.array(range(len(texts)), pa.int64())
+            everywhere = pa.arange(0, len(texts))
             found = together([(everywhere, found), *((part.positions, self._read(part)) for part in again)])
         self._wrapped = [part for part in (*parts, *again) if part.types is not None]
         empty = pc.or_(found.empty, values.is_null())
@@ -140,15 +137,16 @@ class JsonEvents:
 
     def keys(self, values: pa.Array) -> tuple[pa.Array, ...]:
         """The columns of the key from documents, in the same wrapper or bare."""
-        texts = _texts(values)
+        texts = texts_of(values)
         _, [objects], _ = self._reader.find(texts, "SELECT json_type(value) = 'OBJECT' FROM documents")
-        positions = pc.indices_nonzero(pc.fill_null(objects, False)).to_pylist()  # noqa: FBT003 - Arrow takes it by position
-        key = self.columns.key
+        positions, key = pc.indices_nonzero(objects).cast(pa.int64()), self.columns.key
         found = [pa.nulls(len(texts), one.type.arrow) for one in key.fields if isinstance(one.type, Primitive)]
-        bare = Payloads(pa.array(positions, pa.int64()), texts.take(pa.array(positions, pa.int64())), None)
-        for part in (bare, *opened(bare.texts.to_pylist(), positions)):
-            read = self._columns(part, _parts("", key, part.types))
-            found = [replaced(old, part.positions, new) for old, new in zip(found, read, strict=True)]
+        bare = Payloads(positions, texts.take(positions), None)
+        for part in (bare, *opened(bare.texts.to_pylist(), positions.to_pylist())):
+            parts = _parts("", key, part.types)
+            _, columns, _ = self._open(part.texts, parts)
+            read = map(self._column, parts, columns)
+            found = [replaced(old, part.positions, new.values) for old, new in zip(found, read, strict=True)]
         return tuple(found)
 
     def explain(self, values: pa.Array) -> list[list[Found]]:
@@ -170,7 +168,7 @@ class JsonEvents:
         [strictly] = replace(self, forgives=False).explain(document)
         return [one for one in strictly if one.kind == HELD] or [REST_TOO_LARGE]
 
-    def texts(self, values: pa.Array, row: str, without: Collection[str] = ()) -> Iterator[str]:  # noqa: ARG002 - as they are
+    def texts(self, row: str, values: pa.Array, without: Collection[str] = ()) -> Iterator[str]:  # noqa: ARG002 - as they are
         """See `envelopes.EventReader`: as it is written, but decimals with their digits if a schema tells them."""
         for value in values.cast(pa.binary()).to_pylist():
             types: Types = None
@@ -182,7 +180,7 @@ class JsonEvents:
             yield text if types is None else with_digits(text, ConnectType("struct", fields=types))
 
     def _read(self, part: Payloads) -> Events:
-        empty = pc.fill_null(pc.equal(part.texts, "null"), False)  # noqa: FBT003 - Arrow takes it by position
+        empty = pc.fill_null(pc.equal(part.texts, "null"), FALSE)
         after = _parts(AFTER, self.columns.after, part.types)
         before = _parts(BEFORE, self.columns.before, part.types)
         whole = [_Part("", Field(0, row, required=False, type=Struct(()))) for row in self.columns.stored if self.finds]
@@ -213,20 +211,15 @@ class JsonEvents:
         """The parts of documents; returns the documents too, NULL if they are no objects, and True for those."""
         wrong = other_than(texts, "{")
         texts = texts if wrong is None else without(texts, wrong)
-        texts, columns, invalid = self._reader.find(texts, _query(parts))
+        texts, columns, invalid = self._reader.find(texts, members_query((part.path, part.is_json) for part in parts))
         positions = respelled(texts, self.columns.after)
         if positions is not None:
             columns = with_spelling(columns, texts, positions, _as_written(parts))
         wrong = either(wrong, invalid)
         return texts, columns, pa.repeat(pa.scalar(value=False), len(texts)) if wrong is None else wrong
 
-    def _columns(self, part: Payloads, parts: Sequence[_Part]) -> Iterator[pa.Array]:
-        _, columns, _ = self._open(part.texts, parts)
-        for one, texts in zip(parts, columns, strict=True):
-            parsed = self._column(one, texts)
-            yield parsed.values if parsed.misfits is None else without(parsed.values, parsed.misfits)
-
     def _column(self, part: _Part, texts: pa.Array) -> Parsed:
+        """The values of a part, with NULL for misfits."""
         kind, encoded = part.field.type, part.encoded
         if part.conversion is not None:
             found = converted(texts, part.conversion.convert, part.conversion.likely)
@@ -243,27 +236,16 @@ class JsonEvents:
 
     def _has_before(self, texts: pa.Array, operations: pa.Array, before: Sequence[Parsed]) -> pa.BooleanArray:
         """True for events with a row before; the keys in it usually tell."""
-        known = [
-            parsed.values.is_valid()
-            for one, parsed in zip(self.columns.before.fields, before, strict=True)
-            if one.name in self.columns.keys
-        ]
-        found = known[0]
-        for each in known[1:]:
-            found = pc.or_(found, each)
+        pairs = zip(self.columns.before.fields, before, strict=True)
+        found = reduce(pc.or_, (parsed.values.is_valid() for one, parsed in pairs if one.name in self.columns.keys))
         unclear = pc.and_(
             pc.equal(operations, UPDATE), pc.and_not(pc.invert(pc.starts_with(texts, _NO_ROW_BEFORE)), found)
         )
-        positions = pc.indices_nonzero(pc.fill_null(unclear, False))  # noqa: FBT003 - Arrow takes it by position
+        positions = pc.indices_nonzero(unclear)
         if not len(positions):
             return found
         _, [more], _ = self._reader.find(texts.take(positions), _ROWS_BEFORE)
-        return replaced(found, positions.cast(pa.int64()), more)
-
-
-def _texts(values: pa.Array) -> pa.StringArray:
-    """Documents as texts; NULL for bytes that are not UTF-8, also in a Spark string."""
-    return converted(values.cast(pa.binary()), lambda found: found.cast(pa.string())).values
+        return replaced(found, positions, more)
 
 
 def _parts(row: str, struct: Struct, types: Types) -> list[_Part]:
@@ -273,42 +255,16 @@ def _parts(row: str, struct: Struct, types: Types) -> list[_Part]:
     ]
 
 
-def _query(parts: Sequence[_Part]) -> str:
-    """A query for these parts, each as a text or JSON; NULL for null."""
-    lists = {"texts": "json_extract_string", "parts": "json_extract"}
-    paths: dict[str, list[str]] = {name: [] for name in lists}
-    columns = []
-    for part in parts:
-        name = "parts" if part.is_json else "texts"
-        paths[name].append(f"'{part.path}'")
-        item = f"{name}[{len(paths[name])}]"
-        columns.append(f"nullif({item}::VARCHAR, 'null')" if part.is_json else item)
-    found = [f"{lists[name]}(value, [{', '.join(some)}]) AS {name}" for name, some in paths.items() if some]
-    return f"SELECT {', '.join(columns)} FROM (SELECT {', '.join(found)} FROM documents)"  # noqa: S608 - names are quoted
-
-
 def _as_written(parts: Sequence[_Part]) -> Callable[[str], list[str | None]]:
     """A function from a document to its parts in their original spelling."""
-    rows = {part.row: [one.field.name for one in parts if one.row == part.row] for part in parts}
 
     def parts_of(text: str) -> list[str | None]:
-        members = dict(zip((AFTER, BEFORE), first_members(text, (AFTER, BEFORE)), strict=True)) | {"": text}
-        found = {row: _members(members[row], names) for row, names in rows.items()}
-        return [_spelled(found[part.row].get(part.field.name), as_json=part.is_json) for part in parts]
+        after, before = first_members(text, (AFTER, BEFORE))
+        rows = {"": text.lstrip(), AFTER: after or "", BEFORE: before or ""}
+        found = {row: dict(reversed(members(part))) for row, part in rows.items() if part.startswith("{")}
+        return [as_taken(found.get(part.row, {}).get(part.field.name), as_json=part.is_json) for part in parts]
 
     return parts_of
-
-
-def _members(text: str | None, names: Sequence[str]) -> dict[str, str | None]:
-    if text is None or not text.startswith("{"):
-        return {}
-    return dict(zip(names, first_members(text, names), strict=True))
-
-
-def _spelled(member: str | None, *, as_json: bool) -> str | None:
-    if not as_json:
-        return as_text(member)
-    return None if member == "null" else member
 
 
 def explained(value: bytes | None, row: str, wrong: Sequence[Field], reader: JsonReader) -> list[Found]:

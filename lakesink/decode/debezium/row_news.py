@@ -9,14 +9,13 @@ from dataclasses import dataclass, field
 from functools import reduce
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lakesink.decode.avro.news import AvroNews
 from lakesink.decode.avro.schema import WriterSchema
 from lakesink.decode.debezium.envelopes import AFTER, BEFORE, EventColumns, EventReader
 from lakesink.decode.debezium.sorting import sort_events, stored_rows
 from lakesink.decode.json_raw import first_members
-from lakesink.decode.json_scalars import Parsed, either
+from lakesink.decode.json_scalars import Parsed, but, either
 from lakesink.decode.news import News
 from lakesink.decode.news_rows import JsonNews
 from lakesink.rows.schema import Struct
@@ -38,16 +37,12 @@ class StoredRows:
 
     def texts(self, values: pa.Array, without: Collection[str] = ()) -> Iterable[str]:
         """The rows as JSON."""
-        rows = (self.reader.texts(values, row, without) for row in (AFTER, BEFORE))
+        rows = (self.reader.texts(row, values, without) for row in (AFTER, BEFORE))
         return (before if after == "null" else after for after, before in zip(*rows, strict=True))
 
     def by_schema(self, values: pa.Array) -> Iterator[tuple[int, WriterSchema, pa.BooleanArray]]:
         """The schemas of the rows."""
         return self.reader.by_schema(values)
-
-    def objects(self, values: pa.Array) -> pa.BooleanArray:
-        """True, for events are objects, and others have no news."""
-        return pa.repeat(pa.scalar(value=True), len(values))
 
     def forgiving(self) -> "StoredRows":
         """The same reader, which forgives."""
@@ -66,13 +61,11 @@ class RowNews(JsonNews):
         self._by_schema = AvroNews(self.plan, self.struct, self.reader)
 
     def found(self, documents: pa.Array, parsed: Parsed) -> Iterator[tuple[Sequence[int], News]]:
-        """See `lakesink.decode.news_rows.FindsNews`."""
+        """See `lakesink.decode.news_rows.Find`."""
         yield from self._by_schema.found(documents, parsed)
         wrapped = reduce(either, (written for _, _, written in self.reader.by_schema(documents)), None)
-        if wrapped is not None:
-            masks = (parsed.misfits, parsed.rest)
-            parsed = Parsed(parsed.values, *(None if one is None else pc.and_not(one, wrapped) for one in masks))
-        yield from JsonNews.found(self, documents, parsed)
+        bare = Parsed(parsed.values, but(parsed.misfits, wrapped), but(parsed.rest, wrapped))
+        yield from JsonNews.found(self, documents, bare)
 
     def news_of(self, document: str) -> News:
         """The news of the row that is stored, and of the key before the change."""

@@ -18,9 +18,10 @@ from lakesink.decode.debezium.envelopes import (
     EventColumns,
     Events,
     misfits_in,
-    replaced,
 )
 from lakesink.decode.json_scalars import Parsed
+from lakesink.rows.nested import replaced
+from lakesink.rows.scalars import FALSE
 from lakesink.rows.schema import Struct, arrow_type
 
 _UPSERTS = (CREATE, UPDATE, READ)
@@ -69,8 +70,8 @@ def sort_events(events: Events, columns: EventColumns) -> SortedEvents:
     """Sort events; every document is in exactly one mask, apart from snapshots and splits."""
     rows = len(events.operations)
     is_event = pc.and_not(pc.invert(events.empty), events.unreadable)
-    known = pc.and_(_is_in(events.operations, _KNOWN), is_event)
-    is_upsert = pc.and_(_is_in(events.operations, _UPSERTS), known)
+    known = pc.and_(_is(events.operations, *_KNOWN), is_event)
+    is_upsert = pc.and_(_is(events.operations, *_UPSERTS), known)
     is_delete, is_update = (pc.and_(known, _is(events.operations, name)) for name in (DELETE, UPDATE))
     has_key = reduce(pc.and_, [one.values.is_valid() for one in _keys(events.before, columns.before, columns.keys)])
     is_split = pc.and_(pc.and_(is_update, has_key), _has_other_key(events, columns))
@@ -130,10 +131,8 @@ def _has_other_key(events: Events, columns: EventColumns) -> pa.BooleanArray:
         _keys(events.after, columns.after, columns.keys),
         strict=True,
     )
-    found: pa.BooleanArray = reduce(
-        pc.or_, (_filled(pc.not_equal(before.values, after.values)) for before, after in pairs)
-    )
-    return found
+    found = (pc.not_equal(before.values, after.values) for before, after in pairs)
+    return reduce(pc.or_, (pc.fill_null(one, FALSE) for one in found))
 
 
 def _keys(parsed: Sequence[Parsed], struct: Struct, keys: Sequence[str]) -> list[Parsed]:
@@ -142,13 +141,5 @@ def _keys(parsed: Sequence[Parsed], struct: Struct, keys: Sequence[str]) -> list
     return [by_name[name] for name in keys]
 
 
-def _is(operations: pa.StringArray, name: str) -> pa.BooleanArray:
-    return _filled(pc.equal(operations, name))
-
-
-def _is_in(operations: pa.StringArray, names: Sequence[str]) -> pa.BooleanArray:
-    return _filled(pc.is_in(operations, pa.array(names, pa.string())))
-
-
-def _filled(mask: pa.BooleanArray) -> pa.BooleanArray:
-    return pc.fill_null(mask, False)  # noqa: FBT003 - Arrow takes it by position
+def _is(operations: pa.StringArray, *names: str) -> pa.BooleanArray:
+    return pc.is_in(operations, pa.array(names, pa.string()))

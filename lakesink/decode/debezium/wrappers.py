@@ -15,8 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakesink.decode.avro.schema import MEANT, PRIMITIVES, ArrayOf, Kind, MapTo, Record, Scalar, Union, WriterSchema
+from lakesink.decode.decimals import MOST_DIGITS
 from lakesink.decode.json_raw import end_of_nested, members
-from lakesink.decode.value_kinds import MOST_DIGITS
+from lakesink.rows.scalars import FALSE
 
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
 VARIABLE_SCALE = "io.debezium.data.VariableScaleDecimal"
@@ -122,7 +123,7 @@ class Payloads:
 
 def unwrapped(texts: pa.StringArray) -> list[Payloads]:
     """The events in compact wrappers, by schema, and all other documents as they are."""
-    wrapped = pc.fill_null(pc.starts_with(texts, _SCHEMA), False)  # noqa: FBT003 - Arrow takes it by position
+    wrapped = pc.fill_null(pc.starts_with(texts, _SCHEMA), FALSE)
     left = pc.indices_nonzero(wrapped).cast(pa.int64())
     found: list[Payloads] = []
     while len(left) and len(found) < _MOST_SCHEMAS:

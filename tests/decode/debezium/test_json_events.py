@@ -22,6 +22,7 @@ many = examples(12)
 FORMS = {
     "bare": '{"before":null,"after":%s,"op":"c"}',
     "pretty": '{\n "op" : "c",\n "source": {"op": "d", "after": {"id": 5}},\n "after" : %s\n}\n',
+    "after blanks": ' \n{"op":"c","after":%s}',
     "escaped": '{"\\u0061fter":%s,"\\u006fp":"\\u0063"}',
     "twice": '{"op":"c","op":"d","after":%s,"after":{"id":9,"c":"other"},"before":{"id":3}}',
     "text": '{"x":"\\"op\\":\\"d\\",\\"c\\": 1.5","op":"c","after":%s}',
