@@ -16,6 +16,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
+from lakesink_catalog.commit.batch_change import CommitOptions, batch_change
 from lakesink_catalog.commit.clock import ClockWatch
 from lakesink_catalog.commit.decision import Decision, still_usable
 from lakesink_catalog.commit.effects import Effects
@@ -27,7 +28,7 @@ from lakesink_catalog.commit.outcomes import Repeated, committed, is_final, unre
 from lakesink_catalog.commit.premises import premises_of
 from lakesink_catalog.commit.prepared import PreparedBatch
 from lakesink_catalog.commit.prepared_changes import PreparedChanges
-from lakesink_catalog.commit.request import CommitOptions, PlannedCommit, Request, build_request
+from lakesink_catalog.commit.request import Request, build_request, snapshot_time_ms
 from lakesink_catalog.connect.catalog_failures import http_status, translate_storage_errors
 from lakesink_catalog.connect.first_snapshot import check_has_head
 from lakesink_catalog.connect.turns import TakesTurns
@@ -173,23 +174,18 @@ class FencedCommit:
                 assert_never(decision.verdict)
 
     def request(
-        self,
-        decision: Decision,
-        batch: Batch,
-        prepared: PreparedBatch,
-        merger: ManifestMerger,
-        located: Located | None = None,
+        self, decision: Decision, prepared: PreparedBatch, merger: ManifestMerger, located: Located | None = None
     ) -> Request:
         """Build the request for the table of this decision, and compare the driver's clock with the storage's."""
-        assert isinstance(decision.verdict, Commit)
-        check_has_head(decision.table, self.key.branch)
-        change = PlannedCommit(decision.situation, decision.verdict, batch, prepared, self.options, located)
-        now_ms, monotonic_ms = self.clocks()
-        request = build_request(decision.table, change, merger, now_ms, self.effects.emit)
-        told_ms = partial(self.effects.storage_time_ms, decision.table.io, request.manifest_list)
+        table, emit, (now_ms, monotonic_ms) = decision.table, self.effects.emit, self.clocks()
+        check_has_head(table, self.key.branch)
+        time_ms = snapshot_time_ms(table, now_ms, emit)
+        change = batch_change(decision, prepared, self.options, time_ms, located, emit)
+        request = build_request(table, change, time_ms, emit, self.effects.at_once, merger.merge)
+        told_ms = partial(self.effects.storage_time_ms, table.io, request.manifest_list)
         ahead = self.clock.check(now_ms, monotonic_ms, told_ms)
         if ahead:
-            self.effects.emit(ahead)
+            emit(ahead)
         return request
 
     def is_old(self, made_ms: int) -> bool:
@@ -297,7 +293,7 @@ class _Attempts:
             if self._repeated.is_refusal(self._metadata_file):
                 raise GivenUp(str(self._repeated), NO_OUTAGE)
             located = self._located(decision)
-            request = fence.request(decision, batch, prepared, self._merger, located)
+            request = fence.request(decision, prepared, self._merger, located)
             if fence.is_old(prepared.begun_ms) and not prepared.is_there(decision.table.io, fence.effects.at_once):
                 return MustBeWrittenAgain()
             if fence.was_held_up(self._started):

@@ -12,13 +12,13 @@ from pyiceberg.table import Table
 from lakesink.settings.settings import Settings, policy_of
 from lakesink.sinks.iceberg.compaction import CompactionMemory
 from lakesink.sinks.iceberg.preflight import check_partitions, create_for_rows
+from lakesink_catalog.commit.batch_change import CommitOptions
 from lakesink_catalog.commit.clock import ClockWatch
 from lakesink_catalog.commit.effects import Effects
 from lakesink_catalog.commit.fence import FencedCommit
 from lakesink_catalog.commit.left_out import LeftOut
 from lakesink_catalog.commit.premises import Path
 from lakesink_catalog.commit.prepared import TableLog
-from lakesink_catalog.commit.request import CommitOptions
 from lakesink_catalog.manifests.merging import MergeMemory
 from lakesink_catalog.tables.locations import metadata_location
 from lakesink_catalog.tables.tables import TABLE_MISSING, load_table

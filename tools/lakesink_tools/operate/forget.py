@@ -1,29 +1,21 @@
 """Removes or restores the ledger entry of a sink, by the table's name."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from pyiceberg.table import Table
 from pyiceberg.table.refs import SnapshotRefType
-from pyiceberg.table.update import (
-    AddSnapshotUpdate,
-    AssertRefSnapshotId,
-    RemovePropertiesUpdate,
-    RemoveSnapshotRefUpdate,
-    SetPropertiesUpdate,
-    TableRequirement,
-    TableUpdate,
-)
 
+from lakesink_catalog.commit.change_commit import ChangeCommit
 from lakesink_catalog.commit.effects import Effects
-from lakesink_catalog.commit.request import branch_at, tag_at
+from lakesink_catalog.commit.table_change import Change, TagMove
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.connect.first_snapshot import check_has_head
 from lakesink_catalog.read.history import sinks
 from lakesink_catalog.read.view import view_refs, view_table
 from lakesink_catalog.tables.locations import metadata_location
 from lakesink_catalog.tables.tables import load_table
-from lakesink_protocol.errors import SettingsError
+from lakesink_protocol.errors import CommitUnresolved, SettingsError
 from lakesink_protocol.fence import Unseen
 from lakesink_protocol.identity import MAIN_BRANCH, NAME_PATTERN, NO_BATCH, SinkKey, SinkKind
 from lakesink_protocol.ledger import FORGOTTEN, RESTORED, LedgerEntry, mark_of, next_entry
@@ -32,7 +24,6 @@ from lakesink_protocol.situation import Situation
 from lakesink_protocol.suggest import did_you_mean
 from lakesink_protocol.tags import audit_tags
 from lakesink_protocol.verdict import SUPPORTED_FORMAT_VERSION
-from lakesink_tools.operate.empty_commit import EmptyCommit, unresolved
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,17 +56,12 @@ class Restoring:
         wanted = self._wanted(first)
         if self._is_there(first):
             return Restored(wanted, None)
-        done = self._commit.run(first, self._request, self._is_there)
+        done = ChangeCommit(self.load, "restore", self.retry, self.effects).run(first, self._change, self._is_there)
         if isinstance(done, Unseen):
-            raise unresolved(f"the ledger entry of {self.key.name!r} again", done)
-        table, snapshot_id = done
-        entry = view_table(table, self.key).entry
+            raise _unresolved(f"the ledger entry of {self.key.name!r} again", done)
+        entry = view_table(done.table, self.key).entry
         assert entry is not None
-        return Restored(entry, snapshot_id)
-
-    @property
-    def _commit(self) -> EmptyCommit:
-        return EmptyCommit(self.load, "restore", self.retry, self.effects)
+        return Restored(entry, done.change.snapshot_id if done.change else None)
 
     def _is_there(self, table: Table) -> bool:
         situation = self._situation(table)
@@ -96,23 +82,20 @@ class Restoring:
             raise _refused(self.key, "its entry belongs to another table", "Use another sink id and a new checkpoint.")
         return entry_of_marks(situation) if entry is None or situation.entry_contradicted else entry
 
-    def _request(self, table: Table, snapshot_id: int) -> tuple[list[TableRequirement], tuple[TableUpdate, ...]]:
-        entry = self._wanted(table)
-        head = table.metadata.refs[self.key.branch].snapshot_id
-        tag = table.metadata.refs.get(self.key.ledger_tag)
-        requirements: list[TableRequirement] = [AssertRefSnapshotId(ref=self.key.branch, snapshot_id=head)]
-        if tag is None or tag.snapshot_ref_type is SnapshotRefType.TAG:
-            tagged = None if tag is None else tag.snapshot_id
-            requirements.append(AssertRefSnapshotId(ref=self.key.ledger_tag, snapshot_id=tagged))
-        says = {RESTORED: self.key.ledger_property}
-        updates: list[TableUpdate] = [
-            AddSnapshotUpdate(snapshot=self._commit.snapshot(table, head, snapshot_id, says)),
-            branch_at(table, self.key.branch, snapshot_id),
-            SetPropertiesUpdate(updates={self.key.ledger_property: entry.to_json()}),
-        ]
-        if tag is not None and tag.snapshot_ref_type is SnapshotRefType.TAG:  # its snapshot may be rolled back
-            updates.append(tag_at(self.key.ledger_tag, entry.snapshot_id, tag.max_ref_age_ms))
-        return requirements, tuple(updates)
+    def _change(self, table: Table, snapshot_id: int) -> Change:
+        entry, refs = self._wanted(table), table.metadata.refs
+        tag, tags = refs.get(self.key.ledger_tag), []
+        if tag is None or tag.snapshot_ref_type is SnapshotRefType.TAG:  # its snapshot may be rolled back
+            there = (None, None, None) if tag is None else (tag.snapshot_id, entry.snapshot_id, tag.max_ref_age_ms)
+            tags.append(TagMove(self.key.ledger_tag, *there))
+        return Change(
+            self.key.branch,
+            refs[self.key.branch].snapshot_id,
+            snapshot_id,
+            says={RESTORED: self.key.ledger_property},
+            properties={self.key.ledger_property: entry.to_json()},
+            tags=tuple(tags),
+        )
 
 
 def _has_unread_marks(situation: Situation) -> bool:
@@ -181,21 +164,14 @@ class Forgetting:
 
     def run(self) -> Forgotten:
         """Remove the sink. After `CommitUnresolved`, it can be run again."""
-        tags: dict[str, int] = {}
-
-        def build(table: Table, snapshot_id: int) -> tuple[list[TableRequirement], tuple[TableUpdate, ...]]:
-            nonlocal tags
-            tags = self._tags(table)
-            return self._request(table, snapshot_id, tags)
-
-        done = self._commit.run(self.find(), build, lambda table: not self._is_known(table))
+        commit = ChangeCommit(self.load, "forget", self.retry, self.effects)
+        done = commit.run(self.find(), self._change, lambda table: not self._is_known(table))
         if isinstance(done, Unseen):
-            raise unresolved(f"forgotten {self.key.name!r}", done)
-        return self._forgotten(*done, tags)
-
-    @property
-    def _commit(self) -> EmptyCommit:
-        return EmptyCommit(self.load, "forget", self.retry, self.effects)
+            raise _unresolved(f"forgotten {self.key.name!r}", done)
+        assert done.change is not None, "there is something to remove"
+        folder = f"{metadata_location(done.table)}/{self.key.record_folder}"
+        audit = tuple(sorted(tag.name for tag in done.change.tags if tag.name != self.key.ledger_tag))
+        return Forgotten(done.change.snapshot_id, self._branch(done.table), folder, audit)
 
     def _check(self, table: Table) -> None:
         if not self._is_known(table):
@@ -220,32 +196,26 @@ class Forgetting:
         audit = audit_tags(self.key, refs) if self.with_audit_tags else {}
         return {name: snapshot.snapshot_id for name, snapshot in {**own, **audit}.items()}
 
-    def _forgotten(self, table: Table, snapshot_id: int, tags: Iterable[str]) -> Forgotten:
-        folder = f"{metadata_location(table)}/{self.key.record_folder}"
-        audit = tuple(sorted(name for name in tags if name != self.key.ledger_tag))
-        return Forgotten(snapshot_id, self._branch(table), folder, audit)
-
     def _branch(self, table: Table) -> str:
         return self.key.branch if self.key.branch in table.metadata.refs else MAIN_BRANCH
 
-    def _request(
-        self, table: Table, snapshot_id: int, tags: Mapping[str, int]
-    ) -> tuple[list[TableRequirement], tuple[TableUpdate, ...]]:
+    def _change(self, table: Table, snapshot_id: int) -> Change:
         self._check(table)
         branch, refs = self._branch(table), table.metadata.refs
-        head = refs[branch].snapshot_id if branch in refs else None
-        requirements: list[TableRequirement] = [AssertRefSnapshotId(ref=branch, snapshot_id=head)]
-        says = {FORGOTTEN: self.key.ledger_property}
-        updates: list[TableUpdate] = [
-            AddSnapshotUpdate(snapshot=self._commit.snapshot(table, head, snapshot_id, says)),
-            branch_at(table, branch, snapshot_id),
-        ]
-        if self.key.ledger_property in table.properties:
-            updates.append(RemovePropertiesUpdate(removals=[self.key.ledger_property]))
-        for name, there in tags.items():
-            requirements.append(AssertRefSnapshotId(ref=name, snapshot_id=there))
-            updates.append(RemoveSnapshotRefUpdate(ref_name=name))
-        return requirements, tuple(updates)
+        known = self.key.ledger_property in table.properties
+        return Change(
+            branch,
+            refs[branch].snapshot_id if branch in refs else None,
+            snapshot_id,
+            says={FORGOTTEN: self.key.ledger_property},
+            properties={self.key.ledger_property: None} if known else {},
+            tags=tuple(TagMove(name, there, None) for name, there in self._tags(table).items()),
+        )
+
+
+def _unresolved(what: str, unseen: Unseen) -> CommitUnresolved:
+    """The error for a change that the table does not show."""
+    return CommitUnresolved.of("COMMIT_UNRESOLVED.empty", what=what, trouble=unseen.trouble)
 
 
 def _unknown(table: Table, key: SinkKey) -> SettingsError:
