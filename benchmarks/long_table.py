@@ -26,7 +26,7 @@ from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.evolution import task_plan
 from lakesink_catalog.commit.premises import premises_of
 from lakesink_catalog.commit.prepared import SNAPSHOT_IDS, PreparedBatch
-from lakesink_catalog.commit.summary import batch_summary
+from lakesink_catalog.commit.table_change import Change
 from lakesink_catalog.manifests.lists import write_list
 from lakesink_catalog.manifests.merging import ManifestMerger, MergeMemory, MergePolicy
 from lakesink_catalog.manifests.write import UNASSIGNED_SEQUENCE, write_batch_manifests
@@ -170,7 +170,8 @@ def _snapshot(
     parent_id = parent.get("snapshot-id")
     location = write_list(table, manifests, snapshot_id=snapshot_id, parent_id=parent_id, sequence_number=number + 1)
     mark = next_mark(KEY, batch, outcome="committed", accepted="", ledger_batch_id=number)
-    summary = batch_summary(parent.get("summary"), prepared) | mark.to_summary()
+    change = Change(KEY.branch, parent_id, snapshot_id, says={}, prepared=prepared)
+    summary = change.counts(parent.get("summary")) | mark.to_summary()
     found = {
         "snapshot-id": snapshot_id,
         "sequence-number": number + 1,

@@ -7,13 +7,11 @@ from typing import Any
 from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.update import SetPropertiesUpdate, TableUpdate
 
 from lakesink_catalog.commit import fence as commit
-from lakesink_catalog.commit import request
 from lakesink_catalog.commit.decision import Decision
 from lakesink_catalog.commit.fence import FencedCommit
-from lakesink_catalog.commit.request import PlannedCommit
+from lakesink_catalog.commit.table_change import Change
 from lakesink_catalog.read import view
 from lakesink_protocol.errors import Reason
 from lakesink_protocol.identity import MAIN_BRANCH, Batch, SinkKey
@@ -121,15 +119,15 @@ def mark_only_in_the_snapshot(patches: Patches) -> None:
     """No ledger property, no tag; where no mark is found there was no batch."""
     without_tag(patches)
 
-    def updates(table: Table, change: PlannedCommit, *rest: Any) -> tuple[TableUpdate, ...]:
-        made = real_updates(table, change, *rest)
-        return tuple(update for update in made if not isinstance(update, SetPropertiesUpdate))
+    def change(*given: Any) -> Change:
+        made: Change = real_change(*given)
+        return replace(made, properties={})
 
     def view_metadata(metadata: TableMetadata, io: FileIO, key: SinkKey) -> TableView:
         seen: TableView = real_view(metadata, io, key)
         return replace(seen, entry=_newest(seen, key))
 
-    real_updates = patches.put(request, "_updates", updates)
+    real_change = patches.put(commit, "batch_change", change)
     real_view = patches.put(view, "view_metadata", view_metadata)
     patches.put(commit, "view_metadata", view_metadata)
     unknown = Refuse(5, Reason.UNKNOWN_HISTORY)

@@ -20,7 +20,6 @@ from lakesink_catalog.commit.evolution import evolve
 from lakesink_catalog.commit.fence import FencedCommit
 from lakesink_catalog.commit.premises import columns
 from lakesink_catalog.commit.prepared import PreparedBatch
-from lakesink_catalog.manifests.merging import ManifestMerger
 from lakesink_catalog.read.landed import newest_batch
 from lakesink_protocol.change import SchemaChange
 from lakesink_protocol.coordinator import BatchRun
@@ -133,21 +132,14 @@ def _nothing(_: IcebergSink, __: IcebergTransaction, ___: Sequence[bytes]) -> No
 def schema_changed_apart(patches: Patches) -> None:
     """A reader, and a crash, may find the columns without the rows."""
 
-    def request(
-        self: FencedCommit,
-        decision: Decision,
-        batch: Batch,
-        prepared: PreparedBatch,
-        merger: ManifestMerger,
-        *rest: Any,
-    ) -> Any:
+    def request(self: FencedCommit, decision: Decision, prepared: PreparedBatch, *rest: Any) -> Any:
         table = decision.table
         updates = evolve(table, prepared.schema_change).updates
         if updates:
             fence = AssertCurrentSchemaId(current_schema_id=table.metadata.current_schema_id)
             table.catalog.commit_table(table, (fence,), updates)
-            decision = self.decide_on(self.load(), batch)
-        return real(self, decision, batch, prepared, merger, *rest)
+            decision = self.decide_on(self.load(), decision.situation.batch)
+        return real(self, decision, prepared, *rest)
 
     real = patches.put(FencedCommit, "request", request)
 

@@ -12,19 +12,17 @@ from pyiceberg.table.update import (
     AddSnapshotUpdate,
     AssertRefSnapshotId,
     SetPropertiesUpdate,
-    TableRequirement,
-    TableUpdate,
     update_table_metadata,
 )
 
 from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink.sinks.iceberg.transaction import IcebergTransaction
 from lakesink_catalog.commit import fence as commit
-from lakesink_catalog.commit import request
 from lakesink_catalog.commit.decision import Decision
 from lakesink_catalog.commit.fence import FencedCommit
 from lakesink_catalog.commit.prepared import PreparedBatch
-from lakesink_catalog.commit.request import PlannedCommit, Request, build_request
+from lakesink_catalog.commit.request import Request, build_request
+from lakesink_catalog.commit.table_change import Change
 from lakesink_catalog.manifests.merging import ManifestMerger
 from lakesink_catalog.read.view import view_table
 from lakesink_protocol.identity import Batch
@@ -167,15 +165,8 @@ def earlier_manifests_cleaned(patches: Patches) -> None:
     """Each new request first tidies after the last one."""
     written: dict[int, tuple[FencedCommit, list[str]]] = {}
 
-    def ask(
-        self: FencedCommit,
-        decision: Decision,
-        batch: Batch,
-        prepared: PreparedBatch,
-        merger: ManifestMerger,
-        *rest: Any,
-    ) -> Any:
-        made = real(self, decision, batch, prepared, merger, *rest)
+    def ask(self: FencedCommit, decision: Decision, *rest: Any) -> Any:
+        made = real(self, decision, *rest)
         _, earlier = written.pop(id(self), (self, []))
         _delete(decision.table.io, earlier)
         lists = [update.snapshot.manifest_list for update in made.updates if isinstance(update, AddSnapshotUpdate)]
@@ -194,19 +185,26 @@ def earlier_manifests_cleaned(patches: Patches) -> None:
 def empty_batch_as_properties_only(patches: Patches) -> None:
     """No snapshot for no rows."""
 
-    def build(table: Table, change: PlannedCommit, merger: ManifestMerger, *rest: Any) -> Request:
-        previous, key = change.situation.entry, change.situation.key
-        if change.prepared.files or previous is None:
-            return build_request(table, change, merger, *rest)
+    def change(decision: Decision, prepared: PreparedBatch, *rest: Any) -> Change:
+        made: Change = real(decision, prepared, *rest)
+        previous, key = decision.situation.entry, decision.situation.key
+        if prepared.files or previous is None:
+            return made
         entry = next_entry(
-            change.batch,
+            decision.situation.batch,
             snapshot_id=previous.snapshot_id,
             sequence_number=previous.sequence_number,
             table_uuid=previous.table_uuid,
         )
-        fence = AssertRefSnapshotId(ref=key.branch, snapshot_id=change.situation.view.head)
-        return Request((fence,), (SetPropertiesUpdate(updates={key.ledger_property: entry.to_json()}),), "")
+        return replace(made, prepared=None, properties={key.ledger_property: entry.to_json()})
 
+    def build(table: Table, change: Change, *rest: Any) -> Request:
+        if change.prepared is not None:
+            return build_request(table, change, *rest)
+        fence = AssertRefSnapshotId(ref=change.branch, snapshot_id=change.head)
+        return Request((fence,), (SetPropertiesUpdate(updates=change.properties),), "")
+
+    real = patches.put(commit, "batch_change", change)
     patches.put(commit, "build_request", build)
 
 
@@ -224,16 +222,12 @@ def no_tag_fence(patches: Patches) -> None:
 def without_tag(patches: Patches) -> None:
     """Commits neither assert the ledger tag nor move it."""
 
-    def fence(table: Table, change: PlannedCommit, *rest: Any) -> tuple[TableRequirement, ...]:
-        tag = change.situation.key.ledger_tag
-        return tuple(one for one in real_fence(table, change, *rest) if getattr(one, "ref", None) != tag)
+    def change(decision: Decision, *rest: Any) -> Change:
+        made: Change = real(decision, *rest)
+        tag = decision.situation.key.ledger_tag
+        return replace(made, tags=tuple(one for one in made.tags if one.name != tag))
 
-    def updates(table: Table, change: PlannedCommit, *rest: Any) -> tuple[TableUpdate, ...]:
-        tag = change.situation.key.ledger_tag
-        return tuple(one for one in real_updates(table, change, *rest) if getattr(one, "ref_name", None) != tag)
-
-    real_fence = patches.put(request, "_fence", fence)
-    real_updates = patches.put(request, "_updates", updates)
+    real = patches.put(commit, "batch_change", change)
 
 
 class _Rejected(BaseException):
@@ -250,9 +244,8 @@ def _rebase(fence: FencedCommit, decision: Decision, batch: Batch, prepared: Pre
     for attempt in range(REBASES):
         table = fence.load()
         situation = Situation(view_table(table, fence.key), fence.key, batch, fence.start_uuid)
-        change = PlannedCommit(situation, decision.verdict, batch, prepared, fence.options)
         merger = ManifestMerger(fence.options.merge, prepared.snapshot_id)
-        asked = build_request(table, change, merger, fence.effects.now_ms())
+        asked = fence.request(replace(decision, table=table, situation=situation), prepared, merger)
         try:
             return table.catalog.commit_table(table, asked.requirements, asked.updates).metadata
         except CommitFailedException:

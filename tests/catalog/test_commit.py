@@ -2,11 +2,13 @@
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.update import (
@@ -19,14 +21,16 @@ from pyiceberg.table.update import (
 )
 from pyiceberg.types import LongType
 
-from lakesink_catalog.commit.compaction import Compacted, CompactionCommit
+from lakesink_catalog.commit.change_commit import ChangeCommit
 from lakesink_catalog.commit.effects import Effects
 from lakesink_catalog.commit.evolution import evolve
 from lakesink_catalog.commit.prepared import SNAPSHOT_IDS
 from lakesink_catalog.commit.request import snapshot_on
+from lakesink_catalog.commit.table_change import Change
 from lakesink_protocol.change import ColumnType, SchemaChange
 from lakesink_protocol.errors import CommitUnresolved
 from lakesink_protocol.events import SchemaEvolved, SchemaIdTaken
+from lakesink_protocol.fence import Unseen
 from lakesink_protocol.identity import Batch, SinkKey, stream_batch
 from lakesink_protocol.ledger import mark_of, parse_entry
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
@@ -320,23 +324,35 @@ def test_a_table_of_format_version_1_counts_its_snapshots_from_one(tmp_path: Pat
     assert snapshot_on(table, None, 2**40, [], {}, START_MS).sequence_number == 1
 
 
-STALE: dict[str, Callable[[Lake], object]] = {
+MEANWHILE: dict[str, Callable[[Lake], object]] = {
     "the head moved": append_foreign,
     "the branch is gone": lambda lake: remove_ref(lake, "main"),
     "another schema": lambda lake: lake.table().update_schema().add_column("new", LongType()).commit(),
+    "another spec": lambda lake: lake.table().update_spec().add_identity("batch").commit(),
     "another format": upgrade,
     "another table": replace_table,
 }
 
 
-@pytest.mark.parametrize("happens", STALE.values(), ids=STALE)
-def test_a_compaction_of_a_table_that_has_changed_is_not_even_sent(
-    lake: Lake, happens: Callable[[Lake], object]
-) -> None:
+@pytest.mark.parametrize("happens", MEANWHILE.values(), ids=MEANWHILE)
+def test_a_change_of_a_table_that_changes_meanwhile_is_not_made(lake: Lake, happens: Callable[[Lake], object]) -> None:
     append_foreign(lake)
-    first, chance = lake.table(), Chance()
-    compacted = Compacted(lake.head().snapshot_id, (), (), ())
-    happens(lake)
-    files = lake.files()
-    assert CompactionCommit(lake.table, KEY, chance.effects()).run(first, compacted) is None
-    assert (lake.catalog.sent, lake.files()) == ([], files)
+    after: list[Table] = []
+
+    def make(table: Table, snapshot_id: int) -> Change:
+        happens(lake)
+        after.append(lake.table())
+        return Change("main", table.metadata.refs["main"].snapshot_id, snapshot_id, says={})
+
+    commit = ChangeCommit(lake.table, "compaction", RetryPolicy(num_retries=0), Chance().effects())
+    with suppress(CommitFailedException):
+        assert isinstance(commit.run(lake.table(), make), Unseen)
+    assert lake.table().metadata == after[0].metadata
+
+
+def test_a_change_of_a_table_whose_name_another_one_has_is_not_even_made(lake: Lake) -> None:
+    first = lake.table()
+    replace_table(lake)
+    commit = ChangeCommit(lake.table, "forget", effects=Chance().effects())
+    assert commit.run(first, lambda *_: pytest.fail("it would be made")) == Unseen("another table has its name", 1)
+    assert lake.catalog.sent == []

@@ -17,12 +17,11 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DoubleType, LongType, NestedField
 
-from lakesink_catalog.commit.located import Located
 from lakesink_catalog.commit.premises import Premises
 from lakesink_catalog.commit.prepared import PreparedBatch, TableLog, matches_manifests, parse_prepared
 from lakesink_catalog.commit.prepared_changes import PreparedChanges
 from lakesink_catalog.commit.record import RECORD_VERSION
-from lakesink_catalog.commit.summary import batch_summary
+from lakesink_catalog.commit.table_change import Change
 from lakesink_catalog.manifests.write import ManifestRecord, write_batch_manifests
 from lakesink_protocol.change import Content, ContentFile
 from lakesink_protocol.identity import Batch, SinkKey, SinkKind
@@ -461,9 +460,10 @@ def test_manifests_that_are_gone_or_torn_are_not_believed_and_an_outage_says_not
 
 
 def test_a_total_that_the_parent_does_not_state_stays_unknown() -> None:
-    found = batch_summary({"total-records": "5", "total-data-files": "x"}, PREPARED)
+    change = Change("main", 1, 2, {}, PREPARED)
+    found = change.counts({"total-records": "5", "total-data-files": "x"})
     assert {name: count for name, count in found.items() if name.startswith("total-")} == {"total-records": "8"}
-    first = batch_summary(None, PREPARED)
+    first = change.counts(None)
     assert (first["total-records"], first["total-data-files"], first["total-files-size"]) == ("3", "1", "100")
     assert first["changed-partition-count"] == "1"
 
@@ -472,9 +472,9 @@ def test_the_number_of_partitions_is_left_out_of_a_batch_that_adds_rows_and_remo
     """The record does not name the partitions of its rows."""
     delete = replace(DATA_FILE, path="file:///t/data/d.parquet", content=Content.POSITION_DELETES, record_count=1)
     without_rows = replace(CHANGING, files=(), rows=0, partitions=0)
-    deletes = Located(1, deletes=(delete, replace(delete, partition=(None, None))))
+    deletes = delete, replace(delete, partition=(None, None))
     found = [
-        batch_summary(None, prepared, located).get("changed-partition-count")
-        for prepared, located in ((CHANGING, deletes), (without_rows, deletes), (CHANGING, Located(1)))
+        Change("main", 1, 2, {}, prepared, deletes=located).counts(None).get("changed-partition-count")
+        for prepared, located in ((CHANGING, deletes), (without_rows, deletes), (CHANGING, ()))
     ]
     assert found == [None, "2", "1"]

@@ -40,7 +40,7 @@ def test_an_error_in_code_before_anything_was_sent_ends_the_command_at_once(
 
     stream = Stream(lake)
     stream.run(0)
-    monkeypatch.setattr("lakesink_tools.operate.empty_commit.manifests_under", fail)
+    monkeypatch.setattr("lakesink_catalog.commit.request.manifests_under", fail)
     with pytest.raises(WriteError, match="before anything was sent: AttributeError: a defect"):
         forgetting(stream).run()
     assert stream.chance.waited_ms == []

@@ -25,8 +25,9 @@ from lakesink.keys.keys_files import changes_schema
 from lakesink.keys.work import RemoteSearch, groups_of
 from lakesink.sinks.iceberg.keyed_changes import Locator
 from lakesink.sinks.iceberg.rows_on_head import LocateSettings
+from lakesink_catalog.commit.prepared_changes import PreparedChanges
 from lakesink_catalog.manifests.live_reading import LiveMemory, live_files
-from lakesink_protocol.row_changes import KeysFile, Operation
+from lakesink_protocol.row_changes import Mode, Operation
 from testkit.tasks import plan_for, write
 from tests.locate.builders import write_keys
 from tests.locate.store import Store
@@ -42,16 +43,6 @@ ROWS, FILES, CHANGES, TASKS = 2_000_000, 20, 1_000_000, 2
 _NAME = "demo.large"
 _SPREAD = 1_234_577
 """Prime to `ROWS`: multiples of it are spread over all data files."""
-
-
-@dataclass(frozen=True, slots=True)
-class LargeBatch:
-    """The changes of a batch after its tasks."""
-
-    keys_files: tuple[KeysFile, ...]
-    key_ids: tuple[int, ...]
-    sequence_ids: tuple[int, ...]
-    left_out: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,12 +122,12 @@ def _catalog(folder: Path) -> Iterator[SqlCatalog]:
         catalog.close()
 
 
-def _second(folder: Path) -> LargeBatch:
-    batch: LargeBatch = pickle.loads((folder / "batch").read_bytes())  # noqa: S301 - its own
+def _second(folder: Path) -> PreparedChanges:
+    batch: PreparedChanges = pickle.loads((folder / "batch").read_bytes())  # noqa: S301 - its own
     return batch
 
 
-def _locator(batch: LargeBatch, folder: Path) -> Locator:
+def _locator(batch: PreparedChanges, folder: Path) -> Locator:
     return Locator(batch, lambda _: [], "s-0", settings=LocateSettings(folder=str(folder / "cache")))
 
 
@@ -146,13 +137,13 @@ def _rows(file: int, kind: str) -> pa.Table:
     return pa.table([*_keys(ids, kind), pa.repeat(pa.scalar(1, pa.int64()), len(ids))], schema.names).cast(schema)
 
 
-def _batch(folder: Path, kind: str, first: int) -> LargeBatch:
+def _batch(folder: Path, kind: str, first: int) -> PreparedChanges:
     """Changes of so many keys all over the table; every tenth is a delete, and no key comes twice."""
     every = pc.multiply(pa.arange(first, first + CHANGES), _SPREAD)
     ids = pc.subtract(every, pc.multiply(pc.divide(every, ROWS), ROWS))
     parts = [ids[task * CHANGES // TASKS : (task + 1) * CHANGES // TASKS] for task in range(TASKS)]
     files = tuple(write_keys(folder, _changes(part, kind), task) for task, part in enumerate(parts))
-    return LargeBatch(files, *_ids(kind))
+    return PreparedChanges(*_ids(kind), files, 0, Mode.CHANGES)
 
 
 def _changes(ids: pa.Array, kind: str) -> pa.Table:

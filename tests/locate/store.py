@@ -26,11 +26,12 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField, PrimitiveType, StringType
 
 from lakesink.keys.key_columns import KeyColumns, key_columns
-from lakesink.sinks.iceberg.keyed_changes import Locator, NewFile
+from lakesink.sinks.iceberg.keyed_changes import Locator
 from lakesink.sinks.iceberg.rows_on_head import LocateSettings
 from lakesink_catalog.commit.located import Located
+from lakesink_catalog.commit.prepared_changes import PreparedChanges
 from lakesink_protocol.change import Content, ContentFile
-from lakesink_protocol.row_changes import KeysFile
+from lakesink_protocol.row_changes import Mode
 from lakesink_protocol.row_changes import Operation as Change
 from testkit.tasks import plan_for, write
 from testkit.upserts import DeletesWriter
@@ -64,14 +65,10 @@ class RowChange:
 
 @dataclass(frozen=True)
 class Prepared:
-    """The changes of a batch after its tasks."""
+    """The changes of a batch after its tasks, and its data files."""
 
-    key_ids: tuple[int, ...]
-    sequence_ids: tuple[int, ...]
-    keys_files: tuple[KeysFile, ...]
-    left_out: int
-    files: tuple[NewFile, ...]
-    contents: tuple[ContentFile, ...]
+    changes: PreparedChanges
+    files: tuple[ContentFile, ...]
 
 
 @dataclass
@@ -96,15 +93,14 @@ class Store:
     def prepare(self, *tasks: Sequence[RowChange]) -> Prepared:
         """What the tasks of a batch write; each has at most one change of a key."""
         self.batches += 1
-        new, contents, keys = [], [], []
+        new, keys = list[ContentFile](), []
         for task, changes in enumerate(tasks):
             rows = [change.row for change in changes if change.operation is not Change.DELETE]
-            files = self.write(rows, task)
-            contents += files
-            new += [NewFile(one.path, task, one.record_count, one.spec_id, one.partition) for one in files]
+            new += self.write(rows, task)
             if changes:
                 keys.append(write_keys(self.folder, self._keys(changes), task))
-        return Prepared((1, 2), (3,) if self.ordered else (), tuple(keys), 0, tuple(new), tuple(contents))
+        sequence = (3,) if self.ordered else ()
+        return Prepared(PreparedChanges((1, 2), sequence, tuple(keys), 0, Mode.CHANGES), tuple(new))
 
     def write(self, rows: Sequence[Row], task: int = 0) -> list[ContentFile]:
         """Data files of rows."""
@@ -118,14 +114,14 @@ class Store:
 
     def locator(self, prepared: Prepared, **settings: Any) -> Locator:
         chosen = LocateSettings(folder=str(self.folder / "cache"), **settings)
-        return Locator(prepared, lambda _: prepared.files, f"s-{self.batches}", settings=chosen)
+        return Locator(prepared.changes, lambda _: prepared.files, f"s-{self.batches}", settings=chosen)
 
     def commit(self, prepared: Prepared, located: Located) -> None:
         """Commit the batch as the design says: rows and deletes in one snapshot."""
         assert located.head == self.head
         gone = {file.path for file in located.replaced}
         assert gone <= {file.path for file, _ in self.live}
-        self.publish([*prepared.contents, *located.deletes], gone)
+        self.publish([*prepared.files, *located.deletes], gone)
 
     def publish(self, added: Sequence[ContentFile], removed: set[str] | frozenset[str] = frozenset()) -> None:
         """A snapshot with these files more, and those less."""

@@ -149,7 +149,7 @@ def test_random_batches_and_foreign_writers_leave_the_rows_of_a_dictionary(
 def check_counts(counts: ChangeCounts, prepared: Prepared, masked: int, grown: int, changes: int) -> None:
     assert counts.balanced
     assert counts.upserts + counts.deletes + counts.superseded == changes
-    assert grown == sum(file.record_count for file in prepared.contents) - masked - counts.rows_removed
+    assert grown == sum(file.record_count for file in prepared.files) - masked - counts.rows_removed
     assert grown == counts.upserts - counts.late_upserts - counts.rows_removed
 
 
@@ -296,10 +296,10 @@ def test_workers_find_what_the_driver_finds(tmp_path: Path) -> None:
 def test_data_files_that_lack_a_row_of_a_superseded_change_are_refused(tmp_path: Path) -> None:
     with store(tmp_path) as found:
         prepared = found.prepare([upsert(1, 2)], [upsert(1, 1)])
-        lacking = Prepared(prepared.key_ids, prepared.sequence_ids, prepared.keys_files, 0, prepared.files[:1], ())
+        lacking = Prepared(prepared.changes, prepared.files[:1])
         with pytest.raises(WriteError, match="LAKESINK_KEYS_FILE_DAMAGED") as refused:
             found.locator(lacking)(found.table, None)
-        assert prepared.keys_files[0].path in str(refused.value)
+        assert prepared.changes.keys_files[0].path in str(refused.value)
 
 
 def test_files_without_field_ids_are_read_by_the_name_mapping(tmp_path: Path) -> None:

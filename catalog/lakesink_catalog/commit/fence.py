@@ -16,18 +16,19 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
+from lakesink_catalog.commit.batch_change import CommitOptions, batch_change
 from lakesink_catalog.commit.clock import ClockWatch
 from lakesink_catalog.commit.decision import Decision, still_usable
 from lakesink_catalog.commit.effects import Effects
 from lakesink_catalog.commit.evolution import evolve
 from lakesink_catalog.commit.left_out import LeftOut, shows_refs
-from lakesink_catalog.commit.located import Locate, Located, Locating
+from lakesink_catalog.commit.located import Locate, Located
 from lakesink_catalog.commit.old_metadata import delete_old_metadata
 from lakesink_catalog.commit.outcomes import Repeated, committed, is_final, unresolved
 from lakesink_catalog.commit.premises import premises_of
 from lakesink_catalog.commit.prepared import PreparedBatch
 from lakesink_catalog.commit.prepared_changes import PreparedChanges
-from lakesink_catalog.commit.request import CommitOptions, PlannedCommit, Request, build_request
+from lakesink_catalog.commit.request import Request, build_request, snapshot_time_ms
 from lakesink_catalog.connect.catalog_failures import http_status, translate_storage_errors
 from lakesink_catalog.connect.first_snapshot import check_has_head
 from lakesink_catalog.connect.turns import TakesTurns
@@ -147,8 +148,12 @@ class FencedCommit:
             CatalogError: The catalog has accepted the commit and left the branch where it was.
             CommitUnresolved: Attempts ran out; the batch may still land, and a restart resolves it.
         """
+        effects, files = self.effects, len(prepared.files)
+        merger = ManifestMerger(
+            self.options.merge, prepared.snapshot_id, self.merges, effects.emit, effects.at_once, adds=files
+        )
         attempts: Fenced[Outcome | MustBeWrittenAgain | CatalogError] = _Attempts(
-            self, batch, prepared, Locating(batch, prepared, locate, self.effects.emit)
+            self, batch, prepared, locate, merger, self.clocks()
         )
         found = fenced(attempts, self.options.retry, self.effects)
         if isinstance(found, Unseen):
@@ -173,23 +178,18 @@ class FencedCommit:
                 assert_never(decision.verdict)
 
     def request(
-        self,
-        decision: Decision,
-        batch: Batch,
-        prepared: PreparedBatch,
-        merger: ManifestMerger,
-        located: Located | None = None,
+        self, decision: Decision, prepared: PreparedBatch, merger: ManifestMerger, located: Located | None = None
     ) -> Request:
         """Build the request for the table of this decision, and compare the driver's clock with the storage's."""
-        assert isinstance(decision.verdict, Commit)
-        check_has_head(decision.table, self.key.branch)
-        change = PlannedCommit(decision.situation, decision.verdict, batch, prepared, self.options, located)
-        now_ms, monotonic_ms = self.clocks()
-        request = build_request(decision.table, change, merger, now_ms, self.effects.emit)
-        told_ms = partial(self.effects.storage_time_ms, decision.table.io, request.manifest_list)
+        table, emit, (now_ms, monotonic_ms) = decision.table, self.effects.emit, self.clocks()
+        check_has_head(table, self.key.branch)
+        time_ms = snapshot_time_ms(table, now_ms, emit)
+        change = batch_change(decision, prepared, self.options, time_ms, located, emit)
+        request = build_request(table, change, time_ms, emit, self.effects.at_once, merger.merge)
+        told_ms = partial(self.effects.storage_time_ms, table.io, request.manifest_list)
         ahead = self.clock.check(now_ms, monotonic_ms, told_ms)
         if ahead:
-            self.effects.emit(ahead)
+            emit(ahead)
         return request
 
     def is_old(self, made_ms: int) -> bool:
@@ -256,10 +256,11 @@ class _Attempts:
     fence: FencedCommit
     batch: Batch
     prepared: PreparedBatch
-    locating: Locating
-    _merger: ManifestMerger = field(init=False)
-    _started: tuple[int, int] = field(init=False)
-    _began_ms: int = field(init=False)
+    locate: Locate | None
+    merger: ManifestMerger
+    started: tuple[int, int]
+    _began_ms: int = 0
+    _found_on: Located | None = None
     _known: Mapping[str, Any] = field(default_factory=dict)
     _request: Request | None = None
     _branch_stayed: bool = False
@@ -268,18 +269,6 @@ class _Attempts:
     _sent_on: int | None = None
     _metadata_file: str = ""
     _repeated: Repeated = field(default_factory=Repeated)
-
-    def __post_init__(self) -> None:
-        fence = self.fence
-        self._merger = ManifestMerger(
-            fence.options.merge,
-            self.prepared.snapshot_id,
-            fence.merges,
-            fence.effects.emit,
-            fence.effects.at_once,
-            adds=len(self.prepared.files),
-        )
-        self._started = fence.clocks()
 
     def attempt(self, number: int) -> Outcome | MustBeWrittenAgain | CatalogError | None:
         fence, batch, prepared, emit = self.fence, self.batch, self.prepared, self.fence.effects.emit
@@ -297,10 +286,10 @@ class _Attempts:
             if self._repeated.is_refusal(self._metadata_file):
                 raise GivenUp(str(self._repeated), NO_OUTAGE)
             located = self._located(decision)
-            request = fence.request(decision, batch, prepared, self._merger, located)
+            request = fence.request(decision, prepared, self.merger, located)
             if fence.is_old(prepared.begun_ms) and not prepared.is_there(decision.table.io, fence.effects.at_once):
                 return MustBeWrittenAgain()
-            if fence.was_held_up(self._started):
+            if fence.was_held_up(self.started):
                 raise GivenUp(TOOK_TOO_LONG)
             metadata = self._answer(decision, request)
         self._repeated.times = 0
@@ -320,19 +309,27 @@ class _Attempts:
 
     def _locate_ahead(self) -> None:
         """Locate before the turn, because it can take seconds; if the head moves until then, it is done again."""
-        if not self.locating.is_needed:
+        if self.prepared.changes is None:
             return
-        fence = self.fence
-        decision = fence.decide_on(fence.load(), self.batch)
+        decision = self.fence.decide_on(self.fence.load(), self.batch)
         if isinstance(decision.verdict, Commit) and still_usable(decision, self.prepared):
             self._located(decision)
 
     def _located(self, decision: Decision) -> Located | None:
-        """What the changes mean on this head. No earlier request can succeed on another one: errors are final again."""
-        head = decision.situation.view.head
-        if self.locating.is_needed and head != self._sent_on:
+        """What the changes mean on this head, once for each head; None for a batch that only appends."""
+        if self.prepared.changes is None:
+            return None
+        head, found = decision.situation.view.head, self._found_on
+        if head != self._sent_on:  # no earlier request can succeed: errors are final again
             self._sent = False
-        return self.locating.on(decision.table, head)
+        if found is None or found.head != head:
+            assert self.locate is not None, "a batch with changes needs a way to locate them"
+            batch_id, emit = self.batch.batch_id, self.fence.effects.emit
+            if found is not None:
+                emit(events.ChangesLocatedAgain(batch_id, head))
+            self._found_on = found = self.locate(decision.table, head)
+            emit(events.ChangesLocated(batch_id, head, len(found.deletes), found.counts.rows_removed))
+        return found
 
     def _answer(self, decision: Decision, request: Request) -> TableMetadata:
         self._sent, self._sent_on, self._request = True, decision.situation.view.head, request

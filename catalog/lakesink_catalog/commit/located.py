@@ -9,11 +9,8 @@ from dataclasses import dataclass, field
 
 from pyiceberg.table import Table
 
-from lakesink_catalog.commit.prepared import PreparedBatch
 from lakesink_catalog.manifests.live import LiveFile
 from lakesink_protocol.change import ContentFile
-from lakesink_protocol.events import ChangesLocated, ChangesLocatedAgain, Listener
-from lakesink_protocol.identity import Batch
 from lakesink_protocol.row_changes import ChangeCounts
 
 
@@ -37,32 +34,3 @@ class Located:
 
 Locate = Callable[[Table, int | None], Located]
 """Locates the changes of one batch on a head of the loaded table. It may be called again for another head."""
-
-
-@dataclass(slots=True)
-class Locating:
-    """Locates the changes of one prepared batch, once for each head."""
-
-    batch: Batch
-    prepared: PreparedBatch
-    locate: Locate | None
-    emit: Listener
-    _found: Located | None = field(default=None, init=False)
-
-    @property
-    def is_needed(self) -> bool:
-        """False for a batch that only appends."""
-        return self.prepared.changes is not None
-
-    def on(self, table: Table, head: int | None) -> Located | None:
-        """What the changes mean on this head of the table; None for a batch that only appends."""
-        if not self.is_needed:
-            return None
-        assert self.locate is not None, "a batch with changes needs a way to locate them"
-        if self._found is None or self._found.head != head:
-            if self._found is not None:
-                self.emit(ChangesLocatedAgain(self.batch.batch_id, head))
-            self._found = found = self.locate(table, head)
-            assert found.head == head, "positions are right on one head only"
-            self.emit(ChangesLocated(self.batch.batch_id, head, len(found.deletes), found.counts.rows_removed))
-        return self._found

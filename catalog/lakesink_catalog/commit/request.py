@@ -1,9 +1,10 @@
-"""The request of one commit attempt: a snapshot with its batch mark, the ledger entry, the tags, and the fence."""
+"""The request that carries a change out: a snapshot on the head, the updates of properties and tags, and the fence."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from pyiceberg.manifest import ManifestFile
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.manifest import ManifestContent, ManifestFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.refs import SnapshotRefType
@@ -15,6 +16,8 @@ from pyiceberg.table.update import (
     AssertLastAssignedPartitionId,
     AssertRefSnapshotId,
     AssertTableUUID,
+    RemovePropertiesUpdate,
+    RemoveSnapshotRefUpdate,
     SetPropertiesUpdate,
     SetSnapshotRefUpdate,
     TableRequirement,
@@ -23,63 +26,13 @@ from pyiceberg.table.update import (
 
 from lakesink_catalog.commit.clock import CLOCK_TOLERANCE_MS
 from lakesink_catalog.commit.evolution import evolve
-from lakesink_catalog.commit.located import Located
-from lakesink_catalog.commit.prepared import PreparedBatch
-from lakesink_catalog.commit.summary import batch_summary
+from lakesink_catalog.commit.table_change import Change
 from lakesink_catalog.listeners import LISTENERS
+from lakesink_catalog.manifests.copying import AtOnce
 from lakesink_catalog.manifests.lists import manifests_under, write_list
-from lakesink_catalog.manifests.merging import ManifestMerger, MergePolicy
-from lakesink_catalog.manifests.rewriting import DeleteChange, DeleteManifests
-from lakesink_catalog.read.view import view_refs
+from lakesink_catalog.manifests.rewriting import DeleteChange, FileChange
 from lakesink_protocol.change import SCHEMA_CHANGE
-from lakesink_protocol.events import ClockBehind, Listener, TagTaken
-from lakesink_protocol.identity import Batch
-from lakesink_protocol.ledger import LedgerEntry, Mark, next_entry, next_mark
-from lakesink_protocol.refusals.accept import Accept
-from lakesink_protocol.retry import RetryPolicy
-from lakesink_protocol.situation import Situation
-from lakesink_protocol.tags import DEFAULT_MAX_AGE_MS, TagEvery, TagPlace, is_due, place_of_tag
-from lakesink_protocol.verdict import Commit
-
-
-@dataclass(frozen=True, slots=True)
-class CommitOptions:
-    """Options of a sink's commits.
-
-    Attributes:
-        accept: An operator's accept of one refusal of one batch.
-        ledger_tag: False where the catalog refuses tags; a rollback after expiry is then not noticed.
-        ledger_tag_max_age_ms: ``max-ref-age-ms`` of the ledger tag.
-        tag_every: Which batches get an audit tag; None for no batch.
-        tag_max_age_ms: ``max-ref-age-ms`` of the audit tags.
-        snapshot_properties: The user's own summary properties.
-        prepared_max_age_ms: Unreferenced files older than this are checked before a commit refers to them.
-    """
-
-    accept: Accept | None = None
-    ledger_tag: bool = True
-    ledger_tag_max_age_ms: int = 30 * 24 * 3_600_000
-    tag_every: TagEvery | None = None
-    tag_max_age_ms: int = DEFAULT_MAX_AGE_MS
-    snapshot_properties: tuple[tuple[str, str], ...] = ()
-    retry: RetryPolicy = field(default_factory=RetryPolicy)
-    merge: MergePolicy = field(default_factory=MergePolicy)
-    prepared_max_age_ms: int = 20 * 3_600_000
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedCommit:
-    """The change to commit, as one decision about the table allows it.
-
-    `located` says which rows it removes from the head of the decision; None if it only appends.
-    """
-
-    situation: Situation
-    verdict: Commit
-    batch: Batch
-    prepared: PreparedBatch
-    options: CommitOptions
-    located: Located | None = None
+from lakesink_protocol.events import ClockBehind, Listener
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,133 +48,100 @@ class Request:
     new_schema: Schema | None = None
 
 
+Merge = Callable[[Table, Sequence[ManifestFile], int | None], Sequence[ManifestFile]]
+"""Fewer manifests with the same files, see `ManifestMerger.merge`."""
+
+
 def build_request(
-    table: Table, change: PlannedCommit, merger: ManifestMerger, now_ms: int, emit: Listener = LISTENERS
+    table: Table,
+    change: Change,
+    time_ms: int,
+    emit: Listener = LISTENERS,
+    at_once: AtOnce = map,
+    merge: Merge = lambda _table, manifests, _head: manifests,
 ) -> Request:
-    """Build the change on the head of the decision; writes a manifest list, and a merged manifest if a merge is done.
+    """Build the request of a change on its head; writes a manifest list, and the manifests that the change needs.
 
-    A schema change of the batch is part of the same request, so no reader sees one without the other. `merger` belongs
-    to the batch and is kept across its attempts.
+    A schema change is part of the same request, so no reader sees one without the other. `time_ms` is that of the
+    snapshot, see `snapshot_time_ms`; `merge` gets the manifests of the head that stay.
+
+    Raises:
+        CommitFailedException: A file of the head that should end cannot: its manifest cannot be rewritten.
     """
-    schema_change = change.prepared.schema_change
-    evolved = evolve(table, schema_change)
-    head = change.situation.view.head
-    parent = table.metadata.snapshot_by_id(head) if head is not None else None
-    entry = _entry(change, change.situation.view.last_sequence_number + 1)
-    deletes = _deletes(evolved.table, change, manifests_under(table.io, parent), merger)
-    carried = merger.merge(table, deletes.kept, head)
-    own = (manifest.to_manifest_file() for manifest in change.prepared.manifests)
-    manifests = [*own, *deletes.written, *carried]
-    summary = {
-        **dict(change.options.snapshot_properties),
-        **batch_summary(parent.summary if parent else None, change.prepared, change.located, deletes.removed),
-        **_mark(change, entry).to_summary(),
-        **({SCHEMA_CHANGE: schema_change.in_words} if schema_change and evolved.updates else {}),
-    }
-    time_ms = snapshot_time_ms(table, now_ms, emit)
-    operation = operation_of(added=bool(change.prepared.manifests), deletes=bool(deletes.written))
-    snapshot = snapshot_on(evolved.table, head, change.prepared.snapshot_id, manifests, summary, time_ms, operation)
-    tag = _audit_tag(table, change, snapshot.timestamp_ms, emit)
+    evolved = evolve(table, change.schema_change)
+    parent = table.metadata.snapshot_by_id(change.head) if change.head is not None else None
+    under = manifests_under(table.io, parent)
+    touched = {file.manifest_path for file in change.ended}
+    data = FileChange(ManifestContent.DATA, change.added, change.ended, change.snapshot_id).write(
+        table, [one for one in under if one.manifest_path in touched], emit, at_once
+    )
+    if len(data.removed) != len(change.ended):
+        raise CommitFailedException("a file that stayed would show its rows twice")
+    rest = [one for one in under if one.manifest_path not in data.gone]
+    deletes = DeleteChange(rest, change.deletes, change.replaced, change.snapshot_id).write(
+        evolved.table, emit, at_once
+    )
+    own = [] if change.prepared is None else [one.to_manifest_file() for one in change.prepared.manifests]
+    carried = merge(table, deletes.kept, change.head)
+    snapshot = snapshot_on(
+        evolved.table,
+        change.head,
+        change.snapshot_id,
+        [*own, *data.written, *deletes.written, *carried],
+        {
+            **change.snapshot_properties,
+            **replace(change, replaced=deletes.removed).counts(parent.summary if parent else None),
+            **change.says,
+            **({SCHEMA_CHANGE: change.schema_change.in_words} if change.schema_change and evolved.updates else {}),
+        },
+        time_ms,
+        operation_of(replaces=bool(change.ended), added=bool(own), deletes=bool(deletes.written)),
+    )
     new_schema = evolved.table.schema() if evolved.updates else None
-    updates = (*evolved.updates, *_updates(table, change, snapshot, entry, tag))
-    return Request(_fence(table, change, tag), updates, snapshot.manifest_list, new_schema)
+    updates = (*evolved.updates, *_updates(table, change, snapshot))
+    return Request(_fence(table, change), updates, snapshot.manifest_list, new_schema)
 
 
-def _deletes(
-    table: Table, change: PlannedCommit, under: Sequence[ManifestFile], merger: ManifestMerger
-) -> DeleteManifests:
-    """The delete manifests of the snapshot, and all manifests of its parent that it keeps."""
-    located = change.located
-    if located is None:
-        return DeleteManifests((), under)
-    assert located.head == change.situation.view.head, "positions are right on one head only"
-    delete = DeleteChange(under, located.deletes, located.replaced, change.prepared.snapshot_id)
-    return delete.write(table, merger.emit, merger.at_once)
+def operation_of(*, replaces: bool, added: bool, deletes: bool) -> Operation:
+    """The operation of a snapshot: other writers search for conflicts by it.
 
-
-def operation_of(*, added: bool, deletes: bool) -> Operation:
-    """The operation of a snapshot with such manifests: other writers search for conflicts by it.
-
-    A compaction would bring deleted rows back if the snapshot with their positions were called an append.
+    A compaction of theirs would bring deleted rows back if the snapshot with their positions were called an append.
     """
+    if replaces:
+        return Operation.REPLACE
     if not deletes:
         return Operation.APPEND
     return Operation.OVERWRITE if added else Operation.DELETE
 
 
-def _entry(change: PlannedCommit, sequence_number: int) -> LedgerEntry:
-    snapshot_id, previous = change.prepared.snapshot_id, change.situation.entry
-    if change.verdict.moves_ledger or previous is None:
-        return next_entry(
-            change.batch,
-            snapshot_id=snapshot_id,
-            sequence_number=sequence_number,
-            table_uuid=change.situation.view.table_uuid,
-            keys=change.prepared.changes.key_ids if change.prepared.changes else (),
-        )
-    return replace(previous, snapshot_id=snapshot_id, sequence_number=sequence_number)
-
-
-def _mark(change: PlannedCommit, entry: LedgerEntry) -> Mark:
-    accepted = change.verdict.accepted
-    outcome = "accepted" if accepted else "recovered" if change.prepared.recovered else "committed"
-    return next_mark(
-        change.situation.key,
-        change.batch,
-        outcome=outcome,
-        accepted=accepted,
-        ledger_batch_id=entry.batch_id,
-        missing_inputs=change.prepared.without_inputs,
-    )
-
-
-def _audit_tag(table: Table, change: PlannedCommit, time_ms: int, emit: Listener) -> TagPlace | None:
-    every = change.options.tag_every
-    if every is None:
-        return None
-    refs = view_refs(table)
-    if not is_due(every, change.situation, refs, time_ms):
-        return None
-    place = place_of_tag(change.situation, refs)
-    if place is None:
-        emit(TagTaken(change.situation.key.audit_tag(change.batch.batch_id)))
-    return place
-
-
-def _fence(table: Table, change: PlannedCommit, tag: TagPlace | None) -> tuple[TableRequirement, ...]:
-    key, view = change.situation.key, change.situation.view
+def _fence(table: Table, change: Change) -> tuple[TableRequirement, ...]:
     fence: list[TableRequirement] = [
         AssertTableUUID(uuid=table.metadata.table_uuid),
-        AssertRefSnapshotId(ref=key.branch, snapshot_id=view.head),
+        AssertRefSnapshotId(ref=change.branch, snapshot_id=change.head),
         AssertCurrentSchemaId(current_schema_id=table.metadata.current_schema_id),
     ]
-    if change.prepared.schema_change is not None:  # a column added and dropped again leaves the schema id as it was
+    if change.schema_change is not None:  # a column added and dropped again leaves the schema id as it was
         fence.append(AssertLastAssignedFieldId(last_assigned_field_id=table.metadata.last_column_id))
     last_partition_id = table.metadata.last_partition_id
     if last_partition_id is not None:  # catalogs can assign the id of a spec again, but not the ids of its fields
         fence.append(AssertLastAssignedPartitionId(last_assigned_partition_id=last_partition_id))
-    # PyIceberg refuses assertions on tags of a table without snapshots; there, the missing head is the only fence.
-    if change.options.ledger_tag and table.metadata.snapshots:
-        fence.append(AssertRefSnapshotId(ref=key.ledger_tag, snapshot_id=view.tag_snapshot_id))
-    if tag is not None and table.metadata.snapshots:
-        fence.append(AssertRefSnapshotId(ref=tag.name, snapshot_id=tag.replaces))
+    if table.metadata.snapshots:  # PyIceberg refuses assertions on tags of others; there, the head is the only fence
+        fence += (AssertRefSnapshotId(ref=tag.name, snapshot_id=tag.before) for tag in change.tags)
     return tuple(fence)
 
 
-def _updates(
-    table: Table, change: PlannedCommit, snapshot: Snapshot, entry: LedgerEntry, tag: TagPlace | None
-) -> tuple[TableUpdate, ...]:
-    key, options = change.situation.key, change.options
-    updates: list[TableUpdate] = [
-        AddSnapshotUpdate(snapshot=snapshot),
-        branch_at(table, key.branch, snapshot.snapshot_id),
-        SetPropertiesUpdate(updates={key.ledger_property: entry.to_json()}),
-    ]
-    if options.ledger_tag:
-        updates.append(tag_at(key.ledger_tag, snapshot.snapshot_id, options.ledger_tag_max_age_ms))
-    if tag is not None:
-        updates.append(tag_at(tag.name, snapshot.snapshot_id, options.tag_max_age_ms))
-    return tuple(updates)
+def _updates(table: Table, change: Change, snapshot: Snapshot) -> Iterator[TableUpdate]:
+    yield AddSnapshotUpdate(snapshot=snapshot)
+    yield branch_at(table, change.branch, change.snapshot_id)
+    if texts := {name: text for name, text in change.properties.items() if text is not None}:
+        yield SetPropertiesUpdate(updates=texts)
+    if removals := [name for name, text in change.properties.items() if text is None]:
+        yield RemovePropertiesUpdate(removals=removals)
+    for tag in change.tags:
+        if tag.after is not None:
+            yield tag_at(tag.name, tag.after, tag.max_age_ms)
+        elif tag.before is not None:
+            yield RemoveSnapshotRefUpdate(ref_name=tag.name)
 
 
 def tag_at(name: str, snapshot_id: int, max_age_ms: int | None) -> SetSnapshotRefUpdate:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 from pyroaring import BitMap64
 
@@ -19,16 +20,21 @@ from lakesink.parquet.filesystem import NewFiles
 from lakesink.parquet.positions import below
 from lakesink.rows.plan import WritePlan
 from lakesink.sinks.iceberg.rows_on_head import LocateMemory, old_files, opener
-from lakesink_catalog.commit.compaction import Compacted, CompactionCommit
+from lakesink_catalog.commit.change_commit import Applied, ChangeCommit
 from lakesink_catalog.commit.effects import Effects
+from lakesink_catalog.commit.table_change import Change
 from lakesink_catalog.manifests.live import LiveFile, LiveFiles
 from lakesink_catalog.manifests.live_reading import live_files
 from lakesink_catalog.manifests.merging import MergeMemory
 from lakesink_protocol import events
 from lakesink_protocol.change import ContentFile
 from lakesink_protocol.errors import WriteError
+from lakesink_protocol.fence import Unseen
 from lakesink_protocol.identity import SinkKey
+from lakesink_protocol.ledger import COMPACTED
 from lakesink_protocol.redact import describe
+from lakesink_protocol.retry import RetryPolicy
+from lakesink_protocol.verdict import SUPPORTED_FORMAT_VERSION
 
 
 @dataclass(slots=True)
@@ -65,38 +71,51 @@ class Compaction:
         """Compact the files that are due, as far as one compaction may; an error is only told: the batch is in."""
         if not self._due(self.located.head) or not self.memory.pace.is_due():
             return
-        known: dict[str, Any] = {}
+        batch_id, emit, known = self.plan.batch_id, self.effects.emit, dict[str, Any]()
+        done: Applied | Unseen | None = None
         try:
             table = self.load()
             known = {**table.catalog.properties, **table.io.properties}
-            with self.effects.turn(table, self.effects.emit):  # else rivals would be quicker again and again
-                done = self._compact(self.load())
+            commit = ChangeCommit(self.load, "compaction", RetryPolicy(num_retries=0), self.effects)
+            done = commit.run(table, self._change)
+        except CommitFailedException:
+            emit(events.CompactionLost(batch_id))
         except Exception as error:  # noqa: BLE001 - the table is right without it
-            self.effects.emit(events.CompactionFailed(self.plan.batch_id, describe(error, known)))
-            done = False
-        self.memory.pace.note(done=done)
+            emit(events.CompactionFailed(batch_id, describe(error, known)))
+        if isinstance(done, Unseen):
+            emit(events.CompactionFailed(batch_id, done.trouble))
+        elif done is not None and done.change is not None:
+            change = done.change
+            if self.merges.snapshot_id == change.head:  # no other writer came between batch and compaction
+                self.merges.snapshot_id = change.snapshot_id
+            rows = sum(file.record_count for file in change.added)
+            emit(events.FilesCompacted(batch_id, change.snapshot_id, len(change.ended), len(change.added), rows))
+        self.memory.pace.note(done=isinstance(done, Applied))
 
-    def _compact(self, table: Table) -> bool:
-        """Compact what is due on the head; False if another writer was quicker."""
-        head, batch_id, emit = table.metadata.refs.get(self.key.branch), self.plan.batch_id, self.effects.emit
-        now = (table.schema().schema_id, table.spec().spec_id)
-        if head is None or now != (self.plan.schema_id, self.plan.spec_id):  # the table has changed since
-            return True
+    def _change(self, table: Table, snapshot_id: int) -> Change | None:
+        """The compaction of what is due on the head, which has the turn: else rivals would be quicker again and again.
+
+        None if nothing is due, or if the table has changed since the batch.
+        """
+        head, metadata = table.metadata.refs.get(self.key.branch), table.metadata
+        now = (table.schema().schema_id, table.spec().spec_id, metadata.format_version)
+        if head is None or now != (self.plan.schema_id, self.plan.spec_id, SUPPORTED_FORMAT_VERSION):
+            return None
         keys = self.plan.changes.keys if self.plan.changes else ()
         live = live_files(table, head.snapshot_id, self.located.live, bounds_of=keys, at_once=self.effects.at_once)
-        compacted = self._rewritten(table, head.snapshot_id, live)
-        if not compacted.removed:
-            return True
-        emit(events.CompactionDue(batch_id))
-        snapshot_id = CompactionCommit(self.load, self.key, self.effects).run(table, compacted)
-        if snapshot_id is None:
-            emit(events.CompactionLost(batch_id))
-            return False
-        if self.merges.snapshot_id == head.snapshot_id:  # no other writer came between batch and compaction
-            self.merges.snapshot_id = snapshot_id
-        rows = sum(file.record_count for file in compacted.added)
-        emit(events.FilesCompacted(batch_id, snapshot_id, len(compacted.removed), len(compacted.added), rows))
-        return True
+        added, ended, replaced = self._rewritten(table, live)
+        if not ended:
+            return None
+        self.effects.emit(events.CompactionDue(self.plan.batch_id))
+        return Change(
+            self.key.branch,
+            head.snapshot_id,
+            snapshot_id,
+            says={COMPACTED: self.key.ledger_property},
+            added=tuple(added),
+            ended=tuple(ended),
+            replaced=tuple(replaced),
+        )
 
     def _due(self, live: LiveFiles) -> list[Group]:
         paths = {file.path for file in live.data}
@@ -105,30 +124,29 @@ class Compaction:
         unsuitable = {path for path, schema in self.memory.unsuitable.items() if schema == self.plan.schema_id}
         return choose(live, self.plan.spec_id, target, unsuitable, most_files)
 
-    def _rewritten(self, table: Table, head: int, live: LiveFiles) -> Compacted:
-        """The compaction on this head; it has no files if none can be compacted."""
-        done, failed, old_deletes = list[Compacted](), list[WriteError](), old_files(live.deletes)
+    def _rewritten(
+        self, table: Table, live: LiveFiles
+    ) -> tuple[Sequence[ContentFile], Sequence[LiveFile], Sequence[LiveFile]]:
+        """New files, the data files that have these rows, and the delete files that name only those; perhaps none."""
+        added, ended, replaced = list[ContentFile](), list[LiveFile](), list[LiveFile]()
+        failed, old_deletes = list[WriteError](), old_files(live.deletes)
         deletes = {file.path: file for file in live.deletes}
         for group in self._due(live):
             try:
                 wanted = applicable(old_files(group.files), old_deletes)
                 deleted = read_deleted(wanted, opener(table), self.located.deletes)
-                added, removed = self._rewritten_group(table, group, deleted)
+                new, old = self._rewritten_group(table, group, deleted)
             except WriteError as error:  # other groups can be compacted
                 failed.append(error)
                 continue
-            replaced = (deletes[path] for file in removed for path in deleted.alone.get(file.path, ()))
-            done.append(Compacted(head, tuple(added), tuple(removed), tuple(replaced)))
-        if failed and not any(one.removed for one in done):
+            added += new
+            ended += old
+            replaced += (deletes[path] for file in old for path in deleted.alone.get(file.path, ()))
+        if failed and not ended:
             raise failed[0]
         for trouble in failed:
             self.effects.emit(events.CompactionFailed(self.plan.batch_id, describe(trouble)))
-        return Compacted(
-            head,
-            tuple(file for one in done for file in one.added),
-            tuple(file for one in done for file in one.removed),
-            tuple(file for one in done for file in one.deletes),
-        )
+        return added, ended, replaced
 
     def _rewritten_group(
         self, table: Table, group: Group, deleted: Deleted

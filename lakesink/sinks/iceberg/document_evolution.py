@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -14,10 +15,17 @@ from lakesink.decode.news import MOST_KEYS, News, all_news
 from lakesink.decode.value_kinds import DOUBLE, Kind, arrow_of, leaves_of, says_nothing, without_type
 from lakesink.parquet.side_file import is_left_rows, read_side_file
 from lakesink.rows.plan import DEBEZIUM_JSON, JSON, OnMalformed, WritePlan
+from lakesink.rows.task_errors import schema_mismatch
 from lakesink.settings.option_types import SchemaEvolution
 from lakesink.settings.settings import Settings
-from lakesink.sinks.iceberg.evolution import BatchWrite, kept_types, new_column, unfit_name, unfit_names_within
-from lakesink.sinks.iceberg.schema_advice import commands, difference_lines
+from lakesink.sinks.iceberg.evolution import BatchWrite, kept_types
+from lakesink.sinks.iceberg.schema_advice import (
+    commands,
+    difference_lines,
+    new_column,
+    unfit_name,
+    unfit_names_within,
+)
 from lakesink.task.task import check_columns
 from lakesink_catalog.commit.evolution import ChangeImpossible, parse_type
 from lakesink_catalog.commit.premises import Path, columns, former_names, is_promotion
@@ -56,6 +64,42 @@ class Followed:
         return [place for place, why in self.refused.items() if why != _limit(settings)]
 
 
+def follow(
+    receipts: Sequence[Receipt], write: BatchWrite, before: Table, settings: Settings
+) -> tuple[Followed, BatchWrite]:
+    """What becomes of the news of a batch, and the batch under the schema that follows them.
+
+    `before` is the table without the batch.
+
+    Raises:
+        WriteError: The table must not follow the documents, or cannot.
+    """
+    table, batch_id = write.table, write.plan.batch_id
+    try:
+        found, after = possible(follow_documents(receipts, table, settings), partial(write.following, before))
+    except ChangeImpossible as error:
+        raise schema_mismatch(
+            f"The table's schema cannot follow the documents: {error}.", action="Set schema_evolution='add'."
+        ) from None
+    if not after.table.schema().fields:
+        raise WriteError.of(
+            "SCHEMA_MISMATCH.no_columns",
+            details=_reasons(found),
+            table=shown(".".join(table.name()), LONGEST_NAME),
+            batch_id=batch_id,
+        )
+    if settings.schema_evolution is SchemaEvolution.FAIL:
+        raise _must_not(found, table.schema(), table.name(), batch_id)
+    if found.refused and not settings.rescue_column and settings.on_malformed is OnMalformed.FAIL:
+        raise WriteError.of(
+            "SCHEMA_MISMATCH.no_columns_for_keys",
+            details=_reasons(found),
+            batch_id=batch_id,
+            columns=_named(list(found.refused)),
+        )
+    return found, after
+
+
 def follow_documents(receipts: Sequence[Receipt], table: Table, settings: Settings) -> Followed:
     """The change for the news in the receipts of all tasks; the same for any split of the documents into tasks.
 
@@ -90,32 +134,6 @@ def possible(found: Followed, follow: Callable[[SchemaChange], BatchWrite]) -> t
         else:
             change = longer
     return Followed(change, refused), follow(change)
-
-
-def without_columns(found: Followed, followed: Schema, table: Path, batch_id: int) -> WriteError | None:
-    """The error for documents that give a table without columns none either; None if it has some."""
-    if followed.fields:
-        return None
-    return WriteError.of(
-        "SCHEMA_MISMATCH.no_columns",
-        details=_reasons(found),
-        table=shown(".".join(table), LONGEST_NAME),
-        batch_id=batch_id,
-    )
-
-
-def not_followed(found: Followed, schema: Schema, table: Path, settings: Settings, batch_id: int) -> WriteError | None:
-    """The error for documents that the table must not, or cannot follow; None if it can."""
-    if settings.schema_evolution is SchemaEvolution.FAIL:
-        return _must_not(found, schema, table, batch_id)
-    if found.refused and not settings.rescue_column and settings.on_malformed is OnMalformed.FAIL:
-        return WriteError.of(
-            "SCHEMA_MISMATCH.no_columns_for_keys",
-            details=_reasons(found),
-            batch_id=batch_id,
-            columns=_named(list(found.refused)),
-        )
-    return None
 
 
 def widened_floats(found: Followed, plan: WritePlan, receipts: Iterable[Receipt]) -> SchemaChange | None:

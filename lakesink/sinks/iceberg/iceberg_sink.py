@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
@@ -12,18 +11,14 @@ from lakesink.rows.expectations import Expected, without_marks
 from lakesink.rows.letters import letters_since
 from lakesink.rows.plan import DEBEZIUM, DELETED, WritePlan
 from lakesink.rows.side_rows import SidePlan, application_of
-from lakesink.rows.task_errors import schema_mismatch
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.checked_receipts import Written, count_votes, opened
 from lakesink.sinks.iceberg.compaction import Compaction
 from lakesink.sinks.iceberg.document_evolution import (
-    follow_documents,
+    follow,
     left_rows,
-    not_followed,
     not_written_again,
-    possible,
     widened_floats,
-    without_columns,
 )
 from lakesink.sinks.iceberg.evolution import BatchWrite, plan_batch
 from lakesink.sinks.iceberg.expectations import check_conditions, expected_of
@@ -39,13 +34,12 @@ from lakesink.sinks.iceberg.transaction import BatchWarnings, IcebergTransaction
 from lakesink.sinks.unused_accept import UnusedAcceptWarning
 from lakesink_catalog.commit.decision import Decision
 from lakesink_catalog.commit.effects import Effects
-from lakesink_catalog.commit.evolution import ChangeImpossible
 from lakesink_catalog.commit.identifier_fields import check_key
-from lakesink_catalog.commit.prepared import PreparedBatch, TableLog, parse_prepared
+from lakesink_catalog.commit.prepared import PreparedBatch, parse_prepared
 from lakesink_catalog.connect.first_snapshot import check_has_head
 from lakesink_catalog.read.landed import newest_summary
 from lakesink_protocol import events
-from lakesink_protocol.errors import CatalogError, Reason, WriteError
+from lakesink_protocol.errors import Reason, WriteError
 from lakesink_protocol.identity import Batch, SinkKey, SinkKind
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
 from lakesink_protocol.quality import LETTERS_SINCE, REPLAY, Quality
@@ -76,6 +70,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         expected: The expectations of the rows.
         changes: Locates the rows that batches with changes by key replace or delete.
         side: The participants that get rows beside the table.
+        target: The table, as the run sees it.
     """
 
     table: str
@@ -93,7 +88,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
     expected: tuple[Expected, ...] = field(init=False)
     side: SideTables = field(init=False)
     changes: ChangesByKey = field(init=False)
-    _target: SinkTable | None = field(default=None, init=False)
+    target: SinkTable = field(init=False)
     _has_accepted: bool = field(default=False, init=False)
     _accept_warning: UnusedAcceptWarning = field(init=False)
 
@@ -101,6 +96,8 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
 
     def __post_init__(self) -> None:
         self.expected, self.schema = expected_of(self.schema, self.settings), without_marks(self.schema)
+        given = self.table, self.key, self.open_catalog, self.settings, self.effects
+        self.target = SinkTable(*given, self.memory, self.words)
         self.side = SideTables.of(self.table, self.settings, self.expected, self._side_table)
         # A side table may use an accept that the table does not; its sink warns then.
         accept = None if self.side.used else self.settings.accept
@@ -115,21 +112,13 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         return f"{self.table}@{self.key.branch}"
 
     @property
-    def target(self) -> SinkTable:
-        """The table, as the run sees it; opens nothing yet."""
-        if self._target is None:
-            given = self.table, self.key, self.open_catalog, self.settings, self.schema, self.effects
-            self._target = SinkTable(*given, self.memory, self.words)
-        return self._target
-
-    @property
     def open_named(self) -> Callable[[str], SideTableSink]:  # type: ignore[override] # read-only
         """See `TwoPhaseCommitSink`."""
         return self.side.opened
 
     def begin(self, batch: Batch) -> IcebergTransaction | AlreadyCommitted:
         """Load the table, or create it for a first batch, and decide on the batch."""
-        table = self.target.open(batch)
+        table = self.target.open(batch, self.schema)
         fence = self.target.fence()
         decision = fence.decide_on(table, batch)
         verdict, entry, emit = decision.verdict, decision.situation.entry, self.effects.emit
@@ -158,9 +147,8 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         if write.plan.changes is not None:
             check_key(table, entry, write.plan.changes.keys)
             check_sequence(self.settings, batch)
-        records = self.target.records
         if entry is not None:
-            records.follow(entry.batch_id, entry.fingerprint)
+            self.target.records.follow(entry.batch_id, entry.fingerprint)
         try:
             sides = self._side_plans(decision, write.plan) if verdict.adds_rows else ()
         except WriteError:
@@ -170,7 +158,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             if isinstance(again.verdict, Refuse):  # or another query has
                 raise refusal(again.verdict.reason, again.situation, self.words) from None
             raise
-        return IcebergTransaction(batch, decision, fence, write, self._log(records, write), self.expected, sides)
+        return IcebergTransaction(batch, decision, fence, write, self._log(write), self.expected, sides)
 
     def check_inputs(self, batch: Batch, transaction: IcebergTransaction) -> None:
         """See `TwoPhaseCommitSink.check_inputs`."""
@@ -209,40 +197,27 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         All are written again if a task has written a number as a FLOAT whose column becomes a DOUBLE: it has lost
         digits. And if they are changes by key, for the order of a key's changes may be that of one task's rows.
         """
-        write, batch_id = transaction.write, transaction.batch.batch_id
+        write = transaction.write
         if write.plan.news is None:  # `count_votes` refuses rows that were left without being asked for
             return None
         found = [receipt for receipt in map(opened, receipts) if receipt.left is not None and not receipt.refused]
         if not found:
             return None
-        schema = write.table.schema()
-        follow = partial(write.following, transaction.decision.table)
-        try:
-            followed, transaction.followed = possible(follow_documents(found, write.table, self.settings), follow)
-        except ChangeImpossible as error:
-            raise schema_mismatch(
-                f"The table's schema cannot follow the documents: {error}.", action="Set schema_evolution='add'."
-            ) from None
-        name, after = write.table.name(), transaction.followed.table.schema()
-        trouble = without_columns(followed, after, name, batch_id) or not_followed(
-            followed, schema, name, self.settings, batch_id
-        )
-        if trouble is not None:
-            raise trouble
+        followed, following = follow(found, write, transaction.decision.table, self.settings)
         if self.settings.rescue_column:  # a document with such a key is written in any case
             self.memory.refused_keys.update(followed.refused_for_good(self.settings))
-        following = transaction.followed
         check_conditions(self.settings, following.plan)
         plan = replace(following.plan, news=replace(write.plan.news, is_last=True))
         doubles = widened_floats(followed, write.plan, map(opened, receipts))
         if doubles is not None and not self.can_write_again:
-            raise not_written_again(doubles, schema, write.table.name(), batch_id)
+            raise not_written_again(doubles, write.table.schema(), write.table.name(), write.plan.batch_id)
         log = self.side.changelog
         of_job = None if log is None else log.write
         transaction.sides = self._side_plans(transaction.decision, plan)
         if doubles is not None or (plan.changes is not None and self.can_write_again):
-            transaction.write, transaction.followed = replace(following, plan=plan), None
+            transaction.write = replace(following, plan=plan)
             return WriteAgain()
+        transaction.followed = following
         if log is not None:
             log.of_job = of_job
         return transaction.writer_of(plan).write(len(receipts), left_rows(found, write))
@@ -336,16 +311,13 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         settings = replace(Settings(), **{name: getattr(self.settings, name) for name in _SHARED_WITH_SIDE_TABLES})
         settings = replace(settings, schema_evolution=kind.schema_evolution)
 
-        def open_catalog() -> Catalog:
-            return self.target.connected()
-
         def open_table(key: SinkKey, columns: pa.Schema) -> IcebergSink:
             accept = None if self._has_accepted else self.settings.accept
             of_side = replace(settings, create_table=True, accept=accept)
             return IcebergSink(
                 table,
                 key,
-                open_catalog,
+                self.target.connected,
                 of_side,
                 columns,
                 effects=self.effects,
@@ -354,7 +326,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             )
 
         return SideTableSink(
-            kind, table, self.key, lambda: self.target.found, columns, settings, open_catalog, open_table
+            kind, table, self.key, lambda: self.target.found, columns, settings, self.target.connected, open_table
         )
 
     def _side_plans(self, decision: Decision, plan: WritePlan) -> tuple[SidePlan, ...]:
@@ -368,18 +340,14 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             for side, of_side in zip(self.side.used, plans, strict=True)
         )
 
-    def _log(self, records: TableLog, write: BatchWrite) -> PreparedLog:
-        keys_files = KeysFiles(write.table, self.name, self.key, self.effects)
-        log: PreparedLog
-        if self.key.kind is SinkKind.TXN:
-            log = UnrecordedLog(keys_files)
-        else:
-            log = ReportedLog(records, self.effects, None if write.plan.changes is None else keys_files)
-        return log if self.settings.tag_every is None else StoppingLog(log, self._check_tags)
-
-    def _check_tags(self, batch: Batch) -> None:
-        if self.memory.left_out.tags:
-            raise CatalogError.of("CATALOG_WITHOUT_TAGS.tag_every", batch_id=batch.batch_id, table=self.table)
+    def _log(self, write: BatchWrite) -> PreparedLog:
+        keys_files, log = KeysFiles(write.table, self.name, self.key, self.effects), self.target.records
+        of_batch: ReportedLog | UnrecordedLog = (
+            UnrecordedLog(keys_files)
+            if self.key.kind is SinkKind.TXN
+            else ReportedLog(log, self.effects, None if write.plan.changes is None else keys_files)
+        )
+        return of_batch if self.settings.tag_every is None else StoppingLog(of_batch, self.table, self.memory.left_out)
 
     def _with_table(self, quality: Quality, transaction: IcebergTransaction) -> Quality:
         """The counts, with the table of the dead letters of this batch and of those before it."""

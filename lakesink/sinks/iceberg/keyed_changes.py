@@ -24,7 +24,6 @@ from lakesink.keys.scan import FILE, found_schema
 from lakesink.keys.work import Run
 from lakesink.parquet.deletes import DeletedRows, write_deletes
 from lakesink.parquet.locations import task_of
-from lakesink.parquet.partitions import Partition
 from lakesink.rows.changed_rows import POSITIONS
 from lakesink.rows.plan import ChangesPlan
 from lakesink.settings.option_types import Deletes, LocateIn, OnAbsent, OnLate
@@ -36,7 +35,6 @@ from lakesink.sinks.iceberg.rows_on_head import (
     FoundRows,
     LocateMemory,
     LocateSettings,
-    PreparedKeys,
     Workers,
     candidates,
     columns_of,
@@ -48,6 +46,7 @@ from lakesink_catalog.commit.located import Locate, Located
 from lakesink_catalog.commit.prepared import PreparedBatch
 from lakesink_catalog.commit.prepared_changes import PreparedChanges
 from lakesink_catalog.manifests.copying import AtOnce
+from lakesink_catalog.manifests.live import LiveFile
 from lakesink_catalog.manifests.live_entries import Origin, live_entries
 from lakesink_catalog.manifests.live_reading import live_files
 from lakesink_catalog.tables.locations import data_location
@@ -56,17 +55,6 @@ from lakesink_protocol.change import ContentFile, SchemaChange
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.identity import Batch
 from lakesink_protocol.row_changes import SUPERSEDED, ChangeCounts
-
-
-@dataclass(frozen=True, slots=True)
-class NewFile:
-    """A data file of the batch itself, and the task that wrote it."""
-
-    path: str
-    task: int
-    rows: int
-    spec_id: int
-    partition: Partition
 
 
 @dataclass(slots=True)
@@ -79,8 +67,8 @@ class Locator:
         memory: The sink's memory of its table.
     """
 
-    changes: PreparedKeys
-    new_files: Callable[[Table], Sequence[NewFile]]
+    changes: PreparedChanges
+    new_files: Callable[[Table], Sequence[LiveFile | ContentFile]]
     stem: str
     memory: LocateMemory = field(default_factory=LocateMemory)
     at_once: AtOnce = map
@@ -146,9 +134,9 @@ class Locator:
         if not unwanted.num_rows:
             return []
         tasks = set(unwanted[TASK].unique().to_pylist())
-        files = [file for file in self.new_files(table) if file.task in tasks]
-        found = batch.search.find([DataFile(file.path, file.rows) for file in files], numbered(unwanted))
-        written_by = pc.take(pa.array([file.task for file in files], pa.int32()), found[FILE])
+        files = [file for file in self.new_files(table) if task_of(file.path) in tasks]
+        found = batch.search.find([DataFile(file.path, file.record_count) for file in files], numbered(unwanted))
+        written_by = pc.take(pa.array([task_of(file.path) for file in files], pa.int32()), found[FILE])
         own = found.filter(pc.equal(written_by, pc.take(unwanted[TASK], found[CHANGE])))
         if own.num_rows != unwanted.num_rows:
             path = self.changes.keys_files[0].path
@@ -230,15 +218,11 @@ def prepared_changes(plan: ChangesPlan | None, counted: CombinedReceipts, change
     return PreparedChanges(plan.keys, plan.sequence, counted.keys_files, left_out, plan.mode, changelog)
 
 
-def _new_files(prepared: PreparedBatch, table: Table) -> list[NewFile]:
+def _new_files(prepared: PreparedBatch, table: Table) -> list[LiveFile]:
     """The batch's own data files, from its manifests: an earlier process may have written them."""
-    found = []
+    found: list[LiveFile] = []
     for manifest in prepared.manifests:
         with table.io.new_input(manifest.path).open() as stream:
             origin = Origin(manifest.path, manifest.spec_id, sequence_number=0, deletes=False)
-            entries = live_entries(stream.read(), origin, frozenset())
-        found += [
-            NewFile(file.path, task_of(file.path), file.record_count, file.spec_id, file.partition)
-            for file in entries.files
-        ]
+            found += live_entries(stream.read(), origin, frozenset()).files
     return found

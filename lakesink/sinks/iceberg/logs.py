@@ -3,7 +3,7 @@
 They also remove keys files that nothing can ask for again.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,14 +13,16 @@ from lakesink.keys.keys_file import is_keys_file
 from lakesink.sinks.iceberg.checked_receipts import is_data_file
 from lakesink_catalog.commit.decision import Decision, still_usable
 from lakesink_catalog.commit.effects import Effects
+from lakesink_catalog.commit.left_out import LeftOut
 from lakesink_catalog.commit.prepared import PreparedBatch, TableLog, matches_keys_files, matches_manifests
 from lakesink_catalog.commit.prepared_changes import PreparedChanges
 from lakesink_catalog.connect.catalog_failures import translate_storage_errors
 from lakesink_catalog.tables.locations import all_under, data_location, is_under, metadata_location
 from lakesink_protocol import events
+from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.identity import Batch, SinkKey
 from lakesink_protocol.redact import redact
-from lakesink_protocol.two_phase import Payload, PreparedLog
+from lakesink_protocol.two_phase import Payload
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +119,16 @@ class UnrecordedLog:
 
 @dataclass(frozen=True, slots=True)
 class StoppingLog:
-    """A log that lets a batch land completely before `check` may stop the query: all participants have committed."""
+    """A log that stops the query where tags are left out, once a batch has landed in all participants.
 
-    log: PreparedLog
-    check: Callable[[Batch], None]
+    Attributes:
+        table: The name, for the error.
+        left_out: What the run has seen the catalog leave out.
+    """
+
+    log: ReportedLog | UnrecordedLog
+    table: str
+    left_out: LeftOut
 
     def find(self, batch: Batch) -> Mapping[str, Payload] | None:
         """As the log."""
@@ -133,7 +141,8 @@ class StoppingLog:
     def landed(self, batch: Batch) -> None:
         """As the log, and then the check."""
         self.log.landed(batch)
-        self.check(batch)
+        if self.left_out.tags:
+            raise CatalogError.of("CATALOG_WITHOUT_TAGS.tag_every", batch_id=batch.batch_id, table=self.table)
 
 
 def why_unusable(decision: Decision, prepared: PreparedBatch, file_stem: str, effects: Effects) -> str | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,32 +28,13 @@ from lakesink.keys.work import RemoteSearch, Run, from_bytes, groups_of
 from lakesink.parquet.deletes import FILE_PATH, DeletedRows
 from lakesink.parquet.filesystem import shareable_properties
 from lakesink.rows.plan import PartitionField
+from lakesink_catalog.commit.prepared_changes import PreparedChanges
 from lakesink_catalog.manifests.live import LiveFile, LiveFiles
 from lakesink_catalog.manifests.live_reading import LiveMemory
 from lakesink_protocol.row_changes import KeysFile
 
 WORKERS_FROM_BYTES = 256 * 2**20
 _SEARCHED_ROWS, _SEARCHED_FILES = 50_000_000, 1_000
-
-
-class PreparedKeys(Protocol):
-    """The changes of a prepared batch, see `lakesink_catalog.commit.prepared.PreparedChanges`."""
-
-    @property
-    def key_ids(self) -> tuple[int, ...]:
-        """Field ids of the key columns."""
-
-    @property
-    def sequence_ids(self) -> tuple[int, ...]:
-        """Field ids of the sequence columns."""
-
-    @property
-    def keys_files(self) -> tuple[KeysFile, ...]:
-        """One for each task with changes."""
-
-    @property
-    def left_out(self) -> int:
-        """Changes that tasks dropped, because they had a newer one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,13 +169,13 @@ def _identity(file: LiveFile) -> tuple[str, int]:
     return file.path, file.sequence_number
 
 
-def columns_of(table: Table, changes: PreparedKeys) -> KeyColumns:
+def columns_of(table: Table, changes: PreparedChanges) -> KeyColumns:
     """The key and sequence columns as they are in the table."""
     return key_columns(table.schema().model_dump_json(), changes.key_ids, changes.sequence_ids)
 
 
 def read_batch(
-    table: Table, changes: PreparedKeys, columns: KeyColumns, settings: LocateSettings, memory: LocateMemory
+    table: Table, changes: PreparedChanges, columns: KeyColumns, settings: LocateSettings, memory: LocateMemory
 ) -> BatchKeys:
     """Read the keys files, and choose the newest change of each key; raises WriteError."""
     opened = opener(table)

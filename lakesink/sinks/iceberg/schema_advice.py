@@ -1,12 +1,15 @@
-"""Says how the schema of rows differs from a table's, and which commands change the table. Pure."""
+"""Finds how the schema of rows differs from a table's; says so, and which commands change the table. Pure."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
+import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
     BinaryType,
     DecimalType,
+    DoubleType,
     FixedType,
     FloatType,
     IcebergType,
@@ -14,6 +17,8 @@ from pyiceberg.types import (
     ListType,
     LongType,
     MapType,
+    NestedField,
+    PrimitiveType,
     StringType,
     StructType,
     TimestampType,
@@ -21,12 +26,18 @@ from pyiceberg.types import (
     TimeType,
 )
 
+from lakesink.rows.columns import NameRule, is_list
+from lakesink.rows.task_errors import schema_mismatch, shown
 from lakesink_catalog.commit.evolution import parse_type
-from lakesink_catalog.commit.premises import Path, columns
+from lakesink_catalog.commit.premises import Path, columns, is_promotion
 from lakesink_catalog.spark_types import sql_name, sql_type
-from lakesink_protocol.change import SchemaChange
+from lakesink_catalog.tables.arrow_schema import RESERVED_NAMES, iceberg_schema
+from lakesink_protocol.change import ColumnType, SchemaChange
+from lakesink_protocol.errors import WriteError
 
 MOST_SHOWN = 20
+_LONGEST_NAME_BYTES = 255
+_MOST_DIGITS = 38
 _TRINO: Mapping[type[IcebergType], str] = {
     IntegerType: "integer",
     LongType: "bigint",
@@ -53,10 +64,10 @@ def difference_lines(change: SchemaChange, schema: Schema) -> tuple[str, ...]:
         ),
         *((_dotted(column), f"{spark_type(present[column].field_type)} NOT NULL", "-") for column in change.optional),
     ]
-    shown = rows[: MOST_SHOWN + 1]
-    widths = [max(len(row[at]) for row in shown) for at in range(3)]
-    lines = ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in shown]
-    left_out = len(rows) - len(shown)
+    first = rows[: MOST_SHOWN + 1]
+    widths = [max(len(row[at]) for row in first) for at in range(3)]
+    lines = ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in first]
+    left_out = len(rows) - len(first)
     return (*lines, *([f"and {left_out} more"] if left_out else []))
 
 
@@ -132,3 +143,114 @@ _TRINO_SQL: _Sql = (_trino_name, trino_type, "SET DATA TYPE")
 
 def _dotted(path: Path) -> str:
     return ".".join(path)
+
+
+@dataclass(slots=True)
+class _Differences:
+    """Compares columns by name."""
+
+    rule: NameRule
+    identifiers: Collection[int]
+    added: list[ColumnType] = field(default_factory=list)
+    widened: list[ColumnType] = field(default_factory=list)
+    optional: list[Path] = field(default_factory=list)
+
+    def compare_struct(self, incoming: Sequence[pa.Field], struct: StructType, path: Path) -> None:
+        present = {self.rule.key(known.name): known for known in struct.fields}
+        taken = {known.name.casefold(): known.name for known in struct.fields}
+        for new in incoming:
+            known = present.get(self.rule.key(new.name))
+            if known is None:
+                _check_names((*path, new.name), new.type, taken)
+                self.added.append(new_column((*path, new.name), new.type))
+            else:
+                self._compare(new.type, known, (*path, known.name))
+        arriving = {self.rule.key(new.name) for new in incoming}
+        for known in struct.fields:
+            if known.required and self.rule.key(known.name) not in arriving and known.field_id not in self.identifiers:
+                self.optional.append((*path, known.name))
+
+    def _compare(self, incoming: pa.DataType, present: NestedField, path: Path) -> None:
+        match present.field_type:
+            case StructType() as struct if pa.types.is_struct(incoming):
+                self.compare_struct(list(incoming), struct, path)
+            case ListType(element_field=element) if is_list(incoming):
+                self._compare(incoming.value_type, element, (*path, element.name))
+            case MapType(value_field=value) if pa.types.is_map(incoming):  # Iceberg allows no change in a map's key
+                self._compare(incoming.item_type, value, (*path, value.name))
+            case PrimitiveType() as narrow:
+                wide = _promoted(narrow, incoming)
+                if wide is not None:
+                    self.widened.append(ColumnType(path, wide.model_dump_json()))
+
+
+def find_change(incoming: pa.Schema, schema: Schema, *, case_sensitive: bool) -> SchemaChange:
+    """The change after which a table of this schema fits rows of the other one, as far as Iceberg allows it."""
+    found = _Differences(NameRule(case_sensitive), schema.identifier_field_ids)
+    found.compare_struct(list(incoming), schema.as_struct(), ())
+    added = sorted(found.added, key=lambda one: one.column)
+    return SchemaChange(tuple(added), tuple(found.widened), tuple(found.optional))
+
+
+def new_column(path: Path, kind: pa.DataType) -> ColumnType:
+    """A new column of the type that `create_table` would give it."""
+    [converted] = iceberg_schema(pa.schema([pa.field(".".join(path), kind)])).fields
+    return ColumnType(path, converted.field_type.model_dump_json())
+
+
+def _check_names(path: Path, kind: pa.DataType, taken: dict[str, str]) -> None:
+    """Check the name of a new column, and those within its type; `taken` has the names beside it, in one case."""
+    name = path[-1]
+    why = unfit_name(name, taken.get(name.casefold()), is_column=len(path) == 1)
+    if why:
+        column = shown(".".join(path)) if name.strip() else ".".join(path[:-1]) or name
+        raise schema_mismatch(f"Column {column!r} {why}.", action="Rename it in the query, or leave it out.")
+    taken[name.casefold()] = name
+    _check_names_within(path, kind)
+
+
+def unfit_names_within(path: Path, kind: pa.DataType) -> str:
+    """Why other engines could not read a column with fields of these names; empty if they can."""
+    try:
+        _check_names_within(path, kind)
+    except WriteError as error:
+        return f"{error.what[:1].lower()}{error.what[1:].removesuffix('.')}"
+    return ""
+
+
+def _check_names_within(path: Path, kind: pa.DataType) -> None:
+    if pa.types.is_struct(kind):
+        taken: dict[str, str] = {}
+        for inner in kind:
+            _check_names((*path, inner.name), inner.type, taken)
+    elif pa.types.is_map(kind):
+        _check_names_within((*path, "key"), kind.key_type)
+        _check_names_within((*path, "value"), kind.item_type)
+    elif is_list(kind):
+        _check_names_within((*path, "element"), kind.value_type)
+
+
+def unfit_name(name: str, beside: str | None, *, is_column: bool) -> str:
+    """Why other engines could not read the column; empty if they can."""
+    if beside is not None:
+        return f"differs only in case from {shown(beside)!r}, and most engines cannot distinguish them"
+    if not name.strip():
+        return "has an empty name"
+    if len(name.encode()) > _LONGEST_NAME_BYTES:
+        return f"has a name of more than {_LONGEST_NAME_BYTES} bytes"
+    return "has a name that Iceberg reserves" if is_column and name.lower() in RESERVED_NAMES else ""
+
+
+def _promoted(narrow: PrimitiveType, incoming: pa.DataType) -> IcebergType | None:
+    """The wider type of a column that holds the incoming values too; None if it needs none, or there is none."""
+    candidates: tuple[tuple[bool, IcebergType], ...] = (
+        (incoming in (pa.int64(), pa.uint32()), LongType()),
+        (incoming == pa.float64(), DoubleType()),
+        (pa.types.is_decimal(incoming), _decimal(narrow, incoming)),
+    )
+    return next((wide for fits, wide in candidates if fits and is_promotion(narrow, wide)), None)
+
+
+def _decimal(narrow: PrimitiveType, incoming: pa.DataType) -> IcebergType:
+    fits = pa.types.is_decimal(incoming) and 0 <= incoming.scale <= incoming.precision <= _MOST_DIGITS
+    return DecimalType(incoming.precision, incoming.scale) if fits else narrow

@@ -12,13 +12,13 @@ from pyiceberg.table import Table
 from lakesink.settings.settings import Settings, policy_of
 from lakesink.sinks.iceberg.compaction import CompactionMemory
 from lakesink.sinks.iceberg.preflight import check_partitions, create_for_rows
+from lakesink_catalog.commit.batch_change import CommitOptions
 from lakesink_catalog.commit.clock import ClockWatch
 from lakesink_catalog.commit.effects import Effects
 from lakesink_catalog.commit.fence import FencedCommit
 from lakesink_catalog.commit.left_out import LeftOut
 from lakesink_catalog.commit.premises import Path
 from lakesink_catalog.commit.prepared import TableLog
-from lakesink_catalog.commit.request import CommitOptions
 from lakesink_catalog.manifests.merging import MergeMemory
 from lakesink_catalog.tables.locations import metadata_location
 from lakesink_catalog.tables.tables import TABLE_MISSING, load_table
@@ -49,10 +49,9 @@ class RunMemory:
 
 @dataclass(slots=True)
 class SinkTable:
-    """The table of one sink.
+    """The table of one sink; opens nothing before the first batch.
 
     Attributes:
-        schema: Of the rows as they arrive: a table that is created gets these columns.
         uuid: Of the table that the run's first batch found; every later batch must find a table with it.
     """
 
@@ -60,7 +59,6 @@ class SinkTable:
     key: SinkKey
     open_catalog: Callable[[], Catalog]
     settings: Settings
-    schema: pa.Schema
     effects: Effects
     memory: RunMemory
     words: Sequence[Words]
@@ -81,12 +79,12 @@ class SinkTable:
         assert self._records is not None, "as above"
         return self._records
 
-    def open(self, batch: Batch) -> Table:
-        """The table for a batch; a first one creates it, if the settings say so."""
+    def open(self, batch: Batch, rows: pa.Schema) -> Table:
+        """The table for a batch; a first one creates it for such rows, if the settings say so."""
         if self._records is not None:
             self._found = self.load()
             return self._found
-        self._found = self._load_or_create(batch)
+        self._found = self._load_or_create(batch, rows)
         check_partitions(self._found, self.settings.partition_by, self.effects.emit)
         if not self.settings.ledger_tag:
             self.effects.emit(events.LedgerTagOff(self.table, self.key.name))
@@ -131,7 +129,7 @@ class SinkTable:
         of_run = memory.merges, memory.clock, self.words, turn
         return FencedCommit(self.load, self.key, self.uuid, options, self.effects, *of_run, memory.left_out)
 
-    def _load_or_create(self, batch: Batch) -> Table:
+    def _load_or_create(self, batch: Batch, rows: pa.Schema) -> Table:
         """Only a first batch creates its table: if a later batch finds no table, the table was dropped."""
         try:
             return self.load()
@@ -144,7 +142,7 @@ class SinkTable:
                 raise CatalogError.of(
                     "TABLE_MISSING.dropped", table=self.table, batch_id=batch.batch_id, before=before
                 ) from None
-        table = create_for_rows(self.connected(), self.table, self.key, self.settings, self.schema)
+        table = create_for_rows(self.connected(), self.table, self.key, self.settings, rows)
         self.effects.emit(events.TableCreated(batch.batch_id, self.table))
         return table
 

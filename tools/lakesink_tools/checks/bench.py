@@ -27,14 +27,14 @@ from pyiceberg.table import CommitTableRequest, Table, TableIdentifier
 from pyiceberg.table.update import SetPropertiesUpdate, TableRequirement, TableUpdate
 
 from lakesink.parquet.filesystem import open_filesystem, shareable_properties
+from lakesink_catalog.commit.batch_change import CommitOptions, batch_change
 from lakesink_catalog.commit.effects import Effects
 from lakesink_catalog.commit.fence import FencedCommit
-from lakesink_catalog.commit.request import CommitOptions, PlannedCommit, build_request
+from lakesink_catalog.commit.request import build_request, snapshot_time_ms
 from lakesink_catalog.connect.catalog import CatalogConfig, FoundCatalog
 from lakesink_catalog.connect.catalog_failures import catalog_error
 from lakesink_catalog.connect.kinds import sqlite_file
 from lakesink_catalog.connect.rest import BoundedRestCatalog
-from lakesink_catalog.manifests.merging import ManifestMerger
 from lakesink_catalog.read.view import view_table
 from lakesink_catalog.tables.tables import create_table, load_table
 from lakesink_protocol.identity import SinkKey, stream_batch
@@ -221,9 +221,8 @@ def next_offers(fence: FencedCommit, count: int = 1) -> list[Offer]:
     offers = []
     for _ in range(count):
         prepared = fence.prepare(look, (), schema=table.schema())
-        change = PlannedCommit(look.situation, look.verdict, batch, prepared, fence.options)
-        merger = ManifestMerger(fence.options.merge, prepared.snapshot_id)
-        request = build_request(table, change, merger, fence.effects.now_ms())
+        time_ms = snapshot_time_ms(table, fence.effects.now_ms())
+        request = build_request(table, batch_change(look, prepared, fence.options, time_ms), time_ms)
         offers.append(Offer(table, request.requirements, request.updates, prepared.snapshot_id, number))
     return offers
 

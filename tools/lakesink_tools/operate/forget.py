@@ -1,34 +1,29 @@
 """Removes or restores the ledger entry of a sink, by the table's name."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 
 from pyiceberg.table import Table
 from pyiceberg.table.refs import SnapshotRefType
-from pyiceberg.table.update import (
-    AssertRefSnapshotId,
-    RemovePropertiesUpdate,
-    RemoveSnapshotRefUpdate,
-    SetPropertiesUpdate,
-    TableRequirement,
-    TableUpdate,
-)
 
-from lakesink_catalog.commit.request import tag_at
+from lakesink_catalog.commit.change_commit import ChangeCommit
+from lakesink_catalog.commit.effects import Effects
+from lakesink_catalog.commit.table_change import Change, TagMove
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.connect.first_snapshot import check_has_head
 from lakesink_catalog.read.history import sinks
 from lakesink_catalog.read.view import view_refs, view_table
 from lakesink_catalog.tables.locations import metadata_location
 from lakesink_catalog.tables.tables import load_table
-from lakesink_protocol.errors import SettingsError
-from lakesink_protocol.identity import NAME_PATTERN, NO_BATCH, SinkKey, SinkKind
+from lakesink_protocol.errors import CommitUnresolved, SettingsError
+from lakesink_protocol.fence import Unseen
+from lakesink_protocol.identity import MAIN_BRANCH, NAME_PATTERN, NO_BATCH, SinkKey, SinkKind
 from lakesink_protocol.ledger import FORGOTTEN, RESTORED, LedgerEntry, mark_of, next_entry
+from lakesink_protocol.retry import RetryPolicy
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.suggest import did_you_mean
 from lakesink_protocol.tags import audit_tags
 from lakesink_protocol.verdict import SUPPORTED_FORMAT_VERSION
-from lakesink_tools.operate.empty_commit import EmptyCommit
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +35,13 @@ class Restored:
 
 
 @dataclass(frozen=True, slots=True)
-class Restoring(EmptyCommit):
+class Restoring:
     """Restores the ledger entry of one sink of one table."""
 
-    name = "restore"
-    mark = RESTORED
+    load: Callable[[], Table]
+    key: SinkKey
+    retry: RetryPolicy = field(default_factory=lambda: RetryPolicy(num_retries=5))
+    effects: Effects = field(default_factory=Effects)
 
     def find(self) -> LedgerEntry:
         """The entry that `run` would set, or the current one if it agrees with the marks; changes nothing.
@@ -57,29 +54,18 @@ class Restoring(EmptyCommit):
         """Set the entry, if it is missing or contradicts the marks. After `CommitUnresolved`, it can be run again."""
         first = self.load()
         wanted = self._wanted(first)
-        if self.is_done(first):
+        if self._is_there(first):
             return Restored(wanted, None)
-        table, snapshot_id, _ = self.commit(first, f"the ledger entry of {self.key.name!r} again")
-        entry = view_table(table, self.key).entry
+        done = ChangeCommit(self.load, "restore", self.retry, self.effects).run(first, self._change, self._is_there)
+        if isinstance(done, Unseen):
+            raise _unresolved(f"the ledger entry of {self.key.name!r} again", done)
+        entry = view_table(done.table, self.key).entry
         assert entry is not None
-        return Restored(entry, snapshot_id)
+        return Restored(entry, done.change.snapshot_id if done.change else None)
 
-    def is_done(self, table: Table) -> bool:
-        """True if the entry is there and agrees with the marks."""
+    def _is_there(self, table: Table) -> bool:
         situation = self._situation(table)
         return situation.entry is not None and not situation.entry_contradicted
-
-    def changes(self, table: Table) -> tuple[Sequence[TableRequirement], Sequence[TableUpdate]]:
-        """Set the entry, and move the ledger tag to its snapshot: that of the tag may be rolled back."""
-        entry, name = self._wanted(table), self.key.ledger_tag
-        updates: list[TableUpdate] = [SetPropertiesUpdate(updates={self.key.ledger_property: entry.to_json()})]
-        tag = table.metadata.refs.get(name)
-        if tag is None:
-            return [AssertRefSnapshotId(ref=name, snapshot_id=None)], updates
-        if tag.snapshot_ref_type is not SnapshotRefType.TAG:
-            return [], updates
-        updates.append(tag_at(name, entry.snapshot_id, tag.max_ref_age_ms))
-        return [AssertRefSnapshotId(ref=name, snapshot_id=tag.snapshot_id)], updates
 
     def _situation(self, table: Table) -> Situation:
         view = view_table(table, self.key)
@@ -95,6 +81,21 @@ class Restoring(EmptyCommit):
         if entry is not None and entry.table_uuid != situation.view.table_uuid:
             raise _refused(self.key, "its entry belongs to another table", "Use another sink id and a new checkpoint.")
         return entry_of_marks(situation) if entry is None or situation.entry_contradicted else entry
+
+    def _change(self, table: Table, snapshot_id: int) -> Change:
+        entry, refs = self._wanted(table), table.metadata.refs
+        tag, tags = refs.get(self.key.ledger_tag), []
+        if tag is None or tag.snapshot_ref_type is SnapshotRefType.TAG:  # its snapshot may be rolled back
+            there = (None, None, None) if tag is None else (tag.snapshot_id, entry.snapshot_id, tag.max_ref_age_ms)
+            tags.append(TagMove(self.key.ledger_tag, *there))
+        return Change(
+            self.key.branch,
+            refs[self.key.branch].snapshot_id,
+            snapshot_id,
+            says={RESTORED: self.key.ledger_property},
+            properties={self.key.ledger_property: entry.to_json()},
+            tags=tuple(tags),
+        )
 
 
 def _has_unread_marks(situation: Situation) -> bool:
@@ -146,12 +147,14 @@ class Forgotten:
 
 
 @dataclass(frozen=True, slots=True)
-class Forgetting(EmptyCommit):
+class Forgetting:
     """Removes a sink from a table; `with_audit_tags` also its audit tags, whose snapshots can then expire."""
 
+    load: Callable[[], Table]
+    key: SinkKey
     with_audit_tags: bool = False
-    name = "forget"
-    mark = FORGOTTEN
+    retry: RetryPolicy = field(default_factory=lambda: RetryPolicy(num_retries=5))
+    effects: Effects = field(default_factory=Effects)
 
     def find(self) -> Table:
         """The current table; raises `SettingsError` if the sink is unknown or the format version is unsupported."""
@@ -161,36 +164,29 @@ class Forgetting(EmptyCommit):
 
     def run(self) -> Forgotten:
         """Remove the sink. After `CommitUnresolved`, it can be run again."""
-        table, snapshot_id, updates = self.commit(self.find(), f"forgotten {self.key.name!r}")
-        removed = {update.ref_name for update in updates if isinstance(update, RemoveSnapshotRefUpdate)}
-        folder = f"{metadata_location(table)}/{self.key.record_folder}"
-        return Forgotten(snapshot_id, self.branch(table), folder, tuple(sorted(removed - {self.key.ledger_tag})))
-
-    def is_done(self, table: Table) -> bool:
-        """True if neither entry nor tags are there."""
-        return self.key.ledger_property not in table.properties and not self._tags(table)
-
-    def changes(self, table: Table) -> tuple[Sequence[TableRequirement], Sequence[TableUpdate]]:
-        """Remove the entry and the tags."""
-        self._check(table)
-        tags, has_entry = self._tags(table), self.key.ledger_property in table.properties
-        entry = [RemovePropertiesUpdate(removals=[self.key.ledger_property])] if has_entry else []
-        return (
-            [AssertRefSnapshotId(ref=name, snapshot_id=there) for name, there in tags.items()],
-            [*entry, *(RemoveSnapshotRefUpdate(ref_name=name) for name in tags)],
-        )
+        commit = ChangeCommit(self.load, "forget", self.retry, self.effects)
+        done = commit.run(self.find(), self._change, lambda table: not self._is_known(table))
+        if isinstance(done, Unseen):
+            raise _unresolved(f"forgotten {self.key.name!r}", done)
+        assert done.change is not None, "there is something to remove"
+        folder = f"{metadata_location(done.table)}/{self.key.record_folder}"
+        audit = tuple(sorted(tag.name for tag in done.change.tags if tag.name != self.key.ledger_tag))
+        return Forgotten(done.change.snapshot_id, self._branch(done.table), folder, audit)
 
     def _check(self, table: Table) -> None:
-        key = self.key
-        if self.is_done(table):
-            known = [state.sink for state in sinks(table) if (state.branch, state.kind) == (key.branch, key.kind.value)]
-            near = did_you_mean(key.name, known)
-            raise SettingsError.of("SINK_UNKNOWN.no_entry", name=key.name, branch=key.branch, near=near)
-        version = table.metadata.format_version
-        if version != SUPPORTED_FORMAT_VERSION:
-            tag = key.ledger_tag
-            raise SettingsError.of("UNSUPPORTED.to_forget", format_version=version, name=key.name, ledger_tag=tag)
-        check_has_head(table, self.branch(table))
+        if not self._is_known(table):
+            raise _unknown(table, self.key)
+        if table.metadata.format_version != SUPPORTED_FORMAT_VERSION:
+            raise SettingsError.of(
+                "UNSUPPORTED.to_forget",
+                format_version=table.metadata.format_version,
+                name=self.key.name,
+                ledger_tag=self.key.ledger_tag,
+            )
+        check_has_head(table, self._branch(table))
+
+    def _is_known(self, table: Table) -> bool:
+        return self.key.ledger_property in table.properties or bool(self._tags(table))
 
     def _tags(self, table: Table) -> dict[str, int]:
         """Tags to remove, with their snapshots. A branch with such a name stays: it is another user's data."""
@@ -199,6 +195,37 @@ class Forgetting(EmptyCommit):
         own = {self.key.ledger_tag: ledger_tag} if ledger_tag else {}
         audit = audit_tags(self.key, refs) if self.with_audit_tags else {}
         return {name: snapshot.snapshot_id for name, snapshot in {**own, **audit}.items()}
+
+    def _branch(self, table: Table) -> str:
+        return self.key.branch if self.key.branch in table.metadata.refs else MAIN_BRANCH
+
+    def _change(self, table: Table, snapshot_id: int) -> Change:
+        self._check(table)
+        branch, refs = self._branch(table), table.metadata.refs
+        known = self.key.ledger_property in table.properties
+        return Change(
+            branch,
+            refs[branch].snapshot_id if branch in refs else None,
+            snapshot_id,
+            says={FORGOTTEN: self.key.ledger_property},
+            properties={self.key.ledger_property: None} if known else {},
+            tags=tuple(TagMove(name, there, None) for name, there in self._tags(table).items()),
+        )
+
+
+def _unresolved(what: str, unseen: Unseen) -> CommitUnresolved:
+    """The error for a change that the table does not show."""
+    return CommitUnresolved.of("COMMIT_UNRESOLVED.empty", what=what, trouble=unseen.trouble)
+
+
+def _unknown(table: Table, key: SinkKey) -> SettingsError:
+    known = [state.sink for state in sinks(table) if (state.branch, state.kind) == (key.branch, key.kind.value)]
+    return SettingsError.of(
+        "SINK_UNKNOWN.no_entry",
+        name=key.name,
+        branch=key.branch,
+        near=did_you_mean(key.name, known),
+    )
 
 
 def forget_sink(
