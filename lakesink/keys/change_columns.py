@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakesink.keys.change_order import KeyNames
-from lakesink.keys.keys_file import names_of
 from lakesink.rows.changed_rows import ChangedRows, RowBatch
 from lakesink.rows.columns import Alignment, NameRule, align
 from lakesink.rows.letters import Fault, Told, json_lines
@@ -164,7 +163,8 @@ class ChangeIdentity:
 
 def key_names(schema: Struct, changes: ChangesPlan) -> KeyNames:
     """The names of the table's columns of key and sequence."""
-    return KeyNames(names_of(schema, changes.keys), names_of(schema, changes.sequence))
+    names = {one.field_id: one.name for one in schema.fields}
+    return KeyNames(*(tuple(names[one] for one in ids) for ids in (changes.keys, changes.sequence)))
 
 
 def own_schema(schema: Struct, changes: ChangesPlan) -> Struct:

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from lakesink.keys.keys_files import OpenInput
+from lakesink.keys.keys_file import OpenInput
 from lakesink.keys.live_rows import OldDeletes
 from lakesink.keys.locate_errors import file_unreadable, reading
 from lakesink.parquet.deletes import FILE_PATH, POS

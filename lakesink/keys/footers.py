@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakesink.keys.keys_files import OpenInput
+from lakesink.keys.keys_file import OpenInput
 from lakesink.keys.locate_errors import file_unreadable
 from lakesink.rows.schema import FIELD_ID_KEY
 from lakesink_protocol.redact import describe

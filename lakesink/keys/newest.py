@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from lakesink.keys.change_order import HeldChanges, KeyNames, no_order
 from lakesink.keys.key_columns import KeyColumns
-from lakesink.keys.keys_files import OFFSET, OP, PLACE, TASK
+from lakesink.keys.keys_file import OFFSET, OP, PLACE, TASK
 from lakesink.rows.changed_rows import ChangedRows, joined, place_in_words
 from lakesink_catalog.words import counted
 from lakesink_protocol.row_changes import Operation

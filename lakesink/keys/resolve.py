@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakesink.keys.key_columns import KeyColumns
-from lakesink.keys.keys_files import OP
+from lakesink.keys.keys_file import OP
 from lakesink.keys.newest import CHANGE, places_of
 from lakesink.keys.scan import FILE, POSITION
 from lakesink.rows.scalars import FALSE, TRUE

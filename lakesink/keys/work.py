@@ -11,7 +11,7 @@ from lakesink.keys.data_file import DataFile
 from lakesink.keys.footers import Source
 from lakesink.keys.key_cache import KeyCache
 from lakesink.keys.key_columns import KeyColumns
-from lakesink.keys.keys_files import read_changes
+from lakesink.keys.keys_file import read_changes
 from lakesink.keys.newest import CHANGE, numbered
 from lakesink.keys.scan import ScanLimits
 from lakesink.keys.search import Search

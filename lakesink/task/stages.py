@@ -15,7 +15,7 @@ from lakesink.keys.change_columns import ChangeConversion, FittedChanges, conver
 from lakesink.keys.keys_file import KeysFileWriter
 from lakesink.keys.newest import NewestChanges
 from lakesink.parquet.partitions import check_partition_values
-from lakesink.parquet.side_file import SideFile, left_in
+from lakesink.parquet.side_file import SideFile
 from lakesink.rows.changed_rows import DELETE_MARK, ChangedRows, DocumentDecoder, RowBatch, same_operation
 from lakesink.rows.columns import Alignment, alignment_of
 from lakesink.rows.expectations import Unmet, is_mark
@@ -29,7 +29,7 @@ from lakesink_catalog.words import counted
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.measures import Tally
 from lakesink_protocol.quality import together
-from lakesink_protocol.receipt import Receipt
+from lakesink_protocol.receipt import LeftRows, Receipt
 from lakesink_protocol.row_changes import DELETES, SPLITS, SUPERSEDED, Operation
 
 IsRefused = Callable[[], bool]
@@ -162,14 +162,15 @@ class Decode(Stage):
 
     def found(self, head: Receipt) -> Receipt:
         """See `Stage`."""
-        decoder = self.decoder
+        decoder, left = self.decoder, self.left
+        has_left = left.rows and not head.refused
         return replace(
             head,
             quality=together([head.quality, decoder.quality]),
             malformed=decoder.malformed,
             misfits=tuple(decoder.misfits),
             changed=Tally.total([head.changed, decoder.changed]),
-            left=None if head.refused else left_in(self.left),
+            left=LeftRows(left.location, left.rows, left.size_bytes) if has_left else None,
             news="" if head.refused else decoder.news,
         )
 

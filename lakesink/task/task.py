@@ -11,9 +11,8 @@ import pyarrow as pa
 from lakesink.decode.debezium.decoder import DebeziumDecoder
 from lakesink.decode.documents import Decoder, check_documents
 from lakesink.keys.change_columns import ChangeIdentity, conversion_of, key_names, own_schema
-from lakesink.keys.keys_file import names_of
 from lakesink.parquet.partitions import source_paths
-from lakesink.parquet.side_file import left_rows_file
+from lakesink.parquet.side_file import LEFT_ROWS, SideFile
 from lakesink.rows.changed_rows import DELETE_MARK
 from lakesink.rows.columns import NameRule, alignment_of
 from lakesink.rows.conditions import evaluator
@@ -56,7 +55,7 @@ class ParquetTaskWriter:
         if plan.decode:
             return ()
         if plan.changes is not None:
-            return tuple(((name,), "identity") for name in names_of(schema, plan.changes.keys))
+            return tuple(((name,), "identity") for name in key_names(schema, plan.changes).keys)
         found = source_paths(schema, plan.partition_fields) if plan.hash_distribution else ()
         return tuple((path, transform) for path, transform in found if not transform.startswith("bucket"))
 
@@ -135,7 +134,7 @@ class ParquetTaskWriter:
         unmet = Unmet(self.expected)
         if plan.decode:
             decoder = DebeziumDecoder if plan.decode in DEBEZIUM else Decoder
-            left = left_rows_file(plan, files.task)
+            left = SideFile(plan, files.task, LEFT_ROWS)
             stages.append(Decode(decoder(plan, decoded_columns(plan), files.task, of_malformed, left.add), left))
             stages.append(ExpectDecoded(unmet, aside, conditions_of(self.expected, plan)))
         else:
