@@ -17,13 +17,11 @@ from lakesink.keys.footers import field_id_of, open_parquet
 from lakesink.keys.locate_errors import file_unreadable, reading
 from lakesink.parquet.files import DataFiles
 from lakesink.parquet.filesystem import NewFiles, many_at_once
-from lakesink.parquet.parquet import FileFormat
-from lakesink.parquet.partitions import Partition, partition_sources
+from lakesink.parquet.partitions import Partition
 from lakesink.parquet.positions import in_order, mask_of
-from lakesink.parquet.statistics import columns
 from lakesink.rows.batches import rows_at_once
 from lakesink.rows.plan import WritePlan
-from lakesink.rows.schema import arrow_schema, leaves, parse_schema
+from lakesink.rows.schema import arrow_schema, parse_schema
 from lakesink.rows.task_errors import rows_differ
 from lakesink_protocol.change import ContentFile
 
@@ -72,10 +70,8 @@ def rewrite(files: Sequence[Opened], partition: Partition, plan: WritePlan, stor
 
     After a failure, a file that was never closed is removed.
     """
-    schema, written = parse_schema(plan.schema_json), list[ContentFile]()
-    form = FileFormat(plan, arrow_schema(schema, annotated=True), columns(leaves(schema), plan.metrics_modes))
-    new = DataFiles(form, partition_sources(schema, plan.partition_fields), TASK, written.append, storage)
-    rows = 0
+    written, rows = list[ContentFile](), 0
+    new = DataFiles.of(plan, TASK, written.append, storage)
     try:
         for table in _row_groups(files, min(_ROW_GROUP_BYTES, plan.parquet.row_group_size_bytes)):
             rows += table.num_rows

@@ -1,7 +1,7 @@
 """What the footer of a Parquet file says of its columns and rows."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,10 +25,6 @@ class Footer:
 
     columns: Mapping[int, int]
     has_ids: bool
-
-    def has(self, field_ids: Iterable[int]) -> bool:
-        """True if the file has all these columns."""
-        return all(field_id in self.columns for field_id in field_ids)
 
 
 @dataclass(frozen=True, slots=True)

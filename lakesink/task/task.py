@@ -4,7 +4,7 @@ Imports PyArrow and `pyiceberg_core`, never PyIceberg or PySpark, and keeps no s
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -29,7 +29,7 @@ from lakesink.task.task_files import SideOutput, TaskFiles, whole_or_abandoned
 from lakesink_protocol.measures import DEAD_LETTERS, Tally
 from lakesink_protocol.quality import Quality
 from lakesink_protocol.receipt import Receipt, encode
-from lakesink_protocol.row_changes import DELETES, SUPERSEDED
+from lakesink_protocol.row_changes import DELETES, SPLITS, SUPERSEDED
 from lakesink_protocol.two_phase import ClusteredBy
 from lakesink_protocol.votes import receipt_rejected
 
@@ -107,6 +107,8 @@ class ParquetTaskWriter:
         head = Receipt(task, 0, (), plan.schema_id, quality, refused=is_refused(), premises=plan.premises)
         for stage in stages:
             head = stage.found(head)
+        if letters is not None and letters.joined:
+            head = replace(head, changed=Tally(head.changed | {SPLITS: head.changed[SPLITS] - letters.joined}))
         if head.refused:
             return [encode(head), *(side.receipt(refused=True) for side in sides)]
         left = 0 if head.left is None else head.left.rows
