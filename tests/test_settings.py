@@ -503,7 +503,7 @@ def test_an_option_goes_above_a_property_and_that_above_the_default() -> None:
     assert shown["write.target-file-size-bytes"] == (2048, Origin.OPTION)
     assert shown["write.parquet.compression-codec"] == ("gzip", Origin.TABLE)
     assert shown["write.parquet.page-size-bytes"] == (1024**2, Origin.DEFAULT)
-    assert effective.target_file_size_bytes == 2048
+    assert effective["write.target-file-size-bytes"] == 2048
     assert effective.parquet.compression_codec == "gzip"
 
 
@@ -529,8 +529,9 @@ def test_every_property_reaches_what_is_built_from_it() -> None:
     built = parse().effective(properties)
     parquet, retry, merge = built.parquet, built.retry, built.merge
     assert (parquet.compression_codec, parquet.compression_level, parquet.row_group_size_bytes) == ("zstd", 3, 11)
-    assert (parquet.page_size_bytes, parquet.dictionary_size_bytes, built.target_file_size_bytes) == (12, 13, 14)
-    assert (built.object_storage, built.partitioned_paths, built.distribution_mode) == (True, False, "hash")
+    assert (parquet.page_size_bytes, parquet.dictionary_size_bytes) == (12, 13)
+    of_tasks = ("target-file-size-bytes", "object-storage.enabled", "object-storage.partitioned-paths")
+    assert [built[f"write.{name}"] for name in (*of_tasks, "distribution-mode")] == [14, True, False, "hash"]
     assert (retry.num_retries, retry.min_wait_ms, retry.max_wait_ms, retry.total_timeout_ms) == (15, 16, 17, 18)
     assert (merge.enabled, merge.min_count, merge.target_size_bytes) == (False, 19, 20)
     elsewhere = {"write.data.path", "write.metadata.path", "write.metadata.previous-versions-max"}
@@ -656,6 +657,9 @@ NESTED = iceberg_schema(
         ({"column.place.city": "counts"}, {"id": "truncate(16)", "place.city": "counts"}),
         ({"column.tags.element": "none"}, {"tags.element": "none"}),
         ({"default": "truncate(0)"}, {"id": "truncate(16)"}),
+        ({"default": ""}, {"id": "truncate(16)"}),
+        ({"default": "truncate(4) and more"}, {"id": "truncate(16)"}),
+        ({"default": "Truncate(4)"}, {"id": "truncate(4)"}),
         ({"column.id": "everything"}, {"id": "truncate(16)"}),
         ({"max-inferred-column-defaults": "2"}, {"id": "truncate(16)", "note": "truncate(16)", "place.city": "none"}),
         ({"max-inferred-column-defaults": "2", "column.place.city": "full"}, {"place.city": "full"}),

@@ -1,7 +1,6 @@
 """`stream_files`: a stream into files of a directory, each batch once and atomically, without table or catalog."""
 
 import os
-from collections.abc import Iterable
 from datetime import timedelta
 from functools import partial
 from typing import Any, Never
@@ -67,7 +66,9 @@ def stream_files(  # noqa: PLR0913 - the options, each by its name
         QueryError: The DataFrame is not a streaming one of a classic session.
         WriteError: Parquet does not support a column's type, or the storage cannot create files exclusively.
     """
-    _check_known(others)
+    for name in others:
+        of_table = "Only a table can have it. Write the stream into a table with lakesink.stream, or leave it out."
+        raise option_unknown("lakesink.stream_files", name, _NAMES, of_table if name in BY_NAME else "")
     check_streaming(df, "lakesink.stream_files")
     sizes: dict[str, Any] = {"target_file_size_bytes": target_file_size_bytes, "prepared_max_age": prepared_max_age}
     files: dict[str, Any] = {"compression_codec": compression_codec, "accept": accept, **sizes}
@@ -78,9 +79,3 @@ def stream_files(  # noqa: PLR0913 - the options, each by its name
     check_part_schema(stored_schema(df.schema))
     reporter = Reporter(to, sink_id, watched(sink_id, f"directory {redact(to)}", verbose=verbose))
     return stream_writer(df, read_option("checkpoint", checkpoint), reporter, lambda _schema, _session: new_sink())
-
-
-def _check_known(others: Iterable[str]) -> None:
-    for name in others:
-        of_table = "Only a table can have it. Write the stream into a table with lakesink.stream, or leave it out."
-        raise option_unknown("lakesink.stream_files", name, _NAMES, of_table if name in BY_NAME else "")

@@ -50,35 +50,6 @@ from lakesink_protocol.row_changes import Mode
 from lakesink_protocol.two_phase import TwoPhaseCommitSink
 
 KAFKA = "kafka"
-
-
-def with_operations(df: DataFrame, settings: Settings) -> DataFrame:
-    """The rows with their mark of deletes, if there is a condition for it, and without the columns that are left out.
-
-    Raises:
-        SettingsError: Spark cannot evaluate the condition on these rows, or a column that is left out is not there.
-    """
-    check_left_out(df.columns, settings, case_sensitive=is_case_sensitive(df.sparkSession))
-    if DELETE_MARK in map(str.lower, df.columns):
-        raise option_invalid("apply_as_deletes", f"The rows have a column {DELETE_MARK}, a name for lakesink alone.")
-    if settings.apply_as_deletes:
-        check_condition(df, "apply_as_deletes", "the condition apply_as_deletes", settings.apply_as_deletes)
-        # The mark of a row keeps NULL: the batch fails then, because its operation is unknown.
-        df = df.select("*", sf.expr(settings.apply_as_deletes).alias(DELETE_MARK))
-    return df.drop(*settings.except_column_list)
-
-
-def trusts_order(df: DataFrame, settings: Settings) -> bool:
-    """True if only the order of the stream says which change of a key is the newest.
-
-    Kafka keeps the order of a key, also in records that were copied to files with their places. In output mode update,
-    Spark itself makes the changes in their order.
-    """
-    placed = bool(settings.decode) and {PARTITION, OFFSET} <= set(df.columns)
-    ordered = bool(settings.sequence_by) or placed or settings.output_mode is OutputMode.UPDATE
-    return settings.has_changes and not ordered and any(source.name != KAFKA for source in sources_of(df))
-
-
 _ON_CONNECT = {
     "lakesink.stream": 'Use df.writeStream.format("lakesink"), which takes the same options with dashes.',
     "lakesink.append": 'Use df.write.format("lakesink") with the options txn-app-id and txn-version.',
@@ -258,6 +229,33 @@ def _arriving(df: DataFrame, settings: Settings) -> DataFrame:
         return _select_for_decoding(df, settings)
     rows = marked(df, settings.expect)
     return with_operations(rows, settings) if settings.has_changes else rows
+
+
+def with_operations(df: DataFrame, settings: Settings) -> DataFrame:
+    """The rows with their mark of deletes, if there is a condition for it, and without the columns that are left out.
+
+    Raises:
+        SettingsError: Spark cannot evaluate the condition on these rows, or a column that is left out is not there.
+    """
+    check_left_out(df.columns, settings, case_sensitive=is_case_sensitive(df.sparkSession))
+    if DELETE_MARK in map(str.lower, df.columns):
+        raise option_invalid("apply_as_deletes", f"The rows have a column {DELETE_MARK}, a name for lakesink alone.")
+    if settings.apply_as_deletes:
+        check_condition(df, "apply_as_deletes", "the condition apply_as_deletes", settings.apply_as_deletes)
+        # The mark of a row keeps NULL: the batch fails then, because its operation is unknown.
+        df = df.select("*", sf.expr(settings.apply_as_deletes).alias(DELETE_MARK))
+    return df.drop(*settings.except_column_list)
+
+
+def trusts_order(df: DataFrame, settings: Settings) -> bool:
+    """True if only the order of the stream says which change of a key is the newest.
+
+    Kafka keeps the order of a key, also in records that were copied to files with their places. In output mode update,
+    Spark itself makes the changes in their order.
+    """
+    placed = bool(settings.decode) and {PARTITION, OFFSET} <= set(df.columns)
+    ordered = bool(settings.sequence_by) or placed or settings.output_mode is OutputMode.UPDATE
+    return settings.has_changes and not ordered and any(source.name != KAFKA for source in sources_of(df))
 
 
 def _sink(

@@ -13,18 +13,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from lakesink.keys.footers import open_parquet
+from lakesink.keys.footers import field_id_of, open_parquet
 from lakesink.keys.locate_errors import file_unreadable, reading
 from lakesink.parquet.files import DataFiles
 from lakesink.parquet.filesystem import NewFiles, many_at_once
-from lakesink.parquet.parquet import FileFormat
-from lakesink.parquet.partitions import Partition, partition_sources
-from lakesink.parquet.positions import in_order
-from lakesink.parquet.statistics import columns
+from lakesink.parquet.partitions import Partition
+from lakesink.parquet.positions import in_order, mask_of
 from lakesink.rows.batches import rows_at_once
 from lakesink.rows.plan import WritePlan
-from lakesink.rows.scalars import FALSE
-from lakesink.rows.schema import FIELD_ID_KEY, arrow_schema, leaves, parse_schema
+from lakesink.rows.schema import arrow_schema, parse_schema
 from lakesink.rows.task_errors import rows_differ
 from lakesink_protocol.change import ContentFile
 
@@ -73,10 +70,8 @@ def rewrite(files: Sequence[Opened], partition: Partition, plan: WritePlan, stor
 
     After a failure, a file that was never closed is removed.
     """
-    schema, written = parse_schema(plan.schema_json), list[ContentFile]()
-    form = FileFormat(plan, arrow_schema(schema, annotated=True), columns(leaves(schema), plan.metrics_modes))
-    new = DataFiles(form, partition_sources(schema, plan.partition_fields), TASK, written.append, storage)
-    rows = 0
+    written, rows = list[ContentFile](), 0
+    new = DataFiles.of(plan, TASK, written.append, storage)
     try:
         for table in _row_groups(files, min(_ROW_GROUP_BYTES, plan.parquet.row_group_size_bytes)):
             rows += table.num_rows
@@ -105,10 +100,7 @@ def _opened(file: ChosenFile, open_input: Callable[[str], Any], wanted: list[Any
 
 def _described(fields: Iterable[pa.Field]) -> list[Any]:
     """What makes columns the same. Arrow compares the name inside a map too, which is not in the table's schema."""
-    return [
-        (field.name, field.nullable, (field.metadata or {}).get(FIELD_ID_KEY.encode()), _type(field.type))
-        for field in fields
-    ]
+    return [(field.name, field.nullable, field_id_of(field), _type(field.type)) for field in fields]
 
 
 def _type(kind: pa.DataType) -> Any:
@@ -137,9 +129,7 @@ def _live(one: Opened) -> Iterator[pa.RecordBatch]:
     """The rows of a file that are not deleted."""
     stays, at = None, 0  # no mask if all rows are live
     if one.file.deleted:
-        gone = in_order(one.file.deleted)
-        stays = pc.scatter(pa.repeat(FALSE, len(gone)), gone, max_index=one.file.rows - 1)
-        stays = pc.fill_null(stays, fill_value=True)
+        stays = pc.invert(mask_of(in_order(one.file.deleted), one.file.rows))
     with reading(one.file.path, file_unreadable):
         for batch in one.parquet.iter_batches(rows_at_once(one.parquet, _AT_ONCE_BYTES), use_threads=False):
             live = batch if stays is None else batch.filter(stays.slice(at, batch.num_rows))

@@ -3,15 +3,14 @@
 A conversion is computed once for the columns that arrive, and applied to every batch.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakesink.keys.change_order import KeyNames
-from lakesink.keys.keys_file import names_of
 from lakesink.rows.changed_rows import ChangedRows, RowBatch
 from lakesink.rows.columns import Alignment, NameRule, align
 from lakesink.rows.letters import Fault, Told, json_lines
@@ -56,9 +55,8 @@ class ChangeConversion:
         stored_columns: Names of its columns that are stored.
         keys: Names of its columns of the key, and `sequence` of those of the sequence.
         whole: For rows to store.
-        narrow: For deletes.
-        logs: True if there is a changelog.
-        logged: For hard deletes in it, with all their columns.
+        narrow: For hard deletes.
+        logged: For deletes in a changelog, with all their columns; None without one.
     """
 
     incoming: pa.Schema
@@ -68,10 +66,9 @@ class ChangeConversion:
     whole: Alignment
     narrow: Alignment
     soft_deletes: bool
-    logs: bool
-    logged: Alignment | None = None
+    logged: Alignment | None
 
-    def check(self, changed: ChangedRows, first_row: int) -> None:
+    def _check(self, changed: ChangedRows, first_row: int) -> None:
         """Raise WriteError if key or sequence is NULL in a change; `first_row` rows of the task came before."""
         for code, names in (("KEY_NULL", self.keys), ("SEQUENCE_NULL", self.sequence)):
             for name in names:
@@ -94,39 +91,27 @@ class ChangeConversion:
     def fitted(self, batch: RowBatch, first_row: int) -> "FittedChanges":
         """The changes as the table's columns; raises WriteError if one does not fit."""
         changed = batch.changed
-        self.check(changed, first_row)
-        stored = self.stored(changed)
-        return FittedChanges(stored, self.deletes(changed), [*self.log(changed, stored)])
-
-    def stored(self, changed: ChangedRows) -> ChangedRows | None:
-        """The changes with rows to store, as the table's columns; None if there are none."""
-        deletes = pc.equal(changed.operations, operation_scalar(Operation.DELETE))
-        if not self.soft_deletes:
-            some = _only(changed, pc.invert(deletes))
-            return None if some is None else some.of(self.whole.apply(some.rows.select(self.stored_columns)))
-        rows = changed.rows.select(self.stored_columns).append_column(DELETED, deletes)
-        kept = pc.if_else(deletes, operation_scalar(Operation.UPSERT), changed.operations)
-        return ChangedRows(self.whole.apply(rows), kept, changed.places, changed.offsets)
-
-    def deletes(self, changed: ChangedRows) -> ChangedRows | None:
-        """The deletes, as the columns of key and sequence; None if there are none, or rows are stored for them."""
-        deletes = pc.equal(changed.operations, operation_scalar(Operation.DELETE))
-        some = None if self.soft_deletes else _only(changed, deletes)
-        return None if some is None else some.of(self.narrow.apply(some.rows))
-
-    def log(self, changed: ChangedRows, stored: ChangedRows | None) -> Iterator[ChangedRows]:
-        """All changes as the table's columns, for a changelog; `stored` are those of the method of that name."""
-        if not self.logs:
-            return
-        if self.soft_deletes and stored is not None:
-            yield changed.of(stored.rows)
-            return
-        if stored is not None:
-            yield stored
-        deletes = _only(changed, pc.equal(changed.operations, operation_scalar(Operation.DELETE)))
+        self._check(changed, first_row)
+        is_delete = pc.equal(changed.operations, operation_scalar(Operation.DELETE))
+        if self.soft_deletes:
+            return self._stored_all(changed, is_delete)
+        upserts, deletes = _only(changed, pc.invert(is_delete)), _only(changed, is_delete)
+        stored, narrow, logged = None, None, list[ChangedRows]()
+        if upserts is not None:
+            stored = upserts.of(self.whole.apply(upserts.rows.select(self.stored_columns)))
+            logged.append(stored)
         if deletes is not None:
-            assert self.logged is not None, "the plan has no changelog"
-            yield deletes.of(self.logged.apply(deletes.rows.select(self.stored_columns)))
+            narrow = deletes.of(self.narrow.apply(deletes.rows))
+        if deletes is not None and self.logged is not None:
+            logged.append(deletes.of(self.logged.apply(deletes.rows.select(self.stored_columns))))
+        return FittedChanges(stored, narrow, logged if self.logged is not None else [])
+
+    def _stored_all(self, changed: ChangedRows, is_delete: pa.BooleanArray) -> FittedChanges:
+        """With soft deletes, each change has a row to store."""
+        rows = self.whole.apply(changed.rows.select(self.stored_columns).append_column(DELETED, is_delete))
+        kept = pc.if_else(is_delete, operation_scalar(Operation.UPSERT), changed.operations)
+        stored = ChangedRows(rows, kept, changed.places, changed.offsets)
+        return FittedChanges(stored, None, [] if self.logged is None else [changed.of(rows)])
 
 
 UNKNOWN = "unknown"
@@ -164,7 +149,8 @@ class ChangeIdentity:
 
 def key_names(schema: Struct, changes: ChangesPlan) -> KeyNames:
     """The names of the table's columns of key and sequence."""
-    return KeyNames(names_of(schema, changes.keys), names_of(schema, changes.sequence))
+    names = {one.field_id: one.name for one in schema.fields}
+    return KeyNames(*(tuple(names[one] for one in ids) for ids in (changes.keys, changes.sequence)))
 
 
 def own_schema(schema: Struct, changes: ChangesPlan) -> Struct:
@@ -182,19 +168,19 @@ def conversion_of(incoming: pa.Schema, schema: Struct, plan: WritePlan, changes:
     whole = stored.append(pa.field(DELETED, pa.bool_())) if changes.soft_deletes else stored
     by_name = {one.name: one for one in schema.fields}
     narrow = Struct(tuple(by_name[name] for name in columns.names))
-    logged = None
-    if changes.has_changelog and not changes.soft_deletes:  # what a delete lacks is NULL in the changelog
+    known = partial(align, case_sensitive=plan.case_sensitive, ignore_unknown=plan.ignore_unknown)
+    stores, logged = known(whole, schema), None
+    if changes.has_changelog:  # what a hard delete lacks is NULL there
         optional = Struct(tuple(replace(one, required=False) for one in schema.fields))
-        logged = align(stored, optional, case_sensitive=plan.case_sensitive, ignore_unknown=plan.ignore_unknown)
+        logged = stores if changes.soft_deletes else known(stored, optional)
     return ChangeConversion(
         incoming,
         tuple(stored.names),
         _matching(stored, columns.keys, rule),
         _matching(stored, columns.sequence, rule),
-        align(whole, schema, case_sensitive=plan.case_sensitive, ignore_unknown=plan.ignore_unknown),
+        stores,
         align(incoming, narrow, case_sensitive=plan.case_sensitive, ignore_unknown=True),
         changes.soft_deletes,
-        changes.has_changelog,
         logged,
     )
 

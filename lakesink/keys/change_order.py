@@ -12,7 +12,7 @@ from functools import reduce
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakesink.parquet.transforms import distinguishable
+from lakesink.parquet.transforms import distinguishable, numbers_of
 from lakesink.rows.changed_rows import ChangedRows
 from lakesink.rows.nested import as_list
 from lakesink.rows.scalars import FALSE, TRUE, int64, operation_scalar, whole_number
@@ -67,10 +67,10 @@ class HeldChanges:
             return None
         changes = self._of_greatest_sequence(self._facts(*repeated))
         changes = _sorted(changes, (_KEY, "ascending"), (_PLACE, "ascending"), (_OFFSET, "descending"))
-        changes = _like_first(changes, _starts(changes, _KEY, _PLACE), [_OFFSET])
-        first = _starts(changes, _KEY, _PLACE)
+        changes = _like_first(changes, starts(changes, _KEY, _PLACE), [_OFFSET])
+        first = starts(changes, _KEY, _PLACE)
         second = changes.filter(self._unlike(changes, first))
-        second = second.filter(_starts(second, _KEY, _PLACE))
+        second = second.filter(starts(second, _KEY, _PLACE))
         return _kept(repeated[0], pa.concat_tables([changes.filter(first), second]))
 
     def decided(self) -> pa.BooleanArray | None:
@@ -83,7 +83,7 @@ class HeldChanges:
         if repeated is None:
             return None
         changes = _sorted(self._facts(*repeated), (_KEY, "ascending"), (_PLACE, "descending"), (_OFFSET, "descending"))
-        first = _starts(changes, _KEY)
+        first = starts(changes, _KEY)
         tied = changes.filter(self._unlike(changes, first))
         if tied.num_rows:
             raise self._tied(tied)
@@ -93,7 +93,7 @@ class HeldChanges:
         """True for each change of a key that has several, and the numbers of these keys; None if no key has several."""
         if not self.stored and not self.deletes:
             return None
-        numbers = reduce(_combined, map(_dense, map(self._column, self.columns.keys)))
+        numbers = numbers_of(map(self._column, self.columns.keys))
         counts = pc.value_counts(numbers).field("counts")  # in the order of the numbers
         if len(counts) == len(numbers):
             return None
@@ -128,7 +128,7 @@ class HeldChanges:
             return changes
         order = [*(f"s{at}" for at in range(len(self.columns.sequence))), _OF_STREAM]
         ordered = _sorted(changes, (_KEY, "ascending"), *((name, "descending") for name in order))
-        return _like_first(ordered, _starts(ordered, _KEY), order)
+        return _like_first(ordered, starts(ordered, _KEY), order)
 
     def _unlike(self, changes: pa.Table, first: pa.BooleanArray) -> pa.BooleanArray:
         """True for each change that is not the first of its group, and another one than that.
@@ -138,7 +138,7 @@ class HeldChanges:
         others = pc.invert(first)
         if not self.columns.sequence:
             return others
-        leaders = changes.take(_leaders(first).filter(others))
+        leaders = changes.take(leading(first).filter(others))
         same = self._same(changes.filter(others), leaders)
         return pc.replace_with_mask(others, others, pc.invert(same))
 
@@ -177,7 +177,7 @@ class HeldChanges:
         """The first keys of changes that are sorted by key; none if they must not be shown."""
         if not self.columns.shows_values:
             return []
-        firsts = tied[_AT].filter(_starts(tied, _KEY)).slice(0, _SHOWN_KEYS)
+        firsts = tied[_AT].filter(starts(tied, _KEY)).slice(0, _SHOWN_KEYS)
         keys = pa.table([self._column(name).take(firsts) for name in self.columns.keys], self.columns.keys)
         return [
             ", ".join(f"{name}={printable(str(value), LONGEST_VALUE)}" for name, value in key.items())
@@ -190,7 +190,7 @@ def _sorted(changes: pa.Table, *by: tuple[str, str]) -> pa.Table:
     return changes.take(pc.sort_indices(changes, sort_keys=list(by)))
 
 
-def _starts(ordered: pa.Table, *names: str) -> pa.BooleanArray:
+def starts(ordered: pa.Table, *names: str) -> pa.BooleanArray:
     """True for the first change of each group that these columns make."""
     rows = ordered.num_rows
     differs = [
@@ -199,7 +199,7 @@ def _starts(ordered: pa.Table, *names: str) -> pa.BooleanArray:
     return pa.concat_arrays([pa.repeat(TRUE, min(rows, 1)), _array(reduce(pc.or_, differs))])
 
 
-def _leaders(first: pa.BooleanArray) -> pa.Array:
+def leading(first: pa.BooleanArray) -> pa.Array:
     """For each change, the position of the first of its group."""
     groups = pc.subtract(pc.cumulative_sum(first.cast(pa.int64())), int64(1))
     return pc.indices_nonzero(first).take(groups)
@@ -207,7 +207,7 @@ def _leaders(first: pa.BooleanArray) -> pa.Array:
 
 def _like_first(ordered: pa.Table, first: pa.BooleanArray, names: Sequence[str]) -> pa.Table:
     """The changes whose columns have the values of the first of their group."""
-    leaders = ordered.select(names).take(_leaders(first))
+    leaders = ordered.select(names).take(leading(first))
     return ordered.filter(reduce(pc.and_, [pc.equal(ordered[name], leaders[name]) for name in names]))
 
 
@@ -215,17 +215,6 @@ def _kept(repeated: pa.BooleanArray, kept: pa.Table) -> pa.BooleanArray:
     """True for each change that is not repeated, or kept."""
     among_repeated = pc.is_in(pc.indices_nonzero(repeated).cast(pa.int64()), value_set=_array(kept[_AT]))
     return pc.replace_with_mask(pc.invert(repeated), repeated, among_repeated)
-
-
-def _dense(column: pa.ChunkedArray) -> pa.Array:
-    """A number for each value, equal for equal ones, counted from 0 in the order of appearance."""
-    return pa.concat_arrays([chunk.indices for chunk in column.dictionary_encode().chunks])
-
-
-def _combined(numbers: pa.Array, more: pa.Array) -> pa.Array:
-    """A number for each pair of numbers."""
-    shifted = pc.multiply(numbers.cast(pa.int64()), pc.add(pc.max(more).cast(pa.int64()), int64(1)))
-    return _dense(pa.chunked_array([pc.add(shifted, more.cast(pa.int64()))]))
 
 
 def _array(column: pa.ChunkedArray) -> pa.Array:
@@ -241,10 +230,7 @@ def same_rows(some: Sequence[pa.Array], others: Sequence[pa.Array]) -> pa.Boolea
 
     Values are compared bit by bit: NULL is the same as NULL, a NaN as itself, and -0.0 is not 0.0.
     """
-    same = _same(some[0], others[0])
-    for one, other in zip(some[1:], others[1:], strict=True):
-        same = pc.and_(same, _same(one, other))
-    return same
+    return reduce(pc.and_, map(_same, some, others))
 
 
 def _same(one: pa.Array, other: pa.Array) -> pa.BooleanArray:
@@ -255,11 +241,8 @@ def _same(one: pa.Array, other: pa.Array) -> pa.BooleanArray:
     if types.is_list(kind):
         return _same_lists(one, other)
     if types.is_struct(kind):
-        pairs = zip(one.flatten(), other.flatten(), strict=True)
-        same = pc.equal(one.is_valid(), other.is_valid())
-        for part, counterpart in pairs:  # a flattened child is NULL wherever its parent is
-            same = pc.and_(same, _same(part, counterpart))
-        return same
+        parts = map(_same, one.flatten(), other.flatten())  # a flattened child is NULL wherever its parent is
+        return reduce(pc.and_, parts, pc.equal(one.is_valid(), other.is_valid()))
     equal = pc.fill_null(pc.equal(distinguishable(one), distinguishable(other)), FALSE)
     return pc.or_(equal, pc.and_(one.is_null(), other.is_null()))
 

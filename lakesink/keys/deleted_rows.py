@@ -10,13 +10,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from lakesink.keys.keys_files import OpenInput
+from lakesink.keys.footers import field_id_of
+from lakesink.keys.keys_file import OpenInput
 from lakesink.keys.live_rows import OldDeletes
 from lakesink.keys.locate_errors import file_unreadable, reading
 from lakesink.parquet.deletes import FILE_PATH, POS
 from lakesink.parquet.filesystem import many_at_once
 from lakesink.parquet.positions import positions_of
-from lakesink.rows.schema import FIELD_ID_KEY
 from lakesink_protocol.redact import describe
 
 _PATHS, _POSITIONS = "path", "pos"
@@ -118,5 +118,4 @@ def _rows(file: OldDeletes, open_input: OpenInput) -> pa.Table:
 
 def _column(opened: pq.ParquetFile, field_id: int, name: str) -> str:
     """The name of a column by its field id; some writers leave out the ids, and the names are reserved."""
-    fields = ((str(field.name), (field.metadata or {}).get(FIELD_ID_KEY.encode())) for field in opened.schema_arrow)
-    return next((column for column, found in fields if found == str(field_id).encode()), name)
+    return next((str(found.name) for found in opened.schema_arrow if field_id_of(found) == field_id), name)

@@ -1,14 +1,14 @@
 """What the footer of a Parquet file says of its columns and rows."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakesink.keys.keys_files import OpenInput
+from lakesink.keys.keys_file import OpenInput
 from lakesink.keys.locate_errors import file_unreadable
 from lakesink.rows.schema import FIELD_ID_KEY
 from lakesink_protocol.redact import describe
@@ -25,10 +25,6 @@ class Footer:
 
     columns: Mapping[int, int]
     has_ids: bool
-
-    def has(self, field_ids: Iterable[int]) -> bool:
-        """True if the file has all these columns."""
-        return all(field_id in self.columns for field_id in field_ids)
 
 
 @dataclass(frozen=True, slots=True)

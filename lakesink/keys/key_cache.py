@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from lakesink.keys.data_file import DataFile
 from lakesink.keys.footers import Source, footer_of, open_parquet
 from lakesink.keys.key_columns import KeyColumn, KeyColumns
-from lakesink.keys.local_disk import on_local_disk, private_folder, writing_to
+from lakesink.keys.local_disk import on_local_disk, private_folder
 from lakesink.keys.locate_errors import file_unreadable, reading
 from lakesink.parquet.filesystem import many_at_once
 from lakesink.parquet.single_value import decoded_array
@@ -72,7 +72,7 @@ class KeyCache:
             link.unlink(missing_ok=True)
             with link.open("xb") as sink, reading(file.path, file_unreadable), source.open_input(file.path) as opened:
                 parquet = open_parquet(file.path, opened, file.rows)
-                with writing_to(self.folder):
+                with on_local_disk(self.folder, reads_others=True):
                     _copy_columns(parquet, file, columns, source.mapping, sink)
                     sink.flush()
                     os.fsync(sink.fileno())  # a power failure must not leave a footer without its pages
@@ -86,11 +86,13 @@ class KeyCache:
         """Remove the least recently used copies beyond the limit, and what ended processes held."""
         before = time.time() - _ABANDONED_SECONDS
         copies = []
-        for path, facts in _entries(root):
-            if path.suffix == _SUFFIX:
-                copies.append((facts.st_mtime, facts.st_size, path))
-            elif facts.st_mtime < before:
-                shutil.rmtree(path, ignore_errors=True)
+        for path in root.iterdir():
+            with suppress(FileNotFoundError):  # another process removes copies at the same time
+                facts = path.stat()
+                if path.suffix == _SUFFIX:
+                    copies.append((facts.st_mtime, facts.st_size, path))
+                elif facts.st_mtime < before:
+                    shutil.rmtree(path, ignore_errors=True)
         excess = sum(size for _, size, _ in copies) - self.most_bytes
         for _, size, path in sorted(copies):
             if excess <= 0:
@@ -100,13 +102,9 @@ class KeyCache:
 
 
 def _name(file: DataFile, columns: KeyColumns) -> str:
+    kinds = [f"{column.field_id} {column.kind.name}" for column in columns.all]
     constants = [f"{field_id}={value.hex()}" for field_id, value in file.constants]
-    described = [
-        file.path,
-        file.since,
-        *(f"{column.field_id} {column.kind.name}" for column in columns.all),
-        *constants,
-    ]
+    described = [file.path, file.since, *kinds, *constants]
     return hashlib.sha256("\0".join(described).encode()).hexdigest() + _SUFFIX
 
 
@@ -154,10 +152,3 @@ def _read_column(
         return found.column(found.schema.get_field_index(name)).cast(column.arrow)
     except (pa.ArrowException, KeyError) as error:
         raise file_unreadable(file.path, describe(error)) from error
-
-
-def _entries(root: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """The entries of the folder, without those that another process removes at the same time."""
-    for path in root.iterdir():
-        with suppress(FileNotFoundError):
-            yield path, path.stat()

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from lakesink.rows.schema import FIELD_ID_KEY, Primitive, parse_schema, sql_type_of
+from lakesink.rows.schema import FIELD_ID_KEY, Primitive, parse_schema
 
 _DUCKDB: Mapping[str, str] = {
     "boolean": "BOOLEAN",
@@ -44,11 +44,6 @@ class KeyColumn:
         return _DUCKDB["binary"] if self.kind.fixed_bytes else _DUCKDB[self.kind.name]
 
     @property
-    def spark_type(self) -> str:
-        """Its type in Spark's spelling, for messages."""
-        return sql_type_of(self.kind)
-
-    @property
     def parquet_field(self) -> pa.Field:
         """The column in a file of key columns: optional, because the sequence of an old row can be NULL."""
         return pa.field(self.alias, self.arrow, metadata={FIELD_ID_KEY: str(self.field_id)})
@@ -75,11 +70,6 @@ class KeyColumns:
     def sequence_names(self) -> list[str]:
         """The aliases of the sequence columns."""
         return [column.alias for column in self.sequences]
-
-    @property
-    def named(self) -> str:
-        """The key columns for a message."""
-        return ", ".join(column.name for column in self.keys)
 
 
 def key_columns(schema_json: str, key_ids: Sequence[int], sequence_ids: Sequence[int] = ()) -> KeyColumns:

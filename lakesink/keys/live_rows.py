@@ -1,7 +1,7 @@
 """What older delete files mean for the data files of found rows, and which rows are still there. Pure."""
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -10,8 +10,7 @@ from pyroaring import BitMap64
 
 from lakesink.keys.scan import FILE, POSITION
 from lakesink.parquet.partitions import Partition
-from lakesink.parquet.positions import in_order, positions_of
-from lakesink.rows.scalars import FALSE
+from lakesink.parquet.positions import in_order, mask_of, positions_of
 
 LARGE_ROWS = 65_536
 """Positions from which on a delete file may stay beside a newer one."""
@@ -77,29 +76,27 @@ def not_deleted(rows: pa.Table, positions: Mapping[int, BitMap64]) -> pa.Table:
 
 
 def _not_deleted(rows: pa.Table, positions: Mapping[int, BitMap64]) -> pa.Table:
-    column, order, start, deleted = rows[POSITION].combine_chunks(), pc.sort_indices(rows[FILE]), 0, []
-    for count in pc.value_counts(rows[FILE].take(order)).to_pylist():
-        places = order.slice(start, count["counts"])
-        start += count["counts"]
-        there = column.take(places)
-        if gone := positions_of(there) & positions.get(count["values"], _NONE):
+    deleted = []
+    for file, places, there in _by_file(rows):
+        if gone := positions_of(there) & positions.get(file, _NONE):
             deleted.append(places.filter(pc.is_in(there, value_set=in_order(gone))))
-    found = pa.concat_arrays(deleted) if deleted else pa.nulls(0, order.type)
-    if not len(found):
+    if not deleted:
         return rows
-    stays = pc.scatter(pa.repeat(FALSE, len(found)), found.cast(pa.int64()), max_index=rows.num_rows - 1)
-    return rows.filter(pc.fill_null(stays, fill_value=True))
+    return rows.filter(pc.invert(mask_of(pa.concat_arrays(deleted).cast(pa.int64()), rows.num_rows)))
 
 
 def positions_by_file(rows: pa.Table) -> dict[int, BitMap64]:
     """The positions of rows by the number of their data file."""
-    ordered = rows.select([FILE, POSITION]).sort_by(FILE).combine_chunks()
-    counts = pc.value_counts(ordered[FILE])
-    found, start = {}, 0
-    for count in counts.to_pylist():
-        found[count["values"]] = positions_of(ordered[POSITION].slice(start, count["counts"]).combine_chunks())
+    return {file: positions_of(there) for file, _, there in _by_file(rows)}
+
+
+def _by_file(rows: pa.Table) -> Iterator[tuple[int, pa.Array, pa.Array]]:
+    """The number of each data file, the places of its rows in the table, and their positions in the file."""
+    column, order, start = rows[POSITION].combine_chunks(), pc.sort_indices(rows[FILE]), 0
+    for count in pc.value_counts(rows[FILE].take(order)).to_pylist():
+        places = order.slice(start, count["counts"])
         start += count["counts"]
-    return found
+        yield count["values"], places, column.take(places)
 
 
 def merged(new: BitMap64, older: Mapping[str, BitMap64]) -> tuple[list[str], BitMap64]:

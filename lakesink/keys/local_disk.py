@@ -25,20 +25,14 @@ def private_folder(folder: str) -> Path:
 
 
 @contextmanager
-def on_local_disk(folder: str) -> Iterator[None]:
-    """Convert errors of the operating system inside the block to a `WriteError` about this folder."""
+def on_local_disk(folder: str, *, reads_others: bool = False) -> Iterator[None]:
+    """Convert errors of the operating system inside the block to a `WriteError` about this folder.
+
+    If the block also reads a file of the table, only errors that writing alone can have are about this folder.
+    """
     try:
         yield
     except OSError as error:
-        raise WriteError.of("LOCAL_DISK_FAILED", why=describe(error)[:DESCRIBED], folder=folder) from error
-
-
-@contextmanager
-def writing_to(folder: str) -> Iterator[None]:
-    """The same inside a block that also reads a file of the table, for errors that only the writing can have."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in _OF_WRITING:
+        if reads_others and error.errno not in _OF_WRITING:
             raise
         raise WriteError.of("LOCAL_DISK_FAILED", why=describe(error)[:DESCRIBED], folder=folder) from error

@@ -5,14 +5,16 @@ All changes of a key should come to one task, which keeps the newest. Where they
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakesink.keys.change_order import HeldChanges, KeyNames, no_order
+from lakesink.keys.change_order import HeldChanges, KeyNames, leading, no_order, starts
 from lakesink.keys.key_columns import KeyColumns
-from lakesink.keys.keys_files import OFFSET, OP, PLACE, TASK
+from lakesink.keys.keys_file import OFFSET, OP, PLACE, TASK
 from lakesink.rows.changed_rows import ChangedRows, joined, place_in_words
+from lakesink.rows.scalars import TRUE
 from lakesink_catalog.words import counted
 from lakesink_protocol.row_changes import Operation
 
@@ -156,9 +158,8 @@ def _superseded(changes: pa.Table, columns: KeyColumns) -> pa.Array:
     if ranks:  # an event of the stream is newer than a snapshot row of the same sequence
         ranks.append((_SNAPSHOT, "ascending"))
     ordered = repeated.sort_by([(_GROUP, "ascending"), *ranks, (OFFSET, "descending"), (CHANGE, "ascending")])
-    is_first = pc.invert(_like_previous(ordered[_GROUP]))
-    firsts = pc.subtract(pc.cumulative_sum(is_first.cast(pa.int64())), 1)
-    best = ordered.filter(is_first).take(firsts)
+    is_first = starts(ordered, _GROUP)
+    best = ordered.take(leading(is_first))
     tied = pc.and_(pc.invert(is_first), _has_no_order(ordered, best, columns))
     if pc.any(tied).as_py():
         keys = counted(pc.count_distinct(ordered[_GROUP].filter(tied)).as_py(), "key")
@@ -206,21 +207,13 @@ def _has_no_order(ordered: pa.Table, best: pa.Table, columns: KeyColumns) -> pa.
 
 
 def _all(conditions: Sequence[pa.ChunkedArray], rows: int) -> pa.ChunkedArray:
-    found = pa.chunked_array([pa.repeat(pa.scalar(value=True), rows)])
-    for condition in conditions:
-        found = pc.and_(found, condition)
-    return found
+    return reduce(pc.and_, conditions, pa.chunked_array([pa.repeat(TRUE, rows)]))
 
 
 def _repeats(values: pa.ChunkedArray, order: pa.Array) -> pa.ChunkedArray:
-    """`_like_previous` of the values in this order; a block at a time, because they can be long texts."""
+    """True for a value that equals the one before it in this order; a block at a time: they can be long texts."""
     every, found = values.combine_chunks(), [pa.array([False])]
     for start in range(1, len(order), _BLOCK_ROWS):
         block = every.take(order.slice(start - 1, _BLOCK_ROWS + 1))
         found.append(pc.equal(block[1:], block[:-1]))
     return pa.chunked_array(found)
-
-
-def _like_previous(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """True for a value that equals the one before it."""
-    return pa.chunked_array([pa.array([False]), *pc.equal(values[1:], values[:-1]).chunks])

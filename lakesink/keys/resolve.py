@@ -5,11 +5,13 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakesink.keys.change_order import starts
 from lakesink.keys.key_columns import KeyColumns
-from lakesink.keys.keys_files import OP
+from lakesink.keys.keys_file import OP
 from lakesink.keys.newest import CHANGE, places_of
 from lakesink.keys.scan import FILE, POSITION
-from lakesink.rows.scalars import FALSE, TRUE
+from lakesink.parquet.positions import mask_of
+from lakesink.rows.scalars import FALSE
 from lakesink_protocol.row_changes import ChangeCounts, Operation
 
 _AGE = "age"
@@ -41,8 +43,8 @@ def resolve(changes: pa.Table, live: pa.Table, ages: pa.Array, columns: KeyColum
     """
     places = pa.chunked_array([places_of(changes[CHANGE]).take(part) for part in live[CHANGE].chunks], pa.int32())
     assert not places.null_count
-    is_late = _among(places.filter(_holds(live, changes, places, columns)), changes.num_rows)
-    finds = _among(places, changes.num_rows)
+    late_places = places.filter(_holds(live, changes, places, columns))
+    is_late, finds = (mask_of(found.combine_chunks(), changes.num_rows) for found in (late_places, places))
     has_late = is_late.take(places)  # by live row
     removed = live.select([FILE, POSITION])
     if pc.any(has_late).as_py():
@@ -50,14 +52,6 @@ def resolve(changes: pa.Table, live: pa.Table, ages: pa.Array, columns: KeyColum
         removed = pa.concat_tables([removed.filter(pc.invert(has_late)), stays])
     late = changes[CHANGE].filter(is_late).combine_chunks()
     return Resolution(removed, late, _counts(changes[OP], finds, is_late, removed.num_rows))
-
-
-def _among(places: pa.ChunkedArray, count: int) -> pa.BooleanArray:
-    """True for each of so many changes whose place is among these."""
-    if not len(places):
-        return pa.repeat(FALSE, count)
-    found = pc.scatter(pa.repeat(TRUE, len(places)), places.combine_chunks(), max_index=count - 1)
-    return pc.fill_null(found, fill_value=False)
 
 
 def _holds(live: pa.Table, changes: pa.Table, places: pa.ChunkedArray, columns: KeyColumns) -> pa.ChunkedArray:
@@ -78,15 +72,11 @@ def _holds(live: pa.Table, changes: pa.Table, places: pa.ChunkedArray, columns: 
 
 def _newest_of_each(rows: pa.Table, ages: pa.Array, columns: KeyColumns) -> pa.Table:
     """The rows to remove where a live row stays: all but the one of the highest sequence, then of the newest file."""
-    if not rows.num_rows:
-        return rows
     aged = rows.append_column(_AGE, pc.take(ages, rows[FILE]))
     order = [(CHANGE, "ascending"), *((name, "descending") for name in columns.sequence_names)]
     order += [(_AGE, "descending"), (FILE, "descending"), (POSITION, "descending")]
     ordered = aged.sort_by(order).drop_columns(_AGE)
-    numbers = ordered[CHANGE].combine_chunks()
-    is_first = pa.concat_arrays([pa.array([True]), pc.not_equal(numbers[1:], numbers[:-1])])
-    return ordered.filter(pc.invert(is_first))
+    return ordered.filter(pc.invert(starts(ordered, CHANGE)))
 
 
 def _counts(

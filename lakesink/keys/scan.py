@@ -121,13 +121,9 @@ def _opened(limits: ScanLimits) -> tuple[Any, type[Exception]]:
     except ModuleNotFoundError:
         raise WriteError.of("UPSERT_LIBRARY_MISSING") from None
     check_library("duckdb", duckdb.__version__)
-    spills = {"memory_limit": f"{limits.memory_bytes}B", "temp_directory": _spill_folder()}
-    config: dict[str, Any] = {**_SETTINGS, **spills, "threads": limits.threads}
-    return duckdb.connect(config=config), duckdb.Error
-
-
-def _spill_folder() -> str:
-    """A folder of one database, which DuckDB makes if it needs it, in one that only this user can read."""
     folder = str(Path(tempfile.gettempdir()) / f"lakesink-scan-{os.getuid()}")
     with on_local_disk(folder):
-        return str(private_folder(folder) / uuid.uuid4().hex)
+        spilled = private_folder(folder) / uuid.uuid4().hex  # DuckDB makes it if it needs it
+    spills = {"memory_limit": f"{limits.memory_bytes}B", "temp_directory": str(spilled)}
+    config: dict[str, Any] = {**_SETTINGS, **spills, "threads": limits.threads}
+    return duckdb.connect(config=config), duckdb.Error

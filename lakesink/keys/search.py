@@ -62,7 +62,7 @@ class Search:
         in_place = [
             place
             for place, footer in footers.items()
-            if footer.has_ids and footer.has(field_id for field_id, _ in files[place].constants)
+            if footer.has_ids and all(field_id in footer.columns for field_id, _ in files[place].constants)
         ]
         copied = list(set(range(len(files))).difference(in_place))
         local = [local_path(files[place].path) for place in in_place]

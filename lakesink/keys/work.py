@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -11,7 +11,7 @@ from lakesink.keys.data_file import DataFile
 from lakesink.keys.footers import Source
 from lakesink.keys.key_cache import KeyCache
 from lakesink.keys.key_columns import KeyColumns
-from lakesink.keys.keys_files import read_changes
+from lakesink.keys.keys_file import read_changes
 from lakesink.keys.newest import CHANGE, numbered
 from lakesink.keys.scan import ScanLimits
 from lakesink.keys.search import Search
@@ -45,9 +45,13 @@ class RemoteSearch:
 
     def __call__(self, group: Group) -> bytes:
         """The found rows as an Arrow IPC stream; a file is its place in the group."""
-        open_input = partial(_open_input, file_io=dict(self.file_io), catalog_name=self.catalog_name)
-        search = Search(self.columns, Source(open_input, dict(self.mapping)), self.cache, self.limits)
-        return to_bytes(search.find(group, _changes(self.keys_files, self.columns, self.file_io, self.catalog_name)))
+        search = Search(self.columns, Source(self.open_input, dict(self.mapping)), self.cache, self.limits)
+        return to_bytes(search.find(group, _changes(self)))
+
+    def open_input(self, location: str) -> Any:
+        """Open a file of the table."""
+        filesystem, path_of = open_filesystem(location, dict(self.file_io), self.catalog_name)
+        return filesystem.open_input_file(path_of(location))
 
 
 def groups_of(files: Sequence[DataFile], most_rows: int = GROUP_ROWS, most_files: int = GROUP_FILES) -> list[Group]:
@@ -78,16 +82,9 @@ def from_bytes(data: bytes) -> pa.Table:
 
 
 @lru_cache(maxsize=1)
-def _changes(
-    files: tuple[KeysFile, ...], columns: KeyColumns, file_io: tuple[tuple[str, str], ...], catalog_name: str | None
-) -> pa.Table:
+def _changes(of: RemoteSearch) -> pa.Table:
     """The numbers and keys of the batch's changes, kept for the next group of files of the same worker."""
-    open_input = partial(_open_input, file_io=dict(file_io), catalog_name=catalog_name)
-    found = numbered(read_changes(files, columns, open_input)).select([CHANGE, *columns.key_names])
+    changes = numbered(read_changes(of.keys_files, of.columns, of.open_input))
+    found = changes.select([CHANGE, *of.columns.key_names])
     pa.default_memory_pool().release_unused()  # the files' content
     return found
-
-
-def _open_input(location: str, file_io: dict[str, str], catalog_name: str | None) -> Any:
-    filesystem, path_of = open_filesystem(location, file_io, catalog_name)
-    return filesystem.open_input_file(path_of(location))

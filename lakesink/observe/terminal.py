@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TextIO
@@ -47,25 +48,10 @@ class Line:
 
 
 @dataclass(slots=True)
-class _Sum:
-    batches: int = 0
-    rows: int = 0
-    files: int = 0
-    bytes: int = field(default=0, init=False)
-
-    def add(self, outcome: Outcome | None) -> None:
-        self.batches += 1
-        if isinstance(outcome, Committed):
-            self.rows += outcome.rows
-            self.files += outcome.files
-            self.bytes += outcome.bytes
-
-
-@dataclass(slots=True)
 class Totals:
     """What a run has done so far, by the word of each batch's line."""
 
-    sums: dict[str, _Sum] = field(default_factory=dict, init=False)
+    sums: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter), init=False)
     seconds: float = field(default=0.0, init=False)
 
     def add(self, event: events.BatchEnded) -> None:
@@ -73,21 +59,22 @@ class Totals:
         self.seconds += event.seconds
         outcome = event.outcome if isinstance(event, events.BatchFinished) else None
         word = _word(outcome)[0] if outcome is not None else _end_without_outcome(event)
-        self.sums.setdefault(word, _Sum()).add(outcome)
+        self.sums[word].update(batches=1)
+        if isinstance(outcome, Committed):
+            self.sums[word].update(rows=outcome.rows, files=outcome.files, bytes=outcome.bytes)
 
     def line(self, name: str) -> Line:
         """The line at the end of a run of the stream of that name."""
-        batches = counted(sum(one.batches for one in self.sums.values()), "batch")
+        batches = counted(sum(one["batches"] for one in self.sums.values()), "batch")
         parts = "; ".join(_part(word, one) for word, one in self.sums.items())
         return Line(
             "", f"{name}  query ended", FRAME, f"  {batches} in {self.seconds:.1f} s{': ' if parts else ''}{parts}"
         )
 
 
-def _part(word: str, one: _Sum) -> str:
-    if word in (_FOUND, _STOPPED, *_FAILED):
-        return f"{one.batches:,} {word}"
-    return f"{one.batches:,} {word} ({counted(one.rows, 'row')}, {counted(one.files, 'file')}, {size(one.bytes)})"
+def _part(word: str, one: Counter[str]) -> str:
+    written = f" ({counted(one['rows'], 'row')}, {counted(one['files'], 'file')}, {size(one['bytes'])})"
+    return f"{one['batches']:,} {word}{'' if word in (_FOUND, _STOPPED, *_FAILED) else written}"
 
 
 def started(event: events.QueryStarted, target: str) -> Line:

@@ -18,9 +18,10 @@ import pyarrow.compute as pc
 from lakesink.parquet.filesystem import NewFiles
 from lakesink.parquet.locations import new_location
 from lakesink.parquet.parquet import FileFormat, OpenFile
-from lakesink.parquet.partitions import Partition, PartitionSource
-from lakesink.parquet.statistics import Column
+from lakesink.parquet.partitions import Partition, PartitionSource, partition_sources
+from lakesink.parquet.statistics import Column, columns
 from lakesink.rows.plan import WritePlan
+from lakesink.rows.schema import arrow_schema, leaves, parse_schema
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_protocol.change import ContentFile
 from lakesink_protocol.events import FileClosing
@@ -85,6 +86,15 @@ class DataFiles:
     _open: OrderedDict[Partition, OpenFile] = field(default_factory=OrderedDict, init=False)
     _arrow_bytes: int = field(default=0, init=False)
     _file_bytes: int = field(default=0, init=False)
+
+    @classmethod
+    def of(
+        cls, plan: WritePlan, task: int, closed: Callable[[ContentFile], None], storage: NewFiles | None = None
+    ) -> "DataFiles":
+        """Those of a plan."""
+        schema = parse_schema(plan.schema_json)
+        form = FileFormat(plan, arrow_schema(schema, annotated=True), columns(leaves(schema), plan.metrics_modes))
+        return cls(form, partition_sources(schema, plan.partition_fields), task, closed, storage)
 
     @property
     def plan(self) -> WritePlan:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakesink.parquet.single_value import encode_value, raw_values
-from lakesink.parquet.transforms import Transform, distinguishable, parse_transform
+from lakesink.parquet.transforms import Transform, distinguishable, numbers_of, parse_transform
 from lakesink.rows.plan import PartitionField
 from lakesink.rows.schema import Struct, leaves, sql_type_of
 from lakesink.rows.task_errors import shown
@@ -85,7 +85,7 @@ def group(table: pa.Table, sources: Sequence[PartitionSource]) -> Grouping:
     if not sources:
         return Grouping(table, None, (Group((), 0, table.num_rows),))
     values = [_partitioned(table, source) for source in sources]
-    numbers = _partition_numbers(values)
+    numbers = numbers_of(pa.chunked_array([distinguishable(array)]) for array in values)
     counts = pc.value_counts(numbers).field("counts")
     starts = pc.subtract(pc.cumulative_sum(counts), counts)
     is_sorted = pc.all(pc.greater_equal(numbers[1:], numbers[:-1])).as_py()
@@ -119,17 +119,3 @@ def _partitioned(table: pa.Table, source: PartitionSource) -> pa.Array:
         raise WriteError.of(
             "PARTITION_VALUE_UNFIT", column=shown(column), kind=shown(kind), name=shown(source.name), spelled=spelled
         ) from None
-
-
-def _partition_numbers(values: Sequence[pa.Array]) -> pa.Array:
-    """A number for every row, equal for rows of one partition, counted from 0 in the order of appearance."""
-    numbers = _dense(values[0])
-    for column in values[1:]:
-        more = _dense(column)
-        shifted = pc.multiply(numbers.cast(pa.int64()), pc.count_distinct(more))
-        numbers = _dense(pc.add(shifted, more.cast(pa.int64())))
-    return numbers
-
-
-def _dense(values: pa.Array) -> pa.Array:
-    return pc.dictionary_encode(distinguishable(values), null_encoding="encode").indices

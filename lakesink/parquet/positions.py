@@ -7,7 +7,10 @@ what a batch asks of them costs as much as the batch is large.
 from array import array
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyroaring import BitMap64
+
+from lakesink.rows.scalars import FALSE, TRUE
 
 
 def positions_of(rows: pa.Array) -> BitMap64:
@@ -21,6 +24,14 @@ def positions_of(rows: pa.Array) -> BitMap64:
 def in_order(positions: BitMap64) -> pa.Array:
     """The positions as an array of 64-bit numbers, in ascending order."""
     return pa.Array.from_buffers(pa.int64(), len(positions), [None, pa.py_buffer(positions.to_array())])
+
+
+def mask_of(positions: pa.Array, rows: int) -> pa.BooleanArray:
+    """True for each of so many rows that is at one of these positions."""
+    if not len(positions):
+        return pa.repeat(FALSE, rows)
+    found = pc.scatter(pa.repeat(TRUE, len(positions)), positions, max_index=rows - 1)
+    return pc.fill_null(found, FALSE)
 
 
 def below(positions: BitMap64, rows: int) -> BitMap64:

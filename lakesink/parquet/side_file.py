@@ -8,18 +8,16 @@ import uuid
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
 from typing import Any
 
 import pyarrow as pa
-from pyarrow.fs import LocalFileSystem
 
-from lakesink.parquet.filesystem import open_filesystem
+from lakesink.parquet.filesystem import NewFiles
 from lakesink.rows.plan import WritePlan
 from lakesink.rows.task_errors import storage_failures
-from lakesink_protocol.receipt import LeftRows
 
-_SUFFIX = "arrows"
+KEYS, LEFT_ROWS = "keys", "arrows"
+"""Ends of names, which say what kind of file it is."""
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)  # a fork would lose threads
 _NAME = r"-{task:05d}-[0-9a-f]{{8}}(?:-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}}\.{suffix}"
 
@@ -29,7 +27,6 @@ class SideFile:
     """The file is created with its first rows. Ends with `close` or `abandon`.
 
     Attributes:
-        suffix: End of its name, which says what kind of file it is.
         digest: Gets every byte; None to digest nothing.
         location: Empty until there are rows.
     """
@@ -43,8 +40,7 @@ class SideFile:
     size_bytes: int = 0
     _sink: Any = field(default=None, init=False)
     _writer: Any = field(default=None, init=False)
-    _filesystem: Any = field(default=None, init=False)
-    _path: str = field(default="", init=False)
+    _files: Any = field(default=None, init=False)
 
     def add(self, rows: pa.RecordBatch) -> None:
         """Add rows; all have one schema."""
@@ -67,16 +63,13 @@ class SideFile:
         if self._sink is not None:
             with suppress(Exception):
                 self._sink.close()
-                self._filesystem.delete_file(self._path)
+                self._files.remove(self.location)
 
     def _open(self, schema: pa.Schema) -> None:
         plan = self.plan
         self.location = f"{plan.data_location}/{plan.file_stem}-{self.task:05d}-{uuid.uuid4()}.{self.suffix}"
-        self._filesystem, path_of = open_filesystem(plan.data_location, plan.file_io, plan.catalog_name)
-        self._path = path_of(self.location)
-        if isinstance(self._filesystem, LocalFileSystem):
-            self._filesystem.create_dir(str(PurePosixPath(self._path).parent), recursive=True)
-        self._sink = self._filesystem.open_output_stream(self._path, compression=None)
+        self._files = NewFiles.at(plan.data_location, plan.file_io, plan.catalog_name)
+        self._sink = self._files.create(self.location)
         stream = self._sink if self.digest is None else DigestingStream(self._sink, self.digest)
         self._writer = pa.ipc.new_stream(stream, schema, options=_OPTIONS)
 
@@ -106,18 +99,3 @@ def read_side_file(source: Any) -> Iterator[pa.RecordBatch]:
     """The rows in an open file; raises pyarrow.ArrowInvalid if it is no such file."""
     with pa.ipc.open_stream(source) as reader:
         yield from reader
-
-
-def left_rows_file(plan: WritePlan, task: int) -> SideFile:
-    """The file of one task, which is created with the first row that is left."""
-    return SideFile(plan, task, _SUFFIX)
-
-
-def left_in(file: SideFile) -> LeftRows | None:
-    """What a receipt says of the closed file; None without rows."""
-    return LeftRows(file.location, file.rows, file.size_bytes) if file.rows else None
-
-
-def is_left_rows(location: str, folder: str, stem: str, task: int) -> bool:
-    """True if a task of this batch can have chosen this location."""
-    return is_side_file(location, folder, stem, task, _SUFFIX)

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from lakesink.parquet.single_value import Raw, encode_value
 from lakesink.rows.nested import entries
+from lakesink.rows.plan import DEFAULT_MODE
 from lakesink.rows.schema import Leaf, Primitive
 
 _BEFORE_SURROGATES, _AFTER_SURROGATES = "\ud7ff", "\ue000"
@@ -87,7 +88,6 @@ def _next_bytes(value: bytes) -> bytes | None:
     return kept[:-1] + bytes([kept[-1] + 1]) if kept else None
 
 
-_DEFAULT_LENGTH = 16
 _TRUNCATE = re.compile(r"truncate\((\d+)\)")
 
 
@@ -140,22 +140,15 @@ class FileStatistics:
 
 
 def parse_mode(spelling: str) -> MetricsMode:
-    """The mode for a table property's value; an invalid value means Iceberg's default."""
-    text = spelling.strip().lower()
-    if text == "none":
-        return MetricsMode(counts=False, bounds=False)
-    if text == "counts":
-        return MetricsMode(counts=True, bounds=False)
-    if text == "full":
-        return MetricsMode(counts=True, bounds=True)
-    found = _TRUNCATE.fullmatch(text)
-    length = int(found[1]) if found else 0
-    return MetricsMode(counts=True, bounds=True, truncate_to=length or _DEFAULT_LENGTH)
+    """The mode in the spelling of `WritePlan.metrics_modes`."""
+    found = _TRUNCATE.fullmatch(spelling)
+    bounded = spelling == "full" or found is not None
+    return MetricsMode(counts=spelling != "none", bounds=bounded, truncate_to=int(found[1]) if found else None)
 
 
 def columns(leaves: Sequence[Leaf], modes: Mapping[int, str]) -> tuple[Column, ...]:
     """Every leaf column with its mode; Iceberg's default for a column without one."""
-    return tuple(Column(leaf, parse_mode(modes.get(leaf.field_id, f"truncate({_DEFAULT_LENGTH})"))) for leaf in leaves)
+    return tuple(Column(leaf, parse_mode(modes.get(leaf.field_id, DEFAULT_MODE))) for leaf in leaves)
 
 
 def count(rows: pa.Table, column: Column) -> FloatCounts:

@@ -7,7 +7,7 @@ Files are grouped by these values, so equal values must have equal bits: all NaN
 import math
 import re
 from base64 import b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Context, Decimal
@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from pyiceberg_core import transform as core
 
 from lakesink.parquet.single_value import Raw, raw_values
+from lakesink.rows.scalars import int64
 from lakesink.rows.schema import Primitive
 from lakesink.rows.task_errors import schema_mismatch, shown
 
@@ -77,7 +78,7 @@ class Transform:
         kind = self.result
         if kind.decimal:
             return f"{Decimal(int(raw)).scaleb(-kind.decimal[1], _EXACT):f}"
-        return _PATH_TEXTS.get(self.name, _PATH_TEXTS.get(kind.name, _bytes_text))(raw)
+        return _PATH_TEXTS.get(self.name, _PATH_TEXTS.get(kind.name, _PATH_TEXTS["binary"]))(raw)
 
 
 def parse_transform(spelling: str, source: Primitive) -> Transform:
@@ -103,6 +104,21 @@ def distinguishable(values: pa.Array) -> pa.Array:
     if pa.types.is_float32(values.type):
         return values.view(pa.int32())
     return values.view(pa.int64()) if pa.types.is_float64(values.type) else values
+
+
+def numbers_of(columns: Iterable[pa.ChunkedArray]) -> pa.Array:
+    """A number for each row, equal for rows of equal values, counted from 0 in the order of appearance."""
+    every = map(_dense, columns)
+    numbers = next(every)
+    for more in every:
+        count = pc.add(pc.max(more).cast(pa.int64()), int64(1))
+        pairs = pc.add(pc.multiply(numbers.cast(pa.int64()), count), more.cast(pa.int64()))
+        numbers = _dense(pa.chunked_array([pairs]))
+    return numbers
+
+
+def _dense(column: pa.ChunkedArray) -> pa.Array:
+    return pa.concat_arrays([chunk.indices for chunk in column.dictionary_encode(null_encoding="encode").chunks])
 
 
 def _truncated(values: pa.Array, width: int) -> pa.Array:
@@ -141,10 +157,6 @@ def _far_period(period: str, days: int) -> int:
     return years if period == "year" else years * 12 + day.month - 1
 
 
-def _bytes_text(raw: bytes) -> str:
-    return b64encode(raw).decode()
-
-
 def _date_text(days: int) -> str:
     try:
         return (date(1970, 1, 1) + timedelta(days=days)).isoformat()
@@ -181,6 +193,7 @@ _PATH_TEXTS: Mapping[str, Callable[[Any], str]] = {
     "timestamp": partial(_timestamp_text, zoned=False),
     "timestamptz": partial(_timestamp_text, zoned=True),
     "string": lambda raw: raw.decode("utf-8", "replace"),
+    "binary": lambda raw: b64encode(raw).decode(),
     "uuid": lambda raw: str(UUID(bytes=raw)),
 }
-"""By the names of the transforms, or else of the types of their values."""
+"""By the names of the transforms, or else of the types of their values; a fixed is a binary too."""

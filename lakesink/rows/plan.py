@@ -33,6 +33,8 @@ JSON, AVRO = "json", "avro"
 """Formats of documents."""
 DEBEZIUM = DEBEZIUM_JSON, DEBEZIUM_AVRO = "debezium-json", "debezium-avro"
 """Formats of Debezium's events."""
+DEFAULT_MODE = "truncate(16)"
+"""Iceberg's metrics mode of a column for which a table names none."""
 
 
 class OnMalformed(StrEnum):

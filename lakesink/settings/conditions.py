@@ -5,14 +5,14 @@ one meaning for both; everything else is refused.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from datetime import date, datetime
 from functools import cache
 
 import pyarrow as pa
 
 from lakesink.rows.conditions import FUNCTIONS, MOST_DIGITS, Call, ColumnRef, Condition, Literal
-from lakesink.settings.tokens import Tokens
+from lakesink.settings.tokens import Tokens, scan
 from lakesink_protocol.errors import SettingsError
 from lakesink_protocol.redact import shown
 
@@ -61,7 +61,7 @@ def condition_unsupported(name: str, why: ValueError) -> SettingsError:
 @cache
 def condition_of(written: str) -> Condition:
     """The condition in a text; raises ValueError if it is none of those that documents can have."""
-    return _ConditionParser(_scan(written)).condition()
+    return _ConditionParser(scan(written, _TOKEN, lambda text: text.replace("''", "'"))).condition()
 
 
 class _ConditionParser(Tokens):
@@ -211,21 +211,3 @@ class _ConditionParser(Tokens):
         self._levels += 1
         if self._levels > _MOST_NESTED:
             self._wrong(f"more than {_MOST_NESTED} operations and parentheses")
-
-
-def _scan(written: str) -> Iterator[tuple[str, str]]:
-    """Kinds and texts of the parts, without quotes."""
-    end = len(written.rstrip())
-    place = 0
-    while place < end:
-        found = _TOKEN.match(written, place)
-        if found is None:
-            raise ValueError(f"{written[place:].strip()[:20]!r} cannot be read")
-        place = found.end()
-        kind = found.lastgroup or ""
-        part = found[kind]
-        if kind == "quoted":
-            part = part.replace("``", "`")
-        elif kind == "text":
-            part = part[1:-1].replace("''", "'")
-        yield kind, part

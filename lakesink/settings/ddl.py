@@ -9,7 +9,7 @@ from functools import cache
 
 import pyarrow as pa
 
-from lakesink.settings.tokens import Tokens
+from lakesink.settings.tokens import Tokens, scan
 from lakesink_catalog.spark_types import sql_name
 
 _PRECISION, _SCALE, _MOST_DIGITS = 10, 0, 38
@@ -40,13 +40,12 @@ _ESCAPABLE = frozenset("'\"\\")
 @cache
 def columns_of(ddl: str) -> pa.Schema:
     """The columns that the text describes, with NOT NULL and comments; raises ValueError."""
-    return pa.schema(list(_Parser(ddl).columns()))
+    tokens = scan(ddl, _TOKEN, lambda text: _ESCAPED.sub(_unescaped, text), "; back-quotes hold unusual names")
+    return pa.schema(list(_Parser(tokens).columns()))
 
 
 class _Parser(Tokens):
-    def __init__(self, text: str) -> None:
-        super().__init__(_scan(text))
-        self._levels = 0
+    _levels = 0
 
     def columns(self) -> Iterator[pa.Field]:
         """All columns of the text."""
@@ -117,23 +116,6 @@ class _Parser(Tokens):
         if not (written.isascii() and written.isdecimal()) or not lowest <= int(written[:11]) <= highest:
             self._wrong(f"expected a whole number from {lowest} to {highest}, not {written}")
         return int(written)
-
-
-def _scan(text: str) -> Iterator[tuple[str, str]]:
-    """Kinds and texts of the parts: names in back-quotes and comments without their quotes."""
-    end = len(text.rstrip())
-    place = 0
-    while place < end:
-        found = _TOKEN.match(text, place)
-        if found is None:
-            raise ValueError(f"{text[place:].strip()[:20]!r} cannot be read; back-quotes hold unusual names")
-        place = found.end()
-        if found["quoted"] is not None:
-            yield "quoted", found["quoted"].replace("``", "`")
-        elif found["text"] is not None:
-            yield "text", _ESCAPED.sub(_unescaped, found["text"][1:-1])
-        else:
-            yield ("word", found["word"]) if found["word"] else ("mark", found["mark"])
 
 
 def _unescaped(found: re.Match[str]) -> str:

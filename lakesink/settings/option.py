@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from enum import StrEnum
+from os import PathLike, fspath
 from typing import Any, TypeVar
 
 from lakesink_protocol.errors import SettingsError
@@ -12,7 +12,8 @@ from lakesink_protocol.suggest import did_you_mean, sentence
 
 LONGEST_TEXT = 1024
 LONGEST_COLUMN_BYTES = 255
-Word = TypeVar("Word", bound=StrEnum)
+_LONGEST_CONDITION = 4_000
+Word = TypeVar("Word", bound=str)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,18 @@ def read_text(value: Any) -> str:
     return value
 
 
+def read_place(value: Any) -> str:
+    """A path or URI."""
+    return read_text(fspath(value) if isinstance(value, PathLike) else value)
+
+
+def read_sql(value: Any, trouble: str = "expected a condition") -> str:
+    """A condition in Spark SQL; `trouble` is what the error says of another value."""
+    if not isinstance(value, str) or not value.strip() or len(value) > _LONGEST_CONDITION:
+        raise ValueError(f"{trouble} in SQL of at most {_LONGEST_CONDITION} characters")
+    return value
+
+
 def read_name(value: Any) -> str:
     """The name of a sink or a reader."""
     if not isinstance(value, str) or not NAME_PATTERN.fullmatch(value):
@@ -66,14 +79,15 @@ def read_name(value: Any) -> str:
     return value
 
 
-def one_of(words: type[Word]) -> Callable[[Any], Word]:
+def one_of(words: Iterable[Word]) -> Callable[[Any], Word]:
     """A reader of one of some words."""
+    known = tuple(words)
 
     def read(value: Any) -> Word:
-        if value not in tuple(words):
-            *others, last = (f"'{word}'" for word in words)
+        if value not in known:
+            *others, last = (f"'{word}'" for word in known)
             raise ValueError(f"expected {', '.join(others)} or {last}")
-        return words(value)
+        return known[known.index(value)]
 
     return read
 

@@ -1,46 +1,30 @@
 """Options of changes: rows that replace or remove the row of their key."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
-from lakesink.settings.option import LONGEST_COLUMN_BYTES, Option, one_of, read_text
+from lakesink.settings.option import LONGEST_COLUMN_BYTES, Option, one_of, read_sql, read_text
 from lakesink.settings.option_types import Deletes, LocateIn, OnAbsent, OnLate, OutputMode
 from lakesink.settings.parse import switch
 from lakesink_protocol.row_changes import Mode
 
 _MOST_COLUMNS = 32
 _MOST_LEFT_OUT = 1_000
-_LONGEST_CONDITION = 4_000
 
 
-def _columns(value: Any) -> tuple[str, ...]:
+def _columns(value: Any, most: int = _MOST_COLUMNS) -> tuple[str, ...]:
     """Names of columns: a sequence, or text with commas between the names."""
-    return _names(value, _MOST_COLUMNS)
-
-
-def _except_column_list(value: Any) -> tuple[str, ...]:
-    return _names(value, _MOST_LEFT_OUT)
-
-
-def _names(value: Any, most: int) -> tuple[str, ...]:
     names = tuple(name.strip() for name in value.split(",")) if isinstance(value, str) else value
     if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
         raise ValueError("expected a list of columns, or text such as 'region, order_id'")
-    if not 0 < len(names) <= most or not all(map(_is_name, names)):
+    if not 0 < len(names) <= most or not all(
+        name.strip() and len(name.encode()) <= LONGEST_COLUMN_BYTES for name in names
+    ):
         raise ValueError(f"expected 1 to {most} names of columns, each of at most {LONGEST_COLUMN_BYTES} bytes")
     if len({name.casefold() for name in names}) != len(names):
         raise ValueError("a column is named twice")
     return tuple(names)
-
-
-def _is_name(name: str) -> bool:
-    return bool(name.strip()) and len(name.encode()) <= LONGEST_COLUMN_BYTES
-
-
-def _condition(value: Any) -> str:
-    if not isinstance(value, str) or not value.strip() or len(value) > _LONGEST_CONDITION:
-        raise ValueError(f"expected a condition in SQL of at most {_LONGEST_CONDITION} characters")
-    return value
 
 
 OPTIONS_OF_CHANGES = (
@@ -71,7 +55,7 @@ OPTIONS_OF_CHANGES = (
     Option(
         "apply_as_deletes",
         "text",
-        _condition,
+        read_sql,
         "none",
         "Condition in Spark SQL that is true for a delete: `\"op = 'd'\"`. NULL fails the batch. With"
         ' `decode`, it sees the decoded columns. Without, in `format("lakesink")`, the name of a BOOLEAN column, which'
@@ -80,7 +64,7 @@ OPTIONS_OF_CHANGES = (
     Option(
         "except_column_list",
         "list of columns, or text",
-        _except_column_list,
+        partial(_columns, most=_MOST_LEFT_OUT),
         "none",
         "Columns of the rows that are not stored: `['op']`. Those of documents are read as STRING.",
     ),

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from lakesink.settings.option import Option, option_unknown, read_name, read_text
@@ -35,10 +36,7 @@ def _starting_time_ms(value: Any) -> int:
     return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
-def _positive(value: Any) -> int:
-    return whole_number(value, 1)
-
-
+_positive = partial(whole_number, lowest=1)
 OPTIONS_OF_READING = (
     Option(TABLE, "text", read_text, "required", "Table to read, `namespace.table`."),
     Option(CATALOG, "text", read_text, "PyIceberg's default, else the embedded one", "Name of a configured catalog."),

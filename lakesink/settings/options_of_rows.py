@@ -2,20 +2,19 @@
 
 import json
 import math
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from lakesink.rows.expectations import OnUnmet
 from lakesink.rows.plan import AVRO, DEBEZIUM, JSON, BinaryEncoding, OnMalformed
-from lakesink.settings.option import LONGEST_COLUMN_BYTES, Option, one_of, read_text
+from lakesink.settings.option import LONGEST_COLUMN_BYTES, Option, one_of, read_place, read_sql, read_text
 from lakesink.settings.option_types import SchemaEvolution
 from lakesink.settings.parse import switch, whole_number
 from lakesink_protocol.quality import EXPECTATION_NAME, MOST_EXPECTATIONS
 from lakesink_protocol.redact import contains_secret
 
-_LONGEST_CONDITION = 4_000
 _MOST_NEW_COLUMNS = 1_000
 _OF_KAFKA = "_kafka_"
 
@@ -50,28 +49,17 @@ def _from_json(text: str) -> Any:
 
 
 def _expectation(name: str, value: Any) -> Expectation:
-    condition, on_unmet = (value, OnUnmet.FAIL) if isinstance(value, str) else _pair(name, value)
-    if not isinstance(condition, str) or not condition.strip() or len(condition) > _LONGEST_CONDITION:
-        raise ValueError(f"{name} has no condition in SQL of at most {_LONGEST_CONDITION} characters")
-    if on_unmet not in tuple(OnUnmet):
-        raise ValueError(f"{name} says none of 'warn', 'quarantine' and 'fail' beside its condition")
-    return Expectation(condition, OnUnmet(on_unmet))
-
-
-def _pair(name: str, value: Any) -> tuple[Any, Any]:
-    if not isinstance(value, (tuple, list)) or len(value) != 2:
+    pair = (value, OnUnmet.FAIL) if isinstance(value, str) else value
+    if not isinstance(pair, (tuple, list)) or len(pair) != 2:
         raise ValueError(f"{name} is neither a condition nor a pair such as ('age >= 0', 'warn')")
-    return value[0], value[1]
-
-
-def _decode(value: Any) -> str:
-    if value not in (JSON, AVRO, *DEBEZIUM):
-        raise ValueError("expected 'json', 'avro', 'debezium-json' or 'debezium-avro'")
-    return str(value)
+    condition = read_sql(pair[0], f"{name} has no condition")
+    if pair[1] not in tuple(OnUnmet):
+        raise ValueError(f"{name} says none of 'warn', 'quarantine' and 'fail' beside its condition")
+    return Expectation(condition, OnUnmet(pair[1]))
 
 
 def _schema_registry(value: Any) -> str:
-    text = read_text(os.fspath(value) if isinstance(value, os.PathLike) else value)
+    text = read_place(value)
     if contains_secret("schema_registry", text):
         raise ValueError(
             "expected no name and password in it: set LAKESINK_REGISTRY_USER and LAKESINK_REGISTRY_PASSWORD"
@@ -115,7 +103,7 @@ OPTIONS_OF_ROWS = (
     Option(
         "max_new_columns",
         "whole number from 1 to 1000",
-        lambda value: whole_number(value, 1, _MOST_NEW_COLUMNS),
+        partial(whole_number, lowest=1, highest=_MOST_NEW_COLUMNS),
         "100",
         "Columns, nested ones counted one by one, that one batch of documents may add to the table. Keys beyond the"
         " limit get no column.",
@@ -133,7 +121,7 @@ OPTIONS_OF_ROWS = (
     Option(
         "decode",
         "text",
-        _decode,
+        one_of((JSON, AVRO, *DEBEZIUM)),
         "none",
         "`json` or `avro`: the column `value` of the rows contains such documents, for example from Kafka. Executors"
         " decode them into the table's columns. `debezium-json` or `debezium-avro`: it contains Debezium's events,"
@@ -167,7 +155,7 @@ OPTIONS_OF_ROWS = (
     Option(
         "max_dead_letters",
         "whole number",
-        lambda value: whole_number(value, 0),
+        whole_number,
         "none",
         "A batch with more dead letters fails.",
     ),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lakesink.settings.ddl import columns_of
-from lakesink.settings.option import LONGEST_TEXT, Option, read_name, read_text
+from lakesink.settings.option import LONGEST_TEXT, Option, read_name, read_place, read_text
 from lakesink.settings.parse import duration, size_bytes, switch, whole_number
 from lakesink.settings.table_settings import codec, distribution_mode
 from lakesink_protocol.redact import contains_secret
@@ -28,7 +28,7 @@ def _branch(value: Any) -> str:
 
 
 def _checkpoint(value: Any) -> str:
-    text = read_text(os.fspath(value) if isinstance(value, os.PathLike) else value)
+    text = read_place(value)
     if text.startswith("~"):
         raise ValueError(f"only a shell expands ~; write {os.path.expanduser(text)!r}")  # noqa: PTH111 - a URI stays
     return text

@@ -15,7 +15,7 @@ from typing import Any
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, PrimitiveType, StructType
 
-from lakesink.rows.plan import ParquetOptions
+from lakesink.rows.plan import DEFAULT_MODE, ParquetOptions
 from lakesink.settings.parse import size_bytes, switch, whole_number
 from lakesink_catalog.manifests.merging import MergePolicy
 from lakesink_protocol.errors import SettingsError
@@ -24,7 +24,6 @@ from lakesink_protocol.retry import RetryPolicy
 from lakesink_protocol.suggest import did_you_mean, sentence
 
 METRICS_PREFIX = "write.metadata.metrics."
-DEFAULT_MODE = "truncate(16)"
 MAX_INFERRED_COLUMNS = 100
 _COLUMN_PREFIX = f"{METRICS_PREFIX}column."
 _MODE = re.compile(r"none|counts|full|truncate\(([1-9]\d{0,8})\)")
@@ -132,59 +131,38 @@ class Effective:
         }
         return cls(_agreed(values), table_properties)
 
+    def __getitem__(self, name: str) -> Any:
+        return self.values[name].value
+
     @property
     def parquet(self) -> ParquetOptions:
         """How Parquet files are encoded."""
         return ParquetOptions(
-            compression_codec=self._value("write.parquet.compression-codec"),
-            compression_level=self._value("write.parquet.compression-level"),
-            row_group_size_bytes=self._value("write.parquet.row-group-size-bytes"),
-            page_size_bytes=self._value("write.parquet.page-size-bytes"),
-            dictionary_size_bytes=self._value("write.parquet.dict-size-bytes"),
+            compression_codec=self["write.parquet.compression-codec"],
+            compression_level=self["write.parquet.compression-level"],
+            row_group_size_bytes=self["write.parquet.row-group-size-bytes"],
+            page_size_bytes=self["write.parquet.page-size-bytes"],
+            dictionary_size_bytes=self["write.parquet.dict-size-bytes"],
         )
-
-    @property
-    def target_file_size_bytes(self) -> int:
-        """Size at which a task begins a new file."""
-        return int(self._value("write.target-file-size-bytes"))
-
-    @property
-    def distribution_mode(self) -> str:
-        """How rows are distributed to tasks: ``none``, ``hash`` or ``range``."""
-        return str(self._value("write.distribution-mode"))
-
-    @property
-    def object_storage(self) -> bool:
-        """True to spread files over hashed folders."""
-        return bool(self._value("write.object-storage.enabled"))
-
-    @property
-    def partitioned_paths(self) -> bool:
-        """True to put partition values into paths."""
-        return bool(self._value("write.object-storage.partitioned-paths"))
 
     @property
     def retry(self) -> RetryPolicy:
         """Bounds of the commit loop."""
         return RetryPolicy(
-            num_retries=self._value("commit.retry.num-retries"),
-            min_wait_ms=self._value("commit.retry.min-wait-ms"),
-            max_wait_ms=self._value("commit.retry.max-wait-ms"),
-            total_timeout_ms=self._value("commit.retry.total-timeout-ms"),
+            num_retries=self["commit.retry.num-retries"],
+            min_wait_ms=self["commit.retry.min-wait-ms"],
+            max_wait_ms=self["commit.retry.max-wait-ms"],
+            total_timeout_ms=self["commit.retry.total-timeout-ms"],
         )
 
     @property
     def merge(self) -> MergePolicy:
         """When manifests are merged."""
         return MergePolicy(
-            enabled=self._value("commit.manifest-merge.enabled"),
-            min_count=self._value(MIN_COUNT_TO_MERGE),
-            target_size_bytes=self._value("commit.manifest.target-size-bytes"),
+            enabled=self["commit.manifest-merge.enabled"],
+            min_count=self[MIN_COUNT_TO_MERGE],
+            target_size_bytes=self["commit.manifest.target-size-bytes"],
         )
-
-    def metrics_modes(self, schema: Schema) -> dict[int, str]:
-        """See `metrics_modes`."""
-        return metrics_modes(self.table_properties, schema)
 
     def ignored(self) -> Iterator[str]:
         """Names of the table's write and commit properties that lakesink ignores, sorted."""
@@ -194,9 +172,6 @@ class Effective:
                 parquet = name == "write.format.default" and self.table_properties[name].lower() == "parquet"
                 if not parquet:
                     yield name
-
-    def _value(self, name: str) -> Any:
-        return self.values[name].value
 
 
 def unsupported_level(codec_name: str, level: int) -> str:

@@ -1,9 +1,29 @@
 """The parts of a text that a parser reads one by one: kinds such as ``word`` and ``mark``, and texts. Pure."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import NoReturn, TypeVar
 
 Part = TypeVar("Part")
+
+
+def scan(
+    written: str, token: re.Pattern[str], unquoted: Callable[[str], str], hint: str = ""
+) -> Iterator[tuple[str, str]]:
+    """Kinds and texts of the parts, without quotes: the kinds are the names of the groups of `token`.
+
+    `unquoted` reads what is between the quotes of a ``text``. What is no part is a ValueError, which ends with `hint`.
+    """
+    place, end = 0, len(written.rstrip())
+    while place < end:
+        found = token.match(written, place)
+        if found is None:
+            raise ValueError(f"{written[place:].strip()[:20]!r} cannot be read{hint}")
+        place, kind = found.end(), found.lastgroup or ""
+        part = found[kind]
+        if kind == "quoted":
+            part = part.replace("``", "`")
+        yield kind, unquoted(part[1:-1]) if kind == "text" else part
 
 
 class Tokens:

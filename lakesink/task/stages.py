@@ -15,7 +15,7 @@ from lakesink.keys.change_columns import ChangeConversion, FittedChanges, conver
 from lakesink.keys.keys_file import KeysFileWriter
 from lakesink.keys.newest import NewestChanges
 from lakesink.parquet.partitions import check_partition_values
-from lakesink.parquet.side_file import SideFile, left_in
+from lakesink.parquet.side_file import SideFile
 from lakesink.rows.changed_rows import DELETE_MARK, ChangedRows, RowBatch, same_operation
 from lakesink.rows.columns import Alignment, alignment_of
 from lakesink.rows.expectations import Unmet, is_mark
@@ -29,8 +29,8 @@ from lakesink_catalog.words import counted
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.measures import Tally
 from lakesink_protocol.quality import together
-from lakesink_protocol.receipt import Receipt
-from lakesink_protocol.row_changes import DELETES, SPLITS, SUPERSEDED, Operation
+from lakesink_protocol.receipt import LeftRows, Receipt
+from lakesink_protocol.row_changes import DELETES, SUPERSEDED, Operation
 
 IsRefused = Callable[[], bool]
 """True if what some stage found must fail the batch: its other rows are only counted."""
@@ -60,11 +60,6 @@ class Stage:
         return head
 
 
-def not_split(changed: Tally, undone: int) -> Tally:
-    """What was counted of changes: events that became dead letters are not two changes each."""
-    return Tally(changed | {SPLITS: changed[SPLITS] - undone}) if undone else changed
-
-
 @dataclass(slots=True)
 class Count(Stage):
     """Counts the rows as they came."""
@@ -88,7 +83,6 @@ class Expect(Stage):
 
     unmet: Unmet
     put_aside: PutAside | None
-    _undone: int = field(default=0, init=False)
 
     @property
     def refuses(self) -> bool:
@@ -97,17 +91,14 @@ class Expect(Stage):
 
     def found(self, head: Receipt) -> Receipt:
         """See `Stage`."""
-        quality = together([head.quality, self.unmet.quality])
-        return replace(head, quality=quality, changed=not_split(head.changed, self._undone))
+        return replace(head, quality=together([head.quality, self.unmet.quality]))
 
     def _kept(self, rows: RowBatch, met: Sequence[pa.BooleanArray], never: pa.BooleanArray | None) -> RowBatch:
         faults = self.unmet.found(met, never)
         if not faults or self.put_aside is None:
             return rows
         self.put_aside(rows, faults)
-        also = rows.made_with(faults)
-        self._undone += len(also) - len({*rows.positions(faults)})
-        return rows.filter(all_but(rows.rows.num_rows, also))
+        return rows.filter(all_but(rows.rows.num_rows, rows.made_with(faults)))
 
 
 class ExpectMarked(Expect):
@@ -174,14 +165,15 @@ class Decode(Stage):
 
     def found(self, head: Receipt) -> Receipt:
         """See `Stage`."""
-        decoder = self.decoder
+        decoder, left = self.decoder, self.left
+        has_left = left.rows and not head.refused
         return replace(
             head,
             quality=together([head.quality, decoder.quality]),
             malformed=decoder.malformed,
             misfits=tuple(decoder.misfits),
             changed=Tally.total([head.changed, decoder.changed]),
-            left=None if head.refused else left_in(self.left),
+            left=LeftRows(left.location, left.rows, left.size_bytes) if has_left else None,
             news="" if head.refused else decoder.news,
         )
 
@@ -239,7 +231,6 @@ class Fit(Stage):
     put_aside: PutAside | None
     is_refused: IsRefused
     _rows: int = field(default=0, init=False)
-    _undone: int = field(default=0, init=False)
 
     def through(self, batches: Iterator[RowBatch]) -> Iterator[Any]:
         """See `Stage`."""
@@ -272,12 +263,7 @@ class Fit(Stage):
         found = sort_rows(batch, fit, conversion.unfit(batch))
         if found.faults:
             self.put_aside(batch, found.faults)
-            self._undone += len(batch.made_with(found.faults)) - len({*batch.positions(found.faults)})
         return found.fitting
-
-    def found(self, head: Receipt) -> Receipt:
-        """See `Stage`."""
-        return replace(head, changed=not_split(head.changed, self._undone))
 
 
 @dataclass(slots=True)

@@ -11,9 +11,8 @@ import pyarrow as pa
 from lakesink.decode.debezium.decoder import DebeziumDecoder
 from lakesink.decode.documents import Decoder, check_documents
 from lakesink.keys.change_columns import ChangeIdentity, conversion_of, key_names, own_schema
-from lakesink.keys.keys_file import names_of
 from lakesink.parquet.partitions import source_paths
-from lakesink.parquet.side_file import left_rows_file
+from lakesink.parquet.side_file import LEFT_ROWS, SideFile
 from lakesink.rows.changed_rows import DELETE_MARK
 from lakesink.rows.columns import NameRule, alignment_of
 from lakesink.rows.conditions import Condition, evaluator
@@ -30,7 +29,7 @@ from lakesink.task.task_files import SideOutput, TaskFiles, whole_or_abandoned
 from lakesink_protocol.measures import DEAD_LETTERS, Tally
 from lakesink_protocol.quality import Quality
 from lakesink_protocol.receipt import Receipt, encode
-from lakesink_protocol.row_changes import DELETES, SUPERSEDED
+from lakesink_protocol.row_changes import DELETES, SPLITS, SUPERSEDED
 from lakesink_protocol.two_phase import ClusteredBy
 from lakesink_protocol.votes import receipt_rejected
 
@@ -56,7 +55,7 @@ class ParquetTaskWriter:
         if plan.decode:
             return ()
         if plan.changes is not None:
-            return tuple(((name,), "identity") for name in names_of(schema, plan.changes.keys))
+            return tuple(((name,), "identity") for name in key_names(schema, plan.changes).keys)
         found = source_paths(schema, plan.partition_fields) if plan.hash_distribution else ()
         return tuple((path, transform) for path, transform in found if not transform.startswith("bucket"))
 
@@ -108,6 +107,8 @@ class ParquetTaskWriter:
         head = Receipt(task, 0, (), plan.schema_id, quality, refused=is_refused(), premises=plan.premises)
         for stage in stages:
             head = stage.found(head)
+        if letters is not None and letters.joined:
+            head = replace(head, changed=Tally(head.changed | {SPLITS: head.changed[SPLITS] - letters.joined}))
         if head.refused:
             return [encode(head), *(side.receipt(refused=True) for side in sides)]
         left = 0 if head.left is None else head.left.rows
@@ -135,7 +136,7 @@ class ParquetTaskWriter:
         unmet = Unmet(self.expected)
         if plan.decode:
             decoder = DebeziumDecoder if plan.decode in DEBEZIUM else Decoder
-            left = left_rows_file(plan, files.task)
+            left = SideFile(plan, files.task, LEFT_ROWS)
             deletes = None if changes is None or changes.deletes is None else condition_on(plan, changes.deletes)
             decoding = decoder(plan, decoded_columns(plan), files.task, of_malformed, left.add)
             stages.append(Decode(decoding, left, deletes, of_malformed))

@@ -13,47 +13,70 @@ import pyarrow as pa
 
 from lakesink.keys.change_columns import ChangeIdentity
 from lakesink.parquet.files import DataFiles
-from lakesink.parquet.parquet import FileFormat
-from lakesink.parquet.partitions import Group, Grouping, PartitionSource, group, partition_sources
-from lakesink.parquet.statistics import columns
+from lakesink.parquet.partitions import Group, Grouping, PartitionSource, group
 from lakesink.rows.changed_rows import RowBatch
 from lakesink.rows.columns import Alignment, alignment_of
 from lakesink.rows.letters import Fault, LetterRows
 from lakesink.rows.plan import WritePlan
-from lakesink.rows.schema import Struct, arrow_schema, leaves, parse_schema
+from lakesink.rows.schema import Struct, parse_schema
 from lakesink.rows.side_rows import SidePlan
 from lakesink.task.changelog import ChangelogRows
 from lakesink_protocol.receipt import Receipt, ReceiptEncoder, encode
 
 
 @dataclass(slots=True)
-class RowBuffer:
-    """Keeps a task's rows in memory until there are enough for its files."""
+class TaskFiles:
+    """Collects rows with the table's columns until there are enough for its files; ends with `close` or `abandon`."""
 
-    files: DataFiles
+    plan: WritePlan
+    task: int
+    schema: Struct = field(init=False)
+    _files: DataFiles = field(init=False)
+    _receipt: ReceiptEncoder = field(default_factory=ReceiptEncoder, init=False)
     _batches: list[pa.RecordBatch] = field(default_factory=list, init=False)
     _bytes: int = field(default=0, init=False)
 
+    def __post_init__(self) -> None:
+        self.schema = parse_schema(self.plan.schema_json)
+        self._files = DataFiles.of(self.plan, self.task, self._receipt.add)
+
+    @property
+    def sources(self) -> tuple[PartitionSource, ...]:
+        """The source columns of the partition fields."""
+        return tuple(self._files.sources)
+
+    @property
+    def record_count(self) -> int:
+        """Rows in closed files."""
+        return self._receipt.record_count
+
     def add(self, batch: pa.RecordBatch) -> None:
         """Add rows; writes rows at the memory limit."""
-        size = batch.nbytes
-        plan = self.files.plan
-        limit = plan.buffer_bytes if self.files.sources else min(plan.buffer_bytes, plan.parquet.row_group_size_bytes)
+        size, plan = batch.nbytes, self.plan
+        limit = plan.buffer_bytes if self.sources else min(plan.buffer_bytes, plan.parquet.row_group_size_bytes)
         if self._batches and self._bytes + size > limit:
             self._spill()
         self._batches.append(batch)
         self._bytes += size
 
-    def flush(self) -> None:
+    def close(self) -> None:
         """Write all rows and close the files; partitions with an open file first, because the others could evict it."""
-        if not self._batches:
-            return
-        grouping = self._take()
-        groups = sorted(grouping.groups, key=lambda found: not self.files.is_open(found.partition))
-        for part in _parts(groups, grouping.table.num_rows // 2):
-            self._write(grouping, part)
-            for found in part:
-                self.files.finish(found.partition)
+        if self._batches:
+            grouping = self._take()
+            groups = sorted(grouping.groups, key=lambda found: not self._files.is_open(found.partition))
+            for part in _parts(groups, grouping.table.num_rows // 2):
+                self._write(grouping, part)
+                for found in part:
+                    self._files.finish(found.partition)
+        self._files.close()
+
+    def abandon(self) -> None:
+        """Remove the files that were never closed; closed files stay unreferenced. Never raises."""
+        self._files.abandon()
+
+    def receipt(self, head: Receipt) -> bytes:
+        """The encoded receipt with all closed files; `head` lists none."""
+        return self._receipt.finish(head)
 
     def _spill(self) -> None:
         """Write the largest partitions. The other rows are copied, because slices would keep all memory."""
@@ -68,12 +91,12 @@ class RowBuffer:
 
     def _write(self, grouping: Grouping, groups: Sequence[Group]) -> None:
         for partition, rows in grouping.split(groups):
-            self.files.write(partition, rows)
+            self._files.write(partition, rows)
 
     def _take(self) -> Grouping:
         table = pa.Table.from_batches(self._batches)
         self._batches, self._bytes = [], 0
-        return group(table, self.files.sources)
+        return group(table, self.sources)
 
 
 def _parts(groups: Sequence[Group], rows: int) -> Iterator[list[Group]]:
@@ -88,53 +111,6 @@ def _parts(groups: Sequence[Group], rows: int) -> Iterator[list[Group]]:
             part, held = [], 0
     if part:
         yield part
-
-
-@dataclass(slots=True)
-class TaskFiles:
-    """Collects rows with the table's columns; ends with `finish` or `abandon`."""
-
-    plan: WritePlan
-    task: int
-    schema: Struct = field(init=False)
-    _files: DataFiles = field(init=False)
-    _buffer: RowBuffer = field(init=False)
-    _receipt: ReceiptEncoder = field(default_factory=ReceiptEncoder, init=False)
-
-    def __post_init__(self) -> None:
-        plan, schema = self.plan, parse_schema(self.plan.schema_json)
-        form = FileFormat(plan, arrow_schema(schema, annotated=True), columns(leaves(schema), plan.metrics_modes))
-        sources = partition_sources(schema, plan.partition_fields)
-        self.schema = schema
-        self._files = DataFiles(form, sources, self.task, self._receipt.add)
-        self._buffer = RowBuffer(self._files)
-
-    @property
-    def sources(self) -> tuple[PartitionSource, ...]:
-        """The source columns of the partition fields."""
-        return tuple(self._files.sources)
-
-    @property
-    def record_count(self) -> int:
-        """Rows in closed files."""
-        return self._receipt.record_count
-
-    def add(self, rows: pa.RecordBatch) -> None:
-        """Add rows."""
-        self._buffer.add(rows)
-
-    def close(self) -> None:
-        """Write all rows and close the files."""
-        self._buffer.flush()
-        self._files.close()
-
-    def abandon(self) -> None:
-        """Remove the files that were never closed; closed files stay unreferenced. Never raises."""
-        self._files.abandon()
-
-    def receipt(self, head: Receipt) -> bytes:
-        """The encoded receipt with all closed files; `head` lists none."""
-        return self._receipt.finish(head)
 
 
 class TaskOutput(Protocol):
@@ -170,12 +146,14 @@ class SideOutput:
     Attributes:
         made: Makes the rows, and counts and digests them.
         identity: The columns that tell a change, for dead letters; None if the task's rows are appended.
+        joined: Changes that are in a dead letter with another one: those of an event that would have been two changes.
     """
 
     plan: SidePlan
     made: LetterRows | ChangelogRows
     files: TaskFiles
     identity: ChangeIdentity | None = None
+    joined: int = field(default=0, init=False)
     _alignment: Alignment | None = field(default=None, init=False)
 
     @property
@@ -193,6 +171,7 @@ class SideOutput:
     def put_aside(self, rows: RowBatch, faults: Mapping[int, Fault]) -> None:
         """Write the rows at these positions as dead letters; one of an event that became two changes."""
         chosen = dict(sorted(zip(rows.positions(faults), faults, strict=True)))
+        self.joined += len(rows.made_with(faults)) - len(chosen)
         told = {} if self.identity is None else self.identity.told(rows, list(chosen.values()))
         self.add(rows.came.take(pa.array(chosen, pa.int64())), [faults[at] for at in chosen.values()], told)
 

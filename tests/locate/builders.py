@@ -12,7 +12,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, NestedField
 
 from lakesink.keys.key_columns import KeyColumns, key_columns
-from lakesink.keys.keys_files import changes_schema
+from lakesink.keys.keys_file import changes_schema
 from lakesink.rows.schema import FIELD_ID_KEY
 from lakesink_protocol.row_changes import KeysFile, Operation
 

@@ -21,7 +21,7 @@ from pyiceberg.types import LongType, NestedField, PrimitiveType, StringType
 from lakesink.keys.data_file import DataFile
 from lakesink.keys.key_cache import KeyCache
 from lakesink.keys.key_columns import key_columns
-from lakesink.keys.keys_files import changes_schema
+from lakesink.keys.keys_file import changes_schema
 from lakesink.keys.work import RemoteSearch, groups_of
 from lakesink.sinks.iceberg.keyed_changes import Locator
 from lakesink.sinks.iceberg.rows_on_head import LocateSettings

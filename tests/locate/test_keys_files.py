@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.types import DecimalType, IntegerType, LongType, StringType
 
-from lakesink.keys.keys_files import read_changes
+from lakesink.keys.keys_file import read_changes
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.row_changes import KeysFile
 from tests.locate.builders import DELETE, UPSERT, changes_table, columns_of, opened, write_keys

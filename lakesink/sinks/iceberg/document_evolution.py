@@ -13,7 +13,7 @@ from pyiceberg.types import StructType
 
 from lakesink.decode.news import MOST_KEYS, News, all_news
 from lakesink.decode.value_kinds import DOUBLE, Kind, arrow_of, leaves_of, says_nothing, without_type
-from lakesink.parquet.side_file import is_left_rows, read_side_file
+from lakesink.parquet.side_file import LEFT_ROWS, is_side_file, read_side_file
 from lakesink.rows.plan import DEBEZIUM_JSON, JSON, OnMalformed, WritePlan
 from lakesink.rows.task_errors import schema_mismatch
 from lakesink.settings.option_types import SchemaEvolution
@@ -163,7 +163,7 @@ def left_rows(receipts: Sequence[Receipt], write: BatchWrite) -> Iterator[pa.Rec
     schema: pa.Schema | None = None
     for receipt in receipts:
         assert receipt.left is not None
-        if not is_left_rows(receipt.left.path, folder, stem, receipt.task):
+        if not is_side_file(receipt.left.path, folder, stem, receipt.task, LEFT_ROWS):
             raise receipt_rejected("the file of rows that a task left has the name of another task, batch or sink")
         opened = io.new_input(receipt.left.path)
         if translate_storage_errors(io.properties, opened.__len__) != receipt.left.size_bytes:

@@ -19,6 +19,7 @@ from lakesink.rows.task_errors import schema_mismatch, shown
 from lakesink.settings.ddl import columns_of
 from lakesink.settings.option_types import SchemaEvolution
 from lakesink.settings.settings import Settings
+from lakesink.settings.table_settings import metrics_modes
 from lakesink.sinks.iceberg.change_plan import changes_plan
 from lakesink.sinks.iceberg.rescue import rescue_column_change
 from lakesink.sinks.iceberg.schema_advice import commands, difference_lines, find_change
@@ -56,22 +57,22 @@ def task_plan(
         file_stem=f"{key.name}-{batch.batch_id}",
         batch_id=batch.batch_id,
         premises=Premises(schema, (spec,)).digest,
-        object_storage=effective.object_storage,
-        partitioned_paths=effective.partitioned_paths,
+        object_storage=effective["write.object-storage.enabled"],
+        partitioned_paths=effective["write.object-storage.partitioned-paths"],
         file_io=shareable_properties(table.io.properties),
         catalog_name=table.catalog.name,
         case_sensitive=case_sensitive,
         ignore_unknown=settings.schema_evolution is SchemaEvolution.IGNORE,
-        target_file_size_bytes=effective.target_file_size_bytes,
+        target_file_size_bytes=effective["write.target-file-size-bytes"],
         parquet=effective.parquet,
-        metrics_modes=effective.metrics_modes(schema),
+        metrics_modes=metrics_modes(table.properties, schema),
         decode=settings.decode,
         on_malformed=settings.on_malformed,
         binary_encoding=settings.binary_encoding,
         show_values=settings.show_values,
         rescue_column=settings.rescue_column,
         news=_news_plan(table, settings, changes),
-        hash_distribution=effective.distribution_mode != "none",
+        hash_distribution=effective["write.distribution-mode"] != "none",
         schema_registry=registry,
         # The driver reads a registry file; tasks query a registry service themselves.
         writer_schemas=schemas_in_file(registry) if registry and not is_url(registry) else {},

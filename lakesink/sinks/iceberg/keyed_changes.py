@@ -15,7 +15,7 @@ from pyiceberg.table import Table
 
 from lakesink.checkpoint.offsets import is_kafka_offset
 from lakesink.keys.data_file import DataFile
-from lakesink.keys.keys_files import TASK
+from lakesink.keys.keys_file import TASK
 from lakesink.keys.live_rows import positions_by_file
 from lakesink.keys.locate_errors import keys_file_damaged, sequence_of_partitions
 from lakesink.keys.newest import CHANGE, numbered, written

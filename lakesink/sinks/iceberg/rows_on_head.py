@@ -18,7 +18,7 @@ from lakesink.keys.deleted_rows import Deleted, KnownDeletes, read_deleted
 from lakesink.keys.footers import Footer, Source, name_mapping
 from lakesink.keys.key_cache import DEFAULT_BYTES, KeyCache
 from lakesink.keys.key_columns import KeyColumns, key_columns
-from lakesink.keys.keys_files import read_changes
+from lakesink.keys.keys_file import read_changes
 from lakesink.keys.live_rows import OldFile, applicable, merged, not_deleted, positions_by_file
 from lakesink.keys.newest import CHANGE, Newest, newest_of_each_key, places_of
 from lakesink.keys.prune import key_partitions, key_ranges
