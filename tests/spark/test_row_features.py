@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pyspark.sql import DataFrame
@@ -78,11 +78,11 @@ def columns_of(events: Sequence[Any], decode: str) -> str:
 
 
 @pytest.mark.parametrize("entry", ENTRIES)
-@pytest.mark.parametrize(("mode", "decode", "chosen"), [*cells(whole=True)])
+@pytest.mark.parametrize(("mode", "decode", "chosen"), [one for one in cells(whole=True) if "avro" not in one.id])
 def test_all_features_of_rows_together_by_each_entry_point(
     spark: Any, tmp_path: Path, entry: str, mode: str, decode: str, chosen: frozenset[str]
 ) -> None:
-    lake = Lake(tmp_path, connect(), TABLE)
+    lake = Lake(tmp_path, cast("Any", connect()), TABLE)
     lake.catalog.create_namespace_if_not_exists("demo")
     lake.catalog.create_table(TABLE, TABLE_SCHEMA, properties={"format-version": "2"})
     world = World(mode, chosen, typed=not decode)

@@ -9,10 +9,12 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from io import BytesIO
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
@@ -20,7 +22,7 @@ from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
 from lakesink.rows.changed_rows import DELETE_MARK
 from lakesink.rows.expectations import Expected, OnUnmet
-from lakesink.rows.plan import DEBEZIUM_JSON
+from lakesink.rows.plan import AVRO, DEBEZIUM, DEBEZIUM_AVRO, DEBEZIUM_JSON
 from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink_protocol.coordinator import run_batch
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
@@ -29,7 +31,9 @@ from testkit.builders import TABLE, Lake, Stream
 from testkit.deaths import answer_is_lost, dies_after, dies_before, until_it_lives
 from testkit.examples import seeds
 from testkit.letters import one_task
+from tests.decode.avro.messages import encoded, message, record
 from tests.decode.debezium.events import event
+from tests.decode.debezium.test_avro_events import schema_of
 from tests.upsert.change_events import RECORDS
 from tests.upsert.rows import live_rows
 
@@ -151,7 +155,11 @@ class Driver:
             if "rule" in self.world.chosen and self.decode
             else {}
         )
-        marks = {} if self.world.mode != "changes" or self.decode == DEBEZIUM_JSON else DELETES_BY_OP
+        marks = {} if self.world.mode != "changes" or self.decode in DEBEZIUM else DELETES_BY_OP
+        if "avro" in self.decode:
+            registry = self.lake.folder / "schemas.json"
+            registry.write_text(json.dumps({str(at): json.dumps(one) for at, one in SCHEMAS.items()}))
+            more["schema_registry"] = str(registry)
         self.stream = Stream(self.lake, options=options | more | marks)
 
     def take(self, batch_id: int, events: Sequence[Event]) -> Outcome:
@@ -178,26 +186,55 @@ class Driver:
 
 
 def documents_of(events: Sequence[Event], decode: str, mode: str) -> pa.Table:
-    """The rows as JSON in records of Kafka, or the changes as Debezium writes them."""
-    records = [
-        {
-            "value": json.dumps(document_of(operation, came, decode, mode)).encode(),
-            "topic": "t",
-            "partition": 0,
-            "offset": at,
-        }
-        for at, (operation, came) in enumerate(events)
-    ]
+    """Rows or changes as documents in records of Kafka."""
+    documents = [document_of(operation, came, decode, mode) for operation, came in events]
+    values = [avro(one) if "avro" in decode else json.dumps(one).encode() for one in documents]
+    records = [{"value": one, "topic": "t", "partition": 0, "offset": at} for at, one in enumerate(values)]
     return pa.Table.from_pylist(records, RECORDS)
 
 
 def document_of(operation: str, came: Row, decode: str, mode: str) -> Row:
-    """The document of a change."""
-    if decode == DEBEZIUM_JSON:
-        return event("d", None, came) if operation == "delete" else event("c", came)
+    """The document of a row, or of a change as Debezium writes it."""
+    if decode in DEBEZIUM:
+        found: Row = event("d", None, came) if operation == "delete" else event("c", came)
+        if decode == DEBEZIUM_AVRO:
+            found = {name: found[name] for name in ("before", "after", "op", "ts_ms")}
+            found["source"] = {"lsn": 1, "op": "x"}
+        return found
     if mode != "changes":
         return came
-    return {"op": "d", "id": came["id"], "version": came["version"]} if operation == "delete" else {"op": "u"} | came
+    some = came if decode == AVRO or operation == "upsert" else {name: came[name] for name in ("id", "version")}
+    return {"op": operation[0]} | some
+
+
+Fields = tuple[tuple[str, str], ...]
+
+
+def fields_of(came: Row) -> Fields:
+    """The fields of the writer's schema of a row: a value that does not fit, or a wide one, has one of its own."""
+    kinds = {str: "string", int: "long"}
+    return tuple(
+        (name, kinds[type(value)] if name != "amount" or value == WIDE else "int") for name, value in came.items()
+    )
+
+
+def _schemas() -> Iterator[tuple[Fields, Row]]:
+    plain = row(1, 1, 1)
+    for some in ({}, {"id": "?"}, {"amount": WIDE}, {"note": HELLO}):
+        for fields in (fields_of(plain | some), fields_of({"op": "u"} | plain | some)):
+            yield fields, record(*fields)
+        yield (("after", "Value"), *fields_of(plain | some)), schema_of(*fields_of(plain | some))
+
+
+SCHEMAS = {number: schema for number, (_, schema) in enumerate(_schemas(), 1)}
+NUMBERS = {fields: number for number, (fields, _) in enumerate(_schemas(), 1)}
+
+
+def avro(document: Row) -> bytes:
+    """The document as a message."""
+    came = document.get("after") or document.get("before")
+    number = NUMBERS[(("after", "Value"), *fields_of(came)) if came else fields_of(document)]
+    return message(encoded(SCHEMAS[number], document), number)
 
 
 def cells(*, whole: bool = False) -> Iterator[Any]:
@@ -210,12 +247,16 @@ def cells(*, whole: bool = False) -> Iterator[Any]:
         ("upsert", "json"),
         ("changes", "json"),
         ("changes", DEBEZIUM_JSON),
+        ("append", AVRO),
+        ("upsert", AVRO),
+        ("changes", AVRO),
+        ("changes", DEBEZIUM_AVRO),
     ):
         lacking = set() if decode else {"rescue"}
         lacking |= {"log"} if mode == "append" else set()
         names = [name for name in FEATURES if name not in lacking]
         sets = [{one} for one in names] + [{*pair} for pair in combinations(names, 2)]
-        for some in [*([] if whole else sets), {*names} - {"add"}]:
+        for some in [*([] if whole or "avro" in decode else sets), {*names} - {"add"}]:
             if not {"add", "widen"} <= some:
                 name = f"{mode}-{decode or 'rows'}-{'+'.join(sorted(some))}"
                 yield pytest.param(mode, decode, frozenset(some), id=name)
@@ -248,17 +289,23 @@ def check(lake: Lake, world: World) -> None:
     assert sorted(found, key=by_version) == sorted(wanted, key=by_version)
     if world.letters:
         letters = lake.catalog.load_table(f"{TABLE}__dead_letters").scan().to_arrow().to_pylist()
-        assert {(row_in(one["payload"])["id"], one["reason"]) for one in letters} == {*world.letters}
+        assert {(row_in(one)["id"], one["reason"]) for one in letters} == {*world.letters}
         assert len(letters) == len(world.letters)
     if "log" in world.chosen:
         log = lake.catalog.load_table("demo.log").scan().to_arrow().to_pylist()
         assert sorted((one["_operation"], one["id"], one["version"]) for one in log) == sorted(world.log)
 
 
-def row_in(payload: str) -> Row:
+def row_in(letter: Row) -> Row:
     """The row of a dead letter."""
-    found: Row = json.loads(payload)
-    return found.get("after") or found
+    document = letter["payload_bytes"] or letter["payload"].encode()
+    if document.startswith(b"\0"):
+        schema = fastavro.parse_schema(SCHEMAS[int.from_bytes(document[1:5])])
+        found: Any = fastavro.schemaless_reader(BytesIO(document[5:]), schema, None)
+    else:
+        found = json.loads(document)
+    row: Row = found.get("after") or found
+    return row
 
 
 def by_version(one: Row) -> tuple[int, int]:
