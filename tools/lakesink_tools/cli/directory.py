@@ -105,8 +105,7 @@ def state_row(found: SinkInDirectory, now: datetime) -> list[str]:
     return [
         found.name,
         number(state["batch_id"]),
-        "-" if last is None else moment(last),
-        "-" if last is None else span(now - last),
+        *(("-", "-") if last is None else (moment(last), span(now - last))),
         number(state["batches"]),
         number(state["rows"]),
         size(state["bytes"]),

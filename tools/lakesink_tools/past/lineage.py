@@ -232,8 +232,7 @@ class Lineage:
             numbers = {replay.batch_id for replay in run}
             wanted = batches_of_letters(self._load(replays), table, run[0].application, numbers)
             past = past_under(table, letters, head_of(table, MAIN_BRANCH))
-            batches = [(commit.mark.key, commit) for commit in past.commits if commit.mark is not None]
-            found = {(application_of(key), batch.batch_id): batch for key, batch in batches}
+            found = {(application_of(one.mark.key), one.batch_id): one for one in past.commits if one.mark is not None}
             for application, batch_id in sorted(wanted - found.keys()):
                 raise CatalogError.of("BATCH_EXPIRED.not_there", batch_id=batch_id, writer=application, table=letters)
             return [batch for place, batch in found.items() if place in wanted]

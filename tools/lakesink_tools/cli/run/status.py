@@ -1,9 +1,10 @@
 """The command ``status``: how each sink of a table, a directory or a whole catalog stands. Only reads."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from lakesink_catalog.connect.catalog import connect
@@ -55,28 +56,21 @@ def status(table: str | None, catalog: str | None, max_age: timedelta | None, li
 
 
 def _of_catalog(named: str | None, max_age: timedelta | None, limit: int) -> Report:
-    """How each sink in the first tables of a catalog stands. A table that cannot be loaded stops nothing."""
+    """How each sink in the first tables of a catalog stands."""
     catalog, now = connect(named, create=False), datetime.now(UTC)
     listed = list(tables_in(catalog))
-    hidden = len(listed[limit:])
-    tables: dict[str, Found] = {}
-    unread: dict[str, LakesinkError] = {}  # also namespaces that could not be listed
-    with progress() as say:
-        for place, (name, trouble) in enumerate(listed[:limit], 1):
-            say(f"{place:,} of {counted(len(listed) - hidden, 'table')}: {plain(name)}")
-            try:
-                if trouble is None:
-                    tables[name] = _found(load_to_read(catalog, name), max_age, now)
-                else:
-                    unread[name] = trouble
-            except LakesinkError as error:
-                unread[name] = error
+    looked_at, hidden = listed[:limit], len(listed[limit:])
+    tables, unread = _looked_at(catalog, looked_at, max_age, now)
     every = [one for found in tables.values() for one in found]
     well = NOT_CHECKED if unread else OK if every else NOT_WELL
     no_sink = [*("-" for _ in _COLUMNS_OF_CATALOG[2:]), "no sink"]
-    hints = list(_unread_hints(unread))
+    shown = list(unread.items())[:_SHOWN]
+    hints = [f"{plain(name)} could not be read: [{error.code}] {error.what}" for name, error in shown]
+    if len(unread) > _SHOWN:
+        hints.append(f"{number(len(unread) - _SHOWN)} more could not be read; --output json has all.")
     if hidden:
-        hints.append(f"Not looked at: {counted(hidden, 'table')} after {plain(name)}; --limit looks at more.")
+        after = plain(looked_at[-1][0])
+        hints.append(f"Not looked at: {counted(hidden, 'table')} after {after}; --limit looks at more.")
     hints += [*_stale_hints(every, max_age, now)[:_SHOWN], _next_table(tables, named)]
     return Report(
         document={
@@ -104,15 +98,27 @@ def _of_catalog(named: str | None, max_age: timedelta | None, limit: int) -> Rep
     )
 
 
+def _looked_at(
+    catalog: Catalog, listed: Sequence[tuple[str, LakesinkError | None]], max_age: timedelta | None, now: datetime
+) -> tuple[dict[str, Found], dict[str, LakesinkError]]:
+    """Tables by name, and why other tables could not be loaded, or namespaces not be listed: they stop nothing."""
+    tables: dict[str, Found] = {}
+    unread: dict[str, LakesinkError] = {}
+    with progress() as say:
+        for place, (name, trouble) in enumerate(listed, 1):
+            say(f"{place:,} of {counted(len(listed), 'table')}: {plain(name)}")
+            try:
+                if trouble is None:
+                    tables[name] = _found(load_to_read(catalog, name), max_age, now)
+                else:
+                    unread[name] = trouble
+            except LakesinkError as error:
+                unread[name] = error
+    return tables, unread
+
+
 def _found(table: Table, max_age: timedelta | None, now: datetime) -> Found:
     return [(state, health_of(state, max_age, now)) for state in sinks(table)]
-
-
-def _unread_hints(unread: Mapping[str, LakesinkError]) -> Iterator[str]:
-    for name, error in list(unread.items())[:_SHOWN]:
-        yield f"{plain(name)} could not be read: [{error.code}] {error.what}"
-    if len(unread) > _SHOWN:
-        yield f"{number(len(unread) - _SHOWN)} more could not be read; --output json has all."
 
 
 def _next_table(tables: Mapping[str, Found], named: str | None) -> str:
