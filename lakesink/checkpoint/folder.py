@@ -206,8 +206,9 @@ class Checkpoint:
         for older in sorted(self._planned(), reverse=True) if added else ():
             came_back = added & set(self.offsets(older).ends) if older < batch_id - 1 else ()
             if came_back:
-                facts = {"was_in": older, "batch_id": batch_id, "before": batch_id - 1}
-                raise QueryError.of("SOURCE_CAME_BACK", name=min(came_back)[:60], **facts)
+                raise QueryError.of(
+                    "SOURCE_CAME_BACK", name=min(came_back)[:60], was_in=older, batch_id=batch_id, before=batch_id - 1
+                )
 
     def _planned(self) -> list[int]:
         return [int(name) for name in self.files.names("offsets") if name.isascii() and name.isdecimal()]

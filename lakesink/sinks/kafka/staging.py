@@ -70,8 +70,8 @@ class StagingRecords(PreparedDirectory):
 
     def _remove(self, path: str) -> None:
         """Remove a record after its parts: if that fails half-way, the record still names the rest."""
-        body = parse_record(self._read(path) or b"")
-        for payload in body["participants"].values() if body else ():
+        body = parse_record(self._read(path) or b"") or {"participants": {}}
+        for payload in body["participants"].values():
             prepared = PreparedRows.parse(payload, part_stem(self.staging.sink_id, int(body["batch"]["batch_id"])))
             for part in prepared.parts if prepared else ():
                 with suppress(FileNotFoundError):

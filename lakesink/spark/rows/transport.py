@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 from py4j.java_gateway import JavaClass
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql.classic.column import Column as ClassicColumn
 from pyspark.sql.types import DecimalType
 
@@ -65,7 +65,7 @@ def as_whole_numbers(rows: DataFrame, decimals: Decimals) -> DataFrame:
     client = rows.sparkSession._jvm._gateway_client  # type: ignore[union-attr]
     # Spark SQL has no name for this expression. Full class names avoid Py4J's slow look-up of packages.
     utils, unscaled = JavaClass(_UTILS, client), JavaClass(_UNSCALED, client)
-    numbers = {}
+    numbers: dict[str, Column] = {}
     for name in (rows.columns[position] for position in decimals):
         numbers[name] = ClassicColumn(utils.column(unscaled(utils.expression(rows[name]._jc))))
     return rows.withColumns(numbers)
