@@ -325,8 +325,8 @@ class Situation:
         cuts the ancestry above it.
         """
         ids = {self.view.tag_snapshot_id, self.entry.snapshot_id if self.entry is not None else None}
-        there = (self.view.snapshots[one] for one in ids - self._ancestry_ids if one in self.view.snapshots)
-        own = ((mark, snapshot) for snapshot in there if (mark := self._own_mark(snapshot)) is not None)
+        there = (self.view.snapshots.get(one) for one in ids - self._ancestry_ids if one is not None)
+        own = ((mark, snapshot) for snapshot in filter(None, there) if (mark := self._own_mark(snapshot)) is not None)
         found = (one for one in own if not self._was_rolled_back(one[1]))
         return tuple(sorted(found, key=lambda one: one[1].sequence_number or 0, reverse=True))
 

@@ -109,7 +109,7 @@ def carry_over(
     Those of `removed` paths become DELETED by the snapshot, the others EXISTING. Sequence numbers are written out,
     because in another manifest the entries would inherit other ones.
     """
-    layout = layout_of(header.avro_schema)
+    layout = _layout(header.avro_schema)
     heads: dict[tuple[bytes, bytes, bool], NewHead | None] = {}
 
     def read(block: bytes, at: int) -> tuple[NewEntry | None, int]:
@@ -151,7 +151,8 @@ class NewHead(NamedTuple):
 class Layout:
     """How a writer's schema lays out the entries of a manifest."""
 
-    def __init__(self, schema: Any) -> None:
+    def __init__(self, avro_schema: bytes) -> None:
+        schema = parsed_schema(avro_schema)
         try:
             fields = {field["field-id"]: field["type"] for field in schema["fields"]}
             if len(schema["fields"]) != len(fields) or fields.keys() != {*HEAD, DATA_FILE}:
@@ -221,10 +222,7 @@ class _Fields:
         return b"".join(encode(head[field]) for field, encode in self._encoders)
 
 
-@lru_cache(maxsize=64)
-def layout_of(avro_schema: bytes) -> Layout:
-    """How a writer's schema lays out the entries of a manifest; raises `Malformed`."""
-    return Layout(parsed_schema(avro_schema))
+_layout = lru_cache(maxsize=64)(Layout)
 
 
 def _as_existing(head: Head, inherited: Inherited) -> tuple[Head, int]:

@@ -3,14 +3,15 @@
 PyIceberg drops fields that it does not know, reads doubles as floats, and decodes every statistic of every column.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
+from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
 from lakesink_catalog.manifests.avro import each_value, parsed_schema, read_header
-from lakesink_catalog.manifests.avro_skips import Skipper, skipper
+from lakesink_catalog.manifests.avro_skips import skipper
 from lakesink_catalog.manifests.avro_values import Malformed, Read, counts, read_bytes, read_long, reader
 from lakesink_catalog.manifests.encode import FILE_FORMAT, LOWER_BOUNDS, UPPER_BOUNDS
 from lakesink_catalog.manifests.entries import (
@@ -115,7 +116,8 @@ def _only_path(file: LiveFile) -> str:
 class _Layout:
     """How a writer's schema lays out the entries of a manifest, and how the wanted fields are read."""
 
-    def __init__(self, schema: Any, wanted: frozenset[int]) -> None:
+    def __init__(self, avro_schema: bytes, wanted: frozenset[int]) -> None:
+        schema = parsed_schema(avro_schema)
         try:
             entry = {field["field-id"]: field["type"] for field in schema["fields"]}
             types = entry | {field["field-id"]: field["type"] for field in entry[DATA_FILE]["fields"]}
@@ -123,7 +125,9 @@ class _Layout:
             raise Malformed("not the schema of a manifest") from error
         if any(types.get(number) != kind for number, kind in _REQUIRED.items()) or PARTITION not in types:
             raise Malformed("not the schema of a manifest")
-        fields = list(_flat(skipper(schema).fields))
+        # The fields of the entry's file are in its place: a record has no bytes of its own.
+        both = (one.fields if number == DATA_FILE else ((number, one),) for number, one in skipper(schema).fields)
+        fields = list(chain.from_iterable(both))
         self._skips = [one.skip for _, one in fields]
         places = {number: place for place, (number, _) in enumerate(fields)}
         reads = {number: reader(types[number]) for number in (*_REQUIRED, *_OPTIONAL) if number in types}
@@ -147,15 +151,7 @@ class _Layout:
         return _file(found, self._partition(block[begin:end]), origin), at
 
 
-@lru_cache(maxsize=64)
-def _layout(avro_schema: bytes, wanted: frozenset[int]) -> _Layout:
-    return _Layout(parsed_schema(avro_schema), wanted)
-
-
-def _flat(fields: Sequence[tuple[int | str, Skipper]]) -> Iterator[tuple[int | str, Skipper]]:
-    """The fields of an entry with those of its file in their place: a record has no bytes of its own."""
-    for number, one in fields:
-        yield from one.fields if number == DATA_FILE else ((number, one),)
+_layout = lru_cache(maxsize=64)(_Layout)
 
 
 def _file(found: Mapping[int, Any], partition: Partition, origin: Origin) -> LiveFile:
