@@ -29,6 +29,7 @@ from lakesink_catalog.manifests.entries import (
     SNAPSHOT_ID,
     STATUS,
     Partition,
+    data_sequence_number,
     partition_reader,
 )
 from lakesink_catalog.manifests.live import FILE_PATH_COLUMN, LiveFile
@@ -169,7 +170,7 @@ def _file(found: Mapping[int, Any], partition: Partition, origin: Origin) -> Liv
         partition=partition,
         record_count=found[RECORD_COUNT],
         file_size_bytes=found[FILE_SIZE],
-        sequence_number=_sequence_number(found, origin),
+        sequence_number=data_sequence_number(found, origin.sequence_number),
         lower_bounds=found.get(LOWER_BOUNDS, _NONE),
         upper_bounds=found.get(UPPER_BOUNDS, _NONE),
         referenced_data_file=found.get(REFERENCED_DATA_FILE) or "",
@@ -177,16 +178,6 @@ def _file(found: Mapping[int, Any], partition: Partition, origin: Origin) -> Liv
         file_format=found[FILE_FORMAT].upper(),
         added_by=number if type(number) is int else origin.snapshot_id,
     )
-
-
-def _sequence_number(found: Mapping[int, Any], origin: Origin) -> int:
-    """Added entries inherit the manifest's number, and so do all entries from before sequence numbers existed."""
-    number = found.get(SEQUENCE_NUMBER)
-    if number is None and (found[STATUS] == ADDED or origin.sequence_number == 0):
-        return origin.sequence_number
-    if type(number) is not int:
-        raise Malformed("an entry without a sequence number")
-    return number
 
 
 def _bounds(schema: Any, wanted: frozenset[int]) -> Read:

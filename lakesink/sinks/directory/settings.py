@@ -63,4 +63,4 @@ def _codec(codec: Any) -> str:
 
 
 def _wrong(name: str, why: str) -> SettingsError:
-    return SettingsError.of("OPTION_INVALID.directory", name=name, why=sentence(why))
+    return SettingsError.of("OPTION_INVALID.listed", name=name, why=sentence(why), place="stream_files")
