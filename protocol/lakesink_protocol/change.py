@@ -108,8 +108,8 @@ class SchemaChange:
         match document:
             case {"added": list(added), "widened": list(widened), "optional": list(optional), **rest} if not rest:
                 if len(added) + len(widened) + len(optional) <= MOST_COLUMNS:
-                    types = (tuple(map(_column_type, columns)) for columns in (added, widened))
-                    return cls(*types, tuple(map(_column, optional)))
+                    new, wider = (tuple(map(_column_type, columns)) for columns in (added, widened))
+                    return cls(new, wider, tuple(map(_column, optional)))
         raise ChangeInvalid("not a schema change, or it has too many columns")
 
 

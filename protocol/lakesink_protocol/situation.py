@@ -18,6 +18,7 @@ from lakesink_protocol.ledger import (
     Mark,
     SnapshotLike,
     TableView,
+    ancestry,
     mark_of,
     stated,
     unread_version,
@@ -74,15 +75,8 @@ class Situation:
     @cached_property
     def shows_all_undone(self) -> bool:
         """All rolled-back snapshots are retained link by link, from the ledger's snapshot to the ancestry."""
-        beside: list[int] = []
-        found = self._entry.snapshot_id
-        while found not in self._ancestry_ids and found not in beside:
-            snapshot = self.view.snapshots.get(found)
-            if snapshot is None or snapshot.parent_snapshot_id is None:
-                return False
-            beside.append(found)
-            found = snapshot.parent_snapshot_id
-        return found in self._ancestry_ids
+        linked = ancestry(self.view.snapshots, self._entry.snapshot_id)
+        return any(snapshot.snapshot_id in self._ancestry_ids for snapshot in linked)
 
     @cached_property
     def skips_no_rolled_back_batch(self) -> bool:
@@ -325,8 +319,8 @@ class Situation:
         cuts the ancestry above it.
         """
         ids = {self.view.tag_snapshot_id, self.entry.snapshot_id if self.entry is not None else None}
-        there = (self.view.snapshots[one] for one in ids - self._ancestry_ids if one in self.view.snapshots)
-        own = ((mark, snapshot) for snapshot in there if (mark := self._own_mark(snapshot)) is not None)
+        there = (self.view.snapshots.get(one) for one in ids - self._ancestry_ids if one is not None)
+        own = ((mark, snapshot) for snapshot in filter(None, there) if (mark := self._own_mark(snapshot)) is not None)
         found = (one for one in own if not self._was_rolled_back(one[1]))
         return tuple(sorted(found, key=lambda one: one[1].sequence_number or 0, reverse=True))
 

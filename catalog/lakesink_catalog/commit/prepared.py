@@ -41,8 +41,7 @@ from lakesink_catalog.manifests.entries import (
 from lakesink_catalog.manifests.partitions import summaries
 from lakesink_catalog.manifests.write import ManifestRecord
 from lakesink_protocol.change import SchemaChange
-from lakesink_protocol.events.batch_steps import PreparedDropped
-from lakesink_protocol.events.event import Listener
+from lakesink_protocol.events import Listener, PreparedDropped
 from lakesink_protocol.identity import Batch, SinkKey
 from lakesink_protocol.ledger import LedgerEntry, typed_entry
 from lakesink_protocol.measures import DEAD_LETTERS, RESCUED_ROWS, UNMET_ROWS

@@ -319,11 +319,8 @@ def updated_metadata(base: TableMetadata, updates: tuple[TableUpdate, ...], loca
 
 def _most_metadata(metadata: TableMetadata) -> int:
     """Entries of the metadata log, by PyIceberg's rule."""
-    name, default = (
-        TableProperties.METADATA_PREVIOUS_VERSIONS_MAX,
-        TableProperties.METADATA_PREVIOUS_VERSIONS_MAX_DEFAULT,
-    )
-    most = property_as_int(metadata.properties, name, default)
+    default = TableProperties.METADATA_PREVIOUS_VERSIONS_MAX_DEFAULT
+    most = property_as_int(metadata.properties, TableProperties.METADATA_PREVIOUS_VERSIONS_MAX, default)
     return max(1, default if most is None else most)
 
 

@@ -109,28 +109,26 @@ def key_of(table: Table) -> int:
 
 def lock_key(connection: Connection, key: int) -> _GiveBack:
     """Take an advisory lock until the end of a transaction; PostgreSQL serves in the order of arrival."""
-    try:
+    with _disconnected_by_errors(connection):
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({key})")
-    except BaseException:
-        _disconnect(connection)
-        raise
     return partial(_end_transaction, connection)
 
 
 def _end_transaction(connection: Connection) -> None:
+    with _disconnected_by_errors(connection):
+        connection.close()
+
+
+@contextmanager
+def _disconnected_by_errors(connection: Connection) -> Iterator[None]:
+    """After an error, close the whole session, which ends its locks in every state of the connection."""
     try:
-        connection.close()
+        yield
     except BaseException:
-        _disconnect(connection)
+        for close in (connection.invalidate, connection.close):
+            with suppress(Exception):
+                close()
         raise
-
-
-def _disconnect(connection: Connection) -> None:
-    """Close the whole session, which ends its locks in every state of the connection."""
-    with suppress(Exception):
-        connection.invalidate()
-    with suppress(Exception):
-        connection.close()
 
 
 def local_folder(metadata_location: str) -> str | None:

@@ -109,7 +109,7 @@ def carry_over(
     Those of `removed` paths become DELETED by the snapshot, the others EXISTING. Sequence numbers are written out,
     because in another manifest the entries would inherit other ones.
     """
-    layout = layout_of(header.avro_schema)
+    layout = _layout(header.avro_schema)
     heads: dict[tuple[bytes, bytes, bool], NewHead | None] = {}
 
     def read(block: bytes, at: int) -> tuple[NewEntry | None, int]:
@@ -151,7 +151,8 @@ class NewHead(NamedTuple):
 class Layout:
     """How a writer's schema lays out the entries of a manifest."""
 
-    def __init__(self, schema: Any) -> None:
+    def __init__(self, avro_schema: bytes) -> None:
+        schema = parsed_schema(avro_schema)
         try:
             fields = {field["field-id"]: field["type"] for field in schema["fields"]}
             if len(schema["fields"]) != len(fields) or fields.keys() != {*HEAD, DATA_FILE}:
@@ -221,30 +222,33 @@ class _Fields:
         return b"".join(encode(head[field]) for field, encode in self._encoders)
 
 
-@lru_cache(maxsize=64)
-def layout_of(avro_schema: bytes) -> Layout:
-    """How a writer's schema lays out the entries of a manifest; raises `Malformed`."""
-    return Layout(parsed_schema(avro_schema))
+_layout = lru_cache(maxsize=64)(Layout)
 
 
 def _as_existing(head: Head, inherited: Inherited) -> tuple[Head, int]:
     """Writes out inherited values, because in another manifest the entry would inherit other values."""
-    sequence_number = _inherited(SEQUENCE_NUMBER, head, inherited)
-    if sequence_number is None:
-        raise Malformed("an entry without a sequence number")
+    sequence_number = data_sequence_number(head, inherited.sequence_number)
     found = {
         STATUS: EXISTING,
         SNAPSHOT_ID: inherited.snapshot_id if head[SNAPSHOT_ID] is None else head[SNAPSHOT_ID],
         SEQUENCE_NUMBER: sequence_number,
-        FILE_SEQUENCE_NUMBER: _inherited(FILE_SEQUENCE_NUMBER, head, inherited),
+        FILE_SEQUENCE_NUMBER: _inherited(FILE_SEQUENCE_NUMBER, head, inherited.sequence_number),
     }
     return found, sequence_number
 
 
-def _inherited(number: int, head: Head, inherited: Inherited) -> int | None:
+def data_sequence_number(head: Mapping[int, Any], of_manifest: int) -> int:
+    """The data sequence number of an entry; raises `Malformed` if it neither has nor inherits one."""
+    number = _inherited(SEQUENCE_NUMBER, head, of_manifest)
+    if type(number) is not int:
+        raise Malformed("an entry without a sequence number")
+    return number
+
+
+def _inherited(field: int, head: Mapping[int, Any], of_manifest: int) -> Any:
     """Added entries inherit the manifest's number, and so do all entries from before sequence numbers existed."""
-    takes = head[STATUS] == ADDED or inherited.sequence_number == 0
-    return inherited.sequence_number if head[number] is None and takes else head[number]
+    takes = head[STATUS] == ADDED or of_manifest == 0
+    return of_manifest if head.get(field) is None and takes else head.get(field)
 
 
 def _encoder(schema: Any) -> Callable[[int | None], bytes]:

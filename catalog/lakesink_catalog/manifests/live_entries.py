@@ -3,14 +3,15 @@
 PyIceberg drops fields that it does not know, reads doubles as floats, and decodes every statistic of every column.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
+from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
 from lakesink_catalog.manifests.avro import each_value, parsed_schema, read_header
-from lakesink_catalog.manifests.avro_skips import Skipper, skipper
+from lakesink_catalog.manifests.avro_skips import skipper
 from lakesink_catalog.manifests.avro_values import Malformed, Read, counts, read_bytes, read_long, reader
 from lakesink_catalog.manifests.encode import FILE_FORMAT, LOWER_BOUNDS, UPPER_BOUNDS
 from lakesink_catalog.manifests.entries import (
@@ -28,6 +29,7 @@ from lakesink_catalog.manifests.entries import (
     SNAPSHOT_ID,
     STATUS,
     Partition,
+    data_sequence_number,
     partition_reader,
 )
 from lakesink_catalog.manifests.live import FILE_PATH_COLUMN, LiveFile
@@ -115,7 +117,8 @@ def _only_path(file: LiveFile) -> str:
 class _Layout:
     """How a writer's schema lays out the entries of a manifest, and how the wanted fields are read."""
 
-    def __init__(self, schema: Any, wanted: frozenset[int]) -> None:
+    def __init__(self, avro_schema: bytes, wanted: frozenset[int]) -> None:
+        schema = parsed_schema(avro_schema)
         try:
             entry = {field["field-id"]: field["type"] for field in schema["fields"]}
             types = entry | {field["field-id"]: field["type"] for field in entry[DATA_FILE]["fields"]}
@@ -123,7 +126,9 @@ class _Layout:
             raise Malformed("not the schema of a manifest") from error
         if any(types.get(number) != kind for number, kind in _REQUIRED.items()) or PARTITION not in types:
             raise Malformed("not the schema of a manifest")
-        fields = list(_flat(skipper(schema).fields))
+        # The fields of the entry's file are in its place: a record has no bytes of its own.
+        both = (one.fields if number == DATA_FILE else ((number, one),) for number, one in skipper(schema).fields)
+        fields = list(chain.from_iterable(both))
         self._skips = [one.skip for _, one in fields]
         places = {number: place for place, (number, _) in enumerate(fields)}
         reads = {number: reader(types[number]) for number in (*_REQUIRED, *_OPTIONAL) if number in types}
@@ -147,15 +152,7 @@ class _Layout:
         return _file(found, self._partition(block[begin:end]), origin), at
 
 
-@lru_cache(maxsize=64)
-def _layout(avro_schema: bytes, wanted: frozenset[int]) -> _Layout:
-    return _Layout(parsed_schema(avro_schema), wanted)
-
-
-def _flat(fields: Sequence[tuple[int | str, Skipper]]) -> Iterator[tuple[int | str, Skipper]]:
-    """The fields of an entry with those of its file in their place: a record has no bytes of its own."""
-    for number, one in fields:
-        yield from one.fields if number == DATA_FILE else ((number, one),)
+_layout = lru_cache(maxsize=64)(_Layout)
 
 
 def _file(found: Mapping[int, Any], partition: Partition, origin: Origin) -> LiveFile:
@@ -173,7 +170,7 @@ def _file(found: Mapping[int, Any], partition: Partition, origin: Origin) -> Liv
         partition=partition,
         record_count=found[RECORD_COUNT],
         file_size_bytes=found[FILE_SIZE],
-        sequence_number=_sequence_number(found, origin),
+        sequence_number=data_sequence_number(found, origin.sequence_number),
         lower_bounds=found.get(LOWER_BOUNDS, _NONE),
         upper_bounds=found.get(UPPER_BOUNDS, _NONE),
         referenced_data_file=found.get(REFERENCED_DATA_FILE) or "",
@@ -181,16 +178,6 @@ def _file(found: Mapping[int, Any], partition: Partition, origin: Origin) -> Liv
         file_format=found[FILE_FORMAT].upper(),
         added_by=number if type(number) is int else origin.snapshot_id,
     )
-
-
-def _sequence_number(found: Mapping[int, Any], origin: Origin) -> int:
-    """Added entries inherit the manifest's number, and so do all entries from before sequence numbers existed."""
-    number = found.get(SEQUENCE_NUMBER)
-    if number is None and (found[STATUS] == ADDED or origin.sequence_number == 0):
-        return origin.sequence_number
-    if type(number) is not int:
-        raise Malformed("an entry without a sequence number")
-    return number
 
 
 def _bounds(schema: Any, wanted: frozenset[int]) -> Read:

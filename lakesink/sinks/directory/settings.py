@@ -39,4 +39,4 @@ def codec_of(codec: Any) -> str:
 
 
 def _wrong(name: str, why: str) -> SettingsError:
-    return SettingsError.of("OPTION_INVALID.directory", name=name, why=sentence(why))
+    return SettingsError.of("OPTION_INVALID.listed", name=name, why=sentence(why), place="stream_files")

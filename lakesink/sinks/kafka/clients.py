@@ -191,7 +191,7 @@ def is_time_out(error: BaseException) -> bool:
 
 def kafka_option_invalid(name: str, why: str) -> SettingsError:
     """The error for an option of the Kafka sink."""
-    return SettingsError.of("OPTION_INVALID.kafka", name=name, why=why)
+    return SettingsError.of("OPTION_INVALID.listed", name=name, why=f"{why}.", place="KafkaSink")
 
 
 def without_values(text: str, config: Mapping[str, Any]) -> str:

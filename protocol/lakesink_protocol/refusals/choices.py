@@ -34,11 +34,11 @@ def choices(reason: Reason, s: Situation) -> Choices:
     if of_reason is None:
         return ()
     if reason is Reason.UNKNOWN_HISTORY and s.iceberg_sink_epochs:
-        return (_skip("begins the ledger after it"),)  # the same as `lakesink adopt`
+        return _skip("begins the ledger after it")  # the same as `lakesink adopt`
     if reason is not Reason.REWOUND and s.later_landed is not None:
         return ()
     if s.landed is not None:
-        return (_skip(f"adds no row and counts batch {_n(s)} as committed: {what_landed(s)}"),)
+        return _skip(f"adds no row and counts batch {_n(s)} as committed: {what_landed(s)}")
     return of_reason(s)
 
 
@@ -81,35 +81,34 @@ def _ends(offsets: str) -> list[dict[str, Any]]:
     return values if all(isinstance(end, dict) for end in values) else []
 
 
-def _commit(does: str) -> Choice:
-    return Choice(adds_rows=True, does=does)
+def _skip(does: str) -> Choices:
+    return (Choice(adds_rows=False, does=does),)
 
 
-def _skip(does: str) -> Choice:
-    return Choice(adds_rows=False, does=does)
+def _both(commit: str, skip: str) -> Choices:
+    """To commit and to skip, with the effect of each."""
+    return (Choice(adds_rows=True, does=commit), *_skip(skip))
 
 
 def _n(s: Situation) -> int:
     return s.batch.batch_id
 
 
-def _leaves_out(s: Situation) -> Choice:
-    return _skip(f"leaves the rows of batch {_n(s)} out permanently")
+def _leaves_out(s: Situation) -> str:
+    return f"leaves the rows of batch {_n(s)} out permanently"
 
 
-def _leaves_out_and_repeats(s: Situation) -> Choice:
+def _leaves_out_and_repeats(s: Situation) -> str:
     """For a batch that does not follow the newest committed one: later batches continue from this batch's end."""
-    return _skip(
+    return (
         f"leaves the rows of batch {_n(s)} out; later batches continue from its end: written rows after it come twice"
     )
 
 
 def _misaligned(s: Situation, before: int) -> Choices:
     n = _n(s)
-    return (
-        _commit(f"adds batch {n}: rows between the end of batch {before} and its start come twice or are lost"),
-        _leaves_out_and_repeats(s),
-    )
+    doubled = f"adds batch {n}: rows between the end of batch {before} and its start come twice or are lost"
+    return _both(doubled, _leaves_out_and_repeats(s))
 
 
 def _follows(s: Situation, mark: Mark | None) -> bool:
@@ -125,13 +124,11 @@ def _span(first: int, last: int) -> str:
 def _other_data(s: Situation, *, moves_ledger: bool = True) -> Choices:
     n = _n(s)
     then = " and the next batch continues from the end of the new one: rows between both ends come twice or are lost"
-    return (
-        _commit(f"adds the whole new batch {n}: rows that are also in the committed batch {n} come twice"),
-        _skip(
-            f"keeps the committed batch {n},{then}"
-            if moves_ledger
-            else f"keeps the committed batch {n}: rows that only the new one has are lost"
-        ),
+    return _both(
+        f"adds the whole new batch {n}: rows that are also in the committed batch {n} come twice",
+        f"keeps the committed batch {n},{then}"
+        if moves_ledger
+        else f"keeps the committed batch {n}: rows that only the new one has are lost",
     )
 
 
@@ -139,7 +136,7 @@ def _after_lost_ledger(s: Situation) -> Choices:
     newest = s.newest_mark
     if newest is None or not _follows(s, newest):
         return ()
-    return (_commit(f"adds batch {_n(s)} right after batch {newest.batch_id}, the newest one"), _leaves_out(s))
+    return _both(f"adds batch {_n(s)} right after batch {newest.batch_id}, the newest one", _leaves_out(s))
 
 
 def _after_unknown_history(s: Situation) -> Choices:
@@ -148,15 +145,15 @@ def _after_unknown_history(s: Situation) -> Choices:
         return _while_expiry_hides_the_version(s)
     if before is None:
         doubled = f"adds batch {n} {_with_earlier(s)}; rows that are already written come twice"
-        return (_commit(doubled), _leaves_out_and_repeats(s))
+        return _both(doubled, _leaves_out_and_repeats(s))
     if _follows(s, before):
-        return (_commit(f"adds batch {n} right after batch {before.batch_id} of the same query"), _leaves_out(s))
+        return _both(f"adds batch {n} right after batch {before.batch_id} of the same query", _leaves_out(s))
     if before.batch_id == n:
         return _other_data(s)
     if n == before.batch_id + 1:
         return _misaligned(s, before.batch_id)
     missing = _span(before.batch_id + 1, n - 1)
-    return (_commit(f"adds batch {n} and leaves {missing} out permanently"), _leaves_out(s))
+    return _both(f"adds batch {n} and leaves {missing} out permanently", _leaves_out(s))
 
 
 def _with_earlier(s: Situation) -> str:
@@ -173,9 +170,9 @@ def _with_earlier(s: Situation) -> str:
 def _while_expiry_hides_the_version(s: Situation) -> Choices:
     n = _n(s)
     then = "and higher versions are then appended without this check"
-    return (
-        _commit(f"adds version {n}: its rows come twice if they are already written, {then}"),
-        _skip(f"adds no row and counts version {n} as committed: correct if its rows are already written, {then}"),
+    return _both(
+        f"adds version {n}: its rows come twice if they are already written, {then}",
+        f"adds no row and counts version {n} as committed: correct if its rows are already written, {then}",
     )
 
 
@@ -183,17 +180,17 @@ def _after_rollback(s: Situation) -> Choices:
     newest, n = s.newest_mark or s.newest_of_stream, _n(s)
     if s.key.kind is SinkKind.TXN:
         lower = "every lower version that was rolled back and not appended again"
-        return (
-            _commit(f"adds version {n} and leaves {lower} out permanently"),
-            _skip(f"leaves the rows of version {n} and of {lower} out permanently"),
+        return _both(
+            f"adds version {n} and leaves {lower} out permanently",
+            f"leaves the rows of version {n} and of {lower} out permanently",
         )
     if newest is None:
-        return (
-            _commit(f"adds batch {n}: correct if the rows of every earlier batch are written, and none of batch {n}"),
-            _skip(f"adds no row and counts batch {n} as committed: correct if its rows are already written"),
+        return _both(
+            f"adds batch {n}: correct if the rows of every earlier batch are written, and none of batch {n}",
+            f"adds no row and counts batch {n} as committed: correct if its rows are already written",
         )
     if _follows(s, newest):
-        return (_commit(f"adds batch {n} right after batch {newest.batch_id}, the newest one"), _leaves_out(s))
+        return _both(f"adds batch {n} right after batch {newest.batch_id}, the newest one", _leaves_out(s))
     return _out_of_order(s, newest)
 
 
@@ -202,39 +199,33 @@ def _out_of_order(s: Situation, newest: Mark) -> Choices:
     n = _n(s)
     if newest.query_id != s.batch.query_id:
         doubled = f"adds batch {n} of another checkpoint: rows that both read come twice, rows between both are lost"
-        return (_commit(doubled), _leaves_out_and_repeats(s))
+        return _both(doubled, _leaves_out_and_repeats(s))
     if n <= newest.batch_id:
         return _other_data(s)
     if n == newest.batch_id + 1:
         return _misaligned(s, newest.batch_id)
     lost = _span(newest.batch_id + 1, n - 1)
-    return (_commit(f"adds batch {n} and leaves {lost} out, as far as the rollback removed them"), _leaves_out(s))
+    return _both(f"adds batch {n} and leaves {lost} out, as far as the rollback removed them", _leaves_out(s))
 
 
 def _after_new_checkpoint(s: Situation) -> Choices:
     n = _n(s)
     if reads_files(s):
-        return (
-            _commit(
-                f"adds every row of the files of batch {n}: rows of files that the sink has already read come twice"
-            ),
-            _skip(
-                f"leaves out every file of batch {n}, also unread ones; in later batches rows of old files come twice"
-            ),
+        return _both(
+            f"adds every row of the files of batch {n}: rows of files that the sink has already read come twice",
+            f"leaves out every file of batch {n}, also unread ones; in later batches rows of old files come twice",
         )
     twice = "rows that earlier batches read at the same offsets come twice, rows between are lost"
     first = goes_on_at(s)
     if first is not None:
         twice = f"correct if its query began with starting-batch={first}; otherwise {twice}"
-    return (_commit(f"adds batch {n}: {twice}"), _leaves_out_and_repeats(s))
+    return _both(f"adds batch {n}: {twice}", _leaves_out_and_repeats(s))
 
 
 def _after_changed_batch(s: Situation) -> Choices:
     assert s.entry is not None
     n, last = _n(s), s.entry.batch_id
-    if n == last:
-        return _other_data(s)
-    return _misaligned(s, last)
+    return _other_data(s) if n == last else _misaligned(s, last)
 
 
 def _after_rewind(s: Situation) -> Choices:
@@ -242,10 +233,10 @@ def _after_rewind(s: Situation) -> Choices:
     if s.marked_with_other_data:
         return _other_data(s, moves_ledger=False)
     if s.shows_the_batch_before:
-        return (_commit(f"adds batch {n}, which was never committed here"), _leaves_out(s))
-    return (
-        _commit(f"adds batch {n}: its rows come twice unless they were deleted, and expiry hides if it was committed"),
-        _skip(f"adds no row: correct if the rows of batch {n} are already written"),
+        return _both(f"adds batch {n}, which was never committed here", _leaves_out(s))
+    return _both(
+        f"adds batch {n}: its rows come twice unless they were deleted, and expiry hides if it was committed",
+        f"adds no row: correct if the rows of batch {n} are already written",
     )
 
 
@@ -254,19 +245,17 @@ def _without_inputs(s: Situation) -> Choices:
     if not files:
         return ()
     missing = "1 missing file" if files == 1 else f"{files} missing files"
-    return (
-        _commit(f"adds batch {n} without the rows of {missing}, and this is final: Spark does not read a file again"),
-        _leaves_out(s),
-    )
+    final = "and this is final: Spark does not read a file again"
+    return _both(f"adds batch {n} without the rows of {missing}, {final}", _leaves_out(s))
 
 
 def _after_gap(s: Situation) -> Choices:
     assert s.entry is not None
     n = _n(s)
     missing = _span(s.entry.batch_id + 1, n - 1)
-    return (
-        _commit(f"adds batch {n} and leaves {missing} out permanently"),
-        _skip(f"leaves {missing} and batch {n} out permanently"),
+    return _both(
+        f"adds batch {n} and leaves {missing} out permanently",
+        f"leaves {missing} and batch {n} out permanently",
     )
 
 
