@@ -14,9 +14,8 @@ import pyarrow.compute as pc
 from lakesink.decode.json_scalars import Parsed, but, either
 from lakesink.decode.json_values import JsonReader
 from lakesink.decode.libraries import load_duckdb, load_unknown_keys
-from lakesink.decode.misfits import Found, UnknownKeys
+from lakesink.decode.misfits import PLACES, Found, Places, UnknownKeys
 from lakesink.decode.news_rows import Find, NewsRows, ReadsDocuments
-from lakesink.decode.places import PLACES, Places
 from lakesink.decode.rescue import Rescue
 from lakesink.rows.batches import joined
 from lakesink.rows.casts import lossless_cast

@@ -1,23 +1,33 @@
-"""Finds the values of malformed documents that do not fit, by reading the documents column by column.
+"""What messages say of malformed documents: their places, and the values that do not fit.
 
-Each column needs another read, so this is only for a few documents that are known to be malformed.
+Those are found by reading the documents column by column. Each column needs another read, so this is only for a few
+documents that are known to be malformed.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakesink.decode.json_scalars import Parsed
+from lakesink.rows.changed_rows import FILE, OFFSET, PARTITION, TOPIC
+from lakesink.rows.exact_values import exact_values
 from lakesink.rows.plan import BinaryEncoding
 from lakesink.rows.schema import ListOf, MapOf, Primitive, Struct, Type, sql_type_of
 from lakesink_protocol.quality import MOST_NAMES, first_names
+from lakesink_protocol.redact import redact
 
 SEARCHED = 1_000
 """Documents, or objects inside them, that are searched at one level of a merged batch."""
 _NAMES_KEPT = 1_000
 ITEM, KEY, ENTRY = "[]", "{key}", "{}"
 """Steps of a path below a list or map: any element, any key, any value."""
+
+KAFKA = (TOPIC, PARTITION, OFFSET)
+PLACES = (FILE, *KAFKA)
+"""Columns that tell the place of a document."""
 
 Path = tuple[str, ...]
 Read = Callable[[pa.Array, Struct], Parsed]
@@ -129,3 +139,44 @@ class UnknownKeys:
             self._names.add(dotted((*path, name)))
         if len(self._names) > _NAMES_KEPT:
             self._names = set(sorted(self._names)[:MOST_NAMES])
+
+
+@dataclass(slots=True)
+class Places:
+    """The places of documents: file, or Kafka's partition and offset, or else row of the task. Counts the rows for it.
+
+    Without `numbered`, rows have no numbers: those that tasks left have lost theirs.
+    """
+
+    task: int
+    numbered: bool = True
+    _rows: int = field(default=0, init=False)
+    _of_file: Counter[str | None] = field(default_factory=Counter, init=False)
+
+    def of(self, batch: pa.RecordBatch, position: int) -> str:
+        """The place of a document of the current batch.
+
+        The row number counts the rows that the task has read from the file. It is the line number if one task reads the
+        file and the query keeps every row.
+        """
+        if FILE in batch.schema.names:
+            paths = _paths(batch)
+            path = paths[position].as_py()
+            before = self._of_file[path] + pc.sum(pc.equal(paths.slice(0, position), path), min_count=0).as_py()
+            if path is not None:
+                return f"{redact(path)}, row {before + 1}" if self.numbered else redact(path)
+        kafka = [f"{name} {batch.column(name)[position]}" for name in KAFKA if name in batch.schema.names]
+        if kafka:
+            return ", ".join(kafka)
+        return f"row {self._rows + position + 1} of task {self.task}" if self.numbered else "a row with a new key"
+
+    def advance(self, batch: pa.RecordBatch) -> None:
+        """Continue with the next batch."""
+        self._rows += batch.num_rows
+        if FILE in batch.schema.names:
+            for each in pc.value_counts(_paths(batch)):
+                self._of_file[each["values"].as_py()] += each["counts"].as_py()
+
+
+def _paths(batch: pa.RecordBatch) -> pa.Array:
+    return exact_values(batch.column(FILE), pa.string())

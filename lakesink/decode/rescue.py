@@ -70,8 +70,11 @@ class Rest:
     @property
     def text(self) -> str:
         """The rest as JSON, with sorted keys."""
-        unknown = (f"{_quoted(path)}:{self.unknown[path]}" for path in sorted(self.unknown))
-        unfit = (f"{_quoted(path)}:{_unfit(*self.unfit[path])}" for path in sorted(self.unfit))
+        unknown = (f"{_quoted(path)}:{value}" for path, value in sorted(self.unknown.items()))
+        unfit = (
+            f'{_quoted(path)}:{{"{EXPECTED}":{_quoted(expected)},"{VALUE}":{value}}}'
+            for path, (value, expected) in sorted(self.unfit.items())
+        )
         parts = (_object(UNKNOWN, unknown) if self.unknown else "", _object(UNFIT, unfit) if self.unfit else "")
         return f"{{{','.join(filter(None, parts))}}}"
 
@@ -161,10 +164,6 @@ def step_of(name: str) -> str:
 
 def _object(name: str, parts: Iterator[str]) -> str:
     return f'"{name}":{{{",".join(parts)}}}'
-
-
-def _unfit(value: str, expected: str) -> str:
-    return f'{{"{EXPECTED}":{_quoted(expected)},"{VALUE}":{value}}}'
 
 
 def _quoted(text: str) -> str:

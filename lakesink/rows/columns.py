@@ -129,21 +129,6 @@ def _unknown_within(incoming: pa.DataType, present: Type, path: Path, *, rule: N
             yield from _unknown_within(incoming.item_type, value.type, (*path, value.name), rule=rule)
 
 
-def _null_source(field: Field, path: Path) -> Source:
-    if field.required:
-        kind = shown(sql_type_of(field.type))
-        raise schema_mismatch(
-            f"Required column {_named((*path, field.name))} ({kind}) is missing in the query.",
-            action="Select it in the query, or make the column optional in the table.",
-        )
-    absent = arrow_type(field.type)
-    return lambda _, rows: all_null(rows, absent)
-
-
-def _column_source(position: int, convert: Cast) -> Source:
-    return lambda arrays, _: convert(arrays[position])
-
-
 def _match(incoming: Sequence[pa.Field], schema: Struct, path: Path, *, rule: NameRule) -> list[int | None]:
     """The position of every target field among the incoming fields, by Spark's rule for names."""
     known = _by_name([field.name for field in schema.fields], path, "the table", rule=rule)
@@ -238,14 +223,25 @@ def _convert_primitive(incoming: pa.DataType, target: Primitive, path: Path) -> 
     return convert
 
 
+def _source(incoming: Sequence[pa.Field], position: int | None, field: Field, path: Path, *, rule: NameRule) -> Source:
+    """A column made of those of the rows: one of them converted, or NULLs."""
+    if position is not None:
+        convert = _convert(incoming[position].type, field, path, rule=rule)
+        return lambda arrays, _: convert(arrays[position])
+    if field.required:
+        kind = shown(sql_type_of(field.type))
+        raise schema_mismatch(
+            f"Required column {_named((*path, field.name))} ({kind}) is missing in the query.",
+            action="Select it in the query, or make the column optional in the table.",
+        )
+    absent = arrow_type(field.type)
+    return lambda _, rows: all_null(rows, absent)
+
+
 def _convert_struct(incoming: Sequence[pa.Field], struct: Struct, path: Path, *, rule: NameRule) -> Cast:
     positions = _match(incoming, struct, path, rule=rule)
-    sources = [
-        _null_source(field, path)
-        if position is None
-        else _column_source(position, _convert(incoming[position].type, field, path, rule=rule))
-        for field, position in zip(struct.fields, positions, strict=True)
-    ]
+    pairs = zip(struct.fields, positions, strict=True)
+    sources = [_source(incoming, position, field, path, rule=rule) for field, position in pairs]
     fields = list(arrow_type(struct))
 
     def convert(array: pa.Array) -> pa.Array:
@@ -265,9 +261,7 @@ def _without_hidden_nulls(child: pa.Array, field: Field, parent: pa.Array, path:
         return child
     visible = child.null_count - parent.null_count  # a flattened child is NULL wherever its parent is
     if visible:
-        raise WriteError.of(
-            "NULL_IN_REQUIRED", column=shown(_dotted((*path, field.name))), nulls=counted(visible, "NULL")
-        )
+        raise _nulls_in((*path, field.name), visible)
     return without_validity(child)
 
 
@@ -275,14 +269,14 @@ def _with_null_check(convert: Cast, field: Field, path: Path) -> Cast:
     def checked(array: pa.Array) -> pa.Array:
         converted = convert(array)
         if field.required and converted.null_count:
-            raise WriteError.of(
-                "NULL_IN_REQUIRED",
-                column=shown(_dotted((*path, field.name))),
-                nulls=counted(converted.null_count, "NULL"),
-            )
+            raise _nulls_in((*path, field.name), converted.null_count)
         return converted
 
     return checked
+
+
+def _nulls_in(path: Path, count: int) -> WriteError:
+    return WriteError.of("NULL_IN_REQUIRED", column=shown(_dotted(path)), nulls=counted(count, "NULL"))
 
 
 def is_list(incoming: pa.DataType) -> bool:

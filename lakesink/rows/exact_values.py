@@ -5,6 +5,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from lakesink.rows.texts import is_valid
+
 _DIGITS = re.compile(r"-?[0-9]{1,19}")
 
 
@@ -35,11 +37,7 @@ def _texts(column: pa.Array) -> pa.Array:
     """Those that are UTF-8: Spark accepts any bytes as a text."""
     values = column.cast(pa.binary())
     texts = values.cast(pa.string(), safe=False)
-    try:
-        texts.validate(full=True)
-    except pa.ArrowInvalid:
-        return pa.array(map(_text, values.to_pylist()), pa.string())
-    return texts
+    return texts if is_valid(texts) else pa.array(map(_text, values.to_pylist()), pa.string())
 
 
 def _text(value: bytes | None) -> str | None:

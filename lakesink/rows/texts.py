@@ -19,13 +19,9 @@ def check_texts(batch: pa.RecordBatch, first_row: int) -> None:
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         path = _invalid(column, (name,))
         if path is not None:
-            row = first_row + _first_invalid(column) + 1
-            raise WriteError.of("TEXT_INVALID", column=shown(".".join(path)), row=row)
-
-
-def _first_invalid(column: pa.Array) -> int:
-    """Position of the first row with an invalid text, of which there is at least one."""
-    return bisect_left(range(len(column)), x=True, key=lambda at: _invalid(column.slice(0, at + 1), ()) is not None)
+            ends = range(1, len(column) + 1)
+            first = bisect_left(ends, x=True, key=lambda end: _invalid(column.slice(0, end), ()) is not None)
+            raise WriteError.of("TEXT_INVALID", column=shown(".".join(path)), row=first_row + first + 1)
 
 
 def _invalid(array: pa.Array, path: Path) -> Path | None:
@@ -38,7 +34,7 @@ def _invalid(array: pa.Array, path: Path) -> Path | None:
     if types.is_nested(kind):
         below = ((part, (*path, name)) for name, part in _parts(array))
         return next((found for part, at in below if (found := _invalid(part, at)) is not None), None)
-    return path if _is_text(kind) and not _is_valid(array) else None
+    return path if _is_text(kind) and not is_valid(array) else None
 
 
 def _parts(array: pa.Array) -> list[tuple[str, pa.Array]]:
@@ -54,7 +50,8 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
-def _is_valid(array: pa.Array) -> bool:
+def is_valid(array: pa.Array) -> bool:
+    """True if all texts are UTF-8."""
     try:
         array.validate(full=True)
     except pa.ArrowInvalid:

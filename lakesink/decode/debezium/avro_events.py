@@ -16,6 +16,7 @@ from lakesink.decode.json_raw import first_members
 from lakesink.decode.json_scalars import Parsed, either
 from lakesink.decode.misfits import Found, Path, UnknownKeys
 from lakesink.rows.plan import BinaryEncoding
+from lakesink.rows.scalars import TRUE
 from lakesink.rows.schema import Field, Primitive, Struct, Type, sql_type_of
 
 _OTHERS = frozenset({AFTER, BEFORE, "source", "transaction"})
@@ -54,7 +55,7 @@ class AvroEvents:
         parsed = self._reader.documents(values, envelope)
         operations, after, *before = parsed.values.flatten()
         empty = values.is_null()
-        wrong = parsed.values.is_null() if parsed.misfits is None else either(parsed.misfits, parsed.values.is_null())
+        wrong = either(parsed.misfits, parsed.values.is_null())
         return Events(
             operations=operations,
             empty=empty,
@@ -68,17 +69,14 @@ class AvroEvents:
     def _with_columns_before_apart(self, values: pa.Array) -> Events:
         """The events; a value in the row before that does not fit makes neither the row after nor others malformed."""
         found = self._events(values, replace(self._envelope, fields=self._envelope.fields[:2]))
-        columns = [self._column_before(values, one) for one in self.columns.before.fields]
-        has_before = reduce(pc.or_, (is_there for is_there, _ in columns))
-        rest = pa.repeat(pa.scalar(value=True), len(values))  # perhaps
-        return replace(found, has_before=has_before, before=tuple(parsed for _, parsed in columns), rest=rest)
-
-    def _column_before(self, values: pa.Array, column: Field) -> tuple[pa.BooleanArray, Parsed]:
-        """Whether there is a row before, and one of its columns."""
-        parsed = self._reader.documents(values, _envelope({BEFORE: Struct((column,), is_open=True)}))
-        [row] = parsed.values.flatten()
-        is_there = row.is_valid() if parsed.misfits is None else pc.or_(row.is_valid(), parsed.misfits)
-        return is_there, available(Parsed(row.flatten()[0], parsed.misfits))
+        has_before, before = None, []
+        for column in self.columns.before.fields:
+            parsed = self._reader.documents(values, _envelope({BEFORE: Struct((column,), is_open=True)}))
+            [row] = parsed.values.flatten()
+            has_before = reduce(either, (row.is_valid(), parsed.misfits), has_before)
+            before.append(available(Parsed(row.flatten()[0], parsed.misfits)))
+        rest = pa.repeat(TRUE, len(values))  # perhaps
+        return replace(found, has_before=has_before, before=tuple(before), rest=rest)
 
     def keys(self, values: pa.Array) -> tuple[pa.Array, ...]:
         """The columns of the key from messages; NULL for other bytes."""
