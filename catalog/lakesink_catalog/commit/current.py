@@ -2,14 +2,9 @@
 
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.table import Table
-from pyiceberg.table.update import (
-    AssertCurrentSchemaId,
-    AssertRefSnapshotId,
-    AssertTableUUID,
-    SetCurrentSchemaUpdate,
-    TableRequirement,
-)
+from pyiceberg.table.update import SetCurrentSchemaUpdate
 
+from lakesink_catalog.commit.request import as_loaded
 from lakesink_catalog.connect.catalog_failures import translated
 
 
@@ -19,13 +14,8 @@ def is_current(table: Table, branch: str) -> bool:
     Raises:
         CatalogError: The catalog failed, so that nothing is known.
     """
-    metadata = table.metadata
-    head, schema_id = metadata.refs.get(branch), metadata.current_schema_id
-    requirements: tuple[TableRequirement, ...] = (
-        AssertTableUUID(uuid=metadata.table_uuid),
-        AssertRefSnapshotId(ref=branch, snapshot_id=None if head is None else head.snapshot_id),
-        AssertCurrentSchemaId(current_schema_id=schema_id),
-    )
+    head, schema_id = table.metadata.refs.get(branch), table.metadata.current_schema_id
+    requirements = tuple(as_loaded(table, branch, None if head is None else head.snapshot_id))
 
     def ask() -> bool:
         try:

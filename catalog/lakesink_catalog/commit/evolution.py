@@ -11,11 +11,10 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import AddSchemaUpdate, SetCurrentSchemaUpdate, SetPropertiesUpdate, TableUpdate
-from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.types import IcebergType, MapType, NestedField
 
 from lakesink_catalog.commit.premises import Path, columns, is_promotion
-from lakesink_protocol.change import ColumnType, SchemaChange
+from lakesink_protocol.change import SchemaChange
 
 _LAST_ADDED = -1
 """What Iceberg's update calls the schema that the same request adds."""
@@ -58,7 +57,12 @@ def evolve(table: Table, change: SchemaChange | None) -> EvolvedTable:
     staged = Table(table.name(), bare, table.metadata_location, table.io, table.catalog).transaction()
     try:
         with staged.update_schema() as update:
-            _stage(update, missing)
+            for column in missing.optional:
+                update.make_column_optional(column)
+            for one in missing.widened:
+                update.update_column(one.column, parse_type(one.type_json))
+            for one in missing.added:
+                update.add_column(one.column, parse_type(one.type_json))
     except Exception as error:  # PyIceberg raises errors of many classes for types that no table can have
         raise ChangeImpossible(str(error)) from error
     after = staged.table_metadata
@@ -106,7 +110,11 @@ def _missing(schema: Schema, change: SchemaChange) -> SchemaChange | None:
     """The part of the change that a schema does not have; None if it has all of it."""
     present = columns(schema)
     added = tuple(one for one in change.added if one.column not in present)
-    wide = tuple(one for one in change.widened if _is_narrower(present, one))
+    wide = tuple(
+        one
+        for one in change.widened
+        if one.column in present and is_promotion(present[one.column].field_type, parse_type(one.type_json))
+    )
     optional = tuple(one for one in change.optional if one in present and present[one].required)
     for column in (*(one.column for one in (*added, *wide)), *optional):
         _check_not_in_key(present, column)
@@ -115,24 +123,11 @@ def _missing(schema: Schema, change: SchemaChange) -> SchemaChange | None:
     return SchemaChange(added, wide, optional) if added or wide or optional else None
 
 
-def _is_narrower(present: Mapping[Path, NestedField], one: ColumnType) -> bool:
-    return one.column in present and is_promotion(present[one.column].field_type, parse_type(one.type_json))
-
-
 def _check_not_in_key(present: Mapping[Path, NestedField], column: Path) -> None:
     above = (present.get(column[:length]) for length in range(1, len(column)))
     for parent, name in zip(above, column[1:], strict=True):
         if parent is not None and isinstance(parent.field_type, MapType) and name == "key":
             raise ChangeImpossible("Iceberg allows no change in the key of a map")
-
-
-def _stage(update: UpdateSchema, change: SchemaChange) -> None:
-    for column in change.optional:
-        update.make_column_optional(column)
-    for one in change.widened:
-        update.update_column(one.column, parse_type(one.type_json))
-    for one in change.added:
-        update.add_column(one.column, parse_type(one.type_json))
 
 
 def _updates(before: TableMetadata, after: TableMetadata) -> Iterator[TableUpdate]:

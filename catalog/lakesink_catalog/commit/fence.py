@@ -278,7 +278,8 @@ class _Attempts:
             decision = fence.decide(batch)
             self._known, self._metadata_file = decision.table.catalog.properties, decision.table.metadata_location
             if self._branch_stayed and self._is_ignored(decision.situation.view):
-                return self._branch_left_out()
+                branch = fence.key.branch[:60]
+                return CatalogError.of("CATALOG_WITHOUT_TAGS.branch", batch_id=batch.batch_id, branch=branch)
             if not isinstance(decision.verdict, Commit):
                 return self._found(decision, number)
             if not still_usable(decision, prepared):
@@ -363,10 +364,6 @@ class _Attempts:
         """True if the table has the ledger entry of the last request, and the branch is where it was before."""
         has_entry = view.entry is not None and view.entry.snapshot_id == self.prepared.snapshot_id
         return has_entry and view.head == self._sent_on and self.fence.key.branch != MAIN_BRANCH
-
-    def _branch_left_out(self) -> CatalogError:
-        branch = self.fence.key.branch[:60]
-        return CatalogError.of("CATALOG_WITHOUT_TAGS.branch", batch_id=self.batch.batch_id, branch=branch)
 
     def unsure(self, number: int, error: Exception) -> str:
         if isinstance(error, BatchRefused) or (not self._sent and is_final(error)):

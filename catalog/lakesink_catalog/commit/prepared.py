@@ -124,7 +124,7 @@ class PreparedBatch:
 def parse_prepared(payload: Mapping[str, Any], emit: Listener = LISTENERS) -> PreparedBatch | None:
     """The batch that an earlier run prepared; None if the payload is malformed."""
     try:
-        snapshot_id = _snapshot_id(payload["snapshot_id"])
+        snapshot_id = payload["snapshot_id"]
         follows, schema_change, changes = payload["follows"], payload["schema_change"], payload["changes"]
         prepared = PreparedBatch(
             table_uuid=plain_text(payload["table_uuid"]),
@@ -193,8 +193,10 @@ class TableLog(PreparedRecords):
 
 
 def _check_agreement(prepared: PreparedBatch) -> None:
-    """All parts of a record must agree on files and rows, without duplicates."""
+    """All parts of a record must agree on files and rows, without duplicates. Its snapshot has an id of lakesink's."""
     manifests, files = prepared.manifests, prepared.files
+    if type(prepared.snapshot_id) is not int or prepared.snapshot_id not in SNAPSHOT_IDS:
+        raise ValueError("not an id that lakesink assigns")
     alike = sum(manifest.files for manifest in manifests) == len(files) >= prepared.partitions
     if not alike or sum(manifest.rows for manifest in manifests) != prepared.rows:
         raise ValueError("other files or rows than its manifests")
@@ -218,12 +220,6 @@ def _is_there(io: FileIO, file: tuple[str, int]) -> bool:
         return len(io.new_input(path)) == size
     except FileNotFoundError:
         return False
-
-
-def _snapshot_id(value: Any) -> int:
-    if type(value) is not int or value not in SNAPSHOT_IDS:
-        raise ValueError("not an id that lakesink assigns")
-    return value
 
 
 def matches_manifests(prepared: PreparedBatch, io: FileIO) -> bool:

@@ -114,12 +114,17 @@ def operation_of(*, replaces: bool, added: bool, deletes: bool) -> Operation:
     return Operation.OVERWRITE if added else Operation.DELETE
 
 
-def _fence(table: Table, change: Change) -> tuple[TableRequirement, ...]:
-    fence: list[TableRequirement] = [
+def as_loaded(table: Table, branch: str, head: int | None) -> list[TableRequirement]:
+    """Assert the table, its schema, and the head of a branch."""
+    return [
         AssertTableUUID(uuid=table.metadata.table_uuid),
-        AssertRefSnapshotId(ref=change.branch, snapshot_id=change.head),
+        AssertRefSnapshotId(ref=branch, snapshot_id=head),
         AssertCurrentSchemaId(current_schema_id=table.metadata.current_schema_id),
     ]
+
+
+def _fence(table: Table, change: Change) -> tuple[TableRequirement, ...]:
+    fence = as_loaded(table, change.branch, change.head)
     if change.schema_change is not None:  # a column added and dropped again leaves the schema id as it was
         fence.append(AssertLastAssignedFieldId(last_assigned_field_id=table.metadata.last_column_id))
     last_partition_id = table.metadata.last_partition_id

@@ -56,7 +56,9 @@ def check_documents(receipts: Sequence[Receipt], batch_id: int) -> None:
         malformed = counted(sum(receipt.malformed for receipt in receipts), "malformed document")
         at_least = "At least " if any(len(receipt.misfits) == MOST_MISFITS for receipt in receipts) else ""
         what = _with_first(f"{at_least}{malformed} in batch {batch_id}", receipts)
-        raise WriteError.of("VALUE_MALFORMED.refused", details=_details(receipts), what=what, batch_id=batch_id)
+        ordered = sorted(receipts, key=lambda receipt: receipt.task)
+        details = [_in_words(misfit) for receipt in ordered for misfit in receipt.misfits][:MOST_MISFITS]
+        raise WriteError.of("VALUE_MALFORMED.refused", details=details, what=what, batch_id=batch_id)
 
 
 def _with_first(what: str, receipts: Sequence[Receipt]) -> str:
@@ -74,11 +76,6 @@ def _in_words(misfit: Misfit) -> str:
     """One malformed value: place, column, expected type and found value."""
     column = f"column {misfit.column}: " if misfit.column else ""
     return f"{misfit.place}: {column}{misfit.expected} expected, found {misfit.found}"
-
-
-def _details(receipts: Iterable[Receipt]) -> list[str]:
-    ordered = sorted(receipts, key=lambda receipt: receipt.task)
-    return [_in_words(misfit) for receipt in ordered for misfit in receipt.misfits][:MOST_MISFITS]
 
 
 def check_expectations(receipts: Sequence[Receipt], expected: Sequence[Expected], batch_id: int) -> None:

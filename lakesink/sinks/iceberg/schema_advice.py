@@ -243,14 +243,11 @@ def unfit_name(name: str, beside: str | None, *, is_column: bool) -> str:
 
 def _promoted(narrow: PrimitiveType, incoming: pa.DataType) -> IcebergType | None:
     """The wider type of a column that holds the incoming values too; None if it needs none, or there is none."""
-    candidates: tuple[tuple[bool, IcebergType], ...] = (
-        (incoming in (pa.int64(), pa.uint32()), LongType()),
-        (incoming == pa.float64(), DoubleType()),
-        (pa.types.is_decimal(incoming), _decimal(narrow, incoming)),
-    )
-    return next((wide for fits, wide in candidates if fits and is_promotion(narrow, wide)), None)
-
-
-def _decimal(narrow: PrimitiveType, incoming: pa.DataType) -> IcebergType:
-    fits = pa.types.is_decimal(incoming) and 0 <= incoming.scale <= incoming.precision <= _MOST_DIGITS
-    return DecimalType(incoming.precision, incoming.scale) if fits else narrow
+    wide: IcebergType = narrow
+    if incoming in (pa.int64(), pa.uint32()):
+        wide = LongType()
+    elif incoming == pa.float64():
+        wide = DoubleType()
+    elif pa.types.is_decimal(incoming) and 0 <= incoming.scale <= incoming.precision <= _MOST_DIGITS:
+        wide = DecimalType(incoming.precision, incoming.scale)
+    return wide if is_promotion(narrow, wide) else None
