@@ -18,7 +18,7 @@ from lakesink.keys.live_rows import applicable
 from lakesink.parquet.filesystem import NewFiles
 from lakesink.parquet.positions import below
 from lakesink.rows.plan import WritePlan
-from lakesink.sinks.iceberg.rows_on_head import LocateMemory, old_files, opener
+from lakesink.sinks.iceberg.rows_on_head import LocateMemory, opener
 from lakesink_catalog.commit.compaction import Compacted, CompactionCommit
 from lakesink_catalog.commit.effects import Effects
 from lakesink_catalog.manifests.live import LiveFile, LiveFiles
@@ -107,11 +107,11 @@ class Compaction:
 
     def _rewritten(self, table: Table, head: int, live: LiveFiles) -> Compacted:
         """The compaction on this head; it has no files if none can be compacted."""
-        done, failed, old_deletes = list[Compacted](), list[WriteError](), old_files(live.deletes)
+        done, failed = list[Compacted](), list[WriteError]()
         deletes = {file.path: file for file in live.deletes}
         for group in self._due(live):
             try:
-                wanted = applicable(old_files(group.files), old_deletes)
+                wanted = applicable(group.files, live.deletes)
                 deleted = read_deleted(wanted, opener(table), self.located.deletes)
                 added, removed = self._rewritten_group(table, group, deleted)
             except WriteError as error:  # other groups can be compacted
