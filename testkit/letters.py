@@ -16,7 +16,7 @@ from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.change_plan import stored_columns
 from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink.sinks.iceberg.preflight import open_existing
-from lakesink.sinks.iceberg.side.letters_policy import letters_table
+from lakesink.sinks.iceberg.side.letters_table import letters_table
 from lakesink.sinks.iceberg.side.replay_loop import Repaired, RepairLetters, ReplayLoop
 from lakesink_catalog.commit.fence import FencedCommit
 from lakesink_catalog.connect.catalog import CatalogConfig, connect

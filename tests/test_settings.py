@@ -484,7 +484,7 @@ def test_the_advice_names_only_what_the_entry_point_has(entry: Entry, options: d
 def test_relations_are_of_known_options_and_are_noted_on_their_page() -> None:
     known, page = {option.name for option in OPTIONS}, options_table()
     for relation in RELATIONS:
-        assert {use.option for use in (relation.use, *relation.others, *relation.beside)} <= known
+        assert {use.option for use in (relation.use, *relation.others)} <= known
         assert relation.note()[1].partition(" ")[2] in page
 
 

@@ -21,7 +21,7 @@ from lakesink.settings.option_types import Options
 from lakesink.settings.relations import Entry
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.preflight import open_existing
-from lakesink.sinks.iceberg.side.letters_policy import letters_table
+from lakesink.sinks.iceberg.side.letters_table import letters_table
 from lakesink.sinks.iceberg.side.replay_loop import LETTER_ID, Repaired, ReplayLoop, check_no_documents, invalid_repair
 from lakesink.sinks.iceberg.side.replays import Replayed
 from lakesink.spark.rows.frame_schema import stored_schema

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import BooleanType
 
@@ -39,11 +39,6 @@ def with_expectations(df: DataFrame, expect: Mapping[str, str | Sequence[str]]) 
 
 def marked(df: DataFrame, expectations: Mapping[str, Expectation]) -> DataFrame:
     """The rows with a mark for each expectation; unchanged if there are none."""
-    return df.select("*", *marks_of(df, expectations)) if expectations else df
-
-
-def marks_of(df: DataFrame, expectations: Mapping[str, Expectation]) -> list[Column]:
-    """A column for each expectation, for a `select` of these rows."""
     taken = {column.lower() for column in df.columns if is_mark(column)}
     marks = []
     for name, expectation in expectations.items():
@@ -52,7 +47,7 @@ def marks_of(df: DataFrame, expectations: Mapping[str, Expectation]) -> list[Col
         if mark.lower() in taken:
             raise option_invalid("expect", f"The rows have an expectation {name} already.")
         marks.append(sf.coalesce(sf.expr(expectation.condition), sf.lit(False)).alias(mark))  # noqa: FBT003
-    return marks
+    return df.select("*", *marks) if marks else df
 
 
 def check_condition(df: DataFrame, option: str, what: str, condition: str) -> None:

@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from lakesink.parquet.partitions import Partition
 from lakesink_catalog.manifests.live import PARQUET, LiveFile, LiveFiles
@@ -69,21 +70,18 @@ def tier(size_bytes: int) -> int:
 
 def _within_limits(groups: Iterable[tuple[list[LiveFile], int]], most_files: int) -> Iterator[Group]:
     """The groups without the files that would be too much: the oldest, which are the likeliest to be unsuitable."""
+    age = attrgetter("sequence_number")
     left_bytes, left_rows, left_files = MOST_BYTES, MOST_ROWS, most_files
     for files, enough in groups:
         chosen = []
-        for file in sorted(files, key=_age, reverse=True):
+        for file in sorted(files, key=age, reverse=True):
             if file.file_size_bytes <= left_bytes and file.record_count <= left_rows and left_files:
                 chosen.append(file)
                 left_bytes -= file.file_size_bytes
                 left_rows -= file.record_count
                 left_files -= 1
         if len(chosen) >= enough:
-            yield Group(tuple(sorted(chosen, key=_age)), enough)
-
-
-def _age(file: LiveFile) -> int:
-    return file.sequence_number
+            yield Group(tuple(sorted(chosen, key=age)), enough)
 
 
 @dataclass(slots=True)

@@ -150,7 +150,8 @@ class ChangeIdentity:
 def key_names(schema: Struct, changes: ChangesPlan) -> KeyNames:
     """The names of the table's columns of key and sequence."""
     names = {one.field_id: one.name for one in schema.fields}
-    return KeyNames(*(tuple(names[one] for one in ids) for ids in (changes.keys, changes.sequence)))
+    keys, sequence = (tuple(names[one] for one in ids) for ids in (changes.keys, changes.sequence))
+    return KeyNames(keys, sequence)
 
 
 def own_schema(schema: Struct, changes: ChangesPlan) -> Struct:

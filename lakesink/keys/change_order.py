@@ -149,13 +149,13 @@ class HeldChanges:
         compared = _array(pc.and_(same, pc.less(some[_AT], stored_rows)))
         compared = pc.and_(compared, _array(pc.less(others[_AT], stored_rows)))
         pairs = some[_AT].filter(compared), others[_AT].filter(compared)
-        starts = range(0, len(pairs[0]), _COMPARED_ROWS)
-        found = [self._same_rows(*(at.slice(start, _COMPARED_ROWS) for at in pairs)) for start in starts]
-        return pc.replace_with_mask(same, compared, pa.concat_arrays(found)) if found else same
-
-    def _same_rows(self, some: pa.Array, others: pa.Array) -> pa.BooleanArray:
-        rows = pa.Table.from_batches([changes.rows for changes in self.stored])
-        return same_rows(*([_array(column) for column in rows.take(at).columns] for at in (some, others)))
+        if not len(pairs[0]):
+            return same
+        rows, found = pa.Table.from_batches([changes.rows for changes in self.stored]), []
+        for start in range(0, len(pairs[0]), _COMPARED_ROWS):
+            taken = (rows.take(at.slice(start, _COMPARED_ROWS)) for at in pairs)
+            found.append(same_rows(*(list(map(_array, each.columns)) for each in taken)))
+        return pc.replace_with_mask(same, compared, pa.concat_arrays(found))
 
     def _tied(self, tied: pa.Table) -> WriteError:
         """The error for changes of which none is the newest."""

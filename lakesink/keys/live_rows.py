@@ -11,32 +11,13 @@ from pyroaring import BitMap64
 from lakesink.keys.scan import FILE, POSITION
 from lakesink.parquet.partitions import Partition
 from lakesink.parquet.positions import in_order, mask_of, positions_of
+from lakesink_catalog.manifests.live import FILE_PATH_COLUMN, LiveFile
 
 LARGE_ROWS = 65_536
 """Positions from which on a delete file may stay beside a newer one."""
 _LARGE_TIMES = 8
 _BLOCK_ROWS = 262_144
 _NONE = BitMap64()
-
-
-@dataclass(frozen=True, slots=True)
-class OldFile:
-    """A live data file or delete file, as its manifest states it.
-
-    Attributes:
-        names: The one data file that a delete file names, by its manifest; empty for several, and for a data file.
-        lower: Lower bound of the paths in a delete file; empty if unknown.
-        upper: Upper bound of the paths in a delete file; empty if unknown.
-    """
-
-    path: str
-    rows: int
-    spec_id: int
-    partition: Partition
-    sequence_number: int
-    names: str = ""
-    lower: bytes = b""
-    upper: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,21 +30,22 @@ class OldDeletes:
     only: bool
 
 
-def applicable(data: Sequence[OldFile], deletes: Collection[OldFile]) -> list[OldDeletes]:
+def applicable(data: Sequence[LiveFile], deletes: Collection[LiveFile]) -> list[OldDeletes]:
     """The delete files that may delete rows of these data files, each with these data files.
 
     Position deletes apply to data files of the same spec and partition whose sequence number is not higher.
     """
-    by_path: dict[str, list[OldFile]] = {file.path: [file] for file in data}
-    by_partition: dict[tuple[int, Partition], list[OldFile]] = defaultdict(list)
+    by_path: dict[str, list[LiveFile]] = {file.path: [file] for file in data}
+    by_partition: dict[tuple[int, Partition], list[LiveFile]] = defaultdict(list)
     for file in data:
         by_partition[file.spec_id, file.partition].append(file)
     found = []
     for delete in deletes:
-        there = by_path.get(delete.names, []) if delete.names else by_partition[delete.spec_id, delete.partition]
+        named = delete.referenced_data_file
+        there = by_path.get(named, []) if named else by_partition[delete.spec_id, delete.partition]
         paths = frozenset(file.path for file in there if _applies(delete, file))
         if paths:
-            found.append(OldDeletes(delete.path, delete.rows, paths, bool(delete.names)))
+            found.append(OldDeletes(delete.path, delete.record_count, paths, bool(named)))
     return found
 
 
@@ -117,8 +99,9 @@ def merged(new: BitMap64, older: Mapping[str, BitMap64]) -> tuple[list[str], Bit
     return found, every
 
 
-def _applies(delete: OldFile, file: OldFile) -> bool:
+def _applies(delete: LiveFile, file: LiveFile) -> bool:
     path = file.path.encode()
     same_partition = (delete.spec_id, delete.partition) == (file.spec_id, file.partition)
-    within = (not delete.lower or delete.lower <= path) and (not delete.upper or path <= delete.upper)
+    lower, upper = (bounds.get(FILE_PATH_COLUMN) for bounds in (delete.lower_bounds, delete.upper_bounds))
+    within = (not lower or lower <= path) and (not upper or path <= upper)
     return same_partition and within and delete.sequence_number >= file.sequence_number

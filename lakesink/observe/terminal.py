@@ -41,11 +41,6 @@ class Line:
     after: str = ""
     rest: tuple[str, ...] = ()
 
-    @property
-    def texts(self) -> tuple[str, str, str]:
-        """The three parts as they are shown, without control characters."""
-        return printable(self.before), printable(self.word), printable(self.after)
-
 
 @dataclass(slots=True)
 class Totals:
@@ -235,7 +230,7 @@ class Terminal:
 
     def _print(self, line: Line) -> None:
         """One write for a line and what clears its place: Spark's bar is drawn by another process."""
-        before, word, after = line.texts
+        before, word, after = map(printable, (line.before, line.word, line.after))
         text = Text.assemble(before, (word, line.colour), after)
         for more in line.rest:
             text.append(f"\n{printable(more)}")

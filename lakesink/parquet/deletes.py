@@ -46,15 +46,12 @@ class DeletedRows:
     positions: BitMap64
 
 
-def write_deletes(
-    deleted: Sequence[DeletedRows], folder: str, stem: str, create: Create, options: ParquetOptions | None = None
-) -> list[ContentFile]:
+def write_deletes(deleted: Sequence[DeletedRows], folder: str, stem: str, create: Create) -> list[ContentFile]:
     """Write one file of position deletes for each data file; raises WriteError.
 
     A name is unique and starts with `stem`; the files lie in `folder`, a location without a trailing slash.
     """
-    write = partial(_write, folder=folder, stem=stem, create=create, options=options or ParquetOptions())
-    return list(many_at_once(write, deleted, folder))
+    return list(many_at_once(partial(_write, folder=folder, stem=stem, create=create), deleted, folder))
 
 
 def deletes_schema() -> pa.Schema:
@@ -67,14 +64,14 @@ def _id(field_id: int) -> dict[str, str]:
     return {FIELD_ID_KEY: str(field_id)}
 
 
-def _write(rows: DeletedRows, folder: str, stem: str, create: Create, options: ParquetOptions) -> ContentFile:
+def _write(rows: DeletedRows, folder: str, stem: str, create: Create) -> ContentFile:
     location = f"{folder}/{stem}-{uuid.uuid4()}-deletes.parquet"
     count = len(rows.positions)
     assert count
     paths = pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), count), pa.array([rows.data_file]))
     table = pa.table([paths, in_order(rows.positions)], schema=deletes_schema())
     with storage_failures(location), create(location) as sink:
-        with parquet_writer(sink, deletes_schema(), options, [_PATHS], _ENCODINGS) as writer:
+        with parquet_writer(sink, deletes_schema(), ParquetOptions(), [_PATHS], _ENCODINGS) as writer:
             writer.add_key_value_metadata(_TYPE)
             writer.write_table(table, row_group_size=count)
         size = int(sink.tell())

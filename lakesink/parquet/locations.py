@@ -9,7 +9,6 @@ import re
 import struct
 import uuid
 from collections.abc import Sequence
-from functools import lru_cache
 from urllib.parse import quote_plus
 
 import pyarrow as pa
@@ -48,7 +47,7 @@ def is_location(location: str, folder: str, stem: str, task: int | None = None) 
     relative = location.removeprefix(f"{folder}/")
     if relative == location or len(relative) > MAX_RELATIVE:
         return False
-    found = _locations(stem).fullmatch(relative)
+    found = re.fullmatch(rf"(?:{_FOLDER})*(?:[01]{{8}}-)?{re.escape(stem)}{_REST}", relative, re.ASCII)
     return found is not None and task in (None, int(found["task"]))
 
 
@@ -67,11 +66,6 @@ def partition_path(sources: Sequence[PartitionSource], partition: Partition) -> 
         segments.append(f"{_bounded(source.name, MAX_NAME)}={_bounded(source.transform.path_text(raw), MAX_VALUE)}")
     path = "/".join(segments)
     return path if len(path) <= MAX_PARTITION_PATH else f"partition={_digest(path)}"
-
-
-@lru_cache(maxsize=16)
-def _locations(stem: str) -> re.Pattern[str]:
-    return re.compile(rf"(?:{_FOLDER})*(?:[01]{{8}}-)?{re.escape(stem)}{_REST}", re.ASCII)
 
 
 def _bounded(text: str, limit: int) -> str:

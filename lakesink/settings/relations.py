@@ -54,30 +54,28 @@ class Relation:
 
     Attributes:
         instead: What users can do without the use.
-        beside: The relation holds only together with these uses.
     """
 
     use: Use
     others: tuple[Use, ...] = ()
     why: str = ""
     instead: str = ""
-    beside: tuple[Use, ...] = ()
     excludes: bool = False
     entries: tuple[Entry, ...] = tuple(Entry)
 
     def check(self, values: Mapping[str, Any], given: Container[str], entry: Entry = Entry.STREAM) -> None:
         """Refuse options that contradict the relation: their values in force, and the names that the user gave."""
-        found = [use.found(values, given) for use in (self.use, *self.beside)]
+        found = self.use.found(values, given)
         met = [shown for other in self.others if (shown := other.found(values, given))]
-        if entry not in self.entries or not all(found) or bool(met) != self.excludes:
+        if entry not in self.entries or not found or bool(met) != self.excludes:
             return
         if not self.others:
-            raise self.lacked(entry, found[0])
+            raise self.lacked(entry, found)
         if self.excludes:
-            raise self._error(f"The options {found[0]} and {met[0]} exclude each other", "Leave one of them out.")
+            raise self._error(f"The options {found} and {met[0]} exclude each other", "Leave one of them out.")
         option = self.others[0].option
         but = f", but {option} is {_spelled(values[option])}" if isinstance(values[option], StrEnum) else ""
-        raise self._error(f"The option {' with '.join(found)} needs {_listed(self.others)}{but}", self._advice(entry))
+        raise self._error(f"The option {found} needs {_listed(self.others)}{but}", self._advice(entry))
 
     def lacked(self, entry: Entry, named: str, code: str = "OPTION_INVALID") -> SettingsError:
         """The error for what an entry point lacks, by the name that the user has for it."""
@@ -91,7 +89,7 @@ class Relation:
         else:
             rest = [str(entry) for entry in Entry if entry not in self.entries]
             words, named = ("only in", rest) if len(rest) < len(self.entries) else ("not in", [*map(str, self.entries)])
-        uses = " with ".join(f"`{use}`" for use in (self.use, *self.beside) if use.values or self.beside)
+        uses = f"`{self.use}`" if self.use.values else ""
         of_some = f" in {_quoted(self.entries)}" if self.others and len(self.entries) < len(Entry) else ""
         return uses, f"{words} {_quoted(named)}{of_some}"
 

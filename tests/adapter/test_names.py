@@ -3,7 +3,7 @@
 import pytest
 
 from lakesink.settings.settings import Settings
-from lakesink.sinks.iceberg.side.letters_policy import letters_table
+from lakesink.sinks.iceberg.side.letters_table import letters_table
 from lakesink_catalog.tables.tables import MAX_NAME_LENGTH
 from lakesink_protocol.errors import SettingsError
 

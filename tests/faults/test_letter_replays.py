@@ -352,7 +352,8 @@ def test_letters_are_not_replayed_from_an_older_state_of_their_table(
         count += 1
         return older if count in behind else load_table(catalog, name)
 
-    monkeypatch.setattr("lakesink.sinks.iceberg.side.replay_loop.load_table", load_older)
+    for function in ("load_table", "find_table"):
+        monkeypatch.setattr(f"lakesink.sinks.iceberg.side.replay_loop.{function}", load_older)
     assert fix() == (1, 1, 0)
     assert ids() == [3 if lost == "dropped" else 1]
     assert count > len(behind)

@@ -11,9 +11,10 @@ from pyroaring import BitMap64
 
 from lakesink.keys import live_rows
 from lakesink.keys.deleted_rows import KnownDeletes, read_deleted
-from lakesink.keys.live_rows import OldDeletes, OldFile, applicable, merged, not_deleted
+from lakesink.keys.live_rows import OldDeletes, applicable, merged, not_deleted
 from lakesink.keys.scan import FILE, POSITION
 from lakesink.parquet.deletes import FILE_PATH, POS, DeletedRows, write_deletes
+from lakesink_catalog.manifests.live import LiveFile
 from lakesink_protocol.change import Content
 from lakesink_protocol.errors import WriteError
 from tests.locate.builders import opened
@@ -76,13 +77,17 @@ def test_a_million_positions_take_little_space(tmp_path: Path) -> None:
     assert file.file_size_bytes < 4_000_000
 
 
-DATA = OldFile("d1", 10, 0, (b"a",), 5)
-
-
 def old(
-    path: str, number: int = 5, names: str = "", partition: tuple[bytes, ...] = (b"a",), **bounds: bytes
-) -> OldFile:
-    return OldFile(path, 1, 0, partition, number, names, **bounds)
+    path: str,
+    number: int = 5,
+    names: str = "",
+    partition: tuple[bytes, ...] = (b"a",),
+    spec_id: int = 0,
+    **bounds: bytes,
+) -> LiveFile:
+    lower, upper = ({FILE_PATH: bounds[end]} if end in bounds else {} for end in ("lower", "upper"))
+    content = Content.POSITION_DELETES
+    return LiveFile(path, content, spec_id, partition, 1, 1, number, lower, upper, names, manifest_path="")
 
 
 @pytest.mark.parametrize(
@@ -101,10 +106,10 @@ def old(
         (old("x", upper=b"d0"), False),
     ],
 )
-def test_position_deletes_apply_to_files_of_their_partition_that_are_not_newer(delete: OldFile, applies: bool) -> None:  # noqa: FBT001
-    found = applicable([DATA, OldFile("d9", 1, 1, (b"a",), 0)], [delete])
+def test_position_deletes_apply_to_files_of_their_partition_that_are_not_newer(delete: LiveFile, applies: bool) -> None:  # noqa: FBT001
+    found = applicable([old("d1"), old("d9", 0, spec_id=1)], [delete])
     assert [one.data_files for one in found] == ([frozenset({"d1"})] if applies else [])
-    assert all(one.only == bool(delete.names) for one in found)
+    assert all(one.only == bool(delete.referenced_data_file) for one in found)
 
 
 def write_foreign(path: Path, deleted: dict[str, list[int]]) -> str:

@@ -55,6 +55,16 @@ def load_table(catalog: Catalog, identifier: str) -> Table:
     raise CatalogError.of("TABLE_MISSING", table=identifier, catalog=catalog.name, near=_near(catalog, parts))
 
 
+def find_table(catalog: Catalog, identifier: str) -> Table | None:
+    """`load_table`, but None if there is no table of this name."""
+    try:
+        return load_table(catalog, identifier)
+    except CatalogError as error:
+        if error.code != TABLE_MISSING:
+            raise
+    return None
+
+
 def load_to_read(catalog: Catalog, identifier: str) -> Table:
     """Load the current table as `load_table` does, in less time and memory, for callers that do not write to it.
 

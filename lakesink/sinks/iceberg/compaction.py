@@ -19,7 +19,7 @@ from lakesink.keys.live_rows import applicable
 from lakesink.parquet.filesystem import NewFiles
 from lakesink.parquet.positions import below
 from lakesink.rows.plan import WritePlan
-from lakesink.sinks.iceberg.rows_on_head import LocateMemory, old_files, opener
+from lakesink.sinks.iceberg.rows_on_head import LocateMemory, opener
 from lakesink_catalog.commit.change_commit import Applied, ChangeCommit
 from lakesink_catalog.commit.effects import Effects
 from lakesink_catalog.commit.table_change import Change
@@ -129,11 +129,11 @@ class Compaction:
     ) -> tuple[Sequence[ContentFile], Sequence[LiveFile], Sequence[LiveFile]]:
         """New files, the data files that have these rows, and the delete files that name only those; perhaps none."""
         added, ended, replaced = list[ContentFile](), list[LiveFile](), list[LiveFile]()
-        failed, old_deletes = list[WriteError](), old_files(live.deletes)
+        failed = list[WriteError]()
         deletes = {file.path: file for file in live.deletes}
         for group in self._due(live):
             try:
-                wanted = applicable(old_files(group.files), old_deletes)
+                wanted = applicable(group.files, live.deletes)
                 deleted = read_deleted(wanted, opener(table), self.located.deletes)
                 new, old = self._rewritten_group(table, group, deleted)
             except WriteError as error:  # other groups can be compacted

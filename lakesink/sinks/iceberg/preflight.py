@@ -22,8 +22,7 @@ from lakesink.sinks.iceberg.change_plan import check_created_keys, check_no_equa
 from lakesink.sinks.iceberg.evolution import plan_batch
 from lakesink.sinks.iceberg.expectations import check_conditions
 from lakesink.sinks.iceberg.side.changelog_table import CHANGELOG, changelog_columns, check_changelog_name, check_filled
-from lakesink.sinks.iceberg.side.letters_policy import letters_table, puts_aside
-from lakesink.sinks.iceberg.side.letters_table import DEAD_LETTERS
+from lakesink.sinks.iceberg.side.letters_table import DEAD_LETTERS, letters_table, puts_aside
 from lakesink.sinks.iceberg.side.side_table import SideTable, side_plan
 from lakesink_catalog.commit.left_out import check_keeps_refs
 from lakesink_catalog.connect.catalog import FoundCatalog

@@ -19,13 +19,13 @@ from lakesink.keys.footers import Footer, Source, name_mapping
 from lakesink.keys.key_cache import DEFAULT_BYTES, KeyCache
 from lakesink.keys.key_columns import KeyColumns, key_columns
 from lakesink.keys.keys_file import read_changes
-from lakesink.keys.live_rows import OldFile, applicable, merged, not_deleted, positions_by_file
+from lakesink.keys.live_rows import applicable, merged, not_deleted, positions_by_file
 from lakesink.keys.newest import CHANGE, Newest, newest_of_each_key, places_of
 from lakesink.keys.prune import key_partitions, key_ranges
 from lakesink.keys.scan import FILE, ScanLimits
 from lakesink.keys.search import Search
 from lakesink.keys.work import RemoteSearch, Run, from_bytes, groups_of
-from lakesink.parquet.deletes import FILE_PATH, DeletedRows
+from lakesink.parquet.deletes import DeletedRows
 from lakesink.parquet.filesystem import shareable_properties
 from lakesink.rows.plan import PartitionField
 from lakesink_catalog.commit.prepared_changes import PreparedChanges
@@ -152,7 +152,7 @@ def live_rows_and_files(
         there = there.filter(pc.is_in(there[FILE], pa.array(files, pa.int32())))
     touched = [files[number] for number in pc.unique(there[FILE]).to_pylist()]
     deletes = {one.path: one for one in live.deletes}
-    old = applicable(old_files(touched), old_files(live.deletes))
+    old = applicable(touched, live.deletes)
     for delete in old:
         deletes[delete.path].check_parquet()
     deleted = read_deleted(old, search.source.open_input, known)
@@ -259,20 +259,3 @@ def _of_newest(found: pa.Table, changes: pa.Table) -> pa.Table:
     known = found.filter(pc.less(found[CHANGE], count))
     counts = [numbers.take(part).is_valid() for part in known[CHANGE].chunks]
     return known.filter(pa.chunked_array(counts, pa.bool_()))
-
-
-def old_files(files: Sequence[LiveFile]) -> list[OldFile]:
-    """What deletes need to know of files."""
-    return [
-        OldFile(
-            file.path,
-            file.record_count,
-            file.spec_id,
-            file.partition,
-            file.sequence_number,
-            names=file.referenced_data_file,
-            lower=file.lower_bounds.get(FILE_PATH, b""),
-            upper=file.upper_bounds.get(FILE_PATH, b""),
-        )
-        for file in files
-    ]

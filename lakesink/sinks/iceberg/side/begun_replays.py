@@ -15,8 +15,7 @@ from lakesink.rows.letters import REPLAYS_SUFFIX
 from lakesink.sinks.iceberg.side.side_batches import SideBatch, WayBack, way_back
 from lakesink_catalog.read.landed import newest_batch
 from lakesink_catalog.read.view import view_table
-from lakesink_catalog.tables.tables import TABLE_MISSING, load_table
-from lakesink_protocol.errors import CatalogError
+from lakesink_catalog.tables.tables import find_table
 from lakesink_protocol.identity import SinkKey, SinkKind, digest
 from lakesink_protocol.ledger import mark_of
 from lakesink_protocol.quality import REPLAY
@@ -30,11 +29,8 @@ def replay_key(table: Table, letters: Table, branch: str) -> SinkKey:
 
 def begun_replays(catalog: Catalog, table: Table, letters: Table, branch: str) -> tuple[Table, list[SideBatch]] | None:
     """The table of replays, and those that its snapshots show and the table lacks, newest first; None for none."""
-    try:
-        replays = load_table(catalog, ".".join(letters.name()) + REPLAYS_SUFFIX)
-    except CatalogError as error:
-        if error.code != TABLE_MISSING:
-            raise
+    replays = find_table(catalog, ".".join(letters.name()) + REPLAYS_SUFFIX)
+    if replays is None:
         return None
     begins, last = replay_key(table, letters, branch).name, cache(lambda key: newest_batch(table, key))
     found = []

@@ -23,9 +23,9 @@ from lakesink.task.changelog import METADATA, changelog_key, changelog_schema
 from lakesink_catalog.commit.decision import Decision
 from lakesink_catalog.commit.premises import Path
 from lakesink_catalog.connect.catalog_failures import translated
-from lakesink_catalog.tables.tables import TABLE_MISSING, load_table, parse_identifier
+from lakesink_catalog.tables.tables import find_table, parse_identifier
 from lakesink_protocol.change import SchemaChange
-from lakesink_protocol.errors import CatalogError, Reason, WriteError
+from lakesink_protocol.errors import Reason, WriteError
 from lakesink_protocol.identity import LEDGER_PREFIX, Batch, SinkKey
 from lakesink_protocol.redact import shown as redacted
 from lakesink_protocol.refusals.texts import Words
@@ -171,11 +171,8 @@ def note_changelog(catalog: Catalog, table: Table, key: SinkKey, batch: Batch, c
 
 def _check_without_changes(catalog: Catalog, changelog: str, table: Table, key: SinkKey, batch: Batch) -> None:
     """Refuse a batch of which an earlier run has written changes into this changelog: its readers have got them."""
-    try:
-        side = load_table(catalog, changelog)
-    except CatalogError as error:
-        if error.code != TABLE_MISSING:
-            raise
+    side = find_table(catalog, changelog)
+    if side is None:
         return
     found = left_behind(side, changelog_key, key, table)
     left = [one for one in found if one.query_id == batch.query_id and one.batch_id >= batch.batch_id]

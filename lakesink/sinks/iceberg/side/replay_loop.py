@@ -28,7 +28,7 @@ from lakesink.sinks.iceberg.side.replays import (
 )
 from lakesink.sinks.iceberg.side.side_sink import MOST_LOOKS
 from lakesink_catalog.commit.current import is_current
-from lakesink_catalog.tables.tables import TABLE_MISSING, load_table
+from lakesink_catalog.tables.tables import find_table, load_table
 from lakesink_catalog.words import counted
 from lakesink_protocol.errors import CatalogError, CommitUnresolved, LakesinkError, WriteError
 from lakesink_protocol.identity import MAIN_BRANCH, Batch, SinkKey
@@ -127,11 +127,9 @@ class ReplayLoop:
         raise CommitUnresolved.of("COMMIT_UNRESOLVED.older_state", table=self.letters, unknown="its dead letters are")
 
     def _letters(self) -> Table:
-        try:
-            return load_table(self.catalog, self.letters)
-        except CatalogError as error:
-            if error.code != TABLE_MISSING:
-                raise
+        found = find_table(self.catalog, self.letters)
+        if found is not None:
+            return found
         load_table(self.catalog, self.table)  # its name may be the wrong one
         raise CatalogError.of(
             "TABLE_MISSING.letters",

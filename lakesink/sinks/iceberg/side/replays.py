@@ -23,9 +23,9 @@ from lakesink.sinks.iceberg.side.begun_replays import replay_key
 from lakesink_catalog.read.history import keys_of_ledger
 from lakesink_catalog.read.landed import newest_batch
 from lakesink_catalog.read.view import view_table
-from lakesink_catalog.tables.tables import TABLE_MISSING, load_table
+from lakesink_catalog.tables.tables import find_table
 from lakesink_protocol.coordinator import run_batch
-from lakesink_protocol.errors import CatalogError, WriteError
+from lakesink_protocol.errors import WriteError
 from lakesink_protocol.identity import Batch, SinkKey, SinkKind, digest, transaction_batch
 from lakesink_protocol.outcome import Committed
 from lakesink_protocol.redact import shown
@@ -201,11 +201,8 @@ def replays_differ(what: str, name: str, *first: str) -> WriteError:
 
 def _read(catalog: Catalog, name: str, begins: str) -> tuple[dict[str, dict[str, int]], frozenset[str]]:
     """The replays of letters by application, and the letters of others."""
-    try:
-        table = load_table(catalog, name)
-    except CatalogError as error:
-        if error.code != TABLE_MISSING:
-            raise
+    table = find_table(catalog, name)
+    if table is None:
         return {}, frozenset()
     missing = [column for column in REPLAYS.names if column not in table.schema().column_names]
     if missing:

@@ -27,7 +27,7 @@ from lakesink_catalog.commit.current import is_current
 from lakesink_catalog.connect.first_snapshot import check_has_head
 from lakesink_catalog.read.landed import newest_batch
 from lakesink_catalog.read.view import view_table
-from lakesink_catalog.tables.tables import TABLE_MISSING, create_table, load_table
+from lakesink_catalog.tables.tables import create_table, find_table, load_table
 from lakesink_protocol.errors import CatalogError, CommitUnresolved, Reason, WriteError
 from lakesink_protocol.identity import MAIN_BRANCH, NO_BATCH, Batch, SinkKey, digest
 from lakesink_protocol.ledger import LedgerEntry, Mark, mark_of
@@ -267,16 +267,9 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
         return self._tables[key]
 
     def _load_or_create(self) -> Table:
-        catalog = self.connected()
-        try:
-            return self._known(load_table(catalog, self.table))
-        except CatalogError as error:
-            if error.code != TABLE_MISSING:
-                raise
-        return self._known(create_table(catalog, self.table, self.columns))
-
-    def _known(self, table: Table) -> Table:
         """The table. If it has another UUID than before, forget the writers of the old one, as a restart does."""
+        catalog = self.connected()
+        table = find_table(catalog, self.table) or create_table(catalog, self.table, self.columns)
         check_has_head(table, MAIN_BRANCH)
         uuid = str(table.metadata.table_uuid)
         if uuid != self._uuid:

@@ -19,8 +19,13 @@ from lakesink.sinks.iceberg.side.changelog_table import (
     check_is_logged,
     other_changelog,
 )
-from lakesink.sinks.iceberg.side.letters_policy import check_letters, letters_table, other_letters, puts_aside
-from lakesink.sinks.iceberg.side.letters_table import DEAD_LETTERS
+from lakesink.sinks.iceberg.side.letters_table import (
+    DEAD_LETTERS,
+    check_letters,
+    letters_table,
+    other_letters,
+    puts_aside,
+)
 from lakesink.sinks.iceberg.side.side_sink import SideTableSink
 from lakesink.sinks.iceberg.side.side_table import SideTable
 from lakesink.task.changelog import METADATA
@@ -64,10 +69,9 @@ class SideTables:
 
     def opened(self, name: str) -> SideTableSink:
         """The participant that votes or a record name; raises WriteError if the query has no such table."""
-        if name == self.letters.name:
-            return self.letters
-        if self.changelog is not None and name == self.changelog.name:
-            return self.changelog
+        for side in self.all:
+            if side.name == name:
+                return side
         if self.settings.has_changes:
             raise other_changelog(name, self.settings)
         raise other_letters(name, self.letters)
