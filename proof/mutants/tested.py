@@ -26,6 +26,7 @@ from lakesink_catalog.commit import fence
 from lakesink_catalog.connect.caching_sql import CachingSqlCatalog
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.verdict import SUPPORTED_FORMAT_VERSION, Verdict
+from proof.mutants import told
 from proof.mutants.mutant import Patches
 
 ROOT = Path(__file__).parents[2]
@@ -167,6 +168,15 @@ TESTED = (
         "U2: delete files of version 2 are sent to a table of version 3, which prohibits new ones.",
         "tests/upsert/test_evolution.py::test_deletes_that_were_located_before_an_upgrade_are_not_committed_after_it",
         upgraded_table_written,
+    ),
+    *(
+        SeededBug(
+            bug.__name__.replace("_", " "),
+            breaks,
+            "tests/proof/test_simulator.py::test_each_change_of_a_document_is_told_as_it_was_and_replayed_once",
+            bug,
+        )
+        for breaks, bug in told.BUGS.items()
     ),
 )
 
