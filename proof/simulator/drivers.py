@@ -226,8 +226,9 @@ class Stream:
             if not self._letters_may_differ(query.asked, client):
                 self._broken(Promise.REFUSALS_ARE_RIGHT, f"{code} for {name_of(query.asked)}: {error}")
             return
-        if code == LOG_DIFFERS and query.asked is not None and self._log_is_ahead(query.asked):
-            return  # of a driver that others have overtaken
+        if code == LOG_DIFFERS and not (query.asked is not None and self._log_is_ahead(query.asked)):
+            self._broken(Promise.REFUSALS_ARE_RIGHT, f"{code}, and no driver is ahead: {error}")
+            return
         if self.world.calm or not isinstance(error, AILING):
             self._broken(Promise.REFUSALS_ARE_RIGHT, f"stopped with {code}: {error}")
 

@@ -56,8 +56,9 @@ class UploadingWriter:
 
     def write(self, task: int, batches: Iterator[pa.RecordBatch]) -> bytes:
         """See `lakesink_protocol.two_phase.TaskWriter`."""
+        rows = list(batches)  # others may go on while they are read
         known = {*self.store.files}
-        written = self.shipped.write(task, batches)
+        written = self.shipped.write(task, iter(rows))
         new = {path: self.store.files.pop(path).read() for path in [*self.store.files] if path not in known}
         for path, content in new.items():
             self.store.put(path, content, _rows(content) if path.endswith(".parquet") else None)
