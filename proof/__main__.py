@@ -12,7 +12,7 @@ import click
 from lakesink_tools.cli.output import progress
 from proof.outcome import Budget, Outcome
 from proof.page import GENERATED, as_markdown, as_text, highlights, together
-from proof.parts import PARTS
+from proof.parts import PARTS, SEEDED
 from proof.provenance import PRODUCT, ROOT, commit, machine
 
 DOCS = ROOT / "docs"
@@ -28,7 +28,7 @@ SHORT_MINUTES = 4
 @click.option("--short", is_flag=True, help="The slice that every change is tried with.")
 @click.option("--seed", default=0, show_default=True, help="First seed; all chance comes from it.")
 @click.option("--only", multiple=True, type=click.Choice(list(PARTS)), help="These parts alone.")
-@click.option("--slice", "parts", metavar="K/N", callback=lambda *given: parts_of(given[-1]), help="Each Nth part.")
+@click.option("--slice", "cut", metavar="K/N", callback=lambda *given: slice_of(given[-1]), help="One of N slices.")
 @click.option("--write", is_flag=True, help="Renew the table and the pages of these parts.")
 @click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def main(
@@ -37,7 +37,7 @@ def main(
     short: bool,
     seed: int,
     only: tuple[str, ...],
-    parts: Sequence[str],
+    cut: tuple[Sequence[str], tuple[int, int]],
     write: bool,
     output: str,
 ) -> None:
@@ -47,10 +47,11 @@ def main(
     document: dict[str, Any] = {"machine": machine(), "parts": {}}
     pages: dict[str, str] = {}
     with progress() as say:
-        for name in only or parts:
-            share, part = PARTS[name]
+        for name in only or cut[0]:
+            of_time, part = PARTS[name]
+            share = cut[1] if name in SEEDED else (1, 1)
             started = time.monotonic()
-            outcome = part(Budget(minutes * 60 * share, seed, short, _named(name, say)))
+            outcome = part(Budget(minutes * 60 * of_time / share[1], seed, short, _named(name, say), share))
             document["parts"][name] = _told(outcome, round(time.monotonic() - started))
             click.echo(_spoken(name, outcome), err=True)
             pages.update(outcome.pages)
@@ -60,10 +61,16 @@ def main(
     sys.exit(1 if any(part["broken"] for part in document["parts"].values()) else 0)
 
 
-def parts_of(wanted: str | None) -> Sequence[str]:
-    """The names of the parts of a slice, such as 2/3; of all without one."""
+def slice_of(wanted: str | None) -> tuple[Sequence[str], tuple[int, int]]:
+    """The names of the parts of a slice, such as 2/3, and its share of the seeds; all without one.
+
+    Whole parts go by turns. Slices beyond these share the seeds; if there are no such slices, all do.
+    """
     number, slices = map(int, (wanted or "1/1").split("/"))
-    return list(PARTS)[number - 1 :: slices]
+    whole = [name for name in PARTS if name not in SEEDED]
+    without = len(whole) if slices > len(whole) else 0
+    names = {*whole[number - 1 :: slices], *(SEEDED if number > without else ())}
+    return [name for name in PARTS if name in names], (number - without, slices - without)
 
 
 def _named(name: str, say: Callable[[str], None]) -> Callable[[str], None]:

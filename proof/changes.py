@@ -47,6 +47,7 @@ class Changing:
         salt: Which of all such sources it is.
         has_places: True if each row is an event with a place in the source. Then sequences may tie, a row may change
             its key, and there are snapshot rows. False for rows of a query.
+        has_ties: False if no sequences tie all the same: a replay refuses them, for its rows have no places.
     """
 
     mode: Mode
@@ -54,6 +55,7 @@ class Changing:
     keys: int = 3
     salt: int = 0
     has_places: bool = True
+    has_ties: bool = True
 
     def of(self, row: Key) -> tuple[RowChange, ...]:
         """The changes of a row: two for a row whose key changes, and otherwise one."""
@@ -72,7 +74,7 @@ def _changes_of(changing: Changing, row: Key) -> tuple[RowChange, ...]:
     # Mostly newer than what came before, sometimes late, sometimes equal to an earlier one of its partition.
     lateness = [0, 0, 0, 1, 2, 4] if changing.has_places else [0, 0, 3, 9]
     sequence = max(0, offset - random.choice(lateness)) * SPREAD + partition
-    if not changing.has_places:
+    if not (changing.has_places and changing.has_ties):
         sequence += 2 * offset
     keys = [random.randrange(changing.keys) * (1 if changing.has_sequence else 2) for _ in range(2)]
     if not changing.has_sequence:

@@ -31,6 +31,7 @@ class Promise(Enum):
     EVERY_FILE_IS_THERE = "every file that a retained snapshot references exists"
     EVERY_FILE_IS_AS_STATED = "every referenced file has the size and the rows that its manifest states"
     EVERY_COLUMN_IS_THERE = "every column of a batch's rows is in the schema of its snapshot"
+    EACH_CHANGE_IS_TOLD = "each change is whole where it went: in the table, the dead letters, and the changelog"
     CHANGES_ARE_COUNTED = "a snapshot counts what became of its changes as it was"
     EVERY_FILE_IS_REFERENCED_ONCE = "no data file is in a table twice"
     EVERY_FILE_KEEPS_ITS_DELETES = "a data file keeps its sequence number, by which deletes apply to it"

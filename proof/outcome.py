@@ -16,12 +16,20 @@ class Budget:
         seed: First seed; all chance comes from it.
         short: True for the slice of every change: fewest processes, smallest models.
         progress: Told now and then how far it is.
+        share: Of what is counted by seeds, this one of so many shares.
     """
 
     seconds: float
     seed: int
     short: bool
     progress: Progress
+    share: tuple[int, int] = (1, 1)
+
+    def seeds(self, whole: int) -> tuple[int, int]:
+        """The first seed of the share of so many, and how many it has."""
+        at, shares = self.share
+        start, end = (whole * part // shares for part in (at - 1, at))
+        return self.seed + start, end - start
 
 
 @dataclass(frozen=True, slots=True)

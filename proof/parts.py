@@ -28,8 +28,9 @@ from proof.provenance import PRODUCT, ROOT, commit
 from proof.seam import run as seam
 from proof.security.run import run as attack
 from proof.simulator import advice
-from proof.simulator.changing import draw_changes
-from proof.simulator.run import Simulated
+from proof.simulator.changing import draw_changes, draw_features
+from proof.simulator.replays import ABSENT
+from proof.simulator.run import Drawn, Simulated
 from proof.simulator.run import run as run_simulator
 from proof.simulator.side_advice import follow_in_turn
 
@@ -37,6 +38,8 @@ SEEDS, SEEDS_SHORT = 20_000, 1_000
 """Of a whole run, at least; and what every change is tried with."""
 CHANGED_SEEDS, CHANGED_SEEDS_SHORT = 3_000, 60
 """The same of streams that replace and delete rows by key; `make prove` for longer does not run more of them."""
+FEATURED_SEEDS, FEATURED_SEEDS_SHORT = 3_000, 60
+"""The same of documents with changes, which bring columns, are put aside, logged and replayed."""
 KILLS = 500
 KILLS_BY_KEY, KILLS_BY_KEY_SHORT = 300, 12
 """SIGKILLs at random moments: of streams that append, and of those that replace and delete rows by key."""
@@ -49,21 +52,26 @@ TARGETS, TARGETS_SHORT = 20_000, 2_000
 
 def simulator(budget: Budget) -> Outcome:
     """Seeds until the time is used up, and in any case the least number of them."""
-    seeds = SEEDS_SHORT if budget.short else SEEDS
-    result = run_simulator(budget.seed, seeds, progress=budget.progress)
+    result = run_simulator(*budget.seeds(SEEDS_SHORT if budget.short else SEEDS), progress=budget.progress)
     if not budget.short and result.well and budget.seconds > result.seconds:
-        first, left = budget.seed + seeds, budget.seconds - result.seconds
+        first, left = budget.seed + SEEDS + budget.share[0] * MORE_SEEDS, budget.seconds - result.seconds
         result = result.together(run_simulator(first, MORE_SEEDS, left, budget.progress))
-    changed = run_simulator(
-        budget.seed,
-        CHANGED_SEEDS_SHORT if budget.short else CHANGED_SEEDS,
-        progress=budget.progress,
-        drawn=draw_changes,
-    )
-    broken = [f"seed {failure.seed}: {what}" for failure in result.failures for what in failure.broken]
-    broken += [f"seed {failure.seed} of changes: {what}" for failure in changed.failures for what in failure.broken]
-    document = result.to_json() | {"changes_by_key": changed.to_json()}
-    return Outcome(tuple(broken), (), (*_simulated(result), *_changed(changed)), document)
+    changed = _by_key(budget, CHANGED_SEEDS_SHORT if budget.short else CHANGED_SEEDS, draw_changes)
+    featured = _by_key(budget, FEATURED_SEEDS_SHORT if budget.short else FEATURED_SEEDS, draw_features)
+    ranges = {"": result, " of changes": changed, " of features": featured}
+    broken = [
+        f"seed {failure.seed}{kind}: {what}"
+        for kind, one in ranges.items()
+        for failure in one.failures
+        for what in failure.broken
+    ]
+    document = result.to_json() | {"changes_by_key": changed.to_json(), "features": featured.to_json()}
+    lines = (*_simulated(result), *_changed(changed), *_featured(featured))
+    return Outcome(tuple(broken), (), lines, document)
+
+
+def _by_key(budget: Budget, seeds: int, drawn: Drawn) -> Simulated:
+    return run_simulator(*budget.seeds(seeds), progress=budget.progress, drawn=drawn)
 
 
 def real_tables(budget: Budget) -> Outcome:
@@ -101,7 +109,8 @@ def processes(budget: Budget) -> Outcome:
 def changes(budget: Budget) -> Outcome:
     """Random kills of streams that replace and delete rows by key. It takes what it takes."""
     wanted = KILLS_BY_KEY_SHORT if budget.short else KILLS_BY_KEY
-    found = kills.run(wanted, budget.seed, budget.progress, by_key=True)
+    first, count = budget.seeds(wanted)
+    found = kills.run(count, first, budget.progress, by_key=True)
     lines = tuple((f"changes by key: {what}", figure) for what, figure in found.lines)
     return Outcome(found.broken, (), lines, asdict(found))
 
@@ -141,8 +150,16 @@ def mutants(budget: Budget) -> Outcome:
 
 def security(budget: Budget) -> Outcome:
     """Hostile inputs, and secrets planted everywhere."""
-    inputs = INPUTS_SHORT if budget.short else INPUTS
-    figures = attack(inputs, budget.seed, budget.progress, processes=os.cpu_count() or 1, spark=not budget.short)
+    first, inputs = budget.seeds(INPUTS_SHORT if budget.short else INPUTS)
+    is_first = budget.share[0] == 1
+    figures = attack(
+        inputs,
+        first,
+        budget.progress,
+        processes=os.cpu_count() or 1,
+        canary=is_first,
+        spark=is_first and not budget.short,
+    )
     broken = [f"{defect.what}: {defect.replay}" for defect in figures.defects]
     told = f"{figures.inputs:,}: {figures.accepted:,} safe to believe, {figures.written_again:,} written again"
     lines = [("hostile inputs", f"{told}, {counted(figures.refused)}")]
@@ -209,6 +226,19 @@ def _changed(result: Simulated) -> list[tuple[str, str]]:
     ]
 
 
+def _featured(result: Simulated) -> list[tuple[str, str]]:
+    last = result.first + result.seeds - 1
+    what = f"{result.letters:,} changes put aside; {result.evolutions:,} batches changed the schema"
+    done = f"{result.outcomes['replay done']:,} replays to their end, {result.outcomes['replay: ' + ABSENT]:,} refused"
+    return [
+        (
+            "simulated worlds of documents with changes",
+            f"{result.seeds:,} seeds, {result.first:,} to {last:,}, {result.seeds_per_second:.0f}/s",
+        ),
+        ("what became of these documents", f"{what}; {done}"),
+    ]
+
+
 def _grid(figures: GridFigures) -> list[tuple[str, str]]:
     verdicts = {verdict.value: figures.count(verdict) for verdict in Verdict}
     extent = "whole" if figures.whole else f"a sample of {len(all_cells()):,}"
@@ -261,3 +291,5 @@ PARTS: Mapping[str, tuple[float, Part]] = {
     "contrast": (0.1, contrast),
 }
 """Each with its share of the time."""
+SEEDED = ("simulator", "changes", "security")
+"""Those that can be cut anywhere: slices share their seeds. The others are whole."""

@@ -26,6 +26,7 @@ from lakesink_catalog.commit import fence
 from lakesink_catalog.connect.caching_sql import CachingSqlCatalog
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.verdict import SUPPORTED_FORMAT_VERSION, Verdict
+from proof.mutants import told
 from proof.mutants.mutant import Patches
 
 ROOT = Path(__file__).parents[2]
@@ -168,13 +169,23 @@ TESTED = (
         "tests/upsert/test_evolution.py::test_deletes_that_were_located_before_an_upgrade_are_not_committed_after_it",
         upgraded_table_written,
     ),
+    *(
+        SeededBug(
+            bug.__name__.replace("_", " "),
+            breaks,
+            "tests/proof/test_simulator.py::test_each_change_of_a_document_is_told_as_it_was_and_replayed_once",
+            bug,
+        )
+        for breaks, bug in told.BUGS.items()
+    ),
 )
 
 
 def run_tested(bugs: Sequence[SeededBug] = TESTED) -> tuple[SeededBugResult, ...]:
-    """Each test with its bug, and without."""
+    """Each test with its bugs, and once without."""
+    sound = {test: _ends(test, "") == 0 for test in {bug.test for bug in bugs}}
     return tuple(
-        SeededBugResult(bug.name, bug.breaks, bug.test, _ends(bug, bug.name) == FAILED, _ends(bug, "") == 0)
+        SeededBugResult(bug.name, bug.breaks, bug.test, _ends(bug.test, bug.name) == FAILED, sound[bug.test])
         for bug in bugs
     )
 
@@ -186,7 +197,7 @@ def pytest_configure() -> None:
             bug.put_in(Patches())
 
 
-def _ends(bug: SeededBug, name: str) -> int:
-    command = [sys.executable, "-m", "pytest", "-q", "-p", __name__, "-p", "no:cacheprovider", bug.test]
+def _ends(test: str, name: str) -> int:
+    command = [sys.executable, "-m", "pytest", "-q", "-p", __name__, "-p", "no:cacheprovider", test]
     done = subprocess.run(command, cwd=ROOT, env=os.environ | {VARIABLE: name}, capture_output=True, check=False)
     return done.returncode

@@ -9,7 +9,7 @@ from typing import TextIO
 import click
 
 from lakesink_tools.cli.output import progress
-from proof.simulator.changing import draw_changes
+from proof.simulator.changing import draw_changes, draw_features
 from proof.simulator.run import Failure, Simulated, run
 from proof.simulator.scenario import draw
 from proof.simulator.simulate import Report, simulate
@@ -20,7 +20,16 @@ from proof.simulator.simulate import Report, simulate
 @click.option("--seeds", default=20_000, show_default=True, help="How many seeds.")
 @click.option("--seed", type=int, help="Only this one, with its story.")
 @click.option(
-    "--changes", is_flag=True, help="Streams that replace and delete rows by key, instead of those that append."
+    "--changes",
+    "kind",
+    flag_value="changes",
+    help="Streams that replace and delete rows by key, instead of those that append.",
+)
+@click.option(
+    "--features",
+    "kind",
+    flag_value="features",
+    help="Documents with such changes: they bring columns, are put aside, logged and replayed.",
 )
 @click.option("--minutes", type=float, help="Begin no new seeds after that time.")
 @click.option("--reports", type=click.File("a", lazy=False), help="Add what each seed came to, a line of JSON.")
@@ -30,13 +39,13 @@ def main(
     first: int,
     seeds: int,
     seed: int | None,
-    changes: bool,
+    kind: str | None,
     minutes: float | None,
     reports: TextIO | None,
     output: str,
 ) -> None:
     """Run the shipped code in simulated worlds, and judge what became of every row."""
-    drawn = draw_changes if changes else draw
+    drawn = {None: draw, "changes": draw_changes, "features": draw_features}[kind]
     if seed is not None:
         report = simulate(seed, drawn)
         click.echo("\n".join([*report.story, *map(str, report.broken)]))

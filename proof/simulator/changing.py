@@ -7,7 +7,7 @@ from lakesink.compact.choose import SMALL_BYTES
 from lakesink_protocol.row_changes import Mode
 from proof.changes import Changing
 from proof.content import Content
-from proof.simulator.scenario import ACTIONS, Scenario, draw
+from proof.simulator.scenario import ACTIONS, LIE, Scenario, draw
 
 OF_CHANGES = (
     "foreign append",
@@ -24,6 +24,16 @@ OF_CHANGES = (
 )
 """Actions beside those of a scenario, which change what a batch removes."""
 MOST_OF_CHANGES = 5
+OF_FEATURES = (
+    *("kill between the commits", "kill after the evolution", "kill after the changelog"),
+    *("replay", "replay", "replay", "twin", "forget a commit", "kill"),
+)
+"""Actions beside those where documents have changes and the table follows them, or some are put aside."""
+NOT_WITH_FEATURES = (
+    *("roll back", "move the head", "restore the checkpoint", "lose the checkpoint"),
+    *("replace the table", "lose the ledger", LIE),
+)
+"""The tables beside the stream's are not taken back with it: that is tried where rows are appended."""
 
 
 def draw_changes(random: Random) -> Scenario:
@@ -49,3 +59,25 @@ def draw_changes(random: Random) -> Scenario:
         enough_files=own.choice([2, 2, 3, 6]),
         small_bytes=own.choice([SMALL_BYTES, 0]),
     )
+
+
+def draw_features(random: Random) -> Scenario:
+    """A scenario of documents with changes: columns come, some changes are put aside, logged, and replayed."""
+    scenario = draw_changes(random)
+    own, changing = Random(f"features {scenario}"), scenario.content.changing
+    assert changing is not None
+    actions = [action for action in scenario.actions if action not in NOT_WITH_FEATURES]
+    aside, follows = own.choice([(0, "add"), (0, "widen"), (2, ""), (2, "add"), (3, "widen"), (2, "widen")])
+    for action in own.choices(OF_FEATURES, k=own.randrange(1, 5)):
+        if aside or action != "replay":  # without letters there is nothing to replay
+            actions.insert(own.randrange(len(actions) + 1), action)
+    content = Content(
+        aside_every=aside,
+        follows=follows,
+        salt=own.randrange(2**16),
+        changing=replace(changing, has_sequence=changing.has_sequence or aside > 0, has_ties=not aside),
+        logs=own.random() < 0.5,
+        on_absent=own.choice(["fail", "insert"]),
+    )
+    chances = {fault: chance for fault, chance in scenario.chances.items() if fault not in NOT_WITH_FEATURES}
+    return replace(scenario, chances=chances, actions=tuple(actions), content=content)

@@ -20,6 +20,7 @@ from lakesink_protocol.errors import (
     CommitUnresolved,
     PartialBatch,
     QueryError,
+    Reason,
     WriteError,
 )
 from lakesink_protocol.events import ChangesLocated, Event
@@ -41,7 +42,7 @@ from proof.simulator.world import Actor, World
 SCHEMA = Schema(*(NestedField(number, name, LongType()) for number, name in enumerate(COLUMNS, 1)))
 OF_DOCUMENTS = Schema(*SCHEMA.fields, NestedField(3, SIZE, IntegerType()))
 AILING = (CommitUnresolved, CatalogError, WriteError, PartialBatch, JobFailed, OSError)
-LETTERS_DIFFER = "LAKESINK_DEAD_LETTERS_DIFFER"
+LETTERS_DIFFER, LOG_DIFFERS = "LAKESINK_DEAD_LETTERS_DIFFER", "LAKESINK_CHANGELOG_DIFFERS"
 LEFT_BEHIND = "never got"
 """In the words of that error, if another query has left letters of a batch that the table lacks."""
 
@@ -52,7 +53,6 @@ class Stream:
 
     Attributes:
         server: The catalog.
-        letters: The catalog of the table of dead letters.
         truth: Told what queries ask for, and asked whether what they are told is right.
         checkpoint: The present checkpoint.
         source: What is read.
@@ -73,7 +73,6 @@ class Stream:
     """
 
     server: SimulatedServer
-    letters: SimulatedServer
     truth: Truth
     checkpoint: SimulatedCheckpoint
     source: Source
@@ -98,6 +97,16 @@ class Stream:
         self.turns = SimulatedTurns(self.world, self.outcomes)
 
     @property
+    def letters(self) -> SimulatedServer:
+        """The catalog of the table of dead letters."""
+        return self.truth.beside.letters
+
+    def client(self) -> SimulatedCatalog:
+        """What a process holds of the catalog."""
+        beside = self.truth.beside
+        return SimulatedCatalog(self.server, beside.letters, beside.log, beside.replays)
+
+    @property
     def world(self) -> World:
         """Clock, chance and scheduler."""
         return self.server.store.world
@@ -108,9 +117,13 @@ class Stream:
 
     def start(self, wait_ms: int = 0, **options: Any) -> Actor:
         """Start a driver process."""
-        self._started += 1
         checkpoint = self.checkpoint
-        actor = self.world.start(f"driver {self._started}", lambda: self._drive(checkpoint, options))
+        return self.run_as("driver", lambda: self._drive(checkpoint, options), wait_ms)
+
+    def run_as(self, name: str, run: Callable[[], None], wait_ms: int = 0) -> Actor:
+        """Start a process, which may be killed."""
+        self._started += 1
+        actor = self.world.start(f"{name} {self._started}", run)
         actor.wakes_at_ms += wait_ms
         self.running = [running for running in self.running if running.alive] + [actor]
         return actor
@@ -140,7 +153,7 @@ class Stream:
                 self.kill(actor)
 
     def _drive(self, checkpoint: SimulatedCheckpoint, options: Mapping[str, Any]) -> None:
-        client = SimulatedCatalog(self.server, self.letters)
+        client = self.client()
         query = SimulatedQuery(checkpoint, self.source, self._sink(client, options), self.server.store, self.truth.ask)
         self.refused, self.letters_differ, self.finished = None, None, False
         ended = self._run(query, client)
@@ -192,7 +205,9 @@ class Stream:
         assert query.asked is not None
         assert client.seen is not None
         self.world.tell(f"batch {query.asked.batch.batch_id} is refused: {error.reason.value}")
-        if self.is_of_letters(error):
+        if error.what.startswith(".".join(self.truth.beside.log.name)):
+            right = error.reason is Reason.REWOUND and self._log_is_ahead(query.asked)
+        elif self.is_of_letters(error):
             right = self.truth.letters.refusal_is_right(error.reason, self._letters_name(query.asked))
         else:
             right = self.truth.refusal_is_right(error.reason, query.asked, client.seen)
@@ -210,6 +225,9 @@ class Stream:
             self.letters_differ, self.advice = query.asked, str(error)
             if not self._letters_may_differ(query.asked, client):
                 self._broken(Promise.REFUSALS_ARE_RIGHT, f"{code} for {name_of(query.asked)}: {error}")
+            return
+        if code == LOG_DIFFERS and not (query.asked is not None and self._log_is_ahead(query.asked)):
+            self._broken(Promise.REFUSALS_ARE_RIGHT, f"{code}, and no driver is ahead: {error}")
             return
         if self.world.calm or not isinstance(error, AILING):
             self._broken(Promise.REFUSALS_ARE_RIGHT, f"stopped with {code}: {error}")
@@ -232,6 +250,10 @@ class Stream:
             return any(left & state.keys() for state in self.truth.letters.states)
         return self.truth.letters.may_differ(name, aside, is_open=not seen.holds(asked))
 
+    def _log_is_ahead(self, asked: Asked) -> bool:
+        """The changelog has changes of a later batch."""
+        return any(row["_batch_id"] > asked.batch.batch_id for row in self.truth.beside.rows(self.truth.beside.log))
+
     def _watch(self, event: Event) -> None:
         if isinstance(event, ChangesLocated):
             self.located()
@@ -240,8 +262,7 @@ class Stream:
         self.truth.broken.append(Broken(promise, what))
 
     def _sink(self, client: SimulatedCatalog, options: Mapping[str, Any]) -> SimulatedSink:
-        world, content = self.world, self.content
-        branch = self.truth.branch
+        world, content, branch = self.world, self.content, self.truth.branch
         settings = {"sink_id": self.sink_id, "checkpoint": "/simulated", "branch": branch, **content.options, **options}
         schema = content.schema
         self.splits.append(content)
@@ -249,30 +270,40 @@ class Stream:
             new = [name for name in NEW_COLUMNS if world.random.random() < 0.5]
             schema = pa.schema([*schema, *((name, pa.int64()) for name in new)])
             settings["schema_evolution"] = "widen"
-        return SimulatedSink(
+        sink = SimulatedSink(
             tasks=(Tasks if content.changing is None else KeyedTasks)(self.server.store, content),
             table=".".join(self.server.name),
             key=SinkKey(self.sink_id, branch),
             open_catalog=lambda: client,
             settings=Settings.parse(settings),
             schema=schema,
-            effects=Effects(
-                now_ms=lambda: world.now_ms,
-                monotonic_ms=lambda: world.now_ms,
-                sleep_ms=world.sleep,
-                jitter=world.random.random,
-                new_snapshot_id=lambda: world.random.choice(SNAPSHOT_IDS),
-                at_once=map,
-                turn=self.turns.at,
-                emit=LISTENERS.also(self._watch),
-            ),
+            effects=self.effects,
+        )
+        sink.can_write_again = not content.has_features or content.salt % 3 > 0
+        return sink
+
+    @property
+    def effects(self) -> Effects:
+        """Clock, chance and network of a process in this world."""
+        world = self.world
+        return Effects(
+            now_ms=lambda: world.now_ms,
+            monotonic_ms=lambda: world.now_ms,
+            sleep_ms=world.sleep,
+            jitter=world.random.random,
+            new_snapshot_id=lambda: world.random.choice(SNAPSHOT_IDS),
+            at_once=map,
+            turn=self.turns.at,
+            emit=LISTENERS.also(self._watch),
         )
 
 
 def schema_of(content: Content) -> Schema:
     """Of a table for these rows before anybody changes it."""
     if content.changing is not None:
-        return OF_CHANGES
+        size = NestedField(len(OF_CHANGES.fields) + 1, SIZE, IntegerType())
+        fields = (*OF_CHANGES.fields, size) if content.has_features else OF_CHANGES.fields
+        return Schema(*fields, identifier_field_ids=OF_CHANGES.identifier_field_ids)
     return OF_DOCUMENTS if content.follows else SCHEMA
 
 

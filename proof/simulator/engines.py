@@ -136,7 +136,7 @@ class Engine:
 
     def clean(self, age_limit_ms: int) -> None:
         """Remove what is old and unreferenced, first listed and then removed."""
-        reachable = self.truth.reachable(self.truth.newest.version.metadata) | self.truth.letters.reachable()
+        reachable = self.truth.all_reachable()
         limit = self.world.now_ms - age_limit_ms
         orphans = [
             location

@@ -43,10 +43,11 @@ LONGEST_COMPACTION_MS = 1500
 
 @dataclass(frozen=True, slots=True)
 class Deed:
-    """What another writer's snapshot does: rows that it inserts, and keys of which it deletes all rows."""
+    """What a snapshot does that is no batch: rows that it inserts, keys of which it deletes all rows, or a replay."""
 
     inserted: tuple[RowChange, ...] = ()
     removed: tuple[int, ...] = ()
+    replayed: tuple[RowChange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

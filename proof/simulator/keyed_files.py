@@ -9,6 +9,7 @@ import struct
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -85,6 +86,12 @@ def rows_in(content: bytes) -> list[RowChange]:
     table = pq.ParquetFile(io.BytesIO(content)).read()
     columns = [table[name].to_pylist() for name in CHANGES.names]
     return [RowChange((partition, offset), *rest) for partition, offset, *rest in zip(*columns, strict=True)]
+
+
+def whole_rows(content: bytes) -> list[dict[str, Any]]:
+    """The rows of any Parquet file, with all their columns."""
+    found: list[dict[str, Any]] = pq.ParquetFile(io.BytesIO(content)).read().to_pylist()
+    return found
 
 
 def positions_in(content: bytes) -> dict[str, set[int]]:

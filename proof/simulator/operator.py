@@ -17,6 +17,8 @@ from proof.simulator.dead_letters import name_of as name_of_letters
 from proof.simulator.drivers import LEFT_BEHIND, Stream
 from proof.simulator.engines import Engine
 from proof.simulator.keyed_engine import KeyedEngine
+from proof.simulator.keyed_truth import KeyedTruth
+from proof.simulator.replays import Replay
 from proof.simulator.spark import Asked, SimulatedCheckpoint
 from proof.simulator.truth import name_of
 from proof.simulator.world import World
@@ -59,7 +61,7 @@ class Operator:
 
     def act(self) -> None:
         """One action after another."""
-        deeds: dict[str, Callable[[], None]] = {
+        deeds: dict[str, Callable[[], object]] = {
             "kill": self._kill,
             "freeze": self._freeze,
             "twin": self._twin,
@@ -81,6 +83,8 @@ class Operator:
             "put other rows aside": self._put_other_rows_aside,
             "kill between the commits": lambda: self._set_trap("letters"),
             "kill after the evolution": lambda: self._set_trap("schema"),
+            "kill after the changelog": lambda: self._set_trap("changelog"),
+            "replay": self.replay,
         }
         if isinstance(self.engine, KeyedEngine):
             deeds |= {
@@ -97,7 +101,8 @@ class Operator:
         if self.world.calm or self._between.random() >= BETWEEN:
             return
         assert isinstance(self.engine, KeyedEngine)
-        deeds = (self.engine.compact, self.engine.merge, self.engine.append, self._roll_back)
+        last = self.engine.delete if self.stream.content.has_features else self._roll_back
+        deeds = (self.engine.compact, self.engine.merge, self.engine.append, last)
         self.world.start("others", self._between.choice(deeds))
         self.world.pause()
 
@@ -208,6 +213,14 @@ class Operator:
     def _twin(self) -> None:
         self._did("twin", "starts a second driver on the same checkpoint")
         self.stream.start()
+
+    def replay(self) -> Replay:
+        """Start a replay of the dead letters."""
+        assert isinstance(self.stream.truth, KeyedTruth)
+        self._did("replay", "starts a replay of the dead letters")
+        found = Replay(self.stream, self.stream.truth)
+        self.stream.run_as("replay", found.run)
+        return found
 
     def _hours_pass(self) -> None:
         hours = self.world.random.randrange(1, 30)

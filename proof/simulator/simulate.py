@@ -8,9 +8,8 @@ from typing import Any
 
 from pyiceberg.table import Table
 
-from lakesink.rows.letters import SUFFIX
 from proof.oracle import Broken, Promise, Rows, facts_of, files_whole, rows_once, untouched
-from proof.simulator.catalog import EVENTS, SimulatedCatalog, SimulatedServer, Version
+from proof.simulator.catalog import SimulatedCatalog, SimulatedServer, Version
 from proof.simulator.dead_letters import DeadLetters
 from proof.simulator.dead_letters import name_of as name_of_letters
 from proof.simulator.drivers import LETTERS_DIFFER, Stream
@@ -21,14 +20,15 @@ from proof.simulator.keyed_truth import KeyedTruth
 from proof.simulator.operator import Operator
 from proof.simulator.pace import remember
 from proof.simulator.readers import Reader
+from proof.simulator.replays import assigning_with
 from proof.simulator.scenario import Scenario, draw
 from proof.simulator.searching import compacting_from, searching_in_memory
 from proof.simulator.spark import SimulatedCheckpoint, Source, keys
 from proof.simulator.store import SimulatedIO, SimulatedStore
 from proof.simulator.truth import Truth, name_of
+from proof.simulator.uploads import writing_into
 from proof.simulator.world import World
 
-LETTERS = (EVENTS[0], EVENTS[1] + SUFFIX)
 MENDINGS = 8
 """How often an operator follows what a refusal says before the run counts as one that does not end."""
 remember()
@@ -96,7 +96,9 @@ def simulate(seed: int, drawn: Callable[[Random], Scenario] = draw) -> Report:
     scenario = drawn(world.random)
     try:
         with searching_in_memory(), compacting_from(scenario.enough_files, scenario.small_bytes):
-            return Play.of(world, scenario).report()
+            play = Play.of(world, scenario)
+            with writing_into(play.server.store), assigning_with(play.stream.effects):
+                return play.report()
     except Exception as error:
         raise AssertionError(f"the simulator itself fails on seed {seed}") from error
     finally:
@@ -122,11 +124,11 @@ class Play:
         """Set the stage."""
         store = SimulatedStore(world)
         truth = _truth_of(store, scenario)
-        server, letters = SimulatedServer(store, applied=truth.note), SimulatedServer(store, LETTERS)
+        server = SimulatedServer(store, applied=truth.note)
         store.referenced = truth.refers_to
         source = Source(scenario.end, scenario.most)
         checkpoint = SimulatedCheckpoint.new(world, (0,) * len(scenario.end))
-        stream = Stream(server, letters, truth, checkpoint, source, scenario.evolves, scenario.content)
+        stream = Stream(server, truth, checkpoint, source, scenario.evolves, scenario.content)
         stream.create_table()
         reader = Reader.of(stream)
         _set_traps(stream, reader)
@@ -144,7 +146,7 @@ class Play:
         ends = self.world.run()
         self.world.calm = True
         self.world.tell("all is calm from here")
-        ends = ends and self._settle()
+        ends = ends and self._settle() and self._replay()
         broken = [*self.truth.broken, *self.truth.letters.broken]
         if not ends:
             broken.append(Broken(Promise.THE_RUN_ENDS, f"still at it, or refused: {self._refused()}"))
@@ -161,7 +163,7 @@ class Play:
             self.reader.settle()
         broken += self.reader.broken
         broken += untouched(self.server.store.touched, lambda _: True)
-        reachable = self.truth.reachable(self.truth.newest.version.metadata) | self.truth.letters.reachable()
+        reachable = self.truth.all_reachable()
         return Report(
             seed=self.world.seed,
             broken=tuple(dict.fromkeys(broken)),
@@ -202,6 +204,13 @@ class Play:
                 options = self.operator.mend(self.stream.refused)
         return False
 
+    def _replay(self) -> bool:
+        """All letters of changes are replayed at last, or it is right that they are not."""
+        if not self.stream.content.has_features or self.truth.letters.newest is None:
+            return True
+        replay = self.operator.replay()
+        return self.world.run() and replay.done
+
     def _refused(self) -> str:
         return str(self.stream.refused or (self.stream.letters_differ and LETTERS_DIFFER))
 
@@ -237,10 +246,9 @@ class Play:
 
 
 def _truth_of(store: SimulatedStore, scenario: Scenario) -> Truth:
-    changing = scenario.content.changing
-    if changing is None:
+    if scenario.content.changing is None:
         return Truth(store, DeadLetters(store), scenario.branch)
-    return KeyedTruth(store, DeadLetters(store), scenario.branch, changing=changing)
+    return KeyedTruth(store, DeadLetters(store), scenario.branch, content=scenario.content)
 
 
 def _engine_of(server: SimulatedServer, truth: Truth) -> Engine:
@@ -265,3 +273,4 @@ def _set_traps(stream: Stream, reader: Reader) -> None:
         reader.look()
 
     stream.server.applied, stream.letters.applied = events, letters
+    truth.beside.log.applied = lambda version: stream.spring("changelog") if version.metadata.snapshots else None

@@ -194,7 +194,7 @@ class SimulatedOutput(OutputFile):
         """See `OutputFile`."""
         if not overwrite and self.exists():
             raise FileExistsError(self.location)
-        return _Upload(self.close_with)
+        return Upload(self.close_with)
 
     def close_with(self, content: bytes) -> None:
         """What was written is complete."""
@@ -202,7 +202,7 @@ class SimulatedOutput(OutputFile):
         self._size = len(content)
 
 
-class _Upload(io.BytesIO):
+class Upload(io.BytesIO):
     """Nobody sees a part of it; left by an exception it is not there at all."""
 
     def __init__(self, complete: Callable[[bytes], None]) -> None:

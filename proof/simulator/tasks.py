@@ -12,13 +12,13 @@ import pyarrow as pa
 
 from lakesink.decode.news import News, NewsFinder
 from lakesink.parquet.locations import new_location
-from lakesink.rows.expectations import Expected
 from lakesink.rows.letters import payload_digest
 from lakesink.rows.plan import WritePlan
 from lakesink.rows.schema import Primitive, Struct, parse_schema
 from lakesink.rows.side_rows import SidePlan, digest_sum
 from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink.sinks.iceberg.transaction import IcebergTransaction
+from lakesink.task.task import ParquetTaskWriter
 from lakesink_protocol.change import ContentFile
 from lakesink_protocol.identity import Batch
 from lakesink_protocol.measures import DEAD_LETTERS, Tally
@@ -29,6 +29,7 @@ from lakesink_protocol.two_phase import TaskWriter
 from proof.content import LARGE_SIZE, SIZE, Content
 from proof.oracle import Key
 from proof.simulator.store import SimulatedStore
+from proof.simulator.uploads import UploadingWriter
 from proof.simulator.world import World
 
 _LENGTH_BYTES = 4
@@ -172,8 +173,10 @@ class SimulatedTransaction(IcebergTransaction):
 
     tasks: Tasks = field(kw_only=True)
 
-    def writer_of(self, plan: WritePlan, expected: tuple[Expected, ...] = ()) -> TaskWriter:  # noqa: ARG002 # none here
+    def writer_of(self, plan: WritePlan) -> TaskWriter:
         """See `IcebergTransaction`."""
+        if self.tasks.content.has_features:
+            return UploadingWriter(self.tasks.store, ParquetTaskWriter(plan, self.expected, self.sides))
         return self.tasks.writer(plan, next(iter(self.sides), None))
 
 

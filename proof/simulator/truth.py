@@ -15,6 +15,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from lakesink_protocol.errors import Reason
 from proof.oracle import Broken, Promise, Rows, rows_once
+from proof.simulator.beside import Beside
 from proof.simulator.catalog import Version
 from proof.simulator.contents import Contents, head_of
 from proof.simulator.dead_letters import DeadLetters
@@ -138,6 +139,7 @@ class Truth:
 
     def __post_init__(self) -> None:
         self.contents = Contents(self.store, self.broken)
+        self.beside = Beside(self.store, self.broken)
 
     def note(self, version: Version) -> None:
         """Take note of a new state, and judge it."""
@@ -172,7 +174,11 @@ class Truth:
 
     def refers_to(self, location: str) -> bool:
         """A retained snapshot refers to a file."""
-        return location in self.reachable(self.newest.version.metadata) or location in self.letters.reachable()
+        return location in self.all_reachable()
+
+    def all_reachable(self) -> set[str]:
+        """Everything that retained snapshots of the table, and of those beside it, refer to."""
+        return self.reachable(self.newest.version.metadata) | self.letters.reachable() | self.beside.reachable()
 
     def may_be_skipped(self, state: State, asked: Asked) -> bool:
         """A driver may count this batch as committed."""

@@ -11,6 +11,7 @@ from pyiceberg.table.snapshots import Operation, Summary
 from lakesink_protocol.row_changes import ChangeCounts, Mode
 from lakesink_protocol.row_changes import Operation as Op
 from proof.changes import Changing, Fold, RowChange, newest_of
+from proof.content import Content
 from proof.keyed_table import BY_ZONE, SCHEMA
 from proof.simulator import keyed_engine
 from proof.simulator.catalog import LOCATION, TABLE_PROPERTIES, SimulatedServer
@@ -26,7 +27,7 @@ CHANGING = Changing(Mode.CHANGES)
 def engine_of(seed: int, writers: int = 1) -> tuple[World, list[KeyedEngine]]:
     world = World(seed)
     store = SimulatedStore(world)
-    truth = KeyedTruth(store, DeadLetters(store), changing=CHANGING)
+    truth = KeyedTruth(store, DeadLetters(store), content=Content(changing=CHANGING))
     server = SimulatedServer(store, applied=truth.note)
     server.create(SCHEMA, TABLE_PROPERTIES, LOCATION, BY_ZONE)
     engines = [KeyedEngine(server, truth, deeds=truth.deeds) for _ in range(writers)]

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from proof.__main__ import FIGURES, PAGES, parts_of
+from proof.__main__ import FIGURES, PAGES, slice_of
+from proof.outcome import Budget
 from proof.page import GENERATED, as_markdown, as_text, table, together
-from proof.parts import PARTS
+from proof.parts import PARTS, SEEDED
 
 DOCUMENT: dict[str, Any] = {
     "machine": "2 processors",
@@ -50,6 +51,14 @@ def test_the_terminal_gets_the_same_figures() -> None:
     assert as_text(DOCUMENT).splitlines() == ["rows             1 / 0 / 0", "promises broken  0"]
 
 
-def test_the_slices_of_the_proof_have_every_part_once() -> None:
-    assert sorted(part for number in (1, 2) for part in parts_of(f"{number}/2")) == sorted(PARTS)
-    assert parts_of(None) == list(PARTS)
+@pytest.mark.parametrize("slices", [1, 2, 7, 8, 13])
+def test_the_slices_of_the_proof_have_every_part_and_every_seed_once(slices: int) -> None:
+    cut = [slice_of(f"{number}/{slices}") for number in range(1, slices + 1)]
+    whole = [name for names, _ in cut for name in names if name not in SEEDED]
+    assert sorted([*whole, *SEEDED]) == sorted(PARTS)
+    for seeded in SEEDED:
+        ranges = [
+            Budget(0, 5, short=True, progress=print, share=share).seeds(100) for names, share in cut if seeded in names
+        ]
+        assert sorted(seed for first, count in ranges for seed in range(first, first + count)) == [*range(5, 105)]
+    assert slice_of(None) == (list(PARTS), (1, 1))

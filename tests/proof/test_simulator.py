@@ -18,7 +18,8 @@ from lakesink_protocol.row_changes import ChangeCounts
 from proof.content import Content
 from proof.simulator import run as run_of_seeds
 from proof.simulator.__main__ import main
-from proof.simulator.changing import draw_changes
+from proof.simulator.changing import draw_changes, draw_features
+from proof.simulator.replays import ABSENT
 from proof.simulator.run import run
 from proof.simulator.scenario import OF_DOCUMENTS, OF_LETTERS, Scenario
 from proof.simulator.simulate import Report, simulate
@@ -119,6 +120,23 @@ def test_every_kind_of_change_and_of_another_writers_commit_happens(changed: lis
     others = {f"foreign {operation}" for operation in ("append", "overwrite", "delete", "replace")}
     assert {*others, "replace in vain", "change of the partitioning", "roll back"} <= done.keys()
     assert {"recovered", "already committed", "killed"} <= outcomes.keys()
+
+
+@pytest.fixture(scope="module")
+def featured() -> list[Report]:
+    return [simulate(seed, draw_features) for seed in seeds(16)]
+
+
+def test_each_change_of_a_document_is_told_as_it_was_and_replayed_once(featured: list[Report]) -> None:
+    for report in featured:
+        assert not report.broken, "\n".join([f"seed {report.seed}", *report.story, *map(str, report.broken)])
+
+
+def test_columns_letters_changelogs_and_replays_meet_each_kind_of_death(featured: list[Report]) -> None:
+    outcomes = sum((report.outcomes for report in featured), Counter[str]())
+    died = {f"killed at the commit of {what}" for what in ("letters", "changelog")}
+    assert {*died, "recovered", "replay done", f"replay: {ABSENT}"} <= outcomes.keys()
+    assert all(sum(getattr(report, kind) for report in featured) for kind in ("letters", "evolutions"))
 
 
 @pytest.mark.parametrize("seed", [412, 898, 1665, 3067, 7236, 56475, 56927, 61955, 62735])

@@ -9,12 +9,15 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.update import SetSnapshotRefUpdate
 from pyiceberg.types import LongType, StringType
 
-from lakesink_protocol.errors import BatchRefused, Reason, SettingsError, WriteError
+from lakesink.sinks.iceberg.side import side_sink
+from lakesink_catalog.tables.tables import load_table
+from lakesink_protocol.errors import BatchRefused, CommitUnresolved, Reason, SettingsError, WriteError
 from lakesink_protocol.identity import SinkKind
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
 from lakesink_tools.audit.audit import audit
@@ -273,6 +276,26 @@ def test_a_changelog_that_was_dropped_is_refused_by_name(tmp_path: Path) -> None
     with pytest.raises(WriteError, match=r"demo\.changelog has no changes of this query"):
         stream.run(1)
     assert isinstance(stream.run(1, changelog_table="demo.next"), Committed)
+
+
+@pytest.mark.parametrize("behind", [1, 2, 3, 100])
+def test_an_older_state_of_the_changelog_is_not_taken_for_one_that_was_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, behind: int
+) -> None:
+    lake = upsert_lake(tmp_path)
+    stream = logging(lake)
+    stream.run(0)
+    now = lake.catalog.load_table(LOG)
+    first = now.metadata.metadata_log[0].metadata_file
+    before = Table(now.name(), FromInputFile.table_metadata(now.io.new_input(first)), first, now.io, lake.catalog)
+    left = [before] * behind
+    monkeypatch.setattr(side_sink, "load_table", lambda *of: left.pop() if left else load_table(*of))
+    if behind == 100:
+        with pytest.raises(CommitUnresolved, match="older state than it has"):
+            stream.run(1)
+    else:
+        assert isinstance(stream.run(1), Committed)
+        assert folded(log_of(lake)) == rows_of(lake)
 
 
 def test_a_changelog_begins_with_the_first_batch_of_a_query_that_names_it(tmp_path: Path) -> None:

@@ -137,12 +137,13 @@ def check_is_logged(decision: Decision, changelog: SideTableSink) -> None:
     """
     batch, seen = decision.situation.batch, decision.situation
     newest = seen.newest_mark if seen.rolled_back else seen.entry
-    if newest is None or newest.query_id != batch.query_id or changelog.knows(batch):
+    if newest is None or newest.query_id != batch.query_id:
         return
     its = (newest.query_id, newest.batch_id)
     summary = next((one.summary for mark, one in seen.own_marks if (mark.query_id, mark.batch_id) == its), None) or {}
     counts = counts_in(summary)
-    if summary.get(CHANGELOG_TABLE) != changelog.table or counts is None or not counts.changes:
+    is_logged = summary.get(CHANGELOG_TABLE) == changelog.table and counts is not None and counts.changes > 0
+    if not is_logged or changelog.knows(batch):
         return
     raise WriteError.of(
         "CHANGELOG_DIFFERS.dropped", table=changelog.table, newest=newest.batch_id, batch_id=batch.batch_id

@@ -161,7 +161,13 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
 
     def knows(self, batch: Batch) -> bool:
         """True if the table has, or had before a rollback, rows of the query of this batch."""
-        return view_table(self._load_or_create(), self.key(batch)).entry is not None
+        for _ in range(MOST_LOOKS):
+            table = self._load_or_create()
+            if view_table(table, self.key(batch)).entry is not None:
+                return True
+            if is_current(table, MAIN_BRANCH):
+                return False
+        raise self._older_state(batch)
 
     def begin(self, batch: Batch) -> SideTransaction:
         """Opens nothing yet."""
@@ -254,11 +260,11 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
             begun = self._of(batch).begin(Batch(batch.batch_id, "", fingerprint, start=None, end=end))
             if not isinstance(begun, AlreadyCommitted):  # by a driver that came between the two looks
                 return replace(found, transaction=begun)
-        raise CommitUnresolved.of(
-            "COMMIT_UNRESOLVED.older_state",
-            table=self.table,
-            unknown=f"the {self.kind.keeps} of batch {batch.batch_id} are",
-        )
+        raise self._older_state(batch)
+
+    def _older_state(self, batch: Batch) -> CommitUnresolved:
+        unknown = f"the {self.kind.keeps} of batch {batch.batch_id} are"
+        return CommitUnresolved.of("COMMIT_UNRESOLVED.older_state", table=self.table, unknown=unknown)
 
     def _of(self, batch: Batch) -> Participant:
         key = self.key(batch)

@@ -1,0 +1,111 @@
+"""The tables beside that of a stream of changes: its dead letters, its changelog, and the replays of its letters.
+
+Each row of theirs is compared with what the change was. A reader here shares no code with the product.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from lakesink.rows.letters import REPLAYS_SUFFIX, SUFFIX
+from proof.content import CHANGELOG, Content
+from proof.oracle import Broken, Key, Promise
+from proof.simulator.catalog import EVENTS, SimulatedServer
+from proof.simulator.contents import Contents, head_of
+from proof.simulator.keyed_files import whole_rows
+from proof.simulator.spark import Asked
+from proof.simulator.store import SimulatedStore
+
+LETTERS = (EVENTS[0], EVENTS[1] + SUFFIX)
+REPLAYS = (EVENTS[0], LETTERS[1] + REPLAYS_SUFFIX)
+Row = dict[str, Any]
+
+
+@dataclass(eq=False)
+class Beside:
+    """Reads these tables."""
+
+    store: SimulatedStore
+    broken: list[Broken]
+    _rows: dict[str, list[Row]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.letters = SimulatedServer(self.store, LETTERS)
+        self.log = SimulatedServer(self.store, tuple(CHANGELOG.split(".")))
+        self.replays = SimulatedServer(self.store, REPLAYS)
+        self._contents = Contents(self.store, self.broken)
+
+    def reachable(self) -> set[str]:
+        """Everything that retained snapshots of changelog and replays refer to."""
+        found = (self._contents.reachable(one.current.metadata) for one in (self.log, self.replays) if one.current)
+        return set().union(*found)
+
+    def judge(self, asked: Asked, content: Content, sink: str) -> list[Broken]:
+        """A batch that lands has told of each change in one of its tables, once and as it was."""
+        batch, aside = asked.batch.batch_id, sorted(filter(content.is_unfit, asked.rows))
+        told = [
+            (_key(row), (row["reason"], row["operation"], row["row_key"], row["row_sequence"]))
+            for row in self.rows(self.letters)
+            if row["batch_id"] == batch
+        ]
+        broken = _differ(f"letters of batch {batch}", told, [(key, content.letter(key)) for key in aside])
+        if content.logs:
+            logged = [_without_nulls(row) for row in self.rows(self.log) if row["_batch_id"] == batch]
+            broken += _differ(f"changelog of batch {batch}", logged, self._logged(asked, content, sink))
+        return broken
+
+    def replayed(self, application: str, replay: int) -> list[Key]:
+        """The places of the changes whose letters a replay has, in their order."""
+        of = application, replay
+        assigned = {row["letter_id"] for row in self.rows(self.replays) if (row["application"], row["replay"]) == of}
+        return sorted(_key(row) for row in self.rows(self.letters) if row["letter_id"] in assigned)
+
+    def rows(self, server: SimulatedServer) -> list[Row]:
+        """The rows of one of the tables as it is."""
+        if server.current is None:
+            return []
+        metadata = server.current.metadata
+        files = self._contents.files(metadata, head_of(metadata, "main"))
+        return [row for path in files for row in self._read(path)]
+
+    def _read(self, path: str) -> list[Row]:
+        if path not in self._rows:
+            self._rows[path] = whole_rows(self.store.files[path].read())
+        return self._rows[path]
+
+    def _logged(self, asked: Asked, content: Content, sink: str) -> list[Row]:
+        return [
+            {
+                **content.row(change),
+                "_operation": change.operation.name.lower(),
+                "_sink": sink,
+                "_batch_id": asked.batch.batch_id,
+                "_source_partition": change.row[0],
+                "_source_offset": change.row[1],
+            }
+            for change in content.changes_of(asked.rows)
+        ]
+
+
+def judge_values(rows: Sequence[Row], wanted: Sequence[Row]) -> list[Broken]:
+    """New files have these rows, whole."""
+    return _differ("rows of new files", [_without_nulls(row) for row in rows], wanted)
+
+
+def _differ(what: str, found: Sequence[Any], wanted: Sequence[Any]) -> list[Broken]:
+    texts = [sorted(map(_text, some)) for some in (found, wanted)]
+    if texts[0] == texts[1]:
+        return []
+    return [Broken(Promise.EACH_CHANGE_IS_TOLD, f"{what}: found {texts[0]}, wanted {texts[1]}")]
+
+
+def _text(one: Any) -> str:
+    return repr(sorted(one.items())) if isinstance(one, dict) else repr(one)
+
+
+def _key(row: Row) -> Key:
+    return row["partition"], row["offset"]
+
+
+def _without_nulls(row: Row) -> Row:
+    return {name: value for name, value in row.items() if value is not None}
