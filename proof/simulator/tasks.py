@@ -114,7 +114,7 @@ class SimulatedWriter:
         found, left = News(), []
         plan = self.plan.news
         if plan is not None and not plan.is_last:
-            finder = NewsFinder(_struct(self.plan), plan.widens, plan.kept_types, plan.kept_required)
+            finder = NewsFinder(_struct(self.plan), plan)
             for key in keys:
                 news = finder.of(json.dumps(self.tasks.content.document(key)))
                 if news:
