@@ -23,9 +23,10 @@ from lakesink.rows.changed_rows import RowBatch, positions_in, same_operation
 from lakesink.rows.letters import Fault
 from lakesink.rows.plan import DEBEZIUM_JSON, JSON, NewsPlan, WritePlan
 from lakesink.rows.schema import Field, Primitive, Struct, sql_type_of
-from lakesink.rows.task_errors import LONGEST_VALUE, decoder_missing, schema_mismatch, shown
+from lakesink.rows.task_errors import LONGEST_VALUE, schema_mismatch, shown
 from lakesink.rows.unfit import all_but
 from lakesink_catalog.spark_types import sql_type
+from lakesink_protocol.errors import WriteError
 from lakesink_protocol.measures import UNKNOWN_KEYS, Tally
 from lakesink_protocol.quality import Quality, together
 from lakesink_protocol.receipt import LONGEST_PLACE, MOST_MISFITS, Misfit
@@ -238,7 +239,7 @@ def _reader_for(plan: WritePlan, unknown: UnknownKeys) -> DocumentReader:
         from lakesink.decode.avro.messages import MessageReader  # an optional dependency, for Avro only
         from lakesink.decode.avro.registry import schemas_of
     except ModuleNotFoundError:
-        raise decoder_missing("numpy") from None
+        raise WriteError.of("DECODER_MISSING", library="numpy") from None
     schemas = schemas_of(plan.schema_registry, plan.writer_schemas)
     return MessageReader(schemas, None if finds else unknown, forgives=keeps, encoding=plan.binary_encoding)
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from lakesink.rows.libraries import check_library
 from lakesink.rows.schema import Struct
-from lakesink.rows.task_errors import decoder_missing
+from lakesink_protocol.errors import WriteError
 
 FindUnknownKeys = Callable[[pa.Array, Sequence[pa.Array], Struct], pa.BooleanArray | None]
 """Finds objects with a member for which a struct has no field; see `json_unknown.with_unknown_keys`."""
@@ -18,7 +18,7 @@ def load_duckdb() -> Any:
     try:
         import duckdb  # an optional dependency, for JSON only
     except ModuleNotFoundError:
-        raise decoder_missing("duckdb") from None
+        raise WriteError.of("DECODER_MISSING", library="duckdb") from None
     check_library("duckdb", duckdb.__version__)
     return duckdb
 
@@ -28,5 +28,5 @@ def load_unknown_keys() -> FindUnknownKeys:
     try:
         from lakesink.decode.json_unknown import with_unknown_keys  # an optional dependency, for rescue_column only
     except ModuleNotFoundError:
-        raise decoder_missing("numpy") from None
+        raise WriteError.of("DECODER_MISSING", library="numpy") from None
     return with_unknown_keys

@@ -81,9 +81,7 @@ class LetterRows:
     digest: int = field(default=0, init=False)
     _known: tuple[pa.Schema, LineEncoder] | None = field(default=None, init=False)
 
-    def of(
-        self, rows: pa.RecordBatch, faults: Sequence[Fault], told: Mapping[str, Sequence[str | None]]
-    ) -> pa.RecordBatch:
+    def of(self, rows: pa.RecordBatch, faults: Sequence[Fault], told: Told) -> pa.RecordBatch:
         """One dead letter for each row, as it came; `told` has the columns that say which change it was."""
         texts, others = self._documents(rows) if self.documents else self._rows(rows)
         for text, other in zip(texts, others, strict=True):

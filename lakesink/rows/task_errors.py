@@ -36,11 +36,6 @@ def how_to_cast(path: Sequence[str], incoming: str, target: str) -> str:
     return f"Cast it in the query, for example CAST({sql_name(column)} AS {plain})."
 
 
-def decoder_missing(library: str) -> WriteError:
-    """A library for decoding is not installed."""
-    return WriteError.of("DECODER_MISSING", library=library)
-
-
 def registry_refused(registry: str, why: str) -> WriteError:
     """The registry's answer or file cannot be used as writers' schemas."""
     return WriteError.of("REGISTRY_REFUSED", why=why[:DESCRIBED], registry=registry)

@@ -32,7 +32,6 @@ from lakesink.rows.letters import Fault
 from lakesink.rows.nested import all_null
 from lakesink.rows.plan import DEBEZIUM_JSON, DELETED, ChangesPlan, WritePlan
 from lakesink.rows.schema import Struct, arrow_type, exactly
-from lakesink.rows.task_errors import decoder_missing
 from lakesink.rows.unfit import all_but
 from lakesink_catalog.words import counted
 from lakesink_protocol.errors import WriteError
@@ -275,6 +274,6 @@ def reader_of(plan: WritePlan, columns: EventColumns, unknown: UnknownKeys) -> E
         from lakesink.decode.avro.registry import schemas_of  # an optional dependency, for Avro only
         from lakesink.decode.debezium.avro_events import AvroEvents
     except ModuleNotFoundError:
-        raise decoder_missing("numpy") from None
+        raise WriteError.of("DECODER_MISSING", library="numpy") from None
     schemas = schemas_of(plan.schema_registry, plan.writer_schemas, connect_names=True)
     return AvroEvents(columns, schemas, counted_keys, plan.binary_encoding, forgives=keeps)

@@ -122,13 +122,11 @@ def wrong_columns(events: Events, columns: EventColumns) -> tuple[str, list[tupl
     """Of one event, the first row that its operation needs with columns that do not fit, and these columns."""
     operation = events.operations[0].as_py()
     needed = columns.of_delete if operation == DELETE else columns.of_split
-    after, before = (
-        zip(columns.after.fields, events.after, strict=True),
-        zip(columns.before.fields, events.before, strict=True),
-    )
-    rows = {AFTER: list(after), BEFORE: [(one, parsed) for one, parsed in before if one.name in needed]}
+    after = list(zip(columns.after.fields, events.after, strict=True))
+    before = [pair for pair in zip(columns.before.fields, events.before, strict=True) if pair[0].name in needed]
     for row in _ROWS.get(operation, ()):
-        found = [(one, parsed) for one, parsed in rows[row] if misfits_in([parsed], Struct((one,)), 1)[0].as_py()]
+        pairs = after if row == AFTER else before
+        found = [(one, parsed) for one, parsed in pairs if misfits_in([parsed], Struct((one,)), 1)[0].as_py()]
         if found:
             return row, found
     return "", []
