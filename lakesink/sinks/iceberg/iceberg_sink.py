@@ -9,8 +9,7 @@ from pyiceberg.catalog import Catalog
 from lakesink.rows.columns import missing_columns, unknown_columns
 from lakesink.rows.expectations import Expected, without_marks
 from lakesink.rows.letters import letters_since
-from lakesink.rows.plan import DEBEZIUM, DELETED, WritePlan
-from lakesink.rows.side_rows import SidePlan, application_of
+from lakesink.rows.plan import DEBEZIUM, DELETED
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.checked_receipts import Written, count_votes, opened
 from lakesink.sinks.iceberg.compaction import Compaction
@@ -20,19 +19,17 @@ from lakesink.sinks.iceberg.document_evolution import (
     not_written_again,
     widened_floats,
 )
-from lakesink.sinks.iceberg.evolution import BatchWrite, plan_batch
+from lakesink.sinks.iceberg.evolution import plan_batch
 from lakesink.sinks.iceberg.expectations import check_conditions, expected_of
 from lakesink.sinks.iceberg.keyed_changes import ChangesByKey, RunInExecutors, check_sequence, prepared_changes
-from lakesink.sinks.iceberg.logs import KeysFiles, ReportedLog, StoppingLog, UnrecordedLog, why_unusable
-from lakesink.sinks.iceberg.side.changelog_table import note_changelog
+from lakesink.sinks.iceberg.logs import why_unusable
 from lakesink.sinks.iceberg.side.side_rollback import with_side_tables
 from lakesink.sinks.iceberg.side.side_sink import SideTableSink
-from lakesink.sinks.iceberg.side.side_table import SideTable
 from lakesink.sinks.iceberg.side.side_tables import SideTables
+from lakesink.sinks.iceberg.side_factory import SideFactory
 from lakesink.sinks.iceberg.sink_table import RunMemory, SinkTable
 from lakesink.sinks.iceberg.transaction import BatchWarnings, IcebergTransaction
 from lakesink.sinks.unused_accept import UnusedAcceptWarning
-from lakesink_catalog.commit.decision import Decision
 from lakesink_catalog.commit.effects import Effects
 from lakesink_catalog.commit.identifier_fields import check_key
 from lakesink_catalog.commit.prepared import PreparedBatch, parse_prepared
@@ -40,19 +37,16 @@ from lakesink_catalog.connect.first_snapshot import check_has_head
 from lakesink_catalog.read.landed import newest_summary
 from lakesink_protocol import events
 from lakesink_protocol.errors import Reason, WriteError
-from lakesink_protocol.identity import Batch, SinkKey, SinkKind
+from lakesink_protocol.identity import Batch, SinkKey
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
 from lakesink_protocol.quality import LETTERS_SINCE, REPLAY, Quality
 from lakesink_protocol.receipt_json import ReceiptInvalid
 from lakesink_protocol.refusals.message import refusal
 from lakesink_protocol.refusals.texts import Words
 from lakesink_protocol.situation import Situation
-from lakesink_protocol.two_phase import Durability, Payload, PreparedLog, TwoPhaseCommitSink, WriteAgain
+from lakesink_protocol.two_phase import Durability, Payload, TwoPhaseCommitSink, WriteAgain
 from lakesink_protocol.verdict import Commit, Refuse, Skip
 from lakesink_protocol.votes import receipt_rejected
-
-_SHARED_WITH_SIDE_TABLES = ("prepared_max_age", "ledger_tag", "ledger_tag_max_age", "max_clock_ahead")
-"""Options of a sink that its side tables have too."""
 
 
 @dataclass(slots=True)
@@ -89,7 +83,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
     side: SideTables = field(init=False)
     changes: ChangesByKey = field(init=False)
     target: SinkTable = field(init=False)
-    _has_accepted: bool = field(default=False, init=False)
+    _sides: SideFactory = field(init=False)
     _accept_warning: UnusedAcceptWarning = field(init=False)
 
     durability = Durability.PREPARED_SURVIVES
@@ -98,7 +92,8 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         self.expected, self.schema = expected_of(self.schema, self.settings), without_marks(self.schema)
         given = self.table, self.key, self.open_catalog, self.settings, self.effects
         self.target = SinkTable(*given, self.memory, self.words)
-        self.side = SideTables.of(self.table, self.settings, self.expected, self._side_table)
+        self._sides = SideFactory(self.target, IcebergSink)
+        self.side = SideTables.of(self.table, self.settings, self.expected, self._sides.participant)
         # A side table may use an accept that the table does not; its sink warns then.
         accept = None if self.side.used else self.settings.accept
         self._accept_warning = UnusedAcceptWarning(accept, "table", self.table, self.key.name)
@@ -109,7 +104,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
     @property
     def name(self) -> str:  # type: ignore[override] # computed from the table, read-only
         """The participant's name in records and outcomes: table and branch."""
-        return f"{self.table}@{self.key.branch}"
+        return self.target.name
 
     @property
     def open_named(self) -> Callable[[str], SideTableSink]:  # type: ignore[override] # read-only
@@ -124,7 +119,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         verdict, entry, emit = decision.verdict, decision.situation.entry, self.effects.emit
         emit(events.Decided(batch.batch_id, decision.situation, verdict, self.settings.ledger_tag, at_begin=True))
         self._accept_warning.after_decision(verdict, batch.batch_id, emit)
-        self._has_accepted |= isinstance(verdict, Commit) and bool(verdict.accepted)
+        self._sides.has_accepted |= isinstance(verdict, Commit) and bool(verdict.accepted)
         if isinstance(verdict, Refuse):
             refused = refusal(verdict.reason, decision.situation, self.words)
             raise with_side_tables(refused, self.side.all)
@@ -150,7 +145,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         if entry is not None:
             self.target.records.follow(entry.batch_id, entry.fingerprint)
         try:
-            sides = self._side_plans(decision, write.plan) if verdict.adds_rows else ()
+            sides = self._sides.plans(self.side, decision, write.plan) if verdict.adds_rows else ()
         except WriteError:
             again = fence.decide_on(self.target.load(), batch)
             if isinstance(again.verdict, Skip):  # a rival has committed the batch meanwhile, and later ones
@@ -158,7 +153,8 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             if isinstance(again.verdict, Refuse):  # or another query has
                 raise refusal(again.verdict.reason, again.situation, self.words) from None
             raise
-        return IcebergTransaction(batch, decision, fence, write, self._log(write), self.expected, sides)
+        log = self.target.log(write.table, changes_by_key=write.plan.changes is not None)
+        return IcebergTransaction(batch, decision, fence, write, log, self.expected, sides)
 
     def check_inputs(self, batch: Batch, transaction: IcebergTransaction) -> None:
         """See `TwoPhaseCommitSink.check_inputs`."""
@@ -213,7 +209,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             raise not_written_again(doubles, write.table.schema(), write.table.name(), write.plan.batch_id)
         log = self.side.changelog
         of_job = None if log is None else log.write
-        transaction.sides = self._side_plans(transaction.decision, plan)
+        transaction.sides = self._sides.plans(self.side, transaction.decision, plan)
         if doubles is not None or (plan.changes is not None and self.can_write_again):
             transaction.write = replace(following, plan=plan)
             return WriteAgain()
@@ -306,48 +302,6 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             head = found.table.snapshot_by_name(self.key.branch)
             locate(found.table, None if head is None else head.snapshot_id)
             transaction.locate = locate
-
-    def _side_table(self, kind: SideTable, table: str, columns: pa.Schema) -> SideTableSink:
-        settings = replace(Settings(), **{name: getattr(self.settings, name) for name in _SHARED_WITH_SIDE_TABLES})
-        settings = replace(settings, schema_evolution=kind.schema_evolution)
-
-        def open_table(key: SinkKey, columns: pa.Schema) -> IcebergSink:
-            accept = None if self._has_accepted else self.settings.accept
-            of_side = replace(settings, create_table=True, accept=accept)
-            return IcebergSink(
-                table,
-                key,
-                self.target.connected,
-                of_side,
-                columns,
-                effects=self.effects,
-                memory=RunMemory(clock=self.memory.clock, left_out=self.memory.left_out),
-                words=kind.words,
-            )
-
-        return SideTableSink(
-            kind, table, self.key, lambda: self.target.found, columns, settings, self.target.connected, open_table
-        )
-
-    def _side_plans(self, decision: Decision, plan: WritePlan) -> tuple[SidePlan, ...]:
-        batch, changelog = decision.situation.batch, self.side.changelog
-        plans = [self.side.plan_for(side, decision, plan) for side in self.side.used]
-        named = None if changelog is None else changelog.table
-        note_changelog(self.target.connected(), self.target.found, self.key, batch, named)
-        uuid = str(self.target.found.metadata.table_uuid)
-        return tuple(
-            SidePlan(side.name, self.key, uuid, application_of(side.key(batch)), of_side, logs=side is changelog)
-            for side, of_side in zip(self.side.used, plans, strict=True)
-        )
-
-    def _log(self, write: BatchWrite) -> PreparedLog:
-        keys_files, log = KeysFiles(write.table, self.name, self.key, self.effects), self.target.records
-        of_batch: ReportedLog | UnrecordedLog = (
-            UnrecordedLog(keys_files)
-            if self.key.kind is SinkKind.TXN
-            else ReportedLog(log, self.effects, None if write.plan.changes is None else keys_files)
-        )
-        return of_batch if self.settings.tag_every is None else StoppingLog(of_batch, self.table, self.memory.left_out)
 
     def _with_table(self, quality: Quality, transaction: IcebergTransaction) -> Quality:
         """The counts, with the table of the dead letters of this batch and of those before it."""

@@ -11,6 +11,7 @@ from pyiceberg.table import Table
 
 from lakesink.settings.settings import Settings, policy_of
 from lakesink.sinks.iceberg.compaction import CompactionMemory
+from lakesink.sinks.iceberg.logs import KeysFiles, ReportedLog, StoppingLog, UnrecordedLog
 from lakesink.sinks.iceberg.preflight import check_partitions, create_for_rows
 from lakesink_catalog.commit.batch_change import CommitOptions
 from lakesink_catalog.commit.clock import ClockWatch
@@ -26,6 +27,7 @@ from lakesink_protocol import events
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.identity import Batch, SinkKey, SinkKind
 from lakesink_protocol.refusals.texts import Words
+from lakesink_protocol.two_phase import PreparedLog
 
 
 @dataclass(slots=True)
@@ -66,6 +68,11 @@ class SinkTable:
     _found: Table | None = field(default=None, init=False)
     _records: TableLog | None = field(default=None, init=False)
     _catalog: Catalog | None = field(default=None, init=False)
+
+    @property
+    def name(self) -> str:
+        """Table and branch."""
+        return f"{self.table}@{self.key.branch}"
 
     @property
     def found(self) -> Table:
@@ -128,6 +135,16 @@ class SinkTable:
         memory.clock = memory.clock or ClockWatch(_milliseconds(self.settings.max_clock_ahead))
         of_run = memory.merges, memory.clock, self.words, turn
         return FencedCommit(self.load, self.key, self.uuid, options, self.effects, *of_run, memory.left_out)
+
+    def log(self, table: Table, *, changes_by_key: bool) -> PreparedLog:
+        """Where the batch that is written to this table is prepared."""
+        keys_files = KeysFiles(table, self.name, self.key, self.effects)
+        log: ReportedLog | UnrecordedLog = (
+            UnrecordedLog(keys_files)
+            if self.key.kind is SinkKind.TXN
+            else ReportedLog(self.records, self.effects, keys_files if changes_by_key else None)
+        )
+        return log if self.settings.tag_every is None else StoppingLog(log, self.table, self.memory.left_out)
 
     def _load_or_create(self, batch: Batch, rows: pa.Schema) -> Table:
         """Only a first batch creates its table: if a later batch finds no table, the table was dropped."""
