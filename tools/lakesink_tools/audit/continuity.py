@@ -74,8 +74,9 @@ def _accepted(chain: Chain) -> Iterator[Finding]:
         found = f"Accepted by an operator: {', '.join(f'{mark.batch_id} ({_word(mark)})' for mark in words)}."
         items = tuple(str(mark.batch_id) for mark in words)
         yield Finding(Code.BATCH_ACCEPTED, chain.subject, found, items, accepted=True)
-    there = {_batch(mark) for mark in chain.others if mark.adds_rows}
-    left_out = sorted(mark.batch_id for mark in words if not mark.adds_rows and _batch(mark) not in there)
+    skipped = [mark for mark in words if not mark.adds_rows]
+    there = {_batch(mark) for mark in chain.others if mark.adds_rows} if skipped else set()
+    left_out = sorted(mark.batch_id for mark in skipped if _batch(mark) not in there)
     if left_out and chain.complete:
         found = f"Skipped by an operator, and their rows are missing: {_ranges(left_out)}."
         yield Finding(Code.BATCH_GAP, chain.subject, found, tuple(map(str, left_out)), accepted=True)

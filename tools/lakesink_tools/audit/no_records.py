@@ -32,8 +32,10 @@ def has_no_records(table: Table, states: Iterable[SinkState]) -> bool:
         found = os.walk(top, onerror=_refuse, followlinks=True)
         records = ((_RECORD.fullmatch(name), passed.get(place, -1)) for place, _, names in found for name in names)
         return all(record is not None and int(record[1]) <= last for record, last in records)
-    except OSError as error:
-        return isinstance(error, FileNotFoundError) and error.filename == top
+    except FileNotFoundError as error:
+        return bool(error.filename == top)  # no batch was ever prepared
+    except OSError:
+        return False
 
 
 def _refuse(error: OSError) -> NoReturn:

@@ -89,14 +89,13 @@ class TableScan:
         return whole or bool(self.table.metadata.metadata_log)
 
     def of_sinks(self, done: Done | None) -> Iterator[Said]:
-        """Check the order of batches, the ledgers and their tags; `done` may show that a checkpoint was rewound.
-
-        What sinks that were retired have doubled or left out is still so.
-        """
+        """Check the order of batches, the ledgers and their tags; `done` may show that a checkpoint was rewound."""
         for state in self.states:
             yield from self._of_sink(state, done)
+        if self.states != self.known:
+            return
         known = {key_of(state) for state in self.known}
-        for branch, past in self.branches.items() if self.states == self.known else ():
+        for branch, past in self.branches.items():  # what a retired sink has doubled or left out is still so
             for key in sorted(past.by_sink.keys() - known, key=str):
                 if key.branch == branch:
                     yield from breaks(chain_of(past, key, f"{key.name} into {key.branch}, retired"))

@@ -100,7 +100,7 @@ def is_whole_input(mark: Mark, start: Offsets | None, end: Offsets) -> bool:
 
 def zeros(end: Offsets) -> Offsets | None:
     """Offsets 0 for every partition, where many first batches begin; None unless every source is Kafka."""
-    values = _values(end)
+    values = list(_by_key(end).values())
     if not values or not all(is_kafka_offset(value) for value in values):
         return None
     begun = [{topic: dict.fromkeys(parts, 0) for topic, parts in value.items()} for value in values]
@@ -109,7 +109,7 @@ def zeros(end: Offsets) -> Offsets | None:
 
 def has_files(end: Offsets) -> bool:
     """True if a source reads files, which a fingerprint covers and a summary does not list."""
-    return any(log_offset(value) is not None for value in _values(end))
+    return any(log_offset(value) is not None for value in _by_key(end).values())
 
 
 def read_between(start: Offsets | None, end: Offsets, paths: Mapping[str, Sequence[str]]) -> list[SourceRange]:
@@ -181,19 +181,18 @@ def _by_source(start: Offsets | None, end: Offsets) -> list[tuple[str, Any, Any]
 
     A single source has no name, and may get one later.
     """
-    ends = end if isinstance(end, dict) else {str(place): value for place, value in enumerate(end)}
+    ends, before = _by_key(end), {}
     if start is not None and len(start) == len(end) == 1:
-        before = dict.fromkeys(ends, _values(start)[0])
+        before = dict.fromkeys(ends, *_by_key(start).values())
     elif isinstance(start, type(end)):
-        before = start if isinstance(start, dict) else {str(place): value for place, value in enumerate(start)}
-    else:
-        before = {}
+        before = _by_key(start)
     moved = ((source, before.get(source), after) for source, after in ends.items())
     return [one for one in moved if one[2] is not None and one[1] != one[2]]
 
 
-def _values(offsets: Offsets) -> list[Any]:
-    return list(offsets.values()) if isinstance(offsets, dict) else offsets
+def _by_key(offsets: Offsets) -> dict[str, Any]:
+    """Offsets by the names of the sources, or by their positions."""
+    return offsets if isinstance(offsets, dict) else {str(place): value for place, value in enumerate(offsets)}
 
 
 def _ranges(source: str, before: Any, after: Any, paths: Sequence[str]) -> Iterator[SourceRange]:

@@ -62,16 +62,16 @@ def _lines(hop: Hop, depth: int, told: set[int]) -> Iterator[list[str]]:
     times = list(dict.fromkeys((moment(first.committed_at), moment(last.committed_at))))
     named = f"{hop.table}, {key.name}" if key.branch == "main" else f"{hop.table}, {key.name} on {key.branch}"
     counts = number(first.batch_id), number(last.batch_id), number(hop.rows)
-    yield [_indented(named, depth), *counts, " to ".join(times), hop.known.value]
+    yield _line(depth, named, *counts, " to ".join(times), hop.known.value)
     if id(hop) in told:
         if hop.sources:
-            yield _line(AS_ABOVE, depth + 1, "", "", "")
+            yield _line(depth + 1, AS_ABOVE)
         return
     told.add(id(hop))
     for source in hop.sources:
         if isinstance(source, Upstream):
             if not source.hops:
-                yield _line(source.table, depth + 1, "-", "-", "-")
+                yield _line(depth + 1, source.table, "-", "-", "-")
             for one in source.hops:
                 yield from _lines(one, depth + 1, told)
         else:
@@ -81,13 +81,13 @@ def _lines(hop: Hop, depth: int, told: set[int]) -> Iterator[list[str]]:
 def _source_line(source: FirstRange, depth: int) -> list[str]:
     match source:
         case KafkaRange(topic=topic, partition=partition, start=start, end=end):
-            return _line(f"Kafka {topic}, partition {partition}", depth, *_ends(start, end, 0))
+            return _line(depth, f"Kafka {topic}, partition {partition}", *_ends(start, end, 0))
         case FilesRange(start=start, end=end, paths=paths):
             what = "files, log of Spark's source" + (f" ({counted(len(paths), 'file')})" if paths else "")
-            return _line(what, depth, *_ends(start, end, 1)[:2], "-")
+            return _line(depth, what, *_ends(start, end, 1)[:2], "-")
         case OtherRange(start=start, end=end):
             before, after = cells([{"start": start, "end": end}])[0]
-            return _line("source of another kind", depth, "-" if start is None else before, after, "-")
+            return _line(depth, "source of another kind", "-" if start is None else before, after, "-")
 
 
 def _ends(start: int | None, end: int, after: int) -> tuple[str, str, str]:
@@ -97,12 +97,8 @@ def _ends(start: int | None, end: int, after: int) -> tuple[str, str, str]:
     return number(first), number(end - 1 + after), number(amount)
 
 
-def _line(what: str, depth: int, first: str, last: str, amount: str) -> list[str]:
-    return [_indented(what, depth), first, last, amount, "", ""]
-
-
-def _indented(text: str, depth: int) -> str:
-    return "  " * depth + text
+def _line(depth: int, what: str, *cells: str) -> list[str]:
+    return ["  " * depth + what, *cells, *[""] * (len(_COLUMNS) - 1 - len(cells))]
 
 
 def _document(hop: Hop, told: set[int]) -> dict[str, Any]:
