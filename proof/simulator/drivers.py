@@ -42,6 +42,14 @@ from proof.simulator.world import Actor, World
 SCHEMA = Schema(*(NestedField(number, name, LongType()) for number, name in enumerate(COLUMNS, 1)))
 OF_DOCUMENTS = Schema(*SCHEMA.fields, NestedField(3, SIZE, IntegerType()))
 AILING = (CommitUnresolved, CatalogError, WriteError, PartialBatch, JobFailed, OSError)
+OF_ROWS = {
+    f"LAKESINK_{code}"
+    for code in (
+        *("SCHEMA_MISMATCH", "VALUE_MALFORMED", "EXPECTATION_UNMET", "DEAD_LETTERS_TOO_MANY", "OPERATION_UNKNOWN"),
+        *("KEY_MISSING", "KEY_NULL", "SEQUENCE_NULL", "SEQUENCE_TIED", "REPAIR_INVALID"),
+    )
+}
+"""Codes that say of rows what is true of no document with changes, whatever ails the services."""
 LETTERS_DIFFER, LOG_DIFFERS = "LAKESINK_DEAD_LETTERS_DIFFER", "LAKESINK_CHANGELOG_DIFFERS"
 LEFT_BEHIND = "never got"
 """In the words of that error, if another query has left letters of a batch that the table lacks."""
@@ -229,7 +237,8 @@ class Stream:
         if code == LOG_DIFFERS and not (query.asked is not None and self._log_is_ahead(query.asked)):
             self._broken(Promise.REFUSALS_ARE_RIGHT, f"{code}, and no driver is ahead: {error}")
             return
-        if self.world.calm or not isinstance(error, AILING):
+        is_of_rows = self.content.has_features and code in OF_ROWS
+        if self.world.calm or is_of_rows or not isinstance(error, AILING):
             self._broken(Promise.REFUSALS_ARE_RIGHT, f"stopped with {code}: {error}")
 
     def is_of_letters(self, error: BatchRefused) -> bool:

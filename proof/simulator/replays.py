@@ -16,7 +16,7 @@ from lakesink.sinks.iceberg.side import replays
 from lakesink.sinks.iceberg.side.replay_loop import Repaired, ReplayLoop
 from lakesink_catalog.commit.effects import Effects
 from lakesink_protocol.coordinator import run_batch
-from lakesink_protocol.errors import LakesinkError, WriteError
+from lakesink_protocol.errors import LakesinkError
 from lakesink_protocol.identity import Batch, SinkKey
 from lakesink_protocol.outcome import Outcome
 from lakesink_protocol.two_phase import TaskWriter, receipts_of
@@ -24,7 +24,7 @@ from lakesink_protocol.votes import Vote, Votes
 from proof.oracle import Broken, Key, Promise
 from proof.simulator.beside import LETTERS
 from proof.simulator.catalog import EVENTS, SimulatedCatalog
-from proof.simulator.drivers import Stream
+from proof.simulator.drivers import OF_ROWS, Stream
 from proof.simulator.keyed_truth import KeyedTruth
 from proof.simulator.spark import JobFailed
 from proof.simulator.tasks import SimulatedSink, Tasks
@@ -68,11 +68,12 @@ class Replay:
 
     def _judge(self, error: Exception, client: SimulatedCatalog) -> None:
         """Absent keys are a refusal that is right or wrong; other errors are right as long as something ails."""
-        if isinstance(error, WriteError) and error.code == ABSENT and client.seen is not None:
+        code = getattr(error, "code", "")
+        if code == ABSENT and client.seen is not None:
             self.done = self.truth.is_absent(self.truth.states[client.seen.location], self._given)
             if not self.done or self.stream.content.on_absent != "fail":
                 self._broken(Promise.REFUSALS_ARE_RIGHT, f"no key of {self._given} is absent")
-        elif self.stream.world.calm:
+        elif self.stream.world.calm or code in OF_ROWS:
             self._broken(Promise.REFUSALS_ARE_RIGHT, f"a replay stopped with {error}")
 
     def _repair(self, letters: pa.Table, table: Table) -> Repaired:  # noqa: ARG002 - the shipped loop gives it
