@@ -118,7 +118,8 @@ def numbers_of(columns: Iterable[pa.ChunkedArray]) -> pa.Array:
 
 
 def _dense(column: pa.ChunkedArray) -> pa.Array:
-    return pa.concat_arrays([chunk.indices for chunk in column.dictionary_encode(null_encoding="encode").chunks])
+    encoded = column.dictionary_encode(null_encoding="encode").chunks
+    return pa.chunked_array([chunk.indices for chunk in encoded], pa.int32()).combine_chunks()  # none, if no row
 
 
 def _truncated(values: pa.Array, width: int) -> pa.Array:

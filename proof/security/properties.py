@@ -6,7 +6,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -85,8 +85,7 @@ class Properties:
         return refused or ACCEPTED
 
     def _plan(self) -> None:
-        sink = self._stream.sink()
-        sink.open_catalog = self._catalog.open
+        sink = replace(self._stream.sink(), open_catalog=self._catalog.open)
         begun = sink.begin(self._stream.batch(1))
         if not isinstance(begun, IcebergTransaction):
             raise Unsafe("a batch that is not there was skipped")

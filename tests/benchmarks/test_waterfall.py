@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from benchmarks import waterfall
@@ -95,8 +95,8 @@ def test_a_lap_has_only_what_no_lap_within_it_has() -> None:
 def test_every_step_of_a_commit_is_timed(tmp_path: Path) -> None:
     lake = builders.Lake.make(tmp_path)
     stream, stopwatch = builders.Stream(lake), Stopwatch()
-    sink = stream.sink()
-    sink.open_catalog = FoundCatalog("test", {"type": "sql", **lake.catalog.properties}).open
+    opened = FoundCatalog("test", {"type": "sql", **lake.catalog.properties}).open
+    sink = replace(stream.sink(), open_catalog=opened)
     of_spark = {"rows to the driver", "Arrow from the query's plan", "the job"}
     with timing(stopwatch, [*STEPS, Timed(Kind.BATCH, "driver", builders.Stream, "run_with")]):
         stream.run_with(sink, 0)

@@ -4,6 +4,7 @@ import json
 import operator
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -101,8 +102,7 @@ def test_a_process_in_a_crowd_parses_only_new_snapshots(tmp_path: Path, monkeypa
     monkeypatch.setattr(TableMetadataUtil, "parse_raw", staticmethod(counting))
     for batch_id in range(12):
         for stream, process in zip(streams, processes, strict=True):
-            sink = stream.sink()
-            sink.open_catalog = partial(_itself, process)
+            sink = replace(stream.sink(), open_catalog=partial(_itself, process))
             stream.run_with(sink, batch_id)
     assert len(parsed) > 30
     assert max(parsed[6:]) <= len(streams)

@@ -100,7 +100,7 @@ def test_a_request_that_arrives_late_and_its_retry_are_one_commit(lake: Lake, st
             lake.catalog.late.pop(0)()
 
     sink = stream.sink()
-    sink.effects = replace(sink.effects, sleep_ms=deliver)
+    sink = replace(sink, effects=replace(sink.effects, sleep_ms=deliver))
     landed_once(lake, stream, stream.run_with(sink, 1), attempts=when + 1)
     for late in lake.catalog.late:
         with pytest.raises(Exception, match=r"Requirement failed|already exists|sequence number"):
@@ -305,7 +305,7 @@ def test_the_look_of_the_next_attempt_decides_and_not_the_answer(
         rival.run(1)
 
     sink = stream.sink()
-    sink.effects = replace(sink.effects, sleep_ms=others)
+    sink = replace(sink, effects=replace(sink.effects, sleep_ms=others))
     outcome = stream.run_with(sink, 1)
     assert isinstance(outcome, Committed | AlreadyCommitted)
     assert outcome.snapshot_id == stream.snapshot_of(1)

@@ -2,6 +2,7 @@
 
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,8 @@ def real_ms() -> int:
 
 def run(stream: Stream, batch_id: int, *, ahead_hours: int = 0, **options: Any) -> Outcome:
     """One batch by a driver whose clock is ahead; that of the storage is the real one."""
-    sink = stream.sink(**options)
-    sink.effects = Effects(now_ms=lambda: real_ms() + ahead_hours * HOUR_MS)
+    effects = Effects(now_ms=lambda: real_ms() + ahead_hours * HOUR_MS)
+    sink = replace(stream.sink(**options), effects=effects)
     return stream.run_with(sink, batch_id)
 
 

@@ -19,7 +19,7 @@ NARROWED = "for the type checker: what is tested was tested before"
 DECIDED = "an earlier rule has decided it"
 EQUIVALENT = {
     "_other_query: without s.entry is not None": NARROWED,
-    "_follows: without mark is not None": NARROWED,
+    "_retained_marks: without one is not None": NARROWED,
     "_taken_over: without end is not None": "both callers give an end, and no start equals None",
     **{f"_ahead: {number} for 1 in -1": "no rule asks how far ahead of no entry a batch is" for number in (0, 2)},
     "_snapshot_of_batch: without entry": NARROWED,
@@ -36,8 +36,6 @@ EQUIVALENT = {
     "transaction rule 19: 1 for 0 in _ahead(s) < 0": DECIDED,
     "rolled_back: without self.entry is None": "no rule asks it without an entry",
     "undone: 2 for 1 in -1": "no batch is below 0",
-    "shows_all_undone: without found not in beside": "parents that form a loop, on which the walk would not end",
-    "shows_all_undone: without snapshot.parent_snapshot_id is None": NARROWED,
     "shows_the_batch_before: without snapshot.snapshot_id in self._ancestry_ids": "with such a mark, rule 4 decides",
     "shows_the_batch_before: LtE in mark.ledger_batch_id == mark.batch_id < self.batch.batch_id": DECIDED,
     **{f"unread_version: {number} for 1 in -1": "the first sequence number is 1" for number in (0, 2)},
