@@ -25,7 +25,7 @@ from lakesink.settings.options import option_invalid, read_option
 from lakesink.settings.relations import Entry
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.change_plan import check_left_out, stored_columns
-from lakesink.sinks.iceberg.expectations import expected_of
+from lakesink.sinks.iceberg.evolution import expected_of
 from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink.sinks.iceberg.preflight import check_letters, check_start, open_existing
 from lakesink.spark.determinism import functions_of, runs_python

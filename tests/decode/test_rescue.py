@@ -18,7 +18,7 @@ from lakesink.decode.json_values import JsonReader
 from lakesink.decode.rescue import LARGEST_REST_BYTES, Rescue, step_of
 from lakesink.rows.plan import BinaryEncoding
 from lakesink.rows.schema import Field, ListOf, MapOf, Primitive, Struct, Type, sql_type_of
-from lakesink.sinks.iceberg.rescue import rescue_column_change
+from lakesink.sinks.iceberg.evolution import rescue_column_change
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.measures import RESCUED_ROWS, UNKNOWN_KEYS, Tally
 from lakesink_protocol.quality import Quality

@@ -33,14 +33,13 @@ from pyiceberg.types import (
 from lakesink.keys.keys_file import is_keys_file
 from lakesink.parquet.locations import is_location
 from lakesink.rows.expectations import Expected, OnUnmet
-from lakesink.sinks.iceberg.rescue import check_rescued
 from lakesink_catalog.commit.premises import premises_of
 from lakesink_catalog.tables.locations import all_under, data_location, is_under
 from lakesink_catalog.words import counted
 from lakesink_protocol.change import ContentFile
 from lakesink_protocol.errors import WriteError
-from lakesink_protocol.measures import DEAD_LETTERS, UNKNOWN_KEYS, UNMET_ROWS, Tally
-from lakesink_protocol.quality import Quality, together
+from lakesink_protocol.measures import DEAD_LETTERS, RESCUED_ROWS, UNKNOWN_KEYS, UNMET_ROWS, Tally
+from lakesink_protocol.quality import OTHERS, Quality, together
 from lakesink_protocol.receipt import MOST_MISFITS, Misfit, Receipt, decode
 from lakesink_protocol.receipt_json import MOST_IN_A_BATCH, ReceiptInvalid
 from lakesink_protocol.row_changes import DELETES, SPLITS, SUPERSEDED, TOMBSTONES, KeysFile
@@ -256,7 +255,7 @@ def _check_quality(receipt: Receipt, expected: Sequence[Expected]) -> None:
         raise receipt_rejected("a task reports more malformed or unexpected rows than it received")
     if receipt.malformed and not receipt.refused:
         raise receipt_rejected("a task found malformed documents, and did not refuse the batch")
-    check_rescued(receipt)
+    _check_rescued(receipt)
     if set(unmet) != {one.name for one in expected}:
         raise receipt_rejected("a task counted other expectations than those of the query")
     reasons = receipt.malformed + sum(unmet[one.name] for one in expected if one.on_unmet is OnUnmet.FAIL)
@@ -350,3 +349,13 @@ def _are_texts(bounds: Sequence[bytes]) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+def _check_rescued(receipt: Receipt) -> None:
+    """Refuse counts of rescued rows that contradict each other."""
+    rescued, rows = receipt.quality.rescued, receipt.quality.counts[RESCUED_ROWS]
+    by_reason = [count for reason, count in rescued.items() if reason != OTHERS]
+    if rescued.get(OTHERS, 0) > MOST_IN_A_BATCH:
+        raise receipt_rejected("a task reports more reasons of rescued rows than the limit")
+    if not max(by_reason, default=0) <= rows <= sum(rescued.values()):
+        raise receipt_rejected("a task's counts of rescued rows contradict each other")

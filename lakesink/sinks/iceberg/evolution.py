@@ -1,34 +1,39 @@
-"""Plans a batch: what tasks get, and what `schema_evolution` does where the rows and the table have other columns."""
+"""Plans a batch: what tasks get and judge, and what `schema_evolution` does where rows and table have other columns."""
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import (
     IntegerType,
+    NestedField,
+    StringType,
 )
 
 from lakesink.decode.avro.registry import is_url, schemas_in_file
 from lakesink.decode.documents import own_columns
 from lakesink.parquet.filesystem import shareable_properties
 from lakesink.rows.columns import NameRule, align
+from lakesink.rows.expectations import Expected, expected_in
 from lakesink.rows.plan import JSON, ChangesPlan, NewsPlan, PartitionField, WritePlan
 from lakesink.rows.schema import Struct, holds_binary, parse_schema, sql_type_of
 from lakesink.rows.task_errors import schema_mismatch, shown
+from lakesink.settings.conditions import condition_unsupported, read_condition
 from lakesink.settings.ddl import columns_of
 from lakesink.settings.option_types import SchemaEvolution
 from lakesink.settings.settings import Settings
 from lakesink.settings.table_settings import metrics_modes
 from lakesink.sinks.iceberg.change_plan import changes_plan
-from lakesink.sinks.iceberg.rescue import rescue_column_change
-from lakesink.sinks.iceberg.schema_advice import commands, difference_lines, find_change
-from lakesink.task.task import check_columns
+from lakesink.sinks.iceberg.schema_advice import commands, difference_lines, find_change, spark_type
+from lakesink.task.task import check_columns, condition_on
 from lakesink_catalog.commit.evolution import ChangeImpossible, evolve, keeps_columns_of
 from lakesink_catalog.commit.premises import Path, Premises, former_names
 from lakesink_catalog.spark_types import sql_type
+from lakesink_catalog.tables.arrow_schema import RESERVED_NAMES
 from lakesink_catalog.tables.locations import data_location
-from lakesink_protocol.change import SchemaChange
+from lakesink_protocol.change import ColumnType, SchemaChange
 from lakesink_protocol.errors import BatchRefused, SettingsError, WriteError
 from lakesink_protocol.identity import Batch, SinkKey
 
@@ -288,3 +293,62 @@ def _with_differences(
         ),
         details=difference_lines(change, table.schema()),
     )
+
+
+def rescue_column_change(schema: Schema, name: str) -> SchemaChange | None:
+    """The change that adds the rescue column; None if the table has it, or the name is empty.
+
+    Raises:
+        WriteError: The table has another column of this name, or cannot have one.
+    """
+    if not name:
+        return None
+    present = next((field for field in schema.fields if field.name.casefold() == name.casefold()), None)
+    why = _why_unusable(name, present)
+    if why:
+        raise schema_mismatch(
+            f"The rescue column {shown(name)!r} {why}.",
+            action="Give the option rescue_column a name that the table does not have, or the name of an optional"
+            " column of STRING.",
+        )
+    return SchemaChange(added=(ColumnType((name,), '"string"'),)) if present is None else None
+
+
+def _why_unusable(name: str, present: NestedField | None) -> str:
+    if name.lower() in RESERVED_NAMES:
+        return "has a name that Iceberg reserves"
+    if present is None:
+        return ""
+    if present.name != name:
+        return f"differs only in case from {shown(present.name)!r}, and most engines cannot distinguish them"
+    if not isinstance(present.field_type, StringType):
+        return f"is {spark_type(present.field_type)} in the table, and must be STRING"
+    return "is required in the table, and must be optional" if present.required else ""
+
+
+def expected_of(rows: pa.Schema, settings: Settings) -> tuple[Expected, ...]:
+    """The expectations of rows of this schema; raises WriteError for marks that are none, or are on documents."""
+    try:
+        marked = expected_in(rows)
+    except ValueError as error:
+        raise WriteError.of("SCHEMA_MISMATCH.marks", why=str(error)) from None
+    if not settings.decode:
+        return marked
+    if marked:
+        raise WriteError.of("SCHEMA_MISMATCH.marked_documents", name=marked[0].name)
+    conditions = settings.expect.items()
+    return tuple(Expected(name, one.on_unmet, read_condition(name, one.condition)) for name, one in conditions)
+
+
+def check_conditions(settings: Settings, plan: WritePlan) -> None:
+    """Check that each condition on documents has a meaning on the table's columns; raises SettingsError."""
+    if not settings.decode:
+        return
+    conditions = [(one.name, one.condition) for one in expected_of(pa.schema([]), settings)]
+    if plan.changes is not None and plan.changes.deletes is not None:
+        conditions.append(("apply_as_deletes", plan.changes.deletes))
+    for name, condition in conditions:
+        try:
+            condition_on(plan, condition)
+        except ValueError as error:
+            raise condition_unsupported(name, error) from None

@@ -19,14 +19,12 @@ from lakesink.sinks.iceberg.document_evolution import (
     not_written_again,
     widened_floats,
 )
-from lakesink.sinks.iceberg.evolution import plan_batch
-from lakesink.sinks.iceberg.expectations import check_conditions, expected_of
+from lakesink.sinks.iceberg.evolution import check_conditions, expected_of, plan_batch
 from lakesink.sinks.iceberg.keyed_changes import ChangesByKey, RunInExecutors, check_sequence, prepared_changes
 from lakesink.sinks.iceberg.logs import why_unusable
 from lakesink.sinks.iceberg.side.side_rollback import with_side_tables
 from lakesink.sinks.iceberg.side.side_sink import SideTableSink
-from lakesink.sinks.iceberg.side.side_tables import SideTables
-from lakesink.sinks.iceberg.side_factory import SideFactory
+from lakesink.sinks.iceberg.side.side_tables import SideFactory, SideTables
 from lakesink.sinks.iceberg.sink_table import RunMemory, SinkTable
 from lakesink.sinks.iceberg.transaction import BatchWarnings, IcebergTransaction
 from lakesink.sinks.unused_accept import UnusedAcceptWarning
