@@ -11,7 +11,7 @@ import pytest
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
-from lakesink_catalog.commit.identifier_fields import check_key
+from lakesink_catalog.commit.decision import check_key
 from lakesink_catalog.commit.prepared import matches_keys_files
 from lakesink_protocol import events
 from lakesink_protocol.errors import CatalogError, CommitUnresolved

@@ -1,15 +1,22 @@
-"""A decision about a batch on the table as it was loaded, and whether a prepared batch still fits it."""
+"""A decision about a batch on the table as it was loaded, and whether a prepared batch and its key still fit it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
 from lakesink_catalog.commit.evolution import ChangeImpossible, brings_columns_of, evolve
-from lakesink_catalog.commit.identifier_fields import key_holds
 from lakesink_catalog.commit.premises import is_compatible
 from lakesink_catalog.commit.prepared import PreparedBatch
+from lakesink_catalog.commit.prepared_changes import PreparedChanges
+from lakesink_protocol.errors import CatalogError
+from lakesink_protocol.ledger import LedgerEntry
+from lakesink_protocol.redact import shown
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.verdict import Commit, Verdict
+
+_LONGEST_NAMES = 90
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +46,47 @@ def still_usable(decision: Decision, prepared: PreparedBatch) -> bool:
     premises = prepared.premises
     if prepared.schema_change is None:
         present = decision.table.schema()
-        holds = premises.hold_in(metadata) and key_holds(prepared.changes, present)
+        holds = premises.hold_in(metadata) and _key_holds(prepared.changes, present)
         return holds and is_compatible(premises.schema, present)
     try:
         evolved = evolve(decision.table, prepared.schema_change).table
     except ChangeImpossible:
         return False
     return (
-        key_holds(prepared.changes, evolved.schema())
+        _key_holds(prepared.changes, evolved.schema())
         and premises.specs_hold_in(metadata)
         and is_compatible(premises.schema, evolved.schema())
         and brings_columns_of(premises.schema, decision.table, evolved)
     )
+
+
+def check_key(table: Table, entry: LedgerEntry | None, key_ids: Sequence[int]) -> None:
+    """Refuse, before rows are written, to replace or delete rows by a key of which others do not know.
+
+    Raises:
+        CatalogError: `KEY_CHANGED` if the table, or the sink's newest batch in the ledger, has another key.
+    """
+    present = set(table.schema().identifier_field_ids)
+    if present != set(key_ids):
+        raise _key_changed("the table's identifier fields are", table.schema(), sorted(present))
+    if entry is not None and entry.keys and set(entry.keys) != present:
+        raise _key_changed("the sink's earlier batches had the key", table.schema(), entry.keys)
+
+
+def _key_holds(changes: PreparedChanges | None, present: Schema) -> bool:
+    """True if the key of a prepared batch is that of this schema of the table, and its sequence columns are there.
+
+    `is_compatible` checks the types: a key that was widened is compared as the wider type.
+    """
+    if changes is None:
+        return True
+    columns = {field.field_id for field in present.fields}
+    return set(changes.key_ids) == set(present.identifier_field_ids) and columns >= {
+        *changes.key_ids,
+        *changes.sequence_ids,
+    }
+
+
+def _key_changed(whose: str, schema: Schema, field_ids: Sequence[int]) -> CatalogError:
+    names = ", ".join(schema.find_column_name(number) or f"field {number} (dropped)" for number in field_ids) or "none"
+    return CatalogError.of("KEY_CHANGED", whose=whose, names=shown(names, _LONGEST_NAMES))

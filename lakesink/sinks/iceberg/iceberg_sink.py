@@ -28,8 +28,8 @@ from lakesink.sinks.iceberg.side.side_tables import SideFactory, SideTables
 from lakesink.sinks.iceberg.sink_table import RunMemory, SinkTable
 from lakesink.sinks.iceberg.transaction import BatchWarnings, IcebergTransaction
 from lakesink.sinks.unused_accept import UnusedAcceptWarning
+from lakesink_catalog.commit.decision import check_key
 from lakesink_catalog.commit.effects import Effects
-from lakesink_catalog.commit.identifier_fields import check_key
 from lakesink_catalog.commit.prepared import PreparedBatch, parse_prepared
 from lakesink_catalog.connect.first_snapshot import check_has_head
 from lakesink_catalog.read.landed import newest_summary
