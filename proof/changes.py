@@ -55,7 +55,7 @@ class Changing:
     keys: int = 3
     salt: int = 0
     has_places: bool = True
-    has_ties: bool = True
+    has_ties: bool = field(default=True, repr=False)  # draws begin with the text of a scenario
 
     def of(self, row: Key) -> tuple[RowChange, ...]:
         """The changes of a row: two for a row whose key changes, and otherwise one."""

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from random import Random
 from typing import Any
@@ -57,8 +57,8 @@ class Content:
     follows: str = ""
     salt: int = 0
     changing: Changing | None = None
-    logs: bool = False
-    on_absent: str = "fail"
+    logs: bool = field(default=False, repr=False)  # draws begin with the text of a scenario
+    on_absent: str = field(default="fail", repr=False)
 
     @property
     def has_features(self) -> bool:

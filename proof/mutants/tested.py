@@ -173,7 +173,7 @@ TESTED = (
         SeededBug(
             bug.__name__.replace("_", " "),
             breaks,
-            "tests/proof/test_simulator.py::test_each_change_of_a_document_is_told_as_it_was_and_replayed_once",
+            "tests/proof/test_simulator.py::test_events_are_put_aside_whole_logged_and_replayed_whatever_happens",
             bug,
         )
         for breaks, bug in told.BUGS.items()

@@ -14,7 +14,8 @@ from click.testing import CliRunner
 
 from lakesink.compact.choose import ENOUGH_FILES, SMALL_BYTES
 from lakesink.read import steps
-from lakesink_protocol.row_changes import ChangeCounts
+from lakesink_protocol.row_changes import ChangeCounts, Mode
+from proof.changes import Changing
 from proof.content import Content
 from proof.simulator import run as run_of_seeds
 from proof.simulator.__main__ import main
@@ -132,11 +133,30 @@ def test_each_change_of_a_document_is_told_as_it_was_and_replayed_once(featured:
         assert not report.broken, "\n".join([f"seed {report.seed}", *report.story, *map(str, report.broken)])
 
 
-def test_columns_letters_changelogs_and_replays_meet_each_kind_of_death(featured: list[Report]) -> None:
+def test_columns_letters_and_replays_meet_deaths_between_the_commits_of_a_batch(featured: list[Report]) -> None:
     outcomes = sum((report.outcomes for report in featured), Counter[str]())
-    died = {f"killed at the commit of {what}" for what in ("letters", "changelog")}
-    assert {*died, "recovered", "replay done", f"replay: {ABSENT}"} <= outcomes.keys()
+    assert {"killed", "recovered", "replay done", f"replay: {ABSENT}"} <= outcomes.keys()
+    assert any(outcome.startswith("killed at the commit of") for outcome in outcomes)
     assert all(sum(getattr(report, kind) for report in featured) for kind in ("letters", "evolutions"))
+
+
+FEATURED = Scenario(
+    {"answer lost": 0.2, "request late": 0.1},
+    ("kill between the commits", "replay", "kill after the changelog", "twin", "replay", "kill"),
+    end=(6, 6),
+    most=2,
+    content=Content(
+        aside_every=2,
+        follows="widen",
+        changing=Changing(Mode.CHANGES, salt=26, has_ties=False),
+    ),
+)
+
+
+@pytest.mark.parametrize(("on_absent", "logs"), [("fail", True), ("insert", False)])
+def test_events_are_put_aside_whole_logged_and_replayed_whatever_happens(on_absent: str, *, logs: bool) -> None:
+    scenario = replace(FEATURED, content=replace(FEATURED.content, on_absent=on_absent, logs=logs))
+    assert [broken for seed in seeds(3) for broken in simulate(seed, lambda _: scenario).broken] == []
 
 
 @pytest.mark.parametrize("seed", [412, 898, 1665, 3067, 7236, 56475, 56927, 61955, 62735])
