@@ -95,7 +95,7 @@ def build_request(
             **({SCHEMA_CHANGE: change.schema_change.in_words} if change.schema_change and evolved.updates else {}),
         },
         time_ms,
-        operation_of(replaces=bool(change.ended), added=bool(own), deletes=bool(deletes.written)),
+        operation_of(replaces=bool(change.added or change.ended), added=bool(own), deletes=bool(deletes.written)),
     )
     new_schema = evolved.table.schema() if evolved.updates else None
     updates = (*evolved.updates, *_updates(table, change, snapshot))
