@@ -195,6 +195,16 @@ def test_a_replay_in_another_mode_is_refused(tmp_path: Path, options: dict[str, 
     assert orders.rows == []
 
 
+def test_audit_counts_the_changes_of_a_replay_and_not_the_rows_that_it_adds(tmp_path: Path) -> None:
+    orders = Orders(tmp_path, deletes="hard")
+    orders.take(0, (1, 1, "a"), (2, 1, "b"), (3, 1, "c"))
+    orders.take(1, (1, 2, None), (1, 3, None), (2, 2, None), (None, -2, None))
+    orders.take(2, (2, 5, "newer"))
+    assert orders.replay(lambda row: (3, -2, None) if row["operation"] == "delete" else named(row)) == (1, 4, 0)
+    assert orders.rows == [(1, 3, "repaired"), (2, 5, "newer")]
+    assert audit(orders.lake.table()).findings == ()
+
+
 def test_a_change_of_an_unknown_kind_is_no_upsert(tmp_path: Path) -> None:
     orders = Orders(tmp_path)
     orders.take(0, (1, 1, "a"))
