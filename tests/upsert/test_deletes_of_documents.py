@@ -55,6 +55,15 @@ def test_a_delete_needs_no_more_than_key_and_sequence_and_a_row_needs_all(tmp_pa
     assert live_rows(stream.lake) == [row(2, 2, "m")]
 
 
+def test_a_document_that_lacks_a_required_column_does_not_make_it_optional(tmp_path: Path) -> None:
+    stream = stream_into(tmp_path, schema_evolution="widen")
+    take(stream, 0, {"op": "c"} | row(1, 1))
+    take(stream, 1, {"op": "d", "id": 1, "version": 2})
+    with pytest.raises(WriteError, match=r"NULL_IN_REQUIRED.*name"):
+        take(stream, 2, {"op": "c", "id": 2, "version": 1})
+    assert stream.lake.table().schema().find_field("name").required
+
+
 def test_a_column_that_is_not_stored_is_no_new_column(tmp_path: Path) -> None:
     stream = stream_into(tmp_path, schema_evolution="add", rescue_column="rest")
     take(stream, 0, {"op": "c", "more": "x"} | row(1, 1))

@@ -1,6 +1,7 @@
 """Changes that are put aside, and their replays: no newer row is replaced, and no deleted one comes back."""
 
 import json
+import operator
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from lakesink_protocol.errors import WriteError
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
 from lakesink_tools.audit.audit import audit
 from testkit.builders import TABLE, Lake, Stream
+from testkit.deaths import Killed, dies_before
 from testkit.letters import append_to, one_task
 from tests.upsert.rows import live_rows
 
@@ -202,6 +204,24 @@ def test_audit_counts_the_changes_of_a_replay_and_not_the_rows_that_it_adds(tmp_
     orders.take(2, (2, 5, "newer"))
     assert orders.replay(lambda row: (3, -2, None) if row["operation"] == "delete" else named(row)) == (1, 4, 0)
     assert orders.rows == [(1, 3, "repaired"), (2, 5, "newer")]
+    assert audit(orders.lake.table()).findings == ()
+
+
+def test_a_begun_replay_ends_with_a_delete_in_place_of_a_row_that_was_deleted_meanwhile(tmp_path: Path) -> None:
+    orders = Orders(tmp_path)
+    orders.take(0, (1, 1, "a"), (2, 1, "b"))
+    orders.take(1, (1, 2, None), (2, 2, None))
+    orders.lake.catalog.faults = [operator.call, dies_before]
+    with pytest.raises(Killed):
+        orders.replay(named)
+    orders.lake.catalog.faults = []
+    orders.take(2, (1, -3, "a"))
+    with pytest.raises(WriteError, match="KEYS_ABSENT"):
+        orders.replay(named)
+    with pytest.raises(WriteError, match=r"begun with 2 letters[\s\S]*return a delete"):
+        orders.replay(lambda row: named(row) if row["id"] == 2 else None)
+    assert orders.replay(lambda row: named(row) if row["id"] == 2 else (1, -2, "a")) == (1, 2, 0)
+    assert orders.rows == [(2, 2, "repaired")]
     assert audit(orders.lake.table()).findings == ()
 
 
