@@ -395,6 +395,10 @@ BY_DEBEZIUM = {"mode": "changes", "decode": "debezium-json"}
         ),
         ({"mode": "upsert", "keys": "id", "except_column_list": "ID"}, "has 'id', a column of keys"),
         ({"mode": "upsert", "sequence_by": "lsn", "except_column_list": "lsn"}, "has 'lsn', a column of sequence_by"),
+        (
+            {"mode": "upsert", "decode": "json", "rescue_column": "rest", "except_column_list": "Rest"},
+            "has 'rest', a column of rescue_column",
+        ),
         ({"mode": "upsert", "on_late": "fail"}, "on_late needs sequence_by"),
         ({"output_mode": "update"}, "output_mode='update' needs mode='upsert'"),
         (BY_DEBEZIUM | {"output_mode": "update"}, "output_mode='update' needs mode='upsert'"),

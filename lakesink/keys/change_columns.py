@@ -57,6 +57,7 @@ class ChangeConversion:
         whole: For rows to store.
         narrow: For hard deletes.
         logged: For deletes in a changelog, with all their columns; None without one.
+        are_replayed: True if upserts are like rows of a snapshot, see `ChangesPlan`.
     """
 
     incoming: pa.Schema
@@ -67,6 +68,7 @@ class ChangeConversion:
     narrow: Alignment
     soft_deletes: bool
     logged: Alignment | None
+    are_replayed: bool
 
     def _check(self, changed: ChangedRows, first_row: int) -> None:
         """Raise WriteError if key or sequence is NULL in a change; `first_row` rows of the task came before."""
@@ -93,6 +95,9 @@ class ChangeConversion:
         changed = batch.changed
         self._check(changed, first_row)
         is_delete = pc.equal(changed.operations, operation_scalar(Operation.DELETE))
+        if self.are_replayed:
+            kinds = pc.if_else(is_delete, changed.operations, operation_scalar(Operation.SNAPSHOT))
+            changed = replace(changed, operations=kinds)
         if self.soft_deletes:
             return self._stored_all(changed, is_delete)
         upserts, deletes = _only(changed, pc.invert(is_delete)), _only(changed, is_delete)
@@ -183,6 +188,7 @@ def conversion_of(incoming: pa.Schema, schema: Struct, plan: WritePlan, changes:
         align(incoming, narrow, case_sensitive=plan.case_sensitive, ignore_unknown=True),
         changes.soft_deletes,
         logged,
+        changes.are_replayed,
     )
 
 

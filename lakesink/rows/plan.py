@@ -82,6 +82,7 @@ class ChangesPlan:
         except_columns: Columns of the rows that are not stored.
         deletes: True for documents that delete; None if a mark or an event says which rows do, or if none does.
         has_changelog: True if all changes go to a changelog too, with all that deletes have.
+        are_replayed: True if the changes were dead letters: the row of their key may be newer at an equal sequence.
     """
 
     mode: Mode
@@ -91,6 +92,7 @@ class ChangesPlan:
     except_columns: tuple[str, ...] = ()
     deletes: Condition | None = None
     has_changelog: bool = False
+    are_replayed: bool = False
 
 
 DELETED = "_is_deleted"

@@ -185,7 +185,8 @@ def _compared(settings: Settings, *, of_stream: bool) -> Iterator[tuple[str, str
         case EveryPeriod(span_ms) if timedelta(milliseconds=span_ms) > settings.tag_max_age:
             yield "tag_max_age", "is shorter than tag_every: tags would leave gaps"
     left_out = {name.casefold() for name in settings.except_column_list}
-    for option in ("keys", "sequence_by"):
-        for name in getattr(settings, option):
+    for option in ("keys", "sequence_by", "rescue_column"):
+        given = getattr(settings, option)
+        for name in [given] if isinstance(given, str) else given:
             if name.casefold() in left_out:
                 yield "except_column_list", f"has {name[:60]!r}, a column of {option}"

@@ -158,8 +158,8 @@ def decoded_columns(plan: WritePlan) -> Struct:
     if changes is None:
         return schema
     rule = NameRule(plan.case_sensitive)
-    known = {rule.key(one.name) for one in schema.fields}
     fields = own_schema(schema, changes).fields
+    known = {rule.key(one.name) for one in fields}
     if changes.deletes is not None:
         key = {*changes.keys, *changes.sequence}
         fields = tuple(

@@ -14,6 +14,8 @@ from testkit.builders import Lake, Stream
 from testkit.upserts import Upserts
 from tests.audit.terminal import Run, found, terminal
 from tests.audit.test_upserts import fill
+from tests.decode.debezium.events import event
+from tests.upsert.test_events_put_aside import row, stream_into, take
 
 JSON = ("--output", "json")
 ALL = ChangeCounts(9, 2, 1, inserted=5, updated=3, deleted=1, late_upserts=1, absent=1)
@@ -128,3 +130,15 @@ def test_the_line_of_a_running_stream_has_the_counts(changes: ChangeCounts, told
     plain = ended(BatchFinished(3, "demo.events", "keyed", 0.1, 0.0, Committed(1, 10, 2, 300)), "keyed", "batch")
     assert plain is not None
     assert "(" not in plain.after
+
+
+def test_shares_of_bad_rows_are_of_all_changes_also_those_without_effect(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = stream_into(tmp_path, expect={"small": ("size <> 3", "warn")})
+    absent = [event("d", None, row(key, 1)) for key in range(2, 5)]
+    take(stream, 0, [*(event("c", row(1, version, size=3)) for version in range(1, 6)), *absent, b"{"])
+    run = terminal(stream.lake, monkeypatch)
+    assert "5 of 9 rows did not meet an expectation" in run("status").stdout
+    checks = found(run("quality", *JSON), 0)["checks"]
+    assert [(one["name"], one["found"], one["rows"]) for one in checks] == [("dead letters", 1, 9), ("small", 5, 9)]

@@ -8,6 +8,7 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import BooleanType, LongType, NestedField, StringType
 
+from lakesink.rows.plan import DELETED
 from lakesink_protocol.errors import SettingsError, WriteError
 from testkit.builders import Lake
 from tests.upsert.change_events import EventStream
@@ -54,12 +55,40 @@ def test_a_delete_needs_no_more_than_key_and_sequence_and_a_row_needs_all(tmp_pa
     assert live_rows(stream.lake) == [row(2, 2, "m")]
 
 
+def test_a_document_that_lacks_a_required_column_does_not_make_it_optional(tmp_path: Path) -> None:
+    stream = stream_into(tmp_path, schema_evolution="widen")
+    take(stream, 0, {"op": "c"} | row(1, 1))
+    take(stream, 1, {"op": "d", "id": 1, "version": 2})
+    with pytest.raises(WriteError, match=r"NULL_IN_REQUIRED.*name"):
+        take(stream, 2, {"op": "c", "id": 2, "version": 1})
+    assert stream.lake.table().schema().find_field("name").required
+
+
 def test_a_column_that_is_not_stored_is_no_new_column(tmp_path: Path) -> None:
     stream = stream_into(tmp_path, schema_evolution="add", rescue_column="rest")
     take(stream, 0, {"op": "c", "more": "x"} | row(1, 1))
     assert live_rows(stream.lake) == [row(1, 1) | {"rest": None, "more": "x"}]
     take(stream, 1, {"op": "d", "id": 1, "version": 2})
     assert live_rows(stream.lake) == []
+
+
+SOFT = NestedField(4, DELETED, BooleanType())
+
+
+@pytest.mark.parametrize("evolution", ["ignore", "widen"])
+def test_documents_can_say_themselves_what_soft_deletes_store(tmp_path: Path, evolution: str) -> None:
+    options = {"apply_as_deletes": f"{DELETED} = 'true'", "except_column_list": DELETED, "schema_evolution": evolution}
+    stream = stream_into(tmp_path, SOFT, deletes="soft", **options)
+    take(stream, 0, {DELETED: False} | row(1, 1), {DELETED: False} | row(2, 1))
+    take(stream, 1, {DELETED: True} | row(1, 2))
+    assert live_rows(stream.lake) == [row(1, 2) | {DELETED: True}, row(2, 1) | {DELETED: False}]
+
+
+@pytest.mark.parametrize("evolution", ["add", "widen", "fail"])
+def test_a_key_with_the_name_of_the_column_of_soft_deletes_becomes_no_column(tmp_path: Path, evolution: str) -> None:
+    stream = stream_into(tmp_path, SOFT, deletes="soft", schema_evolution=evolution)
+    with pytest.raises(WriteError, match=rf"SCHEMA_MISMATCH.*: {DELETED}\.\n.*deletes='soft' fills"):
+        take(stream, 0, {"op": "c", DELETED: True} | row(1, 1))
 
 
 def test_a_number_or_a_boolean_is_read_as_its_text(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Changes that are put aside, and their replays: no newer row is replaced, and no deleted one comes back."""
 
 import json
+import operator
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from lakesink_protocol.errors import WriteError
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
 from lakesink_tools.audit.audit import audit
 from testkit.builders import TABLE, Lake, Stream
+from testkit.deaths import Killed, dies_before
 from testkit.letters import append_to, one_task
 from tests.upsert.rows import live_rows
 
@@ -55,12 +57,12 @@ class Orders:
         self.options = OPTIONS | options
         self.stream = Stream(self.lake, options=self.options | QUARANTINE)
 
-    def take(self, batch_id: int, *changes: Change) -> Outcome:
+    def take(self, batch_id: int, *changes: Change, rows: pa.Table | None = None) -> Outcome:
         sink = self.stream.sink()
         driver = IcebergSink(
             sink.table, sink.key, sink.open_catalog, sink.settings, ROWS.remove(3), effects=sink.effects
         )
-        return run_batch(self.stream.batch(batch_id), [driver], one_task(table_of([*changes])))[driver.name]
+        return run_batch(self.stream.batch(batch_id), [driver], one_task(rows or table_of([*changes])))[driver.name]
 
     def replay(self, repaired: Callable[[Row], Change | None], **options: Any) -> tuple[int, int, int]:
         """Replay the letters for whose rows this gives a change: the numbers of replays, letters, and pending ones."""
@@ -112,6 +114,38 @@ def test_a_repaired_change_is_late_if_a_newer_one_has_come(tmp_path: Path) -> No
     assert orders.rows == [(1, 3, "newer")]
 
 
+def test_a_repaired_row_does_not_replace_one_of_its_sequence_which_may_be_newer(tmp_path: Path) -> None:
+    orders = Orders(tmp_path, changelog_table="demo.log")
+    orders.take(0, (1, 1, "a"))
+    orders.take(1, (1, 2, None))
+    orders.take(2, (1, 2, "newer"))
+    assert orders.replay(named) == (1, 1, 0)
+    assert orders.rows == [(1, 2, "newer")]
+    log = orders.lake.catalog.load_table("demo.log").scan().to_arrow().to_pylist()
+    found = sorted((row["_operation"], row["version"], row["name"]) for row in log)
+    assert found == [("snapshot", 2, "repaired"), ("upsert", 1, "a"), ("upsert", 2, "newer")]
+
+
+@pytest.mark.parametrize("deletes", ["hard", "soft"])
+def test_a_repaired_delete_removes_the_row_that_has_its_sequence(tmp_path: Path, deletes: str) -> None:
+    orders = Orders(tmp_path, deletes="soft")
+    orders.take(0, (1, 2, "a"))
+    orders.take(1, (1, -2, None))
+    orders.options["deletes"] = deletes
+    assert orders.replay(named) == (1, 1, 0)
+    assert orders.rows == []
+
+
+def test_a_repaired_row_stays_deleted_if_its_delete_has_the_same_sequence(tmp_path: Path) -> None:
+    """A delete of Debezium has the sequence of the row's last state."""
+    orders = Orders(tmp_path, deletes="soft")
+    orders.take(0, (1, 1, "a"), (2, 1, "b"))
+    orders.take(1, (1, 2, None), (2, 2, None))
+    orders.take(2, (1, -2, "a"))
+    assert orders.replay(named) == (1, 2, 0)
+    assert orders.rows == [(2, 2, "repaired")]
+
+
 @pytest.mark.parametrize("deletes", ["hard", "soft"])
 def test_a_repaired_change_brings_no_row_back_that_was_deleted_later(tmp_path: Path, deletes: str) -> None:
     orders = Orders(tmp_path, deletes=deletes)
@@ -150,7 +184,7 @@ def test_a_repaired_delete_deletes_and_one_of_an_absent_key_has_no_effect(tmp_pa
     ("options", "said"),
     [
         ({"mode": "append", "keys": None, "sequence_by": None}, "would append rows, and 2 dead letters changed rows"),
-        ({"mode": "upsert"}, "1 dead letter deletes a row, and mode='upsert' would write it"),
+        ({"mode": "upsert"}, "1 dead letter may delete a row, and mode='upsert' would write it"),
     ],
 )
 def test_a_replay_in_another_mode_is_refused(tmp_path: Path, options: dict[str, Any], said: str) -> None:
@@ -161,6 +195,44 @@ def test_a_replay_in_another_mode_is_refused(tmp_path: Path, options: dict[str, 
     with pytest.raises(WriteError, match=said):
         orders.replay(named)
     assert orders.rows == []
+
+
+def test_audit_counts_the_changes_of_a_replay_and_not_the_rows_that_it_adds(tmp_path: Path) -> None:
+    orders = Orders(tmp_path, deletes="hard")
+    orders.take(0, (1, 1, "a"), (2, 1, "b"), (3, 1, "c"))
+    orders.take(1, (1, 2, None), (1, 3, None), (2, 2, None), (None, -2, None))
+    orders.take(2, (2, 5, "newer"))
+    assert orders.replay(lambda row: (3, -2, None) if row["operation"] == "delete" else named(row)) == (1, 4, 0)
+    assert orders.rows == [(1, 3, "repaired"), (2, 5, "newer")]
+    assert audit(orders.lake.table()).findings == ()
+
+
+def test_a_begun_replay_ends_with_a_delete_in_place_of_a_row_that_was_deleted_meanwhile(tmp_path: Path) -> None:
+    orders = Orders(tmp_path)
+    orders.take(0, (1, 1, "a"), (2, 1, "b"))
+    orders.take(1, (1, 2, None), (2, 2, None))
+    orders.lake.catalog.faults = [operator.call, dies_before]
+    with pytest.raises(Killed):
+        orders.replay(named)
+    orders.lake.catalog.faults = []
+    orders.take(2, (1, -3, "a"))
+    with pytest.raises(WriteError, match="KEYS_ABSENT"):
+        orders.replay(named)
+    with pytest.raises(WriteError, match=r"begun with 2 letters[\s\S]*return a delete"):
+        orders.replay(lambda row: named(row) if row["id"] == 2 else None)
+    assert orders.replay(lambda row: named(row) if row["id"] == 2 else (1, -2, "a")) == (1, 2, 0)
+    assert orders.rows == [(2, 2, "repaired")]
+    assert audit(orders.lake.table()).findings == ()
+
+
+def test_a_change_of_an_unknown_kind_is_no_upsert(tmp_path: Path) -> None:
+    orders = Orders(tmp_path)
+    orders.take(0, (1, 1, "a"))
+    unknown = table_of([(1, 2, "b")]).set_column(3, DELETE_MARK, pa.array([None], pa.bool_()))
+    orders.take(1, rows=unknown)
+    orders.options = {name: one for name, one in orders.options.items() if name != "apply_as_deletes"}
+    with pytest.raises(WriteError, match="1 dead letter may delete a row, and mode='upsert' would write it"):
+        orders.replay(named, mode="upsert")
 
 
 def test_changes_are_put_aside_beside_a_changelog_which_lacks_them(tmp_path: Path) -> None:

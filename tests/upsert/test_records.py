@@ -2,7 +2,9 @@
 
 import hashlib
 import json
+import operator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
@@ -12,6 +14,9 @@ from lakesink_protocol.outcome import Committed
 from testkit.builders import Lake, Stream, is_prepared_record
 from testkit.change_table import ChangeStream, Reference, rows_of, upsert_lake
 from testkit.deaths import Killed, dies_before
+from tests.decode.debezium.events import event
+from tests.upsert.rows import live_rows
+from tests.upsert.test_events_put_aside import row, stream_into, take
 
 
 def prepared(lake: Lake, stream: Stream) -> Path:
@@ -131,3 +136,23 @@ def test_keys_files_that_cannot_be_removed_stop_no_batch(tmp_path: Path, monkeyp
         reference.apply(stream.changes(batch_id))
     assert of_batches(lake) == {"0", "1"}
     assert rows_of(lake) == reference.table
+
+
+@pytest.mark.parametrize(
+    "options", [{"expect": {"small": ("size <> 3", "warn")}}, {"rescue_column": "rest"}], ids=["unmet", "rescued"]
+)
+def test_a_record_may_count_more_rows_than_stay_of_a_key(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, options: dict[str, Any]
+) -> None:
+    size = 3 if "expect" in options else 2**31
+    stream = stream_into(tmp_path, **options)
+    states = [event("c", row(1, version, size=size)) for version in range(1, 4)]
+    stream.lake.catalog.faults = [operator.call, dies_before]
+    with pytest.raises(Killed):
+        take(stream, 0, [*states, b"{"])
+    stream.restart()
+    caplog.clear()
+    outcome = take(stream, 0, [*states, b"{"])
+    assert isinstance(outcome, Committed)
+    assert outcome.recovered
+    assert [one["version"] for one in live_rows(stream.lake)] == [3]

@@ -204,13 +204,14 @@ def _check_agreement(prepared: PreparedBatch) -> None:
         raise ValueError("premises of other ids")
     if len({path for path, _ in files}) != len(files) or len({one.path for one in manifests}) != len(manifests):
         raise ValueError("a file or manifest occurs twice")
-    counts = prepared.quality.counts
+    counts, changes = prepared.quality.counts, prepared.changes
     unmet = counts[UNMET_ROWS] - counts[DEAD_LETTERS]
-    if max(unmet, counts[RESCUED_ROWS]) > prepared.rows:
+    judged = prepared.rows if changes is None else changes.rows + changes.left_out  # also rows that others replaced
+    if max(unmet, counts[RESCUED_ROWS]) > judged:
         raise ValueError("more unexpected or rescued rows than rows")
     if max(prepared.rows, sum(size for _, size in files)) > MOST_IN_A_BATCH:
         raise ValueError("too many rows or bytes")
-    if prepared.changes is not None and prepared.changes.rows < prepared.rows:
+    if changes is not None and changes.rows < prepared.rows:
         raise ValueError("rows without a key")
 
 

@@ -50,7 +50,9 @@ _SORTABLE_CASTS: dict[type[IcebergType], str] = {
 }
 
 
-def changes_plan(schema: Schema, table: str, settings: Settings, *, case_sensitive: bool) -> ChangesPlan | None:
+def changes_plan(
+    schema: Schema, table: str, settings: Settings, *, case_sensitive: bool, are_replayed: bool = False
+) -> ChangesPlan | None:
     """How rows change others of a table with this schema; None if they are only appended.
 
     Raises:
@@ -70,6 +72,7 @@ def changes_plan(schema: Schema, table: str, settings: Settings, *, case_sensiti
         except_columns=settings.except_column_list,
         deletes=condition_of(settings.apply_as_deletes) if settings.decode and settings.apply_as_deletes else None,
         has_changelog=settings.changelog_table is not None,
+        are_replayed=are_replayed,
     )
 
 

@@ -14,9 +14,9 @@ from pyiceberg.types import StructType
 from lakesink.decode.news import MOST_KEYS, News, all_news
 from lakesink.decode.value_kinds import DOUBLE, Kind, arrow_of, leaves_of, says_nothing, without_type
 from lakesink.parquet.side_file import LEFT_ROWS, is_side_file, read_side_file
-from lakesink.rows.plan import DEBEZIUM_JSON, JSON, OnMalformed, WritePlan
+from lakesink.rows.plan import DEBEZIUM_JSON, DELETED, JSON, OnMalformed, WritePlan
 from lakesink.rows.task_errors import schema_mismatch
-from lakesink.settings.option_types import SchemaEvolution
+from lakesink.settings.option_types import Deletes, SchemaEvolution
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.evolution import BatchWrite, kept_types
 from lakesink.sinks.iceberg.schema_advice import (
@@ -230,6 +230,8 @@ def _not_of_documents(place: Path, settings: Settings) -> str:
     reserved = next((begin for begin in _RESERVED if place[0].casefold().startswith(begin)), "")
     if len(place) == 1 and reserved:
         return f"names that begin with {reserved} are reserved"
+    if place == (DELETED,) and settings.deletes is Deletes.SOFT:
+        return "deletes='soft' fills the column of this name itself"
     return "it is the name of the rescue column" if place == (settings.rescue_column,) else ""
 
 

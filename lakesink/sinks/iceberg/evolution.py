@@ -36,6 +36,7 @@ from lakesink_catalog.tables.locations import data_location
 from lakesink_protocol.change import ColumnType, SchemaChange
 from lakesink_protocol.errors import BatchRefused, SettingsError, WriteError
 from lakesink_protocol.identity import Batch, SinkKey
+from lakesink_protocol.quality import REPLAY
 
 
 def task_plan(
@@ -43,14 +44,14 @@ def task_plan(
 ) -> WritePlan:
     """The plan for one batch into the loaded table, under its current schema and default spec."""
     effective = settings.effective(table.properties)
-    schema, spec, registry = table.schema(), table.spec(), settings.schema_registry
+    schema, spec, registry, name = table.schema(), table.spec(), settings.schema_registry, ".".join(table.name())
     for part in spec.fields:  # a `void` field of a dropped column: no Avro reader accepts PyIceberg's manifests then
         if schema.find_column_name(part.source_id) is None:
-            name = ".".join(table.name())
             raise BatchRefused.of("UNSUPPORTED.dropped_source", shown=shown(part.name), field=part.name, table=name)
     if settings.decode == JSON and settings.binary_encoding is None:
         _check_no_binary(table, settings.rescue_column)
-    changes = changes_plan(schema, ".".join(table.name()), settings, case_sensitive=case_sensitive)
+    of_letters = key.name.startswith(REPLAY)
+    changes = changes_plan(schema, name, settings, case_sensitive=case_sensitive, are_replayed=of_letters)
     return WritePlan(
         schema_json=schema.model_dump_json(),
         schema_id=schema.schema_id,

@@ -199,7 +199,8 @@ def of_replay(table: str, state: SinkState) -> str:
 
 def of_quality(state: SinkState) -> Iterator[str]:
     """A sentence about each measure of which something was found."""
-    rows, read = (counted(rows, "row") for rows in (state.rows, state.rows + state.counts[DEAD_LETTERS]))
+    kept = max(state.rows, 0 if state.changes is None else state.changes.changes)  # also changes without effect
+    rows, read = (counted(rows, "row") for rows in (kept, kept + state.counts[DEAD_LETTERS]))
     for one in TOLD:
         if count := state.counts[one]:
             yield one.said.format(count=f"{count:,}", values=counted(count, "value"), rows=rows, read=read)

@@ -123,8 +123,10 @@ class SidesOfSink:
         passed_over = [one for one in batches - stated.keys() if not is_taken(*one)]
         compared = [(one, stated.get(one, 0)) for one in batches.difference(passed_over)]
         there = retained(side).batches()
-        differing, expired = _differing(((writes(query), batch, count) for (query, batch), count in compared), there)
-        passed, _ = _differing(((writes(query), batch, 0) for query, batch in passed_over), there)
+        differing, expired = _differing(
+            ((writes(query), batch, _exactly(count)) for (query, batch), count in compared), there
+        )
+        passed, _ = _differing(((writes(query), batch, _exactly(0)) for query, batch in passed_over), there)
         if passed:
             said = f"{name} has {keeps} of batches {_listed(passed)}, which state others or none: no replay takes them."
             yield Note(_NOTES[code], self.subject, said)
@@ -193,7 +195,7 @@ def of_replays(key: SinkKey, subject: str, batches: Iterable[PastCommit], side_o
             said = f"There is no table {shown(table, 60)}, which assigned the letters of {_replays(len(stated))}."
             yield Finding(Code.REPLAYS_DIFFER, subject, said)
             continue
-        of_replays = [(key.name, one.batch_id, one.rows) for one in stated]
+        of_replays = [(key.name, one.batch_id, _letters_of(one)) for one in stated]
         differing, expired = _differing(of_replays, retained(found).batches())
         if differing:
             said = f"Replays {_listed(differing)} added other rows than letters are assigned in {shown(table, 60)}."
@@ -211,17 +213,30 @@ def _by_table(batches: Iterable[PastCommit], name: str) -> Mapping[str, list[Pas
     return found
 
 
-def _differing(stated: Iterable[tuple[str, int, int]], found: Iterable[PastCommit]) -> tuple[list[int], int]:
+def _exactly(count: int) -> range:
+    """This number alone."""
+    return range(count, count + 1)
+
+
+def _letters_of(replay: PastCommit) -> range:
+    """How many letters a replay can have: one for each row, or for each change, but two changes can be one event's."""
+    if replay.changes is None:
+        return _exactly(replay.rows)
+    changes = replay.changes.changes
+    return range(-(-changes // 2), changes + 1)
+
+
+def _differing(stated: Iterable[tuple[str, int, range]], found: Iterable[PastCommit]) -> tuple[list[int], int]:
     """Batches that have another number of rows in the other table, and how many its snapshots no longer show.
 
-    Stated are the application that wrote them there, the batch, and the number of rows that must be there.
+    Stated are the application that wrote them there, the batch, and the numbers of rows that may be there.
     """
     known = {(batch.application, batch.batch_id): batch for batch in found}
     differing, expired = [], 0
     for name, batch_id, rows in stated:
         batch = known.get((name, batch_id))
-        expired += rows > 0 and batch is None
-        if batch is not None and (batch.rows if batch.is_counted else 0) != rows:
+        expired += 0 not in rows and batch is None
+        if batch is not None and (batch.rows if batch.is_counted else 0) not in rows:
             differing.append(batch_id)
     return sorted(differing), expired
 

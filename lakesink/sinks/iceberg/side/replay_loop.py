@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
+from lakesink.keys.change_columns import UNKNOWN
 from lakesink.rows.letters import VALUE
 from lakesink.settings.option_types import SchemaEvolution
 from lakesink.settings.settings import Settings
@@ -209,9 +210,10 @@ def _check_mode(letters: pa.Table, mode: Mode) -> None:
             f"The replay would append rows, and {counted(sum(counts.values()), 'dead letter')} changed rows by key.",
             "Give the options mode, keys and sequence_by as the stream has them.",
         )
-    if mode is Mode.UPSERT and (deletes := counts.get("delete")):
+    deletes = counts.get("delete", 0) + counts.get(UNKNOWN, 0)  # only mode='changes' puts unknown ones aside
+    if mode is Mode.UPSERT and deletes:
         raise invalid_repair(
-            f"{counted(deletes, 'dead letter')} deletes a row, and mode='upsert' would write it.",
+            f"{counted(deletes, 'dead letter')} may delete a row, and mode='upsert' would write it.",
             "Give mode='changes', as the stream has it. For rows with the table's columns, return operation too, with"
             " apply_as_deletes=\"operation = 'delete'\" and except_column_list=['operation'].",
         )

@@ -72,7 +72,8 @@ def checks_of(batches: Iterable[PastCommit]) -> list[QualityCheck]:
         key = _key(batch)
         for name, count in {**{name: 0 for name in _OWN if (key, name) in own}, **counts}.items():
             check = found.setdefault((*key, name), QualityCheck(*key, name))
-            check.batches.append(Checked(batch.batch_id, batch.rows + batch.counts[DEAD_LETTERS], count))
+            kept = batch.rows if batch.changes is None else batch.changes.changes
+            check.batches.append(Checked(batch.batch_id, kept + batch.counts[DEAD_LETTERS], count))
     return [found[key] for key in sorted(found)]
 
 
