@@ -183,7 +183,7 @@ def test_malformed_expectations_are_refused(spark: Any, tmp_path: Path, expect: 
 
 def test_the_format_names_the_function_for_its_expectations(spark: Any, tmp_path: Path) -> None:
     query = people(spark, tmp_path / "in", "a", {"id": 1, "age": 30, "price": 1})
-    said = failure(ADAPTERS["format"](query, TABLE, **OPTIONS, expect="age > 0"))
+    said = failure(ADAPTERS["format"](query, TABLE, **OPTIONS, expect='{"grown": "age > 0"}'))
     assert "lakesink.with_expectations" in said
 
 
