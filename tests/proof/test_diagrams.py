@@ -11,7 +11,13 @@ from lakesink_protocol.verdict import STREAM_RULES
 from servers.jars import ROOT
 from tests.proof.seam_calls import calls_of
 
-LIFE, SEAM, VERDICTS = re.findall(r"```mermaid\n(.*?)```", (ROOT / "docs/start/concepts.md").read_text(), re.DOTALL)
+
+def diagrams(page: str) -> list[str]:
+    return re.findall(r"```mermaid\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+
+
+LIFE, VERDICTS = diagrams("docs/start/concepts.md")
+_, SEAM = diagrams("docs/understand/how-it-works.md")
 
 
 def test_the_life_of_a_batch_shows_every_failpoint_in_its_order_with_its_outcome() -> None:

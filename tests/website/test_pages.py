@@ -70,6 +70,15 @@ def test_the_page_of_commands_has_every_command_with_its_help() -> None:
     assert sorted(re.findall(r"^\$ lakesink (\S+) --help$", page, re.MULTILINE)) == sorted(main.commands)
 
 
+@pytest.mark.parametrize("name", main.commands)
+def test_the_page_of_commands_leaves_out_only_the_options_that_its_head_names(name: str) -> None:
+    page = document("docs/reference/commands.md")
+    shown = page.partition(f"$ lakesink {name} --help\n")[2].partition("```")[0]
+    options = {option for parameter in main.commands[name].params for option in parameter.opts if option[:2] == "--"}
+    left_out = {option for option in options if not re.search(rf"{option}\b", shown)}
+    assert left_out <= {"--catalog", "--output"} & set(re.findall("--[a-z]+", page.partition("## ")[0]))
+
+
 @pytest.mark.parametrize(
     ("shown", "printed"),
     [
