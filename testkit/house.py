@@ -32,6 +32,8 @@ COUNTED = (
     *("rescued_rows", "tombstones", "unmet_rows"),
 )
 """The counted facts of a batch whose files are counted."""
+FOR_USERS = ("start", "use", "operate", "reference")
+"""The groups of `docs` whose words are counted."""
 MOST_LINES = 6
 """Of a function that might as well stand in its one caller."""
 MOST_NAMESAKES = 2
@@ -284,6 +286,13 @@ def class_names(house: House) -> Found:
     return repeated(node.name for node in nodes if isinstance(node, ast.ClassDef))
 
 
+def words_of_docs(house: House) -> Found:
+    """Words of the pages for users, as `wc -w` counts them: docs/start, use, operate and reference."""
+    pages = (page for group in FOR_USERS for page in (house.root / "docs" / group).rglob("*.md"))
+    words = {page.relative_to(house.root).as_posix(): len(page.read_text().split()) for page in pages}
+    return sum(words.values()), largest(words)
+
+
 def largest(counts: Mapping[str, int]) -> list[str]:
     """One line for each, from the largest."""
     return [f"{count} {name}" for name, count in sorted(counts.items(), key=lambda one: (-one[1], one[0]))]
@@ -301,7 +310,7 @@ def counted(things: Iterable[str]) -> Found:
 
 _MEASURES: tuple[Callable[[House], Found], ...] = (
     *(lines, lines_of_queries, largest_room, longest_file, floors, arrows, circles, one_importer, one_caller),
-    *(files_of_a_measure, relations_by_hand, file_names, class_names),
+    *(files_of_a_measure, relations_by_hand, file_names, class_names, words_of_docs),
 )
 MEASURES = {measure.__name__.replace("_", "-"): measure for measure in _MEASURES}
 

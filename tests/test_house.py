@@ -103,6 +103,13 @@ def test_a_measure_that_a_docstring_names_is_not_in_its_file(made_up: House) -> 
     assert house.files_of_a_measure(made_up)[0] == 1
 
 
+def test_words_are_counted_of_the_pages_for_users_alone(tmp_path: Path) -> None:
+    for page in ("docs/use/kafka.md", "docs/use/more/avro.md", "docs/understand/terms.md", "docs/use/figure.svg"):
+        (tmp_path / page).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / page).write_text("# Three more words\n")
+    assert house.words_of_docs(House.read(tmp_path)) == (8, ["4 docs/use/kafka.md", "4 docs/use/more/avro.md"])
+
+
 def test_a_figure_above_its_bound_is_a_failure_and_one_far_below_it_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     bounds = {"lines": Bound(at_most=1000, goal=900), "floors": Bound(at_most=8, goal=8)}
     assert house.shown({"lines": 1001, "floors": 6}, bounds) == 1
