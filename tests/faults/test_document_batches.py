@@ -22,9 +22,10 @@ from lakesink.sinks.iceberg.transaction import IcebergTransaction
 from lakesink_catalog.commit.evolution import ChangeImpossible
 from lakesink_protocol.change import ColumnType, SchemaChange
 from lakesink_protocol.errors import WriteError
+from lakesink_protocol.outcome import AlreadyCommitted
 from lakesink_protocol.receipt import Receipt, decode, encode
-from lakesink_protocol.two_phase import TaskWriter
-from lakesink_protocol.votes import Votes
+from lakesink_protocol.two_phase import TaskWriter, receipts_of
+from lakesink_protocol.votes import Vote, Votes
 from testkit.builders import Lake, Stream
 
 if TYPE_CHECKING:
@@ -51,9 +52,9 @@ class OfDocuments(Stream):
         self.writes += 1
         values = [[json.dumps(one).encode() for one in task] for task in self.tasks]
         batches = [pa.record_batch({"value": pa.array(task, pa.binary())}) for task in values]
-        return Votes.in_order(
-            {name: [it.write(task, iter([rows])) for task, rows in enumerate(batches)] for name, it in writers.items()}
-        )
+        [(name, it)] = writers.items()
+        votes = [Vote(task, receipts_of(name, it, it.write(task, iter([rows])))) for task, rows in enumerate(batches)]
+        return Votes(len(votes), votes)
 
 
 PLACES: list[tuple[str, IcebergType, Any]] = [
@@ -182,3 +183,30 @@ def test_rows_that_another_task_left_are_not_written(lake: Lake, task: int) -> N
         rest = sink.write_rest(transaction, votes)
         assert isinstance(rest, bytes)
         assert decode(rest).rows == 1
+
+
+def test_a_rival_that_goes_on_before_the_driver_writes_the_rest_has_rolled_nothing_back(tmp_path: Path) -> None:
+    lake = Lake.make(tmp_path, schema=Schema(NestedField(1, "id", LongType())))
+    documents: Documents = [[{"id": 1, "new": 7}, {"id": "no number"}]]
+    aside = {"on_malformed": "quarantine", "max_dead_letter_ratio": 1.0}
+
+    def stream() -> OfDocuments:
+        of_rows = OfDocuments(lake, tasks=documents)
+        of_rows.options |= aside
+        return of_rows
+
+    first, rival = stream(), stream()
+    first.run_with(first.sink(), 0, job=first.job)
+
+    def job(writers: Mapping[str, TaskWriter]) -> Votes:
+        votes = first.job(writers)
+        for batch_id in (1, 2):
+            rival.run_with(rival.sink(), batch_id, job=rival.job)
+        return votes
+
+    first.tasks = [[{"id": 1, "newer": 7}, {"id": "no number"}]]
+    rival.tasks = first.tasks
+    assert isinstance(first.run_with(first.sink(), 1, job=job), AlreadyCommitted)
+    letters = lake.catalog.load_table("demo.events__dead_letters").scan().to_arrow()
+    assert sorted(letters["batch_id"].to_pylist()) == [0, 1, 2]
+    assert len(lake.table().scan().to_arrow()) == 3

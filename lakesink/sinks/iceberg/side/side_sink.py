@@ -144,8 +144,8 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
         table, key = self._load_or_create(), self.key(batch)
         self.voted = (batch.batch_id, 0)
         newest = newest_batch(table, key)
-        if newest is not None and newest.batch_id > batch.batch_id:
-            raise self._ways_out.rewound(table, batch, newest.batch_id)
+        if newest is not None and newest.batch_id > batch.batch_id and not (out := self._ways_out).has_landed(own):
+            raise out.rewound(table, batch, newest.batch_id)
         is_behind = newest is not None and entry is not None and entry.batch_id < newest.batch_id < batch.batch_id
         if not _follows(own) or (is_behind and has_gaps(self.owner)):
             self._ways_out.check_none_left(table, batch)
@@ -285,7 +285,8 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
 
     @property
     def _ways_out(self) -> WaysOut:
-        return WaysOut(self.kind, self.table, self.connected(), self.own(), self.owner)
+        own = load_table(self.connected(), ".".join(self.own().name()))
+        return WaysOut(self.kind, self.table, self.connected(), own, self.owner)
 
 
 def _follows(own: Situation) -> bool:

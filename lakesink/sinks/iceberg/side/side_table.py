@@ -88,7 +88,7 @@ class WaysOut:
 
     Attributes:
         name: Of the side table.
-        own: The sink's own table, as the batch has found it.
+        own: The sink's own table, loaded after the side table.
         owner: The sink's key.
     """
 
@@ -97,6 +97,13 @@ class WaysOut:
     catalog: Catalog
     own: Table
     owner: SinkKey
+
+    def has_landed(self, seen: Situation) -> bool:
+        """True if the own table has got the batch since it was seen: a rival has gone on in both tables."""
+        newest, batch = newest_batch(self.own, self.owner), seen.batch
+        if newest is None or newest == seen.entry:
+            return False
+        return newest.query_id == batch.query_id and newest.batch_id >= batch.batch_id
 
     def check_none_left(self, table: Table, batch: Batch) -> None:
         """Refuse the first batch of a query if the table has rows of another query's batch that no run can complete.
