@@ -114,6 +114,15 @@ def test_a_manifest_of_version_1_has_data_files_of_sequence_number_0(layout: Doc
     assert (found.sequence_number, found.content) == (0, Content.DATA)
 
 
+@pytest.mark.parametrize("missing", [100, 102, 103])
+def test_a_manifest_without_a_field_that_every_file_has_is_malformed(layout: Document, missing: int) -> None:
+    schema = json.loads(json.dumps(layout))
+    [file] = [field["type"] for field in schema["fields"] if field["field-id"] == 2]
+    file["fields"] = [field for field in file["fields"] if field["field-id"] != missing]
+    with pytest.raises(Malformed, match="not the schema of a manifest"):
+        live_entries(manifest([], schema, {"format-version": "2"}), ORIGIN, WANTED)
+
+
 @pytest.mark.parametrize("metadata", [{"format-version": "3"}, {"format-version": "2", "content": "deletes"}])
 def test_a_manifest_of_another_version_or_content_is_malformed(
     layout: Document,

@@ -53,6 +53,14 @@ def test_a_file_that_is_not_as_the_task_wrote_it_is_refused(tmp_path: Path, spoi
     assert file.path in error.action
 
 
+def test_another_file_of_the_same_size_is_refused(tmp_path: Path) -> None:
+    own = write_keys(tmp_path, changes_table(COLUMNS, [(1, "a", UPSERT, 0, 7)]), 0)
+    other = write_keys(tmp_path, changes_table(COLUMNS, [(2, "a", UPSERT, 0, 7)]), 1)
+    assert other.size_bytes == own.size_bytes
+    Path(other.path).replace(own.path)
+    assert refused(own).code == "LAKESINK_KEYS_FILE_DAMAGED"
+
+
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     file = write_keys(tmp_path, changes_table(COLUMNS, ROWS))
     Path(file.path).unlink()

@@ -415,6 +415,7 @@ def test_a_receipt_with_wrong_changes_is_none(changes: Any) -> None:
 
 def test_a_receipt_with_more_malformed_values_than_a_task_may_send_is_refused() -> None:
     misfit = Misfit("row 1 of task 0", "id", "BIGINT", "text of 1 character")
+    assert len(decode(encode(replace(WHOLE, misfits=(misfit,) * MOST_MISFITS))).misfits) == MOST_MISFITS
     with pytest.raises(ReceiptInvalid, match="malformed values"):
         decode(encode(replace(WHOLE, misfits=(misfit,) * (MOST_MISFITS + 1))))
 

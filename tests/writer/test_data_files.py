@@ -10,7 +10,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, UUIDType
 
 from lakesink.parquet.files import DataFiles
-from lakesink.parquet.parquet import FileFormat
+from lakesink.parquet.parquet import ZSTD_LEVEL, FileFormat, parquet_writer
 from lakesink.parquet.statistics import columns
 from lakesink.rows.plan import ParquetOptions
 from lakesink.rows.schema import arrow_schema, leaves, parse_schema
@@ -76,3 +76,28 @@ def test_a_uuid_has_the_type_of_a_uuid_beside_a_column_of_another_type(tmp_path:
     files.write((), pa.table([pa.array([b"0123456789abcdef"], plain.field("id").type), pa.array([7])], plain))
     files.close()
     assert [str(part.logical_type) for part in pq.ParquetFile(closed[0].path).schema] == ["UUID", "None"]
+
+
+@pytest.mark.parametrize(
+    ("codec", "level", "given"),
+    [("zstd", None, ZSTD_LEVEL), ("zstd", 9, 9), ("gzip", None, None), ("gzip", 9, 9), ("snappy", 9, None)],
+)
+def test_only_zstd_has_a_level_of_its_own_and_only_codecs_with_levels_get_one(
+    codec: str, level: int | None, given: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: dict[str, Any] = {}
+    monkeypatch.setattr(pq, "ParquetWriter", lambda *_args, **options: asked.update(options))
+    options = ParquetOptions(compression_codec=codec, compression_level=level)
+    parquet_writer(None, pa.schema([("c", pa.int64())]), options)
+    assert (asked["compression"], asked["compression_level"]) == (codec, given)
+
+
+def test_row_groups_of_a_file_fill_it_by_what_they_take_on_disk(tmp_path: Path) -> None:
+    parquet = ParquetOptions(row_group_size_bytes=8_000, compression_codec="uncompressed")
+    files, closed = data_files(NUMBERS, tmp_path, parquet=parquet, target_file_size_bytes=40_000)
+    table = pa.table({"c": [number * 2**40 for number in range(10_000)]})  # eight bytes each, in memory and on disk
+    for start in range(0, 10_000, 1_000):
+        files.write((), table.slice(start, 1_000))
+    files.close()
+    assert all(36_000 <= file.file_size_bytes <= 44_000 for file in closed[:-1])
+    assert all(footer(file).num_row_groups <= 6 for file in closed)

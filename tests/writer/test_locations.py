@@ -23,7 +23,7 @@ from pyiceberg.types import (
     TimeType,
 )
 
-from lakesink.parquet.locations import MAX_PARTITION_PATH, new_location, partition_path
+from lakesink.parquet.locations import MAX_PARTITION_PATH, is_location, new_location, partition_path
 from lakesink.parquet.partitions import group, partition_sources
 from lakesink.rows.plan import PartitionField as PlanField
 from lakesink.rows.schema import parse_schema
@@ -134,3 +134,15 @@ def test_every_file_has_a_name_of_its_own_with_sink_batch_and_task() -> None:
     plan = plan_for(column(LongType()), "/lake/data")
     names = [new_location(plan, (), 41, ()).removeprefix("/lake/data/events-7-00041-") for _ in range(100)]
     assert len({uuid.UUID(name.removesuffix(".parquet")) for name in names}) == 100
+
+
+def test_a_location_belongs_to_its_folder_stem_and_task_alone(tmp_path: Path) -> None:
+    plan = plan_for(column(LongType()), tmp_path)
+    location, folder, stem = new_location(plan, (), 7, ()), plan.data_location, plan.file_stem
+    assert is_location(location, folder, stem)
+    assert is_location(location, folder, stem, 7)
+    assert not is_location(location, folder, stem, 8)
+    assert not is_location(location, folder, f"{stem}0")
+    assert not is_location(location, f"{folder}/other", stem)
+    assert not is_location(location.replace(f"{folder}/", f"{folder}/../"), folder, stem)
+    assert not is_location(f"{location}.crc", folder, stem)
