@@ -18,7 +18,7 @@ from lakesink_catalog.commit import decision, evolution
 from lakesink_catalog.commit.decision import Decision
 from lakesink_catalog.commit.evolution import evolve
 from lakesink_catalog.commit.fence import FencedCommit
-from lakesink_catalog.commit.premises import columns
+from lakesink_catalog.commit.premises import Path, columns
 from lakesink_catalog.commit.prepared import PreparedBatch
 from lakesink_catalog.read.landed import newest_batch
 from lakesink_protocol.change import SchemaChange
@@ -156,15 +156,13 @@ def column_added_again(patches: Patches) -> None:
         again = SchemaChange(change.added, rest.widened, rest.optional)
         return again if again != SchemaChange() else None
 
-    def stage(update: UpdateSchema, change: SchemaChange) -> None:
-        there = columns(update._schema)  # noqa: SLF001 - PyIceberg has no other way to it
-        for one in change.added:
-            if one.column in there:
-                update.delete_column(one.column)
-        real_stage(update, change)
+    def add(update: UpdateSchema, column: Path, *of: Any) -> Any:
+        if column in columns(update._schema):  # noqa: SLF001 - PyIceberg has no other way to it
+            update.delete_column(column)
+        return real_add(update, column, *of)
 
     real_missing = patches.put(evolution, "_missing", missing)
-    real_stage = patches.put(evolution, "_stage", stage)
+    real_add = patches.put(UpdateSchema, "add_column", add)
     _take_any_ids(patches)
 
 
