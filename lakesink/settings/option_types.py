@@ -103,3 +103,21 @@ class Options(TypedDict, total=False):
     show_values: bool | str | None
     schema_registry: Place | None
     verbose: bool | str | None
+
+
+class RowOptions(TypedDict, total=False):
+    """Keyword options of `lakesink.stream_to` and `stream_files` for rows; None means that an option is not given."""
+
+    catalog: str | None
+    catalog_properties: Mapping[str, Any] | None
+    schema: str | None
+    expect: Mapping[str, str | Sequence[str]] | None
+    decode: Literal["json", "avro"] | str | None
+    on_malformed: Literal["fail", "quarantine"] | str | None
+    dead_letter_table: str | None
+    max_dead_letters: int | str | None
+    max_dead_letter_ratio: float | str | None
+    binary_encoding: Literal["base64", "hex"] | str | None
+    rescue_column: str | None
+    show_values: bool | str | None
+    schema_registry: Place | None

@@ -31,9 +31,7 @@ from lakesink_protocol.quality import Quality
 from lakesink_protocol.receipt import Receipt, encode
 from lakesink_protocol.row_changes import DELETES, SPLITS, SUPERSEDED
 from lakesink_protocol.two_phase import ClusteredBy
-from lakesink_protocol.votes import receipt_rejected
-
-_LENGTH_BYTES = 4
+from lakesink_protocol.votes import apart, together
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,41 +58,33 @@ class ParquetTaskWriter:
         return tuple((path, transform) for path, transform in found if not transform.startswith("bucket"))
 
     def write(self, task: int, batches: Iterator[pa.RecordBatch]) -> bytes:
-        """Write one task's rows and return its encoded receipt; with side tables all receipts, each after its length.
+        """Write one task's rows and return its encoded receipt; with side tables all receipts `together`.
 
         Every file in the receipt is closed, and all rows are in one output. A receipt refuses the batch if a malformed
         document, or a row that does not meet an expectation, must fail it. After a failure, files that were never
         closed are removed; closed files stay unreferenced.
         """
         receipts = self._written(task, batches)
-        if not self.sides:
-            return receipts[0]
-        return b"".join(len(receipt).to_bytes(_LENGTH_BYTES) + receipt for receipt in receipts)
+        return together(receipts) if self.sides else receipts[0]
 
     def receipts(self, name: str, written: bytes) -> Mapping[str, bytes]:
         """See `RoutingWriter`."""
         if not self.sides:
             return {name: written}
-        found, rest, length = [], written, 0
-        while rest:
-            length = int.from_bytes(rest[:_LENGTH_BYTES])
-            found.append(rest[_LENGTH_BYTES : _LENGTH_BYTES + length])
-            rest = rest[_LENGTH_BYTES + length :]
-        if len(found) != 1 + len(self.sides) or not all(found) or len(found[-1]) != length:
-            raise receipt_rejected("a task sent no receipt of its rows for a table beside its own")
+        found = apart(written, 1 + len(self.sides))
         return dict(zip([name, *(side.participant for side in self.sides)], found, strict=True))
 
     def _written(self, task: int, batches: Iterator[pa.RecordBatch]) -> list[bytes]:
         """The encoded receipts of the table and of the side tables."""
         plan, files = self.plan, TaskFiles(self.plan, task)
-        sides = [self._side(side, files) for side in self.sides]
+        sides = [self.side(side, files) for side in self.sides]
         letters, log = (next((side for side in sides if side.plan.logs is logs), None) for logs in (False, True))
         stages: list[Stage] = []
 
         def is_refused() -> bool:
             return any(stage.refuses for stage in stages)
 
-        stages += self._stages(files, letters, log, is_refused)
+        stages += self.stages(files, letters, log, is_refused)
         outputs = [files, *(side.files for side in sides), *(output for stage in stages for output in stage.outputs)]
         with whole_or_abandoned(outputs, is_refused):
             rows = batches
@@ -117,7 +107,8 @@ class ParquetTaskWriter:
             raise rows_differ(head.changes, found)
         return [files.receipt(head), *(side.receipt(refused=False) for side in sides)]
 
-    def _side(self, side: SidePlan, files: TaskFiles) -> SideOutput:
+    def side(self, side: SidePlan, files: TaskFiles) -> SideOutput:
+        """The rows of one task for a side table."""
         of_side = TaskFiles(side.plan, files.task)
         if side.logs:
             return SideOutput(side, ChangelogRows(side.sink.name, side.plan.batch_id), of_side)
@@ -126,7 +117,7 @@ class ParquetTaskWriter:
         identity = None if names is None else ChangeIdentity(names.keys, names.sequence, rule)
         return SideOutput(side, LetterRows(side, self.plan.decode is not None), of_side, identity)
 
-    def _stages(
+    def stages(
         self, files: TaskFiles, letters: SideOutput | None, log: SideOutput | None, is_refused: IsRefused
     ) -> list[Stage]:
         """The stages in their order: count, expect and take or decode and expect, fit, and key."""

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.redact import shown
 
+_LENGTH_BYTES = 4
+
 
 @dataclass(frozen=True, slots=True)
 class Vote:
@@ -78,6 +80,23 @@ class Votes:
             silent = sum(name not in vote.receipts for vote in self.cast)
             if silent:
                 raise WriteError.of("VOTES_INCOMPLETE.of_one", silent=silent, planned=self.planned_tasks, name=name)
+
+
+def together(receipts: Iterable[bytes]) -> bytes:
+    """Receipts of one task as one text: each after its length."""
+    return b"".join(len(receipt).to_bytes(_LENGTH_BYTES) + receipt for receipt in receipts)
+
+
+def apart(written: bytes, count: int) -> list[bytes]:
+    """So many receipts that are `together`; raises WriteError for another number."""
+    found, rest, length = [], written, 0
+    while rest:
+        length = int.from_bytes(rest[:_LENGTH_BYTES])
+        found.append(rest[_LENGTH_BYTES : _LENGTH_BYTES + length])
+        rest = rest[_LENGTH_BYTES + length :]
+    if len(found) != count or len(found[-1]) != length:
+        raise receipt_rejected("a task sent another number of receipts than it was asked for")
+    return found
 
 
 def check_tasks(tasks: Iterable[int]) -> None:

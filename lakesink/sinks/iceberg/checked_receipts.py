@@ -172,7 +172,7 @@ def count_votes(
             _check_receipt(table, receipt, file_stem)
             _check_changes(table, receipt, file_stem, changes_by_key=changes_by_key)
     for receipt in receipts:
-        _check_quality(receipt, expected)
+        check_quality(receipt, expected)
     _check_rest([receipt for _, some in rest for receipt in some], of_job)
     check_documents(receipts, batch_id)
     check_expectations(receipts, expected, batch_id)
@@ -248,7 +248,8 @@ def _check_changes(table: Table, receipt: Receipt, file_stem: str, *, changes_by
         raise receipt_rejected("a file of keys is empty")
 
 
-def _check_quality(receipt: Receipt, expected: Sequence[Expected]) -> None:
+def check_quality(receipt: Receipt, expected: Sequence[Expected]) -> None:
+    """Check that the counts of a task do not contradict each other, and are those of the query's expectations."""
     counts, unmet = receipt.quality.counts, receipt.quality.unmet
     of_rows = [receipt.malformed, *(count for one, count in counts.items() if one != UNKNOWN_KEYS)]
     if max(of_rows) > receipt.rows:

@@ -90,7 +90,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         self.expected, self.schema = expected_of(self.schema, self.settings), without_marks(self.schema)
         given = self.table, self.key, self.open_catalog, self.settings, self.effects
         self.target = SinkTable(*given, self.memory, self.words)
-        self._sides = SideFactory(self.target, IcebergSink)
+        self._sides = SideFactory(self.target, IcebergSink, lambda: self.target.found)
         self.side = SideTables.of(self.table, self.settings, self.expected, self._sides.participant)
         # A side table may use an accept that the table does not; its sink warns then.
         accept = None if self.side.used else self.settings.accept
@@ -232,7 +232,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         )
         self.side.check(counted, batch_id, logs=transaction.logs)
         warnings = self._warnings
-        warnings.of_receipts(batch_id, counted, self.expected, self.side.letters.table)
+        warnings.of_receipts(batch_id, counted.quality, self.expected, self.side.letters.table)
         if transaction.writer is not None:
             last = (followed or write).plan
             missing = [name for name in missing_columns(self.schema, last) if changes is None or name != DELETED]

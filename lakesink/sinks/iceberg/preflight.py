@@ -17,6 +17,7 @@ from lakesink.rows.expectations import Expected
 from lakesink.rows.letters import LETTERS
 from lakesink.rows.plan import ChangesPlan, WritePlan
 from lakesink.settings.option_types import SchemaEvolution
+from lakesink.settings.options import BY_NAME
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.change_plan import check_created_keys, check_no_equality_deletes, created_schema
 from lakesink.sinks.iceberg.evolution import check_conditions, plan_batch
@@ -82,9 +83,24 @@ def check_letters(
     found: FoundCatalog, table: str, key: SinkKey, settings: Settings, expected: Sequence[Expected]
 ) -> None:
     """Check the table for rows that are put aside, if there is one already."""
-    if not puts_aside(settings, expected):
-        return
-    _check_side_table(found, DEAD_LETTERS, letters_table(table, settings), key, LETTERS)
+    if puts_aside(settings, expected):
+        check_letters_table(found, letters_table(table, settings), key)
+
+
+def check_letters_table(found: FoundCatalog, name: str, key: SinkKey) -> None:
+    """The same of a table by its name."""
+    parse_identifier(name)
+    _check_side_table(found, DEAD_LETTERS, name, key, LETTERS)
+
+
+def documents_plan(key: SinkKey, settings: Settings, rows: pa.Schema, *, case_sensitive: bool) -> WritePlan:
+    """How documents become the columns of the option `schema`, for a target that is no table."""
+    if not settings.schema:
+        raise SettingsError.of("OPTION_MISSING", name="schema", doc=BY_NAME["schema"].doc)
+    no_table = _table_to_be("option.schema", created_schema(rows, settings), settings)
+    plan = plan_batch(no_table, _PROBE, key, settings, rows, case_sensitive=case_sensitive).plan
+    check_conditions(settings, plan)
+    return plan
 
 
 def _check_changelog(

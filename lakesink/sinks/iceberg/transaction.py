@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from lakesink.rows.expectations import Expected, OnUnmet
 from lakesink.rows.plan import WritePlan
 from lakesink.rows.side_rows import SidePlan
-from lakesink.sinks.iceberg.checked_receipts import CombinedReceipts
 from lakesink.sinks.iceberg.evolution import BatchWrite
 from lakesink.task.task import ParquetTaskWriter
 from lakesink_catalog.commit.decision import Decision
@@ -74,11 +73,9 @@ class BatchWarnings:
     emit: Listener
     reported: set[str]
 
-    def of_receipts(
-        self, batch_id: int, counted: CombinedReceipts, expected: Sequence[Expected], letters_table: str
-    ) -> None:
+    def of_receipts(self, batch_id: int, quality: Quality, expected: Sequence[Expected], letters_table: str) -> None:
         """Warn of each batch with such rows."""
-        quality, counts = counted.quality, counted.quality.counts
+        counts = quality.counts
         if UNREAD_BEFORE in counts:
             self.emit(events.RowsBeforeUnread(batch_id, self.table, counts[UNREAD_BEFORE]))
         warned = quality.unmet_in_words(one.name for one in expected if one.on_unmet is OnUnmet.WARN)

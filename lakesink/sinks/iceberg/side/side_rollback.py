@@ -53,7 +53,11 @@ def with_side_tables(refused: BatchRefused, sides: Iterable[SideTableSink]) -> B
         return _with_new_names(refused, [side for side in sides if side.has_batches])
     if refused.reason is not Reason.ROLLED_BACK:
         return refused
-    found = (left_in(side.kind, side.connected(), side.table, side.owner, side.own()) for side in sides)
+    found = (
+        left_in(side.kind, side.connected(), side.table, side.owner, own)
+        for side in sides
+        if (own := side.own()) is not None
+    )
     return with_left(refused, [one for one in found if one is not None])
 
 

@@ -22,7 +22,7 @@ from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.checked_receipts import opened
 from lakesink.sinks.iceberg.evolution import BatchWrite
 from lakesink.sinks.iceberg.side.side_batches import all_batches
-from lakesink.sinks.iceberg.side.side_table import SideTable, WaysOut, has_gaps, side_plan
+from lakesink.sinks.iceberg.side.side_table import AnotherTable, SideTable, WaysOut, has_gaps, side_plan
 from lakesink_catalog.commit.current import is_current
 from lakesink_catalog.connect.first_snapshot import check_has_head
 from lakesink_catalog.read.landed import newest_batch
@@ -80,7 +80,7 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
 
     Attributes:
         owner: The sink's key.
-        own: The sink's own table, as the batch has found it.
+        own: The sink's own table, as the batch has found it; None if the sink writes to no table.
         columns: Of the rows. They may change from batch to batch: see `follow`.
         open_table: Makes the participant that writes a table, from a key and the columns of the rows.
         voted: Batch and number of the newest rows that the tasks' receipts had.
@@ -94,7 +94,7 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
     kind: SideTable
     table: str
     owner: SinkKey
-    own: Callable[[], Table]
+    own: Callable[[], Table | None]
     columns: pa.Schema
     settings: Settings
     connected: Callable[[], Catalog]
@@ -134,21 +134,22 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
             self.columns = columns
             self._tables.clear()
 
-    def plan_for(self, own: Situation) -> WritePlan:
-        """The plan for the tasks of the batch that the own table decides on. Creates the table if it does not exist.
+    def plan_for(self, batch: Batch, own: Situation | None = None) -> WritePlan:
+        """The plan for the tasks of a batch. Creates the table if it does not exist.
+
+        `own` is what the own table decides on. Another target does not tell which batches it never got.
 
         Raises:
             WriteError: The table has other columns, rows of a later batch, or rows of one that the own table never got.
         """
-        batch, entry = own.batch, own.entry
         table, key = self._load_or_create(), self.key(batch)
         self.voted = (batch.batch_id, 0)
         newest = newest_batch(table, key)
         if newest is not None and newest.batch_id > batch.batch_id:
             raise self._ways_out.rewound(table, batch, newest.batch_id)
-        is_behind = newest is not None and entry is not None and entry.batch_id < newest.batch_id < batch.batch_id
-        if not _follows(own) or (is_behind and has_gaps(self.owner)):
-            self._ways_out.check_none_left(table, batch)
+        ways = self._ways_out
+        if own is not None and isinstance(ways, WaysOut) and self._may_have_left(own, newest):
+            ways.check_none_left(table, batch)
         if newest is not None and newest.batch_id == batch.batch_id:
             self._with_rows = batch.batch_id
         self._planned = batch.batch_id, self._uuid
@@ -157,7 +158,8 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
 
     def key(self, batch: Batch) -> SinkKey:
         """The application that writes the rows of the query of a batch."""
-        return self.kind.key_of(self.owner, batch.query_id, str(self.own().metadata.table_uuid))
+        own = self.own()
+        return self.kind.key_of(self.owner, batch.query_id, "" if own is None else str(own.metadata.table_uuid))
 
     def knows(self, batch: Batch) -> bool:
         """True if the table has, or had before a rollback, rows of the query of this batch."""
@@ -256,7 +258,8 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
                 return found
             if there is not None:
                 raise self._ways_out.rewound(table, batch, there.batch_id)
-            end = side_end(batch.query_id, getattr(self.own().metadata, "last_sequence_number", 0))
+            own = self.own()
+            end = side_end(batch.query_id, 0 if own is None else getattr(own.metadata, "last_sequence_number", 0))
             begun = self._of(batch).begin(Batch(batch.batch_id, "", fingerprint, start=None, end=end))
             if not isinstance(begun, AlreadyCommitted):  # by a driver that came between the two looks
                 return replace(found, transaction=begun)
@@ -265,6 +268,12 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
     def _older_state(self, batch: Batch) -> CommitUnresolved:
         unknown = f"the {self.kind.keeps} of batch {batch.batch_id} are"
         return CommitUnresolved.of("COMMIT_UNRESOLVED.older_state", table=self.table, unknown=unknown)
+
+    def _may_have_left(self, own: Situation, newest: LedgerEntry | Mark | None) -> bool:
+        """True if rows can be there of a batch that the own table never got."""
+        batch, entry = own.batch, own.entry
+        is_behind = newest is not None and entry is not None and entry.batch_id < newest.batch_id < batch.batch_id
+        return not _follows(own) or (is_behind and has_gaps(self.owner))
 
     def _of(self, batch: Batch) -> Participant:
         key = self.key(batch)
@@ -284,8 +293,11 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
         return table
 
     @property
-    def _ways_out(self) -> WaysOut:
-        return WaysOut(self.kind, self.table, self.connected(), self.own(), self.owner)
+    def _ways_out(self) -> AnotherTable:
+        own = self.own()
+        if own is None:
+            return AnotherTable(self.kind, self.table)
+        return WaysOut(self.kind, self.table, self.connected(), own, self.owner)
 
 
 def _follows(own: Situation) -> bool:

@@ -83,17 +83,41 @@ def side_plan(
 
 
 @dataclass(frozen=True, slots=True)
-class WaysOut:
-    """The ways out for one side table of a sink.
+class AnotherTable:
+    """The way out for a side table of a sink that writes to no table: its target does not tell which batches it has.
 
     Attributes:
         name: Of the side table.
-        own: The sink's own table, as the batch has found it.
-        owner: The sink's key.
     """
 
     kind: SideTable
     name: str
+
+    def rewound(self, table: Table, batch: Batch, newest: int) -> WriteError:
+        """The error for a batch after which the table has this later one."""
+        kind = self.kind
+        return WriteError(
+            kind.code,
+            f"{self.name} has {kind.keeps} of batch {newest}, but the next batch is {batch.batch_id}.",
+            data=f"Nothing of batch {batch.batch_id} was written.",
+            action=self.of(table, batch),
+        )
+
+    def of(self, table: Table, batch: Batch, as_it_was: str = "") -> Sequence[str]:  # noqa: ARG002 - `WaysOut` looks
+        """What lets a batch in, of which or after which the table has rows."""
+        another = f"Start the query with another {self.kind.option}: the earlier {self.kind.keeps} stay where they are."
+        return (as_it_was, another) if as_it_was else (another,)
+
+
+@dataclass(frozen=True, slots=True)
+class WaysOut(AnotherTable):
+    """The ways out for a side table of a sink that writes to a table.
+
+    Attributes:
+        own: The sink's own table, as the batch has found it.
+        owner: The sink's key.
+    """
+
     catalog: Catalog
     own: Table
     owner: SinkKey
@@ -135,27 +159,16 @@ class WaysOut:
             details=[f"{in_snapshots(left)}{by}"],
         )
 
-    def rewound(self, table: Table, batch: Batch, newest: int) -> WriteError:
-        """The error for a batch after which the table has this later one."""
-        kind = self.kind
-        return WriteError(
-            kind.code,
-            f"{self.name} has {kind.keeps} of batch {newest}, but the next batch is {batch.batch_id}.",
-            data=f"Nothing of batch {batch.batch_id} was written.",
-            action=self.of(table, batch),
-        )
-
     def of(self, table: Table, batch: Batch, as_it_was: str = "") -> Sequence[str]:
-        """What lets a batch in, of which or after which the table has rows: none loses those of a batch that landed.
+        """See `AnotherTable.of`; none loses rows of a batch that landed.
 
         A batch that was rolled back has come as it was before, perhaps cut elsewhere by its source.
         """
-        own, keeps = self.own, self.kind.keeps
+        own = self.own
         landed = Landed(own, self.owner)
         found = side_batches(all_batches(table), self.kind.key_of, self.owner, str(own.metadata.table_uuid))
         later = [one for one in found if one.query_id == batch.query_id and one.batch_id >= batch.batch_id]
-        another = f"Start the query with another {self.kind.option}: the earlier {keeps} stay where they are."
-        first = (as_it_was,) if as_it_was else ()
+        *first, another = AnotherTable.of(self, table, batch, as_it_was)
         if any(landed.has(one.query_id, one.batch_id, one.after) is not False for one in later):
             return (*first, another)
         general = f"Roll {self.name} back to its snapshot before batch {batch.batch_id}."
@@ -165,7 +178,7 @@ class WaysOut:
         view = view_table(own, self.owner)
         seen = Situation(view, self.owner, batch, view.table_uuid)
         if seen.rolled_back or batch.batch_id in seen.undone:
-            first, back = (), f"{'.'.join(own.name())} was rolled back, and {self.name} was not. {back}"
+            first, back = [], f"{'.'.join(own.name())} was rolled back, and {self.name} was not. {back}"
         return (*first, f"{back} Then start the query again.", *others)
 
     def _way_back(self, table: Table, left: Sequence[SideBatch]) -> str | None:

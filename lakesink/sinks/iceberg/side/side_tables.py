@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
+from pyiceberg.table import Table
 
 from lakesink.rows.expectations import Expected
 from lakesink.rows.letters import LETTERS
@@ -84,17 +85,17 @@ class SideTables:
     def plan_for(self, side: SideTableSink, decision: Decision, own: WritePlan) -> WritePlan:
         """The plan of a batch for one of them; `own` is that of the sink's own table."""
         if side is not self.changelog:
-            return side.plan_for(decision.situation)
+            return side.plan_for(decision.situation.batch, decision.situation)
         assert own.changes is not None, "only changes have a changelog"
         side.follow(changelog_columns(own.schema_json, own.changes, self.table))
-        plan = side.plan_for(decision.situation)
+        plan = side.plan_for(decision.situation.batch, decision.situation)
         check_filled(side.table, plan.schema_json, side.columns)
         check_is_logged(decision, side)
         return plan
 
     def check(self, counted: CombinedReceipts, batch_id: int, *, logs: bool) -> None:
         """Check that both receipts of the tasks say the same; `logs` is true if the batch goes to a changelog."""
-        check_letters(counted, self.letters, self.settings, batch_id)
+        check_letters(counted.quality, counted.rows, self.letters, self.settings, batch_id)
         if self.changelog is not None and logs:
             check_changelog(counted, self.changelog, batch_id)
 
@@ -113,11 +114,13 @@ class SideFactory:
 
     Attributes:
         make_sink: Makes the sink that writes a side table once it is opened: `IcebergSink`.
+        find_own: The sink's own table, as the batch has found it; None if the sink writes to no table.
         has_accepted: True once an operator's accept has overruled a refusal of the own table: it is for no other one.
     """
 
     own: SinkTable
     make_sink: Callable[..., Any]
+    find_own: Callable[[], Table | None]
     has_accepted: bool = False
 
     def participant(self, kind: SideTable, table: str, columns: pa.Schema) -> SideTableSink:
@@ -139,7 +142,7 @@ class SideFactory:
                 words=kind.words,
             )
 
-        return SideTableSink(kind, table, own.key, lambda: own.found, columns, settings, own.connected, open_table)
+        return SideTableSink(kind, table, own.key, self.find_own, columns, settings, own.connected, open_table)
 
     def plans(self, tables: SideTables, decision: Decision, plan: WritePlan) -> tuple[SidePlan, ...]:
         """Where the rows of a batch go that its side tables get; `plan` is that of the own table."""

@@ -1,0 +1,253 @@
+"""Row features in front of a sink that writes to no table: what its readers and the dead letters have, by a dictionary.
+
+Each batch is run again, and the driver dies between the commits of its participants.
+"""
+
+import itertools
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+import lakesink
+from lakesink.rows.expectations import Expected, OnUnmet
+from lakesink.settings.settings import Settings
+from lakesink.sinks.iceberg.evolution import expected_of
+from lakesink.sinks.iceberg.preflight import documents_plan
+from lakesink.sinks.iceberg.side.checked_sink import CheckedSink, letters_beside
+from lakesink.sinks.iceberg.side.letters_table import puts_aside
+from lakesink_catalog.tables.tables import load_table
+from lakesink_protocol.coordinator import run_batch
+from lakesink_protocol.errors import WriteError
+from lakesink_protocol.identity import SinkKey
+from lakesink_protocol.measures import DEAD_LETTERS, UNMET_ROWS
+from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
+from testkit.builders import Lake
+from testkit.deaths import Killed, answer_is_lost, dies_after, dies_before, until_it_lives
+from testkit.directory import Stream
+from testkit.letters import one_task
+
+Row = dict[str, Any]
+LETTERS = "demo.letters"
+RULES = ("", "warn", "quarantine", "fail")
+MALFORMED = ("", "fail", "quarantine")
+BATCHES: Sequence[Sequence[Row]] = (
+    [{"id": 1, "amount": 10}, {"id": 2, "amount": -20}, {"id": 3, "amount": None}],
+    [],
+    [{"id": 4, "amount": 40}, {"id": 5, "amount": "?"}, {"id": 6, "amount": -60}],
+    [{"id": 7, "amount": 70}],
+)
+COLUMNS = pa.schema([("id", pa.int64()), ("amount", pa.int32())])
+
+
+@dataclass
+class Driver:
+    """A query into a directory. Each batch has a driver of its own, which remembers nothing.
+
+    Attributes:
+        rule: What happens to rows whose amount is not at least 0; empty for no expectation.
+        malformed: What happens to documents that cannot be decoded; empty for rows that come with columns.
+    """
+
+    folder: Path
+    rule: str = ""
+    malformed: str = ""
+    options: Row = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.lake = Lake.make(self.folder)
+        self.directory = Stream(self.folder / "out")
+
+    def sink(self) -> CheckedSink:
+        """The sink of a driver that has just started."""
+        given: Row = {"sink_id": "clicks", "checkpoint": "/nowhere", "max_dead_letter_ratio": 1.0} | self.options
+        if self.malformed:
+            more = {"decode": "json", "schema": "id BIGINT NOT NULL, amount INT", "create_table": True}
+            given |= more | {"on_malformed": self.malformed}
+        if self.rule and self.malformed:
+            given["expect"] = {"positive": ("amount >= 0", self.rule)}
+        settings, owner = Settings.parse(given), SinkKey("clicks")
+        columns = self.rows([]).schema
+        expected, documents = expected_of(columns, settings), None
+        if settings.decode:
+            documents = documents_plan(owner, settings, columns, case_sensitive=False)
+        behind, letters = self.directory.sink(), None
+        effects = self.directory.chance.effects()
+        if puts_aside(settings, expected):
+            letters = letters_beside(owner, LETTERS, settings, lambda: self.lake.catalog, effects)
+        return CheckedSink(behind, owner, settings, expected, documents, letters, effects)
+
+    def rows(self, rows: Sequence[Row]) -> pa.Table:
+        """Rows as Spark gives them: with marks, or as documents."""
+        if self.malformed:
+            records = [{"value": json.dumps(row)} for row in rows]
+            return pa.Table.from_pylist(records, pa.schema([("value", pa.string())]))
+        found = pa.Table.from_pylist(list(rows), COLUMNS)
+        if not self.rule:
+            return found
+        mark = Expected("positive", OnUnmet(self.rule)).mark
+        return found.append_column(mark, pa.array([(row["amount"] or -1) >= 0 for row in rows], pa.bool_()))
+
+    def take(self, batch_id: int, rows: Sequence[Row]) -> Outcome:
+        sink = self.sink()
+        return run_batch(self.directory.batch(batch_id), [sink], one_task(self.rows(rows)))[sink.name]
+
+    def read(self) -> list[Row]:
+        """What a reader of the directory sees."""
+        paths = lakesink.committed_files(self.directory.directory)
+        if not paths:
+            return []
+        found: list[Row] = duckdb.read_parquet(paths, hive_partitioning=False).order("id").to_arrow_table().to_pylist()
+        return found
+
+    def letters(self) -> Counter[tuple[int, str, str]]:
+        """Batch, reason and row of each dead letter."""
+        if not self.lake.catalog.table_exists(LETTERS):
+            return Counter()
+        found = load_table(self.lake.catalog, LETTERS).scan().to_arrow().to_pylist()
+        assert {row["sink"] for row in found} <= {"clicks"}
+        return Counter((row["batch_id"], row["reason"], row["payload"]) for row in found)
+
+
+@dataclass
+class World:
+    """What directory and dead letters must have, by plain Python."""
+
+    rule: str
+    malformed: str
+    rows: list[Row] = field(default_factory=list)
+    letters: Counter[tuple[int, str, str]] = field(default_factory=Counter)
+
+    def apply(self, batch_id: int, rows: Sequence[Row]) -> str:
+        """What a batch does; the code of the error with which it must fail, and then it does nothing."""
+        faults = [self._fault(row) for row in rows]
+        if "VALUE_MALFORMED" in faults and self.malformed == "fail":
+            return "VALUE_MALFORMED"
+        if "EXPECTATION_UNMET" in faults and self.rule == "fail":
+            return "EXPECTATION_UNMET"
+        for row, fault in zip(rows, faults, strict=True):
+            if fault == "VALUE_MALFORMED" or (fault and self.rule == "quarantine"):
+                text = json.dumps(row) if self.malformed else json.dumps(row, separators=(",", ":"))
+                self.letters[batch_id, fault, text] += 1
+            else:
+                self.rows.append(row)
+        return ""
+
+    def _fault(self, row: Row) -> str:
+        if row["amount"] == "?":
+            return "VALUE_MALFORMED"
+        return "EXPECTATION_UNMET" if self.rule and (row["amount"] or -1) < 0 else ""
+
+
+def batches(malformed: str) -> list[list[Row]]:
+    """The batches; a row with columns cannot be malformed."""
+    return [[row for row in rows if malformed or row["amount"] != "?"] for rows in BATCHES]
+
+
+CELLS = [(rule, malformed) for rule, malformed in itertools.product(RULES, MALFORMED) if rule or malformed]
+
+
+@pytest.mark.parametrize(("rule", "malformed"), CELLS)
+def test_each_row_is_in_the_directory_or_a_dead_letter_once(tmp_path: Path, rule: str, malformed: str) -> None:
+    driver, world = Driver(tmp_path, rule, malformed), World(rule, malformed)
+    for batch_id, rows in enumerate(batches(malformed)):
+        before = len(world.rows), world.letters.total()
+        code = world.apply(batch_id, rows)
+        if code:
+            with pytest.raises(WriteError, match=code):
+                driver.take(batch_id, rows)
+            break
+        outcome = driver.take(batch_id, rows)
+        assert isinstance(outcome, Committed)
+        assert outcome.rows == len(world.rows) - before[0]
+        assert outcome.quality.counts[DEAD_LETTERS] == world.letters.total() - before[1]
+        assert isinstance(driver.take(batch_id, rows), AlreadyCommitted)
+    assert driver.read() == world.rows
+    assert driver.letters() == world.letters
+
+
+def test_the_outcome_says_how_many_rows_did_not_meet_a_rule(tmp_path: Path) -> None:
+    driver = Driver(tmp_path, "warn")
+    outcome = driver.take(0, BATCHES[0])
+    assert isinstance(outcome, Committed)
+    assert (outcome.quality.counts[UNMET_ROWS], dict(outcome.quality.unmet)) == (2, {"positive": 2})
+    quiet = driver.take(1, [])
+    assert isinstance(quiet, Committed)
+    assert dict(quiet.quality.unmet) == {"positive": 0}
+
+
+def test_a_refused_batch_leaves_no_part(tmp_path: Path) -> None:
+    driver = Driver(tmp_path, "fail")
+    with pytest.raises(WriteError, match=r"2 of 3 rows of batch 0 do not meet the expectation positive"):
+        driver.take(0, BATCHES[0])
+    assert driver.directory.part_files() == []
+
+
+FAULTS = {"dies before": dies_before, "dies after": dies_after, "answer lost": answer_is_lost}
+
+
+@pytest.mark.parametrize("of_letters", [True, False])
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_driver_that_dies_between_two_commits_is_completed_by_the_next(
+    tmp_path: Path, fault: str, *, of_letters: bool
+) -> None:
+    driver, world = Driver(tmp_path, "quarantine"), World("quarantine", "")
+    for batch_id, rows in enumerate(batches("")):
+        world.apply(batch_id, rows)
+        if batch_id == 2:
+            faults = driver.lake.catalog.faults if of_letters else driver.directory.storage.faults
+            faults.append(FAULTS[fault])
+        until_it_lives(partial(driver.take, batch_id, rows))
+    assert driver.read() == world.rows
+    assert driver.letters() == world.letters
+
+
+def test_a_recovered_batch_still_tells_what_was_found_in_it(tmp_path: Path) -> None:
+    driver, outcomes = Driver(tmp_path, "quarantine"), list[Outcome]()
+    driver.directory.storage.faults.append(dies_before)
+    until_it_lives(lambda: outcomes.append(driver.take(0, BATCHES[0])))
+    [outcome] = outcomes
+    assert isinstance(outcome, Committed)
+    assert outcome.recovered
+    assert outcome.quality.counts[DEAD_LETTERS] == 2
+    assert outcome.quality.letters_table == LETTERS
+
+
+def test_a_batch_that_comes_with_other_rows_than_its_dead_letters_is_refused(tmp_path: Path) -> None:
+    driver = Driver(tmp_path, "quarantine")
+    driver.directory.storage.faults.append(dies_before)
+    with pytest.raises(Killed):
+        driver.take(0, BATCHES[0])
+    for record in (tmp_path / "out").rglob("prepared/*.json"):
+        record.unlink()
+    with pytest.raises(WriteError, match="DEAD_LETTERS_DIFFER") as refused:
+        driver.take(0, BATCHES[0][:2])
+    assert "another dead_letter_table" in refused.value.action
+    assert driver.read() == []
+
+
+def test_too_many_dead_letters_fail_the_batch(tmp_path: Path) -> None:
+    driver = Driver(tmp_path, "quarantine", options={"max_dead_letter_ratio": 0.5})
+    with pytest.raises(WriteError, match=r"DEAD_LETTERS_TOO_MANY.*2 of 3 rows"):
+        driver.take(0, BATCHES[0])
+    assert driver.read() == []
+    assert not driver.letters()
+
+
+def test_what_an_earlier_version_prepared_without_checks_is_used(tmp_path: Path) -> None:
+    driver = Driver(tmp_path, "warn")
+    driver.directory.storage.faults.append(dies_before)
+    unmarked = one_task(pa.Table.from_pylist(list(BATCHES[0]), COLUMNS))
+    with pytest.raises(Killed):
+        run_batch(driver.directory.batch(0), [driver.directory.sink()], unmarked)
+    outcome = driver.take(0, BATCHES[0])
+    assert isinstance(outcome, Committed)
+    assert outcome.recovered
+    assert len(driver.read()) == 3
