@@ -3,7 +3,7 @@
 What is found is counted in the votes and kept in the prepared record, beside what the sink behind keeps there.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from lakesink.rows.letters import LETTERS
 from lakesink.rows.plan import WritePlan
 from lakesink.rows.side_rows import SidePlan, application_of
 from lakesink.settings.settings import Settings
-from lakesink.sinks.iceberg.checked_receipts import check_documents, check_expectations, check_quality, opened
+from lakesink.sinks.iceberg.checked_receipts import check_documents, check_expectations, check_quality, found_in, opened
 from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink.sinks.iceberg.side.letters_table import DEAD_LETTERS, check_letters, other_letters
 from lakesink.sinks.iceberg.side.side_sink import SideTableSink
@@ -25,7 +25,7 @@ from lakesink.task.checking import CheckingWriter
 from lakesink_catalog.commit.effects import Effects
 from lakesink_protocol.identity import Batch, SinkKey
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
-from lakesink_protocol.quality import Quality, quality_from, together
+from lakesink_protocol.quality import Quality, quality_from
 from lakesink_protocol.receipt import Receipt, encode
 from lakesink_protocol.two_phase import (
     Durability,
@@ -35,8 +35,7 @@ from lakesink_protocol.two_phase import (
     TwoPhaseCommitSink,
     WriteAgain,
 )
-from lakesink_protocol.votes import apart, check_tasks
-from lakesink_protocol.votes import together as packed
+from lakesink_protocol.votes import apart, check_tasks, together
 
 _FOUND = "lakesink.quality"
 """Where a payload says what was found in the rows."""
@@ -145,7 +144,9 @@ class CheckedSink(TwoPhaseCommitSink[CheckedTransaction, CheckedRows]):
         if any(head.refused for head in heads):
             return None
         rest = self.behind.write_rest(transaction.behind, of_behind)
-        return packed([_head_of_rest(len(receipts), self.expected), rest]) if isinstance(rest, bytes) else rest
+        if not isinstance(rest, bytes):
+            return rest
+        return together([encode(Receipt(len(receipts), 0, (), quality=found_in([], self.expected))), rest])
 
     def pre_commit(self, transaction: CheckedTransaction, receipts: Sequence[bytes]) -> CheckedRows | None:
         """Judge the batch by what its tasks found, before the sink behind sees their receipts."""
@@ -156,7 +157,7 @@ class CheckedSink(TwoPhaseCommitSink[CheckedTransaction, CheckedRows]):
             check_quality(head, self.expected)
         check_documents(heads, batch_id)
         check_expectations(heads, self.expected, batch_id)
-        quality, table = together(head.quality for head in heads), ""
+        quality, table = found_in(heads, self.expected), ""
         if self.letters is not None:
             check_letters(quality, sum(head.rows for head in heads), self.letters, self.settings, batch_id)
             table = self.letters.table
@@ -196,8 +197,3 @@ def _opened(receipts: Sequence[bytes]) -> tuple[list[Receipt], list[bytes]]:
     """What the tasks found, and the receipts for the sink behind."""
     pairs = [apart(receipt, 2) for receipt in receipts]
     return [opened(head) for head, _ in pairs], [own for _, own in pairs]
-
-
-def _head_of_rest(task: int, expected: Sequence[Expected]) -> bytes:
-    met: Mapping[str, int] = {one.name: 0 for one in expected}
-    return encode(Receipt(task, 0, (), quality=Quality(unmet=met)))
