@@ -23,6 +23,7 @@ from lakesink.sinks.iceberg.evolution import expected_of
 from lakesink.sinks.iceberg.preflight import check_letters_table, documents_plan
 from lakesink.sinks.iceberg.side.checked_sink import CheckedSink, letters_beside
 from lakesink.sinks.iceberg.side.letters_table import puts_aside
+from lakesink.sinks.staged.sink import StagedSink
 from lakesink.spark.report import Reporter
 from lakesink.spark.rows.frame_schema import is_case_sensitive, stored_schema
 from lakesink_catalog.commit.effects import Effects
@@ -89,7 +90,8 @@ def stream_to(
     """
     check_streaming(df, "lakesink.stream_to")
     location = read_option("checkpoint", checkpoint)
-    checked = checked_frame(df, "lakesink.stream_to", sink.name, location, options, ("checkpoint", "verbose"))
+    owner = sink.sink_id if isinstance(sink, StagedSink) else sink.name
+    checked = checked_frame(df, "lakesink.stream_to", owner, location, options, ("checkpoint", "verbose"))
     reporter = Reporter(sink.name, sink.name, watched(sink.name, sink.name, verbose=verbose))
     return stream_writer(checked.rows, location, reporter, lambda _schema, _session: checked.in_front_of(sink))
 

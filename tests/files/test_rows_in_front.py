@@ -5,8 +5,8 @@ Each batch is run again, and the driver dies between the commits of its particip
 
 import itertools
 import json
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,9 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from pyiceberg.catalog import Catalog
 
 import lakesink
 from lakesink.rows.expectations import Expected, OnUnmet
@@ -23,18 +25,26 @@ from lakesink.sinks.iceberg.evolution import expected_of
 from lakesink.sinks.iceberg.preflight import documents_plan
 from lakesink.sinks.iceberg.side.checked_sink import CheckedSink, letters_beside
 from lakesink.sinks.iceberg.side.letters_table import puts_aside
+from lakesink.sinks.kafka.staged_rows import RecordsWriter, decode_kafka
+from lakesink.sinks.staged.parts import PartsWriter
+from lakesink.task.checking import CheckingWriter
 from lakesink_catalog.tables.tables import load_table
 from lakesink_protocol.coordinator import run_batch
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.identity import SinkKey
-from lakesink_protocol.measures import DEAD_LETTERS, UNMET_ROWS
+from lakesink_protocol.measures import DEAD_LETTERS, RESCUED_ROWS, UNMET_ROWS, Tally
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
+from lakesink_protocol.quality import Quality
+from lakesink_protocol.receipt import decode
+from lakesink_protocol.votes import apart
 from testkit.builders import Lake
 from testkit.deaths import Killed, answer_is_lost, dies_after, dies_before, until_it_lives
 from testkit.directory import Stream
 from testkit.letters import one_task
+from tests.decode.avro.messages import encoded, message, record
 
 Row = dict[str, Any]
+Letters = Counter[tuple[int, str, str]]
 LETTERS = "demo.letters"
 RULES = ("", "warn", "quarantine", "fail")
 MALFORMED = ("", "fail", "quarantine")
@@ -67,13 +77,13 @@ class Driver:
 
     def sink(self) -> CheckedSink:
         """The sink of a driver that has just started."""
-        given: Row = {"sink_id": "clicks", "checkpoint": "/nowhere", "max_dead_letter_ratio": 1.0} | self.options
+        given: Row = {"sink_id": "clicks", "checkpoint": "/nowhere", "max_dead_letter_ratio": 1.0}
         if self.malformed:
             more = {"decode": "json", "schema": "id BIGINT NOT NULL, amount INT", "create_table": True}
             given |= more | {"on_malformed": self.malformed}
         if self.rule and self.malformed:
             given["expect"] = {"positive": ("amount >= 0", self.rule)}
-        settings, owner = Settings.parse(given), SinkKey("clicks")
+        settings, owner = Settings.parse(given | self.options), SinkKey("clicks")
         columns = self.rows([]).schema
         expected, documents = expected_of(columns, settings), None
         if settings.decode:
@@ -87,8 +97,8 @@ class Driver:
     def rows(self, rows: Sequence[Row]) -> pa.Table:
         """Rows as Spark gives them: with marks, or as documents."""
         if self.malformed:
-            records = [{"value": json.dumps(row)} for row in rows]
-            return pa.Table.from_pylist(records, pa.schema([("value", pa.string())]))
+            records = [{"value": json.dumps(row).encode()} for row in rows]
+            return pa.Table.from_pylist(records, pa.schema([("value", pa.binary())]))
         found = pa.Table.from_pylist(list(rows), COLUMNS)
         if not self.rule:
             return found
@@ -100,20 +110,26 @@ class Driver:
         return run_batch(self.directory.batch(batch_id), [sink], one_task(self.rows(rows)))[sink.name]
 
     def read(self) -> list[Row]:
-        """What a reader of the directory sees."""
-        paths = lakesink.committed_files(self.directory.directory)
-        if not paths:
-            return []
-        found: list[Row] = duckdb.read_parquet(paths, hive_partitioning=False).order("id").to_arrow_table().to_pylist()
-        return found
+        return read(self.directory.directory)
 
-    def letters(self) -> Counter[tuple[int, str, str]]:
-        """Batch, reason and row of each dead letter."""
-        if not self.lake.catalog.table_exists(LETTERS):
-            return Counter()
-        found = load_table(self.lake.catalog, LETTERS).scan().to_arrow().to_pylist()
-        assert {row["sink"] for row in found} <= {"clicks"}
-        return Counter((row["batch_id"], row["reason"], row["payload"]) for row in found)
+    def letters(self) -> Letters:
+        return letters_in(self.lake.catalog) if self.lake.catalog.table_exists(LETTERS) else Counter()
+
+
+def read(directory: Path) -> list[Row]:
+    """What a reader of the directory sees."""
+    paths = lakesink.committed_files(directory)
+    if not paths:
+        return []
+    found: list[Row] = duckdb.read_parquet(paths, hive_partitioning=False).order("id").to_arrow_table().to_pylist()
+    return found
+
+
+def letters_in(catalog: Catalog) -> Letters:
+    """Batch, reason and row of each dead letter."""
+    found = load_table(catalog, LETTERS).scan().to_arrow().to_pylist()
+    assert {row["sink"] for row in found} <= {"clicks"}
+    return Counter((row["batch_id"], row["reason"], row["payload"]) for row in found)
 
 
 @dataclass
@@ -123,7 +139,7 @@ class World:
     rule: str
     malformed: str
     rows: list[Row] = field(default_factory=list)
-    letters: Counter[tuple[int, str, str]] = field(default_factory=Counter)
+    letters: Letters = field(default_factory=Counter)
 
     def apply(self, batch_id: int, rows: Sequence[Row]) -> str:
         """What a batch does; the code of the error with which it must fail, and then it does nothing."""
@@ -190,6 +206,63 @@ def test_a_refused_batch_leaves_no_part(tmp_path: Path) -> None:
     assert driver.directory.part_files() == []
 
 
+def test_a_rescue_column_keeps_what_no_column_takes(tmp_path: Path) -> None:
+    driver = Driver(tmp_path, "warn", "fail", {"rescue_column": "rest"})
+    outcome = driver.take(0, [{"id": 1, "amount": "?", "more": [7]}, {"id": 2, "amount": 20}])
+    assert isinstance(outcome, Committed)
+    assert outcome.quality.counts[RESCUED_ROWS] == 1
+    [first, second] = driver.read()
+    assert (first["id"], first["amount"]) == (1, None)
+    assert json.loads(first["rest"]) == {
+        "unknown": {"more": [7]},
+        "unfit": {"amount": {"expected": "INT", "value": "?"}},
+    }
+    assert second == {"id": 2, "amount": 20, "rest": None}
+
+
+def test_avro_messages_become_columns_of_a_directory(tmp_path: Path) -> None:
+    schema = record(("id", "long"), ("amount", ["null", "int"]))
+    registry = tmp_path / "schemas.json"
+    registry.write_text(json.dumps({"7": json.dumps(schema)}))
+    driver = Driver(tmp_path, "quarantine", "quarantine", {"decode": "avro", "schema_registry": str(registry)})
+    messages = [message(encoded(schema, row)) for row in ({"id": 1, "amount": 10}, {"id": 2, "amount": -20})]
+    rows, sink = pa.table({"value": pa.array([*messages, b"?"], pa.binary())}), driver.sink()
+    run_batch(driver.directory.batch(0), [sink], one_task(rows))
+    assert driver.read() == [{"id": 1, "amount": 10}]
+    assert sorted(reason for _, reason, _ in driver.letters()) == ["EXPECTATION_UNMET", "VALUE_MALFORMED"]
+
+
+def test_records_for_a_topic_are_judged_and_have_no_marks(tmp_path: Path) -> None:
+    of_topic = RecordsWriter(PartsWriter(str(tmp_path), "orders-7", 7, "lz4", 10**9), "orders", 10_000)
+    rule = Expected("short", OnUnmet.WARN)
+    rows = pa.record_batch({"value": ["a", "bb"], rule.mark: [True, False]})
+    writer = CheckingWriter(of_topic, (rule,))
+    head, own = apart(writer.receipts("orders", writer.write(0, iter([rows])))["orders"], 2)
+    assert decode(head).quality == Quality(Tally({UNMET_ROWS: 1}), unmet={"short": 1})
+    [part] = decode_kafka(own, "orders-7").parts.parts
+    assert pq.read_table(tmp_path / part.name).to_pylist() == [{"value": b"a"}, {"value": b"bb"}]
+
+
+def test_a_writer_that_hides_why_its_rows_end_refuses_the_batch_all_the_same() -> None:
+    class Hiding:
+        def write(self, _: int, batches: Iterator[Any]) -> bytes:
+            try:
+                deque(batches, maxlen=0)
+            except Exception as error:
+                raise OSError("the rows end") from error
+            return b"all"
+
+    rule = Expected("short", OnUnmet.FAIL)
+    rows = [pa.record_batch({"value": ["a", "bb"], rule.mark: [True, met]}) for met in (True, False, True)]
+    writer = CheckingWriter(Hiding(), (rule,))
+    head, own = apart(writer.write(0, iter(rows)), 2)
+    assert (decode(head).refused, decode(head).rows, own) == (True, 6, b"")
+    _, own = apart(writer.write(0, iter(rows[:1])), 2)
+    assert own == b"all"
+    with pytest.raises(OSError, match="the rows end"):
+        writer.write(0, iter([pa.record_batch({"value": ["a"]})]))
+
+
 FAULTS = {"dies before": dies_before, "dies after": dies_after, "answer lost": answer_is_lost}
 
 
@@ -225,8 +298,8 @@ def test_a_batch_that_comes_with_other_rows_than_its_dead_letters_is_refused(tmp
     driver.directory.storage.faults.append(dies_before)
     with pytest.raises(Killed):
         driver.take(0, BATCHES[0])
-    for record in (tmp_path / "out").rglob("prepared/*.json"):
-        record.unlink()
+    for prepared in (tmp_path / "out").rglob("prepared/*.json"):
+        prepared.unlink()
     with pytest.raises(WriteError, match="DEAD_LETTERS_DIFFER") as refused:
         driver.take(0, BATCHES[0][:2])
     assert "another dead_letter_table" in refused.value.action

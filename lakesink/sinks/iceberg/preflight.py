@@ -71,12 +71,8 @@ def check_start(
         check_partitions(target, settings.partition_by)
         if settings.has_changes:
             check_no_equality_deletes(target, key.branch)
-    try:
-        write = plan_batch(target, _PROBE, key, settings, schema, case_sensitive=case_sensitive)
-    except WriteError as error:  # a task's refusal, before any batch exists
-        raise error.reworded(data=DataState.UNCHANGED) from None
-    check_conditions(settings, write.plan)
-    _check_changelog(found, table, key, settings, write.plan.schema_json, write.plan.changes)
+    plan = _planned(target, key, settings, schema, case_sensitive=case_sensitive)
+    _check_changelog(found, table, key, settings, plan.schema_json, plan.changes)
 
 
 def check_letters(
@@ -98,7 +94,15 @@ def documents_plan(key: SinkKey, settings: Settings, rows: pa.Schema, *, case_se
     if not settings.schema:
         raise SettingsError.of("OPTION_MISSING", name="schema", doc=BY_NAME["schema"].doc)
     no_table = _table_to_be("option.schema", created_schema(rows, settings), settings)
-    plan = plan_batch(no_table, _PROBE, key, settings, rows, case_sensitive=case_sensitive).plan
+    return _planned(no_table, key, settings, rows, case_sensitive=case_sensitive)
+
+
+def _planned(target: Table, key: SinkKey, settings: Settings, schema: pa.Schema, *, case_sensitive: bool) -> WritePlan:
+    """The plan of a batch before any batch exists."""
+    try:
+        plan = plan_batch(target, _PROBE, key, settings, schema, case_sensitive=case_sensitive).plan
+    except WriteError as error:  # a task's refusal
+        raise error.reworded(data=DataState.UNCHANGED) from None
     check_conditions(settings, plan)
     return plan
 
