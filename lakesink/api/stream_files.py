@@ -70,7 +70,7 @@ def stream_files(  # noqa: PLR0913 - the options, each by its name
     new_sink = partial(FileSink, directory, sink_id, **files)
     to = new_sink().place
     location, given = read_option("checkpoint", checkpoint), {**options, "accept": accept}
-    checked = checked_frame(df, "lakesink.stream_files", sink_id, location, given, _NAMES)
+    checked = checked_frame(df, "lakesink.stream_files", sink_id, given, _NAMES)
     check_part_schema(checked.columns)
     reporter = Reporter(to, sink_id, watched(sink_id, f"directory {redact(to)}", verbose=verbose))
     return stream_writer(checked.rows, location, reporter, lambda _schema, _session: checked.in_front_of(new_sink()))

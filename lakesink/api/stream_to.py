@@ -1,7 +1,6 @@
 """The public function `stream_to`, and the row features in front of sinks that write to no table."""
 
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Unpack
@@ -13,11 +12,11 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from lakesink.api.streams import arriving, check_streaming, stream_writer
 from lakesink.observe.terminal import watched
 from lakesink.rows.expectations import Expected, without_marks
-from lakesink.rows.plan import DEBEZIUM, WritePlan
+from lakesink.rows.plan import WritePlan
 from lakesink.rows.schema import arrow_schema, parse_schema
-from lakesink.settings.option import option_unknown
 from lakesink.settings.option_types import RowOptions
-from lakesink.settings.options import BY_NAME, option_invalid, read_option
+from lakesink.settings.options import BY_NAME, read_option
+from lakesink.settings.row_settings import owner_of, row_settings
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.evolution import expected_of
 from lakesink.sinks.iceberg.preflight import check_letters_table, documents_plan
@@ -31,8 +30,6 @@ from lakesink_catalog.connect.catalog import CatalogConfig, FoundCatalog
 from lakesink_protocol.errors import SettingsError
 from lakesink_protocol.identity import SinkKey
 from lakesink_protocol.two_phase import TwoPhaseCommitSink
-
-_ROW_OPTIONS = tuple(RowOptions.__annotations__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +52,7 @@ class CheckedFrame:
 
     def in_front_of(self, sink: TwoPhaseCommitSink[Any, Any]) -> TwoPhaseCommitSink[Any, Any]:
         """The sink with its row features; itself if it has none."""
-        if not self.expected and self.documents is None:
+        if not self.expected and self.documents is None and self.catalog is None:
             return sink
         letters, effects = None, Effects()
         if self.catalog is not None:
@@ -91,33 +88,21 @@ def stream_to(
     check_streaming(df, "lakesink.stream_to")
     location = read_option("checkpoint", checkpoint)
     owner = sink.sink_id if isinstance(sink, StagedSink) else sink.name
-    checked = checked_frame(df, "lakesink.stream_to", owner, location, options, ("checkpoint", "verbose"))
+    checked = checked_frame(df, "lakesink.stream_to", owner, options, ("checkpoint", "verbose"))
     reporter = Reporter(sink.name, sink.name, watched(sink.name, sink.name, verbose=verbose))
     return stream_writer(checked.rows, location, reporter, lambda _schema, _session: checked.in_front_of(sink))
 
 
 def checked_frame(
-    df: DataFrame, function: str, sink: str, checkpoint: str, options: Mapping[str, Any], others: tuple[str, ...]
+    df: DataFrame, function: str, sink: str, options: Mapping[str, Any], others: tuple[str, ...]
 ) -> CheckedFrame:
     """The rows with the features that the user asks for; `others` are options of the function.
 
     Raises:
         SettingsError: An option is unknown, malformed, or contradicts another.
+        WriteError: The rows cannot be decoded, or the table of dead letters has other columns.
     """
-    known = (*others, *_ROW_OPTIONS)
-    for name in options:
-        if name not in known:
-            of_table = "Only a table can have it. Write the stream into a table with lakesink.stream, or leave it out."
-            raise option_unknown(function, name, known, of_table if name in BY_NAME else "")
-    if options.get("decode") in DEBEZIUM:
-        what = f"{function} has no decode={options['decode']!r}: such events are changes by key, and need a table."
-        raise option_invalid("decode", what)
-    if options.get("on_malformed") is not None and not options.get("decode"):
-        what = f"The option on_malformed of {function} needs decode: rows with columns are written as they come."
-        raise option_invalid("on_malformed", what)
-    owner = SinkKey(re.sub(r"[^A-Za-z0-9._-]+", "-", sink).strip("-._")[:64] or "sink")
-    created = {"create_table": True} if options.get("schema") else {}
-    settings = Settings.parse({"sink_id": owner.name, "checkpoint": checkpoint, **created, **options})
+    settings, owner = row_settings(function, sink, options, others), owner_of(sink)
     rows = arriving(df, settings)
     columns = stored_schema(rows.schema)
     expected = expected_of(columns, settings)

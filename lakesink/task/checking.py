@@ -5,11 +5,15 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from lakesink.decode.documents import PutAside
+from lakesink.rows.changed_rows import RowBatch
 from lakesink.rows.expectations import Expected, Unmet
 from lakesink.rows.letters import LetterRows
-from lakesink.rows.plan import WritePlan
+from lakesink.rows.plan import OnMalformed, WritePlan
 from lakesink.rows.side_rows import SidePlan
 from lakesink.rows.task_errors import rows_differ
+from lakesink.rows.texts import check_texts
+from lakesink.rows.unfit import sort_rows
 from lakesink.task.stages import Count, ExpectMarked, IsRefused, Stage
 from lakesink.task.task import ParquetTaskWriter
 from lakesink.task.task_files import SideOutput, TaskFiles, whole_or_abandoned
@@ -43,6 +47,27 @@ class Pass(Stage):
             raise _Refused
 
 
+@dataclass(slots=True)
+class Readable(Stage):
+    """Puts rows aside with text that is not UTF-8, which no target takes."""
+
+    put_aside: PutAside
+
+    def through(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """See `Stage`."""
+        for batch in batches:
+            rows = RowBatch(batch, batch)
+            found = sort_rows(rows, _checked, {})
+            if found.faults:
+                self.put_aside(rows, found.faults)
+            yield from found.fitting
+
+
+def _checked(rows: RowBatch) -> pa.RecordBatch:
+    check_texts(rows.rows, 0)
+    return rows.rows
+
+
 @dataclass(frozen=True, slots=True)
 class CheckingWriter:
     """Decodes and judges one task's rows before another writer gets them; see `RoutingWriter`.
@@ -51,12 +76,14 @@ class CheckingWriter:
         behind: Gets the rows that pass.
         documents: How documents become columns; None if the rows have columns.
         letters: Where the rows go that are put aside; None if none are.
+        on_malformed: What happens to rows with columns that no target takes; `documents` has it of documents.
     """
 
     behind: TaskWriter
     expected: tuple[Expected, ...] = ()
     documents: WritePlan | None = None
     letters: SidePlan | None = None
+    on_malformed: OnMalformed = OnMalformed.FAIL
 
     @property
     def clustered_by(self) -> ClusteredBy:
@@ -107,7 +134,11 @@ class CheckingWriter:
 
     def _stages(self, task: int, letters: SideOutput | None, is_refused: IsRefused) -> list[Stage]:
         if self.documents is None:
-            return [Count(), ExpectMarked(Unmet(self.expected), None if letters is None else letters.put_aside)]
+            put_aside = None if letters is None else letters.put_aside
+            stages: list[Stage] = [Count(), ExpectMarked(Unmet(self.expected), put_aside)]
+            if put_aside is not None and self.on_malformed is OnMalformed.QUARANTINE:
+                stages.append(Readable(put_aside))
+            return stages
         files = TaskFiles(self.documents, task)  # of no file: the rows go elsewhere
         return ParquetTaskWriter(self.documents, self.expected).stages(files, letters, None, is_refused)
 

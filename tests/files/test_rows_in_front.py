@@ -72,6 +72,7 @@ class Driver:
     options: Row = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.folder.mkdir(exist_ok=True)
         self.lake = Lake.make(self.folder)
         self.directory = Stream(self.folder / "out")
 
@@ -218,6 +219,18 @@ def test_a_rescue_column_keeps_what_no_column_takes(tmp_path: Path) -> None:
         "unfit": {"amount": {"expected": "INT", "value": "?"}},
     }
     assert second == {"id": 2, "amount": 20, "rest": None}
+
+
+def test_a_row_with_text_that_no_target_takes_is_put_aside(tmp_path: Path) -> None:
+    broken = pa.Array.from_buffers(pa.string(), 3, pa.array([b"a", b"\xff", b"c"]).buffers())
+    rows = pa.table({"id": [1, 2, 3], "text": broken})
+    strict = Driver(tmp_path)
+    with pytest.raises(WriteError, match=r"TEXT_INVALID"):
+        run_batch(strict.directory.batch(0), [strict.sink()], one_task(rows))
+    driver = Driver(tmp_path / "other", options={"on_malformed": "quarantine"})
+    run_batch(driver.directory.batch(0), [driver.sink()], one_task(rows))
+    assert driver.read() == [{"id": 1, "text": "a"}, {"id": 3, "text": "c"}]
+    assert driver.letters() == {(0, "TEXT_INVALID", None): 1}
 
 
 def test_avro_messages_become_columns_of_a_directory(tmp_path: Path) -> None:

@@ -179,7 +179,7 @@ def test_what_a_sink_that_writes_to_no_table_cannot_have_is_refused_at_the_call(
         ({"decode": "debezium-json"}, "changes by key"),
         ({"decode": "json"}, "The option schema is required"),
         ({"schema": "id LONG"}, "needs decode"),
-        ({"on_malformed": "quarantine"}, "needs decode"),
+        ({"on_malformed": "quarantine"}, "The option dead_letter_table is required"),
         ({"expect": unmet}, "The option dead_letter_table is required"),
         ({"expect": unmet, "dead_letter_table": "letters"}, "needs a namespace"),
         ({"expect": {"small": "size < 1"}}, "there is no `size`"),

@@ -17,7 +17,6 @@ from lakesink.rows.expectations import Expected
 from lakesink.rows.letters import LETTERS
 from lakesink.rows.plan import ChangesPlan, WritePlan
 from lakesink.settings.option_types import SchemaEvolution
-from lakesink.settings.options import BY_NAME
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.change_plan import check_created_keys, check_no_equality_deletes, created_schema
 from lakesink.sinks.iceberg.evolution import check_conditions, plan_batch
@@ -91,8 +90,6 @@ def check_letters_table(found: FoundCatalog, name: str, key: SinkKey) -> None:
 
 def documents_plan(key: SinkKey, settings: Settings, rows: pa.Schema, *, case_sensitive: bool) -> WritePlan:
     """How documents become the columns of the option `schema`, for a target that is no table."""
-    if not settings.schema:
-        raise SettingsError.of("OPTION_MISSING", name="schema", doc=BY_NAME["schema"].doc)
     no_table = _table_to_be("option.schema", created_schema(rows, settings), settings)
     return _planned(no_table, key, settings, rows, case_sensitive=case_sensitive)
 

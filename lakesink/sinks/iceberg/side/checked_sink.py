@@ -11,7 +11,7 @@ from pyiceberg.catalog import Catalog
 
 from lakesink.rows.expectations import Expected
 from lakesink.rows.letters import LETTERS
-from lakesink.rows.plan import WritePlan
+from lakesink.rows.plan import OnMalformed, WritePlan
 from lakesink.rows.side_rows import SidePlan, application_of
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.checked_receipts import check_documents, check_expectations, check_quality, found_in, opened
@@ -50,12 +50,15 @@ class CheckedTransaction:
     expected: tuple[Expected, ...]
     documents: WritePlan | None
     letters: SidePlan | None
+    on_malformed: OnMalformed
 
     @property
     def writer(self) -> TaskWriter | None:
         """The writer for the executors; None if the batch adds no rows."""
         behind = self.behind.writer
-        return None if behind is None else CheckingWriter(behind, self.expected, self.documents, self.letters)
+        if behind is None:
+            return None
+        return CheckingWriter(behind, self.expected, self.documents, self.letters, self.on_malformed)
 
     @property
     def prepared_log(self) -> PreparedLog:
@@ -121,7 +124,7 @@ class CheckedSink(TwoPhaseCommitSink[CheckedTransaction, CheckedRows]):
         if self.letters is not None and begun.writer is not None:
             plan, application = self.letters.plan_for(batch), application_of(self.letters.key(batch))
             letters = SidePlan(self.letters.name, self.owner, "", application, plan)
-        return CheckedTransaction(batch, begun, self.expected, self.documents, letters)
+        return CheckedTransaction(batch, begun, self.expected, self.documents, letters, self.settings.on_malformed)
 
     def check_inputs(self, batch: Batch, transaction: CheckedTransaction) -> None:
         """See `TwoPhaseCommitSink`."""
