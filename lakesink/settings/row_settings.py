@@ -36,7 +36,7 @@ def row_settings(function: str, sink: str, options: Mapping[str, Any], others: S
         what = f"{function} has no decode={decode!r}: such events are changes by key, and need a table."
         raise option_invalid("decode", what)
     needed: dict[str, Any] = {"sink_id": owner_of(sink).name, "checkpoint": "/", "create_table": True}
-    settings = Settings.parse(needed | options)
+    settings = Settings.parse({**needed, **options})
     if settings.decode and not settings.schema:
         raise SettingsError.of("OPTION_MISSING", name="schema", doc=BY_NAME["schema"].doc)
     return settings

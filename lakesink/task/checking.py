@@ -99,7 +99,10 @@ class CheckingWriter:
         def is_refused() -> bool:
             return any(stage.refuses for stage in stages)
 
-        letters = None if self.letters is None else self._side(self.letters, task)
+        letters = None
+        if self.letters is not None:
+            rows_aside = LetterRows(self.letters, self.documents is not None)
+            letters = SideOutput(self.letters, rows_aside, TaskFiles(self.letters.plan, task))
         stages += self._stages(task, letters, is_refused)
         passing = Pass(is_refused)
         written = b""
@@ -141,6 +144,3 @@ class CheckingWriter:
             return stages
         files = TaskFiles(self.documents, task)  # of no file: the rows go elsewhere
         return ParquetTaskWriter(self.documents, self.expected).stages(files, letters, None, is_refused)
-
-    def _side(self, side: SidePlan, task: int) -> SideOutput:
-        return SideOutput(side, LetterRows(side, self.documents is not None), TaskFiles(side.plan, task))

@@ -174,7 +174,7 @@ def test_what_a_sink_that_writes_to_no_table_cannot_have_is_refused_at_the_call(
         spark.readStream.schema("id LONG, value STRING").json(str(tmp_path / "in")),
         {"positive": ("id >= 0", "quarantine")},
     )
-    for options, told in [
+    cases: list[tuple[Options, str]] = [
         ({"mode": "upsert"}, "Only a table can have it"),
         ({"decode": "debezium-json"}, "changes by key"),
         ({"decode": "json"}, "The option schema is required"),
@@ -183,7 +183,8 @@ def test_what_a_sink_that_writes_to_no_table_cannot_have_is_refused_at_the_call(
         ({"expect": unmet}, "The option dead_letter_table is required"),
         ({"expect": unmet, "dead_letter_table": "letters"}, "needs a namespace"),
         ({"expect": {"small": "size < 1"}}, "there is no `size`"),
-    ]:
+    ]
+    for options, told in cases:
         for into in (into_files, into_a_sink):
             with pytest.raises(lakesink.SettingsError, match=told):
                 into(rows, options)
