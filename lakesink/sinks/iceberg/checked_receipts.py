@@ -77,10 +77,10 @@ def _in_words(misfit: Misfit) -> str:
     return f"{misfit.place}: {column}{misfit.expected} expected, found {misfit.found}"
 
 
-def found_in(receipts: Iterable[Receipt], expected: Sequence[Expected]) -> Quality:
-    """What all tasks have found. A batch without tasks has met every expectation too."""
-    none_unmet = Quality(unmet={one.name: 0 for one in expected})
-    return together([none_unmet, *(receipt.quality for receipt in receipts)])
+def found_in(receipts: Sequence[Receipt], expected: Sequence[Expected]) -> Quality:
+    """What all tasks have found. Spark makes none of an empty batch, which has met every expectation too."""
+    met = dict.fromkeys((one.name for one in expected), 0)
+    return together([Quality(unmet=met), *(one.quality for one in receipts)])
 
 
 def check_expectations(receipts: Sequence[Receipt], expected: Sequence[Expected], batch_id: int) -> None:
@@ -255,7 +255,7 @@ def _check_changes(table: Table, receipt: Receipt, file_stem: str, *, changes_by
 
 
 def check_quality(receipt: Receipt, expected: Sequence[Expected]) -> None:
-    """Check that the counts of a task do not contradict each other, and are those of the query's expectations."""
+    """Check that what a task has counted in its rows is possible."""
     counts, unmet = receipt.quality.counts, receipt.quality.unmet
     of_rows = [receipt.malformed, *(count for one, count in counts.items() if one != UNKNOWN_KEYS)]
     if max(of_rows) > receipt.rows:
