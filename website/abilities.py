@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
+from lakesink.api.stream_to import row_settings, stream_to
 from lakesink.settings.relations import BATCHES, Entry
-from lakesink.settings.row_settings import row_settings
 from lakesink.settings.settings import Settings
 from lakesink_protocol.errors import SettingsError
+from lakesink_protocol.identity import SinkKey
 
 _STREAM = {"sink_id": "it", "checkpoint": "/checkpoint"}
 _MODES: Mapping[str, dict[str, Any]] = {
@@ -72,7 +73,7 @@ def _who_can(options: dict[str, Any]) -> str:
 
 def _can(options: dict[str, Any]) -> str:
     try:
-        row_settings("", "sink", options)
+        row_settings(stream_to, SinkKey("sink"), options)
     except SettingsError:
         return "-"
     return "yes"

@@ -8,8 +8,8 @@ from typing import Any, Unpack
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from lakesink.api.stream_to import checked_frame
-from lakesink.api.streams import check_streaming, stream_writer
+from lakesink.api.stream_to import checked
+from lakesink.api.streams import stream_writer
 from lakesink.observe.terminal import watched
 from lakesink.settings.option_types import RowOptions
 from lakesink.settings.options import read_option
@@ -18,16 +18,6 @@ from lakesink.sinks.staged.parts import check_part_schema
 from lakesink.spark.report import Reporter
 from lakesink_protocol.redact import redact
 from lakesink_protocol.refusals.accept import Accept
-
-_NAMES = (
-    "sink_id",
-    "checkpoint",
-    "compression_codec",
-    "target_file_size_bytes",
-    "accept",
-    "prepared_max_age",
-    "verbose",
-)
 
 
 def stream_files(  # noqa: PLR0913 - the options, each by its name
@@ -64,13 +54,11 @@ def stream_files(  # noqa: PLR0913 - the options, each by its name
         QueryError: The DataFrame is not a streaming one of a classic session.
         WriteError: Parquet does not support a column's type, or the storage cannot create files exclusively.
     """
-    check_streaming(df, "lakesink.stream_files")
     sizes: dict[str, Any] = {"target_file_size_bytes": target_file_size_bytes, "prepared_max_age": prepared_max_age}
     files: dict[str, Any] = {"compression_codec": compression_codec, "accept": accept, **sizes}
     new_sink = partial(FileSink, directory, sink_id, **files)
-    to = new_sink().place
-    location, given = read_option("checkpoint", checkpoint), {**options, "accept": accept}
-    checked = checked_frame(df, "lakesink.stream_files", sink_id, given, _NAMES)
-    check_part_schema(checked.columns)
-    reporter = Reporter(to, sink_id, watched(sink_id, f"directory {redact(to)}", verbose=verbose))
-    return stream_writer(checked.rows, location, reporter, lambda _schema, _session: checked.in_front_of(new_sink()))
+    first, location = new_sink(), read_option("checkpoint", checkpoint)
+    rows, columns, in_front_of = checked(df, stream_files, first, {**options, "accept": accept})
+    check_part_schema(columns)
+    reporter = Reporter(first.place, sink_id, watched(sink_id, f"directory {redact(first.place)}", verbose=verbose))
+    return stream_writer(rows, location, reporter, lambda _schema, _session: in_front_of(new_sink()))

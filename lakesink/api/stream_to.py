@@ -1,8 +1,10 @@
 """The public function `stream_to`, and the row features in front of sinks that write to no table."""
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Mapping
+from functools import partial
+from inspect import getfullargspec
 from typing import Any, Unpack
 
 import pyarrow as pa
@@ -11,61 +13,27 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from lakesink.api.streams import arriving, check_streaming, stream_writer
 from lakesink.observe.terminal import watched
-from lakesink.rows.expectations import Expected, without_marks
-from lakesink.rows.plan import WritePlan
-from lakesink.rows.schema import arrow_schema, parse_schema
+from lakesink.rows.plan import DEBEZIUM
+from lakesink.settings.option import option_unknown
 from lakesink.settings.option_types import RowOptions
-from lakesink.settings.options import BY_NAME, read_option
-from lakesink.settings.row_settings import owner_of, row_settings
+from lakesink.settings.options import BY_NAME, option_invalid, read_option
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.evolution import expected_of
-from lakesink.sinks.iceberg.preflight import check_letters_table, documents_plan
-from lakesink.sinks.iceberg.side.checked_sink import CheckedSink, letters_beside
+from lakesink.sinks.iceberg.preflight import check_letters
+from lakesink.sinks.iceberg.side.checked_sink import CheckedSink
 from lakesink.sinks.iceberg.side.letters_table import puts_aside
 from lakesink.sinks.staged.sink import StagedSink
 from lakesink.spark.report import Reporter
 from lakesink.spark.rows.frame_schema import is_case_sensitive, stored_schema
-from lakesink_catalog.commit.effects import Effects
-from lakesink_catalog.connect.catalog import CatalogConfig, FoundCatalog
+from lakesink_catalog.connect.catalog import CatalogConfig
+from lakesink_protocol.coordinator import Sink
 from lakesink_protocol.errors import SettingsError
 from lakesink_protocol.identity import SinkKey
-from lakesink_protocol.two_phase import TwoPhaseCommitSink
-
-
-@dataclass(frozen=True, slots=True)
-class CheckedFrame:
-    """The rows of a stream into a sink that writes to no table, and what happens to them before.
-
-    Attributes:
-        rows: With marks of their expectations, or with documents.
-        columns: What the sink gets.
-        catalog: That of the dead letters; None if there are none.
-    """
-
-    rows: DataFrame
-    columns: pa.Schema
-    owner: SinkKey
-    settings: Settings
-    expected: tuple[Expected, ...]
-    documents: WritePlan | None
-    catalog: FoundCatalog | None
-
-    def in_front_of(self, sink: TwoPhaseCommitSink[Any, Any]) -> TwoPhaseCommitSink[Any, Any]:
-        """The sink with its row features; itself if it has none."""
-        if not self.expected and self.documents is None and self.catalog is None:
-            return sink
-        letters, effects = None, Effects()
-        if self.catalog is not None:
-            assert self.settings.dead_letter_table is not None
-            letters = letters_beside(
-                self.owner, self.settings.dead_letter_table, self.settings, self.catalog.open, effects
-            )
-        return CheckedSink(sink, self.owner, self.settings, self.expected, self.documents, letters, effects)
 
 
 def stream_to(
     df: DataFrame,
-    sink: TwoPhaseCommitSink[Any, Any],
+    sink: Sink,
     *,
     checkpoint: str | os.PathLike[str],
     verbose: bool | str | None = None,
@@ -84,35 +52,48 @@ def stream_to(
     Raises:
         SettingsError: An option is unknown, malformed, or contradicts another.
         QueryError: The DataFrame is not a streaming one of a classic session.
-    """
-    check_streaming(df, "lakesink.stream_to")
-    location = read_option("checkpoint", checkpoint)
-    owner = sink.sink_id if isinstance(sink, StagedSink) else sink.name
-    checked = checked_frame(df, "lakesink.stream_to", owner, options, ("checkpoint", "verbose"))
-    reporter = Reporter(sink.name, sink.name, watched(sink.name, sink.name, verbose=verbose))
-    return stream_writer(checked.rows, location, reporter, lambda _schema, _session: checked.in_front_of(sink))
-
-
-def checked_frame(
-    df: DataFrame, function: str, sink: str, options: Mapping[str, Any], others: tuple[str, ...]
-) -> CheckedFrame:
-    """The rows with the features that the user asks for; `others` are options of the function.
-
-    Raises:
-        SettingsError: An option is unknown, malformed, or contradicts another.
         WriteError: The rows cannot be decoded, or the table of dead letters has other columns.
     """
-    settings, owner = row_settings(function, sink, options, others), owner_of(sink)
+    location = read_option("checkpoint", checkpoint)
+    rows, _, in_front_of = checked(df, stream_to, sink, options)
+    reporter = Reporter(sink.name, sink.name, watched(sink.name, sink.name, verbose=verbose))
+    return stream_writer(rows, location, reporter, lambda _schema, _session: in_front_of(sink))
+
+
+def checked(
+    df: DataFrame, function: Callable[..., Any], sink: Sink, options: Mapping[str, Any]
+) -> tuple[DataFrame, pa.Schema, Callable[[Sink], Sink]]:
+    """The rows as tasks check them, the columns that the sink gets, and what puts the checks in front of a sink."""
+    check_streaming(df, f"lakesink.{function.__name__}")
+    name = sink.sink_id if isinstance(sink, StagedSink) else sink.name
+    owner = SinkKey(re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-._")[:64] or "sink")
+    settings = row_settings(function, owner, options)
     rows = arriving(df, settings)
-    columns = stored_schema(rows.schema)
-    expected = expected_of(columns, settings)
-    documents, catalog = None, None
-    if settings.decode:
-        documents = documents_plan(owner, settings, columns, case_sensitive=is_case_sensitive(df.sparkSession))
-        columns = arrow_schema(parse_schema(documents.schema_json))
+    incoming = stored_schema(rows.schema)
+    expected, open_catalog = expected_of(incoming, settings), None
     if puts_aside(settings, expected):
-        if settings.dead_letter_table is None:
-            raise SettingsError.of("OPTION_MISSING", name="dead_letter_table", doc=BY_NAME["dead_letter_table"].doc)
         catalog = CatalogConfig(settings.catalog, settings.catalog_properties).find()
-        check_letters_table(catalog, settings.dead_letter_table, owner)
-    return CheckedFrame(rows, without_marks(columns), owner, settings, expected, documents, catalog)
+        check_letters(catalog, "", owner, settings, expected)
+        open_catalog = catalog.open
+    elif not expected and not settings.decode:
+        return rows, incoming, lambda sink: sink
+    of_rows: dict[str, Any] = {"owner": owner, "settings": settings, "incoming": incoming, "open_catalog": open_catalog}
+    in_front_of = partial(CheckedSink, **of_rows, case_sensitive=is_case_sensitive(df.sparkSession))
+    return rows, in_front_of(sink).columns, in_front_of
+
+
+def row_settings(function: Callable[..., Any], owner: SinkKey, options: Mapping[str, Any]) -> Settings:
+    """The parsed options of the rows; raises SettingsError if one is of tables, malformed, or contradicts another."""
+    where, known = f"lakesink.{function.__name__}", (*getfullargspec(function).kwonlyargs, *RowOptions.__annotations__)
+    for name in options:
+        if name not in known:
+            of_table = "Only a table can have it. Write the stream into a table with lakesink.stream, or leave it out."
+            raise option_unknown(where, name, known, of_table if name in BY_NAME else "")
+    if options.get("decode") in DEBEZIUM:
+        what = f"{where} has no decode={options['decode']!r}: such events are changes by key, and need a table."
+        raise option_invalid("decode", what)
+    needed: dict[str, Any] = {"sink_id": owner.name, "checkpoint": "/", "create_table": True}
+    settings = Settings.parse({**needed, **options})
+    if settings.decode and not settings.schema:
+        raise SettingsError.of("OPTION_MISSING", name="schema", doc=BY_NAME["schema"].doc)
+    return settings

@@ -266,6 +266,13 @@ class Fit(Stage):
         return found.fitting
 
 
+class Keep(Fit):
+    """The same of rows for a target that takes their columns as they are."""
+
+    def _conversion(self, incoming: pa.Schema) -> Alignment:
+        return Alignment(incoming, lambda rows: rows)
+
+
 @dataclass(slots=True)
 class Key(Stage):
     """Keeps the newest change of each key. No row passes before the last has come.

@@ -24,23 +24,28 @@ from lakesink.rows.schema import Field, Primitive, Struct, parse_schema
 from lakesink.rows.side_rows import SidePlan
 from lakesink.rows.task_errors import rows_differ
 from lakesink.task.changelog import ChangelogRows
-from lakesink.task.stages import Count, Decode, ExpectDecoded, ExpectMarked, Fit, IsRefused, Key, Stage, Take
-from lakesink.task.task_files import SideOutput, TaskFiles, whole_or_abandoned
+from lakesink.task.stages import Count, Decode, ExpectDecoded, ExpectMarked, Fit, IsRefused, Keep, Key, Stage, Take
+from lakesink.task.task_files import HandedRows, SideOutput, TaskFiles, whole_or_abandoned
 from lakesink_protocol.measures import DEAD_LETTERS, Tally
 from lakesink_protocol.quality import Quality
-from lakesink_protocol.receipt import Receipt, encode
+from lakesink_protocol.receipt import Receipt
 from lakesink_protocol.row_changes import DELETES, SPLITS, SUPERSEDED
-from lakesink_protocol.two_phase import ClusteredBy
+from lakesink_protocol.two_phase import ClusteredBy, ClusteredWriter, TaskWriter, receipts_of
 from lakesink_protocol.votes import apart, together
 
 
 @dataclass(frozen=True, slots=True)
 class ParquetTaskWriter:
-    """Writes one task's rows, and others for side tables; see `lakesink_protocol.two_phase.RoutingWriter`."""
+    """Writes one task's rows, and others for side tables; see `lakesink_protocol.two_phase.RoutingWriter`.
+
+    Attributes:
+        behind: The writer of another sink, which gets the rows in place of files; see `HandedRows`.
+    """
 
     plan: WritePlan
     expected: tuple[Expected, ...] = ()
     sides: tuple[SidePlan, ...] = ()
+    behind: TaskWriter | None = None
 
     @property
     def clustered_by(self) -> ClusteredBy:
@@ -52,6 +57,8 @@ class ParquetTaskWriter:
         plan, schema = self.plan, parse_schema(self.plan.schema_json)
         if plan.decode:
             return ()
+        if isinstance(self.behind, ClusteredWriter):
+            return self.behind.clustered_by
         if plan.changes is not None:
             return tuple(((name,), "identity") for name in key_names(schema, plan.changes).keys)
         found = source_paths(schema, plan.partition_fields) if plan.hash_distribution else ()
@@ -69,29 +76,32 @@ class ParquetTaskWriter:
 
     def receipts(self, name: str, written: bytes) -> Mapping[str, bytes]:
         """See `RoutingWriter`."""
-        if not self.sides:
-            return {name: written}
-        found = apart(written, 1 + len(self.sides))
-        return dict(zip([name, *(side.participant for side in self.sides)], found, strict=True))
+        found = apart(written, 1 + len(self.sides)) if self.sides else [written]
+        named = dict(zip([name, *(side.participant for side in self.sides)], found, strict=True))
+        if self.behind is None:
+            return named
+        head, own = apart(named[name], 2)
+        of_behind = receipts_of(name, self.behind, own) if own else {name: own}  # none of a task that refuses the batch
+        return {**of_behind, **named, name: together([head, of_behind[name]])}
 
     def _written(self, task: int, batches: Iterator[pa.RecordBatch]) -> list[bytes]:
         """The encoded receipts of the table and of the side tables."""
         plan, files = self.plan, TaskFiles(self.plan, task)
-        sides = [self.side(side, files) for side in self.sides]
+        sides = [self._side(side, files) for side in self.sides]
         letters, log = (next((side for side in sides if side.plan.logs is logs), None) for logs in (False, True))
         stages: list[Stage] = []
 
         def is_refused() -> bool:
             return any(stage.refuses for stage in stages)
 
-        stages += self.stages(files, letters, log, is_refused)
+        stages += self._stages(files, letters, log, is_refused)
+        passed = files if self.behind is None else HandedRows(self.behind, task, is_refused)
         outputs = [files, *(side.files for side in sides), *(output for stage in stages for output in stage.outputs)]
         with whole_or_abandoned(outputs, is_refused):
             rows = batches
             for stage in stages:
                 rows = stage.through(rows)
-            for batch in rows:
-                files.add(batch)
+            passed.take(rows)
         aside = 0 if letters is None else letters.count
         quality = Quality(Tally({DEAD_LETTERS: aside}))
         head = Receipt(task, 0, (), plan.schema_id, quality, refused=is_refused(), premises=plan.premises)
@@ -99,16 +109,13 @@ class ParquetTaskWriter:
             head = stage.found(head)
         if letters is not None and letters.joined:
             head = replace(head, changed=Tally(head.changed | {SPLITS: head.changed[SPLITS] - letters.joined}))
-        if head.refused:
-            return [encode(head), *(side.receipt(refused=True) for side in sides)]
         left = 0 if head.left is None else head.left.rows
-        found = files.record_count + aside + left + head.changed[DELETES] + head.changed[SUPERSEDED]
-        if head.changes != found:
+        found = passed.record_count + aside + left + head.changed[DELETES] + head.changed[SUPERSEDED]
+        if head.changes != found and not head.refused:
             raise rows_differ(head.changes, found)
-        return [files.receipt(head), *(side.receipt(refused=False) for side in sides)]
+        return [passed.receipt(head), *(side.receipt(refused=head.refused) for side in sides)]
 
-    def side(self, side: SidePlan, files: TaskFiles) -> SideOutput:
-        """The rows of one task for a side table."""
+    def _side(self, side: SidePlan, files: TaskFiles) -> SideOutput:
         of_side = TaskFiles(side.plan, files.task)
         if side.logs:
             return SideOutput(side, ChangelogRows(side.sink.name, side.plan.batch_id), of_side)
@@ -117,7 +124,7 @@ class ParquetTaskWriter:
         identity = None if names is None else ChangeIdentity(names.keys, names.sequence, rule)
         return SideOutput(side, LetterRows(side, self.plan.decode is not None), of_side, identity)
 
-    def stages(
+    def _stages(
         self, files: TaskFiles, letters: SideOutput | None, log: SideOutput | None, is_refused: IsRefused
     ) -> list[Stage]:
         """The stages in their order: count, expect and take or decode and expect, fit, and key."""
@@ -134,7 +141,8 @@ class ParquetTaskWriter:
             stages.append(ExpectDecoded(unmet, aside, [condition_on(plan, one.condition) for one in self.expected]))
         else:
             stages += [ExpectMarked(unmet, aside), Take(changes is not None, of_malformed)]
-        stages.append(Fit(plan, files, of_malformed, is_refused))
+        fit = Keep if self.behind is not None and not plan.decode else Fit
+        stages.append(fit(plan, files, of_malformed, is_refused))
         if changes is not None:
             stages.append(Key(plan, changes, files, None if log is None else log.add, is_refused))
         return stages

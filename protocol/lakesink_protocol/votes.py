@@ -89,12 +89,12 @@ def together(receipts: Iterable[bytes]) -> bytes:
 
 def apart(written: bytes, count: int) -> list[bytes]:
     """So many receipts that are `together`; raises WriteError for another number."""
-    found, rest, length = [], written, 0
-    while rest:
-        length = int.from_bytes(rest[:_LENGTH_BYTES])
-        found.append(rest[_LENGTH_BYTES : _LENGTH_BYTES + length])
-        rest = rest[_LENGTH_BYTES + length :]
-    if len(found) != count or len(found[-1]) != length:
+    found, end = [], 0
+    while end < len(written):
+        start = end + _LENGTH_BYTES
+        end = start + int.from_bytes(written[end:start])
+        found.append(written[start:end])
+    if len(found) != count or end != len(written):
         raise receipt_rejected("a task sent another number of receipts than it was asked for")
     return found
 

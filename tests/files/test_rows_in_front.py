@@ -22,12 +22,12 @@ import lakesink
 from lakesink.rows.expectations import Expected, OnUnmet
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.evolution import expected_of
-from lakesink.sinks.iceberg.preflight import documents_plan
-from lakesink.sinks.iceberg.side.checked_sink import CheckedSink, letters_beside
+from lakesink.sinks.iceberg.preflight import plan_in_front
+from lakesink.sinks.iceberg.side.checked_sink import CheckedSink
 from lakesink.sinks.iceberg.side.letters_table import puts_aside
 from lakesink.sinks.kafka.staged_rows import RecordsWriter, decode_kafka
 from lakesink.sinks.staged.parts import PartsWriter
-from lakesink.task.checking import CheckingWriter
+from lakesink.task.task import ParquetTaskWriter
 from lakesink_catalog.tables.tables import load_table
 from lakesink_protocol.coordinator import run_batch
 from lakesink_protocol.errors import WriteError
@@ -55,6 +55,7 @@ BATCHES: Sequence[Sequence[Row]] = (
     [{"id": 7, "amount": 70}],
 )
 COLUMNS = pa.schema([("id", pa.int64()), ("amount", pa.int32())])
+PLAN = plan_in_front(SinkKey("orders"), Settings(), COLUMNS, case_sensitive=False)
 
 
 @dataclass
@@ -78,22 +79,22 @@ class Driver:
 
     def sink(self) -> CheckedSink:
         """The sink of a driver that has just started."""
-        given: Row = {"sink_id": "clicks", "checkpoint": "/nowhere", "max_dead_letter_ratio": 1.0}
+        given: Row = {
+            "sink_id": "clicks",
+            "checkpoint": "/",
+            "dead_letter_table": LETTERS,
+            "max_dead_letter_ratio": 1.0,
+        }
         if self.malformed:
             more = {"decode": "json", "schema": "id BIGINT NOT NULL, amount INT", "create_table": True}
             given |= more | {"on_malformed": self.malformed}
         if self.rule and self.malformed:
             given["expect"] = {"positive": ("amount >= 0", self.rule)}
-        settings, owner = Settings.parse(given | self.options), SinkKey("clicks")
-        columns = self.rows([]).schema
-        expected, documents = expected_of(columns, settings), None
-        if settings.decode:
-            documents = documents_plan(owner, settings, columns, case_sensitive=False)
-        behind, letters = self.directory.sink(), None
-        effects = self.directory.chance.effects()
-        if puts_aside(settings, expected):
-            letters = letters_beside(owner, LETTERS, settings, lambda: self.lake.catalog, effects)
-        return CheckedSink(behind, owner, settings, expected, documents, letters, effects)
+        settings, columns = Settings.parse(given | self.options), self.rows([]).schema
+        aside = puts_aside(settings, expected_of(columns, settings))
+        open_catalog = (lambda: self.lake.catalog) if aside else None
+        of_rows = SinkKey("clicks"), settings, columns, open_catalog
+        return CheckedSink(self.directory.sink(), *of_rows, effects=self.directory.chance.effects())
 
     def rows(self, rows: Sequence[Row]) -> pa.Table:
         """Rows as Spark gives them: with marks, or as documents."""
@@ -249,7 +250,7 @@ def test_records_for_a_topic_are_judged_and_have_no_marks(tmp_path: Path) -> Non
     of_topic = RecordsWriter(PartsWriter(str(tmp_path), "orders-7", 7, "lz4", 10**9), "orders", 10_000)
     rule = Expected("short", OnUnmet.WARN)
     rows = pa.record_batch({"value": ["a", "bb"], rule.mark: [True, False]})
-    writer = CheckingWriter(of_topic, (rule,))
+    writer = ParquetTaskWriter(PLAN, (rule,), behind=of_topic)
     head, own = apart(writer.receipts("orders", writer.write(0, iter([rows])))["orders"], 2)
     assert decode(head).quality == Quality(Tally({UNMET_ROWS: 1}), unmet={"short": 1})
     [part] = decode_kafka(own, "orders-7").parts.parts
@@ -267,7 +268,7 @@ def test_a_writer_that_hides_why_its_rows_end_refuses_the_batch_all_the_same() -
 
     rule = Expected("short", OnUnmet.FAIL)
     rows = [pa.record_batch({"value": ["a", "bb"], rule.mark: [True, met]}) for met in (True, False, True)]
-    writer = CheckingWriter(Hiding(), (rule,))
+    writer = ParquetTaskWriter(PLAN, (rule,), behind=Hiding())
     head, own = apart(writer.write(0, iter(rows)), 2)
     assert (decode(head).refused, decode(head).rows, own) == (True, 6, b"")
     _, own = apart(writer.write(0, iter(rows[:1])), 2)
@@ -327,7 +328,7 @@ def test_too_many_dead_letters_fail_the_batch(tmp_path: Path) -> None:
     assert not driver.letters()
 
 
-def test_what_an_earlier_version_prepared_without_checks_is_used(tmp_path: Path) -> None:
+def test_what_a_query_prepared_without_checks_is_written_again(tmp_path: Path) -> None:
     driver = Driver(tmp_path, "warn")
     driver.directory.storage.faults.append(dies_before)
     unmarked = one_task(pa.Table.from_pylist(list(BATCHES[0]), COLUMNS))
@@ -335,5 +336,6 @@ def test_what_an_earlier_version_prepared_without_checks_is_used(tmp_path: Path)
         run_batch(driver.directory.batch(0), [driver.directory.sink()], unmarked)
     outcome = driver.take(0, BATCHES[0])
     assert isinstance(outcome, Committed)
-    assert outcome.recovered
+    assert not outcome.recovered
+    assert outcome.quality.counts[UNMET_ROWS] == 2
     assert len(driver.read()) == 3

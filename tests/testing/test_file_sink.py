@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import lakesink
@@ -35,4 +36,4 @@ class TestFileSink(SinkConformance):
 
 class TestCheckedFileSink(TestFileSink):
     def open_sink(self, target: Path) -> CheckedSink:  # type: ignore[override] # another sink with the same target
-        return CheckedSink(super().open_sink(target), SinkKey("events"), Settings())
+        return CheckedSink(super().open_sink(target), SinkKey("events"), Settings(), pa.schema([]))

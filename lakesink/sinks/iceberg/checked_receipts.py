@@ -77,7 +77,7 @@ def _in_words(misfit: Misfit) -> str:
     return f"{misfit.place}: {column}{misfit.expected} expected, found {misfit.found}"
 
 
-def found_in(receipts: Sequence[Receipt], expected: Sequence[Expected]) -> Quality:
+def _found_in(receipts: Sequence[Receipt], expected: Sequence[Expected]) -> Quality:
     """What all tasks have found. Spark makes none of an empty batch, which has met every expectation too."""
     met = dict.fromkeys((one.name for one in expected), 0)
     return together([Quality(unmet=met), *(one.quality for one in receipts)])
@@ -85,7 +85,7 @@ def found_in(receipts: Sequence[Receipt], expected: Sequence[Expected]) -> Quali
 
 def check_expectations(receipts: Sequence[Receipt], expected: Sequence[Expected], batch_id: int) -> None:
     """Refuse a batch if a row does not meet an expectation that fails the batch. Rows that tasks left count once."""
-    unmet = found_in(receipts, expected).unmet
+    unmet = _found_in(receipts, expected).unmet
     failed = [one for one in expected if one.on_unmet is OnUnmet.FAIL and unmet[one.name]]
     if not failed:
         return
@@ -103,6 +103,16 @@ def check_expectations(receipts: Sequence[Receipt], expected: Sequence[Expected]
         name=worst.name,
         more=more,
     )
+
+
+def judged(receipts: Sequence[Receipt], expected: Sequence[Expected], batch_id: int) -> Quality:
+    """What all tasks have found in their rows; raises WriteError if it is impossible, or refuses the batch."""
+    check_tasks(receipt.task for receipt in receipts)
+    for receipt in receipts:
+        _check_quality(receipt, expected)
+    check_documents(receipts, batch_id)
+    check_expectations(receipts, expected, batch_id)
+    return _found_in(receipts, expected)
 
 
 _WIDTHS: Mapping[type[IcebergType], range] = {
@@ -170,24 +180,19 @@ def count_votes(
     `changes_by_key` is true if the rows are changes, and false if they are only appended.
     """
     receipts = sorted(map(opened, encoded), key=lambda receipt: receipt.task)
-    check_tasks(receipt.task for receipt in receipts)
     groups = written.groups(receipts)
     [(_, of_job), *rest] = groups
     for table, some in groups:
         for receipt in some:
             _check_receipt(table, receipt, file_stem)
             _check_changes(table, receipt, file_stem, changes_by_key=changes_by_key)
-    for receipt in receipts:
-        check_quality(receipt, expected)
     _check_rest([receipt for _, some in rest for receipt in some], of_job)
-    check_documents(receipts, batch_id)
-    check_expectations(receipts, expected, batch_id)
+    quality = judged(receipts, expected, batch_id)
     files = tuple(file for receipt in receipts for file in receipt.files)
     if len({file.path for file in files}) != len(files):
         raise receipt_rejected("a data file is listed twice")
     if max(sum(file.record_count for file in files), sum(file.file_size_bytes for file in files)) > MOST_IN_A_BATCH:
         raise receipt_rejected("the batch has more rows or bytes than the limit")
-    quality = found_in(receipts, expected)
     schemas = [_written_under(table, some) for table, some in groups]
     for table, some in groups:
         _check_premises(table, some)
@@ -254,8 +259,7 @@ def _check_changes(table: Table, receipt: Receipt, file_stem: str, *, changes_by
         raise receipt_rejected("a file of keys is empty")
 
 
-def check_quality(receipt: Receipt, expected: Sequence[Expected]) -> None:
-    """Check that what a task has counted in its rows is possible."""
+def _check_quality(receipt: Receipt, expected: Sequence[Expected]) -> None:
     counts, unmet = receipt.quality.counts, receipt.quality.unmet
     of_rows = [receipt.malformed, *(count for one, count in counts.items() if one != UNKNOWN_KEYS)]
     if max(of_rows) > receipt.rows:

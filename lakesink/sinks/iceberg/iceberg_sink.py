@@ -85,7 +85,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         self.expected, self.schema = expected_of(self.schema, self.settings), without_marks(self.schema)
         given = self.table, self.key, self.open_catalog, self.settings, self.effects
         self.target = SinkTable(*given, self.memory, self.words)
-        self._sides = SideFactory(self.target, IcebergSink, lambda: self.target.found)
+        self._sides = SideFactory(self.target, IcebergSink)
         self.side = SideTables.of(self.table, self.settings, self.expected, self._sides.participant)
         # A side table may use an accept that the table does not; its sink warns then.
         accept = None if self.side.used else self.settings.accept
@@ -115,7 +115,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         self._sides.has_accepted |= isinstance(verdict, Commit) and bool(verdict.accepted)
         if isinstance(verdict, Refuse):
             refused = refusal(verdict.reason, decision.situation, self.words)
-            raise with_side_tables(refused, self.side.all)
+            raise with_side_tables(refused, table, self.side.all)
         if verdict.unverifiable:
             emit(events.EntryUnverifiable(entry.batch_id if entry else -1, self.table, self.key.name))
         if isinstance(verdict, Skip):
@@ -227,12 +227,11 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         )
         self.side.check(counted, batch_id, logs=transaction.logs)
         warnings = self._warnings
-        warnings.of_receipts(batch_id, counted.quality, self.expected, self.side.letters.table)
+        warnings.of_rows(batch_id, counted.quality, self.expected, self.side.letters.table)
         if transaction.writer is not None:
             last = (followed or write).plan
             missing = [name for name in missing_columns(self.schema, last) if changes is None or name != DELETED]
             warnings.of_columns(batch_id, missing, unknown_columns(self.schema, last))
-        warnings.of_documents(batch_id, counted.quality)
         try:
             prepared = transaction.fence.prepare(
                 transaction.decision,

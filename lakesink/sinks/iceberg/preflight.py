@@ -19,7 +19,7 @@ from lakesink.rows.plan import ChangesPlan, WritePlan
 from lakesink.settings.option_types import SchemaEvolution
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.change_plan import check_created_keys, check_no_equality_deletes, created_schema
-from lakesink.sinks.iceberg.evolution import check_conditions, plan_batch
+from lakesink.sinks.iceberg.evolution import check_conditions, plan_batch, task_plan
 from lakesink.sinks.iceberg.side.changelog_table import CHANGELOG, changelog_columns, check_changelog_name, check_filled
 from lakesink.sinks.iceberg.side.letters_table import DEAD_LETTERS, letters_table, puts_aside
 from lakesink.sinks.iceberg.side.side_table import SideTable, side_plan
@@ -79,17 +79,13 @@ def check_letters(
 ) -> None:
     """Check the table for rows that are put aside, if there is one already."""
     if puts_aside(settings, expected):
-        check_letters_table(found, letters_table(table, settings), key)
+        _check_side_table(found, DEAD_LETTERS, letters_table(table, settings), key, LETTERS)
 
 
-def check_letters_table(found: FoundCatalog, name: str, key: SinkKey) -> None:
-    """The same of a table by its name."""
-    parse_identifier(name)
-    _check_side_table(found, DEAD_LETTERS, name, key, LETTERS)
-
-
-def documents_plan(key: SinkKey, settings: Settings, rows: pa.Schema, *, case_sensitive: bool) -> WritePlan:
-    """How documents become the columns of the option `schema`, for a target that is no table."""
+def plan_in_front(key: SinkKey, settings: Settings, rows: pa.Schema, *, case_sensitive: bool) -> WritePlan:
+    """How tasks check rows for a target that is no table; documents get the columns of the option `schema`."""
+    if not settings.decode:
+        return task_plan(_table_to_be("no.table", Schema(), settings), _PROBE, key, settings)
     no_table = _table_to_be("option.schema", created_schema(rows, settings), settings)
     return _planned(no_table, key, settings, rows, case_sensitive=case_sensitive)
 

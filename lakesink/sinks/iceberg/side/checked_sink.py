@@ -1,70 +1,55 @@
-"""Row features in front of any sink: its rows are decoded and judged first, and dead letters go to an Iceberg table.
-
-What is found is counted in the votes and kept in the prepared record, beside what the sink behind keeps there.
-"""
+"""Row features in front of any sink: tasks check its rows like a table's; dead letters go to an Iceberg table."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
+import pyarrow as pa
 from pyiceberg.catalog import Catalog
 
-from lakesink.rows.expectations import Expected
+from lakesink.rows.expectations import Expected, without_marks
 from lakesink.rows.letters import LETTERS
-from lakesink.rows.plan import OnMalformed, WritePlan
+from lakesink.rows.plan import WritePlan
+from lakesink.rows.schema import arrow_schema, parse_schema
 from lakesink.rows.side_rows import SidePlan, application_of
 from lakesink.settings.settings import Settings
-from lakesink.sinks.iceberg.checked_receipts import check_documents, check_expectations, check_quality, found_in, opened
+from lakesink.sinks.iceberg.checked_receipts import judged, opened
+from lakesink.sinks.iceberg.evolution import expected_of
 from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
-from lakesink.sinks.iceberg.side.letters_table import DEAD_LETTERS, check_letters, other_letters
+from lakesink.sinks.iceberg.preflight import plan_in_front
+from lakesink.sinks.iceberg.side.letters_table import DEAD_LETTERS, check_letters, letters_table, other_letters
 from lakesink.sinks.iceberg.side.side_sink import SideTableSink
 from lakesink.sinks.iceberg.side.side_tables import SideFactory
 from lakesink.sinks.iceberg.sink_table import RunMemory, SinkTable
 from lakesink.sinks.iceberg.transaction import BatchWarnings
-from lakesink.task.checking import CheckingWriter
+from lakesink.task.task import ParquetTaskWriter
 from lakesink_catalog.commit.effects import Effects
+from lakesink_protocol.coordinator import Sink
 from lakesink_protocol.identity import Batch, SinkKey
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
 from lakesink_protocol.quality import Quality, quality_from
-from lakesink_protocol.receipt import Receipt, encode
-from lakesink_protocol.two_phase import (
-    Durability,
-    Payload,
-    PreparedLog,
-    TaskWriter,
-    TwoPhaseCommitSink,
-    WriteAgain,
-)
-from lakesink_protocol.votes import apart, check_tasks, together
+from lakesink_protocol.receipt import Receipt
+from lakesink_protocol.two_phase import Durability, Payload, PreparedLog, TaskWriter, TwoPhaseCommitSink, WriteAgain
+from lakesink_protocol.votes import apart
 
 _FOUND = "lakesink.quality"
-"""Where a payload says what was found in the rows."""
+"""Where a payload says what was found in the rows, beside what the sink behind keeps there."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedTransaction:
-    """One open batch: that of the sink behind, and how its rows are checked."""
+    """One open batch of the sink behind, and how tasks check its rows."""
 
     batch: Batch
     behind: Any
-    expected: tuple[Expected, ...]
-    documents: WritePlan | None
-    letters: SidePlan | None
-    on_malformed: OnMalformed
+    prepared_log: PreparedLog
+    checks: ParquetTaskWriter
 
     @property
     def writer(self) -> TaskWriter | None:
         """The writer for the executors; None if the batch adds no rows."""
         behind = self.behind.writer
-        if behind is None:
-            return None
-        return CheckingWriter(behind, self.expected, self.documents, self.letters, self.on_malformed)
-
-    @property
-    def prepared_log(self) -> PreparedLog:
-        """That of the sink behind."""
-        log: PreparedLog = self.behind.prepared_log
-        return log
+        return None if behind is None else replace(self.checks, behind=behind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,95 +65,105 @@ class CheckedRows:
         return {**self.behind.payload, _FOUND: self.quality.to_json()}
 
 
+class _Rest(NamedTuple):
+    """Stands for the writer behind where its sink has written the rows that tasks left."""
+
+    receipt: bytes
+
+    def write(self, *_: Any) -> bytes:
+        return self.receipt
+
+
 @dataclass(slots=True)
 class CheckedSink(TwoPhaseCommitSink[CheckedTransaction, CheckedRows]):
-    """A sink whose rows are checked first.
+    """A sink whose rows are checked first. See `TwoPhaseCommitSink` for its methods.
 
     Attributes:
         behind: The sink that gets the rows.
         owner: Names it in its dead letters.
-        documents: How documents become columns; None if the rows have columns.
-        letters: Gets the rows that are put aside; None if none are.
+        incoming: The rows as they arrive, with their marks.
+        open_catalog: Opens the catalog of the dead letters; None if no row is put aside.
+        letters: Their participant.
     """
 
-    behind: TwoPhaseCommitSink[Any, Any]
+    behind: Sink
     owner: SinkKey
     settings: Settings
-    expected: tuple[Expected, ...] = ()
-    documents: WritePlan | None = None
-    letters: SideTableSink | None = None
+    incoming: pa.Schema
+    open_catalog: Callable[[], Catalog] | None = None
+    case_sensitive: bool = False
     effects: Effects = field(default_factory=Effects)
-    _reported: set[str] = field(default_factory=set, init=False)
+    name: str = field(init=False)
+    durability: Durability = field(init=False)
+    open_named: Callable[[str], Sink] | None = field(init=False)
+    expected: tuple[Expected, ...] = field(init=False)
+    plan: WritePlan = field(init=False)
+    letters: SideTableSink | None = field(default=None, init=False)
+    _warnings: BatchWarnings = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.name, self.durability = self.behind.name, self.behind.durability
+        self._warnings = BatchWarnings(self.name, self.owner.name, self.effects.emit, set())
+        self.expected = expected_of(self.incoming, self.settings)
+        self.plan = plan_in_front(self.owner, self.settings, self.incoming, case_sensitive=self.case_sensitive)
+        if self.open_catalog is not None:
+            own = SinkTable("", self.owner, self.open_catalog, self.settings, self.effects, RunMemory(), ())
+            name = letters_table("", self.settings)
+            self.letters = SideFactory(own, IcebergSink).participant(DEAD_LETTERS, name, LETTERS)
+        self.open_named = self.behind.open_named if self.letters is None else self._opened
 
     @property
-    def name(self) -> str:  # type: ignore[override] # read-only
-        """That of the sink behind."""
-        return self.behind.name
-
-    @property
-    def durability(self) -> Durability:  # type: ignore[override] # read-only
-        """That of the sink behind."""
-        return self.behind.durability
-
-    @property
-    def open_named(self) -> Callable[[str], TwoPhaseCommitSink[Any, Any]] | None:  # type: ignore[override] # read-only
-        """See `TwoPhaseCommitSink`."""
-        return self.behind.open_named if self.letters is None else self._opened
+    def columns(self) -> pa.Schema:
+        """What the sink behind gets."""
+        decoded = self.settings.decode is not None
+        return arrow_schema(parse_schema(self.plan.schema_json)) if decoded else without_marks(self.incoming)
 
     def begin(self, batch: Batch) -> CheckedTransaction | AlreadyCommitted:
-        """Begin the batch behind; plans its dead letters."""
+        """Begin the batch behind, and plan its dead letters."""
         begun = self.behind.begin(batch)
         if isinstance(begun, AlreadyCommitted):
             return begun
-        letters = None
+        sides: tuple[SidePlan, ...] = ()
         if self.letters is not None and begun.writer is not None:
             plan, application = self.letters.plan_for(batch), application_of(self.letters.key(batch))
-            letters = SidePlan(self.letters.name, self.owner, "", application, plan)
-        return CheckedTransaction(batch, begun, self.expected, self.documents, letters, self.settings.on_malformed)
+            sides = (SidePlan(self.letters.name, self.owner, "", application, plan),)
+        return CheckedTransaction(batch, begun, begun.prepared_log, ParquetTaskWriter(self.plan, self.expected, sides))
 
     def check_inputs(self, batch: Batch, transaction: CheckedTransaction) -> None:
-        """See `TwoPhaseCommitSink`."""
+        """By the sink behind."""
         self.behind.check_inputs(batch, transaction.behind)
 
     def recover(self, transaction: CheckedTransaction, payload: Payload) -> CheckedRows | None:
-        """What an earlier run prepared. One that checked nothing has found nothing."""
+        """What an earlier run prepared after the same checks."""
         own = dict(payload)
-        found = own.pop(_FOUND, None)
         try:
-            quality = Quality() if found is None else quality_from(found)
+            quality = quality_from(own.pop(_FOUND))
         except (ValueError, TypeError, KeyError):
             return None
         behind = self.behind.recover(transaction.behind, own)
         return None if behind is None else CheckedRows(behind, quality)
 
     def write_rest(self, transaction: CheckedTransaction, receipts: Sequence[bytes]) -> bytes | WriteAgain | None:
-        """See `TwoPhaseCommitSink`: the rows were checked by the tasks that left them."""
-        heads, of_behind = _opened(receipts)
+        """By the sink behind: the tasks have checked the rows that they left."""
+        heads, of_behind = _apart(receipts)
         if any(head.refused for head in heads):
             return None
         rest = self.behind.write_rest(transaction.behind, of_behind)
         if not isinstance(rest, bytes):
             return rest
-        return together([encode(Receipt(len(receipts), 0, (), quality=found_in([], self.expected))), rest])
+        return replace(transaction.checks, behind=_Rest(rest)).write(len(receipts), iter(()))
 
-    def pre_commit(self, transaction: CheckedTransaction, receipts: Sequence[bytes]) -> CheckedRows | None:
+    def pre_commit(self, transaction: CheckedTransaction, receipts: Sequence[bytes]) -> CheckedRows:
         """Judge the batch by what its tasks found, before the sink behind sees their receipts."""
-        batch_id = transaction.batch.batch_id
-        heads, of_behind = _opened(receipts)
-        check_tasks(head.task for head in heads)
-        for head in heads:
-            check_quality(head, self.expected)
-        check_documents(heads, batch_id)
-        check_expectations(heads, self.expected, batch_id)
-        quality, table = found_in(heads, self.expected), ""
+        batch_id, table = transaction.batch.batch_id, ""
+        heads, of_behind = _apart(receipts)
+        quality = judged(heads, self.expected, batch_id)
         if self.letters is not None:
-            check_letters(quality, sum(head.rows for head in heads), self.letters, self.settings, batch_id)
             table = self.letters.table
-        warnings = BatchWarnings(self.name, self.owner.name, self.effects.emit, self._reported)
-        warnings.of_receipts(batch_id, quality, self.expected, table)
-        warnings.of_documents(batch_id, quality)
+            check_letters(quality, sum(head.rows for head in heads), self.letters, self.settings, batch_id)
+        self._warnings.of_rows(batch_id, quality, self.expected, table)
         behind = self.behind.pre_commit(transaction.behind, of_behind)
-        return None if behind is None else CheckedRows(behind, quality.with_letters(table, ""))
+        return CheckedRows(behind, quality.with_letters(table, ""))
 
     def commit(self, transaction: CheckedTransaction, prepared: CheckedRows) -> Outcome | None:
         """Commit the batch behind."""
@@ -179,7 +174,7 @@ class CheckedSink(TwoPhaseCommitSink[CheckedTransaction, CheckedRows]):
         """Drop the batch behind."""
         self.behind.abort(transaction.behind)
 
-    def _opened(self, name: str) -> TwoPhaseCommitSink[Any, Any]:
+    def _opened(self, name: str) -> Sink:
         assert self.letters is not None
         if name == self.letters.name:
             return self.letters
@@ -188,15 +183,7 @@ class CheckedSink(TwoPhaseCommitSink[CheckedTransaction, CheckedRows]):
         return self.behind.open_named(name)
 
 
-def letters_beside(
-    owner: SinkKey, table: str, settings: Settings, open_catalog: Callable[[], Catalog], effects: Effects
-) -> SideTableSink:
-    """The participant for the dead letters of a sink that writes to no table."""
-    target = SinkTable("", owner, open_catalog, settings, effects, RunMemory(), ())
-    return SideFactory(target, IcebergSink, lambda: None).participant(DEAD_LETTERS, table, LETTERS)
-
-
-def _opened(receipts: Sequence[bytes]) -> tuple[list[Receipt], list[bytes]]:
-    """What the tasks found, and the receipts for the sink behind."""
+def _apart(receipts: Sequence[bytes]) -> tuple[list[Receipt], list[bytes]]:
+    """What the tasks found, and their receipts for the sink behind."""
     pairs = [apart(receipt, 2) for receipt in receipts]
     return [opened(head) for head, _ in pairs], [own for _, own in pairs]

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from lakesink.rows.expectations import Expected, OnUnmet
 from lakesink.rows.letters import SUFFIX, letters_key
 from lakesink.rows.plan import OnMalformed
-from lakesink.settings.options import option_invalid
+from lakesink.settings.options import BY_NAME, option_invalid
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.side.side_sink import SideTableSink
 from lakesink.sinks.iceberg.side.side_table import SideTable
 from lakesink_catalog.tables.tables import parse_identifier
 from lakesink_catalog.words import counted as in_words
 from lakesink_protocol import measures
-from lakesink_protocol.errors import Reason, WriteError
+from lakesink_protocol.errors import Reason, SettingsError, WriteError
 from lakesink_protocol.quality import Quality
 from lakesink_protocol.redact import shown
 from lakesink_protocol.refusals.texts import Words
@@ -66,8 +66,13 @@ def puts_aside(settings: Settings, expected: Sequence[Expected]) -> bool:
 
 
 def letters_table(table: str, settings: Settings) -> str:
-    """The table of dead letters of a table; raises SettingsError if its name is malformed, or that of the table."""
-    own, name = parse_identifier(table), settings.dead_letter_table
+    """The table of dead letters of a table; raises SettingsError if its name is malformed, or that of the table.
+
+    For a target that is no table, `table` is empty, and the name cannot be left out.
+    """
+    own, name = parse_identifier(table) if table else None, settings.dead_letter_table
+    if name is None and own is None:
+        raise SettingsError.of("OPTION_MISSING", name="dead_letter_table", doc=BY_NAME["dead_letter_table"].doc)
     if name is None:
         return f"{table}{SUFFIX}"
     if parse_identifier(name) == own:
@@ -76,10 +81,7 @@ def letters_table(table: str, settings: Settings) -> str:
 
 
 def check_letters(quality: Quality, rows: int, letters: SideTableSink, settings: Settings, batch_id: int) -> None:
-    """Check that both receipts of the tasks say the same, and that the batch does not have too many dead letters.
-
-    The tasks received so many `rows`.
-    """
+    """Check that both receipts of the tasks say the same, and that not too many of so many rows are dead letters."""
     dead = quality.counts[measures.DEAD_LETTERS]
     if dead != (letters.voted[1] if letters.voted[0] == batch_id else 0):
         raise receipt_rejected("a task put another number of rows aside than it wrote as dead letters")

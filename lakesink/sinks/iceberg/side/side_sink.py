@@ -22,7 +22,7 @@ from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.checked_receipts import opened
 from lakesink.sinks.iceberg.evolution import BatchWrite
 from lakesink.sinks.iceberg.side.side_batches import all_batches
-from lakesink.sinks.iceberg.side.side_table import AnotherTable, SideTable, WaysOut, has_gaps, side_plan
+from lakesink.sinks.iceberg.side.side_table import SideTable, WaysOut, has_gaps, side_plan
 from lakesink_catalog.commit.current import is_current
 from lakesink_catalog.connect.first_snapshot import check_has_head
 from lakesink_catalog.read.landed import newest_batch
@@ -135,21 +135,20 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
             self._tables.clear()
 
     def plan_for(self, batch: Batch, own: Situation | None = None) -> WritePlan:
-        """The plan for the tasks of a batch. Creates the table if it does not exist.
-
-        `own` is what the own table decides on. Another target does not tell which batches it never got.
+        """The plan for the tasks of the batch that the own table decides on. Creates the table if it does not exist.
 
         Raises:
             WriteError: The table has other columns, rows of a later batch, or rows of one that the own table never got.
         """
+        entry = None if own is None else own.entry
         table, key = self._load_or_create(), self.key(batch)
         self.voted = (batch.batch_id, 0)
         newest = newest_batch(table, key)
         if newest is not None and newest.batch_id > batch.batch_id:
             raise self._ways_out.rewound(table, batch, newest.batch_id)
-        ways = self._ways_out
-        if own is not None and isinstance(ways, WaysOut) and self._may_have_left(own, newest):
-            ways.check_none_left(table, batch)
+        is_behind = newest is not None and entry is not None and entry.batch_id < newest.batch_id < batch.batch_id
+        if (own is not None and not _follows(own)) or (is_behind and has_gaps(self.owner)):
+            self._ways_out.check_none_left(table, batch)
         if newest is not None and newest.batch_id == batch.batch_id:
             self._with_rows = batch.batch_id
         self._planned = batch.batch_id, self._uuid
@@ -269,12 +268,6 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
         unknown = f"the {self.kind.keeps} of batch {batch.batch_id} are"
         return CommitUnresolved.of("COMMIT_UNRESOLVED.older_state", table=self.table, unknown=unknown)
 
-    def _may_have_left(self, own: Situation, newest: LedgerEntry | Mark | None) -> bool:
-        """True if rows can be there of a batch that the own table never got."""
-        batch, entry = own.batch, own.entry
-        is_behind = newest is not None and entry is not None and entry.batch_id < newest.batch_id < batch.batch_id
-        return not _follows(own) or (is_behind and has_gaps(self.owner))
-
     def _of(self, batch: Batch) -> Participant:
         key = self.key(batch)
         if key not in self._tables:
@@ -293,11 +286,8 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
         return table
 
     @property
-    def _ways_out(self) -> AnotherTable:
-        own = self.own()
-        if own is None:
-            return AnotherTable(self.kind, self.table)
-        return WaysOut(self.kind, self.table, self.connected(), own, self.owner)
+    def _ways_out(self) -> WaysOut:
+        return WaysOut(self.kind, self.table, self.connected(), self.own(), self.owner)
 
 
 def _follows(own: Situation) -> bool:

@@ -83,15 +83,57 @@ def side_plan(
 
 
 @dataclass(frozen=True, slots=True)
-class AnotherTable:
-    """The way out for a side table of a sink that writes to no table: its target does not tell which batches it has.
+class WaysOut:
+    """The ways out for one side table of a sink.
 
     Attributes:
         name: Of the side table.
+        own: The sink's own table, as the batch has found it; None if the sink writes to no table.
+        owner: The sink's key.
     """
 
     kind: SideTable
     name: str
+    catalog: Catalog
+    own: Table | None
+    owner: SinkKey
+
+    def check_none_left(self, table: Table, batch: Batch) -> None:
+        """Refuse the first batch of a query if the table has rows of another query's batch that no run can complete.
+
+        A stream that lacks an earlier batch of its own goes on by the word of an operator.
+        """
+        found = left_behind(table, self.kind.key_of, self.owner, self._own)
+        left = [
+            one
+            for one in found
+            if one.query_id != batch.query_id or (has_gaps(self.owner) and one.batch_id != batch.batch_id)
+        ]
+        if left:
+            running = f"If another query of sink {self.owner.name!r} is running, stop one of them, and start this one"
+            raise self._never_got(table, batch, left, f"{running} again.")
+        # A new sink may read the rows of one that was removed once more.
+        others = left_by_forgotten(table, self.kind.key_of, self._own, self.owner)
+        for sink, left in others if newest_batch(self._own, self.owner) is None else ():
+            raise self._never_got(table, batch, left, by=f", by sink {sink.name!r}, which has no ledger entry any more")
+
+    def _never_got(
+        self, table: Table, batch: Batch, left: Sequence[SideBatch], *first: str, by: str = ""
+    ) -> WriteError:
+        kind, batches = self.kind, counted(len(left), "batch")
+        of_own = not by and left[0].query_id == batch.query_id
+        back = f"Run batch {left[0].batch_id} again as it was." if of_own else self._way_back(table, left)
+        return WriteError(
+            kind.code,
+            f"{self.name} has {kind.keeps} of {batches} that {'.'.join(self._own.name())} never got.",
+            data=f"Nothing of batch {batch.batch_id} was written.",
+            action=(
+                *first,
+                *(() if back is None else (f"{back} Then start this one again.",)),
+                f"Start the query with another {kind.option}: the {kind.keeps} of these batches stay where they are.",
+            ),
+            details=[f"{in_snapshots(left)}{by}"],
+        )
 
     def rewound(self, table: Table, batch: Batch, newest: int) -> WriteError:
         """The error for a batch after which the table has this later one."""
@@ -103,72 +145,20 @@ class AnotherTable:
             action=self.of(table, batch),
         )
 
-    def of(self, table: Table, batch: Batch, as_it_was: str = "") -> Sequence[str]:  # noqa: ARG002 - `WaysOut` looks
-        """What lets a batch in, of which or after which the table has rows."""
-        another = f"Start the query with another {self.kind.option}: the earlier {self.kind.keeps} stay where they are."
-        return (as_it_was, another) if as_it_was else (another,)
-
-
-@dataclass(frozen=True, slots=True)
-class WaysOut(AnotherTable):
-    """The ways out for a side table of a sink that writes to a table.
-
-    Attributes:
-        own: The sink's own table, as the batch has found it.
-        owner: The sink's key.
-    """
-
-    catalog: Catalog
-    own: Table
-    owner: SinkKey
-
-    def check_none_left(self, table: Table, batch: Batch) -> None:
-        """Refuse the first batch of a query if the table has rows of another query's batch that no run can complete.
-
-        A stream that lacks an earlier batch of its own goes on by the word of an operator.
-        """
-        found = left_behind(table, self.kind.key_of, self.owner, self.own)
-        left = [
-            one
-            for one in found
-            if one.query_id != batch.query_id or (has_gaps(self.owner) and one.batch_id != batch.batch_id)
-        ]
-        if left:
-            running = f"If another query of sink {self.owner.name!r} is running, stop one of them, and start this one"
-            raise self._never_got(table, batch, left, f"{running} again.")
-        # A new sink may read the rows of one that was removed once more.
-        others = left_by_forgotten(table, self.kind.key_of, self.own, self.owner)
-        for sink, left in others if newest_batch(self.own, self.owner) is None else ():
-            raise self._never_got(table, batch, left, by=f", by sink {sink.name!r}, which has no ledger entry any more")
-
-    def _never_got(
-        self, table: Table, batch: Batch, left: Sequence[SideBatch], *first: str, by: str = ""
-    ) -> WriteError:
-        kind, batches = self.kind, counted(len(left), "batch")
-        of_own = not by and left[0].query_id == batch.query_id
-        back = f"Run batch {left[0].batch_id} again as it was." if of_own else self._way_back(table, left)
-        return WriteError(
-            kind.code,
-            f"{self.name} has {kind.keeps} of {batches} that {'.'.join(self.own.name())} never got.",
-            data=f"Nothing of batch {batch.batch_id} was written.",
-            action=(
-                *first,
-                *(() if back is None else (f"{back} Then start this one again.",)),
-                f"Start the query with another {kind.option}: the {kind.keeps} of these batches stay where they are.",
-            ),
-            details=[f"{in_snapshots(left)}{by}"],
-        )
-
     def of(self, table: Table, batch: Batch, as_it_was: str = "") -> Sequence[str]:
-        """See `AnotherTable.of`; none loses rows of a batch that landed.
+        """What lets a batch in, of which or after which the table has rows: none loses those of a batch that landed.
 
-        A batch that was rolled back has come as it was before, perhaps cut elsewhere by its source.
+        A batch that was rolled back has come as it was before, perhaps cut elsewhere by its source. A target that is no
+        table does not tell which batches it has.
         """
+        another = f"Start the query with another {self.kind.option}: the earlier {self.kind.keeps} stay where they are."
+        first = (as_it_was,) if as_it_was else ()
+        if self.own is None:
+            return (*first, another)
         own = self.own
         landed = Landed(own, self.owner)
         found = side_batches(all_batches(table), self.kind.key_of, self.owner, str(own.metadata.table_uuid))
         later = [one for one in found if one.query_id == batch.query_id and one.batch_id >= batch.batch_id]
-        *first, another = AnotherTable.of(self, table, batch, as_it_was)
         if any(landed.has(one.query_id, one.batch_id, one.after) is not False for one in later):
             return (*first, another)
         general = f"Roll {self.name} back to its snapshot before batch {batch.batch_id}."
@@ -178,12 +168,17 @@ class WaysOut(AnotherTable):
         view = view_table(own, self.owner)
         seen = Situation(view, self.owner, batch, view.table_uuid)
         if seen.rolled_back or batch.batch_id in seen.undone:
-            first, back = [], f"{'.'.join(own.name())} was rolled back, and {self.name} was not. {back}"
+            first, back = (), f"{'.'.join(own.name())} was rolled back, and {self.name} was not. {back}"
         return (*first, f"{back} Then start the query again.", *others)
 
     def _way_back(self, table: Table, left: Sequence[SideBatch]) -> str | None:
-        ways = self.kind.ways_back(self.catalog, table, left, self.own, self.owner.branch)
+        ways = self.kind.ways_back(self.catalog, table, left, self._own, self.owner.branch)
         return None if ways is None else " ".join(map(str, ways))
+
+    @property
+    def _own(self) -> Table:
+        assert self.own is not None, "a target that is no table never lacks a batch"
+        return self.own
 
 
 def has_gaps(owner: SinkKey) -> bool:

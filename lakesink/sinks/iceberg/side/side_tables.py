@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
-from pyiceberg.table import Table
 
 from lakesink.rows.expectations import Expected
 from lakesink.rows.letters import LETTERS
@@ -113,14 +112,13 @@ class SideFactory:
     """Makes them with the options and the catalog of the sink's own table.
 
     Attributes:
+        own: Without a name if the sink writes to no table, and has no more of one than this.
         make_sink: Makes the sink that writes a side table once it is opened: `IcebergSink`.
-        find_own: The sink's own table, as the batch has found it; None if the sink writes to no table.
         has_accepted: True once an operator's accept has overruled a refusal of the own table: it is for no other one.
     """
 
     own: SinkTable
     make_sink: Callable[..., Any]
-    find_own: Callable[[], Table | None]
     has_accepted: bool = False
 
     def participant(self, kind: SideTable, table: str, columns: pa.Schema) -> SideTableSink:
@@ -142,7 +140,8 @@ class SideFactory:
                 words=kind.words,
             )
 
-        return SideTableSink(kind, table, own.key, self.find_own, columns, settings, own.connected, open_table)
+        find = (lambda: own.found) if own.table else lambda: None
+        return SideTableSink(kind, table, own.key, find, columns, settings, own.connected, open_table)
 
     def plans(self, tables: SideTables, decision: Decision, plan: WritePlan) -> tuple[SidePlan, ...]:
         """Where the rows of a batch go that its side tables get; `plan` is that of the own table."""
