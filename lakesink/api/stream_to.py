@@ -3,7 +3,6 @@
 import os
 import re
 from collections.abc import Callable, Mapping
-from functools import partial
 from inspect import getfullargspec
 from typing import Any, Unpack
 
@@ -16,7 +15,7 @@ from lakesink.observe.terminal import watched
 from lakesink.rows.plan import DEBEZIUM
 from lakesink.settings.option import option_unknown
 from lakesink.settings.option_types import RowOptions
-from lakesink.settings.options import BY_NAME, option_invalid, read_option
+from lakesink.settings.options import BY_NAME, read_option
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.evolution import expected_of
 from lakesink.sinks.iceberg.preflight import check_letters
@@ -77,23 +76,23 @@ def checked(
         open_catalog = catalog.open
     elif not expected and not settings.decode:
         return rows, incoming, lambda sink: sink
-    of_rows: dict[str, Any] = {"owner": owner, "settings": settings, "incoming": incoming, "open_catalog": open_catalog}
-    in_front_of = partial(CheckedSink, **of_rows, case_sensitive=is_case_sensitive(df.sparkSession))
+    case_sensitive = is_case_sensitive(df.sparkSession)
+
+    def in_front_of(behind: Sink) -> CheckedSink:
+        return CheckedSink(behind, owner, settings, incoming, open_catalog, case_sensitive)
+
     return rows, in_front_of(sink).columns, in_front_of
 
 
 def row_settings(function: Callable[..., Any], owner: SinkKey, options: Mapping[str, Any]) -> Settings:
     """The parsed options of the rows; raises SettingsError if one is of tables, malformed, or contradicts another."""
     where, known = f"lakesink.{function.__name__}", (*getfullargspec(function).kwonlyargs, *RowOptions.__annotations__)
-    for name in options:
-        if name not in known:
+    for name, value in options.items():
+        named = f"{name}={value}" if value in DEBEZIUM else name  # such events are changes by key
+        if named not in known:
             of_table = "Only a table can have it. Write the stream into a table with lakesink.stream, or leave it out."
-            raise option_unknown(where, name, known, of_table if name in BY_NAME else "")
-    if options.get("decode") in DEBEZIUM:
-        what = f"{where} has no decode={options['decode']!r}: such events are changes by key, and need a table."
-        raise option_invalid("decode", what)
-    needed: dict[str, Any] = {"sink_id": owner.name, "checkpoint": "/", "create_table": True}
-    settings = Settings.parse({**needed, **options})
+            raise option_unknown(where, named, known, of_table if name in BY_NAME else "")
+    settings = Settings.parse({"sink_id": owner.name, "checkpoint": "/", "create_table": True, **options})
     if settings.decode and not settings.schema:
         raise SettingsError.of("OPTION_MISSING", name="schema", doc=BY_NAME["schema"].doc)
     return settings

@@ -24,7 +24,7 @@ from lakesink.rows.schema import Field, Primitive, Struct, parse_schema
 from lakesink.rows.side_rows import SidePlan
 from lakesink.rows.task_errors import rows_differ
 from lakesink.task.changelog import ChangelogRows
-from lakesink.task.stages import Count, Decode, ExpectDecoded, ExpectMarked, Fit, IsRefused, Keep, Key, Stage, Take
+from lakesink.task.stages import Count, Decode, ExpectDecoded, ExpectMarked, Fit, IsRefused, Key, Stage, Take
 from lakesink.task.task_files import HandedRows, SideOutput, TaskFiles, whole_or_abandoned
 from lakesink_protocol.measures import DEAD_LETTERS, Tally
 from lakesink_protocol.quality import Quality
@@ -141,8 +141,8 @@ class ParquetTaskWriter:
             stages.append(ExpectDecoded(unmet, aside, [condition_on(plan, one.condition) for one in self.expected]))
         else:
             stages += [ExpectMarked(unmet, aside), Take(changes is not None, of_malformed)]
-        fit = Keep if self.behind is not None and not plan.decode else Fit
-        stages.append(fit(plan, files, of_malformed, is_refused))
+        keep = self.behind is not None and not plan.decode
+        stages.append(Fit(plan, files, of_malformed, is_refused, keep))
         if changes is not None:
             stages.append(Key(plan, changes, files, None if log is None else log.add, is_refused))
         return stages

@@ -132,8 +132,16 @@ class HandedRows:
 
     def take(self, batches: Iterator[pa.RecordBatch]) -> None:
         """Hand all rows to the writer; if a row refuses the batch, it gets an error at their end."""
+
+        def passed() -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                self.record_count += batch.num_rows
+                yield batch
+            if self.is_refused():
+                raise ValueError("a row refuses the batch")  # every writer removes its open files then
+
         try:
-            self._written = self.behind.write(self.task, self._counted(batches))
+            self._written = self.behind.write(self.task, passed())
         except Exception:
             if not self.is_refused():
                 raise
@@ -141,13 +149,6 @@ class HandedRows:
     def receipt(self, head: Receipt) -> bytes:
         """What was found in the rows, and what the writer returned, `together`."""
         return together([encode(head), self._written])
-
-    def _counted(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            self.record_count += batch.num_rows
-            yield batch
-        if self.is_refused():
-            raise ValueError("a row refuses the batch")  # every writer removes its open files then
 
 
 class TaskOutput(Protocol):

@@ -66,10 +66,7 @@ def puts_aside(settings: Settings, expected: Sequence[Expected]) -> bool:
 
 
 def letters_table(table: str, settings: Settings) -> str:
-    """The table of dead letters of a table; raises SettingsError if its name is malformed, or that of the table.
-
-    For a target that is no table, `table` is empty, and the name cannot be left out.
-    """
+    """The table of dead letters of a table, or of a target without a name; raises SettingsError if it cannot be one."""
     own, name = parse_identifier(table) if table else None, settings.dead_letter_table
     if name is None and own is None:
         raise SettingsError.of("OPTION_MISSING", name="dead_letter_table", doc=BY_NAME["dead_letter_table"].doc)
