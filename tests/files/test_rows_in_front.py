@@ -21,6 +21,7 @@ from pyiceberg.catalog import Catalog
 import lakesink
 from lakesink.rows.expectations import Expected, OnUnmet
 from lakesink.settings.settings import Settings
+from lakesink.sinks.directory.directory_sink import FileSink
 from lakesink.sinks.iceberg.evolution import expected_of
 from lakesink.sinks.iceberg.preflight import plan_in_front
 from lakesink.sinks.iceberg.side.checked_sink import CheckedSink
@@ -36,6 +37,7 @@ from lakesink_protocol.measures import DEAD_LETTERS, RESCUED_ROWS, UNMET_ROWS, T
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
 from lakesink_protocol.quality import Quality
 from lakesink_protocol.receipt import decode
+from lakesink_protocol.two_phase import WriteAgain
 from lakesink_protocol.votes import apart
 from testkit.builders import Lake
 from testkit.deaths import Killed, answer_is_lost, dies_after, dies_before, until_it_lives
@@ -234,6 +236,14 @@ def test_a_row_with_text_that_no_target_takes_is_put_aside(tmp_path: Path) -> No
     assert driver.letters() == {(0, "TEXT_INVALID", None): 1}
 
 
+def test_rows_keep_columns_that_iceberg_does_not_have(tmp_path: Path) -> None:
+    driver = Driver(tmp_path, options={"on_malformed": "quarantine"})
+    rows = pa.table({"small": pa.array([1, None], pa.int8()), "parts": [{"at": [b"x"]}, None]})
+    run_batch(driver.directory.batch(0), [driver.sink()], one_task(rows))
+    [part] = lakesink.committed_files(driver.directory.directory)
+    assert pq.read_table(part).equals(rows)
+
+
 def test_avro_messages_become_columns_of_a_directory(tmp_path: Path) -> None:
     schema = record(("id", "long"), ("amount", ["null", "int"]))
     registry = tmp_path / "schemas.json"
@@ -275,6 +285,29 @@ def test_a_writer_that_hides_why_its_rows_end_refuses_the_batch_all_the_same() -
     assert own == b"all"
     with pytest.raises(OSError, match="the rows end"):
         writer.write(0, iter([pa.record_batch({"value": ["a"]})]))
+
+
+class Leaving(FileSink):
+    """A sink whose driver writes a row that tasks left; at first, it plans the batch anew."""
+
+    is_new = True
+
+    def write_rest(self, transaction: Any, receipts: Sequence[bytes]) -> bytes | WriteAgain:
+        """See `TwoPhaseCommitSink`."""
+        assert len(self.votes(transaction.batch, receipts)) == len(receipts)
+        if self.is_new:
+            self.is_new = False
+            return WriteAgain()
+        return transaction.writer.write(len(receipts), iter([pa.record_batch({"id": [9], "amount": [90]}, COLUMNS)]))
+
+
+def test_rows_that_the_driver_of_a_sink_writes_come_with_those_that_passed(tmp_path: Path) -> None:
+    driver = Driver(tmp_path, "quarantine")
+    sink = driver.sink()
+    sink.behind = Leaving(driver.directory.directory, "clicks")
+    run_batch(driver.directory.batch(0), [sink], one_task(driver.rows(BATCHES[0])))
+    assert driver.read() == [{"id": 1, "amount": 10}, {"id": 9, "amount": 90}]
+    assert driver.letters().total() == 2
 
 
 FAULTS = {"dies before": dies_before, "dies after": dies_after, "answer lost": answer_is_lost}
