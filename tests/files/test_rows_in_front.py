@@ -298,7 +298,8 @@ class Leaving(FileSink):
         if self.is_new:
             self.is_new = False
             return WriteAgain()
-        return transaction.writer.write(len(receipts), iter([pa.record_batch({"id": [9], "amount": [90]}, COLUMNS)]))
+        left = pa.record_batch({"id": [9], "amount": [90]}, COLUMNS)
+        return self.writer(transaction.batch).write(len(receipts), iter([left]))
 
 
 def test_rows_that_the_driver_of_a_sink_writes_come_with_those_that_passed(tmp_path: Path) -> None:

@@ -135,7 +135,7 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
             self._tables.clear()
 
     def plan_for(self, batch: Batch, own: Situation | None = None) -> WritePlan:
-        """The plan for the tasks of the batch that the own table decides on. Creates the table if it does not exist.
+        """The plan for the tasks of a batch; the own table decides on it, if there is one. Creates a missing table.
 
         Raises:
             WriteError: The table has other columns, rows of a later batch, or rows of one that the own table never got.
