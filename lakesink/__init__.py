@@ -8,7 +8,8 @@ from lakesink._version import __version__
 if TYPE_CHECKING:
     from lakesink.api.replay import replay_dead_letters
     from lakesink.api.stream_files import stream_files
-    from lakesink.api.streams import append, stream, stream_to, upsert
+    from lakesink.api.stream_to import stream_to
+    from lakesink.api.streams import append, stream, upsert
     from lakesink.api.with_expectations import with_expectations
     from lakesink.sinks.directory.reader import committed_files
     from lakesink.sinks.iceberg.side.replays import Replayed
@@ -69,7 +70,7 @@ _HOMES = {
     "replay_dead_letters": "lakesink.api.replay",
     "stream": "lakesink.api.streams",
     "stream_files": "lakesink.api.stream_files",
-    "stream_to": "lakesink.api.streams",
+    "stream_to": "lakesink.api.stream_to",
     "upsert": "lakesink.api.streams",
     "with_expectations": "lakesink.api.with_expectations",
     "AlreadyCommitted": "lakesink_protocol.outcome",

@@ -3,9 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
+from lakesink.api.stream_to import row_settings, stream_to
 from lakesink.settings.relations import BATCHES, Entry
 from lakesink.settings.settings import Settings
 from lakesink_protocol.errors import SettingsError
+from lakesink_protocol.identity import SinkKey
 
 _STREAM = {"sink_id": "it", "checkpoint": "/checkpoint"}
 _MODES: Mapping[str, dict[str, Any]] = {
@@ -36,6 +38,13 @@ _ABILITIES: Mapping[str, dict[str, Any]] = {
 }
 
 
+_IN_FRONT: Mapping[str, dict[str, Any]] = {
+    "directory, topic, own sink": {},
+    "the same, documents": {"decode": "json", "schema": "id BIGINT"},
+}
+"""What `lakesink.stream_files` and `stream_to` write."""
+
+
 _ENTRIES: Mapping[str, tuple[Entry, ...]] = {
     "stream": (Entry.STREAM,),
     "batch job": (Entry.APPEND, Entry.UPSERT),
@@ -44,15 +53,30 @@ _ENTRIES: Mapping[str, tuple[Entry, ...]] = {
 
 
 def abilities_table_markdown() -> str:
-    """A row for each ability, a column for each mode."""
-    heads = ["", *_MODES]
-    rows = [[label, *(_who_can(mode | options) for mode in _MODES.values())] for label, options in _ABILITIES.items()]
+    """A row for each ability, a column for each mode, and for targets that are no tables."""
+    heads = ["", *_MODES, *_IN_FRONT]
+    rows = [
+        [
+            label,
+            *(_who_can(mode | found) for mode in _MODES.values()),
+            *(_can(one | found) for one in _IN_FRONT.values()),
+        ]
+        for label, found in _ABILITIES.items()
+    ]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in [heads, ["---"] * len(heads), *rows]) + "\n"
 
 
 def _who_can(options: dict[str, Any]) -> str:
     able = [name for name, entries in _ENTRIES.items() if any(_accepts(entry, options) for entry in entries)]
     return "yes" if len(able) == len(_ENTRIES) else ", ".join(able) or "-"
+
+
+def _can(options: dict[str, Any]) -> str:
+    try:
+        row_settings(stream_to, SinkKey("sink"), options)
+    except SettingsError:
+        return "-"
+    return "yes"
 
 
 def _accepts(entry: Entry, options: dict[str, Any]) -> bool:

@@ -1,4 +1,4 @@
-"""The public functions `stream`, `append`, `upsert` and `stream_to`."""
+"""The public functions `stream`, `append` and `upsert`."""
 
 import os
 import time
@@ -21,7 +21,7 @@ from lakesink.rows.changed_rows import DELETE_MARK, FILE, OFFSET, PARTITION
 from lakesink.rows.expectations import is_mark, without_marks
 from lakesink.rows.plan import DEBEZIUM_JSON, JSON
 from lakesink.settings.option_types import Options, OutputMode
-from lakesink.settings.options import option_invalid, read_option
+from lakesink.settings.options import option_invalid
 from lakesink.settings.relations import Entry
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.change_plan import check_left_out, stored_columns
@@ -47,7 +47,6 @@ from lakesink_protocol.events import OrderTrusted
 from lakesink_protocol.identity import NAME_PATTERN, Batch, SinkKey, SinkKind, transaction_batch
 from lakesink_protocol.outcome import Outcome
 from lakesink_protocol.row_changes import Mode
-from lakesink_protocol.two_phase import TwoPhaseCommitSink
 
 KAFKA = "kafka"
 _ON_CONNECT = {
@@ -86,7 +85,7 @@ def stream(
     check_checkpoint(df.sparkSession, settings.checkpoint)
     check_output_mode(df, settings.output_mode)
     key = SinkKey(settings.sink_id, settings.branch)
-    df = _arriving(df, settings)
+    df = arriving(df, settings)
     catalog = CatalogConfig(settings.catalog, settings.catalog_properties).find()
     sensitive = is_case_sensitive(df.sparkSession)
     columns = stored_columns(stored_schema(df.schema), settings, case_sensitive=sensitive)
@@ -102,31 +101,6 @@ def stream(
     return stream_writer(
         df, settings.checkpoint, reporter, make_sink, output_mode=settings.output_mode, by_key=settings.has_changes
     )
-
-
-def stream_to(
-    df: DataFrame,
-    sink: TwoPhaseCommitSink[Any, Any],
-    *,
-    checkpoint: str | os.PathLike[str],
-    verbose: bool | str | None = None,
-) -> DataStreamWriter:
-    """Return a writer of a streaming DataFrame into a custom sink, with the same two-phase commit as `stream`.
-
-    Args:
-        df: Streaming DataFrame of a classic Spark session.
-        sink: The target of the rows; see `lakesink_protocol.two_phase.TwoPhaseCommitSink`.
-        checkpoint: Checkpoint folder of this query only: a path or a URI.
-        verbose: True to print one line for each batch, False for none; by default at a terminal and in a notebook.
-
-    Raises:
-        SettingsError: An option is malformed.
-        QueryError: The DataFrame is not a streaming one of a classic session.
-    """
-    check_streaming(df, "lakesink.stream_to")
-    location = read_option("checkpoint", checkpoint)
-    reporter = Reporter(sink.name, sink.name, watched(sink.name, sink.name, verbose=verbose))
-    return stream_writer(df, location, reporter, lambda _schema, _session: sink)
 
 
 def append(df: DataFrame, table: str, *, txn: tuple[str, int], **options: Unpack[Options]) -> Outcome:
@@ -205,7 +179,7 @@ def append_version(
     before_commit: Callable[[], None] | None = None,
 ) -> Outcome:
     """Write a batch DataFrame as one version of an application; `IcebergSink` explains `before_commit`."""
-    df = _arriving(df, settings)
+    df = arriving(df, settings)
     session = df.sparkSession
     found = CatalogConfig(settings.catalog, settings.catalog_properties).find()
     open_catalog = found.open if settings.create_table else partial(open_existing, found, table)
@@ -223,7 +197,7 @@ def _place(table: str, catalog: FoundCatalog) -> str:
     return f"{table} in {catalog.where[0].lower()}{catalog.where[1:]}"
 
 
-def _arriving(df: DataFrame, settings: Settings) -> DataFrame:
+def arriving(df: DataFrame, settings: Settings) -> DataFrame:
     """The rows with what lakesink adds to them, and without what it does not read."""
     if settings.decode:
         return _select_for_decoding(df, settings)

@@ -57,15 +57,30 @@ class LocateIn(StrEnum):
     EXECUTORS = "executors"
 
 
-class Options(TypedDict, total=False):
-    """Keyword options of `lakesink.stream`, `append` and `upsert`; None means that an option is not given."""
+class RowOptions(TypedDict, total=False):
+    """Keyword options for rows, also of `lakesink.stream_to` and `stream_files`; None means that one is not given."""
 
     catalog: str | None
     catalog_properties: Mapping[str, Any] | None
+    schema: str | None
+    expect: Mapping[str, str | Sequence[str]] | None
+    decode: Literal["json", "avro", "debezium-json", "debezium-avro"] | str | None
+    on_malformed: Literal["fail", "quarantine"] | str | None
+    dead_letter_table: str | None
+    max_dead_letters: int | str | None
+    max_dead_letter_ratio: float | str | None
+    binary_encoding: Literal["base64", "hex"] | str | None
+    rescue_column: str | None
+    show_values: bool | str | None
+    schema_registry: Place | None
+
+
+class Options(RowOptions, total=False):
+    """Keyword options of `lakesink.stream`, `append` and `upsert`; None means that an option is not given."""
+
     branch: str | None
     create_table: bool | str | None
     partition_by: str | None
-    schema: str | None
     target_file_size_bytes: int | str | None
     compression_codec: str | None
     compression_level: int | str | None
@@ -82,7 +97,6 @@ class Options(TypedDict, total=False):
     output_mode: Literal["append", "update"] | str | None
     locate_in: Literal["auto", "driver", "executors"] | str | None
     compact_small_files: bool | str | None
-    expect: Mapping[str, str | Sequence[str]] | None
     snapshot_properties: Mapping[str, str | int] | None
     max_new_columns: int | str | None
     schema_evolution: Literal["ignore", "fail", "add", "widen"] | str | None
@@ -93,13 +107,4 @@ class Options(TypedDict, total=False):
     max_clock_ahead: Duration | None
     tag_every: Duration | int | None
     tag_max_age: Duration | None
-    decode: Literal["json", "avro", "debezium-json", "debezium-avro"] | str | None
-    on_malformed: Literal["fail", "quarantine"] | str | None
-    dead_letter_table: str | None
-    max_dead_letters: int | str | None
-    max_dead_letter_ratio: float | str | None
-    binary_encoding: Literal["base64", "hex"] | str | None
-    rescue_column: str | None
-    show_values: bool | str | None
-    schema_registry: Place | None
     verbose: bool | str | None

@@ -224,12 +224,13 @@ def with_operations(rows: RowBatch, marks: pa.BooleanArray, put_aside: PutAside 
 
 @dataclass(slots=True)
 class Fit(Stage):
-    """Converts rows to the table's columns; those that do not fit are put aside, or fail the task."""
+    """Converts rows to the table's columns, unless they `keep` theirs; those that do not fit are put aside, or fail."""
 
     plan: WritePlan
     files: TaskFiles
     put_aside: PutAside | None
     is_refused: IsRefused
+    keep: bool = False
     _rows: int = field(default=0, init=False)
 
     def through(self, batches: Iterator[RowBatch]) -> Iterator[Any]:
@@ -243,6 +244,8 @@ class Fit(Stage):
             self._rows += batch.rows.num_rows
 
     def _conversion(self, incoming: pa.Schema) -> Alignment | ChangeConversion:
+        if self.keep:
+            return Alignment(incoming, lambda rows: rows)
         if self.plan.changes is not None:
             return conversion_of(incoming, self.files.schema, self.plan, self.plan.changes)
         return alignment_of(incoming, self.files.schema, self.plan)

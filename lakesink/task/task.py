@@ -25,24 +25,27 @@ from lakesink.rows.side_rows import SidePlan
 from lakesink.rows.task_errors import rows_differ
 from lakesink.task.changelog import ChangelogRows
 from lakesink.task.stages import Count, Decode, ExpectDecoded, ExpectMarked, Fit, IsRefused, Key, Stage, Take
-from lakesink.task.task_files import SideOutput, TaskFiles, whole_or_abandoned
+from lakesink.task.task_files import HandedRows, SideOutput, TaskFiles, whole_or_abandoned
 from lakesink_protocol.measures import DEAD_LETTERS, Tally
 from lakesink_protocol.quality import Quality
-from lakesink_protocol.receipt import Receipt, encode
+from lakesink_protocol.receipt import Receipt
 from lakesink_protocol.row_changes import DELETES, SPLITS, SUPERSEDED
-from lakesink_protocol.two_phase import ClusteredBy
-from lakesink_protocol.votes import receipt_rejected
-
-_LENGTH_BYTES = 4
+from lakesink_protocol.two_phase import ClusteredBy, ClusteredWriter, TaskWriter, receipts_of
+from lakesink_protocol.votes import apart, together
 
 
 @dataclass(frozen=True, slots=True)
 class ParquetTaskWriter:
-    """Writes one task's rows, and others for side tables; see `lakesink_protocol.two_phase.RoutingWriter`."""
+    """Writes one task's rows, and others for side tables; see `lakesink_protocol.two_phase.RoutingWriter`.
+
+    Attributes:
+        behind: The writer of another sink, which gets the rows in place of files; see `HandedRows`.
+    """
 
     plan: WritePlan
     expected: tuple[Expected, ...] = ()
     sides: tuple[SidePlan, ...] = ()
+    behind: TaskWriter | None = None
 
     @property
     def clustered_by(self) -> ClusteredBy:
@@ -54,35 +57,32 @@ class ParquetTaskWriter:
         plan, schema = self.plan, parse_schema(self.plan.schema_json)
         if plan.decode:
             return ()
+        if isinstance(self.behind, ClusteredWriter):
+            return self.behind.clustered_by
         if plan.changes is not None:
             return tuple(((name,), "identity") for name in key_names(schema, plan.changes).keys)
         found = source_paths(schema, plan.partition_fields) if plan.hash_distribution else ()
         return tuple((path, transform) for path, transform in found if not transform.startswith("bucket"))
 
     def write(self, task: int, batches: Iterator[pa.RecordBatch]) -> bytes:
-        """Write one task's rows and return its encoded receipt; with side tables all receipts, each after its length.
+        """Write one task's rows and return its encoded receipt; with side tables all receipts `together`.
 
         Every file in the receipt is closed, and all rows are in one output. A receipt refuses the batch if a malformed
         document, or a row that does not meet an expectation, must fail it. After a failure, files that were never
         closed are removed; closed files stay unreferenced.
         """
         receipts = self._written(task, batches)
-        if not self.sides:
-            return receipts[0]
-        return b"".join(len(receipt).to_bytes(_LENGTH_BYTES) + receipt for receipt in receipts)
+        return together(receipts) if self.sides else receipts[0]
 
     def receipts(self, name: str, written: bytes) -> Mapping[str, bytes]:
         """See `RoutingWriter`."""
-        if not self.sides:
-            return {name: written}
-        found, rest, length = [], written, 0
-        while rest:
-            length = int.from_bytes(rest[:_LENGTH_BYTES])
-            found.append(rest[_LENGTH_BYTES : _LENGTH_BYTES + length])
-            rest = rest[_LENGTH_BYTES + length :]
-        if len(found) != 1 + len(self.sides) or not all(found) or len(found[-1]) != length:
-            raise receipt_rejected("a task sent no receipt of its rows for a table beside its own")
-        return dict(zip([name, *(side.participant for side in self.sides)], found, strict=True))
+        found = apart(written, 1 + len(self.sides)) if self.sides else [written]
+        named = dict(zip([name, *(side.participant for side in self.sides)], found, strict=True))
+        if self.behind is None:
+            return named
+        head, own = apart(named[name], 2)
+        of_behind = receipts_of(name, self.behind, own) if own else {name: own}  # none of a task that refuses the batch
+        return {**of_behind, **named, name: together([head, of_behind[name]])}
 
     def _written(self, task: int, batches: Iterator[pa.RecordBatch]) -> list[bytes]:
         """The encoded receipts of the table and of the side tables."""
@@ -95,13 +95,13 @@ class ParquetTaskWriter:
             return any(stage.refuses for stage in stages)
 
         stages += self._stages(files, letters, log, is_refused)
+        passed = files if self.behind is None else HandedRows(self.behind, task, is_refused)
         outputs = [files, *(side.files for side in sides), *(output for stage in stages for output in stage.outputs)]
         with whole_or_abandoned(outputs, is_refused):
             rows = batches
             for stage in stages:
                 rows = stage.through(rows)
-            for batch in rows:
-                files.add(batch)
+            passed.take(rows)
         aside = 0 if letters is None else letters.count
         quality = Quality(Tally({DEAD_LETTERS: aside}))
         head = Receipt(task, 0, (), plan.schema_id, quality, refused=is_refused(), premises=plan.premises)
@@ -109,13 +109,11 @@ class ParquetTaskWriter:
             head = stage.found(head)
         if letters is not None and letters.joined:
             head = replace(head, changed=Tally(head.changed | {SPLITS: head.changed[SPLITS] - letters.joined}))
-        if head.refused:
-            return [encode(head), *(side.receipt(refused=True) for side in sides)]
         left = 0 if head.left is None else head.left.rows
-        found = files.record_count + aside + left + head.changed[DELETES] + head.changed[SUPERSEDED]
-        if head.changes != found:
+        found = passed.record_count + aside + left + head.changed[DELETES] + head.changed[SUPERSEDED]
+        if head.changes != found and not head.refused:
             raise rows_differ(head.changes, found)
-        return [files.receipt(head), *(side.receipt(refused=False) for side in sides)]
+        return [passed.receipt(head), *(side.receipt(refused=head.refused) for side in sides)]
 
     def _side(self, side: SidePlan, files: TaskFiles) -> SideOutput:
         of_side = TaskFiles(side.plan, files.task)
@@ -143,7 +141,8 @@ class ParquetTaskWriter:
             stages.append(ExpectDecoded(unmet, aside, [condition_on(plan, one.condition) for one in self.expected]))
         else:
             stages += [ExpectMarked(unmet, aside), Take(changes is not None, of_malformed)]
-        stages.append(Fit(plan, files, of_malformed, is_refused))
+        keep = self.behind is not None and not plan.decode
+        stages.append(Fit(plan, files, of_malformed, is_refused, keep))
         if changes is not None:
             stages.append(Key(plan, changes, files, None if log is None else log.add, is_refused))
         return stages

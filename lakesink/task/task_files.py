@@ -22,6 +22,8 @@ from lakesink.rows.schema import Struct, parse_schema
 from lakesink.rows.side_rows import SidePlan
 from lakesink.task.changelog import ChangelogRows
 from lakesink_protocol.receipt import Receipt, ReceiptEncoder, encode
+from lakesink_protocol.two_phase import TaskWriter
+from lakesink_protocol.votes import together
 
 
 @dataclass(slots=True)
@@ -59,6 +61,11 @@ class TaskFiles:
         self._batches.append(batch)
         self._bytes += size
 
+    def take(self, batches: Iterator[pa.RecordBatch]) -> None:
+        """Add all rows."""
+        for batch in batches:
+            self.add(batch)
+
     def close(self) -> None:
         """Write all rows and close the files; partitions with an open file first, because the others could evict it."""
         if self._batches:
@@ -75,8 +82,8 @@ class TaskFiles:
         self._files.abandon()
 
     def receipt(self, head: Receipt) -> bytes:
-        """The encoded receipt with all closed files; `head` lists none."""
-        return self._receipt.finish(head)
+        """The encoded receipt with all closed files, but of a refused batch; `head` lists none."""
+        return encode(head) if head.refused else self._receipt.finish(head)
 
     def _spill(self) -> None:
         """Write the largest partitions. The other rows are copied, because slices would keep all memory."""
@@ -111,6 +118,37 @@ def _parts(groups: Sequence[Group], rows: int) -> Iterator[list[Group]]:
             part, held = [], 0
     if part:
         yield part
+
+
+@dataclass(slots=True)
+class HandedRows:
+    """The rows of one task for the task writer of another sink; `record_count` have passed."""
+
+    behind: TaskWriter
+    task: int
+    is_refused: Callable[[], bool]
+    record_count: int = field(default=0, init=False)
+    _written: bytes = field(default=b"", init=False)
+
+    def take(self, batches: Iterator[pa.RecordBatch]) -> None:
+        """Hand all rows to the writer; if a row refuses the batch, it gets an error at their end."""
+
+        def passed() -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                self.record_count += batch.num_rows
+                yield batch
+            if self.is_refused():
+                raise ValueError("a row refuses the batch")  # every writer removes its open files then
+
+        try:
+            self._written = self.behind.write(self.task, passed())
+        except Exception:
+            if not self.is_refused():
+                raise
+
+    def receipt(self, head: Receipt) -> bytes:
+        """What was found in the rows, and what the writer returned, `together`."""
+        return together([encode(head), self._written])
 
 
 class TaskOutput(Protocol):
@@ -179,6 +217,4 @@ class SideOutput:
         """The encoded receipt; a refused batch has nothing."""
         plan, rows = self.plan.plan, 0 if refused else self.made.count
         head = Receipt(self.files.task, rows, (), plan.schema_id, refused=refused, premises=plan.premises)
-        if refused:
-            return encode(head)
-        return self.files.receipt(replace(head, payload_digest=self.made.digest))
+        return self.files.receipt(head if refused else replace(head, payload_digest=self.made.digest))

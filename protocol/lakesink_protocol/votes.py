@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.redact import shown
 
+_LENGTH_BYTES = 4
+
 
 @dataclass(frozen=True, slots=True)
 class Vote:
@@ -78,6 +80,23 @@ class Votes:
             silent = sum(name not in vote.receipts for vote in self.cast)
             if silent:
                 raise WriteError.of("VOTES_INCOMPLETE.of_one", silent=silent, planned=self.planned_tasks, name=name)
+
+
+def together(receipts: Iterable[bytes]) -> bytes:
+    """Receipts of one task as one text: each after its length."""
+    return b"".join(len(receipt).to_bytes(_LENGTH_BYTES) + receipt for receipt in receipts)
+
+
+def apart(written: bytes, count: int) -> list[bytes]:
+    """So many receipts that are `together`; raises WriteError for another number."""
+    found, end = [], 0
+    while end < len(written):
+        start = end + _LENGTH_BYTES
+        end = start + int.from_bytes(written[end:start])
+        found.append(written[start:end])
+    if len(found) != count or end != len(written):
+        raise receipt_rejected("a task sent another number of receipts than it was asked for")
+    return found
 
 
 def check_tasks(tasks: Iterable[int]) -> None:

@@ -194,8 +194,8 @@ CASES: list[tuple[events.Event, str, str]] = [
         events.ExpectationsUnmet(3, "demo.events", "valid_age 2"),
         "WARNING",
         (
-            "lakesink.expectation.unmet table=demo.events batch=3: rows that do not meet an expectation are in the"
-            " table: valid_age 2"
+            "lakesink.expectation.unmet table=demo.events batch=3: rows that do not meet an expectation were let in:"
+            " valid_age 2"
         ),
     ),
     (

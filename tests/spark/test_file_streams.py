@@ -109,12 +109,10 @@ REFUSED: list[tuple[list[str], dict[str, Any], str]] = [
     *(
         (["id"], option, "Only a table can have it")
         for option in (
-            {"on_malformed": "quarantine"},
-            {"expect": {"valid_age": "age > 0"}},
             {"schema_evolution": "add"},
-            {"rescue_column": "_rescued"},
-            {"decode": "json"},
-            {"dead_letter_table": "shop.bad"},
+            {"partition_by": "id"},
+            {"mode": "upsert"},
+            {"changelog_table": "shop.log"},
         )
     ),
     (["id"], {"compresion_codec": "zstd"}, "compression_codec"),

@@ -105,6 +105,16 @@ def check_expectations(receipts: Sequence[Receipt], expected: Sequence[Expected]
     )
 
 
+def judged(receipts: Sequence[Receipt], expected: Sequence[Expected], batch_id: int) -> Quality:
+    """What all tasks have found in their rows; raises WriteError if it is impossible, or refuses the batch."""
+    check_tasks(receipt.task for receipt in receipts)
+    for receipt in receipts:
+        _check_quality(receipt, expected)
+    check_documents(receipts, batch_id)
+    check_expectations(receipts, expected, batch_id)
+    return _found_in(receipts, expected)
+
+
 _WIDTHS: Mapping[type[IcebergType], range] = {
     BooleanType: range(1, 2),
     **dict.fromkeys((IntegerType, FloatType, DateType), range(4, 5)),
@@ -170,24 +180,19 @@ def count_votes(
     `changes_by_key` is true if the rows are changes, and false if they are only appended.
     """
     receipts = sorted(map(opened, encoded), key=lambda receipt: receipt.task)
-    check_tasks(receipt.task for receipt in receipts)
     groups = written.groups(receipts)
     [(_, of_job), *rest] = groups
     for table, some in groups:
         for receipt in some:
             _check_receipt(table, receipt, file_stem)
             _check_changes(table, receipt, file_stem, changes_by_key=changes_by_key)
-    for receipt in receipts:
-        _check_quality(receipt, expected)
     _check_rest([receipt for _, some in rest for receipt in some], of_job)
-    check_documents(receipts, batch_id)
-    check_expectations(receipts, expected, batch_id)
+    quality = judged(receipts, expected, batch_id)
     files = tuple(file for receipt in receipts for file in receipt.files)
     if len({file.path for file in files}) != len(files):
         raise receipt_rejected("a data file is listed twice")
     if max(sum(file.record_count for file in files), sum(file.file_size_bytes for file in files)) > MOST_IN_A_BATCH:
         raise receipt_rejected("the batch has more rows or bytes than the limit")
-    quality = _found_in(receipts, expected)
     schemas = [_written_under(table, some) for table, some in groups]
     for table, some in groups:
         _check_premises(table, some)

@@ -115,7 +115,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         self._sides.has_accepted |= isinstance(verdict, Commit) and bool(verdict.accepted)
         if isinstance(verdict, Refuse):
             refused = refusal(verdict.reason, decision.situation, self.words)
-            raise with_side_tables(refused, self.side.all)
+            raise with_side_tables(refused, table, self.side.all)
         if verdict.unverifiable:
             emit(events.EntryUnverifiable(entry.batch_id if entry else -1, self.table, self.key.name))
         if isinstance(verdict, Skip):
@@ -227,12 +227,11 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         )
         self.side.check(counted, batch_id, logs=transaction.logs)
         warnings = self._warnings
-        warnings.of_receipts(batch_id, counted, self.expected, self.side.letters.table)
+        warnings.of_rows(batch_id, counted.quality, self.expected, self.side.letters.table)
         if transaction.writer is not None:
             last = (followed or write).plan
             missing = [name for name in missing_columns(self.schema, last) if changes is None or name != DELETED]
             warnings.of_columns(batch_id, missing, unknown_columns(self.schema, last))
-        warnings.of_documents(batch_id, counted.quality)
         try:
             prepared = transaction.fence.prepare(
                 transaction.decision,

@@ -19,7 +19,7 @@ from lakesink.rows.plan import ChangesPlan, WritePlan
 from lakesink.settings.option_types import SchemaEvolution
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.change_plan import check_created_keys, check_no_equality_deletes, created_schema
-from lakesink.sinks.iceberg.evolution import check_conditions, plan_batch
+from lakesink.sinks.iceberg.evolution import check_conditions, plan_batch, task_plan
 from lakesink.sinks.iceberg.side.changelog_table import CHANGELOG, changelog_columns, check_changelog_name, check_filled
 from lakesink.sinks.iceberg.side.letters_table import DEAD_LETTERS, letters_table, puts_aside
 from lakesink.sinks.iceberg.side.side_table import SideTable, side_plan
@@ -70,21 +70,34 @@ def check_start(
         check_partitions(target, settings.partition_by)
         if settings.has_changes:
             check_no_equality_deletes(target, key.branch)
-    try:
-        write = plan_batch(target, _PROBE, key, settings, schema, case_sensitive=case_sensitive)
-    except WriteError as error:  # a task's refusal, before any batch exists
-        raise error.reworded(data=DataState.UNCHANGED) from None
-    check_conditions(settings, write.plan)
-    _check_changelog(found, table, key, settings, write.plan.schema_json, write.plan.changes)
+    plan = _planned(target, key, settings, schema, case_sensitive=case_sensitive)
+    _check_changelog(found, table, key, settings, plan.schema_json, plan.changes)
 
 
 def check_letters(
     found: FoundCatalog, table: str, key: SinkKey, settings: Settings, expected: Sequence[Expected]
 ) -> None:
     """Check the table for rows that are put aside, if there is one already."""
-    if not puts_aside(settings, expected):
-        return
-    _check_side_table(found, DEAD_LETTERS, letters_table(table, settings), key, LETTERS)
+    if puts_aside(settings, expected):
+        _check_side_table(found, DEAD_LETTERS, letters_table(table, settings), key, LETTERS)
+
+
+def plan_in_front(key: SinkKey, settings: Settings, rows: pa.Schema, *, case_sensitive: bool) -> WritePlan:
+    """How tasks check rows for a target that is no table; documents get the columns of the option `schema`."""
+    if not settings.decode:
+        return task_plan(_table_to_be("no.table", Schema(), settings), _PROBE, key, settings)
+    no_table = _table_to_be("option.schema", created_schema(rows, settings), settings)
+    return _planned(no_table, key, settings, rows, case_sensitive=case_sensitive)
+
+
+def _planned(target: Table, key: SinkKey, settings: Settings, schema: pa.Schema, *, case_sensitive: bool) -> WritePlan:
+    """The plan of a batch before any batch exists."""
+    try:
+        plan = plan_batch(target, _PROBE, key, settings, schema, case_sensitive=case_sensitive).plan
+    except WriteError as error:  # a task's refusal
+        raise error.reworded(data=DataState.UNCHANGED) from None
+    check_conditions(settings, plan)
+    return plan
 
 
 def _check_changelog(

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from lakesink.rows.expectations import Expected, OnUnmet
 from lakesink.rows.plan import WritePlan
 from lakesink.rows.side_rows import SidePlan
-from lakesink.sinks.iceberg.checked_receipts import CombinedReceipts
 from lakesink.sinks.iceberg.evolution import BatchWrite
 from lakesink.task.task import ParquetTaskWriter
 from lakesink_catalog.commit.decision import Decision
@@ -74,11 +73,12 @@ class BatchWarnings:
     emit: Listener
     reported: set[str]
 
-    def of_receipts(
-        self, batch_id: int, counted: CombinedReceipts, expected: Sequence[Expected], letters_table: str
-    ) -> None:
-        """Warn of each batch with such rows."""
-        quality, counts = counted.quality, counted.quality.counts
+    def of_rows(self, batch_id: int, quality: Quality, expected: Sequence[Expected], letters_table: str) -> None:
+        """Warn of each batch with such rows, and once for each key without a column and for each reason of a rescue.
+
+        Omitting a key may be intended, a column for rescued values may be missing, and a stream runs for a long time.
+        """
+        counts = quality.counts
         if UNREAD_BEFORE in counts:
             self.emit(events.RowsBeforeUnread(batch_id, self.table, counts[UNREAD_BEFORE]))
         warned = quality.unmet_in_words(one.name for one in expected if one.on_unmet is OnUnmet.WARN)
@@ -86,6 +86,12 @@ class BatchWarnings:
             self.emit(events.ExpectationsUnmet(batch_id, self.table, warned))
         if quality.puts_aside:
             self.emit(events.RowsPutAside(batch_id, self.table, counts[DEAD_LETTERS], letters_table))
+        names = self._unreported("key", quality.unknown_names)
+        if names:
+            self.emit(events.KeysUnknown(batch_id, self.table, Quality(unknown_names=tuple(names)).names_text))
+        reasons = self._unreported("reason", quality.rescued)
+        if reasons:
+            self.emit(events.RowsRescued(batch_id, self.table, ", ".join(reasons)))
 
     def of_columns(self, batch_id: int, missing: Iterable[str], ignored: Iterable[str]) -> None:
         """Warn once for each column: the query no longer has it and it becomes NULL, or the table lacks it."""
@@ -100,18 +106,6 @@ class BatchWarnings:
         """Warn once of a run of Debezium's late deletes: the row before may lack its sequence."""
         if changes is not None and changes.late_deletes and self._unreported("change", ["late delete"]):
             self.emit(events.DeletesLate(batch_id, self.table, changes.late_deletes))
-
-    def of_documents(self, batch_id: int, quality: Quality) -> None:
-        """Warn once for each key without a column and for each reason of a rescue.
-
-        Omitting a key may be intended, a column for rescued values may be missing, and a stream runs for a long time.
-        """
-        names = self._unreported("key", quality.unknown_names)
-        if names:
-            self.emit(events.KeysUnknown(batch_id, self.table, Quality(unknown_names=tuple(names)).names_text))
-        reasons = self._unreported("reason", quality.rescued)
-        if reasons:
-            self.emit(events.RowsRescued(batch_id, self.table, ", ".join(reasons)))
 
     def _unreported(self, kind: str, names: Iterable[str]) -> list[str]:
         """Those of the names that no earlier warning had."""

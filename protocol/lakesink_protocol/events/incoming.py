@@ -28,8 +28,8 @@ class ExpectationsUnmet(TableBatchEvent):
     """Rows of the batch do not meet an expectation that only warns; `unmet` has the counts by its name, in words."""
 
     line = (
-        "lakesink.expectation.unmet table=%(table)s batch=%(batch_id)d: rows that do not meet an expectation are in the"
-        " table: %(unmet)s"
+        "lakesink.expectation.unmet table=%(table)s batch=%(batch_id)d: rows that do not meet an expectation were let"
+        " in: %(unmet)s"
     )
     unmet: str
 

@@ -8,15 +8,15 @@ from collections.abc import Sequence
 from lakesink.rows.expectations import Expected, OnUnmet
 from lakesink.rows.letters import SUFFIX, letters_key
 from lakesink.rows.plan import OnMalformed
-from lakesink.settings.options import option_invalid
+from lakesink.settings.options import BY_NAME, option_invalid
 from lakesink.settings.settings import Settings
-from lakesink.sinks.iceberg.checked_receipts import CombinedReceipts
 from lakesink.sinks.iceberg.side.side_sink import SideTableSink
 from lakesink.sinks.iceberg.side.side_table import SideTable
 from lakesink_catalog.tables.tables import parse_identifier
 from lakesink_catalog.words import counted as in_words
 from lakesink_protocol import measures
-from lakesink_protocol.errors import Reason, WriteError
+from lakesink_protocol.errors import Reason, SettingsError, WriteError
+from lakesink_protocol.quality import Quality
 from lakesink_protocol.redact import shown
 from lakesink_protocol.refusals.texts import Words
 from lakesink_protocol.votes import receipt_rejected
@@ -66,8 +66,10 @@ def puts_aside(settings: Settings, expected: Sequence[Expected]) -> bool:
 
 
 def letters_table(table: str, settings: Settings) -> str:
-    """The table of dead letters of a table; raises SettingsError if its name is malformed, or that of the table."""
-    own, name = parse_identifier(table), settings.dead_letter_table
+    """The table of dead letters of a table, or of a target without a name; raises SettingsError if it cannot be one."""
+    own, name = parse_identifier(table) if table else None, settings.dead_letter_table
+    if name is None and own is None:
+        raise SettingsError.of("OPTION_MISSING", name="dead_letter_table", doc=BY_NAME["dead_letter_table"].doc)
     if name is None:
         return f"{table}{SUFFIX}"
     if parse_identifier(name) == own:
@@ -75,17 +77,17 @@ def letters_table(table: str, settings: Settings) -> str:
     return name
 
 
-def check_letters(counted: CombinedReceipts, letters: SideTableSink, settings: Settings, batch_id: int) -> None:
-    """Check that both receipts of the tasks say the same, and that the batch does not have too many dead letters."""
-    dead = counted.quality.counts[measures.DEAD_LETTERS]
+def check_letters(quality: Quality, rows: int, letters: SideTableSink, settings: Settings, batch_id: int) -> None:
+    """Check that both receipts of the tasks say the same, and that not too many of so many rows are dead letters."""
+    dead = quality.counts[measures.DEAD_LETTERS]
     if dead != (letters.voted[1] if letters.voted[0] == batch_id else 0):
         raise receipt_rejected("a task put another number of rows aside than it wrote as dead letters")
     limit = settings.max_dead_letters
     if limit is not None and dead > limit:
-        raise _too_many(counted, batch_id, f"max_dead_letters is {limit:,}", "max_dead_letters")
+        raise _too_many(quality, rows, batch_id, f"max_dead_letters is {limit:,}", "max_dead_letters")
     ratio = settings.max_dead_letter_ratio
-    if dead > ratio * counted.rows:
-        raise _too_many(counted, batch_id, f"max_dead_letter_ratio is {ratio:g}", "max_dead_letter_ratio")
+    if dead > ratio * rows:
+        raise _too_many(quality, rows, batch_id, f"max_dead_letter_ratio is {ratio:g}", "max_dead_letter_ratio")
 
 
 def other_letters(participant: str, letters: SideTableSink) -> WriteError:
@@ -94,16 +96,16 @@ def other_letters(participant: str, letters: SideTableSink) -> WriteError:
     return WriteError.of("DEAD_LETTERS_DIFFER.other_table", other=other, table=letters.table)
 
 
-def _too_many(counted: CombinedReceipts, batch_id: int, limit: str, option: str) -> WriteError:
-    counts, dead = counted.quality.counts, counted.quality.counts[measures.DEAD_LETTERS]
-    of_rules = [f"{name}: {in_words(rows, 'row')}" for name, rows in counted.quality.unmet.items() if rows]
+def _too_many(quality: Quality, rows: int, batch_id: int, limit: str, option: str) -> WriteError:
+    counts, dead = quality.counts, quality.counts[measures.DEAD_LETTERS]
+    of_rules = [f"{name}: {in_words(unmet, 'row')}" for name, unmet in quality.unmet.items() if unmet]
     others = max(dead - counts[measures.UNMET_ROWS], 0)
     malformed = [f"malformed (lakesink explain VALUE_MALFORMED): {in_words(others, 'row')}"] if others else []
     return WriteError.of(
         "DEAD_LETTERS_TOO_MANY",
         details=[*malformed, *of_rules],
         dead=dead,
-        rows=in_words(counted.rows, "row"),
+        rows=in_words(rows, "row"),
         batch_id=batch_id,
         limit=limit,
         option=option,

@@ -44,7 +44,7 @@ class Left:
     stays: str
 
 
-def with_side_tables(refused: BatchRefused, sides: Iterable[SideTableSink]) -> BatchRefused:
+def with_side_tables(refused: BatchRefused, own: Table, sides: Iterable[SideTableSink]) -> BatchRefused:
     """The refusal, after a rollback with the side tables that have batches which the table has no more.
 
     A new sink of a copy of the table takes none of the side tables of the old one.
@@ -53,7 +53,7 @@ def with_side_tables(refused: BatchRefused, sides: Iterable[SideTableSink]) -> B
         return _with_new_names(refused, [side for side in sides if side.has_batches])
     if refused.reason is not Reason.ROLLED_BACK:
         return refused
-    found = (left_in(side.kind, side.connected(), side.table, side.owner, side.own()) for side in sides)
+    found = (left_in(side.kind, side.connected(), side.table, side.owner, own) for side in sides)
     return with_left(refused, [one for one in found if one is not None])
 
 

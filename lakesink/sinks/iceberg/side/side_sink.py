@@ -80,7 +80,7 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
 
     Attributes:
         owner: The sink's key.
-        own: The sink's own table, as the batch has found it.
+        own: The sink's own table, as the batch has found it; None if the sink writes to no table.
         columns: Of the rows. They may change from batch to batch: see `follow`.
         open_table: Makes the participant that writes a table, from a key and the columns of the rows.
         voted: Batch and number of the newest rows that the tasks' receipts had.
@@ -94,7 +94,7 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
     kind: SideTable
     table: str
     owner: SinkKey
-    own: Callable[[], Table]
+    own: Callable[[], Table | None]
     columns: pa.Schema
     settings: Settings
     connected: Callable[[], Catalog]
@@ -134,20 +134,22 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
             self.columns = columns
             self._tables.clear()
 
-    def plan_for(self, own: Situation) -> WritePlan:
-        """The plan for the tasks of the batch that the own table decides on. Creates the table if it does not exist.
+    def plan_for(self, batch: Batch, own: Situation | None = None) -> WritePlan:
+        """The plan for the tasks of a batch; the own table decides on it, if there is one. Creates a missing table.
 
         Raises:
             WriteError: The table has other columns, rows of a later batch, or rows of one that the own table never got.
         """
-        batch, entry = own.batch, own.entry
+        entry = None if own is None else own.entry
         table, key = self._load_or_create(), self.key(batch)
         self.voted = (batch.batch_id, 0)
         newest = newest_batch(table, key)
-        if newest is not None and newest.batch_id > batch.batch_id and not (out := self._ways_out).has_landed(own):
-            raise out.rewound(table, batch, newest.batch_id)
+        if newest is not None and newest.batch_id > batch.batch_id:
+            ways = self._ways_out
+            if own is None or not ways.has_landed(own):
+                raise ways.rewound(table, batch, newest.batch_id)
         is_behind = newest is not None and entry is not None and entry.batch_id < newest.batch_id < batch.batch_id
-        if not _follows(own) or (is_behind and has_gaps(self.owner)):
+        if (own is not None and not _follows(own)) or (is_behind and has_gaps(self.owner)):
             self._ways_out.check_none_left(table, batch)
         if newest is not None and newest.batch_id == batch.batch_id:
             self._with_rows = batch.batch_id
@@ -157,7 +159,8 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
 
     def key(self, batch: Batch) -> SinkKey:
         """The application that writes the rows of the query of a batch."""
-        return self.kind.key_of(self.owner, batch.query_id, str(self.own().metadata.table_uuid))
+        own = self.own()
+        return self.kind.key_of(self.owner, batch.query_id, "" if own is None else str(own.metadata.table_uuid))
 
     def knows(self, batch: Batch) -> bool:
         """True if the table has, or had before a rollback, rows of the query of this batch."""
@@ -256,7 +259,8 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
                 return found
             if there is not None:
                 raise self._ways_out.rewound(table, batch, there.batch_id)
-            end = side_end(batch.query_id, getattr(self.own().metadata, "last_sequence_number", 0))
+            own = self.own()
+            end = side_end(batch.query_id, 0 if own is None else getattr(own.metadata, "last_sequence_number", 0))
             begun = self._of(batch).begin(Batch(batch.batch_id, "", fingerprint, start=None, end=end))
             if not isinstance(begun, AlreadyCommitted):  # by a driver that came between the two looks
                 return replace(found, transaction=begun)
@@ -285,7 +289,8 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
 
     @property
     def _ways_out(self) -> WaysOut:
-        own = load_table(self.connected(), ".".join(self.own().name()))
+        own = self.own()
+        own = None if own is None else load_table(self.connected(), ".".join(own.name()))
         return WaysOut(self.kind, self.table, self.connected(), own, self.owner)
 
 

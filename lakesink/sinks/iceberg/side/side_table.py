@@ -88,19 +88,19 @@ class WaysOut:
 
     Attributes:
         name: Of the side table.
-        own: The sink's own table, loaded after the side table.
+        own: The sink's own table, loaded after the side table; None if the sink writes to no table.
         owner: The sink's key.
     """
 
     kind: SideTable
     name: str
     catalog: Catalog
-    own: Table
+    own: Table | None
     owner: SinkKey
 
     def has_landed(self, seen: Situation) -> bool:
         """True if the own table has got the batch since it was seen: a rival has gone on in both tables."""
-        newest, batch = newest_batch(self.own, self.owner), seen.batch
+        newest, batch = newest_batch(self._own, self.owner), seen.batch
         if newest is None or newest == seen.entry:
             return False
         return newest.query_id == batch.query_id and newest.batch_id >= batch.batch_id
@@ -110,7 +110,7 @@ class WaysOut:
 
         A stream that lacks an earlier batch of its own goes on by the word of an operator.
         """
-        found = left_behind(table, self.kind.key_of, self.owner, self.own)
+        found = left_behind(table, self.kind.key_of, self.owner, self._own)
         left = [
             one
             for one in found
@@ -120,8 +120,8 @@ class WaysOut:
             running = f"If another query of sink {self.owner.name!r} is running, stop one of them, and start this one"
             raise self._never_got(table, batch, left, f"{running} again.")
         # A new sink may read the rows of one that was removed once more.
-        others = left_by_forgotten(table, self.kind.key_of, self.own, self.owner)
-        for sink, left in others if newest_batch(self.own, self.owner) is None else ():
+        others = left_by_forgotten(table, self.kind.key_of, self._own, self.owner)
+        for sink, left in others if newest_batch(self._own, self.owner) is None else ():
             raise self._never_got(table, batch, left, by=f", by sink {sink.name!r}, which has no ledger entry any more")
 
     def _never_got(
@@ -132,7 +132,7 @@ class WaysOut:
         back = f"Run batch {left[0].batch_id} again as it was." if of_own else self._way_back(table, left)
         return WriteError(
             kind.code,
-            f"{self.name} has {kind.keeps} of {batches} that {'.'.join(self.own.name())} never got.",
+            f"{self.name} has {kind.keeps} of {batches} that {'.'.join(self._own.name())} never got.",
             data=f"Nothing of batch {batch.batch_id} was written.",
             action=(
                 *first,
@@ -155,14 +155,17 @@ class WaysOut:
     def of(self, table: Table, batch: Batch, as_it_was: str = "") -> Sequence[str]:
         """What lets a batch in, of which or after which the table has rows: none loses those of a batch that landed.
 
-        A batch that was rolled back has come as it was before, perhaps cut elsewhere by its source.
+        A batch that was rolled back has come as it was before, perhaps cut elsewhere by its source. A target that is no
+        table does not tell which batches it has.
         """
-        own, keeps = self.own, self.kind.keeps
+        another = f"Start the query with another {self.kind.option}: the earlier {self.kind.keeps} stay where they are."
+        first = (as_it_was,) if as_it_was else ()
+        if self.own is None:
+            return (*first, another)
+        own = self.own
         landed = Landed(own, self.owner)
         found = side_batches(all_batches(table), self.kind.key_of, self.owner, str(own.metadata.table_uuid))
         later = [one for one in found if one.query_id == batch.query_id and one.batch_id >= batch.batch_id]
-        another = f"Start the query with another {self.kind.option}: the earlier {keeps} stay where they are."
-        first = (as_it_was,) if as_it_was else ()
         if any(landed.has(one.query_id, one.batch_id, one.after) is not False for one in later):
             return (*first, another)
         general = f"Roll {self.name} back to its snapshot before batch {batch.batch_id}."
@@ -176,8 +179,13 @@ class WaysOut:
         return (*first, f"{back} Then start the query again.", *others)
 
     def _way_back(self, table: Table, left: Sequence[SideBatch]) -> str | None:
-        ways = self.kind.ways_back(self.catalog, table, left, self.own, self.owner.branch)
+        ways = self.kind.ways_back(self.catalog, table, left, self._own, self.owner.branch)
         return None if ways is None else " ".join(map(str, ways))
+
+    @property
+    def _own(self) -> Table:
+        assert self.own is not None, "a target that is no table never lacks a batch"
+        return self.own
 
 
 def has_gaps(owner: SinkKey) -> bool:

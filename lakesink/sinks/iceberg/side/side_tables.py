@@ -84,17 +84,17 @@ class SideTables:
     def plan_for(self, side: SideTableSink, decision: Decision, own: WritePlan) -> WritePlan:
         """The plan of a batch for one of them; `own` is that of the sink's own table."""
         if side is not self.changelog:
-            return side.plan_for(decision.situation)
+            return side.plan_for(decision.situation.batch, decision.situation)
         assert own.changes is not None, "only changes have a changelog"
         side.follow(changelog_columns(own.schema_json, own.changes, self.table))
-        plan = side.plan_for(decision.situation)
+        plan = side.plan_for(decision.situation.batch, decision.situation)
         check_filled(side.table, plan.schema_json, side.columns)
         check_is_logged(decision, side)
         return plan
 
     def check(self, counted: CombinedReceipts, batch_id: int, *, logs: bool) -> None:
         """Check that both receipts of the tasks say the same; `logs` is true if the batch goes to a changelog."""
-        check_letters(counted, self.letters, self.settings, batch_id)
+        check_letters(counted.quality, counted.rows, self.letters, self.settings, batch_id)
         if self.changelog is not None and logs:
             check_changelog(counted, self.changelog, batch_id)
 
@@ -112,6 +112,7 @@ class SideFactory:
     """Makes them with the options and the catalog of the sink's own table.
 
     Attributes:
+        own: Without a name if the sink writes to no table, and has no more of one than this.
         make_sink: Makes the sink that writes a side table once it is opened: `IcebergSink`.
         has_accepted: True once an operator's accept has overruled a refusal of the own table: it is for no other one.
     """
@@ -139,7 +140,8 @@ class SideFactory:
                 words=kind.words,
             )
 
-        return SideTableSink(kind, table, own.key, lambda: own.found, columns, settings, own.connected, open_table)
+        find = (lambda: own.found) if own.table else lambda: None
+        return SideTableSink(kind, table, own.key, find, columns, settings, own.connected, open_table)
 
     def plans(self, tables: SideTables, decision: Decision, plan: WritePlan) -> tuple[SidePlan, ...]:
         """Where the rows of a batch go that its side tables get; `plan` is that of the own table."""
