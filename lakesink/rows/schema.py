@@ -66,12 +66,10 @@ class Primitive:
     @property
     def arrow(self) -> pa.DataType | None:
         """The Arrow type of its values before they are written; None if the type is unsupported."""
-        found = _ARROW.get(self.name)
-        if found is None and self.decimal:
-            return pa.decimal128(*self.decimal)
-        if found is None and self.fixed_bytes:
-            return pa.binary(self.fixed_bytes)
-        return found
+        if self.name in _ARROW:
+            return _ARROW[self.name]
+        of_fixed = pa.binary(self.fixed_bytes) if self.fixed_bytes else None
+        return pa.decimal128(*self.decimal) if self.decimal else of_fixed
 
 
 @dataclass(frozen=True, slots=True)
