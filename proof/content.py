@@ -34,6 +34,8 @@ LARGE_SIZE = 2**40
 UNFIT = "none"
 """In the place of a size: such a document cannot be written."""
 CHANGELOG = "demo.log"
+REST = "rest"
+"""The column that keeps what others do not hold, where the query has one."""
 _FAULTS: tuple[Mapping[str, Any], ...] = ({SIZE: UNFIT}, {SIZE: -1}, {SEQUENCE: None})
 """What is wrong with a change that is put aside: it is malformed, meets no expectation, or has no sequence."""
 _REASONS = ("VALUE_MALFORMED", "EXPECTATION_UNMET", "SEQUENCE_NULL")
@@ -51,6 +53,7 @@ class Content:
         changing: How the rows are changes; None if they are only appended.
         logs: True if a changelog gets the changes.
         on_absent: What a replay of dead letters does with rows of keys that the table lacks.
+        rescues: True if `REST` keeps what no column holds.
     """
 
     aside_every: int = 0
@@ -59,11 +62,12 @@ class Content:
     changing: Changing | None = None
     logs: bool = field(default=False, repr=False)  # draws begin with the text of a scenario
     on_absent: str = field(default="fail", repr=False)
+    rescues: bool = field(default=False, repr=False)
 
     @property
     def has_features(self) -> bool:
         """True for documents with changes: the table may follow them, and some may be put aside."""
-        return self.changing is not None and bool(self.aside_every or self.follows)
+        return self.changing is not None and bool(self.aside_every or self.follows or self.rescues)
 
     def is_unfit(self, key: Key) -> bool:
         """True for a row that cannot be written."""
@@ -84,6 +88,7 @@ class Content:
             found |= _options_of(self.changing) | {"decode": "debezium-json" if self._are_events else "json"}
             found |= {"expect": {"sized": (f"{SIZE} >= 0", "quarantine")}} if self.aside_every else {}
             found |= {"changelog_table": CHANGELOG} if self.logs else {}
+            found |= {"rescue_column": REST} if self.rescues else {}
             found.pop("apply_as_deletes", None)
         elif self.changing is not None:
             found |= _options_of(self.changing)
@@ -140,8 +145,8 @@ class Content:
 
     def row(self, change: RowChange) -> dict[str, Any]:
         """The whole row of a change. One that is deleted has no new column."""
-        brings = self.follows and change.operation is not Operation.DELETE
-        more = _document(self.salt, self.follows == "widen", change.row) if brings else {SIZE: 1}
+        brings = (self.follows or self.rescues) and change.operation is not Operation.DELETE
+        more = _document(self.salt, self._has_large, change.row) if brings else {SIZE: 1}
         return {**more, **_columns_of(change)}
 
     def letter(self, key: Key) -> tuple[str, str, str | None, str | None]:
@@ -162,14 +167,20 @@ class Content:
         return pa.Table.from_pylist(found, schema.append(pa.field(SIZE, pa.int32())))
 
     @property
+    def _has_large(self) -> bool:
+        """Some sizes are too large for their column. One that is rescued is NULL there, and meets no expectation."""
+        return self.follows == "widen" or (self.rescues and not self.aside_every)
+
+    @property
     def _are_events(self) -> bool:
         return self.changing is not None and self.changing.mode is Mode.CHANGES
 
     def _fault(self, key: Key) -> int:
-        """Which one an unfit change has. A delete is never judged, and has no size."""
+        """Which one an unfit change has. A delete is never judged and has no size; what is no number is rescued."""
         assert self.changing is not None
         deletes = self.changing.of(key)[-1].operation is Operation.DELETE
-        return len(_FAULTS) - 1 if deletes else sum(key) // self.aside_every % len(_FAULTS)
+        faults = range(len(_FAULTS))[self.rescues :]
+        return faults[-1] if deletes else faults[sum(key) // self.aside_every % len(faults)]
 
     def _change(self, key: Key) -> bytes:
         """The document of a change: its row, or an event of Debezium."""

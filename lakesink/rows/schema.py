@@ -66,11 +66,10 @@ class Primitive:
     @property
     def arrow(self) -> pa.DataType | None:
         """The Arrow type of its values before they are written; None if the type is unsupported."""
-        if self.decimal:
-            return pa.decimal128(*self.decimal)
-        if self.fixed_bytes:
-            return pa.binary(self.fixed_bytes)
-        return _ARROW.get(self.name)
+        if self.name in _ARROW:
+            return _ARROW[self.name]
+        of_fixed = pa.binary(self.fixed_bytes) if self.fixed_bytes else None
+        return pa.decimal128(*self.decimal) if self.decimal else of_fixed
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +189,7 @@ def arrow_field(field: Field, *, annotated: bool = False) -> pa.Field:
     return pa.field(field.name, kind, nullable=not field.required, metadata={FIELD_ID_KEY: str(field.field_id)})
 
 
+@lru_cache(maxsize=1024)  # tasks ask for the same few for each batch
 def arrow_type(kind: Type, *, annotated: bool = False) -> pa.DataType:
     """A type as Arrow."""
     match kind:

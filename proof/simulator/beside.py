@@ -3,12 +3,13 @@
 Each row of theirs is compared with what the change was. A reader here shares no code with the product.
 """
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from lakesink.rows.letters import REPLAYS_SUFFIX, SUFFIX
-from proof.content import CHANGELOG, Content
+from proof.content import CHANGELOG, REST, Content
 from proof.oracle import Broken, Key, Promise
 from proof.simulator.catalog import EVENTS, SimulatedServer
 from proof.simulator.contents import Contents, head_of
@@ -50,7 +51,7 @@ class Beside:
         ]
         broken = _differ(f"letters of batch {batch}", told, [(key, content.letter(key)) for key in aside])
         if content.logs:
-            logged = [_without_nulls(row) for row in self.rows(self.log) if row["_batch_id"] == batch]
+            logged = [_whole(row) for row in self.rows(self.log) if row["_batch_id"] == batch]
             broken += _differ(f"changelog of batch {batch}", logged, self._logged(asked, content, sink))
         return broken
 
@@ -89,7 +90,7 @@ class Beside:
 
 def judge_values(rows: Sequence[Row], wanted: Sequence[Row]) -> list[Broken]:
     """New files have these rows, whole."""
-    return _differ("rows of new files", [_without_nulls(row) for row in rows], wanted)
+    return _differ("rows of new files", [_whole(row) for row in rows], wanted)
 
 
 def _differ(what: str, found: Sequence[Any], wanted: Sequence[Any]) -> list[Broken]:
@@ -107,5 +108,9 @@ def _key(row: Row) -> Key:
     return row["partition"], row["offset"]
 
 
-def _without_nulls(row: Row) -> Row:
-    return {name: value for name, value in row.items() if value is not None}
+def _whole(row: Row) -> Row:
+    """A row without its nulls, and with what was rescued where it came from."""
+    rest = json.loads(row.get(REST) or "{}")
+    unfit = {name: one["value"] for name, one in rest.get("unfit", {}).items()}
+    found = {name: value for name, value in row.items() if value is not None and name != REST}
+    return {**found, **rest.get("unknown", {}), **unfit}

@@ -78,6 +78,7 @@ def draw_features(random: Random) -> Scenario:
         changing=replace(changing, has_sequence=changing.has_sequence or aside > 0, has_ties=not aside),
         logs=own.random() < 0.5,
         on_absent=own.choice(["fail", "insert"]),
+        rescues=own.random() < 0.25,
     )
     chances = {fault: chance for fault, chance in scenario.chances.items() if fault not in NOT_WITH_FEATURES}
     return replace(scenario, chances=chances, actions=tuple(actions), content=content)

@@ -12,7 +12,7 @@ from lakesink_protocol.errors import Reason
 from lakesink_protocol.quality import REPLAY
 from lakesink_protocol.row_changes import ChangeCounts, Operation, counts_in
 from proof.changes import Fold, RowChange
-from proof.content import CHANGES, LARGE_SIZE, SIZE, Content
+from proof.content import CHANGES, LARGE_SIZE, REST, SIZE, Content
 from proof.oracle import Broken, Key, Promise, Rows, rows_once
 from proof.simulator.beside import judge_values
 from proof.simulator.keyed_contents import KeyedContents
@@ -177,7 +177,7 @@ class KeyedTruth(Truth):
         assert content.changing is not None
         rows_asked = [row for asked in self.asked.values() for row in asked.rows]
         came = [content.row(change) for row in rows_asked for change in content.changing.of(row)]
-        names = {*metadata.schema().column_names}.difference(*came, CHANGES.names, [SIZE])
+        names = {*metadata.schema().column_names}.difference(*came, CHANGES.names, [SIZE, REST])
         if metadata.schema().find_type(SIZE) == LongType() and not any(one[SIZE] == LARGE_SIZE for one in came):
             names.add(SIZE)
         broken = [Broken(Promise.EVERY_COLUMN_IS_THERE, f"{name} came from nowhere") for name in sorted(names)]
