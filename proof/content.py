@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from random import Random
 from typing import Any
@@ -149,6 +149,22 @@ class Content:
         more = _document(self.salt, self._has_large, change.row) if brings else {SIZE: 1}
         return {**more, **_columns_of(change)}
 
+    def landed(self, change: RowChange) -> dict[str, Any]:
+        """The whole row of a change in the table: of a repaired letter, without new columns."""
+        return {SIZE: 1, **_columns_of(change)} if self.is_unfit(change.row) else self.row(change)
+
+    def logged(self, change: RowChange, sink: str, batch: int) -> dict[str, Any]:
+        """The row of a change in the changelog."""
+        partition, offset = change.row
+        return {
+            **self.row(change),
+            "_operation": change.operation.name.lower(),
+            "_sink": sink,
+            "_batch_id": batch,
+            "_source_partition": partition,
+            "_source_offset": offset,
+        }
+
     def letter(self, key: Key) -> tuple[str, str, str | None, str | None]:
         """Of the dead letter of a change: the reason, the operation, the key of the row, and its sequence."""
         assert self.changing is not None
@@ -158,6 +174,13 @@ class Content:
         if at == 0 and self._are_events:
             return _REASONS[at], "unknown", None, None
         return _REASONS[at], operation, texts[0], None if SEQUENCE in _FAULTS[at] else texts[1]
+
+    def replayed(self, key: Key) -> RowChange:
+        """The change that a repaired letter is."""
+        assert self.changing is not None
+        change = self.changing.of(key)[-1]
+        deletes = change.operation is Operation.DELETE
+        return change if deletes else replace(change, operation=Operation.UPSERT)
 
     def repaired(self, keys: list[Key]) -> pa.Table:
         """The rows of dead letters as they should have come, without new columns."""
@@ -233,5 +256,22 @@ EVERYTHING = Content(aside_every=3, follows="widen", salt=2341)
 first new column, and the third one another and a number that is too large."""
 UPSERTED = Content(changing=Changing(Mode.CHANGES, keys=8, salt=35, has_places=False))
 """Changes by key: upserts, deletes, late ones, and rows that go to another partition."""
+KEYED_DOCUMENTS = Content(
+    aside_every=3,
+    follows="add",
+    salt=4371,
+    changing=Changing(Mode.UPSERT, keys=8, salt=4371, has_ties=False),
+    logs=True,
+)
+"""Documents that replace rows by key. In batches of `ROWS_OF_UPSERTED` rows a partition, the second one and the third
+bring a column each. Of the dead letters, some are late when they are replayed, and the keys of some are not there."""
+EVENTS = Content(
+    aside_every=3,
+    follows="widen",
+    salt=1773,
+    changing=Changing(Mode.CHANGES, keys=5, salt=1773, has_ties=False),
+    logs=True,
+)
+"""Events of Debezium, of which the same is true. The second batch widens a column, and some letters are deletes."""
 ROWS_OF_UPSERTED = 6
 ROWS_OF_EVERYTHING = 4

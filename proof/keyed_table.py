@@ -10,9 +10,9 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import LongType, NestedField
+from pyiceberg.types import IntegerType, LongType, NestedField
 
-from proof.content import CHANGES, COLUMNS, ID, ZONE
+from proof.content import CHANGES, COLUMNS, ID, SIZE, ZONE
 from proof.oracle import Rows
 
 FILE_PATH = 2147483546
@@ -21,13 +21,19 @@ SCHEMA = Schema(
     *(NestedField(number, name, LongType(), required=name == ID) for number, name in enumerate(CHANGES.names, 1)),
     identifier_field_ids=[CHANGES.names.index(ID) + 1],
 )
+SIZED = Schema(
+    *SCHEMA.fields,
+    NestedField(len(SCHEMA.fields) + 1, SIZE, IntegerType()),
+    identifier_field_ids=SCHEMA.identifier_field_ids,
+)
+"""For documents with changes."""
 BY_ZONE = PartitionSpec(PartitionField(CHANGES.names.index(ZONE) + 1, 1000, IdentityTransform(), ZONE))
 
 
-def make_keyed_table(catalog: Catalog, name: str, properties: Mapping[str, str]) -> None:
+def make_keyed_table(catalog: Catalog, name: str, properties: Mapping[str, str], schema: Schema = SCHEMA) -> None:
     """Create the table, partitioned by zone."""
     catalog.create_namespace_if_not_exists(name.partition(".")[0])
-    catalog.create_table(name, SCHEMA, partition_spec=BY_ZONE, properties={"format-version": "2", **properties})
+    catalog.create_table(name, schema, partition_spec=BY_ZONE, properties={"format-version": "2", **properties})
 
 
 def rewrite(table: Table, rows: pa.Table) -> None:

@@ -172,6 +172,20 @@ def rows_once(found: Rows, expected: Rows) -> list[Broken]:
     ]
 
 
+def told_once(what: str, found: Iterable[Any], wanted: Iterable[Any]) -> list[Broken]:
+    """Each of these is there once and whole, and nothing else; a column of NULL is as none.
+
+    Args:
+        what: Where they are.
+        found: Rows, or parts of them.
+        wanted: What they should be.
+    """
+    texts = [sorted(map(_text, some)) for some in (found, wanted)]
+    if texts[0] == texts[1]:
+        return []
+    return [Broken(Promise.EACH_CHANGE_IS_TOLD, f"{what}: found {texts[0]}, wanted {texts[1]}")]
+
+
 def batches_contiguous(facts: TableFacts) -> list[Broken]:
     """Batch ids on the walk grow by one; where expiry cut the walk it may begin anywhere."""
     batches = facts.batches()
@@ -258,6 +272,10 @@ def ended_well(error_code: str | None, allowed: Iterable[str]) -> list[Broken]:
     if not error_code:
         return [Broken(Promise.THE_RUN_ENDS, "it neither ended nor stopped with an error")]
     return [Broken(Promise.REFUSALS_ARE_RIGHT, f"it stopped with {error_code}, which nothing in the history explains")]
+
+
+def _text(one: Any) -> str:
+    return repr(sorted(item for item in one.items() if item[1] is not None)) if isinstance(one, dict) else repr(one)
 
 
 def _broken(promise: Promise, rows: Rows) -> list[Broken]:

@@ -55,9 +55,17 @@ class SparkBlow(Enum):
 
 
 Fault = Blow | HttpFault | SparkBlow
-OF_DOCUMENTS, OF_UPSERTS = "documents: ", "upserts: "
+ROWS, DOCUMENTS, UPSERTS, KEYED_DOCUMENTS, EVENTS = "", "documents", "upserts", "keyed documents", "events"
+"""Kinds of streams: of rows, of documents that the table follows, of rows that replace and delete others by key, and of
+documents that do so."""
+REPLAYED = (KEYED_DOCUMENTS, EVENTS)
+"""Kinds with dead letters that are replayed in the end, and a changelog."""
 BLOWS_OF_DOCUMENTS = (Blow.KILL, Blow.EXCEPTION, Blow.ZOMBIE)
 """A full disk is met by the same files and records as without documents."""
+BLOWS_OF_REPLAYED = (Blow.KILL, Blow.ZOMBIE)
+COMMITS = ("the changelog's commit", "the letters' commit", "the table's commit")
+"""In the order in which a batch with all of them reaches the points of a commit."""
+POINTS_OF_COMMITS = ("before-call", "after-call")
 BLOWS_OF_UPSERTS: tuple[Blow | SparkBlow, ...] = (*BLOWS_OF_DOCUMENTS, SparkBlow.DRIVER)
 
 FEATURED = (400, 401, 403, 404, 408, 409, 429, 500, 502, 503, 504)
@@ -77,34 +85,35 @@ class Cell:
         fault: What happens. With an `HttpFault` at a failpoint, the driver also gets a SIGKILL there.
         position: In which batch.
         company: Who else is there.
-        documents: True for a stream of documents that the table follows, with dead letters beside them.
-        upserts: True for a stream that replaces and deletes rows by key.
+        kind: Of the stream. Its letters are replayed, if they are, by processes that are struck in the same way.
+        passage: How often a process has come to the point when it is struck.
     """
 
     point: str
     fault: Fault
     position: Position
     company: Company
-    documents: bool = False
-    upserts: bool = False
+    kind: str = ROWS
+    passage: int = 1
 
     @property
     def name(self) -> str:
         """All of it in words; picks the cell on the command line."""
         fault: str = self.fault.name if isinstance(self.fault, HttpFault) else self.fault.value
         name = f"{self.point} / {fault} / {self.position.name.lower()} / {self.company.value}"
-        return f"{name} / {self.kind}" if self.kind else name
+        return " / ".join(filter(None, (name, self.kind, self._at)))
 
     @property
-    def kind(self) -> str:
-        """The kind of the stream; empty for one that appends rows."""
-        return "documents" if self.documents else "upserts" if self.upserts else ""
+    def _at(self) -> str:
+        """Whose commit it is, where the driver comes to the point with each of them."""
+        return COMMITS[self.passage - 1] if self.kind in REPLAYED and self.point in POINTS_OF_COMMITS else ""
 
     @property
     def column(self) -> str:
         """The cell's column in the published grid."""
         if not isinstance(self.fault, HttpFault):
-            return f"{self.kind}: {self.fault.value}" if self.kind else str(self.fault.value)
+            column = f"{self.kind}: {self.fault.value}" if self.kind else str(self.fault.value)
+            return f"{column}, {self._at}" if self.passage > 1 else column
         if self.fault.kind is Kind.STATUS:
             return f"HTTP {self.fault.status // 100}xx"
         return f"HTTP {self.fault.kind.value}"
@@ -142,7 +151,7 @@ def http_faults() -> list[HttpFault]:
 
 def all_cells() -> list[Cell]:
     """The whole grid, in a stable order."""
-    return [*_blows(), *_http(), *_sweep(), *_spark(), *_documents(), *_upserts()]
+    return [*_blows(), *_http(), *_sweep(), *_spark(), *_documents(), *_upserts(), *_replayed()]
 
 
 _OWN_WAY = ALWAYS_APPLIED | {Kind.STATUS}
@@ -182,13 +191,23 @@ def _documents() -> Iterator[Cell]:
     """Each batch has dead letters, and all but the first change the schema."""
     companies = itertools.cycle((Company.ALONE, Company.FOREIGN, Company.FOREIGN, Company.ALONE))
     for point, blow, position in itertools.product(POINTS, BLOWS_OF_DOCUMENTS, Position):
-        yield Cell(point, blow, position, next(companies), documents=True)
+        yield Cell(point, blow, position, next(companies), DOCUMENTS)
 
 
 def _upserts() -> Iterator[Cell]:
     """Each batch replaces and deletes rows of earlier ones, and moves some to another partition."""
     companies = itertools.cycle((Company.ALONE, Company.FOREIGN, Company.FOREIGN, Company.JAVA_EXPIRY))
     for point, blow, position in itertools.product(POINTS_OF_UPSERTS, BLOWS_OF_UPSERTS, Position):
-        yield Cell(point, blow, position, next(companies), upserts=True)
+        yield Cell(point, blow, position, next(companies), UPSERTS)
     for position in Position:
-        yield Cell(IN_CALL, Blow.KILL, position, next(companies), upserts=True)
+        yield Cell(IN_CALL, Blow.KILL, position, next(companies), UPSERTS)
+
+
+def _replayed() -> Iterator[Cell]:
+    """Each batch changes rows by key, the schema, dead letters and a changelog; its letters are replayed in the end."""
+    companies = itertools.cycle((Company.ALONE, Company.FOREIGN, Company.FOREIGN, Company.ALONE))
+    kinds = itertools.cycle(REPLAYED)
+    first = itertools.product((1,), POINTS_OF_UPSERTS, BLOWS_OF_REPLAYED, Position)
+    later = itertools.product(range(2, len(COMMITS) + 1), POINTS_OF_COMMITS, (Blow.KILL,), Position)
+    for passage, point, blow, position in (*first, *later):
+        yield Cell(point, blow, position, next(companies), next(kinds), passage)

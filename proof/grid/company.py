@@ -11,9 +11,9 @@ from pyiceberg.table.update import RemoveSnapshotsUpdate
 
 from lakesink.rows.letters import LETTERS, SUFFIX
 from lakesink_catalog.tables.tables import create_table, load_table
-from proof.content import CHANGES, ROWS
+from proof.content import CHANGES, PLAIN, Content
 from proof.grid.cells import Company
-from proof.keyed_table import make_keyed_table
+from proof.keyed_table import SCHEMA, SIZED, make_keyed_table
 from proof.oracle import Rows
 from testkit import maintenance
 from testkit.builders import FaultyCatalog, Lake
@@ -54,7 +54,7 @@ class Others:
         table: Table identifier.
         rows: What they have written.
         over_rest: True if the catalog is a Java server, which expires as Java does.
-        schema: Of the table.
+        content: The rows of the stream.
     """
 
     company: Company
@@ -63,18 +63,18 @@ class Others:
     table: str
     over_rest: bool
     rows: Rows = field(default_factory=Counter)
-    schema: pa.Schema = ROWS
+    content: Content = PLAIN
 
     def make_table(self) -> None:
         """Before the first driver; nobody but the stream makes the table if it is alone in its first batch.
 
         Documents have a table of dead letters too.
         """
-        if self.schema is CHANGES:
-            make_keyed_table(self.catalog, self.table, FEW_RETRIES)
+        if self.content.changing is not None:
+            make_keyed_table(self.catalog, self.table, FEW_RETRIES, SIZED if self.content.has_features else SCHEMA)
         else:
-            create_table(self.catalog, self.table, self.schema, None, FEW_RETRIES)
-        if self.schema not in (ROWS, CHANGES):
+            create_table(self.catalog, self.table, self.content.table, None, FEW_RETRIES)
+        if self.content.aside_every:
             create_table(self.catalog, f"{self.table}{SUFFIX}", LETTERS, None, FEW_RETRIES)
         if self.company is not Company.ALONE:
             self._append()
@@ -92,10 +92,11 @@ class Others:
     def _append(self) -> None:
         row = (FOREIGN_PARTITION, sum(self.rows.values()))
         table = load_table(self.catalog, self.table)
-        keyed = self.schema is CHANGES
-        values = (*row, FIRST_FOREIGN_KEY + row[1], 0, 0) if keyed else row
-        columns = [pa.array([value], pa.int64()) for value in values]
-        table.append(pa.table(columns, schema=table.schema().as_arrow() if keyed else ROWS))
+        values: tuple[int, ...] = row
+        if self.content.changing is not None:
+            values = (*row, FIRST_FOREIGN_KEY + row[1], 0, 0)
+        found = dict(zip(CHANGES.names, values, strict=False))  # whose first columns plain rows have
+        table.append(pa.Table.from_pylist([found], schema=table.schema().as_arrow()))
         self.rows[row] += 1
 
     def _expire_as_java(self) -> None:

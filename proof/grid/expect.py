@@ -51,6 +51,12 @@ class Expectation:
     restarted: frozenset[End] = frozenset({None})
 
 
+OF_REPLAYS = Expectation(frozenset({KILLED, None}))
+"""A replay does not come to each point, and one that stood still finds what another has done."""
+REFUSED = "LAKESINK_KEYS_ABSENT"
+"""How a replay ends which nobody has told that rows are new: in each cell, the keys of some letters are not there."""
+
+
 def expected(cell: Cell) -> Expectation:
     """How a cell must end."""
     if isinstance(cell.fault, HttpFault):

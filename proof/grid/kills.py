@@ -204,8 +204,7 @@ class _Life:
 def _round(stream: Stream, chance: random.Random, tally: _Tally, most: int) -> None:
     (stream.root / "warehouse").mkdir(parents=True)
     database = FaultyCatalog("lake", **{name: stream.properties[name] for name in ("uri", "warehouse")})
-    schema = stream.content.table
-    others = Others(Company.FOREIGN, database, database, stream.table, over_rest=False, schema=schema)
+    others = Others(Company.FOREIGN, database, database, stream.table, over_rest=False, content=stream.content)
     others.make_table()
     life = _Life(stream, TraceLog(stream.root / "trace"))
     with Reader(stream).reading() as reader:

@@ -16,6 +16,7 @@ from pyiceberg.table import Table
 from lakesink_catalog.failpoints import VARIABLE
 from lakesink_protocol.errors import CatalogError
 from proof.grid.cells import BATCHES, Cell, Company, SparkBlow
+from proof.grid.cells import UPSERTS as OF_KEYS
 from proof.grid.company import FIRST_FOREIGN_KEY, FOREIGN_PARTITION
 from proof.grid.expect import BY_NAME
 from proof.grid.story import Story
@@ -87,7 +88,7 @@ def strike_spark(cell: Cell, blow: SparkBlow, folder: Path, cluster: Callable[[]
     """
     trace = TraceLog(folder / "trace")
     try:
-        options = UPSERTS if cell.upserts else {"create_table": True}
+        options = UPSERTS if cell.kind == OF_KEYS else {"create_table": True}
         stream = Stream(folder, options=options, environment={TRACE: str(folder / "trace")})
         stream.add_files(0, BATCHES)
         run = _Run(cell, stream, cluster, Story(), Counter())
@@ -172,7 +173,7 @@ def _judge(run: _Run) -> None:
 
 def _rows(run: _Run, table: Table) -> tuple[Rows, Rows]:
     """The rows in the table, and those that must be there."""
-    if not run.cell.upserts:
+    if run.cell.kind != OF_KEYS:
         return run.stream.rows(), expected(range(BATCHES)) + run.foreign
     return rows_of_upserts(table), kept_by_upserts(BATCHES - 1) + run.foreign
 

@@ -5,14 +5,26 @@ from collections.abc import Iterable
 
 from proof.grid.cells import (
     BLOWS_OF_DOCUMENTS,
+    BLOWS_OF_REPLAYED,
     BLOWS_OF_UPSERTS,
-    OF_DOCUMENTS,
-    OF_UPSERTS,
+    COMMITS,
+    DOCUMENTS,
+    EVENTS,
+    KEYED_DOCUMENTS,
+    REPLAYED,
     ROWS_OF_THE_GRID,
+    UPSERTS,
     Blow,
     SparkBlow,
 )
 from proof.grid.figures import CellResult, GridFigures, Recovery, Verdict
+
+
+def _columns_of_replayed(kind: str) -> tuple[str, ...]:
+    """Blows at the first passage of a point, and kills at each later one."""
+    blows = (f"{kind}: {blow.value}" for blow in BLOWS_OF_REPLAYED)
+    return (*blows, *(f"{kind}: {Blow.KILL.value}, {commit}" for commit in COMMITS[1:]))
+
 
 _TABLES = {
     "": {
@@ -20,15 +32,16 @@ _TABLES = {
         "One commit request spoilt, and a SIGKILL at the point": ("HTTP 4xx", "HTTP 5xx"),
         "Real Spark": tuple(blow.value for blow in SparkBlow),
     },
-    "documents": {"Drivers without Spark": tuple(f"{OF_DOCUMENTS}{blow.value}" for blow in BLOWS_OF_DOCUMENTS)},
-    "upserts": {
-        "Drivers without Spark, and real Spark": tuple(f"{OF_UPSERTS}{blow.value}" for blow in BLOWS_OF_UPSERTS)
-    },
+    DOCUMENTS: {"Drivers without Spark": tuple(f"{DOCUMENTS}: {blow.value}" for blow in BLOWS_OF_DOCUMENTS)},
+    UPSERTS: {"Drivers without Spark, and real Spark": tuple(f"{UPSERTS}: {blow.value}" for blow in BLOWS_OF_UPSERTS)},
+    **{kind: {"Drivers without Spark": _columns_of_replayed(kind)} for kind in REPLAYED},
 }
 _TITLES = {
     "": "Rows that are appended",
-    "documents": "Documents that the table follows, dead letters beside it",
-    "upserts": "Rows that are replaced and deleted by key",
+    DOCUMENTS: "Documents that the table follows, dead letters beside it",
+    UPSERTS: "Rows that are replaced and deleted by key",
+    KEYED_DOCUMENTS: "Documents that replace rows by key, dead letters and a changelog beside the table",
+    EVENTS: "Events of Debezium, dead letters and a changelog beside the table",
 }
 """A part of the page for each kind of stream."""
 _PART = re.compile(r"^## (.*)\n", re.MULTILINE)
@@ -113,4 +126,8 @@ driver is struck; at *nobody dies*, only the request is spoilt. Documents bring 
 batch some are put aside: then every row is in the table or a dead letter of its batch, every value under its name, and
 each column came with one commit. A point of a commit is met first by that of the letters. Of rows by key, the table
 must have what the batches leave that are applied to a dictionary, and each snapshot must count its changes so.
+Documents that change rows by key have all of this, and a changelog. Their batches come to a point of a commit with the
+changelog, the letters and the table, in this order. In the end their letters are repaired and replayed, by processes
+that are struck in the same way: first in vain where this would insert a row that may have been deleted, and then as the
+operator says. Each letter must be replayed once, and each row of the table, letter and row of the changelog be whole.
 """

@@ -9,7 +9,8 @@ from pathlib import Path
 from pyiceberg.catalog.sql import SqlCatalog
 
 from lakesink_catalog.connect.catalog import connect
-from proof.content import EVERYTHING, ROWS, ROWS_OF_EVERYTHING, ROWS_OF_UPSERTED, UPSERTED
+from proof import content
+from proof.grid import cells
 from proof.grid.cells import BATCHES, Blow, Cell, Company, Position
 from proof.grid.company import Others
 from proof.grid.trace_log import TraceLog
@@ -111,14 +112,10 @@ def place(cell: Cell, folder: Path, rest: Callable[[], Server], modules: tuple[s
 
 
 def _over_sqlite(cell: Cell, folder: Path) -> tuple[Stream, Others]:
-    stream = Stream(folder, batches=BATCHES)
-    if cell.upserts:
-        stream = _of_upserts(stream)
-    if cell.documents:  # whose table has to be there, with the columns to begin with
-        stream = replace(stream, content=EVERYTHING, rows=ROWS_OF_EVERYTHING, options={})
+    stream = _with_content(Stream(folder, batches=BATCHES), cell)
     (folder / "warehouse").mkdir()
     database = FaultyCatalog("lake", **{name: stream.properties[name] for name in ("uri", "warehouse")})
-    others = Others(cell.company, database, database, stream.table, over_rest=False, schema=stream.content.table)
+    others = Others(cell.company, database, database, stream.table, over_rest=False, content=stream.content)
     return stream, others
 
 
@@ -128,15 +125,26 @@ def _over_rest(cell: Cell, folder: Path, rest: Server, proxy: FaultProxy) -> tup
     table = f"demo.t{folder.name}"
     database = FaultyCatalog("lake", uri=f"sqlite:///{rest.database}", warehouse=rest.warehouse)
     direct = connect("lake", {"type": "rest", "uri": rest.uri})
-    schema = UPSERTED.table if cell.upserts else ROWS
-    others = Others(cell.company, direct, database, table, over_rest=rest.is_java, schema=schema)
-    stream = Stream(folder, through, batches=BATCHES, table=table)
-    return (_of_upserts(stream) if cell.upserts else stream), others
+    stream = _with_content(Stream(folder, through, batches=BATCHES, table=table), cell)
+    others = Others(cell.company, direct, database, table, over_rest=rest.is_java, content=stream.content)
+    return stream, others
 
 
-def _of_upserts(stream: Stream) -> Stream:
-    """The table has to be there, with its key."""
-    return replace(stream, content=UPSERTED, rows=ROWS_OF_UPSERTED, options={})
+def _with_content(stream: Stream, cell: Cell) -> Stream:
+    """The table of all but plain rows has to be there, with its key, and the columns to begin with."""
+    if cell.kind == cells.ROWS:
+        return stream
+    of_kind, rows = _CONTENTS[cell.kind]
+    return replace(stream, content=of_kind, rows=rows, options={})
+
+
+_CONTENTS = {
+    cells.DOCUMENTS: (content.EVERYTHING, content.ROWS_OF_EVERYTHING),
+    cells.UPSERTS: (content.UPSERTED, content.ROWS_OF_UPSERTED),
+    cells.KEYED_DOCUMENTS: (content.KEYED_DOCUMENTS, content.ROWS_OF_UPSERTED),
+    cells.EVENTS: (content.EVENTS, content.ROWS_OF_UPSERTED),
+}
+"""What the rows of a stream of each kind are, and how many a batch has in a partition of the source."""
 
 
 def stream_makes_the_table(cell: Cell) -> bool:

@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 
 from proof.grid.cells import Cell, SparkBlow, all_cells
-from proof.grid.expect import expected
+from proof.grid.expect import OF_REPLAYS, REFUSED, Expectation, expected
 from proof.grid.figures import CellResult, GridFigures, RandomKills, Verdict
 from proof.grid.kills import random_kills
 from proof.grid.on_spark import strike_spark
@@ -174,8 +174,11 @@ def _so_far(done: Sequence[CellResult], of: int) -> str:
 
 def _result(cell: Cell, story: Story, seconds: float) -> CellResult:
     why = [str(broken) for broken in story.broken] + [f"a reader met {failure}" for failure in story.reader_failures]
-    why += _ends(cell, story)
-    why += [f"trace: {broken}" for broken in check(of_streams(story.trace) if cell.documents else story.trace)]
+    why += _ends(expected(cell), story)
+    if story.replay is not None:
+        why += [f"of the replays, {what}" for what in _ends(OF_REPLAYS, story.replay)]
+        why += [] if story.refused == REFUSED else [f"a careful replay ended with {story.refused!r}"]
+    why += [f"trace: {broken}" for broken in check(of_streams(story.trace))]
     return CellResult.of(
         cell,
         Verdict.BROKEN if why else Verdict.OK,
@@ -188,9 +191,8 @@ def _result(cell: Cell, story: Story, seconds: float) -> CellResult:
     )
 
 
-def _ends(cell: Cell, story: Story) -> list[str]:
+def _ends(wanted: Expectation, story: Story) -> list[str]:
     """Ends that the fault does not explain."""
-    wanted = expected(cell)
     wrong = [] if story.struck in wanted.struck else [f"the struck driver ended with {story.struck!r}"]
     wrong += [f"a driver after it ended with {end!r}" for end in story.restarts if end not in wanted.restarted]
     if story.struck is not None and None not in story.restarts:

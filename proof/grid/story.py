@@ -18,6 +18,8 @@ class Story:
         orphans: Data files that nothing references.
         reader_failures: What a polling reader met.
         trace: Lines of the drivers' traces.
+        replay: The same of the processes that replay dead letters; None if there are none.
+        refused: How a replay ended which nobody had told that rows are new.
     """
 
     struck: str | None = ""
@@ -28,3 +30,5 @@ class Story:
     orphans: int = 0
     reader_failures: list[str] = field(default_factory=list)
     trace: list[str] = field(default_factory=list)
+    replay: "Story | None" = None
+    refused: str | None = None

@@ -4,9 +4,10 @@ import resource
 import signal
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from lakesink_protocol.outcome import Committed
-from proof.grid.cells import IN_CALL, NOWHERE, Blow, Cell
+from proof.grid.cells import IN_CALL, NOWHERE, REPLAYED, Blow, Cell
 from proof.grid.place import Place, stream_makes_the_table
 from proof.grid.story import Story
 from proof.processes.evidence import Reader, judge, orphans
@@ -31,6 +32,8 @@ def strike(cell: Cell, at: Place) -> Story:
         if at.proxy is not None:
             at.proxy.over.wait(PATIENCE_SECONDS)
     story.broken = judge(at.stream, at.others.rows, reader)
+    if cell.kind in REPLAYED:
+        _replay(cell, at, story)
     story.orphans = orphans(at.stream)
     story.reader_failures = reader.failures
     story.trace = at.trace.lines()
@@ -47,30 +50,61 @@ def _strike(cell: Cell, at: Place, story: Story) -> None:
         _BLOWS[cell.fault](cell, at, story)
 
 
-def _failpoint(cell: Cell, action: str) -> str:
-    return "" if cell.point == NOWHERE else f"{cell.point}@{cell.position.value}={action}"
+def _replay(cell: Cell, at: Place, story: Story) -> None:
+    """All dead letters are replayed: in vain, as long as nobody says that rows are new; then by struck processes."""
+    careful = replace(at.stream, replays=True)
+    stream = replace(careful, content=replace(careful.content, on_absent="insert"))
+    story.refused = careful.run().code
+    story.broken += judge(at.stream, at.others.rows)
+    then, story.replay = replace(at, stream=stream, killed_ns=0), Story()
+    _strike(cell, then, story.replay)
+    _restart(then, story.replay)
+    story.kills += story.replay.kills
+    story.broken += judge(stream, at.others.rows)
+
+
+def _failpoint(cell: Cell, at: Place, action: str) -> str:
+    """Replays are numbered from 1, and there is one."""
+    batch = 1 if at.stream.replays else cell.position.value
+    return "" if cell.point == NOWHERE else f"{cell.point}@{batch}={action}"
 
 
 def _kill(cell: Cell, at: Place, story: Story) -> None:
-    driver = at.stream.run(_failpoint(cell, "kill"))
-    _ended(at, story, driver)
+    _ended(at, story, _killed(cell, at))
     at.others.act()
 
 
+def _killed(cell: Cell, at: Place) -> Driver:
+    """A driver that kills itself; or waits at each passage of the point, and is killed at the last that counts."""
+    if cell.passage == 1:
+        return at.stream.run(_failpoint(cell, at, "kill"))
+    window = at.stream.root / "window"
+    with at.stream.driver(_failpoint(cell, at, f"pause:{window}")) as driver:
+        for passage in range(1, cell.passage + 1):
+            if driver.wait_for(window) and passage == cell.passage:
+                driver.kill()
+            window.unlink(missing_ok=True)
+        driver.wait()
+    return driver
+
+
 def _raise(cell: Cell, at: Place, story: Story) -> None:
-    story.struck = at.stream.run(_failpoint(cell, "raise")).code
+    story.struck = at.stream.run(_failpoint(cell, at, "raise")).code
     at.others.act()
 
 
 def _zombie(cell: Cell, at: Place, story: Story) -> None:
-    with at.stream.driver(_failpoint(cell, "stop")) as zombie:
-        assert zombie.wait_until_stopped(), f"it never came to {cell.point}"
-        _second_driver(zombie, at, story)
+    with at.stream.driver(_failpoint(cell, at, "stop")) as zombie:
+        if zombie.wait_until_stopped():
+            _second_driver(zombie, at, story)
+        else:
+            assert at.stream.replays, f"it never came to {cell.point}"
+            story.struck = zombie.code
 
 
 def _fill_disk(cell: Cell, at: Place, story: Story) -> None:
     window = at.stream.root / "window"
-    with at.stream.driver(_failpoint(cell, f"pause:{window}")) as driver:
+    with at.stream.driver(_failpoint(cell, at, f"pause:{window}")) as driver:
         assert driver.wait_for(window), f"it never came to {cell.point}"
         _no_more_room(driver, cell)
         window.unlink()
@@ -82,7 +116,7 @@ def _fill_disk(cell: Cell, at: Place, story: Story) -> None:
 def _spoil(fault: HttpFault, cell: Cell, at: Place, story: Story) -> None:
     assert at.proxy is not None
     at.proxy.arm(cell.position.value + 1, fault, at.others.act)
-    _ended(at, story, at.stream.run(_failpoint(cell, "kill")))
+    _ended(at, story, at.stream.run(_failpoint(cell, at, "kill")))
 
 
 def _strike_in_call(cell: Cell, at: Place, story: Story) -> None:

@@ -151,6 +151,21 @@ CONFIGURATIONS = (
         _with(DRIVERS=1, UPSERTS=1, FAULTS=1, CRASHES=1, COMPACTIONS=1, ROLLBACKS=1, MENDS=1, EXPIRE=1, SNAPSHOTS=10),
         long=True,
     ),
+    Configuration(
+        "letters",
+        "batches of upserts with a changelog and dead letters, replays of these, two crashes",
+        _with(DRIVERS=1, UPSERTS=1, LETTERS=1, CRASHES=2, SNAPSHOTS=10),
+    ),
+    Configuration(
+        "letters, two replays",
+        "the same, two replays at once, a crash",
+        _with(DRIVERS=1, UPSERTS=1, LETTERS=1, REPLAYERS=2, CRASHES=1, SNAPSHOTS=10),
+    ),
+    Configuration(
+        "letters and a compaction",
+        "batches of upserts with a changelog and dead letters, replays of these, a crash, a compaction",
+        _with(DRIVERS=1, UPSERTS=1, LETTERS=1, CRASHES=1, COMPACTIONS=1, SNAPSHOTS=10),
+    ),
 )
 """Each is explored whole; nothing of what must hold may break."""
 
@@ -349,6 +364,48 @@ SWITCHES = (
         "upserts, one delete file",
         "a delete file replaces the older one of its data file without the positions in that",
         _with(DRIVERS=1, UPSERTS=1),
+    ),
+    Switch(
+        "TABLE_FIRST",
+        "P15, side tables first",
+        "the table commits before its changelog and its dead letters",
+        _with(DRIVERS=1, UPSERTS=1, LETTERS=1, CRASHES=1),
+    ),
+    Switch(
+        "SIDES_NOT_ASKED",
+        "P15, a ledger each",
+        "a side table is not asked whether it has the batch",
+        _with(DRIVERS=1, UPSERTS=1, LETTERS=1, CRASHES=1),
+    ),
+    Switch(
+        "ASIDE_REMOVES",
+        "decision 0107",
+        "a change that is put aside still removes the older row of its key",
+        _with(DRIVERS=1, UPSERTS=1, LETTERS=1),
+    ),
+    Switch(
+        "REPLAYS_UNORDERED",
+        "decision 0107",
+        "a replay replaces the row of its key, whatever its sequence is",
+        _with(DRIVERS=1, UPSERTS=1, LETTERS=1),
+    ),
+    Switch(
+        "BRINGS_BACK",
+        "decision 0107",
+        "a replay inserts a row whose key has none",
+        _with(DRIVERS=1, UPSERTS=1, LETTERS=1),
+    ),
+    Switch(
+        "ASSIGNED_AFTER",
+        "decision 0071",
+        "letters are assigned to a replay once its rows have landed",
+        _with(DRIVERS=1, UPSERTS=1, LETTERS=1, CRASHES=1),
+    ),
+    Switch(
+        "RIVALS_ASSIGN",
+        "decision 0071",
+        "two replays at once assign letters to one number",
+        _with(DRIVERS=1, UPSERTS=1, LETTERS=1, REPLAYERS=2),
     ),
     Switch(
         "ANY_SNAPSHOT_ID",

@@ -10,7 +10,9 @@
  * the source are tokens: a batch starts at one and ends at another, and what ends at a token can only be followed by what
  * starts there. A set of snapshots is a number, a bit each.
  *
- * In mode upsert (UPSERTS) a batch removes rows too. What it removes is located on one head, see `change_rows`.
+ * In mode upsert (UPSERTS) a batch removes rows too. What it removes is located on one head, see `change_rows`. With
+ * LETTERS, some changes are put aside: a batch commits its changelog, its dead letters and its table, in this order, and
+ * dead letters are replayed, see `Replayer`.
  *
  * STEP() tells what a driver does, in the words of proof/model/steps.py.
  */
@@ -64,6 +66,12 @@
 #endif
 #ifndef UPSERTS
 #define UPSERTS 0  /* 1: batches upsert and delete the rows of two keys */
+#endif
+#ifndef LETTERS
+#define LETTERS 0  /* with UPSERTS, 1: some changes are put aside, and replayed whenever somebody likes */
+#endif
+#ifndef REPLAYERS
+#define REPLAYERS 1 /* of those who do: 1 or 2 */
 #endif
 #ifndef COMPACTIONS
 #define COMPACTIONS 0 /* rewrites by another writer, which begin on one head and commit on that or a later one */
@@ -372,6 +380,10 @@ inline decide() {
 #define STALE_ROW 10
 #define KEY_TWICE 11
 #define LIVE_ROW_LOST 12
+#define CHANGE_NOWHERE 13
+#define TOLD_TWICE 14
+#define LETTER_TWICE 15
+#define LETTER_NOT_REPLAYED 16
 #define MUST(holds, promise) \
   if :: !(holds) -> printf("@ 0 broken %d 0\n", promise); assert(false) :: else fi
 
@@ -410,15 +422,59 @@ typedef Rows {
   set livea, liveb; /* under this snapshot: the files with a row of A, of B that no delete removes */
   byte nowa, nowb;  /* under this snapshot: the row that must be live, by the snapshot that wrote it; 0 for none */
   byte ina, inb;    /* the rows in the file that this snapshot added, by the snapshot that wrote them; 0 for none */
+#if LETTERS > 0
+  byte qa, qb;      /* the sequences of the rows that this snapshot wrote: the batch of the change */
+  bit ended;        /* under this snapshot: the last change of B deletes it */
+#endif
 };
 Rows rows[SNAPSHOTS + 1];
 byte located[DRIVERS];           /* the head on which a driver has located what its batch removes */
 byte lateL[LATE];                /* the same of requests under way */
 hidden set outa, outb;
 
+#if LETTERS > 0
+/*
+ * Batches 0 and 1 upsert A and B, batch 2 deletes B, and each change has its batch for a sequence. A change that is put
+ * aside is a bit: 1 and 2 of A in batches 0 and 1, 4, 8 and 16 of B in batches 0 to 2. The row of its key stays.
+ */
+byte aside;                      /* the changes that are malformed */
+byte logs, lets;                 /* batches in the changelog, and in the table of dead letters: a bit each */
+byte assigned[4];                /* the letters of each replay, from 1 on */
+byte redone;                     /* the newest replay that the table has: its ledger says so */
+byte replayed;                   /* letters whose rows have landed: the oracle's own count */
+
+#define IS_ASIDE(bit, n) ((aside >> ((bit) + (n))) & 1)
+#define CHANGES_A(n) ((n) < 2 && !IS_ASIDE(0, n))
+#define CHANGES_B(n) (!IS_ASIDE(2, n))
+#define ADDS_B(n) ((n) < 2 && !IS_ASIDE(2, n))
+#ifdef ASIDE_REMOVES
+#define REMOVES_A(n) ((n) < 2)
+#define REMOVES_B(n) 1
+#else
+#define REMOVES_A(n) CHANGES_A(n)
+#define REMOVES_B(n) CHANGES_B(n)
+#endif
+#define SET_SEQUENCES(s, a, b) rows[s].qa = a; rows[s].qb = b
+#define KEEP_DELETED(s, h) rows[s].ended = rows[h].ended
+#define SET_DELETED(s, is) rows[s].ended = is
+
+/* A side table has a ledger of its own. Its commits take the steps of a driver's: here they are one step each. */
+#ifdef SIDES_NOT_ASKED
+#define tell(side) MUST(!((side >> n) & 1), TOLD_TWICE); side = side | (1 << n)
+#else
+#define tell(side) side = side | (1 << n)
+#endif
+#define must_be_told() MUST(((logs & lets) >> n) & 1, CHANGE_NOWHERE)
+#else
 #define CHANGES_A(n) ((n) < 2)
 #define CHANGES_B(n) ((n) != 1)
 #define ADDS_B(n) ((n) == 0)
+#define REMOVES_A(n) CHANGES_A(n)
+#define REMOVES_B(n) CHANGES_B(n)
+#define SET_SEQUENCES(s, a, b) skip
+#define KEEP_DELETED(s, h) skip
+#define SET_DELETED(s, is) skip
+#endif
 #define LOCATE() located[me - 1] = head
 #ifdef OLDER_POSITIONS
 #define LOCATE_AGAIN() skip
@@ -480,26 +536,28 @@ inline replace_deletes(s_) {
 /* What lands on h adds its rows, and removes those that it has located on l. */
 inline change_rows(s_, h_, l_) {
   outa = 0; outb = 0;
-  if :: CHANGES_A(sn[s_].bat) -> outa = rows[l_].livea :: else fi;
-  if :: CHANGES_B(sn[s_].bat) -> outb = rows[l_].liveb :: else fi;
+  if :: REMOVES_A(sn[s_].bat) -> outa = rows[l_].livea :: else fi;
+  if :: REMOVES_B(sn[s_].bat) -> outb = rows[l_].liveb :: else fi;
   rows[s_].livea = rows[h_].livea & ~outa; rows[s_].nowa = rows[h_].nowa;
   rows[s_].liveb = rows[h_].liveb & ~outb; rows[s_].nowb = rows[h_].nowb;
   replace_deletes(s_);
   outa = 0; outb = 0;
+  SET_SEQUENCES(s_, sn[s_].bat, sn[s_].bat); KEEP_DELETED(s_, h_);
   if
   :: CHANGES_A(sn[s_].bat) -> rows[s_].ina = s_; rows[s_].nowa = s_; rows[s_].livea = rows[s_].livea | BIT(s_)
   :: else
   fi;
   if
   :: ADDS_B(sn[s_].bat) -> rows[s_].inb = s_; rows[s_].nowb = s_; rows[s_].liveb = rows[s_].liveb | BIT(s_)
-  :: CHANGES_B(sn[s_].bat) && !ADDS_B(sn[s_].bat) -> rows[s_].nowb = 0
+  :: CHANGES_B(sn[s_].bat) && !ADDS_B(sn[s_].bat) -> rows[s_].nowb = 0; SET_DELETED(s_, 1)
   :: else
   fi
 }
 
 inline keep_rows(s_, h_) {
   rows[s_].livea = rows[h_].livea; rows[s_].nowa = rows[h_].nowa;
-  rows[s_].liveb = rows[h_].liveb; rows[s_].nowb = rows[h_].nowb
+  rows[s_].liveb = rows[h_].liveb; rows[s_].nowb = rows[h_].nowb;
+  KEEP_DELETED(s_, h_)
 }
 #else
 #define LOCATE() skip
@@ -511,6 +569,22 @@ inline keep_rows(s_, h_) {
 #define must_be_one_row_a_key() skip
 #define change_rows(s, h, l) skip
 #define keep_rows(s, h) skip
+#endif
+#if LETTERS == 0
+#define must_be_told() skip
+#endif
+#if LETTERS > 0 && !defined(TABLE_FIRST)
+#define FIRST beside
+#else
+#define FIRST ready
+#endif
+#ifdef TABLE_FIRST
+#define OWN(is) own[me - 1] = is
+#define tell_after() if :: own[me - 1] -> tell(logs); tell(lets) :: else fi
+bit own[DRIVERS];                /* a driver that has committed the batch itself */
+#else
+#define OWN(is) skip
+#define tell_after() skip
 #endif
 
 inline apply(s_, h_, t_, l_) {
@@ -694,7 +768,7 @@ inline look_again() { hh = head; tt = tag; list[me - 1] = 0; ok = STILL_USABLE; 
 
 /* A look that shows the batch. (Macros, for spin does not put an inline's argument into C code.) */
 #define FIND(f) \
-  LOOKS(f, LOOK_SKIP, FOUND); \
+  OWN(1); LOOKS(f, LOOK_SKIP, FOUND); \
   if \
   :: (shown != 0 && shown == s) || (shown == 0 && led == s) -> STEP(FOUND, COMMITTED, IDLE) \
   :: else -> STEP(FOUND, KNOWN, IDLE) \
@@ -705,7 +779,7 @@ inline look_again() { hh = head; tt = tag; list[me - 1] = 0; ok = STILL_USABLE; 
 #define BAR(f) LOOKS(f, LOOK_REFUSE, BARRED); STEP(BARRED, REFUSED, ENDED)
 
 inline succeed() {
-  END_TURN; STEP(SENT, ANSWER_LANDED, LANDED); STEP(LANDED, COMMITTED, IDLE);
+  OWN(1); END_TURN; STEP(SENT, ANSWER_LANDED, LANDED); STEP(LANDED, COMMITTED, IDLE);
   must_be_in_table()
 }
 
@@ -757,7 +831,7 @@ end_down:
 begin:
   if
   :: atomic {
-       wr++; v = cv[n]; start_of(n); e0 = 0; s = 0;
+       OWN(0); wr++; v = cv[n]; start_of(n); e0 = 0; s = 0;
        decide();
 #ifdef NO_SKIP_BEFORE_WRITING
        if :: verdict == SKIP -> verdict = COMMIT :: else fi;
@@ -772,7 +846,7 @@ begin:
   fi;
 
   if /* what an earlier driver prepared, or the job */
-  :: atomic { RECORDED_HERE -> s = rec[v]; hold[me - 1] = s; STEP(BEGUN, RECOVERED, READY); slow[me - 1] = 0; LOCATE(); goto ready }
+  :: atomic { RECORDED_HERE -> s = rec[v]; hold[me - 1] = s; STEP(BEGUN, RECOVERED, READY); slow[me - 1] = 0; LOCATE(); goto FIRST }
   :: atomic { !RECORDED_HERE -> make(); STEP(BEGUN, PREPARED, VOTED) }
   :: atomic { !RECORDED_HERE && faults > 0 -> faults--; /* a vote is missing, or the storage failed */
 #ifdef ABSENCE_IS_A_VOTE
@@ -790,6 +864,18 @@ begin:
   :: atomic { CRASH; rec[v] = s; torn = torn | BIT(s); DIES; goto end_down }
   :: atomic { CRASH; DIES; goto end_down }
   fi;
+
+#if LETTERS > 0 && !defined(TABLE_FIRST)
+beside:
+  if
+  :: atomic { printf("@ %d logs %d\n", me, n); tell(logs) }
+  :: atomic { CRASH; DIES; goto end_down }
+  fi;
+  if
+  :: atomic { printf("@ %d puts_aside %d\n", me, n); tell(lets) }
+  :: atomic { CRASH; DIES; goto end_down }
+  fi;
+#endif
 
 ready:
   if
@@ -901,9 +987,10 @@ finish: /* Spark's commits/<n>, and offsets/<n+1>; who finds there what it is ab
   if
   :: atomic {
        calm(); s = 0; hh = 0; tt = 0; att = 0; wr = 0; e0 = 0; v = 0;
+       tell_after();
        if
        :: com != n -> goto out
-       :: com == n -> com = n + 1; n = com
+       :: com == n -> must_be_told(); com = n + 1; n = com
        fi;
        if
        :: com == BATCHES || PERSON_WAITS -> fall(); goto end_down
@@ -1000,6 +1087,131 @@ end_compaction:
        base = 0; at = 0; walk = 0; swept = 0
      }
   od
+}
+#endif
+
+#if LETTERS > 0
+#define OF_A 3
+#define OF_B 12                  /* upserts of B */
+#define OF_DELETE 16
+#define LANDED_CHANGES (entry == 0 -> 0 : (sn[entry].bat == 0 -> 5 : (sn[entry].bat == 1 -> 15 : 31)))
+#define LETTERS_THERE (aside & ((lets & 1) * 5 | ((lets >> 1) & 1) * 10 | ((lets >> 2) & 1) * 16))
+#define PENDING (LETTERS_THERE & LANDED_CHANGES & ~(assigned[1] | assigned[2] | assigned[3]))
+#ifdef BRINGS_BACK
+#define REPAIRED PENDING
+#define WITHOUT_ROW 1
+#else
+/* A replay that would insert B is refused, and the repair leaves it out. A is new, and the operator says so. */
+#define REPAIRED (PENDING & (rows[head].liveb == 0 -> ~OF_B : 31))
+#define WITHOUT_ROW 0
+#endif
+#ifdef REPLAYS_UNORDERED
+#define OLDER(q, than) 1
+#else
+#define OLDER(q, than) ((q) < (than))
+#endif
+#define SEQUENCE_OF_A ((c & 2) >> 1)
+#define SEQUENCE_OF_B ((c & 8) >> 3)
+
+/* Who wrote the live row of a key; 0 if it has none. */
+#define WRITER(live, in) \
+  w = 0; i = 1; \
+  do \
+  :: i < next -> if :: HAS(rows[head].live, i) -> w = rows[i].in :: else fi; i++ \
+  :: else -> break \
+  od; \
+  i = 0
+
+#define ASSIGNS assigned[r] = c; printf("@ 0 assigns %d 0\n", r)
+#ifdef ASSIGNED_AFTER
+#define ASSIGNED_LATER 1
+#define ASSIGN skip
+#define ASSIGN_AFTER ASSIGNS
+#else
+#define ASSIGNED_LATER 0
+#define ASSIGN ASSIGNS
+#define ASSIGN_AFTER skip
+#endif
+
+/* The rows of replay r: an older row is replaced, a newer one stays. Each time the oracle's own row comes last. */
+inline redo() {
+  printf("@ 0 replays %d %d\n", r, next);
+  MUST(assigned[r] == c || ASSIGNED_LATER, LETTER_NOT_REPLAYED);
+  MUST((replayed & c) == 0, LETTER_TWICE);
+  replayed = replayed | c; redone = r;
+  h = head; add_foreign();
+  head = h;
+  WRITER(livea, ina);
+  if
+  :: (c & OF_A) && (w == 0 || OLDER(rows[w].qa, SEQUENCE_OF_A)) -> rows[s].livea = BIT(s); rows[s].ina = s
+  :: else
+  fi;
+  if
+  :: (c & OF_A) && (rows[h].nowa == 0 || rows[rows[h].nowa].qa < SEQUENCE_OF_A) -> rows[s].nowa = s
+  :: else
+  fi;
+  WRITER(liveb, inb);
+  if
+  :: c & OF_DELETE -> rows[s].liveb = 0; rows[s].nowb = 0; rows[s].ended = 1
+  :: !(c & OF_DELETE) && (c & OF_B) ->
+     if
+     :: (w == 0 -> WITHOUT_ROW : OLDER(rows[w].qb, SEQUENCE_OF_B)) -> rows[s].liveb = BIT(s); rows[s].inb = s
+     :: else
+     fi;
+     if
+     :: !rows[h].ended && rows[h].nowb != 0 && rows[rows[h].nowb].qb < SEQUENCE_OF_B -> rows[s].nowb = s
+     :: else
+     fi
+  :: else
+  fi;
+  SET_SEQUENCES(s, SEQUENCE_OF_A, SEQUENCE_OF_B);
+  head = s; w = 0; s = 0; h = 0;
+  must_be_one_row_a_key()
+}
+
+/*
+ * Dead letters of batches that the table has. They are assigned to a replay, and then their rows land as its version: so a
+ * replay that was begun has its letters, whoever goes on with it. If the row of one is deleted meanwhile, the operator
+ * returns a delete for it: nothing is brought back.
+ */
+#ifdef RIVALS_ASSIGN
+#define IS_ASSIGNED(r) 0
+#else
+#define IS_ASSIGNED(r) (assigned[r] != 0)
+#endif
+#define RESTS c = 0; r = 0; h = 0; goto end_replayer
+
+proctype Replayer() {
+  byte s, h, w, c, r;
+
+end_replayer:
+  atomic {
+    if
+    :: assigned[redone + 1] != 0 -> r = redone + 1; c = assigned[r]; printf("@ 0 goes_on %d 0\n", r); goto begun
+    :: assigned[redone + 1] == 0 && REPAIRED != 0 -> r = redone + 1; c = REPAIRED; printf("@ 0 repairs %d 0\n", r)
+    fi
+  };
+  if
+  :: atomic { IS_ASSIGNED(r) || redone >= r -> RESTS } /* another was quicker */
+  :: atomic { !IS_ASSIGNED(r) && redone < r -> ASSIGN }
+  :: atomic { CRASH; printf("@ 0 replay_dies %d 0\n", r); RESTS }
+  fi;
+
+begun:
+  if
+  :: atomic { redone >= r -> RESTS }
+  :: atomic { redone < r -> h = head }
+  :: atomic { CRASH; printf("@ 0 replay_dies %d 0\n", r); RESTS }
+  fi;
+  if
+  :: atomic { head == h && redone < r -> redo() }
+  :: atomic { head != h || redone >= r -> h = 0; goto begun }
+  :: atomic { CRASH; printf("@ 0 replay_dies %d 0\n", r); RESTS }
+  fi;
+  if
+  :: atomic { ASSIGN_AFTER; RESTS }
+  :: atomic { CRASH; printf("@ 0 replay_dies %d 0\n", r); RESTS }
+  fi
 }
 #endif
 
@@ -1162,6 +1374,13 @@ init {
 #endif
 #if COMPACTIONS > 0
     run Compaction();
+#endif
+#if LETTERS > 0
+    if :: aside = 1 :: aside = 8 :: aside = 9 :: aside = 16 :: aside = 18 fi;
+    run Replayer();
+#if REPLAYERS == 2
+    run Replayer();
+#endif
 #endif
 #if EXPIRE > 0
     run Expirer();

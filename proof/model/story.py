@@ -47,6 +47,10 @@ PROMISES = (
     "a row that was replaced or deleted is back",
     "a key has two live rows",
     "a live row of a key is gone",
+    "a change is neither in the table nor a dead letter",
+    "dead letters or changes of a batch twice",
+    "a dead letter is replayed twice",
+    "a dead letter counts as replayed, and is not",
 )
 
 DEEDS = {
@@ -57,6 +61,11 @@ DEEDS = {
     "compacts": "a compaction: begins to rewrite the files of snapshot {0}",
     "rewrites": "a compaction: commits snapshot {0}",
     "gives_up": "a compaction: is refused, rows of the files of snapshot {0} were deleted meanwhile",
+    "repairs": "a replay: repairs letters for replay {0}",
+    "goes_on": "a replay: goes on with the letters of replay {0}",
+    "assigns": "a replay: the letters are assigned to replay {0}",
+    "replays": "a replay: replay {0} commits snapshot {1}",
+    "replay_dies": "a replay: dies",
     "expires": "expiry: removes snapshot {0}",
     "ages": "hours pass",
     "cleans": "a cleaner: deletes files that no snapshot holds",
@@ -68,6 +77,10 @@ DEEDS = {
     "broken": "BROKEN: {promise}",
 }
 LIFE = {"starts": "starts", "dies": "dies", "stops": "finds that the other one has been here, and stops"}
+BESIDE = {
+    "logs": "the changelog has the changes of batch {}",
+    "puts_aside": "the table of dead letters has those of batch {}",
+}
 
 
 def told(said: Iterable[str]) -> Iterator[str]:
@@ -80,6 +93,8 @@ def told(said: Iterable[str]) -> Iterator[str]:
             yield f"driver {who}: {_step([int(number) for number in numbers])}"
         elif what in LIFE:
             yield f"driver {who}: {LIFE[what]}"
+        elif what in BESIDE:
+            yield f"driver {who}: {BESIDE[what].format(*numbers)}"
         else:
             promise = PROMISES[int(numbers[0])] if what == "broken" else ""
             yield DEEDS[what].format(*numbers, promise=promise)

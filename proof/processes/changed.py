@@ -1,13 +1,14 @@
 """What a stream of changes by key left: the rows that its batches give, applied to a dictionary one after the other."""
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from lakesink_protocol.quality import REPLAY
 from lakesink_protocol.row_changes import ChangeCounts, counts_in
-from proof.changes import Changing, Fold, RowChange
+from proof.changes import Fold
 from proof.keyed_table import live_rows, several_deletes
 from proof.oracle import Broken, Promise, Rows, rows_once
 from proof.processes.harness import Stream
+from proof.processes.told import judge_told
 
 
 def judge_changes(stream: Stream, batches: Iterable[int], foreign: Rows) -> list[Broken]:
@@ -21,25 +22,28 @@ def judge_changes(stream: Stream, batches: Iterable[int], foreign: Rows) -> list
     table = stream.load()
     if table is None:
         return [Broken(Promise.NO_ROW_IS_LOST, "there is no table")]
-    states = states_of(stream, batches)
-    broken = rows_once(live_rows(table), (states[-1][0] if states else Counter()) + foreign)
+    ids = list(batches)
+    fold, states = _folded(stream, ids)
+    broken = rows_once(live_rows(table), fold.rows + foreign)
+    if stream.content.has_features:
+        broken += judge_told(stream, table, fold, ids)
     what = [f"{path} has several delete files" for path in several_deletes(table)]
     broken += [Broken(Promise.EVERY_FILE_KEEPS_ITS_DELETES, one) for one in what]
-    for snapshot in stream.facts().snapshots.values():
-        summary = getattr(table.snapshot_by_id(snapshot.snapshot_id), "summary", None)
-        stated = counts_in({} if summary is None else summary.additional_properties)
-        if snapshot.batch_id is not None and stated != states[snapshot.batch_id][1]:
-            said = f"batch {snapshot.batch_id}: {stated} is said of {states[snapshot.batch_id][1]}"
-            broken.append(Broken(Promise.CHANGES_ARE_COUNTED, said))
+    for snapshot in table.metadata.snapshots:
+        said = {} if snapshot.summary is None else snapshot.summary.additional_properties
+        sink = said.get("lakesink.sink-id", "")
+        is_replay = sink.startswith(REPLAY)
+        if is_replay or sink == stream.sink_id:
+            _, right = states[-1 if is_replay else int(said["lakesink.batch-id"])]
+            if counts_in(said) != right:
+                told = f"batch {said['lakesink.batch-id']} of {sink}: {counts_in(said)} is said of {right}"
+                broken.append(Broken(Promise.CHANGES_ARE_COUNTED, told))
     return broken
 
 
 def states_of(stream: Stream, batches: Iterable[int]) -> list[tuple[Rows, ChangeCounts]]:
-    """The live rows after each batch, and what became of its changes."""
-    changing = stream.content.changing
-    assert changing is not None
-    fold = Fold(changing.has_sequence)
-    return [(fold.rows, counts) for batch in batches for counts in [fold.apply(_changes(stream, changing, batch))]]
+    """The live rows after each batch, and what became of its changes; and so of a replay, if the stream is that."""
+    return _folded(stream, batches)[1]
 
 
 def reader_saw_states(looks: Sequence[Rows], states: Sequence[Rows]) -> list[Broken]:
@@ -56,5 +60,12 @@ def reader_saw_states(looks: Sequence[Rows], states: Sequence[Rows]) -> list[Bro
     return broken
 
 
-def _changes(stream: Stream, changing: Changing, batch: int) -> list[RowChange]:
-    return [change for row in stream.orders.source.keys(batch) for change in changing.of(row)]
+def _folded(stream: Stream, batches: Iterable[int]) -> tuple[Fold, list[tuple[Rows, ChangeCounts]]]:
+    content, source, ids = stream.content, stream.orders.source, list(batches)
+    assert content.changing is not None
+    applied = [content.changes_of(source.keys(batch)) for batch in ids]
+    if stream.replays:
+        letters = sorted(key for batch in ids for key in source.unfit(batch))
+        applied.append([content.replayed(key) for key in letters])
+    fold = Fold(content.changing.has_sequence)
+    return fold, [(fold.rows, counts) for changes in applied for counts in [fold.apply(changes)]]

@@ -18,8 +18,11 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from lakesink.rows.letters import SUFFIX
+from lakesink.settings.relations import Entry
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
+from lakesink.sinks.iceberg.side.replay_loop import ReplayLoop
 from lakesink_catalog.connect.catalog import CatalogConfig
 from lakesink_catalog.failpoints import reached
 from lakesink_protocol.coordinator import run_batch
@@ -31,6 +34,7 @@ from lakesink_protocol.votes import Vote, Votes
 from lakesink_tools.testing.stream import shipped
 from proof.content import PLAIN, Content
 from proof.processes.checkpoint import PARTITIONS, DiskCheckpoint, NumberedRows
+from proof.replaying import append_by, repair
 from testkit.tracing import trace_sinks
 
 STOPPED = 3
@@ -53,6 +57,7 @@ class Orders:
         environment: Variables to set, failpoints among them.
         modules: Imported before anything else is done.
         content: What the rows are.
+        replays: True to replay the dead letters of the stream, instead of its batches.
     """
 
     checkpoint: str
@@ -66,6 +71,7 @@ class Orders:
     environment: Mapping[str, str] = field(default_factory=dict)
     modules: tuple[str, ...] = ()
     content: Content = PLAIN
+    replays: bool = False
 
     @property
     def source(self) -> NumberedRows:
@@ -113,6 +119,19 @@ def drive(orders: Orders, tell: Tell) -> None:
         checkpoint.commit(batch_id)
 
 
+def replay(orders: Orders) -> None:
+    """Repair and replay all dead letters of the stream.
+
+    Raises:
+        LakesinkError: They were refused or could not be completed.
+    """
+    found, content = CatalogConfig(orders.catalog_name, orders.catalog).find(), orders.content
+    settings = Settings.parse(content.of_replays, entry=Entry.REPLAY)
+    append = append_by(partial(IcebergSink, open_catalog=found.open))
+    names = orders.table, f"{orders.table}{SUFFIX}"
+    ReplayLoop(*names, settings, found.open, found.open(), lambda letters, _: repair(letters, content)[1], append).run()
+
+
 def open_sink(orders: Orders) -> IcebergSink:
     """The product, as `lakesink.stream` puts it together."""
     given = {**orders.content.options, **orders.options, "sink_id": orders.sink_id, "checkpoint": orders.checkpoint}
@@ -133,7 +152,7 @@ def run_orders(orders: Orders, tell: Tell) -> int:
     for module in orders.modules:
         importlib.import_module(module)
     try:
-        drive(orders, tell)
+        replay(orders) if orders.replays else drive(orders, tell)
     except Exception as error:  # noqa: BLE001 - whatever stops a driver is told
         code = error.code if isinstance(error, LakesinkError) else type(error).__name__
         tell(Report("stopped", time.monotonic_ns(), code=code, text=str(error)))

@@ -140,7 +140,9 @@ def judge(stream: Stream, foreign: Rows, reader: Reader | None = None, batches: 
         broken = judge_changes(stream, ids, foreign)
     else:
         broken = rows_once(read_rows([file.path for file in facts.files]), stream.keys(ids) + foreign)
-    broken += [*batches_contiguous(facts), *files_whole(facts, stored), *judge_documents(stream, ids)]
+    broken += [*batches_contiguous(facts), *files_whole(facts, stored)]
+    if not stream.content.has_features:
+        broken += judge_documents(stream, ids)
     if reader is not None:
         broken += _judge_looks(stream, reader)
         broken += untouched(reader.touched(), bool)  # nobody here compacts: whatever was referenced stays

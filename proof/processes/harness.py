@@ -135,6 +135,7 @@ class Stream:
         environment: Variables of its drivers.
         modules: Imported by its drivers first, for mutants.
         content: What the rows are.
+        replays: True if its drivers replay the dead letters of its batches.
     """
 
     root: Path
@@ -147,6 +148,7 @@ class Stream:
     environment: Mapping[str, str] = field(default_factory=dict)
     modules: tuple[str, ...] = ()
     content: Content = PLAIN
+    replays: bool = False
 
     @property
     def orders(self) -> Orders:
@@ -162,6 +164,7 @@ class Stream:
             environment=self.environment,
             modules=self.modules,
             content=self.content,
+            replays=self.replays,
         )
 
     @property

@@ -10,7 +10,7 @@ from typing import Any
 
 from lakesink.rows.letters import REPLAYS_SUFFIX, SUFFIX
 from proof.content import CHANGELOG, REST, Content
-from proof.oracle import Broken, Key, Promise
+from proof.oracle import Broken, Key, told_once
 from proof.simulator.catalog import EVENTS, SimulatedServer
 from proof.simulator.contents import Contents, head_of
 from proof.simulator.keyed_files import whole_rows
@@ -49,10 +49,10 @@ class Beside:
             for row in self.rows(self.letters)
             if row["batch_id"] == batch
         ]
-        broken = _differ(f"letters of batch {batch}", told, [(key, content.letter(key)) for key in aside])
+        broken = told_once(f"letters of batch {batch}", told, [(key, content.letter(key)) for key in aside])
         if content.logs:
             logged = [_whole(row) for row in self.rows(self.log) if row["_batch_id"] == batch]
-            broken += _differ(f"changelog of batch {batch}", logged, self._logged(asked, content, sink))
+            broken += told_once(f"changelog of batch {batch}", logged, self._logged(asked, content, sink))
         return broken
 
     def replayed(self, application: str, replay: int) -> list[Key]:
@@ -75,33 +75,13 @@ class Beside:
         return self._rows[path]
 
     def _logged(self, asked: Asked, content: Content, sink: str) -> list[Row]:
-        return [
-            {
-                **content.row(change),
-                "_operation": change.operation.name.lower(),
-                "_sink": sink,
-                "_batch_id": asked.batch.batch_id,
-                "_source_partition": change.row[0],
-                "_source_offset": change.row[1],
-            }
-            for change in content.changes_of(asked.rows)
-        ]
+        changes = content.changes_of(asked.rows)
+        return [content.logged(change, sink, asked.batch.batch_id) for change in changes]
 
 
 def judge_values(rows: Sequence[Row], wanted: Sequence[Row]) -> list[Broken]:
     """New files have these rows, whole."""
-    return _differ("rows of new files", [_whole(row) for row in rows], wanted)
-
-
-def _differ(what: str, found: Sequence[Any], wanted: Sequence[Any]) -> list[Broken]:
-    texts = [sorted(map(_text, some)) for some in (found, wanted)]
-    if texts[0] == texts[1]:
-        return []
-    return [Broken(Promise.EACH_CHANGE_IS_TOLD, f"{what}: found {texts[0]}, wanted {texts[1]}")]
-
-
-def _text(one: Any) -> str:
-    return repr(sorted(one.items())) if isinstance(one, dict) else repr(one)
+    return told_once("rows of new files", [_whole(row) for row in rows], wanted)
 
 
 def _key(row: Row) -> Key:

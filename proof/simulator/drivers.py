@@ -27,7 +27,7 @@ from lakesink_protocol.events import ChangesLocated, Event
 from lakesink_protocol.identity import SinkKey
 from lakesink_protocol.outcome import AlreadyCommitted, Outcome
 from proof.content import COLUMNS, NEW_COLUMNS, PLAIN, SIZE, Content
-from proof.keyed_table import BY_ZONE
+from proof.keyed_table import BY_ZONE, SIZED
 from proof.keyed_table import SCHEMA as OF_CHANGES
 from proof.oracle import Broken, Promise
 from proof.simulator.catalog import LOCATION, TABLE_PROPERTIES, SimulatedCatalog, SimulatedServer
@@ -310,9 +310,7 @@ class Stream:
 def schema_of(content: Content) -> Schema:
     """Of a table for these rows before anybody changes it."""
     if content.changing is not None:
-        size = NestedField(len(OF_CHANGES.fields) + 1, SIZE, IntegerType())
-        fields = (*OF_CHANGES.fields, size) if content.has_features else OF_CHANGES.fields
-        return Schema(*fields, identifier_field_ids=OF_CHANGES.identifier_field_ids)
+        return SIZED if content.has_features else OF_CHANGES
     return OF_DOCUMENTS if content.follows else SCHEMA
 
 

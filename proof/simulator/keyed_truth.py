@@ -93,7 +93,7 @@ class KeyedTruth(Truth):
         said = snapshot.summary.additional_properties if snapshot.summary else {}
         if said.get("lakesink.sink-id", "").startswith(REPLAY):
             keys = self.beside.replayed(said["lakesink.sink-id"], int(said["lakesink.batch-id"]))
-            self.deeds[snapshot.snapshot_id] = Deed(replayed=tuple(map(self.replayed, keys)))
+            self.deeds[snapshot.snapshot_id] = Deed(replayed=tuple(map(self.content.replayed, keys)))
             return Landed(snapshot.snapshot_id, snapshot.parent_snapshot_id, None, Counter())
         landed = super()._read(snapshot, metadata)
         if landed.asked is not None:
@@ -102,13 +102,6 @@ class KeyedTruth(Truth):
             if files == older:
                 self.idle[name_of(landed.asked)] = landed.asked
         return landed
-
-    def replayed(self, row: Key) -> RowChange:
-        """The change that a repaired letter is."""
-        assert self.content.changing is not None
-        change = self.content.changing.of(row)[-1]
-        deletes = change.operation is Operation.DELETE
-        return change if deletes else replace(change, operation=Operation.UPSERT)
 
     def _files(self, metadata: TableMetadata, snapshot_id: int | None) -> set[str]:
         return {file.path for file in self.contents.stated(metadata, snapshot_id)}
@@ -149,7 +142,7 @@ class KeyedTruth(Truth):
 
     def is_absent(self, state: State, keys: Iterable[Key]) -> bool:
         """The repaired changes of these rows would insert some, in this state of the table."""
-        return self._fold(state.path).apply(map(self.replayed, keys)).inserted > 0
+        return self._fold(state.path).apply(map(self.content.replayed, keys)).inserted > 0
 
     def judge_replays(self) -> list[Broken]:
         """Each row that was put aside has been replayed, once."""

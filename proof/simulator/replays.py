@@ -1,6 +1,6 @@
 """A process that replays the dead letters of a stream of changes: the shipped loop, and a repair that is right."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -10,18 +10,13 @@ from pyiceberg.table import Table
 
 from lakesink.settings.relations import Entry
 from lakesink.settings.settings import Settings
-from lakesink.sinks.iceberg.change_plan import stored_columns
 from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink.sinks.iceberg.side import replays
 from lakesink.sinks.iceberg.side.replay_loop import Repaired, ReplayLoop
 from lakesink_catalog.commit.effects import Effects
-from lakesink_protocol.coordinator import run_batch
 from lakesink_protocol.errors import LakesinkError
-from lakesink_protocol.identity import Batch, SinkKey
-from lakesink_protocol.outcome import Outcome
-from lakesink_protocol.two_phase import TaskWriter, receipts_of
-from lakesink_protocol.votes import Vote, Votes
 from proof.oracle import Broken, Key, Promise
+from proof.replaying import append_by, repair
 from proof.simulator.beside import LETTERS
 from proof.simulator.catalog import EVENTS, SimulatedCatalog
 from proof.simulator.drivers import OF_ROWS, Stream
@@ -51,9 +46,10 @@ class Replay:
         given = self.stream.content.of_replays | {"branch": self.truth.branch}
         settings = Settings.parse(given, entry=Entry.REPLAY)
         table, letters = map(".".join, (EVENTS, LETTERS))
-        append = partial(self._append, client)
+        tasks = Tasks(stream.server.store, stream.content)
+        sink = partial(SimulatedSink, tasks=tasks, open_catalog=lambda: client, effects=stream.effects)
         try:
-            done = ReplayLoop(table, letters, settings, lambda: client, client, self._repair, append).run()
+            done = ReplayLoop(table, letters, settings, lambda: client, client, self._repair, append_by(sink)).run()
         except (LakesinkError, JobFailed, OSError) as error:
             code = getattr(error, "code", type(error).__name__)
             stream.outcomes[f"replay: {code}"] += 1
@@ -77,38 +73,8 @@ class Replay:
             self._broken(Promise.REFUSALS_ARE_RIGHT, f"a replay stopped with {error}")
 
     def _repair(self, letters: pa.Table, table: Table) -> Repaired:  # noqa: ARG002 - the shipped loop gives it
-        """All letters, in the order of the source."""
-        columns = (letters[name].to_pylist() for name in ("partition", "offset", "letter_id"))
-        found = sorted(zip(*columns, strict=True))
-        self._given = [(partition, offset) for partition, offset, _ in found]
-        return Repaired([letter for *_, letter in found], self.stream.content.repaired(self._given))
-
-    def _append(
-        self,
-        client: SimulatedCatalog,
-        rows: pa.Table,
-        table: str,
-        key: SinkKey,
-        batch: Batch,
-        settings: Settings,
-        before_commit: Callable[[], None] | None,
-    ) -> Outcome:
-        sink = SimulatedSink(
-            tasks=Tasks(self.stream.server.store, self.stream.content),
-            table=table,
-            key=key,
-            open_catalog=lambda: client,
-            settings=settings,
-            schema=stored_columns(rows.schema, settings, case_sensitive=False),
-            effects=self.stream.effects,
-            before_commit=before_commit,
-        )
-
-        def write(writers: Mapping[str, TaskWriter]) -> Votes:
-            [(name, writer)] = writers.items()
-            return Votes(1, [Vote(0, receipts_of(name, writer, writer.write(0, iter(rows.to_batches()))))])
-
-        return run_batch(batch, [sink], write)[sink.name]
+        self._given, repaired = repair(letters, self.stream.content)
+        return repaired
 
     def _broken(self, promise: Promise, what: str) -> None:
         self.truth.broken.append(Broken(promise, what))

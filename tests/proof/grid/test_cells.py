@@ -7,11 +7,18 @@ import pytest
 from proof.grid.cells import (
     BATCHES,
     BLOWS_OF_DOCUMENTS,
+    BLOWS_OF_REPLAYED,
     BLOWS_OF_UPSERTS,
+    COMMITS,
+    DOCUMENTS,
     IN_CALL,
     NOWHERE,
     POINTS,
+    POINTS_OF_COMMITS,
     POINTS_OF_UPSERTS,
+    REPLAYED,
+    ROWS,
+    UPSERTS,
     Blow,
     Cell,
     Company,
@@ -48,20 +55,31 @@ def test_every_status_from_400_to_599_is_there_applied_and_not() -> None:
 
 
 def test_every_process_of_spark_is_killed_at_every_failpoint_and_batch() -> None:
-    found = {(cell.point, cell.fault, cell.position) for cell in CELLS if cell.on_spark and not cell.upserts}
+    found = {(cell.point, cell.fault, cell.position) for cell in CELLS if cell.on_spark and cell.kind == ROWS}
     assert found == set(itertools.product(POINTS, SparkBlow, Position))
 
 
 def test_upserts_meet_each_blow_of_theirs_at_every_failpoint_and_batch_and_kills_in_the_call() -> None:
-    found = {(cell.point, cell.fault, cell.position) for cell in CELLS if cell.upserts}
+    found = {(cell.point, cell.fault, cell.position) for cell in CELLS if cell.kind == UPSERTS}
     in_call = itertools.product((IN_CALL,), (Blow.KILL,), Position)
     assert found == {*itertools.product(POINTS_OF_UPSERTS, BLOWS_OF_UPSERTS, Position), *in_call}
 
 
 def test_documents_meet_each_blow_of_theirs_at_every_failpoint_and_batch() -> None:
-    found = {(cell.point, cell.fault, cell.position) for cell in CELLS if cell.documents}
+    found = {(cell.point, cell.fault, cell.position) for cell in CELLS if cell.kind == DOCUMENTS}
     assert found == set(itertools.product(POINTS, BLOWS_OF_DOCUMENTS, Position))
-    assert {cell.company for cell in CELLS if cell.documents} == {Company.ALONE, Company.FOREIGN}
+    assert {cell.company for cell in CELLS if cell.kind == DOCUMENTS} == {Company.ALONE, Company.FOREIGN}
+
+
+def test_streams_with_replays_are_struck_at_every_failpoint_and_killed_at_each_commit_of_a_batch() -> None:
+    cells = [cell for cell in CELLS if cell.kind in REPLAYED]
+    met = {(cell.point, cell.fault, cell.position) for cell in cells if cell.passage == 1}
+    assert met == set(itertools.product(POINTS_OF_UPSERTS, BLOWS_OF_REPLAYED, Position))
+    killed = {(cell.point, cell.position, cell.passage) for cell in cells if cell.fault is Blow.KILL}
+    assert killed >= set(itertools.product(POINTS_OF_COMMITS, Position, range(1, len(COMMITS) + 1)))
+    for kind in REPLAYED:
+        assert {cell.point for cell in cells if cell.kind == kind} == {*POINTS_OF_UPSERTS}
+        assert {cell.passage for cell in cells if cell.kind == kind} == {1, 2, 3}
 
 
 def test_each_cell_is_there_once_has_an_expectation_and_few_are_only_explained() -> None:
@@ -130,7 +148,7 @@ def test_cells_of_one_kind_of_stream_are_renewed_and_the_rest_of_the_page_stays(
         cells = [cell for cell in CELLS if cell.kind == kind][:count]
         return GridFigures(0, "", whole=False, cells=tuple(CellResult.of(cell, verdict) for cell in cells))
 
-    upserts = sum(cell.upserts for cell in CELLS)
+    upserts = sum(cell.kind == UPSERTS for cell in CELLS)
     rows = renewed("", figures("", Verdict.OK, 12), "abc")
     both = renewed(rows, figures("upserts", Verdict.BROKEN, upserts), "def")
     again = renewed(both, figures("upserts", Verdict.OK, upserts), "fed")

@@ -8,7 +8,19 @@ import pytest
 from click.testing import CliRunner
 
 from proof.grid.__main__ import main
-from proof.grid.cells import IN_CALL, NOWHERE, Blow, Cell, Company, Fault, Position, SparkBlow
+from proof.grid.cells import (
+    DOCUMENTS,
+    EVENTS,
+    IN_CALL,
+    NOWHERE,
+    ROWS,
+    Blow,
+    Cell,
+    Company,
+    Fault,
+    Position,
+    SparkBlow,
+)
 from proof.grid.figures import Verdict
 from proof.grid.kills import last_step, random_kills
 from proof.grid.run import machine, run
@@ -25,9 +37,15 @@ HANDFUL = [
 
 
 def test_a_driver_dies_between_the_letters_of_documents_and_their_rows() -> None:
-    figures = run(cells=[Cell("after-call", Blow.KILL, Position.MIDDLE, Company.FOREIGN, documents=True)], kills=0)
+    figures = run(cells=[Cell("after-call", Blow.KILL, Position.MIDDLE, Company.FOREIGN, DOCUMENTS)], kills=0)
     assert figures.broken == []
     assert (figures.count(Verdict.OK), figures.logs_checked) == (1, 1)
+
+
+def test_a_driver_and_a_replay_die_at_the_second_of_their_commits_and_each_change_is_told_once() -> None:
+    figures = run(cells=[Cell("after-call", Blow.KILL, Position.MIDDLE, Company.FOREIGN, EVENTS, 2)], kills=0)
+    assert figures.broken == []
+    assert figures.kills_by_point == {"after-call": 2}
 
 
 @pytest.mark.nightly
@@ -58,22 +76,36 @@ iceberg.IcebergSink.commit = never
 """
 
 
+BRINGS_BACK = """
+import lakesink.sinks.iceberg.iceberg_sink as iceberg
+iceberg.REPLAY = "no application begins so"
+"""
+
+
 @pytest.mark.parametrize(
-    ("mutant", "fault", "told"),
+    ("mutant", "fault", "kind", "told"),
     [
-        pytest.param(FORGETFUL, Blow.KILL, "BROKEN: no row is doubled", id="forgets-what-it-committed"),
-        pytest.param(STOPS, Blow.KILL, "no driver got through", id="never-commits"),
-        pytest.param(STOPS, Blow.EXCEPTION, "the struck driver ended with 'LookupError'", id="ends-otherwise"),
+        pytest.param(FORGETFUL, Blow.KILL, ROWS, "BROKEN: no row is doubled", id="forgets-what-it-committed"),
+        pytest.param(STOPS, Blow.KILL, ROWS, "no driver got through", id="never-commits"),
+        pytest.param(STOPS, Blow.EXCEPTION, ROWS, "the struck driver ended with 'LookupError'", id="ends-otherwise"),
+        pytest.param(
+            BRINGS_BACK,
+            Blow.KILL,
+            EVENTS,
+            "BROKEN: no row is in the table that was never sent",
+            marks=pytest.mark.soak,
+            id="brings-deleted-rows-back",
+        ),
     ],
 )
 def test_a_broken_sink_fails_its_cell(
-    mutant: str, fault: Fault, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    mutant: str, fault: Fault, kind: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = f"mutant_{abs(hash((mutant, fault)))}"
     (tmp_path / f"{name}.py").write_text(mutant)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     with machine((name,)) as on:
-        result = on.run_cell(Cell("after-call", fault, Position.MIDDLE, Company.ALONE))
+        result = on.run_cell(Cell("after-call", fault, Position.MIDDLE, Company.ALONE, kind))
     assert result.verdict is Verdict.BROKEN
     assert any(told in why for why in result.why), result.why
 

@@ -11,7 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from lakesink.rows.letters import SUFFIX
+from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.failpoints import FAILPOINTS
+from proof.content import CHANGELOG, KEYED_DOCUMENTS, ROWS_OF_UPSERTED
+from proof.keyed_table import SIZED, make_keyed_table
 from proof.oracle import Broken, Promise
 from proof.processes.checkpoint import ConcurrentStreamLogUpdate, DiskCheckpoint, NumberedRows
 from proof.processes.evidence import Reader, judge, local, orphans, stored
@@ -58,6 +62,22 @@ def test_rows_that_are_missing_doubled_or_others_are_seen(stream: Stream) -> Non
     twin = replace(stream, sink_id="twin", root=stream.root / "twin", catalog=stream.properties)
     assert twin.run().code is None
     assert promises(judge(stream, Counter())) == {Promise.NO_ROW_IS_DOUBLED}
+
+
+@pytest.mark.soak
+def test_a_change_that_is_told_nowhere_or_twice_and_a_replay_that_did_not_come_are_seen(stream: Stream) -> None:
+    stream = replace(stream, content=KEYED_DOCUMENTS, rows=ROWS_OF_UPSERTED, options={})
+    catalog = connect("lake", stream.properties)
+    (stream.root / "warehouse").mkdir()
+    make_keyed_table(catalog, stream.table, {}, SIZED)
+    assert stream.run().code is None
+    assert judge(stream, Counter()) == []
+    assert Promise.EACH_CHANGE_IS_TOLD in promises(judge(replace(stream, replays=True), Counter()))
+    log = catalog.load_table(CHANGELOG)
+    log.append(log.scan(limit=1).to_arrow())
+    assert promises(judge(stream, Counter())) == {Promise.EACH_CHANGE_IS_TOLD}
+    catalog.drop_table(f"{stream.table}{SUFFIX}")
+    assert [broken.what.partition(":")[0] for broken in judge(stream, Counter())] == ["dead letters", "changelog"]
 
 
 def test_a_file_that_was_overwritten_or_deleted_is_seen(stream: Stream) -> None:
