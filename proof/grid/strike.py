@@ -32,9 +32,9 @@ def strike(cell: Cell, at: Place) -> Story:
         if at.proxy is not None:
             at.proxy.over.wait(PATIENCE_SECONDS)
     story.broken = judge(at.stream, at.others.rows, reader)
+    story.orphans = orphans(at.stream)
     if cell.kind in REPLAYED:
         _replay(cell, at, story)
-    story.orphans = orphans(at.stream)
     story.reader_failures = reader.failures
     story.trace = at.trace.lines()
     return story
