@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from lakesink.api.streams import check_streaming, stream_writer
+from lakesink.observe.exports import measured
 from lakesink.observe.terminal import watched
 from lakesink.rows.expectations import is_mark
 from lakesink.settings.option import option_unknown
@@ -77,5 +78,6 @@ def stream_files(  # noqa: PLR0913 - the options, each by its name
     if any(map(is_mark, df.columns)):
         raise QueryError.of("WRONG_DATAFRAME.expectations")
     check_part_schema(stored_schema(df.schema))
-    reporter = Reporter(to, sink_id, watched(sink_id, f"directory {redact(to)}", verbose=verbose))
+    listeners = measured(watched(sink_id, f"directory {redact(to)}", verbose=verbose), to, sink_id)
+    reporter = Reporter(to, sink_id, listeners)
     return stream_writer(df, read_option("checkpoint", checkpoint), reporter, lambda _schema, _session: new_sink())

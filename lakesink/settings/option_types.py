@@ -103,3 +103,4 @@ class Options(TypedDict, total=False):
     show_values: bool | str | None
     schema_registry: Place | None
     verbose: bool | str | None
+    metrics: Literal["otel", "prometheus"] | str | int | None

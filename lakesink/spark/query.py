@@ -4,8 +4,10 @@ A user can still change the `DataStreamWriter` that lakesink returned. So these 
 first batch, before anything is written.
 """
 
+import json
 import posixpath
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -19,6 +21,7 @@ from lakesink.checkpoint.query_facts import Source, gives_uncommitted, is_lenien
 from lakesink.settings.option_types import OutputMode
 from lakesink.spark.determinism import items, plan_of
 from lakesink.spark.hadoop import hadoop_of
+from lakesink.spark.rows.on_driver import rows_between
 from lakesink.spark.spark_errors import JAVA_ERRORS, telling_line, whole_text
 from lakesink_catalog.words import cut
 from lakesink_protocol.errors import QueryError, SettingsError
@@ -88,11 +91,18 @@ class RunningQuery:
             return None
         return found if found < UNKNOWN_BYTES else None
 
-    def await_end(self) -> None:
-        """Return when the run has ended, or the JVM."""
+    def await_end(self, meanwhile: Callable[[], None]) -> None:
+        """Return when the run has ended, or the JVM; call a function every second until then."""
         with suppress(*JAVA_ERRORS, ConnectionError):  # a failed run raises its error here too
             while not self._execution.awaitTermination(_WAIT_MS):
-                pass
+                meanwhile()
+
+    def unread(self) -> int | None:
+        """Offsets that the sources have beyond Spark's last progress; None if one of them does not tell."""
+        progress = self._execution.lastProgress()
+        sources = [] if progress is None else json.loads(progress.json())["sources"]
+        counts = [rows_between(source["endOffset"], source["latestOffset"]) for source in sources]
+        return None if None in counts or not counts else sum(count for count in counts if count is not None)
 
     def was_stopped(self) -> bool:
         """True once the query was asked to stop; its jobs then fail on purpose."""

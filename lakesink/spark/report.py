@@ -108,10 +108,13 @@ def store_facts(files: Any, facts: QueryFacts, reporter: Reporter) -> None:
 
 
 def report_end(query: RunningQuery, reporter: Reporter) -> None:
-    """Report the end of a run when it comes. Spark calls no batch function then, so a thread waits for it."""
+    """Report the end of a run when it comes. Spark calls no batch function then, so a thread waits for it.
+
+    Until then, it reports how far the query is.
+    """
 
     def wait() -> None:
-        query.await_end()
+        query.await_end(lambda: reporter.emit(events.QueryProgressed(query.unread())))
         reporter.emit(events.QueryEnded())
 
     threading.Thread(target=wait, name=f"end of {query.query_id}", daemon=True).start()

@@ -20,6 +20,7 @@ SILENT: set[type[events.Event]] = {
     events.SinkBatchEvent,
     events.BatchStarted,
     events.QueryEnded,
+    events.QueryProgressed,
     events.Decided,
     events.BatchRecovered,
     events.FileClosing,
@@ -65,6 +66,11 @@ def failed(*, is_refused: bool) -> events.BatchFailed:
 
 
 CASES: list[tuple[events.Event, str, str]] = [
+    (
+        events.MetricsNotServed("127.0.0.1:9464", "OSError: taken"),
+        "WARNING",
+        "lakesink.metrics.not-served place=127.0.0.1:9464 error=OSError: taken: the stream runs without metrics",
+    ),
     (
         events.ListenerFailed("Counter", "BatchLanded", "boom"),
         "WARNING",

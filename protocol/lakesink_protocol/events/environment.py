@@ -43,6 +43,14 @@ class ClockUnknown(Event):
     error: str
 
 
+class MetricsNotServed(Event):
+    """The port for metrics cannot be opened; the stream runs without them."""
+
+    line = "lakesink.metrics.not-served place=%(place)s error=%(error)s: the stream runs without metrics"
+    place: str
+    error: str
+
+
 class TurnPassedOver(Event):
     """A turn at the table could not be had; commits go on without turns for some minutes."""
 

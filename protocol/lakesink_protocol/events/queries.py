@@ -98,3 +98,12 @@ class QueryFactsUnwritten(SinkEvent):
 
 class QueryEnded(Event):
     """A run of a query that somebody watches has ended."""
+
+
+class QueryProgressed(Event):
+    """A query runs; `unread` offsets are in its sources that it had not read at Spark's last progress.
+
+    It is None if the sources do not tell.
+    """
+
+    unread: int | None

@@ -1,0 +1,225 @@
+"""What is counted of the streams of a process: a listener of events that only adds numbers up.
+
+It sends nothing. Clients read the numbers in threads of their own, when a collector asks for them or when they push, so
+a collector that is away, slow or refuses never meets a batch.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field, fields
+from enum import Enum
+from typing import NamedTuple
+
+from lakesink_protocol import events
+from lakesink_protocol.measures import MEASURES
+from lakesink_protocol.outcome import Committed
+from lakesink_protocol.quality import OTHERS
+from lakesink_protocol.redact import redact
+from lakesink_protocol.row_changes import ChangeCounts
+
+LABELS = ("table", "sink", "branch")
+MOST_STREAMS = 200
+"""Streams of a process with labels of their own; applications that name each append otherwise share `OTHERS`."""
+
+
+class Kind(Enum):
+    """How a number changes."""
+
+    COUNTER = "it only grows, from 0 at the start of the process"
+    GAUGE = "it is set"
+    AGE = "seconds since it was set, 0 if it was cleared"
+
+
+class Metric(NamedTuple):
+    """One number of each stream.
+
+    Attributes:
+        name: Without prefix, unit and suffix.
+        unit: A base unit as Prometheus spells it; empty of what is counted.
+        label: One more label; empty if there is none.
+        known: Its values that are there from the start, so that a rate sees the first one.
+    """
+
+    name: str
+    help: str
+    kind: Kind = Kind.COUNTER
+    unit: str = ""
+    label: str = ""
+    known: tuple[str, ...] = ("",)
+
+    @property
+    def prometheus(self) -> str:
+        """The name in Prometheus, as OpenTelemetry's own rules translate that of `opentelemetry`."""
+        return "_".join(filter(None, ("lakesink", self.name, self.unit, "total" * (self.kind is Kind.COUNTER))))
+
+    @property
+    def opentelemetry(self) -> str:
+        """The name in OpenTelemetry, where the unit stands beside it."""
+        return f"lakesink.{self.name}"
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The names of its labels."""
+        return (*LABELS, *filter(None, [self.label]))
+
+
+_SHOWN, _NOT_SHOWN, _UNKNOWN = ("shown", "not-shown", "unknown")
+_INTERRUPTED = "interrupted"
+BATCHES = Metric(
+    "batches",
+    "Batches by outcome: already-committed is a replay that was skipped, recovered one that an earlier run prepared.",
+    label="outcome",
+    known=("committed", "empty", "recovered", "already-committed", "failed", "refused", _INTERRUPTED),
+)
+FAILURES = Metric("failures", "Batches that failed or were refused, by the code of the error.", label="code", known=())
+ATTEMPTS = Metric(
+    "commit_attempts",
+    "Attempts to commit by their answer: the table shows the batch, does not show it, or nobody knows yet.",
+    label="outcome",
+    known=(_SHOWN, _NOT_SHOWN, _UNKNOWN),
+)
+ROWS = Metric("committed_rows", "Rows of committed batches.")
+FILES = Metric("committed_files", "Data files of committed batches.")
+BYTES = Metric("committed", "Size of the data files of committed batches.", unit="bytes")
+UNMET = Metric(
+    "expectation_unmet_rows", "Rows that did not meet an expectation, by its name.", label="expectation", known=()
+)
+COMPACTIONS = Metric(
+    "compactions",
+    "Compactions of small files: done, lost to another writer, or failed.",
+    label="outcome",
+    known=("done", "lost", "failed"),
+)
+OF_MEASURES = {one: Metric(one.name, f"The measure {one.name} of committed batches.") for one in MEASURES}
+OF_CHANGES = {
+    one.name: Metric(f"changes_{one.name}", f"Changes by key of committed batches: {one.name}.")
+    for one in fields(ChangeCounts)
+}
+DURATION = Metric("last_commit_duration", "From the start of the last batch to its commit.", Kind.GAUGE, "seconds")
+WRITE_DURATION = Metric("last_write_duration", "The job over the rows of the last batch.", Kind.GAUGE, "seconds")
+LAST_COMMIT = Metric("last_commit_timestamp", "When the last batch was committed.", Kind.GAUGE, "seconds")
+LAST_BATCH = Metric("last_committed_batch", "Id of the last batch, or version of the last append.", Kind.GAUGE)
+RUNNING = Metric("query_running", "1 while the query runs, 0 after its end.", Kind.GAUGE)
+UNCOMMITTED = Metric("uncommitted_age", "How long Spark has read rows that are not committed.", Kind.AGE, "seconds")
+UNREAD = Metric("unread_offsets", "Offsets that the sources have and Spark has not read.", Kind.GAUGE)
+UNREAD_AGE = Metric("unread_age", "How long the sources have had more than Spark has read.", Kind.AGE, "seconds")
+METRICS = (
+    *(BATCHES, FAILURES, ATTEMPTS, ROWS, FILES, BYTES, UNMET, COMPACTIONS),
+    *OF_MEASURES.values(),
+    *OF_CHANGES.values(),
+    *(DURATION, WRITE_DURATION, LAST_COMMIT, LAST_BATCH, RUNNING, UNCOMMITTED, UNREAD, UNREAD_AGE),
+)
+_COUNTED: dict[type[events.Event], tuple[Metric, str]] = {
+    events.CommitShown: (ATTEMPTS, _SHOWN),
+    events.CommitNotShown: (ATTEMPTS, _NOT_SHOWN),
+    events.CommitUnknown: (ATTEMPTS, _UNKNOWN),
+    events.FilesCompacted: (COMPACTIONS, "done"),
+    events.CompactionLost: (COMPACTIONS, "lost"),
+    events.CompactionFailed: (COMPACTIONS, "failed"),
+}
+Labels = tuple[str, ...]
+
+
+@dataclass(slots=True, eq=False)
+class Numbers:
+    """The numbers of all streams of a process."""
+
+    now: Callable[[], float] = time.time
+    _found: dict[Metric, dict[Labels, float]] = field(default_factory=lambda: {one: {} for one in METRICS}, init=False)
+    _streams: set[Labels] = field(default_factory=set, init=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+
+    def stream(self, table: str, sink: str, branch: str) -> "Stream":
+        """A listener for one stream, whose counters go on where an earlier run in this process stopped."""
+        labels = (redact(table), redact(sink), branch)
+        with self._lock:
+            if labels not in self._streams and len(self._streams) >= MOST_STREAMS:
+                labels = (OTHERS,) * len(LABELS)
+            self._streams.add(labels)
+        found = Stream(self, labels)
+        for metric in METRICS:
+            for value in metric.known if metric.kind is Kind.COUNTER else ():
+                found.add(metric, 0, value)
+        return found
+
+    def add(self, metric: Metric, labels: Labels, count: float) -> None:
+        """Add to a counter."""
+        with self._lock:
+            found = self._found[metric]
+            found[labels] = found.get(labels, 0) + count
+
+    def put(self, metric: Metric, labels: Labels, value: float) -> None:
+        """Set a gauge; of an age, when it began, or 0."""
+        with self._lock:
+            self._found[metric][labels] = value
+
+    def read(self, metric: Metric) -> Iterator[tuple[Labels, float]]:
+        """The labels and the number of each stream, now."""
+        with self._lock:
+            found = dict(self._found[metric])
+        for labels, value in found.items():
+            yield labels, max(self.now() - value, 0) if value and metric.kind is Kind.AGE else value
+
+
+@dataclass(slots=True)
+class Stream:
+    """Counts the events of one stream, or of the appends of one application."""
+
+    numbers: Numbers
+    labels: Labels
+    _since: dict[Metric, float] = field(default_factory=dict, init=False)
+
+    def __call__(self, event: events.Event) -> None:
+        """Count an event."""
+        if counted := _COUNTED.get(type(event)):
+            self.add(counted[0], 1, counted[1])
+        match event:
+            case events.QueryStarted():
+                self._put(RUNNING, 1)
+            case events.QueryEnded():
+                self._put(RUNNING, 0)
+            case events.QueryProgressed(unread=int(unread)):
+                self._put(UNREAD, unread)
+                self._age(UNREAD_AGE, goes_on=unread > 0)
+            case events.BatchStarted():
+                self._age(UNCOMMITTED, goes_on=True)
+            case events.BatchFinished():
+                self._finished(event)
+            case events.BatchFailed():
+                self.add(BATCHES, 1, event.word)
+                self.add(FAILURES, 1, event.code)
+            case events.BatchInterrupted():
+                self.add(BATCHES, 1, _INTERRUPTED)
+
+    def add(self, metric: Metric, count: float, label: str = "") -> None:
+        """Add to a counter; `label` is the value of the metric's own one."""
+        self.numbers.add(metric, (*self.labels, *filter(None, [label])), count)
+
+    def _finished(self, event: events.BatchFinished) -> None:
+        self._age(UNCOMMITTED, goes_on=False)
+        self._put(LAST_BATCH, event.batch_id)
+        self.add(BATCHES, 1, event.word)
+        if not isinstance(event.outcome, Committed):
+            return
+        outcome, quality = event.outcome, event.outcome.quality
+        self._put(LAST_COMMIT, self.numbers.now())
+        self._put(DURATION, event.seconds)
+        self._put(WRITE_DURATION, event.write_seconds)
+        self.add(ROWS, outcome.rows)
+        self.add(FILES, outcome.files)
+        self.add(BYTES, outcome.bytes)
+        for measure, metric in OF_MEASURES.items():
+            self.add(metric, quality.counts[measure])
+        for expectation, count in quality.unmet.items():
+            self.add(UNMET, count, expectation)
+        for name, count in (asdict(outcome.changes) if outcome.changes else {}).items():
+            self.add(OF_CHANGES[name], count)
+
+    def _put(self, metric: Metric, value: float) -> None:
+        self.numbers.put(metric, self.labels, value)
+
+    def _age(self, metric: Metric, *, goes_on: bool) -> None:
+        """Begin an age, unless it goes on, or clear it."""
+        self._since[metric] = (self._since.get(metric) or self.numbers.now()) if goes_on else 0
+        self._put(metric, self._since[metric])
