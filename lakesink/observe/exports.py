@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
-from lakesink._version import __version__
 from lakesink.settings.options import read_variable
 from lakesink_protocol import events
 from lakesink_protocol.errors import SettingsError
@@ -33,15 +32,25 @@ def measured(
     if way is None:
         return listeners
     try:
-        numbers = _numbers()
-        _offer(numbers, way)
-    except ModuleNotFoundError as error:
-        missing = str(error.name)
+        return listeners.also(counting(way).stream(table, sink, branch))
     except OSError as error:
         listeners(events.MetricsNotServed(way, describe(error)))
         return listeners
-    else:
-        return listeners.also(numbers.stream(table, sink, branch))
+
+
+def counting(way: str) -> "Numbers":
+    """The numbers of this process, which are read this way from now on.
+
+    Raises:
+        SettingsError: The client is not installed.
+        OSError: The port cannot be opened.
+    """
+    try:
+        numbers = _numbers()
+        _offer(numbers, way)
+        return numbers
+    except ModuleNotFoundError as error:
+        missing = str(error.name)
     raise SettingsError.of("METRICS_CLIENT_MISSING", way=way, library=missing)
 
 
@@ -77,12 +86,12 @@ def prometheus_collector(numbers: "Numbers") -> Any:
     """A collector for a registry of the Prometheus client."""
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily  # noqa: PLC0415 - an extra
 
-    from lakesink.observe.metrics import METRICS, Kind  # noqa: PLC0415 - as above
+    from lakesink.observe.metrics import METRICS, MetricKind  # noqa: PLC0415 - as above
 
     class Families:
         def collect(self) -> Iterator[Any]:
             for metric in METRICS:
-                make = CounterMetricFamily if metric.kind is Kind.COUNTER else GaugeMetricFamily
+                make = CounterMetricFamily if metric.kind is MetricKind.COUNTER else GaugeMetricFamily
                 family = make(metric.prometheus, metric.help, labels=metric.labels)
                 for labels, number in numbers.read(metric):
                     family.add_metric(labels, number)
@@ -95,14 +104,14 @@ def to_opentelemetry(numbers: "Numbers", provider: Any = None) -> None:
     """Make instruments for the program's meter provider; without one, nobody reads them."""
     from opentelemetry.metrics import CallbackOptions, Observation, get_meter  # noqa: PLC0415 - an extra
 
-    from lakesink.observe.metrics import METRICS, Kind  # noqa: PLC0415 - as above
+    from lakesink.observe.metrics import METRICS, MetricKind  # noqa: PLC0415 - as above
 
     def observed(metric: "Metric", _: CallbackOptions) -> Iterable[Observation]:
         for labels, number in numbers.read(metric):
             yield Observation(number, dict(zip(metric.labels, labels, strict=True)))
 
-    meter = get_meter("lakesink", __version__, provider)
+    meter = get_meter("lakesink", meter_provider=provider)
     for metric in METRICS:
-        counts = metric.kind is Kind.COUNTER
+        counts = metric.kind is MetricKind.COUNTER
         create = meter.create_observable_counter if counts else meter.create_observable_gauge
         create(metric.opentelemetry, [partial(observed, metric)], _UCUM[metric.unit], metric.help)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from lakesink_protocol import events
 from lakesink_protocol.measures import MEASURES
-from lakesink_protocol.outcome import Committed
+from lakesink_protocol.outcome import Committed, word_of
 from lakesink_protocol.quality import OTHERS
 from lakesink_protocol.redact import redact
 from lakesink_protocol.row_changes import ChangeCounts
@@ -23,7 +23,7 @@ MOST_STREAMS = 200
 """Streams of a process with labels of their own; applications that name each append otherwise share `OTHERS`."""
 
 
-class Kind(Enum):
+class MetricKind(Enum):
     """How a number changes."""
 
     COUNTER = "it only grows, from 0 at the start of the process"
@@ -43,7 +43,7 @@ class Metric(NamedTuple):
 
     name: str
     help: str
-    kind: Kind = Kind.COUNTER
+    kind: MetricKind = MetricKind.COUNTER
     unit: str = ""
     label: str = ""
     known: tuple[str, ...] = ("",)
@@ -51,7 +51,7 @@ class Metric(NamedTuple):
     @property
     def prometheus(self) -> str:
         """The name in Prometheus, as OpenTelemetry's own rules translate that of `opentelemetry`."""
-        return "_".join(filter(None, ("lakesink", self.name, self.unit, "total" * (self.kind is Kind.COUNTER))))
+        return "_".join(filter(None, ("lakesink", self.name, self.unit, "total" * (self.kind is MetricKind.COUNTER))))
 
     @property
     def opentelemetry(self) -> str:
@@ -96,14 +96,14 @@ OF_CHANGES = {
     one.name: Metric(f"changes_{one.name}", f"Changes by key of committed batches: {one.name}.")
     for one in fields(ChangeCounts)
 }
-DURATION = Metric("last_commit_duration", "From the start of the last batch to its commit.", Kind.GAUGE, "seconds")
-WRITE_DURATION = Metric("last_write_duration", "The job over the rows of the last batch.", Kind.GAUGE, "seconds")
-LAST_COMMIT = Metric("last_commit_timestamp", "When the last batch was committed.", Kind.GAUGE, "seconds")
-LAST_BATCH = Metric("last_committed_batch", "Id of the last batch, or version of the last append.", Kind.GAUGE)
-RUNNING = Metric("query_running", "1 while the query runs, 0 after its end.", Kind.GAUGE)
-UNCOMMITTED = Metric("uncommitted_age", "How long Spark has read rows that are not committed.", Kind.AGE, "seconds")
-UNREAD = Metric("unread_offsets", "Offsets that the sources have and Spark has not read.", Kind.GAUGE)
-UNREAD_AGE = Metric("unread_age", "How long the sources have had more than Spark has read.", Kind.AGE, "seconds")
+DURATION = Metric("last_commit_duration", "From the start of the last batch to its end.", MetricKind.GAUGE, "seconds")
+WRITE_DURATION = Metric("last_write_duration", "The job over the rows of the last batch.", MetricKind.GAUGE, "seconds")
+LAST_COMMIT = Metric("last_commit_timestamp", "When the last batch was committed.", MetricKind.GAUGE, "seconds")
+LAST_BATCH = Metric("last_committed_batch", "Id of the last batch, or version of the last append.", MetricKind.GAUGE)
+RUNNING = Metric("query_running", "1 while the query runs, 0 after its end.", MetricKind.GAUGE)
+UNCOMMITTED = Metric("uncommitted_age", "How long rows have been read and not committed.", MetricKind.AGE, "seconds")
+UNREAD = Metric("unread_offsets", "Offsets that the sources have and Spark has not read.", MetricKind.GAUGE)
+UNREAD_AGE = Metric("unread_age", "How long the sources have had more than Spark has read.", MetricKind.AGE, "seconds")
 METRICS = (
     *(BATCHES, FAILURES, ATTEMPTS, ROWS, FILES, BYTES, UNMET, COMPACTIONS),
     *OF_MEASURES.values(),
@@ -132,14 +132,14 @@ class Numbers:
 
     def stream(self, table: str, sink: str, branch: str) -> "Stream":
         """A listener for one stream, whose counters go on where an earlier run in this process stopped."""
-        labels = (redact(table), redact(sink), branch)
+        labels: Labels = (redact(table), redact(sink), branch)
         with self._lock:
             if labels not in self._streams and len(self._streams) >= MOST_STREAMS:
                 labels = (OTHERS,) * len(LABELS)
             self._streams.add(labels)
         found = Stream(self, labels)
         for metric in METRICS:
-            for value in metric.known if metric.kind is Kind.COUNTER else ():
+            for value in metric.known if metric.kind is MetricKind.COUNTER else ():
                 found.add(metric, 0, value)
         return found
 
@@ -159,7 +159,7 @@ class Numbers:
         with self._lock:
             found = dict(self._found[metric])
         for labels, value in found.items():
-            yield labels, max(self.now() - value, 0) if value and metric.kind is Kind.AGE else value
+            yield labels, max(self.now() - value, 0) if value and metric.kind is MetricKind.AGE else value
 
 
 @dataclass(slots=True)
@@ -198,14 +198,23 @@ class Stream:
 
     def _finished(self, event: events.BatchFinished) -> None:
         self._age(UNCOMMITTED, goes_on=False)
-        self._put(LAST_BATCH, event.batch_id)
-        self.add(BATCHES, 1, event.word)
         if not isinstance(event.outcome, Committed):
+            self.add(BATCHES, 1, event.word)
             return
-        outcome, quality = event.outcome, event.outcome.quality
-        self._put(LAST_COMMIT, self.numbers.now())
+        self.committed(event.batch_id, event.outcome, self.numbers.now())
         self._put(DURATION, event.seconds)
         self._put(WRITE_DURATION, event.write_seconds)
+
+    def last(self, batch_id: int, at: float) -> None:
+        """Tell which batch was committed last, and when."""
+        self._put(LAST_BATCH, batch_id)
+        self._put(LAST_COMMIT, at)
+
+    def committed(self, batch_id: int, outcome: Committed, at: float) -> None:
+        """Count a batch that was committed at this time, by whatever process."""
+        quality = outcome.quality
+        self.last(batch_id, at)
+        self.add(BATCHES, 1, word_of(outcome))
         self.add(ROWS, outcome.rows)
         self.add(FILES, outcome.files)
         self.add(BYTES, outcome.bytes)

@@ -7,7 +7,7 @@ from typing import Any
 
 from lakesink.settings.ddl import columns_of
 from lakesink.settings.option import LONGEST_TEXT, Option, read_name, read_place, read_text
-from lakesink.settings.parse import duration, size_bytes, switch, whole_number
+from lakesink.settings.parse import duration, metrics_reader, size_bytes, switch, whole_number
 from lakesink.settings.table_settings import codec, distribution_mode
 from lakesink_protocol.redact import contains_secret
 from lakesink_protocol.refusals.accept import Accept
@@ -17,11 +17,7 @@ _OWN_SUMMARY = re.compile(
     r"(lakesink[.-]|(added|deleted|removed|replaced|total)-|partitions?[.-]|manifests-|wap\.|published-wap-|iceberg-).*"
     r"|operation|changed-partition-count|entries-processed|replace-partitions|source-snapshot-id|staged-wap.*"
 )
-LAST_PORT, LOOPBACK = 65_535, "127.0.0.1"
 _BATCHES = re.compile(r"\s*(\d{1,9})\s*(?:batch(?:es)?)?\s*", re.IGNORECASE | re.ASCII)
-
-
-_PLACE = re.compile(r"otel|prometheus|(?:(?P<host>[A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\]):)?(?P<port>\d{1,5})", re.ASCII)
 
 
 def _branch(value: Any) -> str:
@@ -174,14 +170,6 @@ def _tag_every(value: Any) -> TagEvery:
     return EveryPeriod(span_ms)
 
 
-def _metrics(value: Any) -> str:
-    """Who reads: a word, or host and port."""
-    found = None if isinstance(value, bool) else _PLACE.fullmatch(str(value))
-    if found is None or int(found["port"] or 0) > LAST_PORT:
-        raise ValueError("expected 'otel', 'prometheus', or a port, such as 9464 or '0.0.0.0:9464'")
-    return f"{found['host'] or LOOPBACK}:{found['port']}" if found["port"] else found[0]
-
-
 OPTIONS_OF_COMMIT = (
     Option("snapshot_properties", "mapping", _snapshot_properties, "none", "Added to the summary of every snapshot."),
     Option(
@@ -241,7 +229,7 @@ OPTIONS_OF_COMMIT = (
     Option(
         "metrics",
         "`otel`, `prometheus`, or `[HOST:]PORT`",
-        _metrics,
+        metrics_reader,
         "none",
         "Who reads metrics: the program's OpenTelemetry, the registry of its Prometheus client, or whoever asks at that"
         " port, by default of this machine only. Without the option, the variable `LAKESINK_METRICS` decides.",

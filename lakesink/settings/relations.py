@@ -180,7 +180,7 @@ RELATIONS = (
         _FORMAT,
         "metrics",
         "it commits in short processes, which nobody can read",
-        "The table has what it needs: lakesink status TABLE --output json.",
+        "lakesink watch TABLE --metrics reads them from the table.",
     ),
     lacks(tuple(one for one in Entry if one is not Entry.REPLAY), "on_absent", "its changes come in their own batches"),
     lacks((Entry.APPEND,), _BY_KEY, instead="To replace or delete rows by key, use lakesink.upsert."),

@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 
 import lakesink
 from lakesink.observe.exports import VARIABLE, measured, prometheus_collector, to_opentelemetry
-from lakesink.observe.metrics import METRICS, MOST_STREAMS, Kind, Numbers, Stream
+from lakesink.observe.metrics import METRICS, MOST_STREAMS, MetricKind, Numbers, Stream
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_protocol import events
 from lakesink_protocol.errors import SettingsError
@@ -198,7 +198,7 @@ def test_labels_are_bounded_and_have_no_secret(numbers: Numbers) -> None:
 def test_names_follow_the_rules_of_prometheus() -> None:
     for metric in METRICS:
         assert re.fullmatch(r"lakesink(_[a-z]+)+", metric.prometheus)
-        assert metric.prometheus.endswith("_total") == (metric.kind is Kind.COUNTER)
+        assert metric.prometheus.endswith("_total") == (metric.kind is MetricKind.COUNTER)
         assert metric.help.endswith(".")
     assert len({metric.prometheus for metric in METRICS}) == len(METRICS)
 

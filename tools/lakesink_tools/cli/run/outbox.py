@@ -1,23 +1,20 @@
 """The command ``outbox``: each committed batch of a table, in one Kafka transaction and once."""
 
 import re
-import signal
 import tempfile
 import threading
 from collections import deque
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from lakesink_catalog.words import as_arguments, counted, moment, number, printable
+from lakesink_catalog.words import as_arguments, counted, number
 from lakesink_protocol.catalogue import PREFIX
 from lakesink_protocol.errors import LakesinkError, SettingsError
 from lakesink_protocol.identity import NAME_PATTERN
 from lakesink_protocol.redact import redact
 from lakesink_tools.cli.output import NOT_WELL, OK, Report, invalid
+from lakesink_tools.cli.until_stopped import say, stopped_by_signals
 
 if TYPE_CHECKING:
     from lakesink_tools.operate.outbox.produce import Produced, Producing
@@ -69,7 +66,7 @@ class Pauses:
 
 def outbox(*, staging: Path | None, once: bool, every: float, **options: Any) -> Report:
     """Produce batches until interrupted, or those that there are now; each is a line on standard error."""
-    done, stopped = Done(), _stopped_by_signals()
+    done, stopped = Done(), stopped_by_signals()
     with tempfile.TemporaryDirectory(prefix="lakesink-outbox-") as folder:
         asked = Asked(**options, staging=str(staging or folder))
         if once:
@@ -92,7 +89,7 @@ def _run(asked: Asked, every: float, done: "Done", stopped: threading.Event) -> 
             if not may_pass(error) or (stopped.is_set() and producing is None):
                 raise
             wait = pauses.after_error()
-            _say(f"[{error.code}] {redact(error.what).rstrip('.')}. Trying again in {wait:g} s.")
+            say(f"[{error.code}] {redact(error.what).rstrip('.')}. Trying again in {wait:g} s.")
         if stopped.wait(wait) and producing is not None:
             return producing
 
@@ -107,28 +104,11 @@ def _look(producing: "Producing", done: "Done", stopped: threading.Event, pauses
     for batch in producing.all_there_is():
         done.batches += 1
         done.newest.append(batch)
-        _say(_in_short(batch))
+        say(_in_short(batch))
         pauses.after_success()
         if stopped.is_set():
             return
     pauses.after_success()
-
-
-def _say(text: str) -> None:
-    click.echo(f"{moment(datetime.now(UTC))} {printable(text)}", err=True)
-
-
-def _stopped_by_signals() -> threading.Event:
-    """Set by Ctrl-C or SIGTERM: the batch that is being produced is finished. The second signal ends the process."""
-    stopped = threading.Event()
-
-    def stop(which: int, _: object) -> None:
-        stopped.set()
-        signal.signal(which, signal.SIG_DFL)
-
-    for one in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(one, stop)
-    return stopped
 
 
 @dataclass(slots=True)

@@ -1,0 +1,27 @@
+"""What a command needs that runs until it is stopped."""
+
+import signal
+import threading
+from datetime import UTC, datetime
+
+import click
+
+from lakesink_catalog.words import moment, printable
+
+
+def say(text: str) -> None:
+    """A line with the time, on standard error."""
+    click.echo(f"{moment(datetime.now(UTC))} {printable(text)}", err=True)
+
+
+def stopped_by_signals() -> threading.Event:
+    """Set by Ctrl-C or SIGTERM: what is under way is finished. The second signal ends the process."""
+    stopped = threading.Event()
+
+    def stop(which: int, _: object) -> None:
+        stopped.set()
+        signal.signal(which, signal.SIG_DFL)
+
+    for one in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(one, stop)
+    return stopped
