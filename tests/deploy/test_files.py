@@ -1,4 +1,4 @@
-"""The files for systemd, Kubernetes and Airflow are well formed, and name what there is."""
+"""The files for systemd, Kubernetes, Airflow, Prometheus and Grafana are well formed, and name what there is."""
 
 import json
 import re
@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import strictyaml
 
+from lakesink.observe.metrics import METRICS, MetricKind
 from lakesink_tools.cli.main import main
 from release.tree import ROOT
 
@@ -121,7 +122,62 @@ def test_the_tasks_of_the_dag_have_options_that_exist() -> None:
     text = (FILES / "airflow" / "orders_dag.py").read_text()
     names = dict(re.findall(r'^(\w+) = "(.+)"$', text, re.MULTILINE))
     commands = [command.format(**names) for command in re.findall(r'bash_command=f"(.+)"', text)]
-    load, check = map(shlex.split, commands)
+    load, check, health = map(shlex.split, commands)
     assert options_in(load) <= options_of_the_stream()
     assert check[:2] == ["/opt/lakesink/bin/lakesink", "audit"]
     assert options_in(check) <= options_of("audit")
+    assert health[:2] == ["/opt/lakesink/bin/lakesink", "health"]
+    assert options_in(health) <= options_of("health")
+
+
+RULES = FILES / "prometheus" / "lakesink.rules.yaml"
+DASHBOARD = FILES / "grafana" / "lakesink.json"
+EXPORTED = {metric.prometheus: metric for metric in METRICS}
+
+
+def metrics_in(text: str) -> set[str]:
+    return set(re.findall(r"\blakesink_\w+", text))
+
+
+def expressions() -> list[str]:
+    """What Prometheus is asked: by the rules and by the dashboard."""
+    rules = re.findall(r"^ +expr: (.+)$", RULES.read_text(), re.MULTILINE)
+    panels = json.loads(DASHBOARD.read_text())["panels"]
+    return rules + [target["expr"] for panel in panels for target in panel["targets"]]
+
+
+@pytest.mark.parametrize("path", [RULES, DASHBOARD], ids=lambda path: path.name)
+def test_rules_and_dashboard_name_metrics_that_are_exported(path: Path) -> None:
+    named = metrics_in(path.read_text())
+    assert len(named) > 5
+    assert named <= EXPORTED.keys()
+
+
+def test_what_prometheus_is_asked_has_labels_and_outcomes_that_are_exported() -> None:
+    for expression in expressions():
+        for name, selector in re.findall(r"(lakesink_\w+)\{([^}]*)\}", expression):
+            for label, value in re.findall(r'(\w+)=~?"([^"]*)"', selector):
+                assert label in EXPORTED[name].labels
+                assert value in EXPORTED[name].known or value.startswith("$")
+
+
+def test_only_counters_have_a_rate() -> None:
+    asked = [found for one in expressions() for found in re.findall(r"(?:rate|increase)\((lakesink_\w+)", one)]
+    assert {EXPORTED[name].kind for name in asked} == {MetricKind.COUNTER}
+
+
+def test_panels_have_places_and_ids_of_their_own() -> None:
+    panels = json.loads(DASHBOARD.read_text())["panels"]
+    places = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in panels]
+    assert len(set(places)) == len({panel["id"] for panel in panels}) == len(panels)
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool, of Prometheus, is not on this machine")
+def test_prometheus_accepts_the_rules() -> None:
+    done = subprocess.run(
+        ["promtool", "check", "rules", "--lint=all", "--lint-fatal", str(RULES)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
