@@ -65,6 +65,27 @@ def test_the_commands_of_the_unit_have_options_that_exist() -> None:
     }
 
 
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not on this machine")
+@pytest.mark.parametrize("unit", ["lakesink-orders-health.service", "lakesink-orders-health.timer"])
+def test_systemd_accepts_the_watch_over_the_table(unit: str, tmp_path: Path) -> None:
+    for path in FILES.glob("lakesink-orders-health.*"):
+        here = path.read_text().replace("/opt/lakesink/bin/", f"{Path(sys.executable).parent}/")
+        (tmp_path / path.name).write_text(here)
+    call = ["systemd-analyze", "verify", "--man=no", str(tmp_path / unit)]
+    done = subprocess.run(call, capture_output=True, text=True, check=False)
+    assert (done.returncode, [line for line in done.stderr.splitlines() if "lakesink-" in line]) == (0, [])
+
+
+def test_unit_and_cron_job_ask_for_the_health_of_the_table_with_options_that_exist() -> None:
+    unit = (FILES / "lakesink-orders-health.service").read_text()
+    [of_unit] = re.findall(r"^ExecStart=/opt/lakesink/bin/(.+)$", unit, re.MULTILINE)
+    job = (FILES / "kubernetes" / "health.yaml").read_text()
+    [of_job] = re.findall(r"command: \[(.+)\]", job)
+    assert shlex.split(of_unit) == of_job.split(", ")
+    assert options_in(shlex.split(of_unit)) <= options_of("health")
+    assert manifest()["spec"]["image"] in job
+
+
 def misfits(value: Any, schema: dict[str, Any], where: str = "") -> list[str]:
     """What of a manifest its schema does not have; numbers are texts, as this reader of YAML gives them."""
     match schema["type"]:
