@@ -284,6 +284,7 @@ def free_port() -> int:
         return port
 
 
+@pytest.mark.usefixtures("home")
 def test_a_running_stream_is_scraped(spark: SparkSession, tmp_path: Path) -> None:
     port = free_port()
     write_files(tmp_path / "in", 3)
