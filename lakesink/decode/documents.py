@@ -251,7 +251,7 @@ def own_columns(schema: Struct, rescue_column: str = "") -> Struct:
 
 
 def with_exact(columns: Struct, ids: Collection[int]) -> Struct:
-    """The columns; without the values of some, nobody knows which row a change is for, or whether it is late."""
+    """The columns, those with these ids exact: without one, nobody knows which row a change is for, or its order."""
     return Struct(tuple(replace(one, is_exact=one.is_exact or one.field_id in ids) for one in columns.fields))
 
 

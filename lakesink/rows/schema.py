@@ -173,6 +173,7 @@ def holds_binary(kind: Type) -> bool:
     return any(holds_binary(field.type) for field in kind.fields)
 
 
+@lru_cache(maxsize=64)
 def parse_schema(text: str) -> Struct:
     """Parse Iceberg's JSON form of a schema; raises WriteError for an unsupported type."""
     return _parse_struct(json.loads(text), ())

@@ -18,9 +18,8 @@ def _columns(value: Any, most: int = _MOST_COLUMNS) -> tuple[str, ...]:
     names = tuple(name.strip() for name in value.split(",")) if isinstance(value, str) else value
     if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
         raise ValueError("expected a list of columns, or text such as 'region, order_id'")
-    if not 0 < len(names) <= most or not all(
-        name.strip() and len(name.encode()) <= LONGEST_COLUMN_BYTES for name in names
-    ):
+    fit = all(name.strip() and len(name.encode()) <= LONGEST_COLUMN_BYTES for name in names)
+    if not fit or not 0 < len(names) <= most:
         raise ValueError(f"expected 1 to {most} names of columns, each of at most {LONGEST_COLUMN_BYTES} bytes")
     if len({name.casefold() for name in names}) != len(names):
         raise ValueError("a column is named twice")

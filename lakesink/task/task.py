@@ -167,9 +167,8 @@ def decoded_columns(plan: WritePlan) -> Struct:
             for one in fields
         )
     others = [name for name in changes.except_columns if plan.decode and rule.key(name) not in known]
-    return Struct(
-        (*fields, *(Field(0, name, required=False, type=Primitive("string"), is_exact=True) for name in others))
-    )
+    of_text = Field(0, "", required=False, type=Primitive("string"), is_exact=True)
+    return Struct((*fields, *(replace(of_text, name=name) for name in others)))
 
 
 def condition_on(plan: WritePlan, condition: Condition | None) -> Callable[[pa.RecordBatch], pa.Array]:

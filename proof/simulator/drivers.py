@@ -49,7 +49,7 @@ OF_ROWS = {
         *("KEY_MISSING", "KEY_NULL", "SEQUENCE_NULL", "SEQUENCE_TIED", "REPAIR_INVALID"),
     )
 }
-"""Codes that say of rows what is true of no document with changes, whatever ails the services."""
+"""Codes that blame the rows. No row of documents with changes deserves one, also while services fail."""
 LETTERS_DIFFER, LOG_DIFFERS = "LAKESINK_DEAD_LETTERS_DIFFER", "LAKESINK_CHANGELOG_DIFFERS"
 LEFT_BEHIND = "never got"
 """In the words of that error, if another query has left letters of a batch that the table lacks."""

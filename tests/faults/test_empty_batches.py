@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from lakesink.rows.expectations import Expected, OnUnmet
 from lakesink_protocol.errors import CommitUnresolved
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
+from lakesink_protocol.quality import Quality
 from testkit.answers import ERRORS, first, lands_but_says
 from testkit.builders import Lake, Stream, counted, expected, parquet_files
 from testkit.maintenance import append_foreign, expire, roll_back
@@ -83,6 +85,16 @@ def test_a_job_of_no_tasks_is_an_empty_batch(lake: Lake) -> None:
     assert isinstance(outcome, Committed)
     assert outcome.rows == 0
     assert isinstance(stream.run(1), Committed)
+
+
+@pytest.mark.parametrize("on_unmet", OnUnmet)
+def test_a_job_of_no_tasks_has_met_every_expectation(lake: Lake, on_unmet: OnUnmet) -> None:
+    stream = Stream(lake)
+    sink, batch = stream.sink(), stream.batch(0)
+    sink.expected = (Expected("small", on_unmet),)
+    outcome = stream.run_with(sink, batch, job=stream.write(batch, tasks=0))
+    assert isinstance(outcome, Committed)
+    assert outcome.quality == Quality(unmet={"small": 0})
 
 
 def test_an_empty_batch_over_others_who_are_quicker(lake: Lake) -> None:

@@ -1,5 +1,6 @@
 """The two ways of a stream into a table, so that a test can go both: `lakesink.stream`, and ``format("lakesink")``."""
 
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -27,11 +28,16 @@ def by_format(rows: DataFrame, table: str, **options: Any) -> DataStreamWriter:
     with environment_of_workers(rows.sparkSession, armed):
         rows.sparkSession.dataSource.register(LakesinkDataSource)
     checkpoint = options.pop("checkpoint")
-    spelled = {name.replace("_", "-"): str(value) for name, value in options.items()}
     place = checkpoint if "://" in str(checkpoint) else os.path.abspath(checkpoint)  # noqa: PTH100 - as the JVM does
     return rows.writeStream.format("lakesink").options(
-        **(embedded_catalog() | spelled | {"table": table, "checkpointLocation": place})
+        **(embedded_catalog() | spelled(options) | {"table": table, "checkpointLocation": place})
     )
+
+
+def spelled(options: Mapping[str, Any]) -> dict[str, str]:
+    """Options as a format of Spark takes them: a mapping is JSON."""
+    texts = {name: json.dumps(one) if isinstance(one, Mapping) else str(one) for name, one in options.items()}
+    return {name.replace("_", "-"): text for name, text in texts.items()}
 
 
 ADAPTERS: dict[str, Adapter] = {"stream": by_foreach_batch, "format": by_format}

@@ -17,7 +17,7 @@ from lakesink.rows.plan import DEBEZIUM_JSON
 from lakesink.spark.source.data_source import LakesinkDataSource
 from lakesink_catalog.connect.catalog import connect
 from testkit.builders import TABLE, Lake
-from tests.spark.adapters import by_foreach_batch, by_format, embedded_catalog
+from tests.spark.adapters import by_foreach_batch, by_format, embedded_catalog, spelled
 from tests.spark.streams import FIRST_FILE_TIME, run
 from tests.upsert.test_row_features import FEATURES, TABLE_SCHEMA, WIDE, World, cells, check, document_of
 
@@ -26,19 +26,12 @@ RECORD = "value STRING, topic STRING, partition INT, offset LONG"
 Options = dict[str, Any]
 
 
-def spelled(options: Options) -> dict[str, str]:
-    """Options for a format of Spark."""
-    return {
-        name.replace("_", "-"): json.dumps(value) if name == "expect" else str(value) for name, value in options.items()
-    }
-
-
 def by_stream(rows: DataFrame, _: int, options: Options) -> None:
     run(by_foreach_batch(rows, TABLE, sink_id="s", checkpoint="ck", **options))
 
 
 def by_stream_of_format(rows: DataFrame, _: int, options: Options) -> None:
-    run(by_format(rows, TABLE, sink_id="s", checkpoint="ck", **spelled(options)))
+    run(by_format(rows, TABLE, sink_id="s", checkpoint="ck", **options))
 
 
 def by_batch(rows: DataFrame, batch: int, options: Options) -> None:

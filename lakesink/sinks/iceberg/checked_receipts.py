@@ -77,9 +77,15 @@ def _in_words(misfit: Misfit) -> str:
     return f"{misfit.place}: {column}{misfit.expected} expected, found {misfit.found}"
 
 
+def _found_in(receipts: Sequence[Receipt], expected: Sequence[Expected]) -> Quality:
+    """What all tasks have found. Spark makes none of an empty batch, which has met every expectation too."""
+    met = dict.fromkeys((one.name for one in expected), 0)
+    return together([Quality(unmet=met), *(one.quality for one in receipts)])
+
+
 def check_expectations(receipts: Sequence[Receipt], expected: Sequence[Expected], batch_id: int) -> None:
     """Refuse a batch if a row does not meet an expectation that fails the batch. Rows that tasks left count once."""
-    unmet = together(receipt.quality for receipt in receipts).unmet
+    unmet = _found_in(receipts, expected).unmet
     failed = [one for one in expected if one.on_unmet is OnUnmet.FAIL and unmet[one.name]]
     if not failed:
         return
@@ -181,7 +187,7 @@ def count_votes(
         raise receipt_rejected("a data file is listed twice")
     if max(sum(file.record_count for file in files), sum(file.file_size_bytes for file in files)) > MOST_IN_A_BATCH:
         raise receipt_rejected("the batch has more rows or bytes than the limit")
-    quality = together(receipt.quality for receipt in receipts)
+    quality = _found_in(receipts, expected)
     schemas = [_written_under(table, some) for table, some in groups]
     for table, some in groups:
         _check_premises(table, some)

@@ -6,11 +6,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.types import (
-    IntegerType,
-    NestedField,
-    StringType,
-)
+from pyiceberg.types import IntegerType, NestedField, StringType
 
 from lakesink.decode.avro.registry import is_url, schemas_in_file
 from lakesink.decode.documents import own_columns

@@ -13,12 +13,7 @@ from lakesink.rows.plan import DEBEZIUM, DELETED
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.checked_receipts import Written, count_votes, opened
 from lakesink.sinks.iceberg.compaction import Compaction
-from lakesink.sinks.iceberg.document_evolution import (
-    follow,
-    left_rows,
-    not_written_again,
-    widened_floats,
-)
+from lakesink.sinks.iceberg.document_evolution import follow, left_rows, not_written_again, widened_floats
 from lakesink.sinks.iceberg.evolution import check_conditions, expected_of, plan_batch
 from lakesink.sinks.iceberg.keyed_changes import ChangesByKey, RunInExecutors, check_sequence, prepared_changes
 from lakesink.sinks.iceberg.logs import why_unusable
