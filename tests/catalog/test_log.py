@@ -33,6 +33,7 @@ SILENT: set[type[events.Event]] = {
     events.CommitDue,
     events.CommitAnswered,
     events.CommitShown,
+    events.BatchInTable,
     events.CommitEnded,
     events.BatchLanded,
     events.BatchEnded,
