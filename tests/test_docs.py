@@ -41,7 +41,9 @@ NO_CODES = {
         "REGISTRY_TOKEN",
         "VERBOSE",
         "METRICS",
+        "OPENLINEAGE",
     ),  # LAKESINK_...
+    *("OPENLINEAGE_URL", "OPENLINEAGE_NAMESPACE"),  # of OpenLineage's client and integrations
     "TIMESTAMP_NTZ",  # Spark's type
     "DELTA_BINARY_PACKED",  # an encoding of Parquet
     *("KEY_ID", "URL_STYLE", "USE_SSL"),  # DuckDB's words

@@ -16,7 +16,7 @@ from pyspark.sql.types import BinaryType
 
 from lakesink.api.with_expectations import check_condition, marked
 from lakesink.decode.documents import INCOMING, VALUE
-from lakesink.observe.exports import measured
+from lakesink.observe.exports import measured, traced
 from lakesink.observe.terminal import watched
 from lakesink.rows.changed_rows import DELETE_MARK, FILE, OFFSET, PARTITION
 from lakesink.rows.expectations import is_mark, without_marks
@@ -31,7 +31,14 @@ from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink.sinks.iceberg.preflight import check_letters, check_start, open_existing
 from lakesink.spark.determinism import functions_of, runs_python
 from lakesink.spark.foreach_batch import BatchFunction, MakeSink
-from lakesink.spark.query import QUERY_ID, absolute_checkpoint, check_checkpoint, check_output_mode, sources_of
+from lakesink.spark.query import (
+    QUERY_ID,
+    absolute_checkpoint,
+    check_checkpoint,
+    check_output_mode,
+    places_of,
+    sources_of,
+)
 from lakesink.spark.report import Reporter
 from lakesink.spark.rows.arrow_limits import ArrowBatchLimits
 from lakesink.spark.rows.batch_rows import FrameRows
@@ -99,6 +106,8 @@ def stream(
         return _sink(table, key, catalog.open, settings, df, session, reporter.emit)
 
     listeners = watched(table, _place(table, catalog), verbose=settings.verbose)
+    catalogs = catalog.name, settings.catalog or ""
+    listeners = traced(listeners, catalogs, partial(places_of, df), openlineage=settings.openlineage)
     reporter = Reporter(table, key.name, measured(listeners, table, key.name, key.branch, metrics=settings.metrics))
     if trusts_order(df, settings):
         reporter.emit(OrderTrusted(table, key.name))
@@ -214,6 +223,7 @@ def append_version(
     found = CatalogConfig(settings.catalog, settings.catalog_properties).find()
     open_catalog = found.open if settings.create_table else partial(open_existing, found, table)
     listeners = watched(table, _place(table, found), verbose=settings.verbose, noun="version")
+    listeners = traced(listeners, openlineage=settings.openlineage)
     listeners = measured(listeners, table, key.name, key.branch, metrics=settings.metrics)
     sink = _sink(table, key, open_catalog, settings, df, session, listeners)
     sink.before_commit = before_commit

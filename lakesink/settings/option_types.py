@@ -104,3 +104,4 @@ class Options(TypedDict, total=False):
     schema_registry: Place | None
     verbose: bool | str | None
     metrics: Literal["otel", "prometheus"] | str | int | None
+    openlineage: bool | str | None

@@ -234,4 +234,12 @@ OPTIONS_OF_COMMIT = (
         "Who reads metrics: the program's OpenTelemetry, the registry of its Prometheus client, or whoever asks at that"
         " port, by default of this machine only. Without the option, the variable `LAKESINK_METRICS` decides.",
     ),
+    Option(
+        "openlineage",
+        "true or false",
+        switch,
+        "false",
+        "True to tell OpenLineage of each commit, as its client is configured. Without the option, the variable"
+        " `LAKESINK_OPENLINEAGE` decides.",
+    ),
 )

@@ -89,6 +89,7 @@ class Settings:
     schema_registry: str = ""
     verbose: bool | None = None
     metrics: str | None = None
+    openlineage: bool | None = None
     _reported: set[str] = field(default_factory=set, init=False, compare=False)
 
     @classmethod

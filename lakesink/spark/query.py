@@ -33,7 +33,7 @@ MAX_REASON = 100
 RUN_ID = "spark.jobGroup.id"
 FAIL_ON_DATA_LOSS = "failOnDataLoss"
 PARSE_MODE, CORRUPT_COLUMN = "mode", "columnNameOfCorruptRecord"
-ISOLATION_LEVEL = "kafka.isolation.level"
+SERVERS, ISOLATION_LEVEL = "kafka.bootstrap.servers", "kafka.isolation.level"
 UNKNOWN_BYTES = 2**60
 """Spark multiplies the sizes of joined sources, and takes almost 2**63 for one that has none."""
 _WAIT_MS = 1_000
@@ -184,6 +184,13 @@ def sources_of(rows: DataFrame) -> list[Source]:
         replay = replay_of(name, option_of(leaf, FAIL_ON_DATA_LOSS))
         found.append(Source(name.partition("[")[0], replay, uncommitted, _is_lenient(leaf, corrupt)))
     return found
+
+
+def places_of(rows: DataFrame) -> list[str]:
+    """Where each streaming source reads: servers of Kafka, a folder, or the catalog of a table; empty if unknown."""
+    leaves = filter(lambda leaf: leaf.isStreaming(), items(plan_of(rows).collectLeaves()))
+    folders = ((leaf, _name(leaf).partition("[")[2].removesuffix("]")) for leaf in leaves)
+    return [folder or option_of(leaf, SERVERS) or option_of(leaf, "catalog") or "" for leaf, folder in folders]
 
 
 def option_of(leaf: Any, key: str) -> str | None:

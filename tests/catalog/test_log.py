@@ -73,6 +73,12 @@ CASES: list[tuple[events.Event, str, str]] = [
         "lakesink.metrics.not-served place=127.0.0.1:9464 error=OSError: taken: the stream runs without metrics",
     ),
     (
+        events.LineageNotSent("ConnectionError: away"),
+        "WARNING",
+        "lakesink.lineage.not-sent error=ConnectionError: away: the stream runs on",
+    ),
+    (events.LineageSentAgain(3), "WARNING", "lakesink.lineage.sent-again lost=3"),
+    (
         events.ListenerFailed("Counter", "BatchLanded", "boom"),
         "WARNING",
         "lakesink.listener.failed listener=Counter event=BatchLanded error=boom",
