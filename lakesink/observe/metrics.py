@@ -112,6 +112,7 @@ CONSUMED = Metric(
     "Newest batch that a consumer of the sink is behind: the sink id of a stream, a reader-id or an outbox.",
     MetricKind.GAUGE,
     label="consumer",
+    known=(),
 )
 METRICS = (
     *(BATCHES, FAILURES, ATTEMPTS, ROWS, FILES, BYTES, UNMET, COMPACTIONS),

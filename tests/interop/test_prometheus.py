@@ -13,7 +13,6 @@ from lakesink.observe.metrics import METRICS, Numbers
 from lakesink_protocol import events
 from lakesink_protocol.outcome import Committed
 from release.tree import ROOT
-from servers.missing import Missing
 from servers.prometheus import promtool
 
 pytestmark = pytest.mark.interop
@@ -41,10 +40,7 @@ FIRES = {
 
 @pytest.fixture(scope="module")
 def checker() -> Path:
-    try:
-        return promtool()
-    except Missing as error:
-        pytest.skip(str(error))
+    return promtool()
 
 
 def checked(checker: Path, *call: str, given: bytes = b"") -> str:
