@@ -114,7 +114,7 @@ def _start(port: int, writer: DataStreamWriter, target: Target) -> StreamingQuer
 
 
 def _tiny(spark: SparkSession, folder: Path, sink: Sink, name: str, batches: int) -> float:
-    """Milliseconds of the median batch after the first few."""
+    """Milliseconds in the sink of the median batch after the first few."""
     target = Target(folder / name, f"bench.{name}", catalog_properties(folder), {"sink_id": name, "create_table": True})
     progress = tiny_batches(spark, sink, target, batches)[WARM_UP:]
-    return float(statistics.median(one["durationMs"]["triggerExecution"] for one in progress))
+    return float(statistics.median(one["durationMs"]["addBatch"] for one in progress))

@@ -3,6 +3,7 @@
 Each way reads the numbers when it needs them, in a thread that is not that of a batch.
 """
 
+import threading
 from collections.abc import Iterable, Iterator
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 VARIABLE = "LAKESINK_METRICS"
 OPENTELEMETRY, PROMETHEUS = "otel", "prometheus"
+_ONE_AT_A_TIME = threading.Lock()
 _UCUM = {"seconds": "s", "bytes": "By", "": ""}
 
 
@@ -46,8 +48,9 @@ def counting(way: str) -> "Numbers":
         OSError: The port cannot be opened.
     """
     try:
-        numbers = _numbers()
-        _offer(numbers, way)
+        with _ONE_AT_A_TIME:
+            numbers = _numbers()
+            _offer(numbers, way)
         return numbers
     except ModuleNotFoundError as error:
         missing = str(error.name)
