@@ -3,6 +3,7 @@
 No client is loaded before. Each way reads the numbers when it needs them, in a thread that is not that of a batch.
 """
 
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 VARIABLE, LINEAGE_VARIABLE = "LAKESINK_METRICS", "LAKESINK_OPENLINEAGE"
 OPENTELEMETRY, PROMETHEUS = "otel", "prometheus"
+_ONE_AT_A_TIME = threading.Lock()
 _UCUM = {"seconds": "s", "bytes": "By", "": ""}
 
 
@@ -55,7 +57,8 @@ def traced(
     try:
         from lakesink.observe.open_lineage import Lineage, sender  # noqa: PLC0415 - an extra
 
-        send = sender()
+        with _ONE_AT_A_TIME:
+            send = sender()
     except ModuleNotFoundError as error:
         wrong = SettingsError.of("OPENLINEAGE_CLIENT", library=error.name)
     except Exception as error:  # noqa: BLE001 - the client raises what its transports raise
@@ -73,8 +76,9 @@ def counting(way: str) -> "Numbers":
         OSError: The port cannot be opened.
     """
     try:
-        numbers = _numbers()
-        _offer(numbers, way)
+        with _ONE_AT_A_TIME:
+            numbers = _numbers()
+            _offer(numbers, way)
         return numbers
     except ModuleNotFoundError as error:
         missing = str(error.name)

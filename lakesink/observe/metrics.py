@@ -15,12 +15,12 @@ from lakesink_protocol import events
 from lakesink_protocol.measures import MEASURES
 from lakesink_protocol.outcome import Committed, word_of
 from lakesink_protocol.quality import OTHERS
-from lakesink_protocol.redact import redact
+from lakesink_protocol.redact import redact, shown
 from lakesink_protocol.row_changes import ChangeCounts
 
 LABELS = ("table", "sink", "branch")
-MOST_STREAMS = 200
-"""Streams of a process with labels of their own; applications that name each append otherwise share `OTHERS`."""
+MOST_STREAMS, MOST_VALUES, LONGEST_LABEL = 200, 100, 200
+"""Streams of a process, and values of a metric's own label; more share `OTHERS`, as if each append has a new name."""
 
 
 class MetricKind(Enum):
@@ -101,16 +101,28 @@ WRITE_DURATION = Metric("last_write_duration", "The job over the rows of the las
 LAST_COMMIT = Metric("last_commit_timestamp", "When the last batch was committed.", MetricKind.GAUGE, "seconds")
 LAST_BATCH = Metric("last_committed_batch", "Id of the last batch, or version of the last append.", MetricKind.GAUGE)
 RUNNING = Metric("query_running", "1 while the query runs, 0 after its end.", MetricKind.GAUGE)
-UNCOMMITTED = Metric("uncommitted_age", "How long rows have been read and not committed.", MetricKind.AGE, "seconds")
+UNCOMMITTED = Metric("uncommitted_offsets", "Offsets that Spark has read and the table lacks.", MetricKind.GAUGE)
+UNCOMMITTED_AGE = Metric(
+    "uncommitted_age", "How long rows have been read and not committed.", MetricKind.AGE, "seconds"
+)
 UNREAD = Metric("unread_offsets", "Offsets that the sources have and Spark has not read.", MetricKind.GAUGE)
 UNREAD_AGE = Metric("unread_age", "How long the sources have had more than Spark has read.", MetricKind.AGE, "seconds")
+CONSUMED = Metric(
+    "consumed_batch",
+    "Newest batch that a consumer of the sink is behind: the sink id of a stream, a reader-id or an outbox.",
+    MetricKind.GAUGE,
+    label="consumer",
+    known=(),
+)
 METRICS = (
     *(BATCHES, FAILURES, ATTEMPTS, ROWS, FILES, BYTES, UNMET, COMPACTIONS),
     *OF_MEASURES.values(),
     *OF_CHANGES.values(),
-    *(DURATION, WRITE_DURATION, LAST_COMMIT, LAST_BATCH, RUNNING, UNCOMMITTED, UNREAD, UNREAD_AGE),
+    *(DURATION, WRITE_DURATION, LAST_COMMIT, LAST_BATCH, RUNNING),
+    *(UNCOMMITTED, UNCOMMITTED_AGE, UNREAD, UNREAD_AGE, CONSUMED),
 )
 _COUNTED: dict[type[events.Event], tuple[Metric, str]] = {
+    events.BatchInterrupted: (BATCHES, _INTERRUPTED),
     events.CommitShown: (ATTEMPTS, _SHOWN),
     events.CommitNotShown: (ATTEMPTS, _NOT_SHOWN),
     events.CommitUnknown: (ATTEMPTS, _UNKNOWN),
@@ -128,31 +140,49 @@ class Numbers:
     now: Callable[[], float] = time.time
     _found: dict[Metric, dict[Labels, float]] = field(default_factory=lambda: {one: {} for one in METRICS}, init=False)
     _streams: set[Labels] = field(default_factory=set, init=False)
+    _values: dict[Metric, set[str]] = field(default_factory=lambda: {one: set() for one in METRICS}, init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     def stream(self, table: str, sink: str, branch: str) -> "Stream":
         """A listener for one stream, whose counters go on where an earlier run in this process stopped."""
-        labels: Labels = (redact(table), redact(sink), branch)
-        with self._lock:
-            if labels not in self._streams and len(self._streams) >= MOST_STREAMS:
-                labels = (OTHERS,) * len(LABELS)
-            self._streams.add(labels)
-        found = Stream(self, labels)
+        found = Stream(self, self._labels(table, sink, branch))
         for metric in METRICS:
             for value in metric.known if metric.kind is MetricKind.COUNTER else ():
                 found.add(metric, 0, value)
         return found
 
-    def add(self, metric: Metric, labels: Labels, count: float) -> None:
-        """Add to a counter."""
+    def consumed(self, table: str, sink: str, branch: str, consumer: str, batch_id: int) -> None:
+        """Tell which batch of a sink a consumer is behind."""
+        self.put(CONSUMED, self._labels(table, sink, branch), batch_id, consumer)
+
+    def add(self, metric: Metric, stream: Labels, count: float, value: str = "") -> None:
+        """Add to a counter; `value` is that of the metric's own label."""
         with self._lock:
-            found = self._found[metric]
+            found, labels = self._found[metric], (*stream, *self._own(metric, value))
             found[labels] = found.get(labels, 0) + count
 
-    def put(self, metric: Metric, labels: Labels, value: float) -> None:
+    def put(self, metric: Metric, stream: Labels, number: float, value: str = "") -> None:
         """Set a gauge; of an age, when it began, or 0."""
         with self._lock:
-            self._found[metric][labels] = value
+            self._found[metric][(*stream, *self._own(metric, value))] = number
+
+    def _labels(self, *texts: str) -> Labels:
+        labels = tuple(map(_label, texts))
+        with self._lock:
+            if labels not in self._streams and len(self._streams) >= MOST_STREAMS:
+                labels = (OTHERS,) * len(LABELS)
+            self._streams.add(labels)
+        return labels
+
+    def _own(self, metric: Metric, value: str) -> Labels:
+        """The value of the metric's own label, if it has one."""
+        if not metric.label:
+            return ()
+        text, known = _label(value), self._values[metric]
+        if text not in known and len(known) >= MOST_VALUES:
+            return (OTHERS,)
+        known.add(text)
+        return (text,)
 
     def read(self, metric: Metric) -> Iterator[tuple[Labels, float]]:
         """The labels and the number of each stream, now."""
@@ -162,6 +192,11 @@ class Numbers:
             yield labels, max(self.now() - value, 0) if value and metric.kind is MetricKind.AGE else value
 
 
+def _label(text: str) -> str:
+    """A name that others chose, as a label: without secrets, and not too long."""
+    return shown(redact(text), LONGEST_LABEL)
+
+
 @dataclass(slots=True)
 class Stream:
     """Counts the events of one stream, or of the appends of one application."""
@@ -169,35 +204,39 @@ class Stream:
     numbers: Numbers
     labels: Labels
     _since: dict[Metric, float] = field(default_factory=dict, init=False)
+    _counts_offsets: bool = field(default=False, init=False)
 
     def __call__(self, event: events.Event) -> None:
         """Count an event."""
         if counted := _COUNTED.get(type(event)):
             self.add(counted[0], 1, counted[1])
         match event:
-            case events.QueryStarted():
-                self._put(RUNNING, 1)
-            case events.QueryEnded():
-                self._put(RUNNING, 0)
-            case events.QueryProgressed(unread=int(unread)):
-                self._put(UNREAD, unread)
-                self._age(UNREAD_AGE, goes_on=unread > 0)
+            case events.QueryStarted() | events.QueryEnded():
+                self._put(RUNNING, 1 if isinstance(event, events.QueryStarted) else 0)
+            case events.QueryProgressed():
+                self._put(UNREAD, event.unread)
+                self._age(UNREAD_AGE, goes_on=event.unread > 0)
+            case events.BatchesRead():
+                self.numbers.consumed(event.table, event.sink, event.branch, self.labels[1], event.batch_id)
             case events.BatchStarted():
-                self._age(UNCOMMITTED, goes_on=True)
+                self._age(UNCOMMITTED_AGE, goes_on=True)
+            case events.OffsetsCounted():
+                self._counts_offsets = True
+                self._put(UNCOMMITTED, event.offsets)
             case events.BatchFinished():
                 self._finished(event)
             case events.BatchFailed():
                 self.add(BATCHES, 1, event.word)
                 self.add(FAILURES, 1, event.code)
-            case events.BatchInterrupted():
-                self.add(BATCHES, 1, _INTERRUPTED)
 
     def add(self, metric: Metric, count: float, label: str = "") -> None:
         """Add to a counter; `label` is the value of the metric's own one."""
-        self.numbers.add(metric, (*self.labels, *filter(None, [label])), count)
+        self.numbers.add(metric, self.labels, count, label)
 
     def _finished(self, event: events.BatchFinished) -> None:
-        self._age(UNCOMMITTED, goes_on=False)
+        if self._counts_offsets:
+            self._put(UNCOMMITTED, 0)
+        self._age(UNCOMMITTED_AGE, goes_on=False)
         if not isinstance(event.outcome, Committed):
             self.add(BATCHES, 1, event.word)
             return

@@ -7,7 +7,7 @@ first batch, before anything is written.
 import json
 import posixpath
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -21,7 +21,6 @@ from lakesink.checkpoint.query_facts import Source, gives_uncommitted, is_lenien
 from lakesink.settings.option_types import OutputMode
 from lakesink.spark.determinism import items, plan_of
 from lakesink.spark.hadoop import hadoop_of
-from lakesink.spark.rows.on_driver import rows_between
 from lakesink.spark.spark_errors import JAVA_ERRORS, telling_line, whole_text
 from lakesink_catalog.words import cut
 from lakesink_protocol.errors import QueryError, SettingsError
@@ -97,12 +96,13 @@ class RunningQuery:
             while not self._execution.awaitTermination(_WAIT_MS):
                 meanwhile()
 
-    def unread(self) -> int | None:
-        """Offsets that the sources have beyond Spark's last progress; None if one of them does not tell."""
-        progress = self._execution.lastProgress()
-        sources = [] if progress is None else json.loads(progress.json())["sources"]
-        counts = [rows_between(source["endOffset"], source["latestOffset"]) for source in sources]
-        return None if None in counts or not counts else sum(count for count in counts if count is not None)
+    def progress(self) -> list[Mapping[str, Any]]:
+        """The sources in Spark's last progress; none before the first."""
+        try:
+            progress = self._execution.lastProgress()
+            return [] if progress is None else list(json.loads(progress.json())["sources"])
+        except JAVA_ERRORS:
+            return []
 
     def was_stopped(self) -> bool:
         """True once the query was asked to stop; its jobs then fail on purpose."""

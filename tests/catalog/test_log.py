@@ -21,6 +21,8 @@ SILENT: set[type[events.Event]] = {
     events.BatchStarted,
     events.QueryEnded,
     events.QueryProgressed,
+    events.BatchesRead,
+    events.OffsetsCounted,
     events.Decided,
     events.BatchRecovered,
     events.FileClosing,

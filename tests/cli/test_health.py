@@ -2,25 +2,38 @@
 
 import json
 import re
+import socket
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
 from pyiceberg.catalog import Catalog
 
-from lakesink.observe.metrics import DURATION, LAST_BATCH, LAST_COMMIT, ROWS, Numbers
-from lakesink_catalog.read.history import sinks
+from lakesink.observe.metrics import CONSUMED, DURATION, LAST_BATCH, LAST_COMMIT, ROWS, Numbers
+from lakesink.read.position import Position
 from lakesink_catalog.tables.tables import create_table
 from lakesink_tools.cli.main import main
 from lakesink_tools.cli.run import watch as watching
+from lakesink_tools.cli.run.outbox import Done
 from lakesink_tools.cli.run.watch import Watched
-from lakesink_tools.cli.sink_health import Health, health_of, word_for_probes, worst
+from lakesink_tools.cli.sink_health import Health, health_in, worst
+from servers.ports import free_port
+from testkit.batches import Writer
+from testkit.builders import Lake, Stream
+from tests.adapter.test_progressed import BEGINNING, BEHIND
 from tests.cli.test_status import HOUR_MS, catalog, writer
+from tests.faults.test_prepared_records import Crashed
+from tests.read.consumer import Consumer
+from tests.read.test_hold import hold_unread
+
+if TYPE_CHECKING:
+    from lakesink_tools.operate.outbox.produce import Producing
 
 __all__ = ["catalog"]
 Run = Callable[..., Result]
@@ -70,11 +83,13 @@ def test_a_sink_without_the_proof_of_its_last_batch_is_degraded(run: Run, catalo
     assert word(run()) == "degraded"
 
 
-def test_a_sink_with_a_batch_that_is_written_and_not_committed_is_behind(catalog: Catalog) -> None:
-    [state] = sinks(writer(catalog, "shop.orders").load())
-    standing = health_of(state, None, datetime.now(UTC))
-    assert word_for_probes(state, standing, is_prepared=True) is Health.BEHIND
-    assert standing.is_well
+def test_a_sink_with_a_batch_that_is_written_and_not_committed_is_behind_and_well(tmp_path: Path) -> None:
+    crashed = Crashed(tmp_path)
+    [(_, standing, found)] = health_in(crashed.lake.table(), None, datetime.now(UTC))
+    assert (found, standing.is_well) == (Health.BEHIND, True)
+    crashed.stream.run(1)
+    [(_, _, found)] = health_in(crashed.lake.table(), None, datetime.now(UTC))
+    assert found is Health.OK
 
 
 def test_a_table_that_no_stream_has_written_is_a_problem(run: Run, catalog: Catalog) -> None:
@@ -85,6 +100,30 @@ def test_a_table_that_no_stream_has_written_is_a_problem(run: Run, catalog: Cata
 def test_a_table_that_is_not_there_could_not_be_checked(run: Run, catalog: Catalog) -> None:
     writer(catalog, "shop.others")
     assert run().exit_code == 2
+    assert json.loads(run("--output", "json").stdout)["error"]["code"] == "LAKESINK_TABLE_MISSING"
+
+
+def test_a_catalog_that_is_away_could_not_be_asked(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYICEBERG_CATALOG__PROD__URI", f"http://me:geheim@127.0.0.1:{free_port()}")
+    result = run("--catalog", "prod", "--output", "json")
+    assert result.exit_code == 2
+    assert json.loads(result.stdout)["error"]["code"] == "LAKESINK_CATALOG_UNREACHABLE"
+    assert "geheim" not in result.output
+
+
+def test_a_sink_of_a_branch_counts_as_those_of_main_do(run: Run, catalog: Catalog) -> None:
+    written = writer(catalog, "shop.orders")
+    head = written.load().metadata.snapshots[-1].snapshot_id
+    written.load().manage_snapshots().create_branch(head, "audit").commit()
+    Writer(catalog, "shop.orders", sink="late", branch="audit", query="q2", clock=written.clock).commit(0)
+    document = json.loads(run("--output", "json").stdout)
+    assert [(sink["sink"], sink["branch"], sink["health"]) for sink in document["sinks"]] == [
+        ("events", "main", "ok"),
+        ("late", "audit", "ok"),
+    ]
+    assert word(run()) == "ok"
+    written.load().manage_snapshots().remove_branch("audit").commit()
+    assert word(run(), 1) == "refused"
 
 
 def test_json_has_the_word_of_the_table_and_of_each_sink(run: Run, catalog: Catalog) -> None:
@@ -149,3 +188,38 @@ def test_watch_ends_with_a_report_when_it_is_stopped(catalog: Catalog, monkeypat
     result = CliRunner().invoke(main, ["watch", "shop.orders", "--output", "json"], catch_exceptions=False)
     assert result.exit_code == 0
     assert json.loads(result.stdout) == {"table": "shop.orders", "health": "ok", "batches": 0}
+
+
+def test_watch_tells_prometheus_how_far_a_reader_is(lake: Lake) -> None:
+    stream, consumer, numbers = Stream(lake), Consumer(lake), Numbers()
+    for batch in (0, 1):
+        stream.run(batch)
+    consumer.poll()
+    stream.run(2)
+    hold_unread(lake, consumer)
+    Watched("shop.orders", None, numbers).look(lake.table())
+    assert dict(numbers.read(CONSUMED)) == {("shop.orders", "events", "main", "silver"): 1}
+
+
+@pytest.mark.parametrize("position", [None, BEGINNING, BEHIND])
+def test_an_outbox_tells_prometheus_its_position_as_soon_as_there_is_one(position: Position | None) -> None:
+    numbers = Numbers()
+    producing = SimpleNamespace(position=position, outbox=SimpleNamespace(table="shop.orders", name="out"))
+    Done(numbers).tell(cast("Producing", producing))
+    told = {("shop.orders", "orders", "main", "out"): 7}
+    assert dict(numbers.read(CONSUMED)) == (told if position is BEHIND else {})
+
+
+@pytest.mark.parametrize("place", ["otel", "prometheus", "host", "99999"])
+def test_a_command_serves_prometheus_at_a_port_and_nowhere_else(place: str) -> None:
+    result = CliRunner().invoke(main, ["watch", "shop.orders", "--metrics", place])
+    assert result.exit_code == 2
+    assert "'0.0.0.0:9464'" in result.output
+
+
+def test_a_port_that_is_taken_ends_the_command_before_it_begins(catalog: Catalog) -> None:
+    writer(catalog, "shop.orders")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        result = CliRunner().invoke(main, ["watch", "shop.orders", "--metrics", str(taken.getsockname()[1])])
+    assert result.exit_code == 2
+    assert "cannot be opened (OSError: [Errno 98]" in result.stderr

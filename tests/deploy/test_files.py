@@ -76,14 +76,15 @@ def test_systemd_accepts_the_watch_over_the_table(unit: str, tmp_path: Path) -> 
     assert (done.returncode, [line for line in done.stderr.splitlines() if "lakesink-" in line]) == (0, [])
 
 
-def test_unit_and_cron_job_ask_for_the_health_of_the_table_with_options_that_exist() -> None:
+def test_unit_and_probe_ask_for_the_health_of_the_table_with_options_that_exist() -> None:
     unit = (FILES / "lakesink-orders-health.service").read_text()
     [of_unit] = re.findall(r"^ExecStart=/opt/lakesink/bin/(.+)$", unit, re.MULTILINE)
-    job = (FILES / "kubernetes" / "health.yaml").read_text()
-    [of_job] = re.findall(r"command: \[(.+)\]", job)
-    assert shlex.split(of_unit) == of_job.split(", ")
-    assert options_in(shlex.split(of_unit)) <= options_of("health")
-    assert manifest()["spec"]["image"] in job
+    deployment = (FILES / "kubernetes" / "health.yaml").read_text()
+    of_pod, of_probe = (found.split(", ") for found in re.findall(r"command: \[(.+)\]", deployment))
+    assert shlex.split(of_unit) == of_probe
+    assert options_in(of_probe) <= options_of("health")
+    assert (of_pod[:2], options_in(of_pod) <= options_of("watch")) == (["lakesink", "watch"], True)
+    assert manifest()["spec"]["image"] in deployment
 
 
 def misfits(value: Any, schema: dict[str, Any], where: str = "") -> list[str]:
@@ -191,14 +192,3 @@ def test_panels_have_places_and_ids_of_their_own() -> None:
     panels = json.loads(DASHBOARD.read_text())["panels"]
     places = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in panels]
     assert len(set(places)) == len({panel["id"] for panel in panels}) == len(panels)
-
-
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool, of Prometheus, is not on this machine")
-def test_prometheus_accepts_the_rules() -> None:
-    done = subprocess.run(
-        ["promtool", "check", "rules", "--lint=all", "--lint-fatal", str(RULES)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr

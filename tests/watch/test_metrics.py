@@ -5,26 +5,44 @@ import re
 import socket
 import sys
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 from urllib.request import urlopen
 
 import pytest
-
-pytest.importorskip("prometheus_client")
-pytest.importorskip("opentelemetry.sdk")
-
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.exporter.prometheus import PrometheusMetricReader
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import ConsoleMetricExporter, MetricExportResult, PeriodicExportingMetricReader
+from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from prometheus_client import CollectorRegistry, generate_latest, start_http_server
 from prometheus_client.parser import text_string_to_metric_families
 from pyspark.sql import SparkSession
 
 import lakesink
-from lakesink.observe.exports import VARIABLE, measured, prometheus_collector, to_opentelemetry
-from lakesink.observe.metrics import METRICS, MOST_STREAMS, MetricKind, Numbers, Stream
+from lakesink.observe.exports import (
+    OPENTELEMETRY,
+    VARIABLE,
+    counting,
+    measured,
+    prometheus_collector,
+    to_opentelemetry,
+)
+from lakesink.observe.metrics import (
+    BATCHES,
+    CONSUMED,
+    FAILURES,
+    LONGEST_LABEL,
+    METRICS,
+    MOST_STREAMS,
+    MOST_VALUES,
+    UNCOMMITTED,
+    MetricKind,
+    Numbers,
+    Stream,
+)
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_protocol import events
 from lakesink_protocol.errors import SettingsError
@@ -32,7 +50,9 @@ from lakesink_protocol.measures import DEAD_LETTERS, MEASURES, Tally
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
 from lakesink_protocol.quality import OTHERS, Quality
 from lakesink_protocol.row_changes import ChangeCounts
-from tests.spark.streams import file_stream, run, write_files
+from servers.ports import free_port
+from tests.spark.streams import counter_stream, file_stream, run, run_batches, write_files
+from tests.watch.collectors import COLLECTORS, PATIENCE_SECONDS, answering
 
 STREAM = ("demo.events", "events")
 COMMITTED = Committed(snapshot_id=7, rows=10, files=2, bytes=300)
@@ -65,15 +85,19 @@ def finished(outcome: Outcome = COMMITTED, batch_id: int = 3) -> events.BatchFin
     return events.BatchFinished(batch_id, *STREAM, 1.5, 1.0, outcome)
 
 
-def failed(*, is_refused: bool) -> events.BatchFailed:
-    return events.BatchFailed(3, *STREAM, 1.5, 1.0, is_refused, "LAKESINK_GAP", "it is", ())
+def failed(*, is_refused: bool, code: str = "LAKESINK_GAP") -> events.BatchFailed:
+    return events.BatchFailed(3, *STREAM, 1.5, 1.0, is_refused, code, "it is", ())
 
 
 def scraped(numbers: Numbers) -> dict[str, float]:
     """What Prometheus reads: names with the labels that are not the stream's, and numbers."""
+    return samples_of(exposed(numbers))
+
+
+def exposed(numbers: Numbers) -> str:
     registry = CollectorRegistry()
     registry.register(prometheus_collector(numbers))
-    return samples_of(generate_latest(registry).decode())
+    return generate_latest(registry).decode()
 
 
 def samples_of(text: str) -> dict[str, float]:
@@ -159,11 +183,26 @@ def test_what_spark_has_not_read_has_a_number_and_an_age(numbers: Numbers, strea
     assert scraped(numbers)["lakesink_unread_age_seconds"] == 0
 
 
-def test_a_source_that_does_not_tell_its_newest_offsets_has_no_lag_instead_of_a_wrong_one(
+def test_offsets_that_spark_has_read_wait_until_their_batch_is_in_the_table(numbers: Numbers, stream: Stream) -> None:
+    stream(events.BatchStarted(3))
+    stream(events.OffsetsCounted(3, 40))
+    stream(failed(is_refused=False))
+    assert scraped(numbers)["lakesink_uncommitted_offsets"] == 40
+    stream(finished())
+    assert scraped(numbers)["lakesink_uncommitted_offsets"] == 0
+
+
+def test_a_source_that_does_not_count_its_offsets_has_no_lag_instead_of_a_wrong_one(
     numbers: Numbers, stream: Stream
 ) -> None:
-    stream(events.QueryProgressed(None))
-    assert "lakesink_unread_offsets" not in scraped(numbers)
+    stream(events.BatchStarted(3))
+    stream(finished())
+    assert not {"lakesink_unread_offsets", "lakesink_uncommitted_offsets"} & scraped(numbers).keys()
+
+
+def test_a_stream_over_another_sink_is_a_consumer_of_that_one(numbers: Numbers, stream: Stream) -> None:
+    stream(events.BatchesRead(7, "shop.orders", "orders", "main"))
+    assert dict(numbers.read(CONSUMED)) == {("shop.orders", "orders", "main", "events"): 7}
 
 
 def test_opentelemetrys_own_translation_gives_prometheus_the_same_names_and_numbers(
@@ -186,13 +225,29 @@ def test_labels_are_bounded_and_have_no_secret(numbers: Numbers) -> None:
     numbers.stream("https://user:geheim@host/table", "events", "main")
     for number in range(MOST_STREAMS + 10):
         numbers.stream("demo.events", f"app-{number}", "main")
-    collected = CollectorRegistry()
-    collected.register(prometheus_collector(numbers))
-    text = generate_latest(collected).decode()
+    text = exposed(numbers)
     sinks = set(re.findall(r'sink="([^"]*)"', text))
     assert len(sinks) == MOST_STREAMS + 1
     assert OTHERS in sinks
     assert "geheim" not in text
+
+
+@pytest.mark.parametrize(
+    "secret", ["s3://key:geheim@lake/t", "jdbc:x?password=geheim", "token=geheim", "Bearer geheim00"]
+)
+def test_no_label_shows_a_secret(numbers: Numbers, secret: str) -> None:
+    numbers.stream(secret, secret, secret)(failed(is_refused=False, code=secret))
+    numbers.consumed(secret, secret, secret, secret, 1)
+    assert "geheim" not in exposed(numbers)
+
+
+def test_values_of_a_metrics_own_label_are_bounded_in_number_and_length(numbers: Numbers, stream: Stream) -> None:
+    for number in range(MOST_VALUES + 10):
+        stream(failed(is_refused=False, code=f"E{number}" + "x" * 1_000))
+    found = dict(numbers.read(FAILURES))
+    assert len(found) == MOST_VALUES + 1
+    assert found[(*STREAM, "main", OTHERS)] == 10
+    assert max(len(label) for labels in found for label in labels) == LONGEST_LABEL
 
 
 def test_names_follow_the_rules_of_prometheus() -> None:
@@ -203,32 +258,38 @@ def test_names_follow_the_rules_of_prometheus() -> None:
     assert len({metric.prometheus for metric in METRICS}) == len(METRICS)
 
 
-@pytest.mark.parametrize("behaviour", ["away", "slow", "refuses"])
-def test_batches_go_on_while_a_collector_is_away_or_slow_or_refuses(
-    numbers: Numbers, stream: Stream, behaviour: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    reached, may_end, exporter = threading.Event(), threading.Event(), ConsoleMetricExporter()
-
-    def export(*_: Any, **__: Any) -> MetricExportResult:
-        reached.set()
-        if behaviour == "away":
-            raise ConnectionRefusedError
-        if behaviour == "slow":
-            may_end.wait()
-        return MetricExportResult.FAILURE
-
-    monkeypatch.setattr(exporter, "export", export)
-    provider = MeterProvider([PeriodicExportingMetricReader(exporter, export_interval_millis=1)])
+@contextmanager
+def pushed(port: int, numbers: Numbers) -> Iterator[None]:
+    """The numbers are pushed a hundred times a second to a collector, or as often as it answers."""
+    exporter = OTLPMetricExporter(f"http://127.0.0.1:{port}/v1/metrics", timeout=1)
+    provider = MeterProvider([PeriodicExportingMetricReader(exporter, export_interval_millis=10)])
+    to_opentelemetry(numbers, provider)
     try:
-        to_opentelemetry(numbers, provider)
-        assert reached.wait(60)
-        emit = LISTENERS.also(stream)
+        yield
+    finally:
+        provider.shutdown(timeout_millis=1_000)
+
+
+def test_a_collector_gets_every_number_that_prometheus_reads(numbers: Numbers, stream: Stream) -> None:
+    for event in (events.BatchesRead(7, *STREAM, "main"), events.QueryEnded(), events.QueryProgressed(3), finished()):
+        stream(event)
+    with answering(200) as (port, reached, bodies), pushed(port, numbers):
+        assert reached.wait(PATIENCE_SECONDS)
+    [resource] = ExportMetricsServiceRequest.FromString(bodies[0]).resource_metrics
+    found = {metric.name for scope in resource.scope_metrics for metric in scope.metrics}
+    assert found == {metric.opentelemetry for metric in METRICS if dict(numbers.read(metric))}
+
+
+@pytest.mark.parametrize("collector", COLLECTORS, ids=lambda one: one.__name__)
+def test_events_are_counted_while_a_collector_is_away_or_slow_or_refuses(
+    numbers: Numbers, stream: Stream, collector: Callable[[], AbstractContextManager[tuple[int, threading.Event]]]
+) -> None:
+    emit = LISTENERS.also(stream)
+    with collector() as (port, reached), pushed(port, numbers):
+        assert reached.wait(PATIENCE_SECONDS)
         for batch_id in range(100):  # a slow collector has not answered yet, and does not until all are counted
             emit(finished(batch_id=batch_id))
         assert scraped(numbers)["lakesink_batches_total committed"] == 100
-    finally:
-        may_end.set()
-        provider.shutdown()
 
 
 def test_a_reader_that_connects_and_says_nothing_keeps_nobody_else_from_reading(
@@ -277,13 +338,6 @@ def test_a_missing_client_is_an_error_at_the_start_and_says_how_to_get_it(monkey
     assert 'pip install "lakesink[metrics]"' in str(caught.value)
 
 
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
-
-
 @pytest.mark.usefixtures("home")
 def test_a_running_stream_is_scraped(spark: SparkSession, tmp_path: Path) -> None:
     port = free_port()
@@ -299,3 +353,27 @@ def test_a_running_stream_is_scraped(spark: SparkSession, tmp_path: Path) -> Non
     assert found["lakesink_committed_rows_total"] == 30
     assert found["lakesink_commit_attempts_total shown"] == 3
     assert math.isfinite(found["lakesink_last_commit_duration_seconds"])
+
+
+@pytest.mark.usefixtures("home")
+def test_a_stream_goes_on_while_all_its_collectors_are_away_or_slow_or_refuse(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    numbers = counting(OPENTELEMETRY)
+    with ExitStack() as stack:
+        for collector in COLLECTORS:
+            port, reached = stack.enter_context(collector())
+            stack.enter_context(pushed(port, numbers))
+            assert reached.wait(PATIENCE_SECONDS)
+        writer = lakesink.stream(
+            counter_stream(spark),
+            "demo.pushed",
+            sink_id="pushed",
+            checkpoint=tmp_path / "c",
+            create_table=True,
+            metrics=OPENTELEMETRY,
+        )
+        run_batches(writer, 3)
+    [committed] = [number for labels, number in numbers.read(BATCHES) if labels[1::2] == ("pushed", "committed")]
+    assert committed >= 4
+    assert ("demo.pushed", "pushed", "main") in dict(numbers.read(UNCOMMITTED))

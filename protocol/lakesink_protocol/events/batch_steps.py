@@ -24,6 +24,12 @@ class BatchStarted(BatchEvent):
     """Spark has logged the batch's offsets; nothing is read or written."""
 
 
+class OffsetsCounted(BatchEvent):
+    """So many offsets of the sources are in the batch; of sources that count, such as Kafka."""
+
+    offsets: int
+
+
 class TableCreated(TableBatchEvent):
     """The first batch created its table."""
 

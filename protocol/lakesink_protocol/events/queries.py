@@ -101,9 +101,12 @@ class QueryEnded(Event):
 
 
 class QueryProgressed(Event):
-    """A query runs; `unread` offsets are in its sources that it had not read at Spark's last progress.
+    """A query runs; `unread` offsets are in its sources that it had not read at Spark's last progress."""
 
-    It is None if the sources do not tell.
-    """
+    unread: int
 
-    unread: int | None
+
+class BatchesRead(SinkBatchEvent):
+    """A query has read the batches of another sink up to this one."""
+
+    branch: str

@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
-from lakesink.settings.parse import duration, metrics_reader
+from lakesink.settings.parse import duration
 from lakesink_tools.cli.output import Report, reported
-from lakesink_tools.cli.parsed import parsed_by, time_of
+from lakesink_tools.cli.parsed import parsed_by, place_to_serve, time_of
 
 _ONLY_READS = frozenset(
     {
@@ -57,6 +57,9 @@ _MAX_AGE = _option(
     help="Exit with 1 if the last batch of a sink is older: '30 min'.",
 )
 _EVERY = _option("--every", type=click.FloatRange(0.1), default=1.0, help="Seconds between two looks at the table.")
+_METRICS = _option(
+    "--metrics", callback=parsed_by(place_to_serve), metavar="[HOST:]PORT", help="Let Prometheus read metrics there."
+)
 _YES = _option("--yes", is_flag=True, help="Do not ask.")
 
 COMMANDS = (
@@ -323,6 +326,7 @@ COMMANDS = (
         ),
         _option("--once", is_flag=True, help="Produce the batches that there are now, and end."),
         _EVERY,
+        _METRICS,
         _CATALOG,
     ),
     _command(
@@ -385,12 +389,7 @@ COMMANDS = (
         _TABLE,
         _MAX_AGE,
         _EVERY,
-        _option(
-            "--metrics",
-            callback=parsed_by(metrics_reader),
-            metavar="[HOST:]PORT",
-            help="Let Prometheus read there what the table tells, also of format('lakesink').",
-        ),
+        _METRICS,
         _CATALOG,
     ),
 )

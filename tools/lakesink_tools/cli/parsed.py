@@ -6,6 +6,8 @@ from typing import Any
 
 import click
 
+from lakesink.settings.parse import metrics_reader
+
 
 def parsed_by(parse: Callable[[str], Any]) -> Callable[[click.Context, click.Parameter, str | None], Any]:
     """What click calls with an argument, to parse it; a ValueError says what was expected."""
@@ -17,6 +19,14 @@ def parsed_by(parse: Callable[[str], Any]) -> Callable[[click.Context, click.Par
             raise click.BadParameter(str(error)) from None
 
     return callback
+
+
+def place_to_serve(text: str) -> str:
+    """Host and port at which Prometheus reads what a command counts."""
+    place = metrics_reader(text)
+    if ":" not in place:
+        raise ValueError("expected a port, such as 9464 or '0.0.0.0:9464'")
+    return place
 
 
 def time_of(text: str) -> datetime:

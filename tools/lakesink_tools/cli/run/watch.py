@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from lakesink.observe.exports import counting
+from lakesink.read.hold import readers
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import load_to_read
 from lakesink_catalog.words import counted
@@ -17,7 +17,7 @@ from lakesink_protocol.quality import Quality
 from lakesink_protocol.redact import redact
 from lakesink_tools.cli.output import Report
 from lakesink_tools.cli.sink_health import Health, health_in, worst
-from lakesink_tools.cli.until_stopped import say, stopped_by_signals
+from lakesink_tools.cli.until_stopped import say, served, stopped_by_signals
 from lakesink_tools.past.records import Record, history, outcome_in_words
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def watch(table: str, catalog: str | None, max_age: timedelta | None, every: flo
     """Look until interrupted; each batch and each change of health is a line on standard error."""
     stopped = stopped_by_signals()
     opened = connect(catalog, create=False)
-    watched = Watched(table, max_age, counting(metrics) if metrics else None)
+    watched = Watched(table, max_age, served(metrics))
     watched.look(load_to_read(opened, table))
     while not stopped.wait(every):
         _look(watched, opened)
@@ -69,6 +69,8 @@ class Watched:
         self.batches += 0 if known is None else len(new)
         if self._numbers is not None:
             _count(self._numbers, self.name, new, is_first=known is None)
+            for reader, key, batch_id in readers(table):
+                self._numbers.consumed(self.name, key.name, key.branch, reader, batch_id)
         self._seen = {record.snapshot_id for record in records}
         word = worst(word for _, _, word in health_in(table, self._max_age, datetime.now(UTC)))
         if known is None or word is not self.word:
