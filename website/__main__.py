@@ -9,6 +9,7 @@ import click
 
 from website.navigation import FOLDER, HTML
 from website.npm import NotInstalled
+from website.pictures import draw
 from website.serve import served
 from website.snippets import Folders, run_page
 from website.staging import DOCS
@@ -72,6 +73,13 @@ def tables() -> None:
         path = DOCS / page
         path.write_text(renewed(path.read_text(), name, table()))
         print(f"{page}: renewed")
+
+
+@main.command()
+def pictures() -> None:
+    """Draw what a terminal shows, for pages."""
+    for path in draw():
+        print(f"{path.relative_to(DOCS)}: drawn")
 
 
 if __name__ == "__main__":

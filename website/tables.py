@@ -1,4 +1,4 @@
-"""What pages show and the code has: public modules, and the tables of options, errors and log lines."""
+"""What pages show and the code has: public modules, and the tables of options, errors, log lines and metrics."""
 
 import inspect
 import logging
@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import cycle, groupby
 
+from lakesink.observe.metrics import METRICS, OF_CHANGES, Metric
 from lakesink.settings.option import Option
 from lakesink.settings.options import OPTIONS
 from lakesink.settings.options_of_reading import ONE_START, OPTIONS_OF_READING
@@ -29,6 +30,7 @@ PUBLIC_MODULES = (
 _FIELD = re.compile(r"(?:%\((\w+)\)s|(\w+))=%\(")
 """A field of a line; its name is fixed, or an attribute of the event."""
 _LINK = re.compile(r" ?(See \[.*\)\.)$")
+_OF_CHANGES = frozenset(OF_CHANGES.values())
 _BY_HAND = (events.QueryStarted, events.BatchEnded)
 """Events whose lines the page explains one by one."""
 
@@ -122,6 +124,19 @@ def _log_row(event: type[events.Event]) -> str:
     return f"| `{name}` | {logging.getLevelName(event.level)} | {meaning} | {fields} |"
 
 
+def metrics_table() -> str:
+    """The metrics; those of changes by key share a row."""
+    rows = [f"| `{one.prometheus}` | {_own_label(one)} | {one.help} |" for one in METRICS if one not in _OF_CHANGES]
+    changes = ", ".join(f"`{name}`" for name in OF_CHANGES)
+    rows.append(f"| `lakesink_changes_..._total` | | Changes by key of committed batches: {changes}. |")
+    return _table("metric | label | meaning", rows)
+
+
+def _own_label(metric: Metric) -> str:
+    values = ": " + ", ".join(f"`{value}`" for value in metric.known) if metric.label and metric.known else ""
+    return f"`{metric.label}`{values}" if metric.label else ""
+
+
 def failpoints_table() -> str:
     """The places of failpoints."""
     rows = (f"| `{name}` | {at.process} | {at.meaning} | {at.replay} |" for name, at in FAILPOINTS.items())
@@ -145,5 +160,6 @@ TABLES: Mapping[str, tuple[str, Callable[[], str]]] = {
     "use/read.md": ("read options", read_options_table),
     "reference/errors.md": ("errors", errors_table),
     "reference/log.md": ("log lines", log_table),
+    "operate/metrics.md": ("metrics", metrics_table),
 }
 """Pages, the names of their comments, and their tables."""

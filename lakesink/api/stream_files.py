@@ -10,6 +10,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from lakesink.api.stream_to import checked
 from lakesink.api.streams import stream_writer
+from lakesink.observe.exports import measured
 from lakesink.observe.terminal import watched
 from lakesink.settings.option_types import RowOptions
 from lakesink.settings.options import read_option
@@ -60,5 +61,6 @@ def stream_files(  # noqa: PLR0913 - the options, each by its name
     first, location = new_sink(), read_option("checkpoint", checkpoint)
     rows, columns, in_front_of = checked(df, stream_files, first, {**options, "accept": accept})
     check_part_schema(columns)
-    reporter = Reporter(first.place, sink_id, watched(sink_id, f"directory {redact(first.place)}", verbose=verbose))
+    watching = watched(sink_id, f"directory {redact(first.place)}", verbose=verbose)
+    reporter = Reporter(first.place, sink_id, measured(watching, first.place, sink_id))
     return stream_writer(rows, location, reporter, lambda _schema, _session: in_front_of(new_sink()))

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from lakesink.api.streams import arriving, check_streaming, stream_writer
+from lakesink.observe.exports import measured
 from lakesink.observe.terminal import watched
 from lakesink.rows.plan import DEBEZIUM
 from lakesink.settings.option import option_unknown
@@ -55,7 +56,8 @@ def stream_to(
     """
     location = read_option("checkpoint", checkpoint)
     rows, _, in_front_of = checked(df, stream_to, sink, options)
-    reporter = Reporter(sink.name, sink.name, watched(sink.name, sink.name, verbose=verbose))
+    listeners = measured(watched(sink.name, sink.name, verbose=verbose), sink.name, sink.name)
+    reporter = Reporter(sink.name, sink.name, listeners)
     return stream_writer(rows, location, reporter, lambda _schema, _session: in_front_of(sink))
 
 

@@ -16,6 +16,7 @@ from pyspark.sql.types import BinaryType
 
 from lakesink.api.with_expectations import check_condition, marked
 from lakesink.decode.documents import INCOMING, VALUE
+from lakesink.observe.exports import measured, traced
 from lakesink.observe.terminal import watched
 from lakesink.rows.changed_rows import DELETE_MARK, FILE, OFFSET, PARTITION
 from lakesink.rows.expectations import is_mark, without_marks
@@ -30,7 +31,14 @@ from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink.sinks.iceberg.preflight import check_letters, check_start, open_existing
 from lakesink.spark.determinism import functions_of, runs_python
 from lakesink.spark.foreach_batch import BatchFunction, MakeSink
-from lakesink.spark.query import QUERY_ID, absolute_checkpoint, check_checkpoint, check_output_mode, sources_of
+from lakesink.spark.query import (
+    QUERY_ID,
+    absolute_checkpoint,
+    check_checkpoint,
+    check_output_mode,
+    places_of,
+    sources_of,
+)
 from lakesink.spark.report import Reporter
 from lakesink.spark.rows.arrow_limits import ArrowBatchLimits
 from lakesink.spark.rows.batch_rows import FrameRows
@@ -40,10 +48,11 @@ from lakesink.spark.rows.on_driver import only_drops_rows
 from lakesink.spark.rows.transport import encode_for_transport
 from lakesink.spark.source.connect import is_of_connect
 from lakesink.spark.spark_errors import is_interruption
+from lakesink_catalog.commit.effects import Effects
 from lakesink_catalog.connect.catalog import CatalogConfig, FoundCatalog
 from lakesink_protocol.coordinator import run_batch
 from lakesink_protocol.errors import QueryError, SettingsError
-from lakesink_protocol.events import OrderTrusted
+from lakesink_protocol.events import Listeners, OrderTrusted
 from lakesink_protocol.identity import NAME_PATTERN, Batch, SinkKey, SinkKind, transaction_batch
 from lakesink_protocol.outcome import Outcome
 from lakesink_protocol.row_changes import Mode
@@ -93,9 +102,12 @@ def stream(
     check_letters(catalog, table, key, settings, expected_of(columns, settings))
 
     def make_sink(_: pa.Schema, session: SparkSession) -> IcebergSink:
-        return _sink(table, key, catalog.open, settings, df, session)
+        return _sink(table, key, catalog.open, settings, df, session, reporter.emit)
 
-    reporter = Reporter(table, key.name, watched(table, _place(table, catalog), verbose=settings.verbose))
+    listeners = watched(table, _place(table, catalog), verbose=settings.verbose)
+    catalogs = catalog.name, settings.catalog or ""
+    listeners = traced(listeners, catalogs, partial(places_of, df), openlineage=settings.openlineage)
+    reporter = Reporter(table, key.name, measured(listeners, table, key.name, key.branch, metrics=settings.metrics))
     if trusts_order(df, settings):
         reporter.emit(OrderTrusted(table, key.name))
     return stream_writer(
@@ -183,13 +195,15 @@ def append_version(
     session = df.sparkSession
     found = CatalogConfig(settings.catalog, settings.catalog_properties).find()
     open_catalog = found.open if settings.create_table else partial(open_existing, found, table)
-    sink = _sink(table, key, open_catalog, settings, df, session)
+    listeners = watched(table, _place(table, found), verbose=settings.verbose, noun="version")
+    listeners = traced(listeners, openlineage=settings.openlineage)
+    listeners = measured(listeners, table, key.name, key.branch, metrics=settings.metrics)
+    sink = _sink(table, key, open_catalog, settings, df, session, listeners)
     sink.before_commit = before_commit
     in_query = session.sparkContext.getLocalProperty(QUERY_ID) is not None
     limits = ArrowBatchLimits(session.conf, df.schema.jsonValue(), with_functions=runs_python(df))
     frame = FrameRows(*encode_for_transport(df))
     job = RowsJob(frame, limits, lambda error: in_query and is_interruption(error), by_key=settings.has_changes)
-    listeners = watched(table, _place(table, found), verbose=settings.verbose, noun="version")
     return _run(batch, sink, job, Reporter(table, key.name, listeners))
 
 
@@ -239,11 +253,13 @@ def _sink(
     settings: Settings,
     df: DataFrame,
     session: SparkSession,
+    listeners: Listeners,
 ) -> IcebergSink:
     sensitive = is_case_sensitive(session)
     columns = stored_columns(stored_schema(df.schema), settings, case_sensitive=sensitive)
     run = Executors(df.sparkSession) if settings.has_changes else None
-    return IcebergSink(table, key, open_catalog, settings, columns, sensitive, run_in_executors=run)
+    effects = Effects(emit=listeners)
+    return IcebergSink(table, key, open_catalog, settings, columns, sensitive, effects, run_in_executors=run)
 
 
 def _select_for_decoding(df: DataFrame, settings: Settings) -> DataFrame:

@@ -84,6 +84,15 @@ def parse_query_id(text: str) -> str:
         raise unreadable("its metadata file contains no query id") from None
 
 
+def parse_offsets(offsets: str) -> dict[Any, Any]:
+    """The offset of each source in a ledger's offsets; none if that is no such text."""
+    try:
+        found = json.loads(offsets)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else dict(enumerate(found)) if isinstance(found, list) else {}
+
+
 def parse_initial_offset(content: bytes) -> dict[str, Any] | None:
     """Start of a Kafka source by topic and partition (a zero byte, the version, then JSON); None for other sources."""
     head, _, body = content.partition(b"\n")
@@ -120,7 +129,7 @@ def name_their_data(offsets: str) -> bool:
     Those of Kafka and of lakesink do. A file source's offset is a number in its own log: after the checkpoint was
     restored, the same number can stand for other files.
     """
-    known = [value for value in _sources_of(offsets).values() if value is not None]
+    known = [value for value in parse_offsets(offsets).values() if value is not None]
     return bool(known) and all(is_kafka_offset(value) or is_reader_offset(value) for value in known)
 
 
@@ -164,19 +173,10 @@ def unreadable(why: str) -> QueryError:
     return QueryError.of("CHECKPOINT_UNREADABLE", why=why)
 
 
-def _sources_of(offsets: str) -> dict[Any, Any]:
-    """The offset of each source in a ledger's offsets; none if that is no such text."""
-    try:
-        found = json.loads(offsets)
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else dict(enumerate(found)) if isinstance(found, list) else {}
-
-
 def _growing(offsets: str) -> dict[tuple[Any, ...], int]:
     """The offset of each partition of Kafka, and the sequence number of each table."""
     found: dict[tuple[Any, ...], int] = {}
-    for source, value in _sources_of(offsets).items():
+    for source, value in parse_offsets(offsets).items():
         if is_reader_offset(value) and type(value.get("sequence")) is int:
             found[source, value.get("uuid")] = value["sequence"]
         elif is_kafka_offset(value):

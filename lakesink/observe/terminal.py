@@ -1,6 +1,5 @@
 """Shows a running stream to a person: a line for each batch, on standard error or below the cell of a notebook."""
 
-import os
 import sys
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
@@ -12,16 +11,13 @@ from rich.control import Control
 from rich.segment import ControlType
 from rich.text import Text
 
-from lakesink.settings.options import read_option
-from lakesink.settings.parse import switch
+from lakesink.settings.options import read_option, read_variable
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_catalog.log import is_configured, is_written, log_beside_terminal, shows
 from lakesink_catalog.words import changed, counted, printable, size
 from lakesink_protocol import events
-from lakesink_protocol.errors import SettingsError
 from lakesink_protocol.measures import TOLD
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
-from lakesink_protocol.redact import redact
 from lakesink_protocol.row_changes import ChangeCounts
 
 _FOUND, _STOPPED, _FAILED = "already committed", "stopped", ("failed", "refused")
@@ -153,16 +149,8 @@ def wanted(*, verbose: bool | str | None) -> bool | None:
     Raises:
         SettingsError: The option or the variable is neither true nor false.
     """
-    if verbose is not None:
-        return bool(read_option("verbose", verbose))
-    text = os.environ.get(VARIABLE)
-    if not text:
-        return None
-    try:
-        return switch(text)
-    except ValueError as error:
-        trouble = str(error)
-    raise SettingsError.of("SETTING_INVALID.variable", text=redact(text)[:40], why=trouble)
+    found: bool | None = read_variable("verbose", VARIABLE) if verbose is None else read_option("verbose", verbose)
+    return found
 
 
 def _console(*, wanted: bool | None) -> Console | None:

@@ -5,8 +5,9 @@ branch stands at the head as the consumer saw it, and keeps the snapshots back t
 tag would keep one snapshot only. Moving a branch is a commit of its own that no head-bound commit asserts.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import CommitTableResponse, Table
@@ -14,8 +15,11 @@ from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, SetSnapshotRefUpdate, TableRequirement
 
 from lakesink_catalog.connect.catalog_failures import translated
-from lakesink_catalog.read.past import PastCommit
+from lakesink_catalog.read.history import keys_of_ledger
+from lakesink_catalog.read.past import PastCommit, retained
 from lakesink_protocol.errors import CatalogError
+from lakesink_protocol.identity import SinkKey
+from lakesink_protocol.quality import REPLAY
 from lakesink_protocol.redact import describe
 
 PREFIX = "lakesink-reader-"
@@ -34,6 +38,23 @@ class Hold:
 def hold_of(unread: Sequence[PastCommit]) -> Hold | None:
     """What keeps these snapshots, the last of which is the head; None if there are none."""
     return Hold(unread[-1].snapshot_id, len(unread)) if unread else None
+
+
+def readers(table: Table) -> Iterator[tuple[str, SinkKey, int]]:
+    """Each reader id with its sink and the newest batch that it has read, or had read when it moved its branch last.
+
+    A branch does not tell the sink, so there are none if several write to the table.
+    """
+    keys = [key for key in keys_of_ledger(table) if not key.name.startswith(REPLAY)]
+    held = [(name, ref) for name, ref in table.metadata.refs.items() if name.startswith(PREFIX)]
+    if len(keys) != 1 or not held:
+        return
+    past = retained(table)
+    for name, ref in held:
+        kept = islice(past.ancestry(ref.snapshot_id), ref.min_snapshots_to_keep or 0)
+        unread = [one.batch_id for one in kept if one.mark is not None and one.mark.key == keys[0]]
+        if unread and unread[-1] > 0:
+            yield name.removeprefix(PREFIX), keys[0], unread[-1] - 1
 
 
 def set_hold(table: Table, reader_id: str, hold: Hold) -> str:

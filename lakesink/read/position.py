@@ -78,6 +78,11 @@ class Position:
         """True if every batch of the sink comes after it."""
         return self.batch_id == BEFORE_ALL
 
+    @property
+    def is_behind_one(self) -> bool:
+        """True if its batch was read."""
+        return self.is_read and not self.is_before_all
+
     def before(self) -> "Position":
         """The place in front of the same batch."""
         return replace(self, is_read=False)

@@ -108,3 +108,5 @@ class Options(RowOptions, total=False):
     tag_every: Duration | int | None
     tag_max_age: Duration | None
     verbose: bool | str | None
+    metrics: Literal["otel", "prometheus"] | str | int | None
+    openlineage: bool | str | None

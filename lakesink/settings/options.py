@@ -1,5 +1,6 @@
 """The keyword options of streams and appends. Parsing, suggestions and the docs all use `OPTIONS`."""
 
+import os
 from typing import Any
 
 from lakesink.settings.option import Option
@@ -7,6 +8,7 @@ from lakesink.settings.options_of_changes import OPTIONS_OF_CHANGES
 from lakesink.settings.options_of_rows import OPTIONS_OF_ROWS
 from lakesink.settings.options_of_target import OPTIONS_OF_COMMIT, OPTIONS_OF_TARGET
 from lakesink_protocol.errors import SettingsError
+from lakesink_protocol.redact import redact
 
 OPTIONS: tuple[Option, ...] = (*OPTIONS_OF_TARGET, *OPTIONS_OF_CHANGES, *OPTIONS_OF_ROWS, *OPTIONS_OF_COMMIT)
 BY_NAME = {option.name: option for option in OPTIONS}
@@ -15,6 +17,20 @@ BY_NAME = {option.name: option for option in OPTIONS}
 def read_option(name: str, value: Any) -> Any:
     """Parse the value of one option of `OPTIONS`."""
     return BY_NAME[name].parse(value)
+
+
+def read_variable(option: str, variable: str) -> Any:
+    """The value of an option in the environment; None if the variable is not set.
+
+    Raises:
+        SettingsError: It has another form.
+    """
+    text = os.environ.get(variable)
+    try:
+        return BY_NAME[option].read(text) if text else None
+    except ValueError as error:
+        trouble = str(error)
+    raise SettingsError.of("SETTING_INVALID.variable", variable=variable, text=redact(text or "")[:40], why=trouble)
 
 
 def option_invalid(name: str, what: str) -> SettingsError:

@@ -7,7 +7,7 @@ from typing import Any
 
 from lakesink.settings.ddl import columns_of
 from lakesink.settings.option import LONGEST_TEXT, Option, read_name, read_place, read_text
-from lakesink.settings.parse import duration, size_bytes, switch, whole_number
+from lakesink.settings.parse import duration, metrics_reader, size_bytes, switch, whole_number
 from lakesink.settings.table_settings import codec, distribution_mode
 from lakesink_protocol.redact import contains_secret
 from lakesink_protocol.refusals.accept import Accept
@@ -225,5 +225,21 @@ OPTIONS_OF_COMMIT = (
         "true, unless standard error is no terminal and the program configures logging",
         "True to print one line for each batch, false for none. Without the option, the variable `LAKESINK_VERBOSE`"
         " decides.",
+    ),
+    Option(
+        "metrics",
+        "`otel`, `prometheus`, or `[HOST:]PORT`",
+        metrics_reader,
+        "none",
+        "Who reads metrics: the program's OpenTelemetry, the registry of its Prometheus client, or whoever asks at that"
+        " port, by default of this machine only. Without the option, the variable `LAKESINK_METRICS` decides.",
+    ),
+    Option(
+        "openlineage",
+        "true or false",
+        switch,
+        "false",
+        "True to tell OpenLineage of each commit, as its client is configured. Without the option, the variable"
+        " `LAKESINK_OPENLINEAGE` decides.",
     ),
 )

@@ -1,4 +1,4 @@
-"""Parsers for sizes, durations, switches and whole numbers. Pure; each raises ValueError with a hint."""
+"""Parsers for sizes, durations, switches, whole numbers and places. Pure; each raises ValueError with a hint."""
 
 import re
 from datetime import timedelta
@@ -15,6 +15,8 @@ _UNIT_SECONDS = {
     **dict.fromkeys(("w", "week", "weeks"), 604_800),
 }
 _TRUE, _FALSE = frozenset({"true", "yes", "on", "1"}), frozenset({"false", "no", "off", "0"})
+_READER = re.compile(r"otel|prometheus|(?:(?P<host>[A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\]):)?(?P<port>\d{1,5})", re.ASCII)
+LAST_PORT, LOOPBACK = 65_535, "127.0.0.1"
 _LARGEST = 2**63 - 1
 _LONGEST = timedelta(days=36_500)
 
@@ -73,3 +75,11 @@ def _seconds(value: object) -> float | None:
         total += float(part[1]) * _UNIT_SECONDS[part[2].lower()]
         place = part.end()
     return total
+
+
+def metrics_reader(value: object) -> str:
+    """Who reads metrics: ``otel``, ``prometheus``, or whoever asks at a host and port."""
+    found = None if isinstance(value, bool) else _READER.fullmatch(str(value))
+    if found is None or int(found["port"] or 0) > LAST_PORT:
+        raise ValueError("expected 'otel', 'prometheus', or a port, such as 9464 or '0.0.0.0:9464'")
+    return f"{found['host'] or LOOPBACK}:{found['port']}" if found["port"] else found[0]

@@ -176,6 +176,13 @@ RELATIONS = (
     lacks(
         _FORMAT, _SHUFFLES, "it gets the rows as they are distributed", "lakesink.stream and lakesink.append have it."
     ),
+    lacks(
+        _FORMAT,
+        "metrics",
+        "it commits in short processes, which nobody can read",
+        "lakesink watch TABLE --metrics reads them from the table.",
+    ),
+    lacks(_FORMAT, "openlineage", "it commits in short processes, which end before an event is sent"),
     lacks(tuple(one for one in Entry if one is not Entry.REPLAY), "on_absent", "its changes come in their own batches"),
     lacks((Entry.APPEND,), _BY_KEY, instead="To replace or delete rows by key, use lakesink.upsert."),
     lacks((Entry.UPSERT,), _APPEND, instead="To append rows, use lakesink.append."),

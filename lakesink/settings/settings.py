@@ -88,6 +88,8 @@ class Settings:
     show_values: bool = False
     schema_registry: str = ""
     verbose: bool | None = None
+    metrics: str | None = None
+    openlineage: bool | None = None
     _reported: set[str] = field(default_factory=set, init=False, compare=False)
 
     @classmethod

@@ -38,7 +38,7 @@ from lakesink.spark.spark_errors import (
 )
 from lakesink_protocol.coordinator import run_batch
 from lakesink_protocol.errors import LakesinkError
-from lakesink_protocol.events import BatchStarted
+from lakesink_protocol.events import BatchStarted, Listener, OffsetsCounted
 from lakesink_protocol.outcome import Outcome
 from lakesink_protocol.redact import redact
 from lakesink_protocol.two_phase import TaskWriter, TwoPhaseCommitSink
@@ -79,7 +79,7 @@ class StreamRun:
     write_seconds: float = field(default=0.0, init=False)
     wrote: bool = field(default=False, init=False)
 
-    def process(self, rows: DataFrame, batch_id: int) -> Outcome:
+    def process(self, rows: DataFrame, batch_id: int, emit: Listener) -> Outcome:
         """Run one batch; raises QueryStopped if the query was asked to stop."""
         self.write_seconds, self.wrote = 0.0, False
         end = self.checkpoint.offsets(batch_id)
@@ -88,7 +88,10 @@ class StreamRun:
         else:
             previous = self.last[1]
         batch = self.checkpoint.batch_to_run(self.query.query_id, batch_id, end, previous)
-        job = self._job(rows, batch_id, None if previous is None else previous.ends, end.ends)
+        source_rows = most_rows(self.sources, None if previous is None else previous.ends, end.ends)
+        if source_rows is not None:
+            emit(OffsetsCounted(batch_id, source_rows))
+        job = self._job(rows, batch_id, source_rows)
 
         def write(writers: Mapping[str, TaskWriter]) -> Votes:
             self.query.check_reads(batch_id, end)
@@ -104,8 +107,7 @@ class StreamRun:
         self.last = (batch_id, end)
         return outcomes[self.sink.name]
 
-    def _job(self, rows: DataFrame, batch_id: int, start: Mapping[str, Any] | None, end: Mapping[str, Any]) -> RowsJob:
-        source_rows = most_rows(self.sources, start, end)
+    def _job(self, rows: DataFrame, batch_id: int, source_rows: int | None) -> RowsJob:
         tasks = BatchTasks(self.count, input_size(source_rows, self.query.input_bytes(batch_id)))
         plan = None if self.to_arrow is None else self.query.plan(batch_id)
         found = None if plan is None else PlanRows(rows, self.transport, plan, self.schema, self.to_arrow, tasks.of)
@@ -141,7 +143,7 @@ class BatchFunction:
         self.reporter.emit(BatchStarted(batch_id))
         started = time.monotonic()
         try:
-            outcome = self._current_run(rows, batch_id).process(rows, batch_id)
+            outcome = self._current_run(rows, batch_id).process(rows, batch_id, self.reporter.emit)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - no error may leave with JVM objects, and Py4J
             # tells Spark nothing of a SystemExit: it would wait for ever.
             failure = self._presentable(error)

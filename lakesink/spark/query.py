@@ -4,8 +4,10 @@ A user can still change the `DataStreamWriter` that lakesink returned. So these 
 first batch, before anything is written.
 """
 
+import json
 import posixpath
 import re
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -30,7 +32,7 @@ MAX_REASON = 100
 RUN_ID = "spark.jobGroup.id"
 FAIL_ON_DATA_LOSS = "failOnDataLoss"
 PARSE_MODE, CORRUPT_COLUMN = "mode", "columnNameOfCorruptRecord"
-ISOLATION_LEVEL = "kafka.isolation.level"
+SERVERS, ISOLATION_LEVEL = "kafka.bootstrap.servers", "kafka.isolation.level"
 UNKNOWN_BYTES = 2**60
 """Spark multiplies the sizes of joined sources, and takes almost 2**63 for one that has none."""
 _WAIT_MS = 1_000
@@ -88,11 +90,19 @@ class RunningQuery:
             return None
         return found if found < UNKNOWN_BYTES else None
 
-    def await_end(self) -> None:
-        """Return when the run has ended, or the JVM."""
+    def await_end(self, meanwhile: Callable[[], None]) -> None:
+        """Return when the run has ended, or the JVM; call a function every second until then."""
         with suppress(*JAVA_ERRORS, ConnectionError):  # a failed run raises its error here too
             while not self._execution.awaitTermination(_WAIT_MS):
-                pass
+                meanwhile()
+
+    def progress(self) -> list[Mapping[str, Any]]:
+        """The sources in Spark's last progress; none before the first."""
+        try:
+            progress = self._execution.lastProgress()
+            return [] if progress is None else list(json.loads(progress.json())["sources"])
+        except JAVA_ERRORS:
+            return []
 
     def was_stopped(self) -> bool:
         """True once the query was asked to stop; its jobs then fail on purpose."""
@@ -174,6 +184,13 @@ def sources_of(rows: DataFrame) -> list[Source]:
         replay = replay_of(name, option_of(leaf, FAIL_ON_DATA_LOSS))
         found.append(Source(name.partition("[")[0], replay, uncommitted, _is_lenient(leaf, corrupt)))
     return found
+
+
+def places_of(rows: DataFrame) -> list[str]:
+    """Where each streaming source reads: servers of Kafka, a folder, or the catalog of a table; empty if unknown."""
+    leaves = filter(lambda leaf: leaf.isStreaming(), items(plan_of(rows).collectLeaves()))
+    folders = ((leaf, _name(leaf).partition("[")[2].removesuffix("]")) for leaf in leaves)
+    return [folder or option_of(leaf, SERVERS) or option_of(leaf, "catalog") or "" for leaf, folder in folders]
 
 
 def option_of(leaf: Any, key: str) -> str | None:

@@ -1,7 +1,7 @@
 """Emits events for the batches of one sink and the start of a run, and stores the facts of a run."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -9,10 +9,13 @@ from urllib.parse import urlsplit
 from pyspark.sql import SparkSession
 
 from lakesink._version import __version__
+from lakesink.checkpoint.offsets import READER
 from lakesink.checkpoint.query_facts import QUERY_FACTS, Functions, QueryFacts, Replay, Source, guarantee
 from lakesink.observe.terminal import is_shown
+from lakesink.read.position import parse_offset
 from lakesink.spark.hadoop import HadoopFiles
 from lakesink.spark.query import RunningQuery
+from lakesink.spark.rows.on_driver import rows_between
 from lakesink.spark.spark_errors import QueryStopped
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_protocol import events
@@ -108,10 +111,30 @@ def store_facts(files: Any, facts: QueryFacts, reporter: Reporter) -> None:
 
 
 def report_end(query: RunningQuery, reporter: Reporter) -> None:
-    """Report the end of a run when it comes. Spark calls no batch function then, so a thread waits for it."""
+    """Report the end of a run when it comes. Spark calls no batch function then, so a thread waits for it.
+
+    Until then, it reports how far the query is.
+    """
+
+    def tell() -> None:
+        for event in progressed(query.progress()):
+            reporter.emit(event)
 
     def wait() -> None:
-        query.await_end()
+        query.await_end(tell)
         reporter.emit(events.QueryEnded())
 
     threading.Thread(target=wait, name=f"end of {query.query_id}", daemon=True).start()
+
+
+def progressed(sources: Sequence[Mapping[str, Any]]) -> Iterator[events.Event]:
+    """How far a query has read, by the sources in Spark's progress; all must tell their newest offsets for a lag."""
+    counts = [rows_between(source["endOffset"], source["latestOffset"]) for source in sources]
+    known = [count for count in counts if count is not None]
+    if counts and len(known) == len(counts):
+        yield events.QueryProgressed(sum(known))
+    for end in (source["endOffset"] for source in sources):
+        if isinstance(end, Mapping) and READER in end:
+            position = parse_offset(end)
+            if position.is_behind_one:
+                yield events.BatchesRead(position.batch_id, position.table, position.sink, position.branch)

@@ -48,3 +48,16 @@ class AlreadyCommitted:
 
 
 Outcome = Committed | AlreadyCommitted
+
+
+def word_of(outcome: Outcome) -> str:
+    """What became of a batch, in the log and in metrics."""
+    match outcome:
+        case AlreadyCommitted():
+            return "already-committed"
+        case Committed(recovered=True):
+            return "recovered"
+        case Committed(rows=0, changes=None):
+            return "empty"
+        case Committed():
+            return "committed"

@@ -13,7 +13,7 @@ from testkit.builders import Lake, Stream, counted, expected
 
 BEGUN = ["Decided", "BatchPrepared", "RecordDue", "RecordStored", "BatchRecorded"]
 """No `FileClosing`: a task has only the listeners of its own process."""
-SENT = ["Decided", "CommitDue", "CommitAnswered", "CommitShown", "CommitEnded", "BatchLanded"]
+SENT = ["Decided", "CommitDue", "CommitAnswered", "CommitShown", "BatchInTable", "CommitEnded", "BatchLanded"]
 
 
 class Seen:
@@ -48,7 +48,7 @@ def test_a_listener_sees_the_steps_of_a_batch_in_order(stream: Stream, seen: See
     outcome = stream.run(0)
     assert isinstance(outcome, Committed)
     assert seen.names == [*BEGUN, *SENT]
-    begun, prepared, sent, ended = seen.events[0], seen.events[1], seen.events[6], seen.events[9]
+    begun, prepared, sent, ended = seen.events[0], seen.events[1], seen.events[6], seen.events[10]
     assert isinstance(begun, events.Decided)
     assert isinstance(begun.verdict, Commit)
     assert prepared == events.BatchPrepared(0, outcome.snapshot_id)
@@ -61,9 +61,11 @@ def test_a_listener_sees_a_replay_that_is_skipped(stream: Stream, seen: Seen) ->
     assert isinstance(first, Committed)
     seen.events.clear()
     assert stream.run(0) == AlreadyCommitted(first.snapshot_id)
-    [decided] = seen.events
+    decided, found = seen.events
     assert isinstance(decided, events.Decided)
     assert isinstance(decided.verdict, Skip)
+    assert isinstance(found, events.BatchInTable)
+    assert found.snapshot_id == first.snapshot_id
 
 
 def test_a_listener_sees_a_lost_answer(stream: Stream, seen: Seen) -> None:

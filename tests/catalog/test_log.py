@@ -20,6 +20,9 @@ SILENT: set[type[events.Event]] = {
     events.SinkBatchEvent,
     events.BatchStarted,
     events.QueryEnded,
+    events.QueryProgressed,
+    events.BatchesRead,
+    events.OffsetsCounted,
     events.Decided,
     events.BatchRecovered,
     events.FileClosing,
@@ -32,6 +35,7 @@ SILENT: set[type[events.Event]] = {
     events.CommitDue,
     events.CommitAnswered,
     events.CommitShown,
+    events.BatchInTable,
     events.CommitEnded,
     events.BatchLanded,
     events.BatchEnded,
@@ -65,6 +69,17 @@ def failed(*, is_refused: bool) -> events.BatchFailed:
 
 
 CASES: list[tuple[events.Event, str, str]] = [
+    (
+        events.MetricsNotServed("127.0.0.1:9464", "OSError: taken"),
+        "WARNING",
+        "lakesink.metrics.not-served place=127.0.0.1:9464 error=OSError: taken: the stream runs without metrics",
+    ),
+    (
+        events.LineageNotSent("ConnectionError: away"),
+        "WARNING",
+        "lakesink.lineage.not-sent error=ConnectionError: away: the stream runs on",
+    ),
+    (events.LineageSentAgain(3), "WARNING", "lakesink.lineage.sent-again lost=3"),
     (
         events.ListenerFailed("Counter", "BatchLanded", "boom"),
         "WARNING",

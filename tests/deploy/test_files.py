@@ -1,4 +1,4 @@
-"""The files for systemd, Kubernetes and Airflow are well formed, and name what there is."""
+"""The files for systemd, Kubernetes, Airflow, Prometheus and Grafana are well formed, and name what there is."""
 
 import json
 import re
@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import strictyaml
 
+from lakesink.observe.metrics import METRICS, MetricKind
 from lakesink_tools.cli.main import main
 from release.tree import ROOT
 
@@ -62,6 +63,28 @@ def test_the_commands_of_the_unit_have_options_that_exist() -> None:
     assert options_in(before) <= {
         name for option in main.commands["doctor"].params for name in (*option.opts, *option.secondary_opts)
     }
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not on this machine")
+@pytest.mark.parametrize("unit", ["lakesink-orders-health.service", "lakesink-orders-health.timer"])
+def test_systemd_accepts_the_watch_over_the_table(unit: str, tmp_path: Path) -> None:
+    for path in FILES.glob("lakesink-orders-health.*"):
+        here = path.read_text().replace("/opt/lakesink/bin/", f"{Path(sys.executable).parent}/")
+        (tmp_path / path.name).write_text(here)
+    call = ["systemd-analyze", "verify", "--man=no", str(tmp_path / unit)]
+    done = subprocess.run(call, capture_output=True, text=True, check=False)
+    assert (done.returncode, [line for line in done.stderr.splitlines() if "lakesink-" in line]) == (0, [])
+
+
+def test_unit_and_probe_ask_for_the_health_of_the_table_with_options_that_exist() -> None:
+    unit = (FILES / "lakesink-orders-health.service").read_text()
+    [of_unit] = re.findall(r"^ExecStart=/opt/lakesink/bin/(.+)$", unit, re.MULTILINE)
+    deployment = (FILES / "kubernetes" / "health.yaml").read_text()
+    of_pod, of_probe = (found.split(", ") for found in re.findall(r"command: \[(.+)\]", deployment))
+    assert shlex.split(of_unit) == of_probe
+    assert options_in(of_probe) <= options_of("health")
+    assert (of_pod[:2], options_in(of_pod) <= options_of("watch")) == (["lakesink", "watch"], True)
+    assert manifest()["spec"]["image"] in deployment
 
 
 def misfits(value: Any, schema: dict[str, Any], where: str = "") -> list[str]:
@@ -121,7 +144,51 @@ def test_the_tasks_of_the_dag_have_options_that_exist() -> None:
     text = (FILES / "airflow" / "orders_dag.py").read_text()
     names = dict(re.findall(r'^(\w+) = "(.+)"$', text, re.MULTILINE))
     commands = [command.format(**names) for command in re.findall(r'bash_command=f"(.+)"', text)]
-    load, check = map(shlex.split, commands)
+    load, check, health = map(shlex.split, commands)
     assert options_in(load) <= options_of_the_stream()
     assert check[:2] == ["/opt/lakesink/bin/lakesink", "audit"]
     assert options_in(check) <= options_of("audit")
+    assert health[:2] == ["/opt/lakesink/bin/lakesink", "health"]
+    assert options_in(health) <= options_of("health")
+
+
+RULES = FILES / "prometheus" / "lakesink.rules.yaml"
+DASHBOARD = FILES / "grafana" / "lakesink.json"
+EXPORTED = {metric.prometheus: metric for metric in METRICS}
+
+
+def metrics_in(text: str) -> set[str]:
+    return set(re.findall(r"\blakesink_\w+", text))
+
+
+def expressions() -> list[str]:
+    """What Prometheus is asked: by the rules and by the dashboard."""
+    rules = re.findall(r"^ +expr: (.+)$", RULES.read_text(), re.MULTILINE)
+    panels = json.loads(DASHBOARD.read_text())["panels"]
+    return rules + [target["expr"] for panel in panels for target in panel["targets"]]
+
+
+@pytest.mark.parametrize("path", [RULES, DASHBOARD], ids=lambda path: path.name)
+def test_rules_and_dashboard_name_metrics_that_are_exported(path: Path) -> None:
+    named = metrics_in(path.read_text())
+    assert len(named) > 5
+    assert named <= EXPORTED.keys()
+
+
+def test_what_prometheus_is_asked_has_labels_and_outcomes_that_are_exported() -> None:
+    for expression in expressions():
+        for name, selector in re.findall(r"(lakesink_\w+)\{([^}]*)\}", expression):
+            for label, value in re.findall(r'(\w+)=~?"([^"]*)"', selector):
+                assert label in EXPORTED[name].labels
+                assert value in EXPORTED[name].known or value.startswith("$")
+
+
+def test_only_counters_have_a_rate() -> None:
+    asked = [found for one in expressions() for found in re.findall(r"(?:rate|increase)\((lakesink_\w+)", one)]
+    assert {EXPORTED[name].kind for name in asked} == {MetricKind.COUNTER}
+
+
+def test_panels_have_places_and_ids_of_their_own() -> None:
+    panels = json.loads(DASHBOARD.read_text())["panels"]
+    places = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in panels]
+    assert len(set(places)) == len({panel["id"] for panel in panels}) == len(panels)

@@ -5,7 +5,7 @@ from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.update import SetSnapshotRefUpdate
 
 from lakesink.read.follow import commits_after, past_of
-from lakesink.read.hold import Hold, hold_of, set_hold
+from lakesink.read.hold import Hold, hold_of, readers, set_hold
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.outcome import Committed
 from testkit.builders import TABLE, Lake, Stream, expected
@@ -37,6 +37,20 @@ def test_the_branch_keeps_the_snapshots_back_to_the_first_unread_batch(lake: Lak
     assert (ref.snapshot_ref_type, ref.snapshot_id) == (SnapshotRefType.BRANCH, stream.snapshot_of(3))
     assert (ref.min_snapshots_to_keep, ref.max_snapshot_age_ms) == (3, 1)
     assert hold_of(()) is None
+
+
+def test_the_branch_tells_which_batch_its_reader_is_behind_unless_several_sinks_write(lake: Lake) -> None:
+    stream, consumer = Stream(lake), Consumer(lake)
+    stream.run(0)
+    stream.run(1)
+    consumer.poll()
+    assert list(readers(lake.table())) == []
+    stream.run(2)
+    stream.run(3)
+    hold_unread(lake, consumer)
+    assert list(readers(lake.table())) == [("silver", stream.key, 1)]
+    Stream(lake, "other").run(0)
+    assert list(readers(lake.table())) == []
 
 
 def test_a_commit_that_meets_the_branch_on_its_way_lands_at_once(lake: Lake) -> None:

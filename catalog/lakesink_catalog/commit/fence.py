@@ -43,7 +43,7 @@ from lakesink_protocol.identity import MAIN_BRANCH, Batch, SinkKey
 from lakesink_protocol.ledger import SnapshotLike, TableView
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
 from lakesink_protocol.quality import Quality
-from lakesink_protocol.redact import describe
+from lakesink_protocol.redact import describe, redact
 from lakesink_protocol.refusals.message import refusal
 from lakesink_protocol.refusals.texts import Words
 from lakesink_protocol.row_changes import ChangeCounts, counts_in
@@ -164,6 +164,8 @@ class FencedCommit:
 
     def found(self, decision: Decision, prepared: PreparedBatch, attempt: int) -> Outcome:
         """The outcome of a decision that allows no commit."""
+        if isinstance(decision.verdict, Skip):
+            self.tell(decision, decision.table.metadata, decision.verdict.snapshot_id)
         match decision.verdict:
             case Skip(snapshot_id=found) if found == prepared.snapshot_id:
                 return committed(prepared, attempt, _counts_in(decision, prepared))
@@ -176,6 +178,15 @@ class FencedCommit:
                 raise AssertionError("this decision allows a commit")
             case _:
                 assert_never(decision.verdict)
+
+    def tell(self, decision: Decision, metadata: TableMetadata, snapshot_id: int | None) -> None:
+        """Emit that the table has the batch, if its metadata show the batch's snapshot."""
+        if snapshot_id is None or metadata.snapshot_by_id(snapshot_id) is None:
+            return
+        situation, known = decision.situation, decision.table.catalog.properties
+        of_batch = situation.batch.batch_id, ".".join(decision.table.name())
+        place = redact(str(known.get("uri") or ""), known)
+        self.effects.emit(events.BatchInTable(*of_batch, situation, snapshot_id, metadata, place))
 
     def request(
         self, decision: Decision, prepared: PreparedBatch, merger: ManifestMerger, located: Located | None = None
@@ -301,6 +312,7 @@ class _Attempts:
             self._parent_missed = self._lacks_parent(metadata.snapshot_by_id(prepared.snapshot_id))
             return None
         emit(events.CommitShown(batch.batch_id))
+        fence.tell(decision, metadata, prepared.snapshot_id)
         fence.note_refs(decision.table, metadata, prepared, request)
         if request.new_schema is not None:
             fence.tell_evolution(decision, metadata, request.new_schema, prepared)

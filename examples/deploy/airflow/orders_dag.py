@@ -35,4 +35,9 @@ with DAG(
         bash_command=f"{HOME}/bin/lakesink audit shop.orders {PLACES}",
         retries=0,  # a finding stays a finding
     )
-    load >> audit
+    health = BashOperator(
+        task_id="health",
+        bash_command=f"{HOME}/bin/lakesink health shop.orders --catalog lake",
+        retries=0,
+    )
+    load >> [health, audit]

@@ -119,6 +119,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         if verdict.unverifiable:
             emit(events.EntryUnverifiable(entry.batch_id if entry else -1, self.table, self.key.name))
         if isinstance(verdict, Skip):
+            fence.tell(decision, table.metadata, verdict.snapshot_id)
             return AlreadyCommitted(verdict.snapshot_id)
         check_has_head(table, self.key.branch)
         write = plan_batch(

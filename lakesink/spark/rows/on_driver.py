@@ -34,7 +34,7 @@ def most_rows(sources: Sequence[str], start: Mapping[str, Any] | None, end: Mapp
     """Most rows that the sources can return for a batch; None if their offsets do not show it."""
     if start is None or len(sources) != len(end) or not _COUNTING_SOURCES.issuperset(sources):
         return None
-    counts = [_rows_between(start.get(source), after) for source, after in end.items()]
+    counts = [rows_between(start.get(source), after) for source, after in end.items()]
     return None if None in counts else sum(count for count in counts if count is not None)
 
 
@@ -48,7 +48,7 @@ def driver_may_write(rows: int | None, widest_row_bytes: int) -> bool:
     )
 
 
-def _rows_between(before: Any, after: Any) -> int | None:
+def rows_between(before: Any, after: Any) -> int | None:
     """Difference of Kafka's offsets by topic and partition, or of a counter; a new partition counts from zero."""
     if isinstance(after, Mapping) and isinstance(after.get("offset"), int):
         known = before.get("offset") if isinstance(before, Mapping) else None

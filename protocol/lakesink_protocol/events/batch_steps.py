@@ -15,13 +15,19 @@ from lakesink_protocol.events.event import (
     TableBatchEvent,
 )
 from lakesink_protocol.measures import UNKNOWN_KEYS
-from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
+from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome, word_of
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.verdict import Verdict
 
 
 class BatchStarted(BatchEvent):
     """Spark has logged the batch's offsets; nothing is read or written."""
+
+
+class OffsetsCounted(BatchEvent):
+    """So many offsets of the sources are in the batch; of sources that count, such as Kafka."""
+
+    offsets: int
 
 
 class TableCreated(TableBatchEvent):
@@ -161,15 +167,7 @@ class BatchFinished(BatchEnded):
     @property
     def word(self) -> str:
         """What became of the batch."""
-        match self.outcome:
-            case AlreadyCommitted():
-                return "already-committed"
-            case Committed(recovered=True):
-                return "recovered"
-            case Committed(rows=0, changes=None):
-                return "empty"
-            case Committed():
-                return "committed"
+        return word_of(self.outcome)
 
     @property
     def counts(self) -> str:

@@ -1,7 +1,10 @@
 """The commit of a batch: located rows, requests and their answers."""
 
-from lakesink_protocol.events.event import INFO, BatchEvent, Event, SinkEvent
+from typing import Any
+
+from lakesink_protocol.events.event import INFO, BatchEvent, Event, SinkEvent, TableBatchEvent
 from lakesink_protocol.outcome import Outcome
+from lakesink_protocol.situation import Situation
 
 
 class ChangesLocated(BatchEvent):
@@ -37,6 +40,22 @@ class CommitAnswered(BatchEvent):
 
 class CommitShown(BatchEvent):
     """The answer shows the batch."""
+
+
+class BatchInTable(TableBatchEvent):
+    """A table has the batch: it is committed, or was found committed. A side table tells it of its own commits.
+
+    Attributes:
+        situation: The batch, and the table as it was decided on.
+        snapshot_id: The batch's own snapshot.
+        metadata: PyIceberg's, with this snapshot.
+        catalog: Where the catalog is, without secrets; empty if it has no URI.
+    """
+
+    situation: Situation
+    snapshot_id: int
+    metadata: Any
+    catalog: str
 
 
 class CommitNotShown(BatchEvent):

@@ -43,6 +43,28 @@ class ClockUnknown(Event):
     error: str
 
 
+class MetricsNotServed(Event):
+    """The port for metrics cannot be opened; the stream runs without them."""
+
+    line = "lakesink.metrics.not-served place=%(place)s error=%(error)s: the stream runs without metrics"
+    place: str
+    error: str
+
+
+class LineageNotSent(Event):
+    """An event for OpenLineage could not be sent. Those that follow are lost without a line, until one is sent."""
+
+    line = "lakesink.lineage.not-sent error=%(error)s: the stream runs on"
+    error: str
+
+
+class LineageSentAgain(Event):
+    """Events for OpenLineage are sent again, after so many were lost."""
+
+    line = "lakesink.lineage.sent-again lost=%(lost)d"
+    lost: int
+
+
 class TurnPassedOver(Event):
     """A turn at the table could not be had; commits go on without turns for some minutes."""
 

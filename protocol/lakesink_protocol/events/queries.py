@@ -98,3 +98,15 @@ class QueryFactsUnwritten(SinkEvent):
 
 class QueryEnded(Event):
     """A run of a query that somebody watches has ended."""
+
+
+class QueryProgressed(Event):
+    """A query runs; `unread` offsets are in its sources that it had not read at Spark's last progress."""
+
+    unread: int
+
+
+class BatchesRead(SinkBatchEvent):
+    """A query has read the batches of another sink up to this one."""
+
+    branch: str

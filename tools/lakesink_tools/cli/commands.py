@@ -3,8 +3,6 @@
 Help and errors in arguments therefore need neither PyIceberg nor PyArrow.
 """
 
-from collections.abc import Callable
-from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -13,9 +11,13 @@ import click
 
 from lakesink.settings.parse import duration
 from lakesink_tools.cli.output import Report, reported
+from lakesink_tools.cli.parsed import parsed_by, place_to_serve, time_of
 
 _ONLY_READS = frozenset(
-    {"as-of", "audit", "dead-letters", "diff", "engines", "explain", "lineage", "log", "quality", "status"}
+    {
+        *("as-of", "audit", "dead-letters", "diff", "engines", "explain", "health", "lineage", "log", "quality"),
+        *("status", "watch"),
+    }
 )
 
 
@@ -43,29 +45,21 @@ def _branch(text: str) -> click.Option:
     return _option("--branch", default="main", help=text)
 
 
-def _parsed_by(parse: Callable[[str], Any]) -> Callable[[click.Context, click.Parameter, str | None], Any]:
-    def callback(_: click.Context, __: click.Parameter, value: str | None) -> Any:
-        try:
-            return None if value is None else parse(value)
-        except ValueError as error:
-            raise click.BadParameter(str(error)) from None
-
-    return callback
-
-
-def _time(text: str) -> datetime:
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        raise ValueError("expected a time such as 2026-11-21T05:00:12Z; without a zone it is UTC") from None
-    return time.replace(tzinfo=UTC) if time.tzinfo is None else time
-
-
 _TABLE = click.Argument(["table"])
 _TABLE_OR_DIRECTORY = click.Argument(["table"], metavar="TABLE|DIRECTORY")
 _CATALOG = _option("--catalog", metavar="NAME", help="Catalog in PyIceberg's configuration; default as for a stream.")
 _SINK_OR_APPLICATION = _option("--sink", required=True, metavar="ID", help="Sink id, or with --txn an application id.")
 _TXN = _option("--txn", is_flag=True, help="An application id of lakesink.append.")
+_MAX_AGE = _option(
+    "--max-age",
+    callback=parsed_by(duration),
+    metavar="SPAN",
+    help="Exit with 1 if the last batch of a sink is older: '30 min'.",
+)
+_EVERY = _option("--every", type=click.FloatRange(0.1), default=1.0, help="Seconds between two looks at the table.")
+_METRICS = _option(
+    "--metrics", callback=parsed_by(place_to_serve), metavar="[HOST:]PORT", help="Let Prometheus read metrics there."
+)
 _YES = _option("--yes", is_flag=True, help="Do not ask.")
 
 COMMANDS = (
@@ -88,7 +82,7 @@ COMMANDS = (
         _option("--batch", type=click.IntRange(0), metavar="N", help="Batch id, or version of an append."),
         _option("--sink", metavar="ID", help="Sink of the batch; needed if several sinks write to the branch."),
         _option(
-            "--time", callback=_parsed_by(_time), metavar="T", help="Time of the readers' view: 2026-11-21T05:00:12Z."
+            "--time", callback=parsed_by(time_of), metavar="T", help="Time of the readers' view: 2026-11-21T05:00:12Z."
         ),
         _option("--tag", metavar="NAME", help="A tag."),
         _option("--branch", metavar="NAME", help="Branch of the batch or time.  [default: main]"),
@@ -259,6 +253,15 @@ COMMANDS = (
         _CATALOG,
     ),
     _command(
+        "health",
+        "How the sinks of a table stand, in one word for probes.",
+        "Print how the sinks of TABLE stand: ok, degraded, behind, stale or refused. Exit code 1: the next batch of a"
+        " sink would be refused, a last batch is older than --max-age, or there is no sink.",
+        _TABLE,
+        _MAX_AGE,
+        _CATALOG,
+    ),
+    _command(
         "init",
         "Write a configuration and a first stream that runs as it is.",
         "Write a commented configuration and a first stream, which runs as it is, into DIR. Nothing is overwritten.",
@@ -322,7 +325,8 @@ COMMANDS = (
             help="Folder for the records of one batch.  [default: a temporary one]",
         ),
         _option("--once", is_flag=True, help="Produce the batches that there are now, and end."),
-        _option("--every", type=click.FloatRange(0.1), default=1.0, help="Seconds between two looks at the table."),
+        _EVERY,
+        _METRICS,
         _CATALOG,
     ),
     _command(
@@ -373,13 +377,19 @@ COMMANDS = (
         "Show each sink of TABLE or DIRECTORY: last batch, totals, and whether its next batch would be accepted."
         " Without a name, show every table and sink of the catalog.",
         click.Argument(["table"], metavar="[TABLE|DIRECTORY]", required=False),
-        _option(
-            "--max-age",
-            callback=_parsed_by(duration),
-            metavar="SPAN",
-            help="Exit with 1 if the last batch of a sink is older: '30 min'.",
-        ),
+        _MAX_AGE,
         _option("--limit", type=click.IntRange(1), default=1_000, help="Of a catalog, maximum number of tables."),
+        _CATALOG,
+    ),
+    _command(
+        "watch",
+        "Batches of a table as they come, and its health.",
+        "Print each batch of TABLE when it is there, and each change of the table's health. Runs until it is"
+        " interrupted.",
+        _TABLE,
+        _MAX_AGE,
+        _EVERY,
+        _METRICS,
         _CATALOG,
     ),
 )

@@ -1,15 +1,39 @@
-"""How a sink stands, in one word: the same in ``status`` of a table, of a directory and of a catalog."""
+"""How a sink stands, in one word: the same in ``status`` of a table, of a directory and of a catalog.
 
+``health`` and ``watch`` have fewer words, for probes: see `Health`.
+"""
+
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
 
-from lakesink_catalog.read.history import SinkState
+from pyiceberg.table import Table
+
+from lakesink_catalog.read.history import SinkState, sinks
 from lakesink_catalog.words import ago
+from lakesink_protocol.errors import CatalogError
+from lakesink_protocol.redact import describe
 from lakesink_tools.audit.finding import awaits_replay
+from lakesink_tools.audit.no_records import has_no_records
 from lakesink_tools.cli.rows import parsed_offsets
+from lakesink_tools.past.records import key_of
 
-STALE = "stale"
+if TYPE_CHECKING:
+    from lakesink_tools.audit.leftovers import PreparedRecord
+
+STALE, UNPROVEN = "stale", "unproven"
+
+
+class Health(StrEnum):
+    """How a table's sinks stand, the best first. Only the last two are a problem, the last but one with --max-age."""
+
+    OK = "ok"
+    DEGRADED = "degraded"
+    BEHIND = "behind"
+    STALE = "stale"
+    REFUSED = "refused"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +49,7 @@ def health_of(state: SinkState, max_age: timedelta | None, now: datetime) -> Sin
     if state.trouble is not None and not awaits_replay(state):
         return SinkHealth(state.trouble.value, is_well=False)
     silent = staleness(state.committed_at, state.silence_limit, max_age, now)
-    return silent or SinkHealth("unproven" if state.unverifiable else "ok", is_well=True)
+    return silent or SinkHealth(UNPROVEN if state.unverifiable else "ok", is_well=True)
 
 
 def staleness(
@@ -37,6 +61,31 @@ def staleness(
     if last is None or usual is None or now - last <= usual:
         return None
     return SinkHealth(STALE, is_well=True)
+
+
+def health_in(table: Table, max_age: timedelta | None, now: datetime) -> Iterator[tuple[SinkState, SinkHealth, Health]]:
+    """How each sink stands, and in a word for probes."""
+    states = sinks(table)
+    prepared = {one.key for one in waiting_in(table, states)[0]}
+    for state in states:
+        standing = health_of(state, max_age, now)
+        yield state, standing, word_for_probes(state, standing, is_prepared=key_of(state) in prepared)
+
+
+def worst(words: Iterator[Health]) -> Health:
+    """That of the sink which stands worst; a table without a sink is stale."""
+    return max(words, key=list(Health).index, default=Health.STALE)
+
+
+def word_for_probes(state: SinkState, standing: SinkHealth, *, is_prepared: bool) -> Health:
+    """How a sink stands; `is_prepared` if one of its batches is written and not committed."""
+    if standing.word == STALE:
+        return Health.STALE
+    if not standing.is_well:
+        return Health.REFUSED
+    if is_prepared:
+        return Health.BEHIND
+    return Health.DEGRADED if standing.word == UNPROVEN or awaits_replay(state) else Health.OK
 
 
 def document_of(state: SinkState, standing: SinkHealth, now: datetime) -> dict[str, Any]:
@@ -70,3 +119,18 @@ def stale_hint(sink: str, last: datetime | None, max_age: timedelta | None, now:
         f"Sink {sink} has been silent for longer than usual, its last batch was {ago(now - last)}. Next: check its"
         " query. Only --max-age SPAN makes a stale sink exit with 1."
     )
+
+
+def waiting_in(table: Table, states: list[SinkState]) -> "tuple[list[PreparedRecord], list[str]]":
+    """Prepared batches, and why they could not be looked for: the other lines need only the metadata."""
+    try:
+        if has_no_records(table, states):
+            return [], []
+        from lakesink_tools.audit.leftovers import waiting_batches  # PyArrow, and all that reads records
+
+        return waiting_batches(table, states) or [], []
+    except CatalogError as error:
+        why = error.what.rstrip(".")
+    except OSError as error:
+        why = describe(error, table.io.properties)
+    return [], [f"Prepared batches were not looked for: {why}."]

@@ -1,25 +1,23 @@
 """The command ``outbox``: each committed batch of a table, in one Kafka transaction and once."""
 
 import re
-import signal
 import tempfile
 import threading
 from collections import deque
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from lakesink_catalog.words import as_arguments, counted, moment, number, printable
+from lakesink_catalog.words import as_arguments, counted, number
 from lakesink_protocol.catalogue import PREFIX
 from lakesink_protocol.errors import LakesinkError, SettingsError
 from lakesink_protocol.identity import NAME_PATTERN
 from lakesink_protocol.redact import redact
 from lakesink_tools.cli.output import NOT_WELL, OK, Report, invalid
+from lakesink_tools.cli.until_stopped import say, served, stopped_by_signals
 
 if TYPE_CHECKING:
+    from lakesink.observe.metrics import Numbers
     from lakesink_tools.operate.outbox.produce import Produced, Producing
 
 _COLUMNS = ("batch>", "replay>", "snapshot>", "rows>", "tombstones>")
@@ -67,9 +65,9 @@ class Pauses:
         self.next_seconds = _SHORTEST_SECONDS
 
 
-def outbox(*, staging: Path | None, once: bool, every: float, **options: Any) -> Report:
+def outbox(*, staging: Path | None, once: bool, every: float, metrics: str | None, **options: Any) -> Report:
     """Produce batches until interrupted, or those that there are now; each is a line on standard error."""
-    done, stopped = Done(), _stopped_by_signals()
+    done, stopped = Done(served(metrics)), stopped_by_signals()
     with tempfile.TemporaryDirectory(prefix="lakesink-outbox-") as folder:
         asked = Asked(**options, staging=str(staging or folder))
         if once:
@@ -92,7 +90,7 @@ def _run(asked: Asked, every: float, done: "Done", stopped: threading.Event) -> 
             if not may_pass(error) or (stopped.is_set() and producing is None):
                 raise
             wait = pauses.after_error()
-            _say(f"[{error.code}] {redact(error.what).rstrip('.')}. Trying again in {wait:g} s.")
+            say(f"[{error.code}] {redact(error.what).rstrip('.')}. Trying again in {wait:g} s.")
         if stopped.wait(wait) and producing is not None:
             return producing
 
@@ -107,36 +105,28 @@ def _look(producing: "Producing", done: "Done", stopped: threading.Event, pauses
     for batch in producing.all_there_is():
         done.batches += 1
         done.newest.append(batch)
-        _say(_in_short(batch))
+        done.tell(producing)
+        say(_in_short(batch))
         pauses.after_success()
         if stopped.is_set():
             return
+    done.tell(producing)
     pauses.after_success()
-
-
-def _say(text: str) -> None:
-    click.echo(f"{moment(datetime.now(UTC))} {printable(text)}", err=True)
-
-
-def _stopped_by_signals() -> threading.Event:
-    """Set by Ctrl-C or SIGTERM: the batch that is being produced is finished. The second signal ends the process."""
-    stopped = threading.Event()
-
-    def stop(which: int, _: object) -> None:
-        stopped.set()
-        signal.signal(which, signal.SIG_DFL)
-
-    for one in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(one, stop)
-    return stopped
 
 
 @dataclass(slots=True)
 class Done:
-    """What the command has produced: how much, and the newest batches."""
+    """What the command has produced: how much, and the newest batches; `numbers` are what Prometheus reads."""
 
+    numbers: "Numbers | None" = None
     batches: int = 0
     newest: "deque[Produced]" = field(default_factory=lambda: deque(maxlen=MOST_SHOWN))
+
+    def tell(self, producing: "Producing") -> None:
+        """Let Prometheus know the position."""
+        at, outbox = producing.position, producing.outbox
+        if self.numbers is not None and at is not None and at.is_behind_one:
+            self.numbers.consumed(outbox.table, at.sink, at.branch, outbox.name, at.batch_id)
 
 
 def _in_short(batch: "Produced") -> str:

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
@@ -15,16 +14,20 @@ from lakesink_catalog.words import ago, as_arguments, counted, moment, number, r
 from lakesink_protocol.errors import CatalogError, LakesinkError
 from lakesink_protocol.identity import SinkKind
 from lakesink_protocol.ledger import stated
-from lakesink_protocol.redact import describe, redact
+from lakesink_protocol.redact import redact
 from lakesink_tools.audit.finding import awaits_replay, name_of_rows, of_changes, of_quality, of_replay
-from lakesink_tools.audit.no_records import has_no_records
 from lakesink_tools.cli.output import NOT_CHECKED, NOT_WELL, OK, Report, plain, progress
-from lakesink_tools.cli.sink_health import STALE, SinkHealth, document_of, health_of, prepared_hint, stale_hint
+from lakesink_tools.cli.sink_health import (
+    STALE,
+    SinkHealth,
+    document_of,
+    health_of,
+    prepared_hint,
+    stale_hint,
+    waiting_in,
+)
 from lakesink_tools.cli.target import is_directory
 from lakesink_tools.past.records import key_of, sink_label
-
-if TYPE_CHECKING:
-    from lakesink_tools.audit.leftovers import PreparedRecord
 
 Found = list[tuple[SinkState, SinkHealth]]
 """The sinks of a table, and how they stand."""
@@ -137,7 +140,7 @@ def _of_table(identifier: str, table: Table, max_age: timedelta | None, argument
     found = _found(table, max_age, now)
     snapshots, head = len(table.metadata.snapshots), table.metadata.current_snapshot()
     totals = {name: 0 if head is None else stated(head.summary, key) for name, key in _TOTALS.items()}
-    waiting, unlisted = _waiting(table, [state for state, _ in found])
+    waiting, unlisted = waiting_in(table, [state for state, _ in found])
     first = [] if found else _first_batches(table)
     next_step = f"Next: lakesink log {arguments}"
     if not found:
@@ -166,21 +169,6 @@ def _of_table(identifier: str, table: Table, max_age: timedelta | None, argument
         ],
         exit_code=OK if found and all(standing.is_well for _, standing in found) else NOT_WELL,
     )
-
-
-def _waiting(table: Table, states: list[SinkState]) -> "tuple[list[PreparedRecord], list[str]]":
-    """Prepared batches, and why they could not be looked for: the other lines need only the metadata."""
-    try:
-        if has_no_records(table, states):
-            return [], []
-        from lakesink_tools.audit.leftovers import waiting_batches  # PyArrow, and all that reads records
-
-        return waiting_batches(table, states) or [], []
-    except CatalogError as error:
-        why = error.what.rstrip(".")
-    except OSError as error:
-        why = describe(error, table.io.properties)
-    return [], [f"Prepared batches were not looked for: {why}."]
 
 
 def _row(state: SinkState, standing: SinkHealth, now: datetime) -> list[str]:

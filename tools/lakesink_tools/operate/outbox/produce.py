@@ -71,6 +71,7 @@ class Producing:
         others: Snapshots with rows of other writers that were passed, as seen in the last look.
         stopped_by: The snapshot of another writer that ended the last look: what is behind it cannot be produced.
         left: Batches of the last look that are not produced yet.
+        position: Behind the newest batch in the topic, as seen last.
     """
 
     outbox: Outbox
@@ -81,6 +82,7 @@ class Producing:
     others: int = 0
     stopped_by: PastCommit | None = None
     left: int = 0
+    position: Position | None = None
     _memory: LiveMemory = field(default_factory=LiveMemory)
     _seen: LedgerState | None = None
     _written: tuple[int, int] | None = None  # rows and tombstones of the batch that this process has staged
@@ -95,11 +97,12 @@ class Producing:
             past, unread = unread_batches(table, self.outbox.table, self.outbox.sink, position, changes=True)
         check_standing(past, unread, position, self.outbox)
         self.others, self.stopped_by, self.left = len(unread.others), unread.stopped_by, len(unread.batches)
+        self.position = position
         for batch in unread.batches:
             before, position = position, behind(past, position, [batch])
             with self._words(table, before.batch_id if batch.is_replay else batch.batch_id, batch.title):
                 outcome = self._committed(table, past, batch, position)
-            self.left -= 1
+            self.left, self.position = self.left - 1, position
             written, self._written = self._written, None
             counts = (None, None) if written is None or isinstance(outcome, AlreadyCommitted) else written
             batch_id, replay = (None, batch.batch_id) if batch.is_replay else (batch.batch_id, None)

@@ -1,0 +1,260 @@
+"""Tells OpenLineage of each commit: a listener makes the event of a batch, and a thread sends it by the client.
+
+A batch only puts its event into a queue. A collector that is away, slow or refuses makes the queue full at most: then
+events are dropped and counted. Loaded only if a user asks for it, because the client is an extra.
+"""
+
+import atexit
+import os
+import queue
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import lru_cache
+from itertools import islice
+from typing import Any
+from urllib.parse import urlsplit
+from uuid import UUID, uuid5
+
+from openlineage.client import OpenLineageClient, facet_v2
+from openlineage.client.event_v2 import InputDataset, Job, OutputDataset, Run, RunEvent, RunState
+
+from lakesink._version import __version__
+from lakesink.checkpoint.offsets import is_kafka_offset, is_reader_offset, log_offset, parse_offsets
+from lakesink_catalog.log import log
+from lakesink_catalog.read.past import commit_of, time_of
+from lakesink_protocol import events
+from lakesink_protocol.identity import MAIN_BRANCH, Batch, SinkKind, canonical, digest
+from lakesink_protocol.outcome import Committed
+from lakesink_protocol.redact import describe, redact
+from lakesink_protocol.situation import Situation
+
+PRODUCER = f"pkg:pypi/lakesink@{__version__}"
+NAMESPACE = "OPENLINEAGE_NAMESPACE"
+"""The variable for the namespace of jobs that OpenLineage's other integrations read too."""
+MOST_WAITING = 1_000
+LAST_SECONDS = 10.0
+_CONFIG = {"facets": {"source_code_location": {"disabled": True}}}
+"""The client would add the address of a Git repository in the working folder, which may hold a token."""
+_SCHEMES = {"s3a": "s3", "s3n": "s3", "abfs": "abfss", "wasb": "wasbs", "thrift": "hive"}
+_OBJECT_STORES = ("s3", "gs", "abfss", "wasbs")
+_CONTAINERS = ("abfss", "wasbs")
+"""Schemes with the container before the @, where others have a user."""
+DatasetName = tuple[str, str]
+"""Namespace and name of a dataset."""
+
+
+@dataclass(slots=True, eq=False)
+class Sender:
+    """Sends events one after the other, in a thread of its own. What cannot be sent is dropped, counted, and told once.
+
+    It is told again, with the count, as soon as an event can be sent.
+    """
+
+    emit: Callable[[RunEvent], Any]
+    tell: events.Listener = log
+    _waiting: "queue.Queue[RunEvent | None]" = field(default_factory=lambda: queue.Queue(MOST_WAITING), init=False)
+    _lost: int = field(default=0, init=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _thread: threading.Thread = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._thread = threading.Thread(target=self._run, name="lakesink lineage", daemon=True)
+        self._thread.start()
+
+    def __call__(self, event: RunEvent) -> None:
+        """Send the event as soon as those before it are sent. Never waits."""
+        try:
+            self._waiting.put_nowait(event)
+        except queue.Full:
+            self._lose(f"{MOST_WAITING} events wait for the collector")
+
+    def close(self) -> None:
+        """Wait until all is sent, but not for long."""
+        with suppress(queue.Full):
+            self._waiting.put(None, timeout=LAST_SECONDS)
+        self._thread.join(LAST_SECONDS)
+
+    def _run(self) -> None:
+        while (event := self._waiting.get()) is not None:
+            try:
+                self.emit(event)
+            except Exception as error:  # noqa: BLE001 - a client raises what its transport raises
+                self._lose(describe(error))
+            else:
+                self._sent()
+
+    def _lose(self, why: str) -> None:
+        with self._lock:
+            self._lost += 1
+            first = self._lost == 1
+        if first:
+            self.tell(events.LineageNotSent(why))
+
+    def _sent(self) -> None:
+        with self._lock:
+            lost, self._lost = self._lost, 0
+        if lost:
+            self.tell(events.LineageSentAgain(lost))
+
+
+@lru_cache(maxsize=1)
+def sender() -> Sender:
+    """That of this process, with a client as its own variables and files configure it."""
+    client = OpenLineageClient(config=_CONFIG)
+    found = Sender(client.emit)
+    atexit.register(found.close)
+    return found
+
+
+@dataclass(slots=True)
+class Lineage:
+    """Makes the events of the batches of one stream, or of one append.
+
+    Attributes:
+        places: Where each source reads, in the order of the query: servers of Kafka, a folder, a name of a catalog.
+        catalogs: Names of the own catalog, as such a place may have them.
+    """
+
+    send: Callable[[RunEvent], None]
+    places: Sequence[str] = ()
+    catalogs: Sequence[str] = ()
+    _found: dict[str, events.BatchInTable] = field(default_factory=dict, init=False)
+    _last: Batch | None = field(default=None, init=False)
+
+    def __call__(self, event: events.Event) -> None:
+        """Keep the tables that have the batch; when it is in the sink's own, send its events."""
+        match event:
+            case events.BatchInTable():
+                self._found[event.table] = event
+            case events.BatchFinished():
+                found = [one for one in self._found.values() if one.batch_id == event.batch_id]
+                self._found = {}
+                for own in found:
+                    if own.situation.key.name == event.sink:
+                        self._send(own, found, event)
+
+    def _send(self, own: events.BatchInTable, tables: list[events.BatchInTable], end: events.BatchFinished) -> None:
+        """A batch that an earlier run committed has its end only, as that run has sent it, or should have."""
+        run, job, at = run_of(own), job_of(own), time_of(own.metadata.snapshot_by_id(own.snapshot_id).timestamp_ms)
+        if isinstance(end.outcome, Committed):
+            self.send(_event(RunState.START, at - timedelta(seconds=end.seconds), run, job))
+        inputs = list(inputs_of(own, self.places, self.catalogs, self._last))
+        self.send(_event(RunState.COMPLETE, at, run, job, inputs=inputs, outputs=[output_of(one) for one in tables]))
+        self._last = own.situation.batch
+
+
+def _event(state: RunState, at: datetime, run: Run, job: Job, **datasets: Any) -> RunEvent:
+    return RunEvent(eventType=state, eventTime=at.isoformat(), run=run, job=job, producer=PRODUCER, **datasets)
+
+
+def run_of(own: events.BatchInTable) -> Run:
+    """One run is one batch of one query: its id is the same in every attempt, and in a replay."""
+    batch, key = own.situation.batch, own.situation.key
+    place = canonical([key.ledger_property, batch.query_id, batch.batch_id])
+    told = {"batch_id": str(batch.batch_id), "query_id": batch.query_id}
+    tags = [facet_v2.tags_run.TagsRunFacetFields(name, value, "lakesink") for name, value in told.items() if value]
+    run_id = uuid5(UUID(own.situation.view.table_uuid), place)
+    return Run(str(run_id), {"tags": _facet(facet_v2.tags_run.TagsRunFacet, tags)})
+
+
+def job_of(own: events.BatchInTable) -> Job:
+    """One job is one sink: a table, a sink id or an application, and a branch."""
+    key = own.situation.key
+    processing = "STREAMING" if key.kind is SinkKind.STREAM else "BATCH"
+    name = f"{redact(own.table)}.{key.name}{'' if key.branch == MAIN_BRANCH else f'@{key.branch}'}"
+    job_type = _facet(facet_v2.job_type_job.JobTypeJobFacet, processing, "SPARK")
+    return Job(os.environ.get(NAMESPACE) or "lakesink", name, {"jobType": job_type})
+
+
+def output_of(found: events.BatchInTable) -> OutputDataset:
+    """A table as OpenLineage's integration of Spark names it: by its location, and by its name as a symlink."""
+    metadata, snapshot = found.metadata, found.metadata.snapshot_by_id(found.snapshot_id)
+    added = commit_of(snapshot, snapshot.summary, None, None).added
+    columns = [one for schema in metadata.schemas if schema.schema_id == snapshot.schema_id for one in schema.fields]
+    fields = [facet_v2.schema_dataset.SchemaDatasetFacetFields(one.name, str(one.field_type)) for one in columns]
+    facets = {
+        "version": _facet(facet_v2.dataset_version_dataset.DatasetVersionDatasetFacet, str(found.snapshot_id)),
+        "schema": _facet(facet_v2.schema_dataset.SchemaDatasetFacet, fields),
+    }
+    if found.catalog:
+        link = facet_v2.symlinks_dataset.Identifier(*name_in(found.catalog, found.table), "TABLE")
+        facets["symlinks"] = _facet(facet_v2.symlinks_dataset.SymlinksDatasetFacet, [link])
+    counts = facet_v2.output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet
+    statistics = {"outputStatistics": _facet(counts, added.rows, added.bytes, added.files)}
+    return OutputDataset(*name_at(metadata.location), statistics, facets=facets)
+
+
+def inputs_of(
+    own: events.BatchInTable, places: Sequence[str], catalogs: Sequence[str], last: Batch | None = None
+) -> Iterator[InputDataset]:
+    """What the batch read, as far as its offsets tell; the range of offsets is the subset of the dataset."""
+    situation = own.situation
+    end = parse_offsets(situation.batch.offsets)
+    start = _start(situation, end, last)
+    alone = places[0] if len(set(places)) == 1 else None
+    for source, after in end.items():
+        place = places[source] if isinstance(source, int) and source < len(places) else alone
+        before: Any = start.get(source) or {}
+        if is_kafka_offset(after) and place:
+            servers = f"kafka://{place.split(',')[0].rpartition('://')[2].rpartition('@')[2]}"
+            for topic, of in after.items():
+                begun = before.get(topic, {})
+                if read := [_range(begun.get(one), to, one) for one, to in of.items() if begun.get(one) != to]:
+                    yield _input((servers, topic), read)
+        elif before == after:
+            continue
+        elif log_offset(after) is not None and place:
+            yield _input(name_at(place), [_range(before.get("logOffset"), after["logOffset"])])
+        elif is_reader_offset(after) and place in catalogs and own.catalog:
+            version = _facet(facet_v2.dataset_version_dataset.DatasetVersionDatasetFacet, str(after.get("snapshot")))
+            read = [_range(before.get("batch"), after.get("batch"))]
+            yield _input(name_in(own.catalog, str(after.get("table"))), read, {"version": version})
+
+
+def _start(situation: Situation, end: Mapping[Any, Any], last: Batch | None) -> Mapping[Any, Any]:
+    """The offsets at the beginning of the batch, by the digest that it has of them; empty if nothing has these."""
+    start = situation.batch.start
+    for known in (last, situation.entry, *(mark for mark, _ in islice(situation.own(), 2))):
+        if known is not None and known.end == start and known.offsets:
+            return parse_offsets(known.offsets)
+    zeros = [{topic: dict.fromkeys(of, 0) for topic, of in one.items()} for one in end.values() if is_kafka_offset(one)]
+    return dict(enumerate(zeros)) if digest(zeros) == start else {}
+
+
+def _range(start: int | None, end: int | None, partition: str | None = None) -> facet_v2.base_subset_dataset.Partition:
+    """Offsets of Kafka from `start` up to `end`; of files and batches behind `start`, up to and including `end`."""
+    return facet_v2.base_subset_dataset.Partition({"startOffset": start, "endOffset": end}, partition)
+
+
+def _input(name: DatasetName, read: list[facet_v2.base_subset_dataset.Partition], facets: Any = None) -> InputDataset:
+    subset = facet_v2.base_subset_dataset.InputSubsetInputDatasetFacet
+    condition = facet_v2.base_subset_dataset.PartitionSubsetCondition(read)
+    return InputDataset(*name, {"subset": _facet(subset, condition)}, facets=facets)
+
+
+def _facet(kind: Callable[..., Any], *values: Any) -> Any:
+    return kind(*values, producer=PRODUCER)
+
+
+def name_at(location: str) -> DatasetName:
+    """Namespace and name of a folder, without a user, a password or a query."""
+    scheme, host, path = _parts(location)
+    if scheme in ("", "file"):
+        return "file", path or "/"
+    return f"{scheme}://{host}", path.lstrip("/") if scheme in _OBJECT_STORES else path
+
+
+def name_in(catalog: str, table: str) -> DatasetName:
+    """Namespace and name of a table by its catalog, likewise."""
+    scheme, host, path = _parts(catalog)
+    return f"{scheme}://{host}{path}", redact(table)
+
+
+def _parts(uri: str) -> tuple[str, str, str]:
+    found = urlsplit(redact(uri))
+    scheme = _SCHEMES.get(found.scheme, found.scheme)
+    host = found.netloc if scheme in _CONTAINERS else found.netloc.rpartition("@")[2]
+    return scheme, host, found.path.rstrip("/")

@@ -1,0 +1,37 @@
+"""The command ``health``: how the sinks of a table stand, in one word for a probe. Only reads the table."""
+
+from datetime import UTC, datetime, timedelta
+
+from lakesink_catalog.connect.catalog import connect
+from lakesink_catalog.read.history import SinkState
+from lakesink_catalog.tables.tables import load_to_read
+from lakesink_catalog.words import as_arguments, number, span
+from lakesink_tools.cli.output import NOT_WELL, OK, Report
+from lakesink_tools.cli.sink_health import Health, document_of, health_in, worst
+from lakesink_tools.past.records import key_of, sink_label
+
+_COLUMNS = ("sink", "branch", "last batch>", "ago>", "health")
+
+
+def health(table: str, catalog: str | None, max_age: timedelta | None) -> Report:
+    """Exit code 1: no sink, one whose next batch would be refused, or one that is older than --max-age."""
+    now = datetime.now(UTC)
+    found = list(health_in(load_to_read(connect(catalog, create=False), table), max_age, now))
+    word = worst(word for _, _, word in found)
+    return Report(
+        document={
+            "table": table,
+            "health": word,
+            "sinks": [document_of(state, standing, now) | {"health": word} for state, standing, word in found],
+        },
+        title=f"{table}: {word}",
+        columns=_COLUMNS,
+        rows=[_row(state, word, now) for state, _, word in found],
+        hints=[] if word is Health.OK else [f"Next: lakesink status {as_arguments(table, catalog)}"],
+        exit_code=OK if found and all(standing.is_well for _, standing, _ in found) else NOT_WELL,
+    )
+
+
+def _row(state: SinkState, word: Health, now: datetime) -> list[str]:
+    age = "-" if state.committed_at is None else span(now - state.committed_at)
+    return [sink_label(key_of(state)), state.branch, number(state.batch_id), age, word]
