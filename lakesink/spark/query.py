@@ -101,7 +101,7 @@ class RunningQuery:
         try:
             progress = self._execution.lastProgress()
             return [] if progress is None else list(json.loads(progress.json())["sources"])
-        except JAVA_ERRORS:
+        except (*JAVA_ERRORS, ConnectionError):  # the JVM has ended
             return []
 
     def was_stopped(self) -> bool:

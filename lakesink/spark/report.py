@@ -113,7 +113,7 @@ def store_facts(files: Any, facts: QueryFacts, reporter: Reporter) -> None:
 def report_end(query: RunningQuery, reporter: Reporter) -> None:
     """Report the end of a run when it comes. Spark calls no batch function then, so a thread waits for it.
 
-    Until then, it reports how far the query is.
+    Until then, and once more at the end, it reports how far the query has read.
     """
 
     def tell() -> None:
@@ -122,6 +122,7 @@ def report_end(query: RunningQuery, reporter: Reporter) -> None:
 
     def wait() -> None:
         query.await_end(tell)
+        tell()
         reporter.emit(events.QueryEnded())
 
     threading.Thread(target=wait, name=f"end of {query.query_id}", daemon=True).start()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from benchmarks import crowd, latency, recovery, slow_catalog
+from benchmarks import crowd, latency, metrics, recovery, slow_catalog
 from benchmarks.crowd import BatchLine, Crowd
 from benchmarks.latency import Latencies
 from benchmarks.result import quantile
@@ -74,3 +74,9 @@ def test_a_slow_catalog_costs_as_many_calls_as_the_batch_made() -> None:
 def test_recovery_is_judged_by_the_median_beyond_a_bare_start(seconds: list[float], *, reached: bool) -> None:
     [goal] = recovery.report(seconds, bare=[2.5, 3.0, 3.5]).goals
     assert goal.reached is reached
+
+
+def test_what_metrics_cost_is_judged_by_pairs() -> None:
+    result = metrics.report([[10.0, 20.0, 30.0], [10.1, 20.2, 36.0]], [[100.0, 200.0, 90.0], [101.0, 199.0, 99.0]], 0.3)
+    assert [goal.reached for goal in result.goals] == [True, True]
+    assert result.rows[0] == ("W1/13, processor seconds", 20.0, 20.2, "1.01 (1.01-1.20)")

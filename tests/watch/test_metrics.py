@@ -5,6 +5,7 @@ import re
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
@@ -38,11 +39,13 @@ from lakesink.observe.metrics import (
     METRICS,
     MOST_STREAMS,
     MOST_VALUES,
+    RUNNING,
     UNCOMMITTED,
     MetricKind,
     Numbers,
     Stream,
 )
+from lakesink.spark.source.data_source import LakesinkDataSource
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_protocol import events
 from lakesink_protocol.errors import SettingsError
@@ -51,6 +54,7 @@ from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
 from lakesink_protocol.quality import OTHERS, Quality
 from lakesink_protocol.row_changes import ChangeCounts
 from servers.ports import free_port
+from tests.spark.adapters import embedded_catalog
 from tests.spark.streams import counter_stream, file_stream, run, run_batches, write_files
 from tests.watch.collectors import COLLECTORS, PATIENCE_SECONDS, answering
 
@@ -377,3 +381,28 @@ def test_a_stream_goes_on_while_all_its_collectors_are_away_or_slow_or_refuse(
     [committed] = [number for labels, number in numbers.read(BATCHES) if labels[1::2] == ("pushed", "committed")]
     assert committed >= 4
     assert ("demo.pushed", "pushed", "main") in dict(numbers.read(UNCOMMITTED))
+
+
+@pytest.mark.usefixtures("home")
+def test_a_stream_over_another_table_tells_how_far_it_has_read(spark: SparkSession, tmp_path: Path) -> None:
+    write_files(tmp_path / "in", 3)
+    rows = file_stream(spark, tmp_path / "in")
+    run(lakesink.stream(rows, "demo.raw", sink_id="raw", checkpoint=tmp_path / "raw", create_table=True))
+    spark.dataSource.register(LakesinkDataSource)
+    raw = spark.readStream.format("lakesink").options(**(embedded_catalog() | {"table": "demo.raw"})).load()
+    numbers = counting(OPENTELEMETRY)
+    run(
+        lakesink.stream(
+            raw,
+            "demo.silver",
+            sink_id="silver",
+            checkpoint=tmp_path / "silver",
+            create_table=True,
+            metrics=OPENTELEMETRY,
+        )
+    )
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while ("demo.silver", "silver", "main") not in {labels for labels, runs in numbers.read(RUNNING) if not runs}:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert dict(numbers.read(CONSUMED))["demo.raw", "raw", "main", "silver"] == 2
