@@ -16,7 +16,7 @@ from pyspark.sql.types import BinaryType
 
 from lakesink.api.with_expectations import check_condition, marked
 from lakesink.decode.documents import INCOMING, VALUE
-from lakesink.observe.exports import measured, traced
+from lakesink.observe.exports import measured
 from lakesink.observe.terminal import watched
 from lakesink.rows.changed_rows import DELETE_MARK, FILE, OFFSET, PARTITION
 from lakesink.rows.expectations import is_mark, without_marks
@@ -39,7 +39,7 @@ from lakesink.spark.query import (
     places_of,
     sources_of,
 )
-from lakesink.spark.report import Reporter
+from lakesink.spark.report import Reporter, traced
 from lakesink.spark.rows.arrow_limits import ArrowBatchLimits
 from lakesink.spark.rows.batch_rows import FrameRows
 from lakesink.spark.rows.frame_schema import is_case_sensitive, stored_schema

@@ -1,10 +1,10 @@
-"""Gives the numbers of `metrics` to Prometheus or OpenTelemetry, and commits to OpenLineage, if a user asks for it.
+"""Gives the numbers of `metrics` to Prometheus or OpenTelemetry. Nothing of it is loaded unless a user asks for it.
 
-No client is loaded before. Each way reads the numbers when it needs them, in a thread that is not that of a batch.
+Each way reads the numbers when it needs them, in a thread that is not that of a batch.
 """
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from lakesink_protocol.redact import describe
 if TYPE_CHECKING:
     from lakesink.observe.metrics import Metric, Numbers
 
-VARIABLE, LINEAGE_VARIABLE = "LAKESINK_METRICS", "LAKESINK_OPENLINEAGE"
+VARIABLE = "LAKESINK_METRICS"
 OPENTELEMETRY, PROMETHEUS = "otel", "prometheus"
 _ONE_AT_A_TIME = threading.Lock()
 _UCUM = {"seconds": "s", "bytes": "By", "": ""}
@@ -38,34 +38,6 @@ def measured(
     except OSError as error:
         listeners(events.MetricsNotServed(way, describe(error)))
         return listeners
-
-
-def traced(
-    listeners: events.Listeners,
-    catalogs: Sequence[str] = (),
-    places: Callable[[], Sequence[str]] = tuple,
-    *,
-    openlineage: bool | None = None,
-) -> events.Listeners:
-    """These listeners, and one that tells OpenLineage of commits, if the option or the environment asks for it.
-
-    Raises:
-        SettingsError: The variable is malformed, or there is no client, or none with such a configuration.
-    """
-    if not (read_variable("openlineage", LINEAGE_VARIABLE) if openlineage is None else openlineage):
-        return listeners
-    try:
-        from lakesink.observe.open_lineage import Lineage, sender  # noqa: PLC0415 - an extra
-
-        with _ONE_AT_A_TIME:
-            send = sender()
-    except ModuleNotFoundError as error:
-        wrong = SettingsError.of("OPENLINEAGE_CLIENT", library=error.name)
-    except Exception as error:  # noqa: BLE001 - the client raises what its transports raise
-        wrong = SettingsError.of("OPENLINEAGE_CLIENT.configuration", error=describe(error))
-    else:
-        return listeners.also(Lineage(send, places(), catalogs))
-    raise wrong
 
 
 def counting(way: str) -> "Numbers":

@@ -1,7 +1,7 @@
 """Emits events for the batches of one sink and the start of a run, and stores the facts of a run."""
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,16 +13,18 @@ from lakesink.checkpoint.offsets import READER
 from lakesink.checkpoint.query_facts import QUERY_FACTS, Functions, QueryFacts, Replay, Source, guarantee
 from lakesink.observe.terminal import is_shown
 from lakesink.read.position import parse_offset
+from lakesink.settings.options import read_variable
 from lakesink.spark.hadoop import HadoopFiles
 from lakesink.spark.query import RunningQuery
 from lakesink.spark.rows.on_driver import rows_between
 from lakesink.spark.spark_errors import QueryStopped
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_protocol import events
-from lakesink_protocol.errors import BatchRefused, LakesinkError
+from lakesink_protocol.errors import BatchRefused, LakesinkError, SettingsError
 from lakesink_protocol.outcome import Outcome
 from lakesink_protocol.redact import describe, redact
 
+LINEAGE_VARIABLE = "LAKESINK_OPENLINEAGE"
 SPECULATION = "spark.speculation"
 FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 
@@ -139,3 +141,30 @@ def progressed(sources: Sequence[Mapping[str, Any]]) -> Iterator[events.Event]:
             position = parse_offset(end)
             if position.is_behind_one:
                 yield events.BatchesRead(position.batch_id, position.table, position.sink, position.branch)
+
+
+def traced(
+    listeners: events.Listeners,
+    catalogs: Sequence[str] = (),
+    places: Callable[[], Sequence[str]] = tuple,
+    *,
+    openlineage: bool | None = None,
+) -> events.Listeners:
+    """These listeners, and one that tells OpenLineage of commits, if the option or the environment asks for it.
+
+    Raises:
+        SettingsError: The variable is malformed, or there is no client, or none with such a configuration.
+    """
+    if not (read_variable("openlineage", LINEAGE_VARIABLE) if openlineage is None else openlineage):
+        return listeners
+    try:
+        from lakesink.spark.open_lineage import Lineage, sender  # noqa: PLC0415 - an extra
+
+        send = sender()
+    except ModuleNotFoundError as error:
+        wrong = SettingsError.of("OPENLINEAGE_CLIENT", library=error.name)
+    except Exception as error:  # noqa: BLE001 - the client raises what its transports raise
+        wrong = SettingsError.of("OPENLINEAGE_CLIENT.configuration", error=describe(error))
+    else:
+        return listeners.also(Lineage(send, places(), catalogs))
+    raise wrong

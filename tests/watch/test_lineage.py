@@ -22,10 +22,10 @@ from openlineage.client.serde import Serde
 from pyspark.sql import SparkSession
 
 import lakesink
-from lakesink.observe import open_lineage
-from lakesink.observe.exports import LINEAGE_VARIABLE, traced
-from lakesink.observe.open_lineage import Lineage, Sender, name_at, name_in, sender
 from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
+from lakesink.spark import open_lineage
+from lakesink.spark.open_lineage import Lineage, Sender, name_at, name_in, sender
+from lakesink.spark.report import LINEAGE_VARIABLE, traced
 from lakesink.spark.source.data_source import LakesinkDataSource
 from lakesink_catalog.commit.effects import Effects
 from lakesink_catalog.failpoints import VARIABLE as FAILPOINTS
@@ -331,7 +331,7 @@ def test_nothing_is_told_unless_the_option_or_the_variable_asks_for_it(configure
 
 
 def test_a_missing_client_is_an_error_at_the_start_and_says_how_to_get_it(configured: pytest.MonkeyPatch) -> None:
-    configured.delitem(sys.modules, "lakesink.observe.open_lineage")
+    configured.delitem(sys.modules, "lakesink.spark.open_lineage")
     configured.setitem(sys.modules, "openlineage.client", None)
     with pytest.raises(SettingsError, match="OPENLINEAGE_CLIENT") as caught:
         traced(LISTENERS, openlineage=True)

@@ -101,7 +101,7 @@ def scraped(numbers: Numbers) -> dict[str, float]:
 def exposed(numbers: Numbers) -> str:
     registry = CollectorRegistry()
     registry.register(prometheus_collector(numbers))
-    return generate_latest(registry).decode()
+    return str(generate_latest(registry), "utf-8")
 
 
 def samples_of(text: str) -> dict[str, float]:
