@@ -3,19 +3,14 @@
 from typing import Any
 
 import pytest
-from pyiceberg.catalog.noop import NoopCatalog
-from pyiceberg.io import load_file_io
-from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.schema import Schema
-from pyiceberg.table import Table
-from pyiceberg.table.metadata import new_table_metadata
 from pyiceberg.table.name_mapping import parse_mapping_from_json
-from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import AddSchemaUpdate, SetCurrentSchemaUpdate, SetPropertiesUpdate
 from pyiceberg.types import IntegerType, LongType, MapType, NestedField, StringType
 
 from lakesink_catalog.commit.evolution import ChangeImpossible, evolve
 from lakesink_protocol.change import ColumnType, SchemaChange
+from testkit.tasks import table_in_memory
 
 NAME_MAPPING = "schema.name-mapping.default"
 MAPPING = '[{"field-id": 1, "names": ["id"]}]'
@@ -28,14 +23,8 @@ SCHEMA = Schema(
 NEW = ColumnType(("new",), '"string"')
 
 
-def table_of(properties: dict[str, str]) -> Table:
-    metadata = new_table_metadata(SCHEMA, UNPARTITIONED_PARTITION_SPEC, UNSORTED_SORT_ORDER, "file:///t", properties)
-    io = load_file_io({}, "file:///t")
-    return Table(("demo", "events"), metadata, "file:///t/metadata/v1.metadata.json", io, NoopCatalog("none"))
-
-
 def evolved(change: SchemaChange, **properties: str) -> tuple[Schema, list[Any]]:
-    found = evolve(table_of({"owner": "us"} | properties), change)
+    found = evolve(table_in_memory(SCHEMA, properties={"owner": "us"} | properties), change)
     return found.table.schema(), list(found.updates)
 
 

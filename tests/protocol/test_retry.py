@@ -1,4 +1,4 @@
-"""Attempts are bounded in number and in time, and each but the first waits: longer after failures, shorter after races."""
+"""Attempts are bounded in number and time; each but the first waits, long after failures and shortly after races."""
 
 from dataclasses import dataclass, field, replace
 
