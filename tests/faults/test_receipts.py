@@ -239,6 +239,13 @@ def test_a_data_file_is_below_the_folder_and_has_the_name_of_its_batch(
     assert is_data_file(path, folder, stem, task) is is_one
 
 
+@pytest.mark.parametrize("tasks", [(1,), (0, 2), (0, 0)])
+def test_there_is_one_receipt_of_every_task(tasks: tuple[int, ...]) -> None:
+    votes = [receipt(task, files=(written(task, number=number),)) for number, task in enumerate(tasks)]
+    with pytest.raises(WriteError, match="exactly one receipt of every task"):
+        counted(*votes)
+
+
 def test_tasks_write_under_one_schema() -> None:
     assert code_of(receipt(), receipt(1, schema_id=1)) == REJECTED
 
