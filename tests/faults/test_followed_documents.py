@@ -151,8 +151,12 @@ def test_columns_that_lakesink_fills_itself_come_from_no_document(
 
 
 def test_the_news_of_all_tasks_are_followed_together() -> None:
-    found = followed(News({("x",): "whole"}), News(), News({("x",): "fraction", ("y",): "text"}))
-    assert [(one.column, one.type_json) for one in found.change.added] == [(("x",), '"double"'), (("y",), '"string"')]
+    found = followed(News({("x",): "whole", ("y",): "text"}), News(), News({("x",): "fraction", ("b",): "truth"}))
+    assert [(one.column, one.type_json) for one in found.change.added] == [
+        (("b",), '"boolean"'),
+        (("x",), '"double"'),
+        (("y",), '"string"'),
+    ]
 
 
 def test_more_keys_than_a_table_can_have_are_values() -> None:
