@@ -26,6 +26,19 @@ TWO_KEPT = {
     )
     for contained in (True, False)
 }
+REPLACED = view(
+    chain(FOREIGN), entry(batch(0), 1, snapshot_id=999), elsewhere=[Snap(999, None, 1, {})], contained=False
+)
+"""Another first snapshot has taken the place of the entry's."""
+ALL_UNDONE = view(chain(FOREIGN), entry(batch(0), 2), elsewhere=chain(batch(0), first=2, parent=101))
+UNNUMBERED = Snap(106, None, None, mark(batch(1)).to_summary())
+"""Snapshots of a table that was upgraded from version 1 have no sequence number."""
+UNNUMBERED_TAG = view(
+    [Snap(100, None, 0, mark(batch(0)).to_summary())],
+    entry(batch(0), 0),
+    elsewhere=[UNNUMBERED],
+    tag_snapshot_id=106,
+)
 LATE = chain(batch(4), mark(batch(1), ledger=4))
 """Batch 1 was accepted after batch 4."""
 
@@ -48,6 +61,7 @@ def then(*summaries: dict[str, str]) -> list[Snap]:
         ("rolled_back", BELOW_CUT[False], True),
         ("rolled_back", BELOW_CUT[True], False),
         ("rolled_back", view(CUT, L2), False),
+        ("rolled_back", view(chain(FOREIGN, first=3, parent=102), replace(L2, snapshot_id=999)), False),
         ("unverifiable", view(HISTORY), False),
         ("unverifiable", view(HISTORY, L2), False),
         ("unverifiable", ROLLED_BACK, False),
@@ -57,6 +71,8 @@ def then(*summaries: dict[str, str]) -> list[Snap]:
         ("rollback_is_proven", ROLLED_BACK, True),
         ("rollback_is_proven", view((), L2, elsewhere=HISTORY), True),
         ("rollback_is_proven", BELOW_CUT[False], False),
+        ("rollback_is_proven", view(chain(FOREIGN, first=2, parent=101), L2), True),
+        ("rollback_is_proven", REPLACED, True),
         ("undone", view(HISTORY, L2), ()),
         ("undone", ROLLED_BACK, (3, 4)),
         ("undone", view(HISTORY, elsewhere=chain(batch(2), first=4)), ()),
@@ -87,7 +103,7 @@ def then(*summaries: dict[str, str]) -> list[Snap]:
         ("ancestry_complete", view(elsewhere=HISTORY), False),
         ("ancestry_complete", view(HISTORY), True),
         ("ancestry_complete", view(chain(FOREIGN, first=2)), False),
-        ("ancestry_complete", view([Snap(101, None, None, {})]), True),
+        ("ancestry_complete", view([Snap(101, None, None, {}), Snap(102, 101, 2, {})]), True),
         ("newest_elsewhere", view(HISTORY), None),
         ("newest_elsewhere", view(chain(mark(batch(6), AUDIT), mark(batch(5), AUDIT), mark(batch(9), CLICKS))), 6),
         ("newest_elsewhere", replace(view(), elsewhere={"a": entry(batch(4), 1), "b": entry(batch(2), 1)}), 4),
@@ -103,6 +119,7 @@ def then(*summaries: dict[str, str]) -> list[Snap]:
         ("unread_version", view(then(NEW)), "99"),
         ("unread_version", view([Snap(101, None, 0, NEW)]), "99"),
         ("unread_version", view(then(NEW), L2), "99"),
+        ("unread_version", view([Snap(101, None, None, NEW)], entry(batch(0), 0)), None),
         ("unread_version", view(then(NEW), entry(batch(3), 4)), None),
         ("entry_contradicted", view(HISTORY, L2), False),
         ("entry_contradicted", view(HISTORY, entry(batch(1), 2)), True),
@@ -125,6 +142,7 @@ def then(*summaries: dict[str, str]) -> list[Snap]:
             view(HISTORY[:2], entry(batch(1), 2), elsewhere=HISTORY[2:], tag_snapshot_id=None),
             False,
         ),
+        ("entry_contradicted", UNNUMBERED_TAG, False),
         ("entry_contradicted", view(HISTORY, L2, elsewhere=chain(FOREIGN, first=4), tag_snapshot_id=104), False),
     ],
 )
@@ -141,6 +159,8 @@ def test_a_table_shows(fact: str, seen: TableView, expected: Any) -> None:
         ("skips_no_rolled_back_batch", ONE_UNDONE, batch(5), False),
         ("skips_no_rolled_back_batch", PARTLY_KEPT, batch(3), True),
         ("skips_no_rolled_back_batch", PARTLY_KEPT, batch(4), False),
+        ("skips_no_rolled_back_batch", ALL_UNDONE, batch(0), True),
+        ("skips_no_rolled_back_batch", ALL_UNDONE, batch(1), False),
         ("snapshot_of_batch", view(HISTORY), batch(1), 102),
         ("snapshot_of_batch", view(HISTORY), batch(1, end=99), None),
         ("snapshot_of_batch", view(HISTORY), batch(1, "q2"), None),
@@ -159,6 +179,7 @@ def test_a_table_shows(fact: str, seen: TableView, expected: Any) -> None:
         ("marked_with_other_data", view(HISTORY), batch(3), False),
         ("marked_with_other_data", view(HISTORY), batch(1, "q2"), False),
         ("shows_the_batch_before", view(HISTORY), batch(3), True),
+        ("shows_the_batch_before", view(HISTORY), batch(0), True),
         ("shows_the_batch_before", view(CUT), batch(3), False),
         ("shows_the_batch_before", view(chain(batch(2), first=8, parent=107)), batch(3), True),
         ("shows_the_batch_before", view(chain(batch(2), first=8, parent=107)), batch(2), False),
@@ -180,6 +201,7 @@ def test_a_table_shows_of_a_batch(fact: str, seen: TableView, of: Batch, expecte
         (TWO_KEPT[False], []),
         (view(chain(FOREIGN, first=4, parent=103), elsewhere=chain(batch(3), first=6), tag_snapshot_id=106), []),
         (view((), elsewhere=chain(batch(3), first=6), tag_snapshot_id=106), []),
+        (view([Snap(101, None, None, {})], elsewhere=[UNNUMBERED], contained=True, tag_snapshot_id=106), [106]),
         (view(CUT, elsewhere=chain(mark(batch(3), CLICKS), first=6), tag_snapshot_id=106), []),
         (view(HISTORY, entry(batch(1), 2), tag_snapshot_id=101), [103, 102, 101]),
     ],
