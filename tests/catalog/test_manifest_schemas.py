@@ -191,9 +191,10 @@ def test_the_values_of_a_partition_are_of_a_known_kind(avro: Any, kind: Kind | N
 
 def test_a_partition_has_a_value_of_each_kind() -> None:
     assert single_values((Kind.INT, Kind.STRING), {1000: 7, 1001: None}) == (SEVEN, None)
-    for wrong in ({1000: 7}, {1000: 7, 1001: "a", 1002: "b"}, {1000: 2**31, 1001: "a"}):
+    wrong: list[dict[int | str, Any]] = [{1000: 7}, {1000: 7, 1001: "a", 1002: "b"}, {1000: 2**31, 1001: "a"}]
+    for values in wrong:
         with pytest.raises(Malformed, match="a partition value does not match its type"):
-            single_values((Kind.INT, Kind.STRING), wrong)
+            single_values((Kind.INT, Kind.STRING), values)
 
 
 def digest(schema: Document, spec: bytes = b"[]") -> str:

@@ -274,7 +274,8 @@ def keys(rows: int, task: int = 0, **changes: Any) -> KeysFile:
 
 def changing(rows: int = 3, changed: Mapping[Measure, int] | None = None, **changes: Any) -> Receipt:
     """The receipt of a task that wrote three changes, and the keys of them."""
-    return receipt(rows=rows, **{"files": (written(),), "changed": Tally(changed or {}), "keys": keys(3)} | changes)
+    facts: dict[str, Any] = {"files": (written(),), "changed": Tally(changed or {}), "keys": keys(3)}
+    return receipt(rows=rows, **facts | changes)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ from pyiceberg.types import LongType, NestedField
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.preflight import check_start
 from lakesink_catalog.connect.catalog import FoundCatalog
-from lakesink_protocol.errors import DataState, LakesinkError, SettingsError, WriteError
+from lakesink_protocol.catalogue import DataState
+from lakesink_protocol.errors import LakesinkError, SettingsError, WriteError
 from lakesink_protocol.identity import SinkKey
 from testkit.builders import TABLE, Lake
 

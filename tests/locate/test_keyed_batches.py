@@ -128,7 +128,12 @@ def test_executors_search_where_there_are_some_and_the_settings_want_it(
     table: Table, monkeypatch: pytest.MonkeyPatch, where: LocateIn, from_bytes: int | None, *, has_session: bool
 ) -> None:
     asked: list[Workers | None] = []
-    monkeypatch.setattr(Locator, "__call__", lambda self, *_: asked.append(self.settings.workers) or Located(None))
+
+    def call(self: Locator, *_: Any) -> Located:
+        asked.append(self.settings.workers)
+        return Located(None)
+
+    monkeypatch.setattr(Locator, "__call__", call)
     run = (lambda work, items: [work(item) for item in items]) if has_session else None
     locate = ChangesByKey(Settings(locate_in=where), run, map).locate(prepared(), "s-0")
     assert locate is not None
