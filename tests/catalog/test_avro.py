@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from lakesink_catalog.manifests import avro
 from lakesink_catalog.manifests.avro import container, container_of_blocks, packed_block, read_header, values
 from lakesink_catalog.manifests.avro_skips import skipper
-from lakesink_catalog.manifests.avro_values import Malformed, encode_bytes, encode_long, read_long, reader
+from lakesink_catalog.manifests.avro_values import Malformed, counts, encode_bytes, encode_long, read_long, reader
 from testkit.examples import examples
 
 SCHEMA: dict[str, Any] = {
@@ -164,6 +164,39 @@ def test_a_list_of_more_items_than_bytes_is_malformed_before_an_item_is_read() -
         for read in (reader(schema), skipper(schema).skip):
             with pytest.raises(Malformed, match="more items than bytes"):
                 read(three + b"\x02\x04", 0)
+
+
+@pytest.mark.parametrize(
+    ("block", "found"),
+    [
+        (encode_long(0), (0, 0, 1)),
+        (encode_long(3) + bytes(3), (3, 0, 1)),
+        (encode_long(63) + bytes(70), (63, 0, 1)),
+        (encode_long(64) + bytes(64), (64, 0, 2)),
+        (encode_long(-2) + encode_long(5) + bytes(5), (2, 7, 2)),
+        (encode_long(-1) + encode_long(0) + bytes(1), (1, 2, 2)),
+    ],
+)
+def test_a_block_of_a_list_begins_with_its_items_and_perhaps_its_size(
+    block: bytes, found: tuple[int, int, int]
+) -> None:
+    assert counts(block, 0) == found
+    count, end, start = found
+    assert counts(b"?" + block, 1) == (count, end and end + 1, start + 1)
+
+
+@pytest.mark.parametrize(
+    ("block", "why"),
+    [
+        (encode_long(3) + bytes(2), "more items than bytes"),
+        (encode_long(64) + bytes(63), "more items than bytes"),
+        (encode_long(-2) + encode_long(5) + bytes(1), "more items than bytes"),
+        (encode_long(-1) + encode_long(-1) + bytes(1), "a block of a negative size"),
+    ],
+)
+def test_a_block_of_a_list_that_cannot_be_is_malformed(block: bytes, why: str) -> None:
+    with pytest.raises(Malformed, match=why):
+        counts(block, 0)
 
 
 def test_every_branch_of_a_wide_union_is_skipped_up_to_its_end() -> None:
