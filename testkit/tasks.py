@@ -2,7 +2,7 @@
 
 import struct
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -10,12 +10,16 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.conversions import from_bytes
+from pyiceberg.io import load_file_io
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START, UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.partitioning import PartitionField as IcebergPartitionField
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.table.metadata import new_table_metadata
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.transforms import parse_transform
 from pyiceberg.types import IcebergType, NestedField, PrimitiveType
 
@@ -129,6 +133,15 @@ def new_table(folder: Path, schema: Schema, spec: PartitionSpec = UNPARTITIONED_
     finally:
         catalog.destroy_tables()
         catalog.close()
+
+
+def table_in_memory(
+    schema: Schema, spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC, properties: Mapping[str, str] | None = None
+) -> Table:
+    """A table without a catalog and without a file, for what reads its metadata only."""
+    metadata = new_table_metadata(schema, spec, UNSORTED_SORT_ORDER, "file:///t", dict(properties or {}))
+    io = load_file_io({}, "file:///t")
+    return Table(("demo", "events"), metadata, "file:///t/metadata/v1.metadata.json", io, NoopCatalog("none"))
 
 
 def partition_values(table: Table, file: ContentFile) -> list[Any]:

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakesink_catalog.manifests import avro
-from lakesink_catalog.manifests.avro import container, container_of_blocks, read_header, values
+from lakesink_catalog.manifests.avro import container, container_of_blocks, packed_block, read_header, values
 from lakesink_catalog.manifests.avro_skips import skipper
-from lakesink_catalog.manifests.avro_values import Malformed, encode_bytes, encode_long, read_long, reader
+from lakesink_catalog.manifests.avro_values import Malformed, counts, encode_bytes, encode_long, read_long, reader
 from testkit.examples import examples
 
 SCHEMA: dict[str, Any] = {
@@ -166,6 +166,39 @@ def test_a_list_of_more_items_than_bytes_is_malformed_before_an_item_is_read() -
                 read(three + b"\x02\x04", 0)
 
 
+@pytest.mark.parametrize(
+    ("block", "found"),
+    [
+        (encode_long(0), (0, 0, 1)),
+        (encode_long(3) + bytes(3), (3, 0, 1)),
+        (encode_long(63) + bytes(70), (63, 0, 1)),
+        (encode_long(64) + bytes(64), (64, 0, 2)),
+        (encode_long(-2) + encode_long(5) + bytes(5), (2, 7, 2)),
+        (encode_long(-1) + encode_long(0) + bytes(1), (1, 2, 2)),
+    ],
+)
+def test_a_block_of_a_list_begins_with_its_items_and_perhaps_its_size(
+    block: bytes, found: tuple[int, int, int]
+) -> None:
+    assert counts(block, 0) == found
+    count, end, start = found
+    assert counts(b"?" + block, 1) == (count, end and end + 1, start + 1)
+
+
+@pytest.mark.parametrize(
+    ("block", "why"),
+    [
+        (encode_long(3) + bytes(2), "more items than bytes"),
+        (encode_long(64) + bytes(63), "more items than bytes"),
+        (encode_long(-2) + encode_long(5) + bytes(1), "more items than bytes"),
+        (encode_long(-1) + encode_long(-1) + bytes(1), "a block of a negative size"),
+    ],
+)
+def test_a_block_of_a_list_that_cannot_be_is_malformed(block: bytes, why: str) -> None:
+    with pytest.raises(Malformed, match=why):
+        counts(block, 0)
+
+
 def test_every_branch_of_a_wide_union_is_skipped_up_to_its_end() -> None:
     """The places from 64 on have two bytes."""
     union = [{"type": "fixed", "name": f"f{size}", "size": size} for size in range(130)]
@@ -238,6 +271,70 @@ def test_a_block_that_would_be_huge_is_malformed(monkeypatch: pytest.MonkeyPatch
         data = container({"avro.schema": b'"long"'}, codec, [[b"\x00"] * 600, [b"\x00"] * 600])
         with pytest.raises(Malformed, match="too large"):
             list(values(data, read_header(data)))
+
+
+@pytest.mark.parametrize(
+    ("schema", "whole", "why"),
+    [
+        ("float", bytes(4), "a number is cut"),
+        ("double", bytes(8), "a number is cut"),
+        ({"type": "fixed", "name": "f", "size": 3}, bytes(3), "a fixed is cut"),
+        ("bytes", encode_bytes(b"ab"), "an impossible size"),
+        ("string", encode_bytes(b"ab"), "an impossible size"),
+    ],
+)
+def test_a_value_is_read_up_to_its_last_byte_and_cut_without_it(schema: Any, whole: bytes, why: str) -> None:
+    read = reader(schema)
+    assert read(b"?" + whole + b"?", 1)[1] == 1 + len(whole)
+    assert read(b"?" + whole, 1)[1] == 1 + len(whole)
+    with pytest.raises(Malformed, match=why):
+        read(b"?" + whole[:-1], 1)
+
+
+@pytest.mark.parametrize(
+    ("schema", "data", "why"),
+    [
+        ("boolean", b"\x02", "neither true nor false"),
+        ("bytes", encode_long(-1), "an impossible size"),
+        ("string", encode_bytes(b"\xff"), "not UTF-8"),
+    ],
+)
+def test_a_value_that_its_type_lacks_is_malformed(schema: str, data: bytes, why: str) -> None:
+    with pytest.raises(Malformed, match=why):
+        reader(schema)(data, 0)
+
+
+@pytest.mark.parametrize(
+    ("count", "block", "why"),
+    [
+        (3, b"\x01\x01", "more values than bytes"),
+        (-1, b"\x01\x01", "more values than bytes"),
+        (1, b"\x01\x01", "longer or shorter than its values"),
+        (0, b"\x01", "longer or shorter than its values"),
+    ],
+)
+def test_a_block_has_as_many_values_as_it_states(count: int, block: bytes, why: str) -> None:
+    data = container_of_blocks({"avro.schema": b'"boolean"'}, "null", [encode_long(count) + encode_bytes(block)])
+    with pytest.raises(Malformed, match=why):
+        list(values(data, read_header(data)))
+
+
+def test_no_block_is_packed_by_a_codec_that_is_not_known() -> None:
+    with pytest.raises(Malformed, match="an unknown codec"):
+        packed_block("brotli", [b"a"])
+
+
+@pytest.mark.parametrize("blocks", [1, 2])
+def test_as_many_bytes_as_allowed_are_read_and_no_byte_more(monkeypatch: pytest.MonkeyPatch, blocks: int) -> None:
+    plain = encode_long(5) * 600
+    packed = bytes(pa.Codec("snappy").compress(plain, asbytes=True)) + zlib.crc32(plain).to_bytes(4, "big")
+    block = encode_long(600) + encode_bytes(packed)
+    data = container_of_blocks({"avro.schema": b'"long"'}, "snappy", [block] * blocks)
+    monkeypatch.setattr(avro, "MAX_BYTES", 600 * blocks)
+    assert list(values(data, read_header(data))) == [5] * 600 * blocks
+    monkeypatch.setattr(avro, "MAX_BYTES", 600 * blocks - 2)
+    with pytest.raises(Malformed, match="too large"):
+        list(values(data, read_header(data)))
 
 
 @pytest.mark.parametrize(

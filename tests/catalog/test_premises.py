@@ -21,7 +21,7 @@ from pyiceberg.types import (
     TimestampType,
 )
 
-from lakesink_catalog.commit.premises import is_compatible
+from lakesink_catalog.commit.premises import is_compatible, is_promotion
 
 
 def leaf(field_id: int, kind: IcebergType, name: str = "x", *, required: bool = False) -> NestedField:
@@ -98,3 +98,25 @@ def test_columns_that_differ_in_their_case_alone_are_no_reason_to_write_for_ever
 def test_names_that_were_swapped_do_not_fit() -> None:
     before = Schema(NestedField(1, "a", LongType()), NestedField(2, "b", LongType()))
     assert not is_compatible(before, Schema(NestedField(1, "b", LongType()), NestedField(2, "a", LongType())))
+
+
+@pytest.mark.parametrize(
+    ("narrow", "wide", "can"),
+    [
+        (IntegerType(), LongType(), True),
+        (FloatType(), DoubleType(), True),
+        (DecimalType(9, 2), DecimalType(10, 2), True),
+        (IntegerType(), IntegerType(), False),
+        (LongType(), IntegerType(), False),
+        (IntegerType(), DoubleType(), False),
+        (FloatType(), LongType(), False),
+        (DecimalType(9, 2), DecimalType(9, 2), False),
+        (DecimalType(10, 2), DecimalType(9, 2), False),
+        (DecimalType(9, 2), DecimalType(10, 3), False),
+        (IntegerType(), DecimalType(9, 0), False),
+    ],
+)
+def test_iceberg_promotes_whole_numbers_floats_and_decimals_of_one_scale(
+    narrow: IcebergType, wide: IcebergType, *, can: bool
+) -> None:
+    assert is_promotion(narrow, wide) is can

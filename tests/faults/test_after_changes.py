@@ -2,10 +2,13 @@
 
 from decimal import Decimal
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
+from lakesink.sinks.iceberg import keyed_changes
 from lakesink.sinks.iceberg.compaction import Compaction
+from lakesink.sinks.iceberg.rows_on_head import read_batch
 from lakesink_protocol import events
 from testkit.builders import Lake, Stream
 from testkit.change_table import Change, ChangeStream, upsert_lake
@@ -30,6 +33,16 @@ def test_a_compaction_follows_a_batch_of_changes_if_it_is_wanted(
 ) -> None:
     ChangeStream(upsert_lake(tmp_path), options={"compact_small_files": wanted}).run_changes(0, [[]])
     assert followed == [0] * wanted
+
+
+def test_what_is_located_before_the_commit_is_not_located_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = Mock(wraps=read_batch)
+    monkeypatch.setattr(keyed_changes, "read_batch", found)
+    tasks = [[Change(key, 0, "a", "v", Decimal(1))] for key in (1, 2)]
+    ChangeStream(upsert_lake(tmp_path)).run_changes(0, tasks)
+    assert found.call_count == 1
 
 
 def test_keys_files_are_kept_until_the_next_batch_has_landed(tmp_path: Path) -> None:

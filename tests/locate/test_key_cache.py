@@ -104,7 +104,10 @@ def test_a_file_with_other_rows_than_its_manifest_states_is_refused_and_not_kept
     assert not (tmp_path / "cache").exists() or not copies(tmp_path)
 
 
-def test_the_least_recently_used_copies_are_removed(bucket: Bucket, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("fit", "spare_bytes", "left"), [(3, 0, 3), (3, -1, 2), (2, 1, 2), (2, 0, 2), (2, -1, 1)])
+def test_the_least_recently_used_copies_are_removed_as_far_as_the_limit_demands(
+    bucket: Bucket, tmp_path: Path, fit: int, spare_bytes: int, left: int
+) -> None:
     files = [bucket.put(name) for name in "abc"]
     for file in files:
         search(bucket, tmp_path).find([file], wanted(1))
@@ -113,8 +116,8 @@ def test_the_least_recently_used_copies_are_removed(bucket: Bucket, tmp_path: Pa
         os.utime(copy, (time.time() - age, time.time() - age))
     search(bucket, tmp_path).find([files[0]], wanted(1))  # the oldest is used again
     bucket.opened.clear()
-    search(bucket, tmp_path, most_bytes=2 * size).find([files[0]], wanted(1))
-    assert len(copies(tmp_path)) == 2
+    search(bucket, tmp_path, most_bytes=fit * size + spare_bytes).find([files[0]], wanted(1))
+    assert len(copies(tmp_path)) == left
     assert bucket.opened == []  # its copy stayed
 
 

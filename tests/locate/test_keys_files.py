@@ -1,13 +1,14 @@
 """Keys files are read as their tasks wrote them, or refused."""
 
 from dataclasses import replace
+from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyiceberg.types import DecimalType, IntegerType, LongType, StringType
+from pyiceberg.types import DateType, DecimalType, IcebergType, IntegerType, LongType, StringType
 
 from lakesink.keys.keys_file import read_changes
 from lakesink_protocol.errors import WriteError
@@ -91,12 +92,26 @@ def test_a_file_with_other_columns_or_another_number_of_rows_is_refused(tmp_path
     assert refused(replace(write_keys(tmp_path, table), rows=3)).code == "LAKESINK_KEYS_FILE_DAMAGED"
 
 
-@pytest.mark.parametrize("older", [DecimalType(9, 3), DecimalType(10, 2), DecimalType(8, 1)], ids=str)
-def test_keys_of_another_scale_or_of_more_digits_are_refused(tmp_path: Path, older: DecimalType) -> None:
-    """No change of a schema leads from the one type to the other."""
-    file = write_keys(tmp_path, changes_table(columns_of([older]), [(Decimal(1), UPSERT, None, None)]))
+@pytest.mark.parametrize(
+    ("older", "key", "present"),
+    [
+        (DecimalType(9, 3), Decimal(1), DecimalType(9, 2)),
+        (DecimalType(10, 2), Decimal(1), DecimalType(9, 2)),
+        (DecimalType(8, 1), Decimal(1), DecimalType(9, 2)),
+        (IntegerType(), 1, DecimalType(9, 0)),
+        (DecimalType(9, 0), Decimal(1), LongType()),
+        (LongType(), 1, IntegerType()),
+        (IntegerType(), 1, StringType()),
+        (DateType(), date(2026, 1, 1), LongType()),
+    ],
+    ids=str,
+)
+def test_keys_of_a_type_that_no_change_of_a_schema_makes_the_present_one_are_refused(
+    tmp_path: Path, older: IcebergType, key: Any, present: IcebergType
+) -> None:
+    file = write_keys(tmp_path, changes_table(columns_of([older]), [(key, UPSERT, None, None)]))
     with pytest.raises(WriteError) as error:
-        read_changes([file], columns_of([DecimalType(9, 2)]), opened)
+        read_changes([file], columns_of([present]), opened)
     assert error.value.code == "LAKESINK_KEYS_FILE_DAMAGED"
 
 

@@ -449,11 +449,24 @@ def test_words_in_a_receipt_are_cut_and_move_no_terminal() -> None:
         {"unmet": {"a b": 1}},
         {"unmet": {f"a{number}": 1 for number in range(51)}},
         {"unmet": [1]},
+        {"letters_table": "t" * 1_025},
+        {"letters_since": "t" * 1_025},
+        {"letters_table": 7},
     ],
 )
 def test_counts_of_documents_are_counts_and_a_few_names(document: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"unknown keys|whole number|names with counts|rescued row"):
+    with pytest.raises(ValueError, match=r"unknown keys|whole number|names with counts|rescued row|no short text"):
         quality_from(Quality().to_json() | document)
+
+
+def test_the_longest_names_of_tables_and_the_most_names_and_expectations_are_allowed() -> None:
+    most = {
+        "letters_table": "t" * 1_024,
+        "letters_since": "s" * 1_024,
+        "unknown_names": [f"n{number}" for number in range(10)],
+        "unmet": {f"a{number}": 1 for number in range(50)},
+    }
+    assert quality_from(Quality().to_json() | most).to_json() == Quality().to_json() | most
 
 
 @pytest.mark.parametrize("text", ["AAA", "AAAA=", "AAAA====", "A===", "AA=", "A A=", "AAAA\n", "=AAA", "AA==AAAA"])

@@ -92,6 +92,22 @@ def test_only_zstd_has_a_level_of_its_own_and_only_codecs_with_levels_get_one(
     assert (asked["compression"], asked["compression_level"]) == (codec, given)
 
 
+def test_every_leaf_but_floats_has_statistics_wherever_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: dict[str, Any] = {}
+    monkeypatch.setattr(pq, "ParquetWriter", lambda *_args, **options: asked.update(options))
+    inner = pa.struct([("x", pa.int64()), ("f", pa.float64())])
+    kinds = {
+        "n": pa.int64(),
+        "s": inner,
+        "l": pa.list_(inner),
+        "b": pa.large_list(inner),
+        "m": pa.map_("string", inner),
+    }
+    parquet_writer(None, pa.schema(list(kinds.items())), ParquetOptions())
+    within = ["s.x", "l.list.element.x", "b.list.element.x", "m.key_value.key", "m.key_value.value.x"]
+    assert asked["write_statistics"] == ["n", *within]
+
+
 def test_row_groups_of_a_file_fill_it_by_what_they_take_on_disk(tmp_path: Path) -> None:
     parquet = ParquetOptions(row_group_size_bytes=8_000, compression_codec="uncompressed")
     files, closed = data_files(NUMBERS, tmp_path, parquet=parquet, target_file_size_bytes=40_000)
