@@ -354,6 +354,26 @@ def test_a_batch_that_comes_with_other_rows_than_its_dead_letters_is_refused(tmp
     assert driver.read() == []
 
 
+@pytest.mark.parametrize("now", ["warn", ""])
+def test_a_batch_whose_dead_letters_may_have_landed_is_not_written_by_a_query_that_puts_no_row_aside(
+    tmp_path: Path, now: str
+) -> None:
+    driver, world = Driver(tmp_path, "quarantine"), World("quarantine", "")
+    world.apply(0, BATCHES[0])
+    driver.directory.storage.faults.append(dies_before)
+    with pytest.raises(Killed):
+        driver.take(0, BATCHES[0])
+    driver.rule = now
+    sink = driver.sink() if now else driver.directory.sink()
+    with pytest.raises(WriteError, match="DEAD_LETTERS_DIFFER") as refused:
+        run_batch(driver.directory.batch(0), [sink], one_task(driver.rows(BATCHES[0])))
+    assert f"dead_letter_table='{LETTERS}'" in refused.value.action
+    assert driver.read() == []
+    driver.rule = "quarantine"
+    driver.take(0, BATCHES[0])
+    assert (driver.read(), driver.letters()) == (world.rows, world.letters)
+
+
 def test_too_many_dead_letters_fail_the_batch(tmp_path: Path) -> None:
     driver = Driver(tmp_path, "quarantine", options={"max_dead_letter_ratio": 0.5})
     with pytest.raises(WriteError, match=r"DEAD_LETTERS_TOO_MANY.*2 of 3 rows"):
