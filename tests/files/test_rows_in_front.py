@@ -6,7 +6,7 @@ Each batch is run again, and the driver dies between the commits of its particip
 import itertools
 import json
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -32,7 +32,7 @@ from lakesink.task.task import ParquetTaskWriter
 from lakesink_catalog.tables.tables import load_table
 from lakesink_protocol.coordinator import run_batch
 from lakesink_protocol.errors import WriteError
-from lakesink_protocol.identity import SinkKey
+from lakesink_protocol.identity import Batch, SinkKey
 from lakesink_protocol.measures import DEAD_LETTERS, RESCUED_ROWS, UNMET_ROWS, Tally
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
 from lakesink_protocol.quality import Quality
@@ -339,6 +339,30 @@ def test_a_recovered_batch_still_tells_what_was_found_in_it(tmp_path: Path) -> N
     assert outcome.recovered
     assert outcome.quality.counts[DEAD_LETTERS] == 2
     assert outcome.quality.letters_table == LETTERS
+
+
+class StandsStill(FileSink):
+    """A sink whose driver stands still after its first look; `meanwhile` happens then."""
+
+    meanwhile: Callable[[], object] = staticmethod(lambda: None)
+
+    def begin(self, batch: Batch) -> Any:
+        """See `TwoPhaseCommitSink`."""
+        begun, meanwhile = super().begin(batch), self.meanwhile
+        self.meanwhile = lambda: None
+        meanwhile()
+        return begun
+
+
+def test_a_driver_that_stood_still_finds_the_batch_that_a_rival_has_committed_and_gone_on(tmp_path: Path) -> None:
+    driver, rows = Driver(tmp_path, "quarantine"), batches("")[:2]
+    rows[1] = [{"id": 8, "amount": -80}]
+    sink = driver.sink()
+    sink.behind = behind = StandsStill(driver.directory.directory, "clicks")
+    behind.meanwhile = lambda: [driver.take(batch_id, found) for batch_id, found in enumerate(rows)]
+    outcomes = run_batch(driver.directory.batch(0), [sink], one_task(driver.rows(rows[0])))
+    assert isinstance(outcomes[sink.name], AlreadyCommitted)
+    assert (len(driver.read()), driver.letters().total()) == (1, 3)
 
 
 def test_a_batch_that_comes_with_other_rows_than_its_dead_letters_is_refused(tmp_path: Path) -> None:
