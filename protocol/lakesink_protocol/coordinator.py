@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from lakesink_protocol.errors import CommitUnresolved, LakesinkError, PartialBatch
+from lakesink_protocol.errors import CommitUnresolved, LakesinkError, PartialBatch, WriteError
 from lakesink_protocol.identity import MAIN_BRANCH, Batch
 from lakesink_protocol.outcome import AlreadyCommitted, Outcome
 from lakesink_protocol.redact import describe, safe_cause, shown
@@ -151,8 +151,11 @@ class BatchRun:
         if not pending or any(entry.sink.durability is Durability.MUST_BE_REDONE for entry in pending):
             return None
         payloads = _log_of(pending).find(self.batch)
-        if payloads is None or (self.open_sink is None and self._named_by(payloads)):
+        if payloads is None:
             return None
+        if self.open_sink is None and (named_before := self._named_by(payloads)):
+            other = shown(named_before[0].removesuffix(f"@{MAIN_BRANCH}"), 60)  # it may have its rows of the batch
+            raise WriteError.of("DEAD_LETTERS_DIFFER.no_table", batch_id=self.batch.batch_id, other=other)
         self._recorded = frozenset(payloads)
         named = list(self._begin(self._opened(payloads)))
         ready = [*named, *pending]

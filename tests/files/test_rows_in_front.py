@@ -6,7 +6,7 @@ Each batch is run again, and the driver dies between the commits of its particip
 import itertools
 import json
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -32,7 +32,7 @@ from lakesink.task.task import ParquetTaskWriter
 from lakesink_catalog.tables.tables import load_table
 from lakesink_protocol.coordinator import run_batch
 from lakesink_protocol.errors import WriteError
-from lakesink_protocol.identity import SinkKey
+from lakesink_protocol.identity import Batch, SinkKey
 from lakesink_protocol.measures import DEAD_LETTERS, RESCUED_ROWS, UNMET_ROWS, Tally
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
 from lakesink_protocol.quality import Quality
@@ -341,6 +341,30 @@ def test_a_recovered_batch_still_tells_what_was_found_in_it(tmp_path: Path) -> N
     assert outcome.quality.letters_table == LETTERS
 
 
+class StandsStill(FileSink):
+    """A sink whose driver stands still after its first look; `meanwhile` happens then."""
+
+    meanwhile: Callable[[], object] = staticmethod(lambda: None)
+
+    def begin(self, batch: Batch) -> Any:
+        """See `TwoPhaseCommitSink`."""
+        begun, meanwhile = super().begin(batch), self.meanwhile
+        self.meanwhile = lambda: None
+        meanwhile()
+        return begun
+
+
+def test_a_driver_that_stood_still_finds_the_batch_that_a_rival_has_committed_and_gone_on(tmp_path: Path) -> None:
+    driver, rows = Driver(tmp_path, "quarantine"), batches("")[:2]
+    rows[1] = [{"id": 8, "amount": -80}]
+    sink = driver.sink()
+    sink.behind = behind = StandsStill(driver.directory.directory, "clicks")
+    behind.meanwhile = lambda: [driver.take(batch_id, found) for batch_id, found in enumerate(rows)]
+    outcomes = run_batch(driver.directory.batch(0), [sink], one_task(driver.rows(rows[0])))
+    assert isinstance(outcomes[sink.name], AlreadyCommitted)
+    assert (len(driver.read()), driver.letters().total()) == (1, 3)
+
+
 def test_a_batch_that_comes_with_other_rows_than_its_dead_letters_is_refused(tmp_path: Path) -> None:
     driver = Driver(tmp_path, "quarantine")
     driver.directory.storage.faults.append(dies_before)
@@ -352,6 +376,26 @@ def test_a_batch_that_comes_with_other_rows_than_its_dead_letters_is_refused(tmp
         driver.take(0, BATCHES[0][:2])
     assert "another dead_letter_table" in refused.value.action
     assert driver.read() == []
+
+
+@pytest.mark.parametrize("now", ["warn", ""])
+def test_a_batch_whose_dead_letters_may_have_landed_is_not_written_by_a_query_that_puts_no_row_aside(
+    tmp_path: Path, now: str
+) -> None:
+    driver, world = Driver(tmp_path, "quarantine"), World("quarantine", "")
+    world.apply(0, BATCHES[0])
+    driver.directory.storage.faults.append(dies_before)
+    with pytest.raises(Killed):
+        driver.take(0, BATCHES[0])
+    driver.rule = now
+    sink = driver.sink() if now else driver.directory.sink()
+    with pytest.raises(WriteError, match="DEAD_LETTERS_DIFFER") as refused:
+        run_batch(driver.directory.batch(0), [sink], one_task(driver.rows(BATCHES[0])))
+    assert f"dead_letter_table='{LETTERS}'" in refused.value.action
+    assert driver.read() == []
+    driver.rule = "quarantine"
+    driver.take(0, BATCHES[0])
+    assert (driver.read(), driver.letters()) == (world.rows, world.letters)
 
 
 def test_too_many_dead_letters_fail_the_batch(tmp_path: Path) -> None:

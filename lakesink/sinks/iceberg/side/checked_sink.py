@@ -25,6 +25,7 @@ from lakesink.sinks.iceberg.transaction import BatchWarnings
 from lakesink.task.task import ParquetTaskWriter
 from lakesink_catalog.commit.effects import Effects
 from lakesink_protocol.coordinator import Sink
+from lakesink_protocol.errors import WriteError
 from lakesink_protocol.identity import Batch, SinkKey
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
 from lakesink_protocol.quality import Quality, quality_from
@@ -125,7 +126,12 @@ class CheckedSink(TwoPhaseCommitSink[CheckedTransaction, CheckedRows]):
             return begun
         sides: tuple[SidePlan, ...] = ()
         if self.letters is not None and begun.writer is not None:
-            plan, application = self.letters.plan_for(batch), application_of(self.letters.key(batch))
+            try:
+                plan, application = self.letters.plan_for(batch), application_of(self.letters.key(batch))
+            except WriteError:
+                if not isinstance(again := self.behind.begin(batch), AlreadyCommitted):  # by a rival that went on
+                    raise
+                return again
             sides = (SidePlan(self.letters.name, self.owner, "", application, plan),)
         return CheckedTransaction(batch, begun, begun.prepared_log, ParquetTaskWriter(self.plan, self.expected, sides))
 
