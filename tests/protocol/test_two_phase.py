@@ -1,6 +1,7 @@
 """The coordinator: decide for all, prepare all, one record, commit all in order; and all the ways it can stop."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -186,6 +187,12 @@ def test_a_failure_before_the_commit_aborts_everyone_once_and_commits_nothing(wo
     assert [line for line in world.story if "abort" in line] == ["a.abort", "b.abort"]
     assert not world.told(".commit") + world.told("landed")
     assert world.a.shelf == world.b.shelf == world.log.records == {}
+
+
+def test_a_batch_without_some_of_its_input_is_not_written(world: World) -> None:
+    world.a.check_inputs(BATCH, world.a.begin(BATCH))
+    with pytest.raises(BatchRefused, match="LAKESINK_INPUT_MISSING"):
+        world.a.check_inputs(replace(BATCH, missing_inputs=("a.csv",)), world.a.begin(BATCH))
 
 
 def test_a_failure_of_the_recovery_aborts_too(world: World) -> None:
