@@ -18,7 +18,7 @@ from lakesink_protocol.errors import (
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
 from lakesink_protocol.two_phase import Durability, TaskWriter
 from lakesink_protocol.votes import Votes
-from tests.shelves import BATCH, Log, Shelf, Step, World
+from tests.shelves import BATCH, Log, Open, Shelf, Step, World
 
 REFUSED = BatchRefused(Reason.GAP, "batches are missing", data="Nothing.", action="Look.")
 UNRESOLVED = CommitUnresolved("COMMIT_UNRESOLVED", "no answer", data="Unknown.", action="Start again.")
@@ -190,9 +190,11 @@ def test_a_failure_before_the_commit_aborts_everyone_once_and_commits_nothing(wo
 
 
 def test_a_batch_without_some_of_its_input_is_not_written(world: World) -> None:
-    world.a.check_inputs(BATCH, world.a.begin(BATCH))
+    begun = world.a.begin(BATCH)
+    assert isinstance(begun, Open)
+    world.a.check_inputs(BATCH, begun)
     with pytest.raises(BatchRefused, match="LAKESINK_INPUT_MISSING"):
-        world.a.check_inputs(replace(BATCH, missing_inputs=("a.csv",)), world.a.begin(BATCH))
+        world.a.check_inputs(replace(BATCH, missing_inputs=("a.csv",)), begun)
 
 
 def test_a_failure_of_the_recovery_aborts_too(world: World) -> None:
