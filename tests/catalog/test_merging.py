@@ -254,8 +254,8 @@ def test_a_manifest_that_a_merge_cannot_copy_is_set_aside_and_told_with_the_reas
 
 def test_a_merged_manifest_states_the_files_and_rows_that_it_has_and_their_lowest_number(tmp_path: Path) -> None:
     written = Written(Lake.make(tmp_path))
-    for files in (2, 1):
-        written.add(files)
+    for count in (2, 1):
+        written.add(count)
     table = written.lake.table()
     copied = ManifestCopy.begin(table, written.manifests)
     assert copied.write(table, 7) is None
