@@ -252,6 +252,22 @@ def test_a_manifest_that_a_merge_cannot_copy_is_set_aside_and_told_with_the_reas
     ]
 
 
+def test_a_merged_manifest_states_the_files_and_rows_that_it_has_and_their_lowest_number(tmp_path: Path) -> None:
+    written = Written(Lake.make(tmp_path))
+    for count in (2, 1):
+        written.add(count)
+    table = written.lake.table()
+    copied = ManifestCopy.begin(table, written.manifests)
+    assert copied.write(table, 7) is None
+    assert copied.step(table.io, map, 100)
+    merged = copied.write(table, 7)
+    assert merged is not None
+    files = merged.added_files_count, merged.existing_files_count, merged.deleted_files_count
+    rows = merged.added_rows_count, merged.existing_rows_count, merged.deleted_rows_count
+    assert (files, rows, merged.min_sequence_number) == ((0, 3, 0), (0, 3, 0), 1)
+    assert (merged.partition_spec_id, merged.added_snapshot_id) == (0, 7)
+
+
 def test_manifests_are_read_at_once_as_far_as_a_step_goes(tmp_path: Path) -> None:
     written, asked = Written(Lake.make(tmp_path)), list[int]()
     for files in (1, 1, 5, 1, 1, 1):

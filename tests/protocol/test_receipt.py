@@ -452,6 +452,7 @@ def test_words_in_a_receipt_are_cut_and_move_no_terminal() -> None:
         {"letters_table": "t" * 1_025},
         {"letters_since": "t" * 1_025},
         {"letters_table": 7},
+        {"rescued": {f"c{number:02}: no column": 1 for number in range(22)}},
     ],
 )
 def test_counts_of_documents_are_counts_and_a_few_names(document: dict[str, Any]) -> None:
@@ -465,6 +466,7 @@ def test_the_longest_names_of_tables_and_the_most_names_and_expectations_are_all
         "letters_since": "s" * 1_024,
         "unknown_names": [f"n{number}" for number in range(10)],
         "unmet": {f"a{number}": 1 for number in range(50)},
+        "rescued": {f"c{number:02}: no column": 1 for number in range(20)} | {"others": 3},
     }
     assert quality_from(Quality().to_json() | most).to_json() == Quality().to_json() | most
 

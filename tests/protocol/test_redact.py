@@ -106,6 +106,13 @@ def test_a_known_secret_is_hidden_where_no_pattern_would_find_it() -> None:
     assert "alice" in shown
 
 
+def test_the_secret_of_an_address_without_a_scheme_is_known_too() -> None:
+    assert (
+        redact(f"the password {CANARY} is wrong", {"uri": f"alice:{CANARY}@db:5432/lake"})
+        == "the password *** is wrong"
+    )
+
+
 @pytest.mark.parametrize("key", ["s3.access-key-id", "token", "adls.sas-token", "sig", "header.x", "pass", "db_pass"])
 def test_a_secret_is_known_by_its_name(key: str) -> None:
     assert is_secret(key)

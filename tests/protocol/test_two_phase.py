@@ -1,6 +1,7 @@
 """The coordinator: decide for all, prepare all, one record, commit all in order; and all the ways it can stop."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -17,7 +18,7 @@ from lakesink_protocol.errors import (
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
 from lakesink_protocol.two_phase import Durability, TaskWriter
 from lakesink_protocol.votes import Votes
-from tests.shelves import BATCH, Log, Shelf, Step, World
+from tests.shelves import BATCH, Log, Open, Shelf, Step, World
 
 REFUSED = BatchRefused(Reason.GAP, "batches are missing", data="Nothing.", action="Look.")
 UNRESOLVED = CommitUnresolved("COMMIT_UNRESOLVED", "no answer", data="Unknown.", action="Start again.")
@@ -186,6 +187,14 @@ def test_a_failure_before_the_commit_aborts_everyone_once_and_commits_nothing(wo
     assert [line for line in world.story if "abort" in line] == ["a.abort", "b.abort"]
     assert not world.told(".commit") + world.told("landed")
     assert world.a.shelf == world.b.shelf == world.log.records == {}
+
+
+def test_a_batch_without_some_of_its_input_is_not_written(world: World) -> None:
+    begun = world.a.begin(BATCH)
+    assert isinstance(begun, Open)
+    world.a.check_inputs(BATCH, begun)
+    with pytest.raises(BatchRefused, match="LAKESINK_INPUT_MISSING"):
+        world.a.check_inputs(replace(BATCH, missing_inputs=("a.csv",)), begun)
 
 
 def test_a_failure_of_the_recovery_aborts_too(world: World) -> None:
