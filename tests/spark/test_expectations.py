@@ -12,7 +12,7 @@ import lakesink
 from lakesink.spark.source.data_source import LakesinkDataSource
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import load_table
-from lakesink_protocol.errors import LakesinkError, QueryError, SettingsError, WriteError
+from lakesink_protocol.errors import LakesinkError, SettingsError, WriteError
 from lakesink_protocol.measures import UNMET_ROWS, Tally
 from lakesink_protocol.quality import Quality
 from lakesink_tools.cli.main import main
@@ -185,13 +185,6 @@ def test_the_format_names_the_function_for_its_expectations(spark: Any, tmp_path
     query = people(spark, tmp_path / "in", "a", {"id": 1, "age": 30, "price": 1})
     said = failure(ADAPTERS["format"](query, TABLE, **OPTIONS, expect='{"grown": "age > 0"}'))
     assert "lakesink.with_expectations" in said
-
-
-def test_files_of_a_directory_take_no_expectations(spark: Any, tmp_path: Path) -> None:
-    query = people(spark, tmp_path / "in", "a", {"id": 1, "age": 30, "price": 1})
-    checked = lakesink.with_expectations(query, {"valid_age": VALID_AGE})
-    with pytest.raises(QueryError, match="only a table can count"):
-        lakesink.stream_files(checked, tmp_path / "out", sink_id="people", checkpoint="ck")
 
 
 def test_the_command_draws_each_rule_over_time(spark: Any) -> None:

@@ -226,7 +226,8 @@ def _not_of_documents(place: Path, settings: Settings) -> str:
         return f"names that begin with {reserved} are reserved"
     if place == (DELETED,) and settings.deletes is Deletes.SOFT:
         return "deletes='soft' fills the column of this name itself"
-    return "it is the name of the rescue column" if place == (settings.rescue_column,) else ""
+    is_rescue = settings.rescue_column and place == (settings.rescue_column,)
+    return "it is the name of the rescue column" if is_rescue else ""
 
 
 def _why_not(place: Path, kind: Kind, schema: Schema) -> str:
