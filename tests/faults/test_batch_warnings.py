@@ -3,10 +3,8 @@
 from typing import Any
 
 import pytest
-from pyiceberg.schema import Schema
 
 from lakesink.rows.expectations import Expected, OnUnmet
-from lakesink.sinks.iceberg.checked_receipts import CombinedReceipts
 from lakesink.sinks.iceberg.transaction import BatchWarnings
 from lakesink_protocol import events
 from lakesink_protocol.measures import DEAD_LETTERS, UNREAD_BEFORE, Tally
@@ -42,9 +40,8 @@ def test_each_batch_with_such_rows_is_warned_of(
 ) -> None:
     rules = Expected("warned", OnUnmet.WARN), Expected("failed", OnUnmet.FAIL), Expected("aside", OnUnmet.QUARANTINE)
     unmet = quality.unmet or {one.name: 0 for one in rules}
-    found = CombinedReceipts((), Schema(), Quality(quality.counts, unmet=unmet), 9)
     for _ in range(2):
-        warnings.of_receipts(7, found, rules, "demo.letters")
+        warnings.of_rows(7, Quality(quality.counts, unmet=unmet), rules, "demo.letters")
     assert told == expected * 2
 
 
@@ -77,11 +74,11 @@ def test_late_deletes_are_warned_of_once(warnings: BatchWarnings, told: list[eve
 
 
 def test_keys_and_reasons_of_a_rescue_are_named_once(warnings: BatchWarnings, told: list[events.Event]) -> None:
-    warnings.of_documents(7, Quality())
+    warnings.of_rows(7, Quality(), (), "")
     assert told == []
-    warnings.of_documents(7, Quality(unknown_names=("a", "b"), rescued={"c: no column": 2}))
-    warnings.of_documents(8, Quality(unknown_names=("a",), rescued={"c: no column": 2}))
-    warnings.of_documents(9, Quality(unknown_names=("b", "d"), rescued={"c: no column": 2, "d: not INT": 1}))
+    warnings.of_rows(7, Quality(unknown_names=("a", "b"), rescued={"c: no column": 2}), (), "")
+    warnings.of_rows(8, Quality(unknown_names=("a",), rescued={"c: no column": 2}), (), "")
+    warnings.of_rows(9, Quality(unknown_names=("b", "d"), rescued={"c: no column": 2, "d: not INT": 1}), (), "")
     assert told == [
         events.KeysUnknown(7, TABLE, '["a","b"]'),
         events.RowsRescued(7, TABLE, "c: no column"),

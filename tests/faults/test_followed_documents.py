@@ -138,7 +138,7 @@ def test_a_column_has_twenty_levels_at_most(depth: int, kind: Any, why: str) -> 
         ("_R", {"rescue_column": "_r"}, CASE),
         ("s._r", {"rescue_column": "_r"}, None),
         ("_r", {}, None),
-        ("", {}, "has an empty name"),
+        ("", {}, "its name is empty"),
         ("_is_deleted", {"deletes": Deletes.SOFT}, "deletes='soft' fills the column of this name itself"),
         ("_is_deleted", {}, None),
         ("s._is_deleted", {"deletes": Deletes.SOFT}, None),

@@ -221,13 +221,14 @@ def _limit(settings: Settings) -> str:
 
 def _not_of_documents(place: Path, settings: Settings) -> str:
     """Why a key has the name of a column that does not come from documents; empty if it has not."""
+    if place == ("",):
+        return "its name is empty"
     reserved = next((begin for begin in _RESERVED if place[0].casefold().startswith(begin)), "")
     if len(place) == 1 and reserved:
         return f"names that begin with {reserved} are reserved"
     if place == (DELETED,) and settings.deletes is Deletes.SOFT:
         return "deletes='soft' fills the column of this name itself"
-    is_rescue = settings.rescue_column and place == (settings.rescue_column,)
-    return "it is the name of the rescue column" if is_rescue else ""
+    return "it is the name of the rescue column" if place == (settings.rescue_column,) else ""
 
 
 def _why_not(place: Path, kind: Kind, schema: Schema) -> str:
