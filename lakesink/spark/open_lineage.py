@@ -11,8 +11,8 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
-from functools import lru_cache
+from datetime import timedelta
+from functools import lru_cache, partial
 from itertools import islice
 from typing import Any
 from urllib.parse import urlsplit
@@ -46,21 +46,16 @@ DatasetName = tuple[str, str]
 """Namespace and name of a dataset."""
 
 
-@dataclass(slots=True, eq=False)
 class Sender:
     """Sends events one after the other, in a thread of its own. What cannot be sent is dropped, counted, and told once.
 
     It is told again, with the count, as soon as an event can be sent.
     """
 
-    emit: Callable[[RunEvent], Any]
-    tell: events.Listener = log
-    _waiting: "queue.Queue[RunEvent | None]" = field(default_factory=lambda: queue.Queue(MOST_WAITING), init=False)
-    _lost: int = field(default=0, init=False)
-    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
-    _thread: threading.Thread = field(init=False)
-
-    def __post_init__(self) -> None:
+    def __init__(self, emit: Callable[[RunEvent], Any], tell: events.Listener = log) -> None:
+        self._emit, self._tell = emit, tell
+        self._waiting: queue.Queue[RunEvent | None] = queue.Queue(MOST_WAITING)
+        self._lost, self._lock = 0, threading.Lock()
         self._thread = threading.Thread(target=self._run, name="lakesink lineage", daemon=True)
         self._thread.start()
 
@@ -80,24 +75,21 @@ class Sender:
     def _run(self) -> None:
         while (event := self._waiting.get()) is not None:
             try:
-                self.emit(event)
+                self._emit(event)
             except Exception as error:  # noqa: BLE001 - a client raises what its transport raises
                 self._lose(describe(error))
-            else:
-                self._sent()
+                continue
+            with self._lock:
+                lost, self._lost = self._lost, 0
+            if lost:
+                self._tell(events.LineageSentAgain(lost))
 
     def _lose(self, why: str) -> None:
         with self._lock:
             self._lost += 1
             first = self._lost == 1
         if first:
-            self.tell(events.LineageNotSent(why))
-
-    def _sent(self) -> None:
-        with self._lock:
-            lost, self._lost = self._lost, 0
-        if lost:
-            self.tell(events.LineageSentAgain(lost))
+            self._tell(events.LineageNotSent(why))
 
 
 @lru_cache(maxsize=1)
@@ -127,7 +119,7 @@ class Lineage:
     def __call__(self, event: events.Event) -> None:
         """Keep the tables that have the batch; when it is in the sink's own, send its events."""
         match event:
-            case events.BatchInTable():
+            case events.BatchInTable() if _snapshot(event) is not None:
                 self._found[event.table] = event
             case events.BatchFinished():
                 found = [one for one in self._found.values() if one.batch_id == event.batch_id]
@@ -138,16 +130,20 @@ class Lineage:
 
     def _send(self, own: events.BatchInTable, tables: list[events.BatchInTable], end: events.BatchFinished) -> None:
         """A batch that an earlier run committed has its end only, as that run has sent it, or should have."""
-        run, job, at = run_of(own), job_of(own), time_of(own.metadata.snapshot_by_id(own.snapshot_id).timestamp_ms)
+        at = time_of(_snapshot(own).timestamp_ms)
+        event = partial(RunEvent, run=run_of(own), job=job_of(own), producer=PRODUCER)
         if isinstance(end.outcome, Committed):
-            self.send(_event(RunState.START, at - timedelta(seconds=end.seconds), run, job))
+            begun = at - timedelta(seconds=end.seconds)
+            self.send(event(eventType=RunState.START, eventTime=begun.isoformat()))
         inputs = list(inputs_of(own, self.places, self.catalogs, self._last))
-        self.send(_event(RunState.COMPLETE, at, run, job, inputs=inputs, outputs=[output_of(one) for one in tables]))
+        outputs = [output_of(one) for one in tables]
+        self.send(event(eventType=RunState.COMPLETE, eventTime=at.isoformat(), inputs=inputs, outputs=outputs))
         self._last = own.situation.batch
 
 
-def _event(state: RunState, at: datetime, run: Run, job: Job, **datasets: Any) -> RunEvent:
-    return RunEvent(eventType=state, eventTime=at.isoformat(), run=run, job=job, producer=PRODUCER, **datasets)
+def _snapshot(found: events.BatchInTable) -> Any:
+    """The batch's own snapshot; None if it has expired, or nothing tells which it is."""
+    return found.metadata.snapshot_by_id(found.snapshot_id)
 
 
 def run_of(own: events.BatchInTable) -> Run:
@@ -171,7 +167,7 @@ def job_of(own: events.BatchInTable) -> Job:
 
 def output_of(found: events.BatchInTable) -> OutputDataset:
     """A table as OpenLineage's integration of Spark names it: by its location, and by its name as a symlink."""
-    metadata, snapshot = found.metadata, found.metadata.snapshot_by_id(found.snapshot_id)
+    metadata, snapshot = found.metadata, _snapshot(found)
     added = commit_of(snapshot, snapshot.summary, None, None).added
     columns = [one for schema in metadata.schemas if schema.schema_id == snapshot.schema_id for one in schema.fields]
     fields = [facet_v2.schema_dataset.SchemaDatasetFacetFields(one.name, str(one.field_type)) for one in columns]

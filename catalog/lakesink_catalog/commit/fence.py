@@ -180,9 +180,7 @@ class FencedCommit:
                 assert_never(decision.verdict)
 
     def tell(self, decision: Decision, metadata: TableMetadata, snapshot_id: int | None) -> None:
-        """Emit that the table has the batch, if its metadata show the batch's snapshot."""
-        if snapshot_id is None or metadata.snapshot_by_id(snapshot_id) is None:
-            return
+        """Emit that the table has the batch."""
         situation, known = decision.situation, decision.table.catalog.properties
         of_batch = situation.batch.batch_id, ".".join(decision.table.name())
         place = redact(str(known.get("uri") or ""), known)

@@ -47,13 +47,13 @@ class BatchInTable(TableBatchEvent):
 
     Attributes:
         situation: The batch, and the table as it was decided on.
-        snapshot_id: The batch's own snapshot.
-        metadata: PyIceberg's, with this snapshot.
+        snapshot_id: The batch's own snapshot; None if it is not known which.
+        metadata: PyIceberg's; without this snapshot if it has expired.
         catalog: Where the catalog is, without secrets; empty if it has no URI.
     """
 
     situation: Situation
-    snapshot_id: int
+    snapshot_id: int | None
     metadata: Any
     catalog: str
 
