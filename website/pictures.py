@@ -12,6 +12,7 @@ import pyarrow as pa
 from rich.console import Console
 from rich.text import Text
 
+from lakesink.observe.metrics import Numbers
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table
 from lakesink_tools.cli.run.watch import Watched
@@ -31,7 +32,7 @@ def watched() -> str:
         place = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/warehouse"}
         catalog = connect("picture", place)
         create_table(catalog, TABLE, pa.schema([("id", pa.int64())]))
-        writer, table = Writer(catalog, TABLE, sink="orders"), Watched(TABLE, None)
+        writer, table = Writer(catalog, TABLE, sink="orders"), Watched(TABLE, None, Numbers())
         for batch_id, rows in enumerate((1_200, 980, 1_105, 1_431)):
             writer.commit(batch_id, rows, recovered=batch_id == 2)
             table.look(writer.load())

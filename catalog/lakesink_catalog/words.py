@@ -56,6 +56,11 @@ def span(value: timedelta) -> str:
     return f"{seconds} s"
 
 
+def age(when: datetime | None, now: datetime) -> str:
+    """How old it is; ``-`` if nobody knows when it was."""
+    return "-" if when is None else span(now - when)
+
+
 def ago(value: timedelta) -> str:
     """``3 days ago``: the largest fitting unit, in words."""
     count, _, unit = span(value).partition(" ")

@@ -10,13 +10,12 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from lakesink.api.stream_to import checked
 from lakesink.api.streams import stream_writer
-from lakesink.observe.exports import measured
 from lakesink.observe.terminal import watched
 from lakesink.settings.option_types import RowOptions
 from lakesink.settings.options import read_option
 from lakesink.sinks.directory.directory_sink import FileSink
 from lakesink.sinks.staged.parts import check_part_schema
-from lakesink.spark.report import Reporter
+from lakesink.spark.report import Reporter, measured
 from lakesink_protocol.redact import redact
 from lakesink_protocol.refusals.accept import Accept
 

@@ -11,7 +11,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from lakesink.api.streams import arriving, check_streaming, stream_writer
-from lakesink.observe.exports import measured
 from lakesink.observe.terminal import watched
 from lakesink.rows.plan import DEBEZIUM
 from lakesink.settings.option import option_unknown
@@ -23,7 +22,7 @@ from lakesink.sinks.iceberg.preflight import check_letters
 from lakesink.sinks.iceberg.side.checked_sink import CheckedSink
 from lakesink.sinks.iceberg.side.letters_table import puts_aside
 from lakesink.sinks.staged.sink import StagedSink
-from lakesink.spark.report import Reporter
+from lakesink.spark.report import Reporter, measured
 from lakesink.spark.rows.frame_schema import is_case_sensitive, stored_schema
 from lakesink_catalog.connect.catalog import CatalogConfig
 from lakesink_protocol.coordinator import Sink

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Unpack
 
@@ -16,7 +16,6 @@ from pyspark.sql.types import BinaryType
 
 from lakesink.api.with_expectations import check_condition, marked
 from lakesink.decode.documents import INCOMING, VALUE
-from lakesink.observe.exports import measured
 from lakesink.observe.terminal import watched
 from lakesink.rows.changed_rows import DELETE_MARK, FILE, OFFSET, PARTITION
 from lakesink.rows.expectations import is_mark, without_marks
@@ -39,7 +38,7 @@ from lakesink.spark.query import (
     places_of,
     sources_of,
 )
-from lakesink.spark.report import Reporter, traced
+from lakesink.spark.report import Reporter, measured, traced
 from lakesink.spark.rows.arrow_limits import ArrowBatchLimits
 from lakesink.spark.rows.batch_rows import FrameRows
 from lakesink.spark.rows.frame_schema import is_case_sensitive, stored_schema
@@ -104,10 +103,7 @@ def stream(
     def make_sink(_: pa.Schema, session: SparkSession) -> IcebergSink:
         return _sink(table, key, catalog.open, settings, df, session, reporter.emit)
 
-    listeners = watched(table, _place(table, catalog), verbose=settings.verbose)
-    catalogs = catalog.name, settings.catalog or ""
-    listeners = traced(listeners, catalogs, partial(places_of, df), openlineage=settings.openlineage)
-    reporter = Reporter(table, key.name, measured(listeners, table, key.name, key.branch, metrics=settings.metrics))
+    reporter = Reporter(table, key.name, _listeners(table, key, settings, catalog, places=partial(places_of, df)))
     if trusts_order(df, settings):
         reporter.emit(OrderTrusted(table, key.name))
     return stream_writer(
@@ -195,9 +191,7 @@ def append_version(
     session = df.sparkSession
     found = CatalogConfig(settings.catalog, settings.catalog_properties).find()
     open_catalog = found.open if settings.create_table else partial(open_existing, found, table)
-    listeners = watched(table, _place(table, found), verbose=settings.verbose, noun="version")
-    listeners = traced(listeners, openlineage=settings.openlineage)
-    listeners = measured(listeners, table, key.name, key.branch, metrics=settings.metrics)
+    listeners = _listeners(table, key, settings, found, noun="version")
     sink = _sink(table, key, open_catalog, settings, df, session, listeners)
     sink.before_commit = before_commit
     in_query = session.sparkContext.getLocalProperty(QUERY_ID) is not None
@@ -207,8 +201,20 @@ def append_version(
     return _run(batch, sink, job, Reporter(table, key.name, listeners))
 
 
-def _place(table: str, catalog: FoundCatalog) -> str:
-    return f"{table} in {catalog.where[0].lower()}{catalog.where[1:]}"
+def _listeners(
+    table: str,
+    key: SinkKey,
+    settings: Settings,
+    catalog: FoundCatalog,
+    *,
+    places: Callable[[], Sequence[str]] = tuple,
+    noun: str = "batch",
+) -> Listeners:
+    """Those that the options and the environment ask for; `places` are where the sources read."""
+    place = f"{table} in {catalog.where[0].lower()}{catalog.where[1:]}"
+    found = watched(table, place, verbose=settings.verbose, noun=noun)
+    found = traced(found, (catalog.name, settings.catalog or ""), places, openlineage=settings.openlineage)
+    return measured(found, table, key.name, key.branch, metrics=settings.metrics)
 
 
 def arriving(df: DataFrame, settings: Settings) -> DataFrame:

@@ -6,7 +6,7 @@ a collector that is away, slow or refuses never meets a batch.
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field, fields
 from enum import Enum
 from typing import NamedTuple
@@ -133,15 +133,14 @@ _COUNTED: dict[type[events.Event], tuple[Metric, str]] = {
 Labels = tuple[str, ...]
 
 
-@dataclass(slots=True, eq=False)
 class Numbers:
     """The numbers of all streams of a process."""
 
-    now: Callable[[], float] = time.time
-    _found: dict[Metric, dict[Labels, float]] = field(default_factory=lambda: {one: {} for one in METRICS}, init=False)
-    _streams: set[Labels] = field(default_factory=set, init=False)
-    _values: dict[Metric, set[str]] = field(default_factory=lambda: {one: set() for one in METRICS}, init=False)
-    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+    def __init__(self, now: Callable[[], float] = time.time) -> None:
+        self.now = now
+        self._found: dict[Metric, dict[Labels, float]] = {one: {} for one in METRICS}
+        self._streams, self._values = set[Labels](), {one: set[Labels]() for one in METRICS}
+        self._lock = threading.Lock()
 
     def stream(self, table: str, sink: str, branch: str) -> "Stream":
         """A listener for one stream, whose counters go on where an earlier run in this process stopped."""
@@ -167,22 +166,12 @@ class Numbers:
             self._found[metric][(*stream, *self._own(metric, value))] = number
 
     def _labels(self, *texts: str) -> Labels:
-        labels = tuple(map(_label, texts))
         with self._lock:
-            if labels not in self._streams and len(self._streams) >= MOST_STREAMS:
-                labels = (OTHERS,) * len(LABELS)
-            self._streams.add(labels)
-        return labels
+            return _bounded(texts, self._streams, MOST_STREAMS)
 
     def _own(self, metric: Metric, value: str) -> Labels:
         """The value of the metric's own label, if it has one."""
-        if not metric.label:
-            return ()
-        text, known = _label(value), self._values[metric]
-        if text not in known and len(known) >= MOST_VALUES:
-            return (OTHERS,)
-        known.add(text)
-        return (text,)
+        return _bounded([value], self._values[metric], MOST_VALUES) if metric.label else ()
 
     def read(self, metric: Metric) -> Iterator[tuple[Labels, float]]:
         """The labels and the number of each stream, now."""
@@ -192,9 +181,13 @@ class Numbers:
             yield labels, max(self.now() - value, 0) if value and metric.kind is MetricKind.AGE else value
 
 
-def _label(text: str) -> str:
-    """A name that others chose, as a label: without secrets, and not too long."""
-    return shown(redact(text), LONGEST_LABEL)
+def _bounded(texts: Iterable[str], known: set[Labels], most: int) -> Labels:
+    """Names that others chose, as labels: without secrets, not too long, and not too many."""
+    labels = tuple(shown(redact(text), LONGEST_LABEL) for text in texts)
+    if labels not in known and len(known) >= most:
+        return (OTHERS,) * len(labels)
+    known.add(labels)
+    return labels
 
 
 @dataclass(slots=True)
@@ -240,7 +233,8 @@ class Stream:
         if not isinstance(event.outcome, Committed):
             self.add(BATCHES, 1, event.word)
             return
-        self.committed(event.batch_id, event.outcome, self.numbers.now())
+        self.committed(event.outcome)
+        self.last(event.batch_id, self.numbers.now())
         self._put(DURATION, event.seconds)
         self._put(WRITE_DURATION, event.write_seconds)
 
@@ -249,10 +243,9 @@ class Stream:
         self._put(LAST_BATCH, batch_id)
         self._put(LAST_COMMIT, at)
 
-    def committed(self, batch_id: int, outcome: Committed, at: float) -> None:
-        """Count a batch that was committed at this time, by whatever process."""
+    def committed(self, outcome: Committed) -> None:
+        """Count a batch that was committed, by whatever process."""
         quality = outcome.quality
-        self.last(batch_id, at)
         self.add(BATCHES, 1, word_of(outcome))
         self.add(ROWS, outcome.rows)
         self.add(FILES, outcome.files)

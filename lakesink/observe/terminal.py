@@ -11,7 +11,7 @@ from rich.control import Control
 from rich.segment import ControlType
 from rich.text import Text
 
-from lakesink.settings.options import read_option, read_variable
+from lakesink.settings.options import read_with_variable
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_catalog.log import is_configured, is_written, log_beside_terminal, shows
 from lakesink_catalog.words import changed, counted, printable, size
@@ -22,7 +22,6 @@ from lakesink_protocol.row_changes import ChangeCounts
 
 _FOUND, _STOPPED, _FAILED = "already committed", "stopped", ("failed", "refused")
 WELL, NOTABLE, BAD, FRAME = "green", "yellow", "red", "bold"
-VARIABLE = "LAKESINK_VERBOSE"
 _CLEARED = Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2))
 """Spark's progress bar ends with a carriage return, so the cursor stands at the start of a line with text."""
 
@@ -129,7 +128,7 @@ def watched(name: str, target: str, *, verbose: bool | str | None, noun: str = "
     Lines begin with `name`; the first one says that it writes to `target`. Without a terminal, as in a container, they
     stand in for the log as long as the program configures no logging.
     """
-    asked = wanted(verbose=verbose)
+    asked = read_with_variable("verbose", verbose)
     console = _console(wanted=asked)
     if console is None:
         return LISTENERS
@@ -141,16 +140,6 @@ def is_shown(event: events.Event, listeners: events.Listeners) -> bool:
     """True if a person can read the line of an event that these listeners got: in the log, or at a terminal."""
     terminals = [one for one in listeners.others if isinstance(one, Terminal)]
     return is_written(event) or not all(one.is_silent for one in terminals)
-
-
-def wanted(*, verbose: bool | str | None) -> bool | None:
-    """What the option says, else the environment; None if neither does.
-
-    Raises:
-        SettingsError: The option or the variable is neither true nor false.
-    """
-    found: bool | None = read_variable("verbose", VARIABLE) if verbose is None else read_option("verbose", verbose)
-    return found
 
 
 def _console(*, wanted: bool | None) -> Console | None:

@@ -19,18 +19,17 @@ def read_option(name: str, value: Any) -> Any:
     return BY_NAME[name].parse(value)
 
 
-def read_variable(option: str, variable: str) -> Any:
-    """The value of an option in the environment; None if the variable is not set.
-
-    Raises:
-        SettingsError: It has another form.
-    """
-    text = os.environ.get(variable)
+def read_with_variable(name: str, value: Any) -> Any:
+    """The parsed value of an option, else that of its variable ``LAKESINK_<OPTION>``; None if neither is set."""
+    variable = f"LAKESINK_{name.upper()}"
+    text = os.environ.get(variable, "")
+    if value is not None or not text:
+        return None if value is None else read_option(name, value)
     try:
-        return BY_NAME[option].read(text) if text else None
+        return BY_NAME[name].read(text)
     except ValueError as error:
         trouble = str(error)
-    raise SettingsError.of("SETTING_INVALID.variable", variable=variable, text=redact(text or "")[:40], why=trouble)
+    raise SettingsError.of("SETTING_INVALID.variable", variable=variable, text=redact(text)[:40], why=trouble)
 
 
 def option_invalid(name: str, what: str) -> SettingsError:

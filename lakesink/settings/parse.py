@@ -1,7 +1,7 @@
-"""Parsers for sizes, durations, switches, whole numbers and places. Pure; each raises ValueError with a hint."""
+"""Parsers for sizes, times, switches, whole numbers and places. Pure; each raises ValueError with a hint."""
 
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 _SIZE = re.compile(r"\s*(\d{1,15}(?:\.\d{1,9})?)\s*(b|bytes?|[kmgt](?:i?b)?)?\s*", re.IGNORECASE | re.ASCII)
 _SIZE_POWERS = {"b": 0, "k": 1, "m": 2, "g": 3, "t": 4}
@@ -55,6 +55,15 @@ def duration(value: object) -> timedelta:
     return span
 
 
+def utc_time(text: str) -> datetime:
+    """A time; without a zone it is UTC."""
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError("expected a time such as 2026-11-21T05:00:12Z; without a zone it is UTC") from None
+    return time.replace(tzinfo=UTC) if time.tzinfo is None else time
+
+
 def switch(value: object) -> bool:
     """True or false, from a bool or a word."""
     if isinstance(value, bool):
@@ -83,3 +92,11 @@ def metrics_reader(value: object) -> str:
     if found is None or int(found["port"] or 0) > LAST_PORT:
         raise ValueError("expected 'otel', 'prometheus', or a port, such as 9464 or '0.0.0.0:9464'")
     return f"{found['host'] or LOOPBACK}:{found['port']}" if found["port"] else found[0]
+
+
+def metrics_port(text: str) -> str:
+    """Host and port at which Prometheus reads what a command counts."""
+    place = metrics_reader(text)
+    if ":" not in place:
+        raise ValueError("expected a port, such as 9464 or '0.0.0.0:9464'")
+    return place

@@ -46,21 +46,16 @@ DatasetName = tuple[str, str]
 """Namespace and name of a dataset."""
 
 
-@dataclass(slots=True, eq=False)
 class Sender:
     """Sends events one after the other, in a thread of its own. What cannot be sent is dropped, counted, and told once.
 
     It is told again, with the count, as soon as an event can be sent.
     """
 
-    emit: Callable[[RunEvent], Any]
-    tell: events.Listener = log
-    _waiting: "queue.Queue[RunEvent | None]" = field(default_factory=lambda: queue.Queue(MOST_WAITING), init=False)
-    _lost: int = field(default=0, init=False)
-    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
-    _thread: threading.Thread = field(init=False)
-
-    def __post_init__(self) -> None:
+    def __init__(self, emit: Callable[[RunEvent], Any], tell: events.Listener = log) -> None:
+        self._emit, self._tell = emit, tell
+        self._waiting: queue.Queue[RunEvent | None] = queue.Queue(MOST_WAITING)
+        self._lost, self._lock = 0, threading.Lock()
         self._thread = threading.Thread(target=self._run, name="lakesink lineage", daemon=True)
         self._thread.start()
 
@@ -80,21 +75,21 @@ class Sender:
     def _run(self) -> None:
         while (event := self._waiting.get()) is not None:
             try:
-                self.emit(event)
+                self._emit(event)
             except Exception as error:  # noqa: BLE001 - a client raises what its transport raises
                 self._lose(describe(error))
                 continue
             with self._lock:
                 lost, self._lost = self._lost, 0
             if lost:
-                self.tell(events.LineageSentAgain(lost))
+                self._tell(events.LineageSentAgain(lost))
 
     def _lose(self, why: str) -> None:
         with self._lock:
             self._lost += 1
             first = self._lost == 1
         if first:
-            self.tell(events.LineageNotSent(why))
+            self._tell(events.LineageNotSent(why))
 
 
 @lru_cache(maxsize=1)

@@ -13,7 +13,7 @@ from lakesink.checkpoint.offsets import READER
 from lakesink.checkpoint.query_facts import QUERY_FACTS, Functions, QueryFacts, Replay, Source, guarantee
 from lakesink.observe.terminal import is_shown
 from lakesink.read.position import parse_offset
-from lakesink.settings.options import read_variable
+from lakesink.settings.options import read_with_variable
 from lakesink.spark.hadoop import HadoopFiles
 from lakesink.spark.query import RunningQuery
 from lakesink.spark.rows.on_driver import rows_between
@@ -24,7 +24,6 @@ from lakesink_protocol.errors import BatchRefused, LakesinkError, SettingsError
 from lakesink_protocol.outcome import Outcome
 from lakesink_protocol.redact import describe, redact
 
-LINEAGE_VARIABLE = "LAKESINK_OPENLINEAGE"
 SPECULATION = "spark.speculation"
 FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 
@@ -143,6 +142,26 @@ def progressed(sources: Sequence[Mapping[str, Any]]) -> Iterator[events.Event]:
                 yield events.BatchesRead(position.batch_id, position.table, position.sink, position.branch)
 
 
+def measured(
+    listeners: events.Listeners, table: str, sink: str, branch: str = "", *, metrics: str | None = None
+) -> events.Listeners:
+    """These listeners, and one that counts, if the option or the environment says who reads the numbers.
+
+    Raises:
+        SettingsError: The variable is malformed, or the client is not installed.
+    """
+    way = read_with_variable("metrics", metrics)
+    if way is None:
+        return listeners
+    from lakesink.observe.exports import counting  # noqa: PLC0415 - only who counts loads it
+
+    try:
+        return listeners.also(counting(way).stream(table, sink, branch))
+    except OSError as error:
+        listeners(events.MetricsNotServed(way, describe(error)))
+        return listeners
+
+
 def traced(
     listeners: events.Listeners,
     catalogs: Sequence[str] = (),
@@ -155,7 +174,7 @@ def traced(
     Raises:
         SettingsError: The variable is malformed, or there is no client, or none with such a configuration.
     """
-    if not (read_variable("openlineage", LINEAGE_VARIABLE) if openlineage is None else openlineage):
+    if not read_with_variable("openlineage", openlineage):
         return listeners
     try:
         from lakesink.spark.open_lineage import Lineage, sender  # noqa: PLC0415 - an extra

@@ -12,7 +12,7 @@ from lakesink_catalog.failpoints import FailpointReached
 from lakesink_catalog.read.history import sinks
 from lakesink_tools.audit.audit import audit
 from lakesink_tools.audit.leftovers import Leftovers, own_name
-from lakesink_tools.audit.no_records import has_no_records
+from lakesink_tools.cli.sink_health import has_no_records
 from lakesink_tools.operate.forget import Forgetting
 from testkit.builders import TABLE, Lake, Stream, contents
 from testkit.change_table import ChangeStream, upsert_lake

@@ -143,7 +143,7 @@ def test_watch_tells_the_last_batches_and_then_each_new_one(
     catalog: Catalog, capsys: pytest.CaptureFixture[str]
 ) -> None:
     written = writer(catalog, "shop.orders", batches=5)
-    watched = Watched("shop.orders", None)
+    watched = Watched("shop.orders", None, Numbers())
     watched.look(written.load())
     assert re.findall(r"batch (\d)", capsys.readouterr().err) == ["2", "3", "4"]
     watched.look(written.load())
@@ -156,7 +156,7 @@ def test_watch_tells_the_last_batches_and_then_each_new_one(
 
 def test_watch_tells_when_the_health_changes(catalog: Catalog, capsys: pytest.CaptureFixture[str]) -> None:
     written = writer(catalog, "shop.orders")
-    watched = Watched("shop.orders", timedelta(minutes=30))
+    watched = Watched("shop.orders", timedelta(minutes=30), Numbers())
     watched.look(written.load())
     table = written.load()
     table.manage_snapshots().rollback_to_snapshot(table.metadata.snapshots[0].snapshot_id).commit()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from lakesink.observe.exports import prometheus_collector
+from lakesink.observe.exports import PrometheusCollector
 from lakesink.observe.metrics import METRICS, Numbers
 from lakesink_protocol import events
 from lakesink_protocol.outcome import Committed
@@ -82,7 +82,7 @@ def test_prometheus_finds_no_fault_in_the_names_of_a_scrape(checker: Path) -> No
         events.BatchFinished(3, "shop.orders", "orders", 1.5, 1.0, Committed(snapshot_id=7, rows=1, files=1, bytes=9))
     )
     registry = CollectorRegistry()
-    registry.register(prometheus_collector(numbers))
+    registry.register(PrometheusCollector(numbers))
     scrape = generate_latest(registry)
     assert all(f"# TYPE {metric.prometheus} ".encode() in scrape for metric in METRICS)
     assert checked(checker, "check", "metrics", given=scrape) == ""

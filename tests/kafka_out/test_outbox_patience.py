@@ -1,16 +1,23 @@
 """An outbox waits for what may pass, with growing pauses, and ends with every other error."""
 
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
+
 import pytest
 from click.testing import CliRunner
 
+from lakesink.observe.metrics import Numbers
 from lakesink_protocol.errors import CatalogError
 from lakesink_tools.cli.main import main
-from lakesink_tools.cli.run.outbox import LONGEST_SECONDS, Pauses, may_pass
+from lakesink_tools.cli.run.outbox import LONGEST_SECONDS, Done, may_pass
+
+if TYPE_CHECKING:
+    from lakesink_tools.operate.outbox.produce import Producing
 
 
 def test_pauses_grow_to_a_limit_and_begin_again_after_a_success() -> None:
-    pauses = Pauses()
-    assert [pauses.after_error() for _ in range(8)] == [
+    done = Done(Numbers())
+    assert [done.pause_after_error() for _ in range(8)] == [
         1,
         2,
         4,
@@ -20,8 +27,8 @@ def test_pauses_grow_to_a_limit_and_begin_again_after_a_success() -> None:
         LONGEST_SECONDS,
         LONGEST_SECONDS,
     ]
-    pauses.after_success()
-    assert pauses.after_error() == 1
+    done.tell(cast("Producing", SimpleNamespace(position=None, outbox=None)))
+    assert done.pause_after_error() == 1
 
 
 @pytest.mark.parametrize(

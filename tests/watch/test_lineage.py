@@ -25,7 +25,7 @@ import lakesink
 from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink.spark import open_lineage
 from lakesink.spark.open_lineage import Lineage, Sender, name_at, name_in, sender
-from lakesink.spark.report import LINEAGE_VARIABLE, traced
+from lakesink.spark.report import traced
 from lakesink.spark.source.data_source import LakesinkDataSource
 from lakesink_catalog.commit.effects import Effects
 from lakesink_catalog.failpoints import VARIABLE as FAILPOINTS
@@ -315,7 +315,7 @@ def test_an_error_of_the_client_is_told_without_a_secret() -> None:
 @pytest.fixture
 def configured(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     """The environment for the client of the process, which is made anew."""
-    monkeypatch.delenv(LINEAGE_VARIABLE, raising=False)
+    monkeypatch.delenv("LAKESINK_OPENLINEAGE", raising=False)
     sender.cache_clear()
     yield monkeypatch
     sender.cache_clear()
@@ -325,7 +325,7 @@ def test_nothing_is_told_unless_the_option_or_the_variable_asks_for_it(configure
     configured.setenv("OPENLINEAGE__TRANSPORT__TYPE", "noop")
     assert traced(LISTENERS) is LISTENERS
     assert len(traced(LISTENERS, openlineage=True).others) == 1
-    configured.setenv(LINEAGE_VARIABLE, "1")
+    configured.setenv("LAKESINK_OPENLINEAGE", "1")
     assert len(traced(LISTENERS).others) == 1
     assert traced(LISTENERS, openlineage=False) is LISTENERS
 

@@ -25,10 +25,8 @@ from pyspark.sql import SparkSession
 import lakesink
 from lakesink.observe.exports import (
     OPENTELEMETRY,
-    VARIABLE,
+    PrometheusCollector,
     counting,
-    measured,
-    prometheus_collector,
     to_opentelemetry,
 )
 from lakesink.observe.metrics import (
@@ -45,6 +43,7 @@ from lakesink.observe.metrics import (
     Numbers,
     Stream,
 )
+from lakesink.spark.report import measured
 from lakesink.spark.source.data_source import LakesinkDataSource
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_protocol import events
@@ -100,7 +99,7 @@ def scraped(numbers: Numbers) -> dict[str, float]:
 
 def exposed(numbers: Numbers) -> str:
     registry = CollectorRegistry()
-    registry.register(prometheus_collector(numbers))
+    registry.register(PrometheusCollector(numbers))
     return str(generate_latest(registry), "utf-8")
 
 
@@ -300,7 +299,7 @@ def test_a_reader_that_connects_and_says_nothing_keeps_nobody_else_from_reading(
     numbers: Numbers, stream: Stream
 ) -> None:
     registry = CollectorRegistry()
-    registry.register(prometheus_collector(numbers))
+    registry.register(PrometheusCollector(numbers))
     server, thread = start_http_server(0, "127.0.0.1", registry)
     try:
         with socket.create_connection(("127.0.0.1", server.server_port)):
@@ -314,14 +313,14 @@ def test_a_reader_that_connects_and_says_nothing_keeps_nobody_else_from_reading(
 
 
 def test_nobody_counts_unless_an_option_or_the_variable_names_who_reads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.delenv("LAKESINK_METRICS", raising=False)
     assert measured(LISTENERS, *STREAM) is LISTENERS
-    monkeypatch.setenv(VARIABLE, "otel")
+    monkeypatch.setenv("LAKESINK_METRICS", "otel")
     assert isinstance(measured(LISTENERS, *STREAM).others[0], Stream)
 
 
 def test_a_variable_of_another_form_is_an_error_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, "graphite")
+    monkeypatch.setenv("LAKESINK_METRICS", "graphite")
     with pytest.raises(SettingsError, match="The variable LAKESINK_METRICS is 'graphite': expected 'otel'"):
         measured(LISTENERS, *STREAM)
 

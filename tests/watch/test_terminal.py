@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.logging import RichHandler
 
 import lakesink
-from lakesink.observe.terminal import VARIABLE, Totals, ended, is_shown, watched
+from lakesink.observe.terminal import Totals, ended, is_shown, watched
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_protocol import events
 from lakesink_protocol.errors import SettingsError
@@ -167,7 +167,7 @@ FINISHED = events.BatchFinished(3, "demo.events", "events", 0.5, 0.1, Committed(
 
 @pytest.fixture(autouse=True)
 def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"TERM": "xterm", "COLUMNS": "100", VARIABLE: "", "NO_COLOR": ""}.items():
+    for name, value in {"TERM": "xterm", "COLUMNS": "100", "LAKESINK_VERBOSE": "", "NO_COLOR": ""}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("LINES", raising=False)  # with it, a dumb terminal is as wide as COLUMNS
 
@@ -298,7 +298,7 @@ def test_the_end_of_a_query_counts_each_batch_by_the_word_of_its_line(word: str)
 
 def in_container(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
     """Standard error of a process without a terminal, in which nobody has configured logging."""
-    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.delenv("LAKESINK_VERBOSE", raising=False)
     monkeypatch.setenv("FORCE_COLOR", "1")  # asks for colours, not for lines
     monkeypatch.setattr(LOGGER, "propagate", False)
     monkeypatch.setattr(LOGGER, "handlers", [])  # pytest has put its own there, so this is no fixture
@@ -373,12 +373,12 @@ def test_the_option_goes_before_the_variable(
 ) -> None:
     with terminal() as written:
         assert written() == ""
-        monkeypatch.setenv(VARIABLE, variable)
+        monkeypatch.setenv("LAKESINK_VERBOSE", variable)
         assert (watched("demo.events", "", verbose=option) is not LISTENERS) is shown
 
 
 def test_a_variable_that_is_no_switch_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, "loud")
+    monkeypatch.setenv("LAKESINK_VERBOSE", "loud")
     with pytest.raises(SettingsError, match=r"\[LAKESINK_SETTING_INVALID\] The variable LAKESINK_VERBOSE is 'loud'"):
         watched("demo.events", "", verbose=None)
 

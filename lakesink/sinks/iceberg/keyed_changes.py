@@ -3,7 +3,6 @@
 Locating gives the delete files of the rows that the changes replace or remove.
 """
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -13,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.table import Table
 
-from lakesink.checkpoint.offsets import is_kafka_offset
+from lakesink.checkpoint.offsets import is_kafka_offset, parse_offsets
 from lakesink.keys.data_file import DataFile
 from lakesink.keys.keys_file import TASK
 from lakesink.keys.live_rows import positions_by_file
@@ -202,8 +201,7 @@ def check_sequence(settings: Settings, batch: Batch) -> None:
     first = settings.sequence_by[0] if settings.sequence_by else ""
     if first.lower() not in POSITIONS:
         return
-    offsets = json.loads(batch.offsets) if batch.offsets else []
-    sources = [one for one in (offsets.values() if isinstance(offsets, dict) else offsets) if one is not None]
+    sources = [one for one in parse_offsets(batch.offsets).values() if one is not None]
     topics = [topic for source in sources if is_kafka_offset(source) for topic in source.values()]
     partitions = sum(map(len, topics))
     if partitions != 1 or not all(map(is_kafka_offset, sources)):

@@ -24,8 +24,7 @@ from pyspark.sql.types import StructType
 
 from lakesink._version import __version__
 from lakesink.checkpoint.folder import Checkpoint, FsspecFiles
-from lakesink.observe.terminal import wanted
-from lakesink.settings.options import option_invalid
+from lakesink.settings.options import option_invalid, read_with_variable
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.change_plan import check_left_out, stored_columns
 from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
@@ -202,7 +201,7 @@ def commit_batch(destination: Destination, schema: pa.Schema, batch: Batch, mess
 @contextmanager
 def _reported(destination: Destination, batch_id: int) -> Iterator[Reporter]:
     """Log what fails in one line on the driver's standard error: Spark buries it in stack traces."""
-    if wanted(verbose=destination.settings.verbose) is not False:
+    if read_with_variable("verbose", destination.settings.verbose) is not False:
         ensure_log_handler()
     reporter = Reporter(destination.table, destination.key.name)
     started = time.monotonic()

@@ -9,9 +9,8 @@ from typing import Any
 
 import click
 
-from lakesink.settings.parse import duration
-from lakesink_tools.cli.output import Report, reported
-from lakesink_tools.cli.parsed import parsed_by, place_to_serve, time_of
+from lakesink.settings.parse import duration, metrics_port, utc_time
+from lakesink_tools.cli.output import Report, parsed_by, reported
 
 _ONLY_READS = frozenset(
     {
@@ -58,7 +57,7 @@ _MAX_AGE = _option(
 )
 _EVERY = _option("--every", type=click.FloatRange(0.1), default=1.0, help="Seconds between two looks at the table.")
 _METRICS = _option(
-    "--metrics", callback=parsed_by(place_to_serve), metavar="[HOST:]PORT", help="Let Prometheus read metrics there."
+    "--metrics", callback=parsed_by(metrics_port), metavar="[HOST:]PORT", help="Let Prometheus read metrics there."
 )
 _YES = _option("--yes", is_flag=True, help="Do not ask.")
 
@@ -82,7 +81,7 @@ COMMANDS = (
         _option("--batch", type=click.IntRange(0), metavar="N", help="Batch id, or version of an append."),
         _option("--sink", metavar="ID", help="Sink of the batch; needed if several sinks write to the branch."),
         _option(
-            "--time", callback=parsed_by(time_of), metavar="T", help="Time of the readers' view: 2026-11-21T05:00:12Z."
+            "--time", callback=parsed_by(utc_time), metavar="T", help="Time of the readers' view: 2026-11-21T05:00:12Z."
         ),
         _option("--tag", metavar="NAME", help="A tag."),
         _option("--branch", metavar="NAME", help="Branch of the batch or time.  [default: main]"),

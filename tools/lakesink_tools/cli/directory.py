@@ -6,7 +6,7 @@ from typing import Any
 from lakesink.sinks.directory.directory_errors import directory_failures
 from lakesink.sinks.directory.marker import Marker
 from lakesink_catalog.read.history import silence_limit
-from lakesink_catalog.words import counted, moment, number, size, span
+from lakesink_catalog.words import age, counted, moment, number, size
 from lakesink_protocol.redact import redact
 from lakesink_tools.audit.directory import SinkInDirectory, committed_at, sinks_in, waiting_in
 from lakesink_tools.cli.output import NOT_WELL, OK, Report, invalid
@@ -105,7 +105,8 @@ def state_row(found: SinkInDirectory, now: datetime) -> list[str]:
     return [
         found.name,
         number(state["batch_id"]),
-        *(("-", "-") if last is None else (moment(last), span(now - last))),
+        "-" if last is None else moment(last),
+        age(last, now),
         number(state["batches"]),
         number(state["rows"]),
         size(state["bytes"]),

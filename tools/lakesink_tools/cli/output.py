@@ -92,6 +92,18 @@ def invalid(what: str, action: str) -> SettingsError:
     return SettingsError("OPTION_INVALID", what, action=action)
 
 
+def parsed_by(parse: Callable[[str], Any]) -> Callable[[click.Context, click.Parameter, str | None], Any]:
+    """What click calls with an argument, to parse it; a ValueError says what was expected."""
+
+    def callback(_: click.Context, __: click.Parameter, value: str | None) -> Any:
+        try:
+            return None if value is None else parse(value)
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from None
+
+    return callback
+
+
 def plain(text: str) -> str:
     """Text for a cell of a table, without control characters."""
     shown = printable(text)

@@ -3,20 +3,23 @@
 ``health`` and ``watch`` have fewer words, for probes: see `Health`.
 """
 
-from collections.abc import Iterator
+import os
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyiceberg.table import Table
 
+from lakesink_catalog.connect.lean import local_path
 from lakesink_catalog.read.history import SinkState, sinks
+from lakesink_catalog.tables.locations import metadata_location
 from lakesink_catalog.words import ago
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.redact import describe
 from lakesink_tools.audit.finding import awaits_replay
-from lakesink_tools.audit.no_records import has_no_records
 from lakesink_tools.cli.rows import parsed_offsets
 from lakesink_tools.past.records import key_of
 
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from lakesink_tools.audit.leftovers import PreparedRecord
 
 STALE, UNPROVEN = "stale", "unproven"
+_RECORD = re.compile(r"([0-9]{1,19})-[A-Za-z0-9]{1,64}\.json")
 
 
 class Health(StrEnum):
@@ -69,23 +73,20 @@ def health_in(table: Table, max_age: timedelta | None, now: datetime) -> Iterato
     prepared = {one.key for one in waiting_in(table, states)[0]}
     for state in states:
         standing = health_of(state, max_age, now)
-        yield state, standing, word_for_probes(state, standing, is_prepared=key_of(state) in prepared)
+        if standing.word == STALE:
+            word = Health.STALE
+        elif not standing.is_well:
+            word = Health.REFUSED
+        elif key_of(state) in prepared:
+            word = Health.BEHIND
+        else:
+            word = Health.DEGRADED if standing.word == UNPROVEN or awaits_replay(state) else Health.OK
+        yield state, standing, word
 
 
 def worst(words: Iterator[Health]) -> Health:
     """That of the sink which stands worst; a table without a sink is stale."""
     return max(words, key=list(Health).index, default=Health.STALE)
-
-
-def word_for_probes(state: SinkState, standing: SinkHealth, *, is_prepared: bool) -> Health:
-    """How a sink stands; `is_prepared` if one of its batches is written and not committed."""
-    if standing.word == STALE:
-        return Health.STALE
-    if not standing.is_well:
-        return Health.REFUSED
-    if is_prepared:
-        return Health.BEHIND
-    return Health.DEGRADED if standing.word == UNPROVEN or awaits_replay(state) else Health.OK
 
 
 def document_of(state: SinkState, standing: SinkHealth, now: datetime) -> dict[str, Any]:
@@ -134,3 +135,31 @@ def waiting_in(table: Table, states: list[SinkState]) -> "tuple[list[PreparedRec
     except OSError as error:
         why = describe(error, table.io.properties)
     return [], [f"Prepared batches were not looked for: {why}."]
+
+
+def has_no_records(table: Table, states: Iterable[SinkState]) -> bool:
+    """True if no prepared record of a local table waits, as between two batches; found without PyArrow.
+
+    Every record is then, by its name, by which a stream finds it, of a batch that its sink has passed. False if one may
+    wait, or if that is not certain. Raises `CatalogError` if a property of the table names a folder that is not
+    allowed.
+    """
+    folder = local_path(metadata_location(table), table.io.properties)
+    if folder is None:
+        return False
+    batches = ((key_of(state).record_folder, state.batch_id) for state in states)
+    passed = {f"{folder}/{place}": batch_id for place, batch_id in batches if batch_id is not None}
+    top = f"{folder}/lakesink"
+    try:
+        os.lstat(top)
+        found = os.walk(top, onerror=_refuse, followlinks=True)
+        records = ((_RECORD.fullmatch(name), passed.get(place, -1)) for place, _, names in found for name in names)
+        return all(record is not None and int(record[1]) <= last for record, last in records)
+    except FileNotFoundError as error:
+        return bool(error.filename == top)  # no batch was ever prepared
+    except OSError:
+        return False
+
+
+def _refuse(error: OSError) -> NoReturn:
+    raise error

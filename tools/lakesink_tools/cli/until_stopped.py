@@ -3,17 +3,14 @@
 import signal
 import threading
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 import click
 
 from lakesink.observe.exports import counting
+from lakesink.observe.metrics import Numbers
 from lakesink_catalog.words import moment, printable
 from lakesink_protocol.redact import describe
 from lakesink_tools.cli.output import invalid
-
-if TYPE_CHECKING:
-    from lakesink.observe.metrics import Numbers
 
 
 def say(text: str) -> None:
@@ -21,12 +18,10 @@ def say(text: str) -> None:
     click.echo(f"{moment(datetime.now(UTC))} {printable(text)}", err=True)
 
 
-def served(place: str | None) -> "Numbers | None":
-    """The numbers that Prometheus reads at this place; None if there is no such option."""
-    if place is None:
-        return None
+def served(place: str | None) -> Numbers:
+    """The numbers that Prometheus reads at this place, or nobody without one."""
     try:
-        return counting(place)
+        return Numbers() if place is None else counting(place)
     except OSError as error:
         trouble = describe(error)
     raise invalid(f"The option --metrics: {place} cannot be opened ({trouble}).", "Give a port that is free.")

@@ -1,6 +1,5 @@
 """Checks one table as a stream would find it: format, settings with their origin, locations, state of its sinks."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
@@ -10,7 +9,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import Summary
 
-from lakesink.checkpoint.offsets import is_kafka_offset
+from lakesink.checkpoint.offsets import is_kafka_offset, parse_offsets
 from lakesink.read.hold import LONGEST_HOLD_MS, PREFIX
 from lakesink.settings.options import OPTIONS
 from lakesink.settings.settings import POLICY
@@ -145,12 +144,8 @@ def statements(identifier: str, catalog: str) -> tuple[str, str]:
 
 def _is_kafka(offsets: str) -> bool:
     """Offsets of Kafka are topics with numbers of partitions."""
-    try:
-        document = json.loads(offsets) if offsets else []
-    except (ValueError, RecursionError):
-        return False
-    sources = list(document.values()) if isinstance(document, dict) else document
-    return isinstance(sources, list) and bool(sources) and all(map(is_kafka_offset, sources))
+    sources = parse_offsets(offsets).values()
+    return bool(sources) and all(map(is_kafka_offset, sources))
 
 
 GIVEN_UP = timedelta(days=7)

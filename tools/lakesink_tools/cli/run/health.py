@@ -3,9 +3,8 @@
 from datetime import UTC, datetime, timedelta
 
 from lakesink_catalog.connect.catalog import connect
-from lakesink_catalog.read.history import SinkState
 from lakesink_catalog.tables.tables import load_to_read
-from lakesink_catalog.words import as_arguments, number, span
+from lakesink_catalog.words import age, as_arguments, number
 from lakesink_tools.cli.output import NOT_WELL, OK, Report
 from lakesink_tools.cli.sink_health import Health, document_of, health_in, worst
 from lakesink_tools.past.records import key_of, sink_label
@@ -26,12 +25,10 @@ def health(table: str, catalog: str | None, max_age: timedelta | None) -> Report
         },
         title=f"{table}: {word}",
         columns=_COLUMNS,
-        rows=[_row(state, word, now) for state, _, word in found],
+        rows=[
+            [sink_label(key_of(state)), state.branch, number(state.batch_id), age(state.committed_at, now), word]
+            for state, _, word in found
+        ],
         hints=[] if word is Health.OK else [f"Next: lakesink status {as_arguments(table, catalog)}"],
         exit_code=OK if found and all(standing.is_well for _, standing, _ in found) else NOT_WELL,
     )
-
-
-def _row(state: SinkState, word: Health, now: datetime) -> list[str]:
-    age = "-" if state.committed_at is None else span(now - state.committed_at)
-    return [sink_label(key_of(state)), state.branch, number(state.batch_id), age, word]

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lakesink.observe.metrics import Numbers
 from lakesink_catalog.words import as_arguments, counted, number
 from lakesink_protocol.catalogue import PREFIX
 from lakesink_protocol.errors import LakesinkError, SettingsError
@@ -17,7 +18,6 @@ from lakesink_tools.cli.output import NOT_WELL, OK, Report, invalid
 from lakesink_tools.cli.until_stopped import say, served, stopped_by_signals
 
 if TYPE_CHECKING:
-    from lakesink.observe.metrics import Numbers
     from lakesink_tools.operate.outbox.produce import Produced, Producing
 
 _COLUMNS = ("batch>", "replay>", "snapshot>", "rows>", "tombstones>")
@@ -48,23 +48,6 @@ class Asked:
     staging: str
 
 
-@dataclass(slots=True)
-class Pauses:
-    """The pauses after errors that follow each other; each is twice as long as the one before, up to a limit."""
-
-    next_seconds: float = field(default=_SHORTEST_SECONDS, init=False)
-
-    def after_error(self) -> float:
-        """The seconds to wait now."""
-        seconds = self.next_seconds
-        self.next_seconds = min(2 * seconds, LONGEST_SECONDS)
-        return seconds
-
-    def after_success(self) -> None:
-        """Begin again with the shortest one."""
-        self.next_seconds = _SHORTEST_SECONDS
-
-
 def outbox(*, staging: Path | None, once: bool, every: float, metrics: str | None, **options: Any) -> Report:
     """Produce batches until interrupted, or those that there are now; each is a line on standard error."""
     done, stopped = Done(served(metrics)), stopped_by_signals()
@@ -72,7 +55,7 @@ def outbox(*, staging: Path | None, once: bool, every: float, metrics: str | Non
         asked = Asked(**options, staging=str(staging or folder))
         if once:
             producing = _opened(asked)
-            _look(producing, done, stopped, Pauses())
+            _look(producing, done, stopped)
         else:
             producing = _run(asked, every, done, stopped)
     return _report(asked, producing, done, once=once)
@@ -80,16 +63,16 @@ def outbox(*, staging: Path | None, once: bool, every: float, metrics: str | Non
 
 def _run(asked: Asked, every: float, done: "Done", stopped: threading.Event) -> "Producing":
     """Look at the table until stopped. Errors that may pass are waited for, however long."""
-    producing, pauses = None, Pauses()
+    producing = None
     while True:
         wait = every
         try:
             producing = producing or _opened(asked)
-            _look(producing, done, stopped, pauses)
+            _look(producing, done, stopped)
         except LakesinkError as error:
             if not may_pass(error) or (stopped.is_set() and producing is None):
                 raise
-            wait = pauses.after_error()
+            wait = done.pause_after_error()
             say(f"[{error.code}] {redact(error.what).rstrip('.')}. Trying again in {wait:g} s.")
         if stopped.wait(wait) and producing is not None:
             return producing
@@ -100,32 +83,37 @@ def may_pass(error: LakesinkError) -> bool:
     return error.code in _PASSING
 
 
-def _look(producing: "Producing", done: "Done", stopped: threading.Event, pauses: Pauses) -> None:
+def _look(producing: "Producing", done: "Done", stopped: threading.Event) -> None:
     """Produce the batches that there are now, or those before it is stopped."""
     for batch in producing.all_there_is():
         done.batches += 1
         done.newest.append(batch)
         done.tell(producing)
         say(_in_short(batch))
-        pauses.after_success()
         if stopped.is_set():
             return
     done.tell(producing)
-    pauses.after_success()
 
 
 @dataclass(slots=True)
 class Done:
     """What the command has produced: how much, and the newest batches; `numbers` are what Prometheus reads."""
 
-    numbers: "Numbers | None" = None
+    numbers: Numbers
     batches: int = 0
     newest: "deque[Produced]" = field(default_factory=lambda: deque(maxlen=MOST_SHOWN))
+    next_pause: float = _SHORTEST_SECONDS
+
+    def pause_after_error(self) -> float:
+        """The seconds to wait, twice as many as after the error before, up to a limit."""
+        seconds, self.next_pause = self.next_pause, min(2 * self.next_pause, LONGEST_SECONDS)
+        return seconds
 
     def tell(self, producing: "Producing") -> None:
-        """Let Prometheus know the position."""
+        """Let Prometheus know the position; after errors, it goes on."""
+        self.next_pause = _SHORTEST_SECONDS
         at, outbox = producing.position, producing.outbox
-        if self.numbers is not None and at is not None and at.is_behind_one:
+        if at is not None and at.is_behind_one:
             self.numbers.consumed(outbox.table, at.sink, at.branch, outbox.name, at.batch_id)
 
 

@@ -10,7 +10,7 @@ from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.read.history import SinkState, sinks
 from lakesink_catalog.tables.listing import tables_in
 from lakesink_catalog.tables.tables import load_to_read
-from lakesink_catalog.words import ago, as_arguments, counted, moment, number, rows_in_words, size, span
+from lakesink_catalog.words import age, ago, as_arguments, counted, moment, number, rows_in_words, size
 from lakesink_protocol.errors import CatalogError, LakesinkError
 from lakesink_protocol.identity import SinkKind
 from lakesink_protocol.ledger import stated
@@ -184,8 +184,8 @@ def _row(state: SinkState, standing: SinkHealth, now: datetime) -> list[str]:
 
 def _last_batch(state: SinkState, now: datetime) -> list[str]:
     """A sink, its last batch, when that was committed and how long ago."""
-    age = "-" if state.committed_at is None else span(now - state.committed_at)
-    return [sink_label(key_of(state)), state.branch, number(state.batch_id), moment(state.committed_at), age]
+    when = state.committed_at
+    return [sink_label(key_of(state)), state.branch, number(state.batch_id), moment(when), age(when, now)]
 
 
 def _ages(states: list[SinkState], max_age: timedelta | None, now: datetime) -> list[str]:

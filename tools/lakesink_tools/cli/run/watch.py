@@ -1,11 +1,11 @@
 """The command ``watch``: the batches of a table as they come, whoever writes them, and when its health changes."""
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
+from lakesink.observe.metrics import Numbers
 from lakesink.read.hold import readers
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import load_to_read
@@ -19,9 +19,6 @@ from lakesink_tools.cli.output import Report
 from lakesink_tools.cli.sink_health import Health, health_in, worst
 from lakesink_tools.cli.until_stopped import say, served, stopped_by_signals
 from lakesink_tools.past.records import Record, history, outcome_in_words
-
-if TYPE_CHECKING:
-    from lakesink.observe.metrics import Numbers
 
 _SHOWN_FIRST = 3
 
@@ -55,37 +52,34 @@ class Watched:
         batches: How many batches came since the first look.
     """
 
-    def __init__(self, name: str, max_age: timedelta | None, numbers: "Numbers | None" = None) -> None:
+    def __init__(self, name: str, max_age: timedelta | None, numbers: Numbers) -> None:
         self.name, self.batches, self.word = name, 0, Health.OK
         self._max_age, self._numbers = max_age, numbers
         self._seen: set[int] | None = None
 
     def look(self, table: Table) -> None:
         """Tell what is new; at the first look, the last batches."""
-        records, known = history(table), self._seen
-        new = [record for record in records if record.snapshot_id not in (known or ())]
-        for record in new[-_SHOWN_FIRST:] if known is None else new:
-            say(f"{record.sink}  batch {record.batch_id}  {counted(record.rows, 'row')}  {outcome_in_words(record)}")
-        self.batches += 0 if known is None else len(new)
-        if self._numbers is not None:
-            _count(self._numbers, self.name, new, is_first=known is None)
-            for reader, key, batch_id in readers(table):
-                self._numbers.consumed(self.name, key.name, key.branch, reader, batch_id)
+        records, is_first = history(table), self._seen is None
+        new = [record for record in records if record.snapshot_id not in (self._seen or ())]
         self._seen = {record.snapshot_id for record in records}
+        for record in new[-_SHOWN_FIRST:] if is_first else new:
+            say(f"{record.sink}  batch {record.batch_id}  {counted(record.rows, 'row')}  {outcome_in_words(record)}")
+        self.batches += 0 if is_first else len(new)
+        self._count(table, new, is_first=is_first)
         word = worst(word for _, _, word in health_in(table, self._max_age, datetime.now(UTC)))
-        if known is None or word is not self.word:
+        if is_first or word is not self.word:
             say(f"{self.name}: {word}")
         self.word = word
 
-
-def _count(numbers: "Numbers", table: str, records: list[Record], *, is_first: bool) -> None:
-    """Counters begin at 0 with the first look; the last batch is known from it."""
-    for record in records:
-        stream, at = numbers.stream(table, record.sink, record.branch), record.committed_at.timestamp()
-        if is_first:
-            stream.last(record.batch_id, at)
-        else:
-            stream.committed(record.batch_id, _outcome_of(record), at)
+    def _count(self, table: Table, new: list[Record], *, is_first: bool) -> None:
+        """Counters begin at 0 with the first look; the last batch is known from it."""
+        for record in new:
+            stream = self._numbers.stream(self.name, record.sink, record.branch)
+            if not is_first:
+                stream.committed(_outcome_of(record))
+            stream.last(record.batch_id, record.committed_at.timestamp())
+        for reader, key, batch_id in readers(table):
+            self._numbers.consumed(self.name, key.name, key.branch, reader, batch_id)
 
 
 def _outcome_of(record: Record) -> Committed:
