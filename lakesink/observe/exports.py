@@ -28,10 +28,9 @@ def counting(way: str) -> Numbers:
     try:
         with _ONE_AT_A_TIME:
             _offer(way)
-        return NUMBERS
     except ModuleNotFoundError as error:
-        missing = str(error.name)
-    raise SettingsError.of("METRICS_CLIENT_MISSING", way=way, library=missing)
+        raise SettingsError.of("METRICS_CLIENT_MISSING", way=way, library=error.name) from None
+    return NUMBERS
 
 
 @lru_cache

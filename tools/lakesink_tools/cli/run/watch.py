@@ -2,7 +2,6 @@
 
 from datetime import UTC, datetime, timedelta
 
-from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from lakesink.observe.metrics import Numbers
@@ -30,19 +29,14 @@ def watch(table: str, catalog: str | None, max_age: timedelta | None, every: flo
     watched = Watched(table, max_age, served(metrics))
     watched.look(load_to_read(opened, table))
     while not stopped.wait(every):
-        _look(watched, opened)
+        try:
+            watched.look(load_to_read(opened, table))
+        except CatalogError as error:  # a catalog that is away may come back
+            say(f"[{error.code}] {redact(error.what)}")
     return Report(
         document={"table": table, "health": watched.word, "batches": watched.batches},
         title=f"{table}: {watched.word}, {counted(watched.batches, 'batch')} seen",
     )
-
-
-def _look(watched: "Watched", catalog: Catalog) -> None:
-    """Look again; a catalog that is away may come back."""
-    try:
-        watched.look(load_to_read(catalog, watched.name))
-    except CatalogError as error:
-        say(f"[{error.code}] {redact(error.what)}")
 
 
 class Watched:
