@@ -93,15 +93,24 @@ def dead_letters(  # noqa: PLR0913 - one for each option of the command
     limit: int,
     branch: str,
     replay: Path | None,
+    decode: str | None,
+    schema_registry: str | None,
+    binary_encoding: str | None,
+    rescue_column: str | None,
     more: Sequence[str],
-    **of_documents: str | None,
 ) -> Report:
-    """Exit code 1: there are dead letters that were not replayed; `of_documents` are the options of decoding."""
+    """Exit code 1: there are dead letters that were not replayed."""
     if letters is None and table.endswith(SUFFIX):
         table = table.removesuffix(SUFFIX)
     name = letters or f"{table}{SUFFIX}"
     wanted = Wanted(sink, batch, reason)
-    options = {option: value for option, value in of_documents.items() if value is not None}
+    given = {
+        "decode": decode,
+        "schema_registry": schema_registry,
+        "binary_encoding": binary_encoding,
+        "rescue_column": rescue_column,
+    }
+    options = {option: value for option, value in given.items() if value is not None}
     for one in more:
         option, equals, value = one.partition("=")
         if not equals:
