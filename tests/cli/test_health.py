@@ -222,7 +222,7 @@ def test_an_outbox_tells_prometheus_its_position_as_soon_as_there_is_one(positio
     assert dict(numbers.read(CONSUMED)) == (told if position is BEHIND else {})
 
 
-@pytest.mark.parametrize("place", ["otel", "prometheus", "host", "99999"])
+@pytest.mark.parametrize("place", ["otel", "prometheus", "host", "99999", "0"])
 def test_a_command_serves_prometheus_at_a_port_and_nowhere_else(place: str) -> None:
     result = CliRunner().invoke(main, ["watch", "shop.orders", "--metrics", place])
     assert result.exit_code == 2
