@@ -55,6 +55,8 @@ from lakesink_protocol.events import Listeners, OrderTrusted
 from lakesink_protocol.identity import NAME_PATTERN, Batch, SinkKey, SinkKind, transaction_batch
 from lakesink_protocol.outcome import Outcome
 from lakesink_protocol.row_changes import Mode
+from lakesink_protocol.two_phase import TaskWriter
+from lakesink_protocol.votes import Votes
 
 KAFKA = "kafka"
 _ON_CONNECT = {
@@ -294,15 +296,24 @@ def _reads_files(df: DataFrame) -> bool:
 
 
 def _run(batch: Any, sink: IcebergSink, job: RowsJob, reporter: Reporter) -> Outcome:
-    started = time.monotonic()
+    started, write_seconds = time.monotonic(), 0.0
+
+    def write(writers: Mapping[str, TaskWriter]) -> Votes:
+        nonlocal write_seconds
+        began = time.monotonic()
+        try:
+            return job.write(writers)
+        finally:
+            write_seconds += time.monotonic() - began
+
     try:
-        outcome = run_batch(batch, [sink], job.write)[sink.name]
+        outcome = run_batch(batch, [sink], write)[sink.name]
     except Exception as error:
-        reporter.failed(batch.batch_id, error, time.monotonic() - started)
+        reporter.failed(batch.batch_id, error, time.monotonic() - started, write_seconds)
         raise
     finally:
         job.limits.restore()
-    reporter.finished(batch.batch_id, outcome, time.monotonic() - started)
+    reporter.finished(batch.batch_id, outcome, time.monotonic() - started, write_seconds)
     return outcome
 
 

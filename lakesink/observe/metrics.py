@@ -165,6 +165,11 @@ class Numbers:
         with self._lock:
             self._found[metric][(*stream, *self._own(metric, value))] = number
 
+    def last(self, metric: Metric, stream: Labels) -> float:
+        """What was put last; 0 before."""
+        with self._lock:
+            return self._found[metric].get(stream, 0)
+
     def _labels(self, *texts: str) -> Labels:
         with self._lock:
             return _bounded(texts, self._streams, MOST_STREAMS)
@@ -196,7 +201,6 @@ class Stream:
 
     numbers: Numbers
     labels: Labels
-    _since: dict[Metric, float] = field(default_factory=dict, init=False)
     _counts_offsets: bool = field(default=False, init=False)
 
     def __call__(self, event: events.Event) -> None:
@@ -261,6 +265,5 @@ class Stream:
         self.numbers.put(metric, self.labels, value)
 
     def _age(self, metric: Metric, *, goes_on: bool) -> None:
-        """Begin an age, unless it goes on, or clear it."""
-        self._since[metric] = (self._since.get(metric) or self.numbers.now()) if goes_on else 0
-        self._put(metric, self._since[metric])
+        """Begin an age, unless it goes on from an earlier event or run of the query, or clear it."""
+        self._put(metric, (self.numbers.last(metric, self.labels) or self.numbers.now()) if goes_on else 0)

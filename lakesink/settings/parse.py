@@ -15,7 +15,7 @@ _UNIT_SECONDS = {
     **dict.fromkeys(("w", "week", "weeks"), 604_800),
 }
 _TRUE, _FALSE = frozenset({"true", "yes", "on", "1"}), frozenset({"false", "no", "off", "0"})
-_READER = re.compile(r"otel|prometheus|(?:(?P<host>[A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\]):)?(?P<port>\d{1,5})", re.ASCII)
+_READER = re.compile(r"otel|prometheus|(?:(?P<host>[A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\]):)?(?P<port>[1-9]\d{,4})", re.ASCII)
 LAST_PORT, LOOPBACK = 65_535, "127.0.0.1"
 _LARGEST = 2**63 - 1
 _LONGEST = timedelta(days=36_500)

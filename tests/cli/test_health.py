@@ -4,6 +4,7 @@ import json
 import re
 import socket
 import threading
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,6 +19,8 @@ from pyiceberg.catalog import Catalog
 from lakesink.observe.metrics import CONSUMED, DURATION, LAST_BATCH, LAST_COMMIT, ROWS, Numbers
 from lakesink.read.position import Position
 from lakesink_catalog.tables.tables import create_table
+from lakesink_protocol.identity import SinkKind
+from lakesink_protocol.quality import REPLAY
 from lakesink_tools.cli.main import main
 from lakesink_tools.cli.run import watch as watching
 from lakesink_tools.cli.run.outbox import Done
@@ -27,7 +30,7 @@ from servers.ports import free_port
 from testkit.batches import Writer
 from testkit.builders import Lake, Stream
 from tests.adapter.test_progressed import BEGINNING, BEHIND
-from tests.cli.test_status import HOUR_MS, catalog, writer
+from tests.cli.test_status import HOUR_MS, catalog, set_times, writer
 from tests.faults.test_prepared_records import Crashed
 from tests.read.consumer import Consumer
 from tests.read.test_hold import hold_unread
@@ -61,6 +64,15 @@ def test_a_silent_sink_is_stale_and_a_problem_only_with_an_age_of_the_user(run: 
     assert word(run()) == "stale"
     assert word(run("--max-age", "30 min"), 1) == "stale"
     assert word(run("--max-age", "2 hours")) == "ok"
+
+
+def test_a_replay_of_dead_letters_is_not_stale_because_none_is_due(run: Run, catalog: Catalog) -> None:
+    written = writer(catalog, "shop.orders", batches=1)
+    Writer(catalog, "shop.orders", sink=f"{REPLAY}0123456789abcdef", kind=SinkKind.TXN).commit(1)
+    written.commit(1)
+    now_ms = time.time_ns() // 1_000_000
+    set_times(written, [now_ms - 3 * HOUR_MS, now_ms - 2 * HOUR_MS, now_ms])
+    assert word(run("--max-age", "30 min")) == "ok"
 
 
 def test_a_sink_whose_next_batch_would_be_refused_is_refused(run: Run, catalog: Catalog) -> None:
@@ -210,7 +222,7 @@ def test_an_outbox_tells_prometheus_its_position_as_soon_as_there_is_one(positio
     assert dict(numbers.read(CONSUMED)) == (told if position is BEHIND else {})
 
 
-@pytest.mark.parametrize("place", ["otel", "prometheus", "host", "99999"])
+@pytest.mark.parametrize("place", ["otel", "prometheus", "host", "99999", "0"])
 def test_a_command_serves_prometheus_at_a_port_and_nowhere_else(place: str) -> None:
     result = CliRunner().invoke(main, ["watch", "shop.orders", "--metrics", place])
     assert result.exit_code == 2

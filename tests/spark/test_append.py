@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,12 @@ def test_a_version_is_appended_once_however_often_it_is_asked_for(spark: Any) ->
     again = _append(spark.range(10), 1)
     assert again == lakesink.AlreadyCommitted(first.snapshot_id)
     assert _ids() == list(range(10))
+
+
+def test_the_time_of_the_job_over_the_rows_is_logged(spark: Any, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "lakesink")
+    _append(spark.range(10), 1)
+    assert re.search(r"write_seconds=(?!0\.000)\d+\.\d{3}", caplog.text)
 
 
 def test_a_version_that_is_in_the_table_is_not_evaluated(spark: Any) -> None:

@@ -227,12 +227,21 @@ def test_no_secret_is_in_an_event(lake: Lake, collected: Collected) -> None:
     assert link["namespace"] == "postgresql://host:5432/catalog"
 
 
+def test_a_branch_is_part_of_the_job_and_shows_no_secret(lake: Lake, collected: Collected) -> None:
+    ended(stream := Stream(lake), stream.batch(0))
+    lake.table().manage_snapshots().create_branch(lake.head().snapshot_id, "token=geheim").commit()
+    listeners = LISTENERS.also(Lineage(collected))
+    ended(late := Stream(lake, sink_id="late", branch="token=geheim", listeners=listeners), late.batch(0))
+    assert collected.ends[0]["job"]["name"] == "demo.events.late@token=***"
+
+
 def test_no_secret_is_in_a_name() -> None:
     assert name_at("s3a://key:geheim@bucket/warehouse/orders/") == ("s3://bucket", "warehouse/orders")
     assert name_at("abfss://container@account.dfs.core.windows.net/a/b?sig=geheim") == (
         "abfss://container@account.dfs.core.windows.net",
         "a/b",
     )
+    assert name_at("s3://bucket/part#1/orders") == ("s3://bucket", "part#1/orders")
     assert name_at("hdfs://namenode:8020/a") == ("hdfs://namenode:8020", "/a")
     assert name_in("postgresql+psycopg2://user:geheim@host:5432/catalog?password=geheim", "a.b") == (
         "postgresql+psycopg2://host:5432/catalog",

@@ -176,6 +176,14 @@ def test_rows_that_spark_has_read_grow_older_until_they_are_committed(
     assert scraped(numbers)["lakesink_uncommitted_age_seconds"] == 0
 
 
+def test_an_age_goes_on_when_a_failed_query_is_started_again(numbers: Numbers, stream: Stream, clock: Clock) -> None:
+    stream(events.BatchStarted(3))
+    stream(failed(is_refused=False))
+    clock.now += 60
+    numbers.stream(*STREAM, "main")(events.BatchStarted(3))
+    assert scraped(numbers)["lakesink_uncommitted_age_seconds"] == 60
+
+
 def test_what_spark_has_not_read_has_a_number_and_an_age(numbers: Numbers, stream: Stream, clock: Clock) -> None:
     stream(events.QueryProgressed(7))
     clock.now += 60

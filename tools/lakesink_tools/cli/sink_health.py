@@ -18,6 +18,7 @@ from lakesink_catalog.read.history import SinkState, sinks
 from lakesink_catalog.tables.locations import metadata_location
 from lakesink_catalog.words import ago
 from lakesink_protocol.errors import CatalogError
+from lakesink_protocol.quality import REPLAY
 from lakesink_protocol.redact import describe
 from lakesink_tools.audit.finding import awaits_replay
 from lakesink_tools.cli.rows import parsed_offsets
@@ -49,10 +50,10 @@ class SinkHealth:
 
 
 def health_of(state: SinkState, max_age: timedelta | None, now: datetime) -> SinkHealth:
-    """How a sink of a table stands."""
+    """How a sink of a table stands. Replays of dead letters are never stale: they come when somebody asks for them."""
     if state.trouble is not None and not awaits_replay(state):
         return SinkHealth(state.trouble.value, is_well=False)
-    silent = staleness(state.committed_at, state.silence_limit, max_age, now)
+    silent = None if state.sink.startswith(REPLAY) else staleness(state.committed_at, state.silence_limit, max_age, now)
     return silent or SinkHealth(UNPROVEN if state.unverifiable else "ok", is_well=True)
 
 
