@@ -216,7 +216,7 @@ def _listeners(
     place = f"{table} in {catalog.where[0].lower()}{catalog.where[1:]}"
     found = watched(table, place, verbose=settings.verbose, noun=noun)
     found = traced(found, (catalog.name, settings.catalog or ""), places, openlineage=settings.openlineage)
-    return measured(found, table, key.name, key.branch, metrics=settings.metrics)
+    return measured(found, table, key.label, key.branch, metrics=settings.metrics)
 
 
 def arriving(df: DataFrame, settings: Settings) -> DataFrame:

@@ -160,7 +160,7 @@ def job_of(own: events.BatchInTable) -> Job:
     """One job is one sink: a table, a sink id or an application, and a branch."""
     key = own.situation.key
     processing = "STREAMING" if key.kind is SinkKind.STREAM else "BATCH"
-    name = redact(f"{own.table}.{key.name}{'' if key.branch == MAIN_BRANCH else f'@{key.branch}'}")
+    name = redact(f"{own.table}.{key.label}{'' if key.branch == MAIN_BRANCH else f'@{key.branch}'}")
     job_type = _facet(facet_v2.job_type_job.JobTypeJobFacet, processing, "SPARK")
     return Job(os.environ.get(NAMESPACE) or "lakesink", name, {"jobType": job_type})
 

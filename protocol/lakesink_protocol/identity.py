@@ -41,6 +41,11 @@ class SinkKey:
     kind: SinkKind = SinkKind.STREAM
 
     @property
+    def label(self) -> str:
+        """The sink as people see it: a stream and an application can have one name."""
+        return self.name if self.kind is SinkKind.STREAM else f"{self.name} (txn)"
+
+    @property
     def ledger_property(self) -> str:
         """Table property that holds this sink's ledger entry."""
         suffix = "" if self.branch == MAIN_BRANCH else f"@{self.branch}"

@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -190,6 +191,12 @@ def test_watch_counts_for_prometheus_what_other_processes_commit(catalog: Catalo
     [committed] = dict(numbers.read(LAST_COMMIT)).values()
     assert committed * 1000 == written.load().metadata.snapshots[-1].timestamp_ms
     assert dict(numbers.read(DURATION)) == {}  # a table does not tell it
+    replace(written, kind=SinkKind.TXN).commit(20260101, rows=4)
+    watched.look(written.load())
+    assert dict(numbers.read(LAST_BATCH)) == {
+        ("shop.orders", "events", "main"): 3,
+        ("shop.orders", "events (txn)", "main"): 20260101,
+    }
 
 
 def test_watch_ends_with_a_report_when_it_is_stopped(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,7 @@ from lakesink_protocol.quality import LETTERS_TABLE, REPLAYS_TABLE
 from lakesink_protocol.redact import shown
 from lakesink_protocol.row_changes import CHANGELOG_TABLE
 from lakesink_tools.audit.finding import Code, Finding, Note, listed
-from lakesink_tools.past.records import runs, sink_label
+from lakesink_tools.past.records import runs
 
 _KEEPS = {Code.DEAD_LETTERS_DIFFER: "dead letters", Code.CHANGELOG_DIFFERS: "changes"}
 _NOTES = {Code.DEAD_LETTERS_DIFFER: "letters", Code.CHANGELOG_DIFFERS: "changelog"}
@@ -184,7 +184,7 @@ def of_first_batches(table: Table, side_of: SideOf) -> Iterator[Note]:
             again = "start its query again" if key.kind is SinkKind.STREAM else "append it again as it was"
             letters, batch = shown(".".join(side.name()), 60), left[0].batch_id
             said = f"{letters} has dead letters of batch {batch}, which the table does not have yet: {again}."
-            yield Note("first batch", sink_label(key), said)
+            yield Note("first batch", key.label, said)
 
 
 def of_replays(key: SinkKey, subject: str, batches: Iterable[PastCommit], side_of: SideOf) -> Iterator[Finding | Note]:

@@ -24,7 +24,7 @@ from lakesink_tools.audit.continuity import Chain, breaks
 from lakesink_tools.audit.finding import Code, Finding, Note, awaits_replay, listed, of_changes, of_quality, of_replay
 from lakesink_tools.audit.inventory import Entry, Inventory, frontier, replacing, sums
 from lakesink_tools.audit.letters import SidesOfSink, of_first_batches, of_replays, of_rollback
-from lakesink_tools.past.records import key_of, sink_label
+from lakesink_tools.past.records import key_of
 
 Said = Finding | Note
 _TAGGED_BATCH = re.compile(r"[0-9]{1,19}")
@@ -318,4 +318,4 @@ def chain_of(past: Past, key: SinkKey, subject: str) -> Chain:
 
 
 def _subject(state: SinkState) -> str:
-    return f"{sink_label(key_of(state))} into {state.branch}"
+    return f"{key_of(state).label} into {state.branch}"

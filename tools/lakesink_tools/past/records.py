@@ -112,11 +112,6 @@ def key_of(found: Record | SinkState) -> SinkKey:
     return SinkKey(found.sink, found.branch, SinkKind(found.kind))
 
 
-def sink_label(key: SinkKey) -> str:
-    """The sink as every command shows it."""
-    return key.name if key.kind is SinkKind.STREAM else f"{key.name} (txn)"
-
-
 def outcome_in_words(record: Record) -> str:
     """How a batch came into the table, and what is not as usual about it."""
     rolled_back = ", rolled back" if record.in_branch is False else ""
@@ -133,7 +128,7 @@ def outcome_in_words(record: Record) -> str:
 def row_of(record: Record) -> list[str]:
     """A batch as text: sink, branch, batch, rows, files, size, time and outcome."""
     counts = number(record.batch_id), number(record.rows), number(record.files), size(record.bytes)
-    return [sink_label(key_of(record)), record.branch, *counts, moment(record.committed_at), outcome_in_words(record)]
+    return [key_of(record).label, record.branch, *counts, moment(record.committed_at), outcome_in_words(record)]
 
 
 def runs(numbers: Iterable[int]) -> list[str]:

@@ -31,7 +31,7 @@ from lakesink_tools.audit.finding import awaits_replay, of_replay
 from lakesink_tools.checks.doctor.checkpoint import NextBatch, is_taken
 from lakesink_tools.checks.doctor.finding import Finding, Part, Standing, attempt, attempt_all
 from lakesink_tools.checks.doctor.policy import ChangePolicy, change_policy, policy_in_words
-from lakesink_tools.past.records import key_of, sink_label
+from lakesink_tools.past.records import key_of
 
 _MOST_DEAD = 0.1
 _FEW_DEAD, _FEW_FILES = 10_000, 10
@@ -46,7 +46,7 @@ def check_changes(identifier: str, table: Table, states: Sequence[SinkState]) ->
         summary = _summary_of(table, state)
         policy = None if summary is None else change_policy(str(summary[POLICY] or ""))
         if policy is not None:
-            named = sink_label(key_of(state))
+            named = key_of(state).label
             yield _order(named, policy, is_kafka=_is_kafka(state.offsets))
             yield _deletes(named, policy, state.changes or ChangeCounts())
         yield from _changelog(table, state)
@@ -95,7 +95,7 @@ def _changelog(table: Table, state: SinkState) -> Iterator[Finding]:
     if not name or mark is None or counts is None or not counts.changes:
         return
     key = changelog_key(key_of(state), mark.query_id, str(table.metadata.table_uuid))
-    found = f"{sink_label(key_of(state))}: all changes are in {shown(str(name), _LONGEST_NAME)} too"
+    found = f"{key_of(state).label}: all changes are in {shown(str(name), _LONGEST_NAME)} too"
     try:
         newest = newest_batch(load_to_read(table.catalog, str(name)), key)
     except CatalogError as error:
@@ -320,7 +320,7 @@ def _summary_of(table: Table, state: SinkState) -> Summary | None:
 
 
 def _named(state: SinkState) -> str:
-    return f"{sink_label(key_of(state))} into {_short(state.branch)}"
+    return f"{key_of(state).label} into {_short(state.branch)}"
 
 
 def _short(value: Any) -> str:

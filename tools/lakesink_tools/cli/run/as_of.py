@@ -11,7 +11,6 @@ from lakesink_tools.cli.output import Report, invalid
 from lakesink_tools.cli.rows import cells, documents
 from lakesink_tools.past.as_of import AsOf, Question, read
 from lakesink_tools.past.as_of import as_of as look_up
-from lakesink_tools.past.records import sink_label
 
 _NEXT_STEP = "Next: put the engine's catalog name before the table name, and run the SQL"
 
@@ -82,7 +81,7 @@ def _asked(question: Question) -> str:
 
 def _facts(answer: AsOf) -> str:
     commit = answer.commit
-    batches = ", ".join(f"{sink_label(key)} {batch_id}" for key, batch_id in answer.batches.items())
+    batches = ", ".join(f"{key.label} {batch_id}" for key, batch_id in answer.batches.items())
     return (
         f"snapshot {commit.snapshot_id}, committed {moment(commit.committed_at)}, {_rows(answer)}"
         + (f", its changes by key: {changed(commit.changes)}" if commit.changes else "")

@@ -16,7 +16,6 @@ from lakesink_tools.cli.output import Report, invalid
 from lakesink_tools.cli.rows import cells, documents
 from lakesink_tools.past.as_of import look_back
 from lakesink_tools.past.need_duckdb import check_duckdb
-from lakesink_tools.past.records import sink_label
 from lakesink_tools.past.resolve_snapshot import Chosen, LookBack, by_batch
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ def diff(
     end = newer.commit.snapshot_id
     found = changes(opened, start, end, limit)
     between = _between(past, start, end)
-    commits = Counter(FOREIGN if one.mark is None else sink_label(one.mark.key) for one in between or ())
+    commits = Counter(FOREIGN if one.mark is None else one.mark.key.label for one in between or ())
     by_key = total_changes(one for one in between or () if one.mark is not None)
     shown = documents(found.sample)
     assert newer.key is not None, "a batch has a sink"
@@ -66,7 +65,7 @@ def diff(
             "sample": shown,
         },
         title=f"{table} in {opened.catalog.name}: {counted(found.rows_added, 'row')} added after batch"
-        f" {from_batch} up to batch {to_batch} of {sink_label(newer.key)}, {counted(found.files_added, 'file')}",
+        f" {from_batch} up to batch {to_batch} of {newer.key.label}, {counted(found.files_added, 'file')}",
         columns=found.sample.column_names,
         rows=cells(shown),
         hints=[

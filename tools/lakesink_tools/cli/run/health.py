@@ -7,7 +7,7 @@ from lakesink_catalog.tables.tables import load_to_read
 from lakesink_catalog.words import age, as_arguments, number
 from lakesink_tools.cli.output import NOT_WELL, OK, Report
 from lakesink_tools.cli.sink_health import Health, document_of, health_in, worst
-from lakesink_tools.past.records import key_of, sink_label
+from lakesink_tools.past.records import key_of
 
 _COLUMNS = ("sink", "branch", "last batch>", "ago>", "health")
 
@@ -26,7 +26,7 @@ def health(table: str, catalog: str | None, max_age: timedelta | None) -> Report
         title=f"{table}: {word}",
         columns=_COLUMNS,
         rows=[
-            [sink_label(key_of(state)), state.branch, number(state.batch_id), age(state.committed_at, now), word]
+            [key_of(state).label, state.branch, number(state.batch_id), age(state.committed_at, now), word]
             for state, _, word in found
         ],
         hints=[] if word is Health.OK else [f"Next: lakesink status {as_arguments(table, catalog)}"],

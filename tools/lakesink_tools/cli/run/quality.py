@@ -11,7 +11,7 @@ from lakesink_catalog.words import as_arguments, counted, number
 from lakesink_protocol.identity import SinkKey, SinkKind
 from lakesink_protocol.measures import DEAD_LETTERS, TOLD, UNMET_ROWS
 from lakesink_tools.cli.output import NOT_WELL, OK, Report
-from lakesink_tools.past.records import record_of, sink_label
+from lakesink_tools.past.records import record_of
 
 _COLUMNS = ("sink", "branch", "check", "batches>", "rows>", "not met>", "share>", "last batch>", "over time")
 _NONE, _BARS = "·", "▁▂▃▄▅▆▇█"
@@ -134,7 +134,7 @@ def _row(check: QualityCheck) -> list[str]:
     percent = check.share * 100
     share = f"{percent:.2f} %" if percent >= 0.01 else "< 0.01 %"  # a small share is never shown as none
     return [
-        sink_label(SinkKey(check.sink, check.branch, SinkKind(check.kind))),
+        SinkKey(check.sink, check.branch, SinkKind(check.kind)).label,
         check.branch,
         check.name,
         number(len(check.batches)),

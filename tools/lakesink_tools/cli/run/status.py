@@ -27,7 +27,7 @@ from lakesink_tools.cli.sink_health import (
     waiting_in,
 )
 from lakesink_tools.cli.target import is_directory
-from lakesink_tools.past.records import key_of, sink_label
+from lakesink_tools.past.records import key_of
 
 Found = list[tuple[SinkState, SinkHealth]]
 """The sinks of a table, and how they stand."""
@@ -185,7 +185,7 @@ def _row(state: SinkState, standing: SinkHealth, now: datetime) -> list[str]:
 def _last_batch(state: SinkState, now: datetime) -> list[str]:
     """A sink, its last batch, when that was committed and how long ago."""
     when = state.committed_at
-    return [sink_label(key_of(state)), state.branch, number(state.batch_id), moment(when), age(when, now)]
+    return [key_of(state).label, state.branch, number(state.batch_id), moment(when), age(when, now)]
 
 
 def _ages(states: list[SinkState], max_age: timedelta | None, now: datetime) -> list[str]:

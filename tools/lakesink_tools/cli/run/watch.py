@@ -17,7 +17,7 @@ from lakesink_protocol.redact import redact
 from lakesink_tools.cli.output import Report
 from lakesink_tools.cli.sink_health import Health, health_in, worst
 from lakesink_tools.cli.until_stopped import say, served, stopped_by_signals
-from lakesink_tools.past.records import Record, history, outcome_in_words
+from lakesink_tools.past.records import Record, history, key_of, outcome_in_words
 
 _SHOWN_FIRST = 3
 
@@ -68,12 +68,12 @@ class Watched:
     def _count(self, table: Table, new: list[Record], *, is_first: bool) -> None:
         """Counters begin at 0 with the first look; the last batch is known from it."""
         for record in new:
-            stream = self._numbers.stream(self.name, record.sink, record.branch)
+            stream = self._numbers.stream(self.name, key_of(record).label, record.branch)
             if not is_first:
                 stream.committed(_outcome_of(record))
             stream.last(record.batch_id, record.committed_at.timestamp())
         for reader, key, batch_id in readers(table):
-            self._numbers.consumed(self.name, key.name, key.branch, reader, batch_id)
+            self._numbers.consumed(self.name, key.label, key.branch, reader, batch_id)
 
 
 def _outcome_of(record: Record) -> Committed:
