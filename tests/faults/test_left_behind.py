@@ -23,7 +23,7 @@ from lakesink.sinks.iceberg.side.pending import OfTable, first_letters
 from lakesink_protocol.coordinator import run_batch
 from lakesink_protocol.errors import BatchRefused, WriteError
 from lakesink_protocol.identity import MAIN_BRANCH, SinkKind
-from lakesink_protocol.outcome import Committed, Outcome
+from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
 from lakesink_protocol.two_phase import TaskWriter
 from lakesink_protocol.votes import Votes
 from lakesink_tools.audit.audit import audit
@@ -603,6 +603,30 @@ def test_letters_wait_while_nothing_shows_whether_their_batch_was_rolled_back(tm
         pair.run("same", 1)
     pair.run("same", 1, accept=offered(refused.value)["commit"])
     assert replayable(pair) == [0, 1]
+
+
+@pytest.mark.parametrize("undone", [False, True])
+def test_a_batch_of_letters_alone_is_in_the_table_only_if_its_snapshot_is(tmp_path: Path, *, undone: bool) -> None:
+    """It added no file that could be missed, and its letters can be rolled back with the table."""
+    pair = _letters(tmp_path)
+    pair.run("same", 0)
+    aside = replace(pair, rows=lambda _: [{"id": None}])
+    aside.run("same", 1)
+    first, second = (one.snapshot_id for one in pair.lake.table().snapshots())
+    if undone:
+        roll_back(pair.lake, first)
+        pair.side.manage_snapshots().rollback_to_snapshot(pair.side.snapshots()[0].snapshot_id).commit()
+    _others_append(pair)
+    _others_append(pair)
+    third = pair.lake.table().snapshots()[2].snapshot_id
+    expire(pair.lake, [first, third])
+    if undone:
+        with pytest.raises(BatchRefused) as refused:
+            aside.run("same", 1)
+        assert isinstance(aside.run("same", 1, accept=offered(refused.value)["commit"]), Committed)
+    else:
+        assert aside.run("same", 1) == AlreadyCommitted(second)
+    assert pair.batches() == [0, 1]
 
 
 def test_batches_of_a_sink_that_was_removed_and_has_expired_are_not_called_lost(tmp_path: Path) -> None:
