@@ -152,6 +152,12 @@ class KeyedTruth(Truth):
         """The repaired changes of these rows would insert some, in this state of the table."""
         return self._fold(state.path).apply(map(self.replayed, keys)).inserted > 0
 
+    @property
+    def undid_replays(self) -> bool:
+        """A replay landed, and is not under the head any more."""
+        there = {landed.snapshot_id for landed in self.newest.path}
+        return any(deed.replayed and snapshot_id not in there for snapshot_id, deed in self.deeds.items())
+
     def judge_replays(self) -> list[Broken]:
         """Each row that was put aside has been replayed, once."""
         of_replays = (self.deeds.get(landed.snapshot_id, Deed()).replayed for landed in self.newest.path)

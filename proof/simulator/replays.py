@@ -16,7 +16,7 @@ from lakesink.sinks.iceberg.side import replays
 from lakesink.sinks.iceberg.side.replay_loop import Repaired, ReplayLoop
 from lakesink_catalog.commit.effects import Effects
 from lakesink_protocol.coordinator import run_batch
-from lakesink_protocol.errors import LakesinkError
+from lakesink_protocol.errors import BatchRefused, LakesinkError, Reason
 from lakesink_protocol.identity import Batch, SinkKey
 from lakesink_protocol.outcome import Outcome
 from lakesink_protocol.two_phase import TaskWriter, receipts_of
@@ -38,17 +38,22 @@ class Replay:
 
     Attributes:
         done: True once it has come to its end, or to a refusal that is right.
+        accept: A word that overrules the refusal of an earlier run.
+        refused: The refusal of a replay that was rolled back; None if the run ended otherwise.
     """
 
     stream: Stream
     truth: KeyedTruth
+    accept: str = ""
     done: bool = False
+    refused: BatchRefused | None = None
     _given: list[Key] = field(default_factory=list)
 
     def run(self) -> None:
         """Replay all letters."""
         stream, client = self.stream, self.stream.client()
         given = self.stream.content.of_replays | {"branch": self.truth.branch}
+        given |= {"accept": self.accept} if self.accept else {}
         settings = Settings.parse(given, entry=Entry.REPLAY)
         table, letters = map(".".join, (EVENTS, LETTERS))
         append = partial(self._append, client)
@@ -73,6 +78,8 @@ class Replay:
             self.done = self.truth.is_absent(self.truth.states[client.seen.location], self._given)
             if not self.done or self.stream.content.on_absent != "fail":
                 self._broken(Promise.REFUSALS_ARE_RIGHT, f"no key of {self._given} is absent")
+        elif isinstance(error, BatchRefused) and error.reason is Reason.ROLLED_BACK and self.truth.undid_replays:
+            self.refused = error
         elif self.stream.world.calm or code in OF_ROWS:
             self._broken(Promise.REFUSALS_ARE_RIGHT, f"a replay stopped with {error}")
 
