@@ -41,13 +41,16 @@ class Beside:
         found = (self._contents.reachable(one.current.metadata) for one in (self.log, self.replays) if one.current)
         return set().union(*found)
 
-    def judge(self, asked: Asked, content: Content, sink: str) -> list[Broken]:
-        """A batch that lands has told of each change in one of its tables, once and as it was."""
+    def judge(self, asked: Asked, content: Content, sink: str, application: str) -> list[Broken]:
+        """A batch that lands has told of each change in one of its tables, once and as it was.
+
+        The `application` that writes its letters tells them from those of another query's batch of this id.
+        """
         batch, aside = asked.batch.batch_id, sorted(filter(content.is_unfit, asked.rows))
         told = [
             (_key(row), (row["reason"], row["operation"], row["row_key"], row["row_sequence"]))
             for row in self.rows(self.letters)
-            if row["batch_id"] == batch
+            if row["batch_id"] == batch and row["letter_id"].startswith(application.rpartition(".")[2])
         ]
         broken = told_once(f"letters of batch {batch}", told, [(key, content.letter(key)) for key in aside])
         if content.logs:

@@ -15,6 +15,7 @@ from proof.changes import Fold, RowChange
 from proof.content import CHANGES, LARGE_SIZE, REST, SIZE, Content
 from proof.oracle import Broken, Key, Promise, Rows, rows_once
 from proof.simulator.beside import judge_values
+from proof.simulator.dead_letters import name_of as name_of_letters
 from proof.simulator.keyed_contents import KeyedContents
 from proof.simulator.keyed_engine import Deed
 from proof.simulator.keyed_files import whole_rows
@@ -29,9 +30,9 @@ class KeyedTruth(Truth):
     Attributes:
         content: What the rows of the source are.
         deeds: What other writers' snapshots do.
-        idle: Batches that changed no row when they landed last: all their deletes were absent or late. Once they are
-            rolled back and expiry has cut the path to them, the table is as if they had landed, and that is all that
-            can be known. The same is true of empty batches where rows are appended.
+        idle: Batches that changed no row when they landed last, and put none aside: all their deletes were absent or
+            late. Once they are rolled back and expiry has cut the path to them, the table is as if they had landed, and
+            that is all that can be known. The same is true of empty batches where rows are appended.
     """
 
     content: Content = field(kw_only=True)
@@ -99,7 +100,7 @@ class KeyedTruth(Truth):
         if landed.asked is not None:
             self.idle.pop(name_of(landed.asked), None)
             files, older = (self._files(metadata, at) for at in (snapshot.snapshot_id, snapshot.parent_snapshot_id))
-            if files == older:
+            if files == older and not landed.aside:
                 self.idle[name_of(landed.asked)] = landed.asked
         return landed
 
@@ -144,6 +145,12 @@ class KeyedTruth(Truth):
         """The repaired changes of these rows would insert some, in this state of the table."""
         return self._fold(state.path).apply(map(self.content.replayed, keys)).inserted > 0
 
+    @property
+    def undid_replays(self) -> bool:
+        """A replay landed, and is not under the head any more."""
+        there = {landed.snapshot_id for landed in self.newest.path}
+        return any(deed.replayed and snapshot_id not in there for snapshot_id, deed in self.deeds.items())
+
     def judge_replays(self) -> list[Broken]:
         """Each row that was put aside has been replayed, once."""
         of_replays = (self.deeds.get(landed.snapshot_id, Deed()).replayed for landed in self.newest.path)
@@ -174,7 +181,8 @@ class KeyedTruth(Truth):
         if metadata.schema().find_type(SIZE) == LongType() and not any(one[SIZE] == LARGE_SIZE for one in came):
             names.add(SIZE)
         broken = [Broken(Promise.EVERY_COLUMN_IS_THERE, f"{name} came from nowhere") for name in sorted(names)]
-        broken += self.beside.judge(landed.asked, content, landed.sink[1])
+        application, _ = name_of_letters(landed.sink, self.branch, name_of(landed.asked))
+        broken += self.beside.judge(landed.asked, content, landed.sink[1], application)
         aside = Counter(filter(content.is_unfit, landed.asked.rows))
         broken += rows_once(landed.aside, aside)
         return broken + judge_values(rows, [content.row(change) for change in wanted])

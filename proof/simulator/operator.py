@@ -167,6 +167,7 @@ class Operator:
         begins_there = bool(batches) and checkpoint.begins_behind(batches[-1])
         if batches and not begins_there and not checkpoint.agrees_with(batches[-1]):
             self.stream.checkpoint = SimulatedCheckpoint.new(self.world, batches[-1].end)
+            self._take_letters_along()
         elif not begins_there and (checkpoint.newest("commits") > goal or checkpoint.newest("offsets") > goal + 1):
             checkpoint.cut(goal)
         else:
@@ -179,7 +180,17 @@ class Operator:
             # Expiry hides its snapshot, and the checkpoint is behind the table: its rows are there.
             self.stream.outcomes["began anew behind the table"] += 1
             self.stream.checkpoint = SimulatedCheckpoint.new(self.world, batches[-1].end)
+            self._take_letters_along()
         return {}
+
+    def _take_letters_along(self) -> None:
+        """Dead letters go back with their table, as the manual says: a new query does not know those of another one."""
+        state, path = self.stream.truth.newest, self.stream.truth.letters.path()
+        there = [one for one in state.path if one.asked is not None]
+        names = {name_of_letters(one.sink, self.stream.truth.branch, name_of(one.asked)) for one in there if one.asked}
+        kept = next((number for number, one in enumerate(path) if one.name in names), len(path))
+        if kept:
+            self._keep_letters(path, kept)
 
     def _put_back(self) -> None:
         """The checkpoint that belongs to the table, if it is kept; else a new one that begins where the table ends."""
@@ -214,11 +225,11 @@ class Operator:
         self._did("twin", "starts a second driver on the same checkpoint")
         self.stream.start()
 
-    def replay(self) -> Replay:
+    def replay(self, accept: str = "") -> Replay:
         """Start a replay of the dead letters."""
         assert isinstance(self.stream.truth, KeyedTruth)
         self._did("replay", "starts a replay of the dead letters")
-        found = Replay(self.stream, self.stream.truth)
+        found = Replay(self.stream, self.stream.truth, accept)
         self.stream.run_as("replay", found.run)
         return found
 

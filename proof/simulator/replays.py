@@ -14,7 +14,7 @@ from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink.sinks.iceberg.side import replays
 from lakesink.sinks.iceberg.side.replay_loop import Repaired, ReplayLoop
 from lakesink_catalog.commit.effects import Effects
-from lakesink_protocol.errors import LakesinkError
+from lakesink_protocol.errors import BatchRefused, LakesinkError, Reason
 from proof.oracle import Broken, Key, Promise
 from proof.replaying import append_by, repair
 from proof.simulator.beside import LETTERS
@@ -33,17 +33,22 @@ class Replay:
 
     Attributes:
         done: True once it has come to its end, or to a refusal that is right.
+        accept: A word that overrules the refusal of an earlier run.
+        refused: The refusal of a replay that was rolled back; None if the run ended otherwise.
     """
 
     stream: Stream
     truth: KeyedTruth
+    accept: str = ""
     done: bool = False
+    refused: BatchRefused | None = None
     _given: list[Key] = field(default_factory=list)
 
     def run(self) -> None:
         """Replay all letters."""
         stream, client = self.stream, self.stream.client()
         given = self.stream.content.of_replays | {"branch": self.truth.branch}
+        given |= {"accept": self.accept} if self.accept else {}
         settings = Settings.parse(given, entry=Entry.REPLAY)
         table, letters = map(".".join, (EVENTS, LETTERS))
         tasks = Tasks(stream.server.store, stream.content)
@@ -69,6 +74,8 @@ class Replay:
             self.done = self.truth.is_absent(self.truth.states[client.seen.location], self._given)
             if not self.done or self.stream.content.on_absent != "fail":
                 self._broken(Promise.REFUSALS_ARE_RIGHT, f"no key of {self._given} is absent")
+        elif isinstance(error, BatchRefused) and error.reason is Reason.ROLLED_BACK and self.truth.undid_replays:
+            self.refused = error
         elif self.stream.world.calm or code in OF_ROWS:
             self._broken(Promise.REFUSALS_ARE_RIGHT, f"a replay stopped with {error}")
 

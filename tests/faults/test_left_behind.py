@@ -23,7 +23,7 @@ from lakesink.sinks.iceberg.side.pending import OfTable, first_letters
 from lakesink_protocol.coordinator import run_batch
 from lakesink_protocol.errors import BatchRefused, WriteError
 from lakesink_protocol.identity import MAIN_BRANCH, SinkKind
-from lakesink_protocol.outcome import Committed, Outcome
+from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
 from lakesink_protocol.two_phase import TaskWriter
 from lakesink_protocol.votes import Votes
 from lakesink_tools.audit.audit import audit
@@ -39,7 +39,7 @@ from testkit.builders import TABLE, Lake, Stream, is_prepared_record, offered
 from testkit.change_table import CHANGES, OPTIONS, ROWS, Change, upsert_lake
 from testkit.deaths import Killed, dies_before
 from testkit.letters import one_task
-from testkit.maintenance import edit_metadata, rewrite, roll_back
+from testkit.maintenance import edit_metadata, expire, rewrite, roll_back
 
 LETTERS, LOG = f"{TABLE}__dead_letters", "demo.changelog"
 
@@ -419,7 +419,7 @@ def test_rewind_drops_a_side_table_that_has_nothing_else_and_no_file_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pair = _letters(tmp_path)
-    pair.lake.table().append(pa.table({"id": [99]}, schema=pa.schema([pa.field("id", pa.int64(), nullable=False)])))
+    _others_append(pair)
     pair.run("same", 0)
     roll_back(pair.lake, pair.lake.table().snapshots()[0].snapshot_id)
     before = pair.lake.files()
@@ -589,6 +589,46 @@ def test_letters_of_an_earlier_query_stay_replayable_when_the_table_expires(tmp_
     assert replayable(pair) == [0, 0, 1]
 
 
+def test_letters_wait_while_nothing_shows_whether_their_batch_was_rolled_back(tmp_path: Path) -> None:
+    """Else a replay lands rows of a batch that comes again, perhaps after its letters were rolled back as well."""
+    pair = _letters(tmp_path)
+    for number in range(2):
+        pair.run("same", number)
+    first = pair.lake.table().snapshots()[0].snapshot_id
+    roll_back(pair.lake, first)
+    _others_append(pair)
+    expire(pair.lake, [first])
+    assert replayable(pair) == []
+    with pytest.raises(BatchRefused) as refused:
+        pair.run("same", 1)
+    pair.run("same", 1, accept=offered(refused.value)["commit"])
+    assert replayable(pair) == [0, 1]
+
+
+@pytest.mark.parametrize("undone", [False, True])
+def test_a_batch_of_letters_alone_is_in_the_table_only_if_its_snapshot_is(tmp_path: Path, *, undone: bool) -> None:
+    """It added no file that could be missed, and its letters can be rolled back with the table."""
+    pair = _letters(tmp_path)
+    pair.run("same", 0)
+    aside = replace(pair, rows=lambda _: [{"id": None}])
+    aside.run("same", 1)
+    first, second = (one.snapshot_id for one in pair.lake.table().snapshots())
+    if undone:
+        roll_back(pair.lake, first)
+        pair.side.manage_snapshots().rollback_to_snapshot(pair.side.snapshots()[0].snapshot_id).commit()
+    _others_append(pair)
+    _others_append(pair)
+    third = pair.lake.table().snapshots()[2].snapshot_id
+    expire(pair.lake, [first, third])
+    if undone:
+        with pytest.raises(BatchRefused) as refused:
+            aside.run("same", 1)
+        assert isinstance(aside.run("same", 1, accept=offered(refused.value)["commit"]), Committed)
+    else:
+        assert aside.run("same", 1) == AlreadyCommitted(second)
+    assert pair.batches() == [0, 1]
+
+
 def test_batches_of_a_sink_that_was_removed_and_has_expired_are_not_called_lost(tmp_path: Path) -> None:
     pair = _letters(tmp_path)
     for number in range(3):
@@ -598,6 +638,11 @@ def test_batches_of_a_sink_that_was_removed_and_has_expired_are_not_called_lost(
     rewrite(pair.lake)
     pair.lake.table().maintenance.expire_snapshots().by_ids(_but_the_last(pair.lake.table())).commit()
     assert isinstance(pair.run("new", 0), Committed)
+
+
+def _others_append(pair: Pair) -> None:
+    """To the table of a stream with dead letters."""
+    pair.lake.table().append(pa.table({"id": [99]}, schema=pa.schema([pa.field("id", pa.int64(), nullable=False)])))
 
 
 def _lose_records(lake: Lake) -> None:

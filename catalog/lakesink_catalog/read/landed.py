@@ -23,12 +23,14 @@ class Landed:
     Attributes:
         key: The sink.
         newest: See `newest_batch`.
+        may_lack_all: The branch was rolled back, as far as it shows, and shows no batch that was left.
     """
 
     def __init__(self, table: Table, key: SinkKey) -> None:
         seen = Situation(view_table(table, key), key)
         self.key = key
         self.newest = _newest(seen)
+        self.may_lack_all = seen.rolled_back and self.newest is None
         self._seen = seen
         self._marked = defaultdict[tuple[str, int], list[SnapshotLike]](list)
         for mark, snapshot in seen.own_marks:

@@ -14,6 +14,7 @@ from lakesink_catalog.read.earlier import Versions
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.identity import MAIN_BRANCH, SinkKey
 from lakesink_protocol.ledger import EntryUnreadable, LedgerEntry, TableView, parse_entry
+from lakesink_protocol.quality import LETTERS_TABLE
 from lakesink_protocol.tags import Refs
 
 
@@ -84,15 +85,18 @@ def _branch_contains(metadata: TableMetadata, io: FileIO, head: int | None, snap
 
 
 def _content_is_under(metadata: TableMetadata, io: FileIO, head: int, snapshot_id: int) -> bool:
-    """True if the head's manifest list has every manifest of the older snapshot, and so all its rows."""
+    """True if the head's manifest list has every manifest of the older snapshot, and so all its rows.
+
+    A batch whose rows are all dead letters has none of its own, so that nothing is missing where it was rolled back.
+    """
     older, newer = metadata.snapshot_by_id(snapshot_id), metadata.snapshot_by_id(head)
     if older is None or newer is None:
         return False
-    paths = [
-        {manifest.manifest_path for manifest in read_manifest_list(io.new_input(snapshot.manifest_list))}
-        for snapshot in (older, newer)
-    ]
-    return paths[0] <= paths[1]
+    lists = [read_manifest_list(io.new_input(snapshot.manifest_list)) for snapshot in (older, newer)]
+    of_older, of_newer = ({manifest.manifest_path: manifest.added_snapshot_id for manifest in one} for one in lists)
+    if older.summary and older.summary.get(LETTERS_TABLE) and snapshot_id not in of_older.values():
+        return False
+    return of_older.keys() <= of_newer.keys()
 
 
 def _linked_in_history(metadata: TableMetadata, io: FileIO, head: int, snapshot_id: int) -> bool:

@@ -84,12 +84,17 @@ class _BatchesOfSink:
         return landed.key
 
     def _has(self, application: str, batch_id: int) -> bool:
-        """True unless the table lacks a batch with these letters, as far as it tells: expiry may have hidden it."""
+        """True unless the table lacks a batch with these letters, as far as it tells: expiry may have hidden it.
+
+        False also if the table was rolled back and does not tell how far: the batch may come again.
+        """
         if application not in self._queries:
             return False
         landed, query_id = self._queries[application]
         has = landed.has(query_id, batch_id, self._after.get((application, batch_id)))
-        return has is not False and states_letters(landed, self._letters, query_id, batch_id)
+        if has is None:
+            has = not landed.may_lack_all
+        return has and states_letters(landed, self._letters, query_id, batch_id)
 
 
 def check_letter_table(letters: Table) -> None:
