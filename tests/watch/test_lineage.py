@@ -208,7 +208,7 @@ def test_dead_letters_are_an_output_of_the_batch_that_wrote_them(
         letters.load(version, *people)
         emit(events.BatchFinished(version, letters.TABLE, "load", 1.0, 1.0, Committed(snapshot_id=1, rows=1)))
     assert [_linked(end) for end in collected.ends] == [[letters.LETTERS, letters.TABLE], [letters.TABLE]]
-    assert [end["job"]["name"] for end in collected.ends] == ["demo.people.load"] * 2
+    assert [end["job"]["name"] for end in collected.ends] == ["demo.people.load (txn)"] * 2
     assert collected.ends[0]["job"]["facets"]["jobType"]["processingType"] == "BATCH"
 
 
@@ -381,7 +381,7 @@ def test_a_running_stream_and_an_append_tell_a_collector(
     link = ends[-1]["outputs"][0]["facets"]["symlinks"]["identifiers"][0]
     assert _names(copied) == [(link["namespace"], "demo.traced")]
     assert copied["inputs"][0]["facets"]["version"] == ends[-1]["outputs"][0]["facets"]["version"]
-    assert appended["job"]["name"] == "demo.appended.app"
+    assert appended["job"]["name"] == "demo.appended.app (txn)"
     assert "sourceCodeLocation" not in str(found)
 
 
