@@ -9,7 +9,6 @@ import struct
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -84,20 +83,20 @@ def delete_file(
 
 def rows_in(content: bytes) -> list[RowChange]:
     """The rows of a data file, by position."""
-    table = _table(content)
+    table = pq.ParquetFile(io.BytesIO(content)).read()
     columns = [table[name].to_pylist() for name in CHANGES.names]
     return [RowChange((partition, offset), *rest) for partition, offset, *rest in zip(*columns, strict=True)]
 
 
 def whole_rows(content: bytes) -> list[dict[str, Any]]:
     """The rows of any Parquet file, with all their columns."""
-    found: list[dict[str, Any]] = _table(content).to_pylist()
+    found: list[dict[str, Any]] = pq.ParquetFile(io.BytesIO(content)).read().to_pylist()
     return found
 
 
 def positions_in(content: bytes) -> dict[str, set[int]]:
     """The deleted positions in a file of position deletes, by data file."""
-    table = _table(content)
+    table = pq.ParquetFile(io.BytesIO(content)).read()
     found: dict[str, set[int]] = defaultdict(set)
     for file, at in zip(table["file_path"].to_pylist(), table["pos"].to_pylist(), strict=True):
         found[file].add(at)
@@ -115,12 +114,6 @@ def rows_in_file(content: bytes) -> int:
 def long(value: int) -> bytes:
     """A LONG as Iceberg writes it in bounds and partitions."""
     return struct.pack("<q", value)
-
-
-@lru_cache(maxsize=64)
-def _table(content: bytes) -> pa.Table:
-    """What is in a file. Threads take longer to begin than to read it."""
-    return pq.ParquetFile(pa.BufferReader(content)).read(use_threads=False)
 
 
 def _parquet(table: pa.Table) -> bytes:

@@ -1,6 +1,5 @@
 """Many seeds on all processors, and what they came to."""
 
-import gc
 import os
 import time
 from collections import Counter
@@ -16,8 +15,6 @@ from proof.simulator.scenario import Scenario, draw
 from proof.simulator.simulate import Report, simulate
 
 SEEDS_AT_ONCE = 100
-GARBAGE = 50_000
-"""So many new objects before Python looks for garbage."""
 OF_OTHERS = ("append", "replace", "overwrite", "delete")
 """Operations of other writers' commits."""
 _COUNTED = ("batches", "rows", "lost", "doubled", "letters", "evolutions", "unknown", "unknown_landed", "orphans")
@@ -145,7 +142,7 @@ def run(
     result = Simulated(first)
     started = time.monotonic()
     chunks = iter(range(first, first + seeds, SEEDS_AT_ONCE))
-    with ProcessPoolExecutor(initializer=_collect_seldom) as pool:
+    with ProcessPoolExecutor() as pool:
         chunk = partial(_chunk, end=first + seeds, drawn=drawn)
         for reports in _all(pool, chunks, chunk, lambda: _in_time(started, seconds)):
             for report in reports:
@@ -168,12 +165,6 @@ def _all(
         if in_time() and (start := next(chunks, None)) is not None:
             waiting.add(pool.submit(chunk, start))
         yield done.result()
-
-
-def _collect_seldom() -> None:
-    """Modules are not garbage: to look at them again and again takes a sixth of a seed's time."""
-    gc.freeze()
-    gc.set_threshold(GARBAGE)
 
 
 def _chunk(start: int, end: int, drawn: Drawn) -> list[Report]:

@@ -3,45 +3,15 @@
 import threading
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, TypeVar
 
 from greenlet import greenlet
-
-T = TypeVar("T")
 
 START_MS = 1_900_000_000_000
 SAME_ACTOR_GOES_ON = 0.6
 """How likely the scheduler lets an actor take its next step at once: short bursts reach deep states sooner."""
 MAX_STEPS = 20_000
-
-
-class Pool(Executor):
-    """Does at once what threads of a pool would do. To everybody else that is one step: nobody waits in it.
-
-    Attributes:
-        works: True while it does something.
-    """
-
-    def __init__(self) -> None:
-        self.works = False
-
-    def submit(self, function: Callable[..., T], /, *arguments: Any, **named: Any) -> Future[T]:
-        """See `Executor`."""
-        found: Future[T] = Future()
-        before, self.works = self.works, True
-        try:
-            found.set_result(function(*arguments, **named))
-        except Exception as error:  # noqa: BLE001 - whoever asks for the result gets it
-            found.set_exception(error)
-        finally:
-            self.works = before
-        return found
-
-
-POOL = Pool()
 
 
 class Actor:
@@ -114,10 +84,6 @@ class World:
         """The actor whose code is being executed; None if it is nobody's."""
         return self._current if self._current is not None and self._current.runs() else None
 
-    @property
-    def _in_a_thread(self) -> bool:
-        return POOL.works or threading.get_ident() != self._thread
-
     def start(self, name: str, run: Callable[[], None]) -> Actor:
         """Add an actor."""
         actor = Actor(name, run, self._hub)
@@ -133,7 +99,7 @@ class World:
 
     def pause(self) -> None:
         """A call leaves the process: anything may happen before it goes on. Calls of a pool's threads are one."""
-        if not self._in_a_thread and greenlet.getcurrent() is not self._hub:
+        if threading.get_ident() == self._thread and greenlet.getcurrent() is not self._hub:
             self._hub.switch()
 
     def call(self) -> None:
@@ -153,7 +119,7 @@ class World:
     def strikes(self, fault: str) -> bool:
         """Draw whether a fault happens now, and count it."""
         chance = self.chances.get(fault, 0.0)
-        if self.calm or chance == 0.0 or self._in_a_thread or self.random.random() >= chance:
+        if self.calm or chance == 0.0 or threading.get_ident() != self._thread or self.random.random() >= chance:
             return False
         self.faults[fault] += 1
         return True
