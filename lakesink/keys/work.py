@@ -84,7 +84,6 @@ def from_bytes(data: bytes) -> pa.Table:
 @lru_cache(maxsize=1)
 def _changes(of: RemoteSearch) -> pa.Table:
     """The numbers and keys of the batch's changes, kept for the next group of files of the same worker."""
-    changes = numbered(read_changes(of.keys_files, of.columns, of.open_input))
-    found = changes.select([CHANGE, *of.columns.key_names])
-    pa.default_memory_pool().release_unused()  # the files' content
+    found = numbered(read_changes(of.keys_files, of.columns, of.open_input)).select([CHANGE, *of.columns.key_names])
+    pa.default_memory_pool().release_unused()  # the files' content, and the columns that nothing refers to any more
     return found
