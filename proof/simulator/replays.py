@@ -1,6 +1,6 @@
 """A process that replays the dead letters of a stream of changes: the shipped loop, and a repair that is right."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -11,7 +11,7 @@ from pyiceberg.table import Table
 from lakesink.settings.relations import Entry
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.change_plan import stored_columns
-from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
+from lakesink.sinks.iceberg.iceberg_sink import BeforeCommit, IcebergSink
 from lakesink.sinks.iceberg.side import replays
 from lakesink.sinks.iceberg.side.replay_loop import Repaired, ReplayLoop
 from lakesink_catalog.commit.effects import Effects
@@ -98,7 +98,7 @@ class Replay:
         key: SinkKey,
         batch: Batch,
         settings: Settings,
-        before_commit: Callable[[], None] | None,
+        before_commit: BeforeCommit,
     ) -> Outcome:
         sink = SimulatedSink(
             tasks=Tasks(self.stream.server.store, self.stream.content),
