@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.change_plan import stored_columns
-from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
+from lakesink.sinks.iceberg.iceberg_sink import BeforeCommit, IcebergSink
 from lakesink.sinks.iceberg.side.replay_loop import AppendRows, Repaired
 from lakesink_protocol.coordinator import run_batch
 from lakesink_protocol.identity import Batch, SinkKey
@@ -34,7 +34,7 @@ def append_by(make_sink: Callable[..., IcebergSink]) -> AppendRows:
         key: SinkKey,
         batch: Batch,
         settings: Settings,
-        before_commit: Callable[[], None] | None,
+        before_commit: BeforeCommit,
     ) -> Outcome:
         schema = stored_columns(rows.schema, settings, case_sensitive=False)
         sink = make_sink(table=table, key=key, settings=settings, schema=schema, before_commit=before_commit)

@@ -14,7 +14,7 @@ from lakesink.rows.expectations import Expected, OnUnmet
 from lakesink.settings.relations import Entry
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.change_plan import stored_columns
-from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
+from lakesink.sinks.iceberg.iceberg_sink import BeforeCommit, IcebergSink
 from lakesink.sinks.iceberg.preflight import open_existing
 from lakesink.sinks.iceberg.side.letters_table import letters_table
 from lakesink.sinks.iceberg.side.replay_loop import Repaired, RepairLetters, ReplayLoop
@@ -43,7 +43,7 @@ def append(
     key: SinkKey,
     batch: Batch,
     settings: Settings,
-    before_commit: Callable[[], None] | None = None,
+    before_commit: BeforeCommit | None = None,
 ) -> Outcome:
     """One version of an application, written by one task."""
     found = CatalogConfig(settings.catalog, settings.catalog_properties).find()
@@ -57,7 +57,7 @@ def append_to(
     key: SinkKey,
     batch: Batch,
     settings: Settings,
-    before_commit: Callable[[], None] | None = None,
+    before_commit: BeforeCommit | None = None,
 ) -> Outcome:
     """The same in any catalog."""
     columns = stored_columns(rows.schema, settings, case_sensitive=False)

@@ -26,7 +26,7 @@ from lakesink.settings.relations import Entry
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.change_plan import check_left_out, stored_columns
 from lakesink.sinks.iceberg.evolution import expected_of
-from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
+from lakesink.sinks.iceberg.iceberg_sink import BeforeCommit, IcebergSink
 from lakesink.sinks.iceberg.preflight import check_letters, check_start, open_existing
 from lakesink.spark.determinism import functions_of, runs_python
 from lakesink.spark.foreach_batch import BatchFunction, MakeSink
@@ -186,7 +186,7 @@ def append_version(
     key: SinkKey,
     batch: Batch,
     settings: Settings,
-    before_commit: Callable[[], None] | None = None,
+    before_commit: BeforeCommit | None = None,
 ) -> Outcome:
     """Write a batch DataFrame as one version of an application; `IcebergSink` explains `before_commit`."""
     df = arriving(df, settings)

@@ -252,7 +252,9 @@ class Stream:
     def _letters_may_differ(self, asked: Asked, client: SimulatedCatalog) -> bool:
         """In the state of the stream's table that the driver saw last."""
         assert client.seen is not None
+        refused = Counter(asked.rows.keys() & self.server.store.refused)
         aside = [Counter(filter(content.is_unfit, asked.rows)) for content in self.splits]
+        aside += [one | refused for one in aside]
         seen, name = self.truth.states[client.seen.location], self._letters_name(asked)
         if LEFT_BEHIND in self.advice:
             left = {self._letters_name(one) for one in self.truth.asked.values() if not seen.holds(one)} - {name}

@@ -8,7 +8,7 @@ from typing import Any
 
 from pyiceberg.io import FileIO, InputFile, OutputFile
 
-from proof.oracle import Rows
+from proof.oracle import Key, Rows
 from proof.simulator.world import World
 
 Read = Callable[[str], bytes]
@@ -43,6 +43,7 @@ class SimulatedStore:
         files: What is there.
         columns: Columns of a data file that a task wrote, by field id and name.
         lost: Values of its documents for which a data file has no column.
+        refused: Rows that a task put aside because their documents have keys that get no column.
         referenced: Asked whether a retained snapshot refers to a location.
         touched: Locations that were deleted or overwritten while they were referenced.
     """
@@ -51,6 +52,7 @@ class SimulatedStore:
     files: dict[str, StoredFile] = field(default_factory=dict)
     columns: dict[str, frozenset[tuple[int, str]]] = field(default_factory=dict)
     lost: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    refused: set[Key] = field(default_factory=set)
     referenced: Callable[[str], bool] = field(default=lambda _: False)
     touched: list[str] = field(default_factory=list)
 

@@ -110,6 +110,15 @@ class SimulatedWriter:
             )
         )
 
+    def _is_unfit(self, key: Key) -> bool:
+        """It cannot be written; nor can a document with a key that is to get no column, see `NewsRows`."""
+        tasks, plan = self.tasks, self.plan.news
+        if plan is None or not plan.is_last or tasks.content.is_unfit(key):
+            return tasks.content.is_unfit(key)
+        found = NewsFinder(_struct(self.plan), plan).of(json.dumps(tasks.content.document(key)))
+        tasks.store.refused |= {key} if found.added else set()
+        return bool(found.added)
+
     def _news(self, keys: Sequence[Key]) -> tuple[News, list[Key]]:
         """What documents bring that no column holds, and the rows to leave; found by the shipped finder."""
         found, left = News(), []
@@ -143,7 +152,7 @@ class RoutingSimulatedWriter(SimulatedWriter):
     def write(self, task: int, batches: Iterator[pa.RecordBatch]) -> bytes:
         """Write rows and dead letters; returns both encoded receipts as one text of bytes."""
         keys = self._keys(batches)
-        aside = [key for key in keys if self.tasks.content.is_unfit(key)]
+        aside = [key for key in keys if self._is_unfit(key)]
         receipt = self._write(task, [key for key in keys if key not in aside], len(aside))
         return len(receipt).to_bytes(_LENGTH_BYTES) + receipt + self._put_aside(task, aside)
 

@@ -26,7 +26,8 @@ from lakesink_protocol.outcome import AlreadyCommitted
 from lakesink_protocol.receipt import Receipt, decode, encode
 from lakesink_protocol.two_phase import TaskWriter, receipts_of
 from lakesink_protocol.votes import Vote, Votes
-from testkit.builders import Lake, Stream
+from testkit.builders import TABLE, Lake, Stream
+from testkit.letters import one_task
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -134,6 +135,28 @@ def test_a_key_with_the_former_name_of_a_column_becomes_no_column(tmp_path: Path
     stream.run_with(stream.sink(rescue_column="_rescued"), 0, job=stream.job)
     [row] = lake.table().scan().to_arrow().to_pylist()
     assert json.loads(row["_rescued"])["unknown"] == ({"s.old": 7} if nested else {"old": 7})
+
+
+def test_a_key_whose_column_is_renamed_for_a_while_is_put_aside_with_its_document(tmp_path: Path) -> None:
+    """The tasks write under the passing name, and the batch lands when the column has its name again."""
+    lake = Lake.make(tmp_path, schema=Schema(NestedField(1, "id", LongType()), NestedField(2, "a", LongType())))
+
+    def rename(old: str, new: str) -> None:
+        with lake.table().update_schema() as update:
+            update.rename_column(old, new)
+
+    def job(writers: Mapping[str, TaskWriter]) -> Votes:
+        documents = [b'{"id": 1}', b'{"id": 2, "a": 7}']
+        votes = one_task(pa.table({"value": pa.array(documents, pa.binary())}))(writers)
+        rename("passing", "a")
+        return votes
+
+    rename("a", "passing")
+    stream = OfDocuments(lake)
+    stream.run_with(stream.sink(on_malformed="quarantine", max_dead_letter_ratio=1), 0, job=job)
+    assert lake.table().scan().to_arrow().to_pylist() == [{"id": 1, "a": None}]
+    [letter] = lake.catalog.load_table(f"{TABLE}__dead_letters").scan().to_arrow().to_pylist()
+    assert (json.loads(letter["payload"]), letter["column_name"]) == ({"id": 2, "a": 7}, "a")
 
 
 def test_of_the_keys_of_a_batch_those_that_can_become_columns_do(lake: Lake) -> None:

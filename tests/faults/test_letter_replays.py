@@ -185,6 +185,37 @@ def test_a_replay_that_was_rolled_back_with_the_batch_of_a_letter_waits_for_that
     assert ids() == [1, 2, 3]
 
 
+@pytest.mark.parametrize("begun", [False, True])
+@pytest.mark.parametrize("last", ["the repair", "the assignment"])
+def test_a_replay_lands_on_no_state_of_the_table_without_the_batch_of_a_letter(
+    monkeypatch: pytest.MonkeyPatch, last: str, *, begun: bool
+) -> None:
+    """The table is rolled back after the replay has looked at it. The batch may come again with other letters."""
+    load(1, (1, 30))
+    load(2, (2, 40), (3, 150))
+    if begun:
+        dies(monkeypatch, fix, assigned_first=True)
+    commit = FencedCommit.commit
+
+    def repair(letters: pa.Table, of: Table) -> Repaired:
+        if last == "the repair":
+            roll_back(TABLE)
+        return aged_120()(letters, of)
+
+    def commit_late(fence: Any, *batch: Any) -> Any:
+        if ".".join(fence.load().name()) == TABLE and last == "the assignment":
+            roll_back(TABLE)
+        return commit(fence, *batch)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FencedCommit, "commit", commit_late)
+        assert fix(repair) == (0, 0, 1)
+    assert ids() == [1]
+    load(2, (2, 40), (3, 150))
+    assert fix() == (1, 1, 0)
+    assert ids() == [1, 2, 3]
+
+
 def test_a_replay_that_waits_for_a_batch_holds_up_its_own_sink_only(tmp_path: Path) -> None:
     one = Bronze.make(tmp_path)
     other = Bronze(one.lake, "other", adds=100)

@@ -66,6 +66,7 @@ class FencedCommit:
         words: Messages of refusals, instead of the general ones.
         turn: The turn at the table for one attempt; without it, attempts of several writers overlap.
         left_out: What the run has seen the catalog leave out, kept from batch to batch.
+        check: Raises an error for a state of the table on which no batch may be committed.
     """
 
     load: Callable[[], Table]
@@ -78,6 +79,7 @@ class FencedCommit:
     words: Sequence[Words] = ()
     turn: Callable[[], AbstractContextManager[None]] = nullcontext
     left_out: LeftOut = field(default_factory=LeftOut)
+    check: Callable[[Table], None] = lambda _: None
 
     def decide(self, batch: Batch) -> Decision:
         """Load the table and decide on the batch."""
@@ -293,6 +295,7 @@ class _Attempts:
                 return self._found(decision, number)
             if not still_usable(decision, prepared):
                 return MustBeWrittenAgain()
+            fence.check(decision.table)
             if self._repeated.is_refusal(self._metadata_file):
                 raise GivenUp(str(self._repeated), NO_OUTAGE)
             located = self._located(decision)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
 
 from lakesink.rows.columns import missing_columns, unknown_columns
 from lakesink.rows.expectations import Expected, without_marks
@@ -41,6 +42,9 @@ from lakesink_protocol.two_phase import Durability, Payload, TwoPhaseCommitSink,
 from lakesink_protocol.verdict import Commit, Refuse, Skip
 from lakesink_protocol.votes import receipt_rejected
 
+BeforeCommit = Callable[[], Callable[[Table], None] | None]
+"""See `IcebergSink`."""
+
 
 @dataclass(slots=True)
 class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
@@ -51,7 +55,8 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         open_catalog: Called by the first batch.
         words: Messages of refusals for the place where the stream runs, instead of the general ones.
         schema: Of the rows as they arrive; without the marks of expectations after the sink was made.
-        before_commit: Called when the batch is prepared. If it raises an error, nothing is committed.
+        before_commit: Called when the batch is prepared; may return a check of each state of the table on which the
+            batch is to be committed. If one of both raises an error, nothing is committed.
         can_write_again: False if Spark's job over the rows ended before the votes are counted.
         run_in_executors: Runs a part of locating; None where there is no session, as in ``format("lakesink")``.
         expected: The expectations of the rows.
@@ -69,7 +74,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
     effects: Effects = field(default_factory=Effects)
     memory: RunMemory = field(default_factory=RunMemory)
     words: Sequence[Words] = ()
-    before_commit: Callable[[], None] | None = None
+    before_commit: BeforeCommit | None = None
     can_write_again: bool = True
     run_in_executors: RunInExecutors | None = None
     expected: tuple[Expected, ...] = field(init=False)
@@ -252,11 +257,11 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
 
     def commit(self, transaction: IcebergTransaction, prepared: PreparedBatch) -> Outcome | None:
         """Commit one atomic snapshot through the fenced loop."""
-        if self.before_commit is not None:
-            self.before_commit()
+        check = None if self.before_commit is None else self.before_commit()
+        fence = transaction.fence if check is None else replace(transaction.fence, check=check)
         try:
             locate = transaction.locate or self.changes.locate(prepared, transaction.write.plan.file_stem)
-            outcome = transaction.fence.commit(transaction.batch, prepared, locate)
+            outcome = fence.commit(transaction.batch, prepared, locate)
         except BaseException as error:  # the event must report any end of the commit; it is raised again
             self.effects.emit(events.CommitEnded(transaction.batch.batch_id, error))
             raise

@@ -16,6 +16,7 @@ from lakesink.keys.change_columns import UNKNOWN
 from lakesink.rows.letters import VALUE
 from lakesink.settings.option_types import SchemaEvolution
 from lakesink.settings.settings import Settings
+from lakesink.sinks.iceberg.iceberg_sink import BeforeCommit
 from lakesink.sinks.iceberg.side.begun_replays import replays_back
 from lakesink.sinks.iceberg.side.pending import MOST_BYTES, OfTable, check_letter_table, count_letters, first_letters
 from lakesink.sinks.iceberg.side.replays import (
@@ -52,15 +53,15 @@ class Repaired:
 
 RepairLetters = Callable[[pa.Table, Table], Repaired]
 """Repairs letters for their table."""
-AppendRows = Callable[[Any, str, SinkKey, Batch, Settings, Callable[[], None] | None], Outcome]
-"""Appends repaired rows to a table as a version of an application; calls the last argument before it commits."""
+AppendRows = Callable[[Any, str, SinkKey, Batch, Settings, BeforeCommit], Outcome]
+"""Appends repaired rows to a table as a version of an application; `IcebergSink` explains the last argument."""
 
 
 class _LostRace(LakesinkError):
-    """Another process has assigned letters to the replay; nothing of this one was committed."""
+    """Others have assigned letters to the replay, or rolled back the batch of one; nothing of it was committed."""
 
     def __init__(self, replay: int) -> None:
-        what = f"Another process has begun replay {replay}; it is continued with the letters of that process."
+        what = f"The tables have changed since replay {replay} was begun; it is looked at again."
         super().__init__("REPLAYS_DIFFER", what, data="This process committed nothing.", action="Wait: it goes on.")
 
 
@@ -182,17 +183,24 @@ class ReplayLoop:
         given = step.letters.filter(pc.is_in(step.letters[LETTER_ID], pa.array(rows.letters)))
         batch = replay_batch(step.of, step.replay, given)
 
-        def begin() -> None:
-            if load_table(self.catalog, self.table).metadata.table_uuid != of.table.metadata.table_uuid:
+        def check(table: Table) -> None:
+            if table.metadata.table_uuid != of.table.metadata.table_uuid:
                 raise replays_differ(f"{self.table} was replaced by another table of this name.", assignments.name)
-            shared: dict[str, Any] = {name: getattr(self.settings, name) for name in _SHARED_WITH_REPLAYS}
-            of_replays = Settings(create_table=True, **shared)
-            if not assign(self.open_catalog, assignments.name, key.name, step.replay, rows.letters, of_replays):
+            if not OfTable(table, of.letters, of.branch).are_complete(given):  # the batch may come again
                 raise _LostRace(step.replay)
 
-        hook = None if step.begun else begin
+        def begin() -> Callable[[Table], None]:
+            check(load_table(self.catalog, self.table))
+            shared: dict[str, Any] = {name: getattr(self.settings, name) for name in _SHARED_WITH_REPLAYS}
+            of_replays = Settings(create_table=True, **shared)
+            if not step.begun and not assign(
+                self.open_catalog, assignments.name, key.name, step.replay, rows.letters, of_replays
+            ):
+                raise _LostRace(step.replay)
+            return check
+
         try:
-            outcome = self.append(rows.rows, self.table, key, batch, settings, hook)
+            outcome = self.append(rows.rows, self.table, key, batch, settings, begin)
         except _LostRace:
             return
         if isinstance(outcome, Committed):
