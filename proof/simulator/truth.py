@@ -14,7 +14,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
 from lakesink_protocol.errors import Reason
-from proof.oracle import Broken, Promise, Rows, rows_once
+from proof.oracle import Broken, Key, Promise, Rows, rows_once
 from proof.simulator.beside import Beside
 from proof.simulator.catalog import Version
 from proof.simulator.contents import Contents, head_of
@@ -183,6 +183,11 @@ class Truth:
     def may_be_skipped(self, state: State, asked: Asked) -> bool:
         """A driver may count this batch as committed."""
         return state.holds(asked)
+
+    def moved(self, sink: tuple[str, str]) -> set[Key]:
+        """Rows that one batch of a sink had in the table and another one aside; see `Landed.sink`."""
+        landed = [one for one in self._landed.values() if one.sink == sink]
+        return {key for one in landed for key in one.rows} & {key for one in landed for key in one.aside}
 
     def was_there(self, snapshot_id: int) -> bool:
         """The snapshot is, or was, in the table."""
