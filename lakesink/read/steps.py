@@ -79,7 +79,7 @@ def is_other_replay(commit: PastCommit, position: Position) -> bool:
 
 
 def is_batch_of(commit: PastCommit, position: Position) -> bool:
-    """True if it committed the batch that the position names, with the same rows."""
+    """True if it committed the batch that the position names, of the same input."""
     mark = commit.mark
     if mark is None:
         return False
