@@ -177,11 +177,13 @@ class Rescue:
     Attributes:
         struct: The columns that come from the documents.
         texts: Half of a surrogate pair in a text stands for bytes that are not UTF-8.
+        refuses: Tells from the text of a document that its rest is nothing that could be kept.
         rows: Rows with a text in the rescue column.
     """
 
     struct: Struct
     texts: Texts
+    refuses: Callable[[str], bool] = lambda _: False
     rows: int = 0
     _reasons: Counter[str] = field(default_factory=Counter, init=False)
 
@@ -202,17 +204,19 @@ class Rescue:
         chosen_texts = self.texts(documents.take(chosen), held)
         texts: list[str | None] = [None] * len(documents)
         for at, (position, text) in enumerate(zip(positions, chosen_texts, strict=True)):
-            texts[position] = self.text(rest_of(text, self.struct, present, at))
+            texts[position] = self.text(rest_of(text, self.struct, present, at), text)
         kept = pa.array(texts, pa.string())
         if "" not in texts:
             return parsed, kept
         refused = pc.fill_null(pc.equal(kept, ""), FALSE)
         return Parsed(without(parsed.values, refused), either(parsed.misfits, refused)), without(kept, refused)
 
-    def text(self, rest: Rest) -> str | None:
-        """None without a rest; empty for one that cannot be kept: it is too large, or not UTF-8."""
+    def text(self, rest: Rest, document: str) -> str | None:
+        """None without a rest; empty for one that cannot be kept: it is too large, not UTF-8, or refused."""
         if not rest.reasons:
             return None
+        if self.refuses(document):
+            return ""
         text = rest.text
         try:
             if len(text.encode()) > LARGEST_REST_BYTES:

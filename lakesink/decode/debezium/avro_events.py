@@ -11,7 +11,7 @@ from lakesink.decode.avro.kinds import unknown_fields
 from lakesink.decode.avro.messages import MESSAGE, REST_NOT_KEPT, MessageReader, Schemas
 from lakesink.decode.avro.schema import Record, WriterSchema
 from lakesink.decode.debezium.envelopes import AFTER, BEFORE, OPERATION, EventColumns, Events, together, wrong_columns
-from lakesink.decode.debezium.placeholders import available, unavailable
+from lakesink.decode.debezium.placeholders import IN_REST, available, is_placeholder, unavailable
 from lakesink.decode.json_raw import first_members
 from lakesink.decode.json_scalars import Parsed, either
 from lakesink.decode.misfits import Found, Path, UnknownKeys
@@ -96,7 +96,10 @@ class AvroEvents:
         if unfit.unreadable[0].as_py():
             return self._reader.explain(value, self._envelope)[0]
         found = [_of_column(row, one, parsed) for one, parsed in wrong]
-        return found or [REST_NOT_KEPT if self.forgives else Found("a message that is not read", expected=MESSAGE)]
+        if found or not self.forgives:
+            return found or [Found("a message that is not read", expected=MESSAGE)]
+        rows = (text for name in self.columns.stored for text in self.texts(name, value))
+        return [IN_REST if any(map(is_placeholder, rows)) else REST_NOT_KEPT]
 
     def texts(self, row: str, values: pa.Array, without: Collection[str] = ()) -> Iterator[str]:  # noqa: ARG002 - of the row
         """See `envelopes.EventReader`."""

@@ -19,7 +19,7 @@ from lakesink.decode.avro.news import AvroNews
 from lakesink.decode.avro.schema import WriterSchema
 from lakesink.decode.debezium.envelopes import AFTER, BEFORE, EventColumns, EventReader, Events, with_keys_before
 from lakesink.decode.debezium.json_events import JsonEvents
-from lakesink.decode.debezium.placeholders import RowRescue
+from lakesink.decode.debezium.placeholders import is_placeholder
 from lakesink.decode.debezium.sorting import SortedEvents, sort_events, stored_rows
 from lakesink.decode.documents import KAFKA_COLUMNS, VALUE, TaskDecoder, own_columns, with_exact
 from lakesink.decode.json_raw import first_members
@@ -27,6 +27,7 @@ from lakesink.decode.json_scalars import Parsed, but, either
 from lakesink.decode.misfits import Found, UnknownKeys
 from lakesink.decode.news import News
 from lakesink.decode.news_rows import JsonNews, NewsRows
+from lakesink.decode.rescue import Rescue
 from lakesink.rows.changed_rows import RowBatch, positions_in
 from lakesink.rows.letters import Fault
 from lakesink.rows.nested import all_null
@@ -76,8 +77,10 @@ class DebeziumDecoder(TaskDecoder):
             finder = news(self.plan.news, self._columns.after, StoredRows(self._reader, columns_of))
             self._news = NewsRows(self.plan.news, finder.found)
         if self.plan.rescue_column:
-            stored = self._columns.stored.items()
-            self._rescues = tuple(RowRescue(columns, partial(self._reader.texts, row)) for row, columns in stored)
+            self._rescues = tuple(
+                Rescue(columns, partial(self._reader.texts, row), refuses=is_placeholder)
+                for row, columns in self._columns.stored.items()
+            )
 
     @property
     def counts(self) -> Tally:

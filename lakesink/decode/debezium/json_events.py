@@ -24,7 +24,7 @@ from lakesink.decode.debezium.envelopes import (
     together,
     wrong_columns,
 )
-from lakesink.decode.debezium.placeholders import HELD, available, is_placeholder, unavailable
+from lakesink.decode.debezium.placeholders import HELD, IN_REST, available, is_placeholder, unavailable
 from lakesink.decode.debezium.wrappers import ConnectType, Payloads, Types, opened, unwrapped, written_with
 from lakesink.decode.json_digits import respelled
 from lakesink.decode.json_misfits import (
@@ -166,7 +166,8 @@ class JsonEvents:
         if why != [UNKNOWN_MISFIT] or not self.forgives:
             return why
         [strictly] = replace(self, forgives=False).explain(document)
-        return [one for one in strictly if one.kind == HELD] or [REST_TOO_LARGE]
+        held = [one for one in strictly if one.kind == HELD]
+        return held or [IN_REST if is_placeholder(document[0].as_py().decode()) else REST_TOO_LARGE]
 
     def texts(self, row: str, values: pa.Array, without: Collection[str] = ()) -> Iterator[str]:  # noqa: ARG002 - as they are
         """See `envelopes.EventReader`: as it is written, but decimals with their digits if a schema tells them."""
@@ -283,17 +284,17 @@ def _in_row(text: str, name: str, row: object, wrong: Sequence[Field], types: Ty
     if not isinstance(row, Object):
         return [Found(kind_in_words(row), as_written(row), name, OBJECT)]
     found: list[Found] = []
-    for one in wrong:
+    written = first_members(text, (name,))[0] or ""
+    for one, raw in zip(wrong, first_members(written, [one.name for one in wrong]), strict=True):
         value = row.get(one.name, ABSENT)
-        if is_placeholder(as_written(value)):
+        if is_placeholder(raw or ""):
             found.append(unavailable(one))
         elif isinstance(one.type, Primitive):
             found.append(with_option(_of_value(value, one, types), one.type, reader.encoding))
         elif with_bytes(one.type, one.name, types) is not None:
             found.append(Found(kind_in_words(value), as_written(value), one.name, sql_type_of(one.type)))
         else:
-            [written] = first_members(text, (name,))
-            found += reader.explain(pa.array([(written or "").encode()]), Struct((one,)))[0]
+            found += reader.explain(pa.array([written.encode()]), Struct((one,)))[0]
     return found
 
 

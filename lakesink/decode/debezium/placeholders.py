@@ -12,9 +12,9 @@ from functools import cache, reduce
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakesink.decode.json_raw import as_written
 from lakesink.decode.json_scalars import Parsed, either, holding, without
 from lakesink.decode.misfits import Found
-from lakesink.decode.rescue import Rescue, Rest
 from lakesink.rows.nested import as_list
 from lakesink.rows.schema import Field, sql_type_of
 from lakesink.rows.unfit import all_but
@@ -22,34 +22,42 @@ from lakesink.rows.unfit import all_but
 _TEXT = "__debezium_unavailable_value"
 """Debezium's default for its option ``unavailable.value.placeholder``."""
 HELD = "Debezium's placeholder of a value that the log of the database does not have"
+IN_REST = Found(HELD, expected="values for the rescue column; set REPLICA IDENTITY FULL")
 _BYTES = _TEXT.encode()
 _UUID = "b68a35a7-17ad-35b3-af2a-ae46edb4545a"
 """What Java's ``UUID.nameUUIDFromBytes`` makes of it."""
 _ALONE = (_TEXT, base64.b64encode(_BYTES).decode(), _BYTES.hex(), _UUID)
 """The text, and how its bytes are spelled."""
 _NUMBERS = list(_BYTES)
+_AS_ITEMS = (
+    _NUMBERS,
+    [number * 1_000 for number in _NUMBERS],
+    [str(number) for number in _NUMBERS],
+    [str(float(number)) for number in _NUMBERS],
+)
+"""Its bytes as items of an array: numbers, moments of which the numbers may be milliseconds, and texts of numbers."""
 _POINTS = tuple(
     bytes.fromhex("0101000020E6100000" + point)
     for point in ("000000FC83D797C1000000FC83D797C1", "0C21E7FDFF7F66401842CEFBFF7F5640")
 )
 """Debezium's geometry (-99999999 -99999999) and geography (179.999999 89.999999), as PostGIS has them in bytes."""
+_IN_BASE64 = tuple(base64.b64encode(point).decode() for point in _POINTS)
 _SRID = 4326
 _IN_JSON = (
     *([one] for one in _ALONE),
     _NUMBERS,
     [float(number) for number in _NUMBERS],
     {_TEXT: _TEXT},
-    *({"wkb": base64.b64encode(point).decode(), "srid": _SRID} for point in _POINTS),
+    *({"wkb": point, "srid": _SRID} for point in _IN_BASE64),
 )
-_TEXTS = (*_ALONE, *(json.dumps(one, separators=(",", ":")) for one in _IN_JSON))
+_AS_JSON = tuple(json.dumps(one, separators=(",", ":")) for one in (*_ALONE, *_IN_BASE64, *_IN_JSON))
+_TEXTS = (*_ALONE, *_IN_BASE64, *_AS_JSON)
 _KNOWN: Mapping[pa.DataType, Sequence[str | bytes]] = {
     pa.string(): _TEXTS,
     pa.binary(): (_BYTES, *_POINTS),
     pa.binary(16): (bytes.fromhex(_UUID.replace("-", "")),),
     pa.binary(len(_BYTES)): (_BYTES,),
 }
-_UNITS = (1, 1_000)
-"""Microseconds of an array of moments, whose numbers may be milliseconds."""
 
 
 def available(parsed: Parsed) -> Parsed:
@@ -66,19 +74,9 @@ def unavailable(column: Field) -> Found:
 
 
 def is_placeholder(text: str) -> bool:
-    """True for JSON that contains the placeholder as a text."""
-    return any(f'"{one}"' in text for one in _ALONE)
-
-
-class RowRescue(Rescue):
-    """The rescue column for rows of events: a placeholder of a column is no value that could be kept."""
-
-    __slots__ = ()
-
-    def text(self, rest: Rest) -> str | None:
-        """See `Rescue`."""
-        held = any(is_placeholder(value) for value, _ in rest.unfit.values())
-        return "" if held else Rescue.text(self, rest)
+    """True for JSON that contains the placeholder."""
+    compact = as_written(text)
+    return any(one in compact for one in _AS_JSON)
 
 
 def _placeholders(values: pa.Array) -> pa.BooleanArray | None:
@@ -108,7 +106,7 @@ def _known(values: pa.Array, known: pa.Array) -> pa.BooleanArray | None:
 
 
 def _numbers(values: pa.ListArray) -> pa.BooleanArray | None:
-    """True for arrays whose items are the bytes of the placeholder as numbers, dates or moments."""
+    """True for arrays whose items are the bytes of the placeholder as numbers, texts of numbers, dates or moments."""
     length = pc.equal(pc.list_value_length(values), len(_NUMBERS))
     positions = pc.indices_nonzero(length)
     if not len(positions):
@@ -118,11 +116,11 @@ def _numbers(values: pa.ListArray) -> pa.BooleanArray | None:
         chosen = chosen.cast(pa.list_(pa.int32()))
     elif pa.types.is_time64(kind) or pa.types.is_timestamp(kind):
         chosen = chosen.cast(pa.list_(pa.int64()))
-    wanted = [[number * unit for number in _NUMBERS] for unit in _UNITS]
     first = pc.list_element(chosen, 0).to_pylist()  # an item of each array, before all of them are read
+    begins = [items[0] for items in _AS_ITEMS]
     found = {
         position
         for at, position in enumerate(positions.to_pylist())
-        if first[at] in (wanted[0][0], wanted[1][0]) and chosen[at].as_py() in wanted
+        if first[at] in begins and chosen[at].as_py() in _AS_ITEMS
     }
     return pc.invert(all_but(len(values), found)) if found else None

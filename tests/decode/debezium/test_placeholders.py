@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from lakesink.decode.documents import MOST_EXPLAINED
 from lakesink.rows.plan import BinaryEncoding
 from lakesink.rows.schema import Field, ListOf, MapOf, Primitive, Struct, Type
-from tests.decode.debezium.events import decoded, event, table, wrapped
+from tests.decode.debezium.events import batch, changes_of, decoded, decoder, event, table, text, wrapped
 from tests.decode.debezium.test_avro_events import event as message
 from tests.decode.debezium.test_avro_events import named, read
 
@@ -75,6 +76,14 @@ JSON: dict[str, tuple[Type | str, Any]] = {
     "uuid[] as boolean[]": (array("boolean"), [UUID]),
     "hstore": (TEXTS, {TEXT: TEXT}),
     "within a struct": (Struct((Field(7, "a", required=False, type=array("int")),)), {"a": NUMBERS}),
+    "int[] as text[]": (array("string"), NUMBERS),
+    "double[] as text[]": (array("string"), [float(one) for one in NUMBERS]),
+    "int[][] as text[][]": (ListOf(Field(6, "element", required=False, type=array("string"))), [NUMBERS]),
+    "geometry as a map": (TEXTS, spatial(GEOMETRY)),
+    "geometry, its bytes as text": (
+        Struct((Field(7, "wkb", required=False, type=Primitive("string")),)),
+        spatial(GEOMETRY),
+    ),
 }
 BYTES = TEXT.encode()
 POINT_IN_AVRO = {
@@ -137,6 +146,48 @@ def test_a_placeholder_in_avro_never_becomes_a_value(form: str) -> None:
     assert found.misfits[0].expected.endswith("; set REPLICA IDENTITY FULL")
 
 
+REFUSING: dict[str, Type | str] = {
+    "int": "int",
+    **{f"{kind}[]": array(kind) for kind in ("boolean", "date", "time", "timestamp", "binary", "uuid")},
+    "struct": SPATIAL,
+    "map": MapOf(
+        Field(8, "key", required=True, type=Primitive("string")),
+        Field(9, "value", required=False, type=Primitive("int")),
+    ),
+}
+
+
+def test_a_placeholder_is_rescued_neither_from_a_column_of_another_type_nor_from_a_key_without_a_column() -> None:
+    values = (TEXT, [TEXT], NUMBERS, {TEXT: TEXT}, {"a": NUMBERS}, spatial(GEOMETRY))
+    rows = [{"id": 1, name: value} for name in (*REFUSING, "no column") for value in values]
+    documents = [json.dumps(event("u", row)) for row in rows]
+    documents += [json.dumps(event("d", None, row), separators=(",", ":")) for row in rows]
+    found = decoder(table("rest", **REFUSING), rescue_column="rest", soft_deletes=True)
+    aside: list[int] = []
+    found.put_aside, found.explained = lambda _, faults: aside.extend(faults), MOST_EXPLAINED
+    assert changes_of(found, [batch([text(one) for one in documents])]) == []
+    assert len(aside) == len(documents)
+
+
+@pytest.mark.parametrize(("name", "column"), [("x", "x"), ("no column", "")])
+def test_a_placeholder_that_is_not_rescued_is_named(name: str, column: str) -> None:
+    changes, found = decoded(table("rest", x="int"), event("u", {"id": 1, name: NUMBERS}), rescue_column="rest")
+    [one] = found.misfits
+    assert (changes, one.column) == ([], column)
+    assert one.found.startswith("Debezium's placeholder")
+    assert one.expected.endswith("; set REPLICA IDENTITY FULL")
+
+
+@pytest.mark.parametrize("form", ["bytes", "int[]", "hstore", "geometry"])
+def test_a_placeholder_in_avro_is_not_rescued_from_a_field_without_a_column(form: str) -> None:
+    _, written, value = ITEMS[form]
+    fields = (("id", "long"), ("x", ["null", written]))
+    one = message("u", {"id": 1, "x": value}, fields=fields)
+    changes, found = read(table("rest"), one, fields=fields, rescue_column="rest")
+    assert (changes, found.malformed) == ([], 1)
+    assert found.misfits[0].found.startswith("Debezium's placeholder")
+
+
 @pytest.mark.parametrize("value", [None, [True] * len(NUMBERS), [False, None]])
 def test_a_boolean_array_that_the_log_does_not_have_comes_as_null_and_no_array_stands_for_it(value: Any) -> None:
     """No Debezium has a placeholder for it: debezium/debezium#7815 proposed an item a byte, and took that back."""
@@ -161,6 +212,8 @@ def test_the_numbers_of_a_placeholder_are_no_booleans() -> None:
         (array("int"), [*NUMBERS[:-1], 102]),
         (array("int"), [None] * len(NUMBERS)),
         (array("string"), [TEXT[:-1], f"{TEXT}s"]),
+        (array("string"), [str(one) for one in NUMBERS[:-1]]),
+        (array("string"), ["95", *map(str, NUMBERS[:-1])]),
         ("string", f"see {TEXT}"),
         ("string", json.dumps(spatial(EWKB.pack(1, 0x20000001, 4326, 179.0, 89.0)), separators=(",", ":"))),
         ("string", json.dumps(NUMBERS[:-1], separators=(",", ":"))),
