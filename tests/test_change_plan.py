@@ -180,6 +180,12 @@ def test_an_option_that_names_no_column_of_the_rows_is_refused(options: dict[str
     assert said in refused.value.what
 
 
+def test_of_many_columns_those_that_are_named_are_named_whole() -> None:
+    rows = pa.schema([(f"column_of_an_order_{number:02}", pa.int64()) for number in range(20)])
+    with pytest.raises(SettingsError, match=r"Known: column_of_an_order_00, .*column_of_an_order_\d\d, \.\.\.\n"):
+        stored_columns(rows, upsert(keys="zip"), case_sensitive=False)
+
+
 def test_a_column_that_is_left_out_must_be_there() -> None:
     check_left_out(ROWS.names, upsert(except_column_list="OP"), case_sensitive=False)
     with pytest.raises(SettingsError, match="except_column_list names the column 'OP', which the rows lack"):

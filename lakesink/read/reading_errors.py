@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from lakesink.read.position import Position
 from lakesink.read.steps import SinkBatches, Why
 from lakesink_catalog.read.past import Past, PastCommit
-from lakesink_catalog.words import counted
+from lakesink_catalog.words import counted, cut
 from lakesink_protocol.errors import CatalogError, SettingsError
 
 
@@ -104,7 +104,11 @@ def schema_changed(table: str, batch: PastCommit, columns: Sequence[str]) -> Cat
     """The error for columns that a running query does not know."""
     kind = "replay" if batch.is_replay else "batch"
     return CatalogError.of(
-        "READ_SCHEMA_CHANGED", title=batch.title.capitalize(), table=table, columns=", ".join(columns)[:100], kind=kind
+        "READ_SCHEMA_CHANGED",
+        title=batch.title.capitalize(),
+        table=table,
+        columns=cut(", ".join(columns), 100),
+        kind=kind,
     )
 
 

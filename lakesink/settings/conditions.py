@@ -13,8 +13,9 @@ import pyarrow as pa
 
 from lakesink.rows.conditions import FUNCTIONS, MOST_DIGITS, Call, ColumnRef, Condition, Literal
 from lakesink.settings.tokens import Tokens, scan
+from lakesink_catalog.words import cut, printable
 from lakesink_protocol.errors import SettingsError
-from lakesink_protocol.redact import shown
+from lakesink_protocol.suggest import sentence
 
 _TOKEN = re.compile(
     r"""\s*(?:`(?P<quoted>(?:[^`]|``)+)`|(?P<text>'(?:[^'\\$]|''|\$(?!\{))*')|(?P<number>\d+(?:\.\d+)?)(?![\w.])"""
@@ -55,7 +56,7 @@ def read_condition(name: str, written: str) -> Condition:
 
 def condition_unsupported(name: str, why: ValueError) -> SettingsError:
     """The error for a condition without one meaning on the columns of documents."""
-    return SettingsError.of("CONDITION_UNSUPPORTED", name=name, why=shown(str(why).removesuffix("."), _LONGEST))
+    return SettingsError.of("CONDITION_UNSUPPORTED", name=name, why=cut(printable(sentence(str(why))), _LONGEST))
 
 
 @cache

@@ -33,7 +33,8 @@ from pyiceberg.types import (
 from lakesink.rows.columns import NameRule
 from lakesink.rows.conditions import evaluator
 from lakesink.rows.schema import arrow_type, parse_schema
-from lakesink.settings.conditions import condition_of
+from lakesink.settings.conditions import condition_of, condition_unsupported
+from lakesink_protocol.suggest import did_you_mean
 
 KINDS: dict[str, Any] = {
     "i": IntegerType(),
@@ -184,6 +185,13 @@ def test_a_condition_is_true_false_or_null(condition: str, of_row: Any, of_nulls
 def test_a_condition_without_one_meaning_is_refused(condition: str, said: str) -> None:
     with pytest.raises(ValueError, match=re.escape(said)):
         values(condition, ROW)
+
+
+@pytest.mark.parametrize("names", [["name"], [f"column_of_an_order_{number}" for number in range(20)]])
+def test_a_reason_ends_with_a_whole_word(names: list[str]) -> None:
+    reason = f"there is no column nme. {did_you_mean('nme', names)}"
+    said = condition_unsupported("rule", ValueError(reason)).what.partition("documents: ")[2]
+    assert said == reason or (said.endswith(" ...") and reason.startswith(f"{said[:-4]} "))
 
 
 def test_a_chain_of_conditions_may_be_long() -> None:

@@ -36,6 +36,7 @@ from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.schema_advice import spark_type
 from lakesink_catalog.spark_types import sql_name
 from lakesink_catalog.tables.arrow_schema import iceberg_schema
+from lakesink_catalog.words import cut
 from lakesink_protocol.errors import CatalogError, SettingsError
 from lakesink_protocol.suggest import did_you_mean
 
@@ -218,7 +219,7 @@ def _found(name: str, names: Iterable[str], rule: NameRule, option: str, table: 
         return found[0]
     where = f"which {shown(table)} lacks" if table else "which the rows lack"
     hint = did_you_mean(name, known)
-    raise option_invalid(option, f"The option {option} names the column {shown(name)!r}, {where}. {hint}"[:180])
+    raise option_invalid(option, cut(f"The option {option} names the column {shown(name)!r}, {where}. {hint}", 180))
 
 
 def _keys_unknown(table: str, wanted: Sequence[NestedField]) -> SettingsError:
