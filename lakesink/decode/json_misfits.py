@@ -37,11 +37,8 @@ class Object(dict[str, Any]):
 
 
 def parsed(text: str) -> Any:
-    """The document with numbers in their original spelling; raises ValueError."""
-    try:
-        return json.loads(text, parse_int=Number, parse_float=Number, parse_constant=Number, object_pairs_hook=Object)
-    except RecursionError:
-        raise ValueError("too deep") from None
+    """The document with numbers in their original spelling; raises ValueError, or RecursionError if it is too deep."""
+    return json.loads(text, parse_int=Number, parse_float=Number, parse_constant=Number, object_pairs_hook=Object)
 
 
 def invalid_text(value: bytes | None) -> Found | None:
@@ -58,6 +55,10 @@ def invalid_text(value: bytes | None) -> Found | None:
         document = parsed(text)
     except ValueError:
         return Found(f"text of {counted(len(text), 'character')} that is not JSON", text, expected=OBJECT)
+    except RecursionError:
+        return Found(
+            f"text of {counted(len(text), 'character')} with too many levels to name one", text, expected=OBJECT
+        )
     return (
         None if isinstance(document, Object) else Found(kind_in_words(document), as_written(document), expected=OBJECT)
     )

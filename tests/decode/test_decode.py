@@ -23,6 +23,7 @@ from lakesink.rows.schema import Field, ListOf, MapOf, Primitive, Struct, Type, 
 from lakesink_protocol.errors import WriteError
 from testkit.examples import examples
 from testkit.tasks import plan_for, rows_of, write
+from tests.decode.debezium.events import decoded, table
 
 MALFORMED = "malformed"
 READER = JsonReader(encoding=BinaryEncoding.BASE64)
@@ -432,6 +433,15 @@ def test_a_document_that_cannot_be_opened_is_blamed_itself_and_no_column_that_fi
     [[found]] = READER.explain(pa.array([document]), NESTED)
     assert (found.column, found.expected) == ("", "a JSON object")
     assert found.kind == "JSON with half of a surrogate pair in a text"
+
+
+@pytest.mark.parametrize("deep", ["[" * 20_000 + "]" * 20_000, '{"a":' * 20_000 + "1" + "}" * 20_000])
+def test_a_malformed_document_of_many_levels_is_not_called_other_than_json(deep: str) -> None:
+    columns = Struct((optional(1, "id", Primitive("int")),))
+    [[found]] = JsonReader().explain(pa.array([f'{{"id":"x","deep":{deep}}}'.encode()]), columns)
+    assert found.kind.endswith("characters with too many levels to name one")
+    _, events = decoded(table(), f'{{"op":"c","after":{{"id":"x","deep":{deep}}}}}')
+    assert [one.found.endswith("with too many levels to name one") for one in events.misfits] == [True]
 
 
 def test_a_number_among_texts_of_bytes_is_blamed_though_its_digits_are_base64() -> None:

