@@ -217,9 +217,9 @@ class Stream:
                 self.numbers.consumed(event.table, event.sink, event.branch, self.labels[1], event.batch_id)
             case events.BatchStarted():
                 self._age(UNCOMMITTED_AGE, goes_on=True)
-            case events.OffsetsCounted():
+            case events.OffsetsRead(count=int(count)):
                 self._counts_offsets = True
-                self._put(UNCOMMITTED, event.offsets)
+                self._put(UNCOMMITTED, count)
             case events.BatchFinished():
                 self._finished(event)
             case events.BatchFailed():

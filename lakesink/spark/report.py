@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from pyspark.sql import SparkSession
 
 from lakesink._version import __version__
-from lakesink.checkpoint.offsets import READER
+from lakesink.checkpoint.offsets import is_reader_offset
 from lakesink.checkpoint.query_facts import QUERY_FACTS, Functions, QueryFacts, Replay, Source, guarantee
 from lakesink.observe.terminal import is_shown
 from lakesink.read.position import parse_offset
@@ -135,11 +135,9 @@ def progressed(sources: Sequence[Mapping[str, Any]]) -> Iterator[events.Event]:
     known = [count for count in counts if count is not None]
     if counts and len(known) == len(counts):
         yield events.QueryProgressed(sum(known))
-    for end in (source["endOffset"] for source in sources):
-        if isinstance(end, Mapping) and READER in end:
-            position = parse_offset(end)
-            if position.is_behind_one:
-                yield events.BatchesRead(position.batch_id, position.table, position.sink, position.branch)
+    for position in (parse_offset(one["endOffset"]) for one in sources if is_reader_offset(one["endOffset"])):
+        if position.is_behind_one:
+            yield events.BatchesRead(position.batch_id, position.table, position.sink, position.branch)
 
 
 def measured(
@@ -164,12 +162,15 @@ def measured(
 
 def traced(
     listeners: events.Listeners,
-    catalogs: Sequence[str] = (),
+    catalog: str = "",
+    names: Sequence[str] = (),
     places: Callable[[], Sequence[str]] = tuple,
     *,
     openlineage: bool | None = None,
 ) -> events.Listeners:
     """These listeners, and one that tells OpenLineage of commits, if the option or the environment asks for it.
+
+    See `lakesink.spark.open_lineage.Lineage` for what it is told of the catalog and the sources.
 
     Raises:
         SettingsError: The variable is malformed, or there is no client, or none with such a configuration.
@@ -185,5 +186,5 @@ def traced(
     except Exception as error:  # noqa: BLE001 - the client raises what its transports raise
         wrong = SettingsError.of("OPENLINEAGE_CLIENT.configuration", error=describe(error))
     else:
-        return listeners.also(Lineage(send, places(), catalogs))
+        return listeners.also(Lineage(send, catalog, names, places()))
     raise wrong

@@ -75,7 +75,7 @@ def test_prometheus_finds_no_fault_in_the_names_of_a_scrape(checker: Path) -> No
     stream = numbers.stream("shop.orders", "orders", "main")
     stream(events.QueryProgressed(3))
     stream(events.BatchesRead(7, "shop.raw", "raw", "main"))
-    stream(events.OffsetsCounted(3, 7))
+    stream(events.OffsetsRead(3, None, [], 7))
     stream(events.QueryEnded())
     stream(events.BatchFailed(3, "shop.orders", "orders", 1.5, 1.0, True, "LAKESINK_GAP", "it is", ()))  # noqa: FBT003
     stream(

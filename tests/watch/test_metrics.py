@@ -196,7 +196,7 @@ def test_what_spark_has_not_read_has_a_number_and_an_age(numbers: Numbers, strea
 
 def test_offsets_that_spark_has_read_wait_until_their_batch_is_in_the_table(numbers: Numbers, stream: Stream) -> None:
     stream(events.BatchStarted(3))
-    stream(events.OffsetsCounted(3, 40))
+    stream(events.OffsetsRead(3, None, [], 40))
     stream(failed(is_refused=False))
     assert scraped(numbers)["lakesink_uncommitted_offsets"] == 40
     stream(finished())
@@ -207,6 +207,7 @@ def test_a_source_that_does_not_count_its_offsets_has_no_lag_instead_of_a_wrong_
     numbers: Numbers, stream: Stream
 ) -> None:
     stream(events.BatchStarted(3))
+    stream(events.OffsetsRead(3, None, [], None))
     stream(finished())
     assert not {"lakesink_unread_offsets", "lakesink_uncommitted_offsets"} & scraped(numbers).keys()
 
