@@ -115,7 +115,7 @@ class Lineage:
     names: Sequence[str] = ()
     places: Sequence[str] = ()
     _found: dict[str, events.BatchInTable] = field(default_factory=dict, init=False)
-    _read: events.OffsetsRead | None = field(default=None, init=False)
+    _read: events.OffsetsRead = field(default=events.OffsetsRead(0, None, [], None), init=False)
 
     def __call__(self, event: events.Event) -> None:
         """Keep what the batch reads and the tables that have it; when it is in the sink's own, send its events."""
@@ -143,8 +143,6 @@ class Lineage:
 
     def _inputs(self) -> Iterator[InputDataset]:
         """What the batch read, as far as its offsets tell; the range of offsets is the subset of the dataset."""
-        if self._read is None:  # an append
-            return
         start, end = self._read.start, self._read.end
         known = by_key(list(self.places)) if isinstance(end, list) else {}
         alone = self.places[0] if len(set(self.places)) == 1 else None

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from lakesink._version import __version__
 from lakesink.checkpoint.offsets import is_reader_offset
 from lakesink.checkpoint.query_facts import QUERY_FACTS, Functions, QueryFacts, Replay, Source, guarantee
+from lakesink.observe.metrics import Stream, counting
 from lakesink.observe.terminal import is_shown
 from lakesink.read.position import parse_offset
 from lakesink.settings.options import read_with_variable
@@ -114,16 +115,16 @@ def store_facts(files: Any, facts: QueryFacts, reporter: Reporter) -> None:
 def report_end(query: RunningQuery, reporter: Reporter) -> None:
     """Report the end of a run when it comes. Spark calls no batch function then, so a thread waits for it.
 
-    Until then, and once more at the end, it reports how far the query has read.
+    Until then, and once more at the end, it reports how far the query has read, if somebody counts.
     """
-
-    def tell() -> None:
-        for event in progressed(query.progress()):
-            reporter.emit(event)
+    counts = any(isinstance(one, Stream) for one in reporter.emit.others)
 
     def wait() -> None:
-        query.await_end(tell)
-        tell()
+        is_over = False
+        while not is_over:
+            is_over = query.has_ended()
+            for event in progressed(query.progress()) if counts else ():
+                reporter.emit(event)
         reporter.emit(events.QueryEnded())
 
     threading.Thread(target=wait, name=f"end of {query.query_id}", daemon=True).start()
@@ -149,15 +150,12 @@ def measured(
         SettingsError: The variable is malformed, or the client is not installed.
     """
     way = read_with_variable("metrics", metrics)
-    if way is None:
-        return listeners
-    from lakesink.observe.exports import counting  # noqa: PLC0415 - only who counts loads it
-
-    try:
-        return listeners.also(counting(way).stream(table, sink, branch))
-    except OSError as error:
-        listeners(events.MetricsNotServed(way, describe(error)))
-        return listeners
+    if way is not None:
+        try:
+            return listeners.also(counting(way).stream(table, sink, branch))
+        except OSError as error:
+            listeners(events.MetricsNotServed(way, describe(error)))
+    return listeners
 
 
 def traced(
@@ -169,8 +167,6 @@ def traced(
     openlineage: bool | None = None,
 ) -> events.Listeners:
     """These listeners, and one that tells OpenLineage of commits, if the option or the environment asks for it.
-
-    See `lakesink.spark.open_lineage.Lineage` for what it is told of the catalog and the sources.
 
     Raises:
         SettingsError: The variable is malformed, or there is no client, or none with such a configuration.
