@@ -21,7 +21,7 @@ def health(table: str, catalog: str | None, max_age: timedelta | None, sink: str
     hints = stale_hints(((state, standing) for state, standing, _ in found), max_age, now)
     if not found:
         others = ", ".join(dict.fromkeys(plain(state.sink) for state, _, _ in every))
-        hints = [f"No {f'sink {sink}' if sink else 'sink'} has committed to it{f', but {others}' if others else ''}."]
+        hints = [f"It has no sink {sink}. Its sinks: {others}." if others else "No sink has committed to it."]
     return Report(
         document={
             "table": table,
