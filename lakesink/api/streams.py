@@ -215,7 +215,8 @@ def _listeners(
     """Those that the options and the environment ask for; `places` are where the sources read."""
     place = f"{table} in {catalog.where[0].lower()}{catalog.where[1:]}"
     found = watched(table, place, verbose=settings.verbose, noun=noun)
-    found = traced(found, (catalog.name, settings.catalog or ""), places, openlineage=settings.openlineage)
+    names = catalog.name, settings.catalog or ""
+    found = traced(found, catalog.uri, names, places, openlineage=settings.openlineage)
     return measured(found, table, key.label, key.branch, metrics=settings.metrics)
 
 

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import fsspec
 
 from lakesink.checkpoint.offsets import (
+    Ends,
     Keys,
     Offsets,
     log_offset,
@@ -109,8 +110,8 @@ class BatchInput:
     """
 
     batch: Batch
-    start: list[Any] | dict[str, Any] | None
-    end: list[Any] | dict[str, Any]
+    start: Ends | None
+    end: Ends
     source_logs: Mapping[str, Sequence[str]]
 
     @property
@@ -162,15 +163,16 @@ class Checkpoint:
         if numbers and not numbers <= set(self.files.names("sources")):
             raise QueryError.of("SOURCE_READ_TWICE")
 
-    def batch_to_run(self, query_id: str, batch_id: int, end: Offsets, previous: Offsets | None = None) -> Batch:
-        """Like `batch`, with the missing input files: Spark skips them silently."""
+    def input_to_run(self, query_id: str, batch_id: int, end: Offsets, previous: Offsets | None = None) -> BatchInput:
+        """What the batch reads, with the missing input files: Spark skips them silently."""
         found = self._input(query_id, batch_id, end, previous)
-        batch, paths = found.batch, found.paths
+        paths = found.paths
         if not paths:
-            return batch
+            return found
         with ThreadPoolExecutor(CHECKS_AT_ONCE) as pool:
             there = list(pool.map(self.files.is_there, paths))
-        return replace(batch, missing_inputs=tuple(path for path, seen in zip(paths, there, strict=True) if not seen))
+        missing = tuple(path for path, seen in zip(paths, there, strict=True) if not seen)
+        return replace(found, batch=replace(found.batch, missing_inputs=missing))
 
     def batch(self, query_id: str, batch_id: int, end: Offsets, previous: Offsets | None = None) -> Batch:
         """The batch `batch_id` with its fingerprint; reads the previous end offsets if `previous` is None."""
@@ -213,7 +215,7 @@ class Checkpoint:
     def _planned(self) -> list[int]:
         return [int(name) for name in self.files.names("offsets") if name.isascii() and name.isdecimal()]
 
-    def _initial(self, end: Offsets) -> list[Any] | dict[str, Any] | None:
+    def _initial(self, end: Offsets) -> Ends | None:
         """Start offsets of the first batch; None unless every source stores its own."""
         found = {}
         for source in end.sources():

@@ -24,6 +24,8 @@ READER = "lakesink"
 
 ReadRange = Callable[[int, int], bytes]
 """Reads a byte range of a file: offset and length -> exactly these bytes."""
+Ends = list[Any] | dict[str, Any]
+"""Offsets as the ledger stores them, in the order of the sources or by their names; see `Offsets.by_source`."""
 
 
 class Keys(Enum):
@@ -42,7 +44,7 @@ class Offsets:
     keys: Keys = Keys.POSITIONS
 
     @property
-    def by_source(self) -> list[Any] | dict[str, Any]:
+    def by_source(self) -> Ends:
         """Offsets as the ledger stores them: independent of the log version and of the order of named sources.
 
         A single source is stored without its name, because it may get a name later.
@@ -84,13 +86,39 @@ def parse_query_id(text: str) -> str:
         raise unreadable("its metadata file contains no query id") from None
 
 
-def parse_offsets(offsets: str) -> dict[Any, Any]:
+def parse_offsets(offsets: str) -> dict[str, Any]:
     """The offset of each source in a ledger's offsets; none if that is no such text."""
     try:
         found = json.loads(offsets)
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else dict(enumerate(found)) if isinstance(found, list) else {}
+    return by_key(found) if isinstance(found, list | dict) else {}
+
+
+def by_key(offsets: Ends) -> dict[str, Any]:
+    """Offsets by the names of the sources, or by their positions."""
+    return offsets if isinstance(offsets, dict) else {str(place): value for place, value in enumerate(offsets)}
+
+
+def moved(start: Ends | None, end: Ends) -> list[tuple[str, Any, Any]]:
+    """Key, offset before and after of each source that gave something.
+
+    A single source has no name, and may get one later.
+    """
+    ends, before = by_key(end), {}
+    if start is not None and len(start) == len(end) == 1:
+        before = dict.fromkeys(ends, *by_key(start).values())
+    elif isinstance(start, type(end)):
+        before = by_key(start)
+    found = ((source, before.get(source), after) for source, after in ends.items())
+    return [one for one in found if one[2] is not None and one[1] != one[2]]
+
+
+def moved_partitions(before: Any, after: Mapping[str, Any]) -> list[tuple[str, str, int | None, int]]:
+    """Topic, partition, first offset and end of what was read between two offsets of Kafka; None if it is unknown."""
+    starts = partitions(before) if is_kafka_offset(before) else {}
+    found = ((*place, starts.get(place), end) for place, end in partitions(after).items())
+    return [one for one in found if one[2] != one[3]]
 
 
 def parse_initial_offset(content: bytes) -> dict[str, Any] | None:
@@ -116,6 +144,11 @@ def log_offset(value: Any) -> int | None:
 def is_kafka_offset(value: Any) -> bool:
     """True for a document of topics, partitions and offsets, as Kafka's source has it."""
     return isinstance(value, dict) and bool(value) and all(map(_are_partitions, value.values()))
+
+
+def partitions(offset: Mapping[str, Any]) -> dict[tuple[str, str], int]:
+    """Kafka's offsets by topic and partition."""
+    return {(topic, one): number for topic, of in offset.items() for one, number in of.items()}
 
 
 def is_reader_offset(value: Any) -> bool:
@@ -180,7 +213,7 @@ def _growing(offsets: str) -> dict[tuple[Any, ...], int]:
         if is_reader_offset(value) and type(value.get("sequence")) is int:
             found[source, value.get("uuid")] = value["sequence"]
         elif is_kafka_offset(value):
-            found |= {(source, topic, one): number for topic, of in value.items() for one, number in of.items()}
+            found |= {(source, *place): number for place, number in partitions(value).items()}
     return found
 
 

@@ -1,7 +1,7 @@
 """What is counted of the streams of a process: a listener of events that only adds numbers up.
 
 It sends nothing. Clients read the numbers in threads of their own, when a collector asks for them or when they push, so
-a collector that is away, slow or refuses never meets a batch.
+a collector that is away, slow or refuses never meets a batch. A client is an extra, loaded only if a user asks for it.
 """
 
 import threading
@@ -9,15 +9,18 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field, fields
 from enum import Enum
-from typing import NamedTuple
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
 
 from lakesink_protocol import events
+from lakesink_protocol.errors import SettingsError
 from lakesink_protocol.measures import MEASURES
 from lakesink_protocol.outcome import Committed, word_of
 from lakesink_protocol.quality import OTHERS
 from lakesink_protocol.redact import redact, shown
 from lakesink_protocol.row_changes import ChangeCounts
 
+OPENTELEMETRY, PROMETHEUS = "otel", "prometheus"
 LABELS = ("table", "sink", "branch")
 MOST_STREAMS, MOST_VALUES, LONGEST_LABEL = 200, 100, 200
 """Streams of a process, and values of a metric's own label; more share `OTHERS`, as if each append has a new name."""
@@ -26,9 +29,9 @@ MOST_STREAMS, MOST_VALUES, LONGEST_LABEL = 200, 100, 200
 class MetricKind(Enum):
     """How a number changes."""
 
-    COUNTER = "it only grows, from 0 at the start of the process"
-    GAUGE = "it is set"
-    AGE = "seconds since it was set, 0 if it was cleared"
+    COUNTER = "what is told is added, from 0 at the start of the process"
+    GAUGE = "what was told last"
+    AGE = "seconds for which what is told has been above 0"
 
 
 class Metric(NamedTuple):
@@ -46,7 +49,7 @@ class Metric(NamedTuple):
     kind: MetricKind = MetricKind.COUNTER
     unit: str = ""
     label: str = ""
-    known: tuple[str, ...] = ("",)
+    known: tuple[str, ...] = ()
 
     @property
     def prometheus(self) -> str:
@@ -64,27 +67,23 @@ class Metric(NamedTuple):
         return (*LABELS, *filter(None, [self.label]))
 
 
-_SHOWN, _NOT_SHOWN, _UNKNOWN = ("shown", "not-shown", "unknown")
-_INTERRUPTED = "interrupted"
 BATCHES = Metric(
     "batches",
     "Batches by outcome: already-committed is a replay that was skipped, recovered one that an earlier run prepared.",
     label="outcome",
-    known=("committed", "empty", "recovered", "already-committed", "failed", "refused", _INTERRUPTED),
+    known=("committed", "empty", "recovered", "already-committed", "failed", "refused", "interrupted"),
 )
-FAILURES = Metric("failures", "Batches that failed or were refused, by the code of the error.", label="code", known=())
+FAILURES = Metric("failures", "Batches that failed or were refused, by the code of the error.", label="code")
 ATTEMPTS = Metric(
     "commit_attempts",
     "Attempts to commit by their answer: the table shows the batch, does not show it, or nobody knows yet.",
     label="outcome",
-    known=(_SHOWN, _NOT_SHOWN, _UNKNOWN),
+    known=("shown", "not-shown", "unknown"),
 )
 ROWS = Metric("committed_rows", "Rows of committed batches.")
 FILES = Metric("committed_files", "Data files of committed batches.")
 BYTES = Metric("committed", "Size of the data files of committed batches.", unit="bytes")
-UNMET = Metric(
-    "expectation_unmet_rows", "Rows that did not meet an expectation, by its name.", label="expectation", known=()
-)
+UNMET = Metric("expectation_unmet_rows", "Rows that did not meet an expectation, by its name.", label="expectation")
 COMPACTIONS = Metric(
     "compactions",
     "Compactions of small files: done, lost to another writer, or failed.",
@@ -100,11 +99,10 @@ DURATION = Metric("last_commit_duration", "From the start of the last batch to i
 WRITE_DURATION = Metric("last_write_duration", "The job over the rows of the last batch.", MetricKind.GAUGE, "seconds")
 LAST_COMMIT = Metric("last_commit_timestamp", "When the last batch was committed.", MetricKind.GAUGE, "seconds")
 LAST_BATCH = Metric("last_committed_batch", "Id of the last batch, or version of the last append.", MetricKind.GAUGE)
+LAST_LOOK = Metric("last_look_timestamp", "When lakesink watch last read the table.", MetricKind.GAUGE, "seconds")
 RUNNING = Metric("query_running", "1 while the query runs, 0 after its end.", MetricKind.GAUGE)
 UNCOMMITTED = Metric("uncommitted_offsets", "Offsets that Spark has read and the table lacks.", MetricKind.GAUGE)
-UNCOMMITTED_AGE = Metric(
-    "uncommitted_age", "How long rows have been read and not committed.", MetricKind.AGE, "seconds"
-)
+UNCOMMITTED_AGE = Metric("uncommitted_age", "How long rows have been read, not committed.", MetricKind.AGE, "seconds")
 UNREAD = Metric("unread_offsets", "Offsets that the sources have and Spark has not read.", MetricKind.GAUGE)
 UNREAD_AGE = Metric("unread_age", "How long the sources have had more than Spark has read.", MetricKind.AGE, "seconds")
 CONSUMED = Metric(
@@ -112,24 +110,24 @@ CONSUMED = Metric(
     "Newest batch that a consumer of the sink is behind: the sink id of a stream, a reader-id or an outbox.",
     MetricKind.GAUGE,
     label="consumer",
-    known=(),
 )
 METRICS = (
     *(BATCHES, FAILURES, ATTEMPTS, ROWS, FILES, BYTES, UNMET, COMPACTIONS),
     *OF_MEASURES.values(),
     *OF_CHANGES.values(),
-    *(DURATION, WRITE_DURATION, LAST_COMMIT, LAST_BATCH, RUNNING),
+    *(DURATION, WRITE_DURATION, LAST_COMMIT, LAST_BATCH, LAST_LOOK, RUNNING),
     *(UNCOMMITTED, UNCOMMITTED_AGE, UNREAD, UNREAD_AGE, CONSUMED),
 )
 _COUNTED: dict[type[events.Event], tuple[Metric, str]] = {
-    events.BatchInterrupted: (BATCHES, _INTERRUPTED),
-    events.CommitShown: (ATTEMPTS, _SHOWN),
-    events.CommitNotShown: (ATTEMPTS, _NOT_SHOWN),
-    events.CommitUnknown: (ATTEMPTS, _UNKNOWN),
+    events.BatchInterrupted: (BATCHES, "interrupted"),
+    events.CommitShown: (ATTEMPTS, "shown"),
+    events.CommitNotShown: (ATTEMPTS, "not-shown"),
+    events.CommitUnknown: (ATTEMPTS, "unknown"),
     events.FilesCompacted: (COMPACTIONS, "done"),
     events.CompactionLost: (COMPACTIONS, "lost"),
     events.CompactionFailed: (COMPACTIONS, "failed"),
 }
+_UCUM = {"seconds": "s", "bytes": "By", "": ""}
 Labels = tuple[str, ...]
 
 
@@ -140,59 +138,72 @@ class Numbers:
         self.now = now
         self._found: dict[Metric, dict[Labels, float]] = {one: {} for one in METRICS}
         self._streams, self._values = set[Labels](), {one: set[Labels]() for one in METRICS}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def stream(self, table: str, sink: str, branch: str) -> "Stream":
         """A listener for one stream, whose counters go on where an earlier run in this process stopped."""
-        found = Stream(self, self._labels(table, sink, branch))
+        found = Stream(self, self._labels((table, sink, branch), self._streams, MOST_STREAMS))
         for metric in METRICS:
-            for value in metric.known if metric.kind is MetricKind.COUNTER else ():
-                found.add(metric, 0, value)
+            known = metric.known if metric.label else [""]
+            for value in known if metric.kind is MetricKind.COUNTER else ():
+                found.tell(metric, 0, value)
         return found
 
     def consumed(self, table: str, sink: str, branch: str, consumer: str, batch_id: int) -> None:
         """Tell which batch of a sink a consumer is behind."""
-        self.put(CONSUMED, self._labels(table, sink, branch), batch_id, consumer)
+        self.tell(CONSUMED, self._labels((table, sink, branch), self._streams, MOST_STREAMS), batch_id, consumer)
 
-    def add(self, metric: Metric, stream: Labels, count: float, value: str = "") -> None:
-        """Add to a counter; `value` is that of the metric's own label."""
+    def tell(self, metric: Metric, stream: Labels, number: float, value: str = "") -> None:
+        """Tell a number, which means what the kind of its metric says; `value` is that of the metric's own label."""
         with self._lock:
-            found, labels = self._found[metric], (*stream, *self._own(metric, value))
-            found[labels] = found.get(labels, 0) + count
-
-    def put(self, metric: Metric, stream: Labels, number: float, value: str = "") -> None:
-        """Set a gauge; of an age, when it began, or 0."""
-        with self._lock:
-            self._found[metric][(*stream, *self._own(metric, value))] = number
-
-    def last(self, metric: Metric, stream: Labels) -> float:
-        """What was put last; 0 before."""
-        with self._lock:
-            return self._found[metric].get(stream, 0)
-
-    def _labels(self, *texts: str) -> Labels:
-        with self._lock:
-            return _bounded(texts, self._streams, MOST_STREAMS)
-
-    def _own(self, metric: Metric, value: str) -> Labels:
-        """The value of the metric's own label, if it has one."""
-        return _bounded([value], self._values[metric], MOST_VALUES) if metric.label else ()
+            own = self._labels([value], self._values[metric], MOST_VALUES) if metric.label else ()
+            found, labels = self._found[metric], (*stream, *own)
+            if metric.kind is MetricKind.COUNTER:
+                number += found.get(labels, 0)
+            elif metric.kind is MetricKind.AGE and number:
+                number = found.get(labels, 0) or self.now()
+            found[labels] = number
 
     def read(self, metric: Metric) -> Iterator[tuple[Labels, float]]:
         """The labels and the number of each stream, now."""
         with self._lock:
             found = dict(self._found[metric])
-        for labels, value in found.items():
-            yield labels, max(self.now() - value, 0) if value and metric.kind is MetricKind.AGE else value
+        for labels, number in found.items():
+            yield labels, max(self.now() - number, 0) if number and metric.kind is MetricKind.AGE else number
 
+    def collect(self) -> Iterator[Any]:
+        """Each metric with its numbers, as a registry of the Prometheus client asks its collectors."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily  # noqa: PLC0415 - an extra
 
-def _bounded(texts: Iterable[str], known: set[Labels], most: int) -> Labels:
-    """Names that others chose, as labels: without secrets, not too long, and not too many."""
-    labels = tuple(shown(redact(text), LONGEST_LABEL) for text in texts)
-    if labels not in known and len(known) >= most:
-        return (OTHERS,) * len(labels)
-    known.add(labels)
-    return labels
+        for metric in METRICS:
+            make = CounterMetricFamily if metric.kind is MetricKind.COUNTER else GaugeMetricFamily
+            family = make(metric.prometheus, metric.help, labels=metric.labels)
+            for labels, number in self.read(metric):
+                family.add_metric(labels, number)
+            yield family
+
+    def to_opentelemetry(self, provider: Any = None) -> None:
+        """Make instruments for the program's meter provider; without one, nobody reads them."""
+        from opentelemetry.metrics import CallbackOptions, Observation, get_meter  # noqa: PLC0415 - an extra
+
+        def observed(metric: Metric, _: CallbackOptions) -> Iterable[Observation]:
+            for labels, number in self.read(metric):
+                yield Observation(number, dict(zip(metric.labels, labels, strict=True)))
+
+        meter = get_meter("lakesink", meter_provider=provider)
+        for metric in METRICS:
+            counts = metric.kind is MetricKind.COUNTER
+            create = meter.create_observable_counter if counts else meter.create_observable_gauge
+            create(metric.opentelemetry, [partial(observed, metric)], _UCUM[metric.unit], metric.help)
+
+    def _labels(self, texts: Iterable[str], known: set[Labels], most: int) -> Labels:
+        """Names that others chose, as labels: without secrets, not too long, and not too many."""
+        labels = tuple(shown(redact(text), LONGEST_LABEL) for text in texts)
+        with self._lock:
+            if labels not in known and len(known) >= most:
+                return (OTHERS,) * len(labels)
+            known.add(labels)
+        return labels
 
 
 @dataclass(slots=True)
@@ -206,64 +217,92 @@ class Stream:
     def __call__(self, event: events.Event) -> None:
         """Count an event."""
         if counted := _COUNTED.get(type(event)):
-            self.add(counted[0], 1, counted[1])
+            self.tell(counted[0], 1, counted[1])
         match event:
             case events.QueryStarted() | events.QueryEnded():
-                self._put(RUNNING, 1 if isinstance(event, events.QueryStarted) else 0)
+                self.tell(RUNNING, int(isinstance(event, events.QueryStarted)))
             case events.QueryProgressed():
-                self._put(UNREAD, event.unread)
-                self._age(UNREAD_AGE, goes_on=event.unread > 0)
+                self.tell(UNREAD, event.unread)
+                self.tell(UNREAD_AGE, event.unread)
             case events.BatchesRead():
                 self.numbers.consumed(event.table, event.sink, event.branch, self.labels[1], event.batch_id)
             case events.BatchStarted():
-                self._age(UNCOMMITTED_AGE, goes_on=True)
-            case events.OffsetsCounted():
+                self.tell(UNCOMMITTED_AGE, 1)
+            case events.OffsetsRead(count=int(count)):
                 self._counts_offsets = True
-                self._put(UNCOMMITTED, event.offsets)
+                self.tell(UNCOMMITTED, count)
             case events.BatchFinished():
                 self._finished(event)
             case events.BatchFailed():
-                self.add(BATCHES, 1, event.word)
-                self.add(FAILURES, 1, event.code)
+                self.tell(BATCHES, 1, event.word)
+                self.tell(FAILURES, 1, event.code)
 
-    def add(self, metric: Metric, count: float, label: str = "") -> None:
-        """Add to a counter; `label` is the value of the metric's own one."""
-        self.numbers.add(metric, self.labels, count, label)
+    def tell(self, metric: Metric, number: float, value: str = "") -> None:
+        """Tell a number of this stream, see `Numbers.tell`."""
+        self.numbers.tell(metric, self.labels, number, value)
 
     def _finished(self, event: events.BatchFinished) -> None:
         if self._counts_offsets:
-            self._put(UNCOMMITTED, 0)
-        self._age(UNCOMMITTED_AGE, goes_on=False)
+            self.tell(UNCOMMITTED, 0)
+        self.tell(UNCOMMITTED_AGE, 0)
         if not isinstance(event.outcome, Committed):
-            self.add(BATCHES, 1, event.word)
+            self.tell(BATCHES, 1, event.word)
             return
         self.committed(event.outcome)
         self.last(event.batch_id, self.numbers.now())
-        self._put(DURATION, event.seconds)
-        self._put(WRITE_DURATION, event.write_seconds)
+        self.tell(DURATION, event.seconds)
+        self.tell(WRITE_DURATION, event.write_seconds)
 
     def last(self, batch_id: int, at: float) -> None:
         """Tell which batch was committed last, and when."""
-        self._put(LAST_BATCH, batch_id)
-        self._put(LAST_COMMIT, at)
+        self.tell(LAST_BATCH, batch_id)
+        self.tell(LAST_COMMIT, at)
 
     def committed(self, outcome: Committed) -> None:
         """Count a batch that was committed, by whatever process."""
         quality = outcome.quality
-        self.add(BATCHES, 1, word_of(outcome))
-        self.add(ROWS, outcome.rows)
-        self.add(FILES, outcome.files)
-        self.add(BYTES, outcome.bytes)
+        self.tell(BATCHES, 1, word_of(outcome))
+        self.tell(ROWS, outcome.rows)
+        self.tell(FILES, outcome.files)
+        self.tell(BYTES, outcome.bytes)
         for measure, metric in OF_MEASURES.items():
-            self.add(metric, quality.counts[measure])
+            self.tell(metric, quality.counts[measure])
         for expectation, count in quality.unmet.items():
-            self.add(UNMET, count, expectation)
+            self.tell(UNMET, count, expectation)
         for name, count in (asdict(outcome.changes) if outcome.changes else {}).items():
-            self.add(OF_CHANGES[name], count)
+            self.tell(OF_CHANGES[name], count)
 
-    def _put(self, metric: Metric, value: float) -> None:
-        self.numbers.put(metric, self.labels, value)
 
-    def _age(self, metric: Metric, *, goes_on: bool) -> None:
-        """Begin an age, unless it goes on from an earlier event or run of the query, or clear it."""
-        self._put(metric, (self.numbers.last(metric, self.labels) or self.numbers.now()) if goes_on else 0)
+NUMBERS = Numbers()
+_ONE_AT_A_TIME = threading.Lock()
+
+
+def counting(way: str) -> Numbers:
+    """The numbers of this process, which are read this way from now on.
+
+    Raises:
+        SettingsError: The client is not installed.
+        OSError: The port cannot be opened.
+    """
+    try:
+        with _ONE_AT_A_TIME:
+            _offer(way)
+    except ModuleNotFoundError as error:
+        raise SettingsError.of("METRICS_CLIENT_MISSING", way=way, library=error.name) from None
+    return NUMBERS
+
+
+@lru_cache
+def _offer(way: str) -> None:
+    """Let a client read the numbers, once in a process; a port serves the registry of the Prometheus client."""
+    if way == OPENTELEMETRY:
+        NUMBERS.to_opentelemetry()
+        return
+    from prometheus_client import REGISTRY, start_http_server  # noqa: PLC0415 - an extra
+
+    if way == PROMETHEUS:
+        REGISTRY.register(NUMBERS)
+    else:
+        _offer(PROMETHEUS)
+        host, _, port = way.rpartition(":")
+        start_http_server(int(port), host.strip("[]"))

@@ -92,11 +92,3 @@ def metrics_reader(value: object) -> str:
     if found is None or int(found["port"] or 0) > LAST_PORT:
         raise ValueError("expected 'otel', 'prometheus', or a port, such as 9464 or '0.0.0.0:9464'")
     return f"{found['host'] or LOOPBACK}:{found['port']}" if found["port"] else found[0]
-
-
-def metrics_port(text: str) -> str:
-    """Host and port at which Prometheus reads what a command counts."""
-    place = metrics_reader(text)
-    if ":" not in place:
-        raise ValueError("expected a port, such as 9464 or '0.0.0.0:9464'")
-    return place

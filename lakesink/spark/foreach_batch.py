@@ -38,7 +38,7 @@ from lakesink.spark.spark_errors import (
 )
 from lakesink_protocol.coordinator import run_batch
 from lakesink_protocol.errors import LakesinkError
-from lakesink_protocol.events import BatchStarted, Listener, OffsetsCounted
+from lakesink_protocol.events import BatchStarted, Listener, OffsetsRead
 from lakesink_protocol.outcome import Outcome
 from lakesink_protocol.redact import redact
 from lakesink_protocol.two_phase import TaskWriter, TwoPhaseCommitSink
@@ -87,10 +87,9 @@ class StreamRun:
             previous = self.checkpoint.offsets(batch_id - 1) if batch_id > 0 else None
         else:
             previous = self.last[1]
-        batch = self.checkpoint.batch_to_run(self.query.query_id, batch_id, end, previous)
+        read = self.checkpoint.input_to_run(self.query.query_id, batch_id, end, previous)
         source_rows = most_rows(self.sources, None if previous is None else previous.ends, end.ends)
-        if source_rows is not None:
-            emit(OffsetsCounted(batch_id, source_rows))
+        emit(OffsetsRead(batch_id, read.start, read.end, source_rows))
         job = self._job(rows, batch_id, source_rows)
 
         def write(writers: Mapping[str, TaskWriter]) -> Votes:
@@ -101,7 +100,7 @@ class StreamRun:
             finally:
                 self.write_seconds += time.monotonic() - started
 
-        outcomes = run_batch(batch, [self.sink], write)
+        outcomes = run_batch(read.batch, [self.sink], write)
         if not self.wrote and self.checkpoint.has_state():
             job.read()
         self.last = (batch_id, end)

@@ -8,12 +8,13 @@ import atexit
 import os
 import queue
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import lru_cache, partial
-from itertools import islice
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID, uuid5
@@ -22,14 +23,13 @@ from openlineage.client import OpenLineageClient, facet_v2
 from openlineage.client.event_v2 import InputDataset, Job, OutputDataset, Run, RunEvent, RunState
 
 from lakesink._version import __version__
-from lakesink.checkpoint.offsets import is_kafka_offset, is_reader_offset, log_offset, parse_offsets
+from lakesink.checkpoint.offsets import by_key, is_kafka_offset, is_reader_offset, log_offset, moved, moved_partitions
 from lakesink_catalog.log import log
 from lakesink_catalog.read.past import commit_of, time_of
 from lakesink_protocol import events
-from lakesink_protocol.identity import MAIN_BRANCH, Batch, SinkKind, canonical, digest
+from lakesink_protocol.identity import MAIN_BRANCH, SinkKind, canonical
 from lakesink_protocol.outcome import Committed
 from lakesink_protocol.redact import describe, redact
-from lakesink_protocol.situation import Situation
 
 PRODUCER = f"pkg:pypi/lakesink@{__version__}"
 NAMESPACE = "OPENLINEAGE_NAMESPACE"
@@ -64,7 +64,7 @@ class Sender:
         try:
             self._waiting.put_nowait(event)
         except queue.Full:
-            self._lose(f"{MOST_WAITING} events wait for the collector")
+            self._tell_of(f"{MOST_WAITING} events wait for the collector")
 
     def close(self) -> None:
         """Wait until all is sent, but not for long."""
@@ -74,22 +74,21 @@ class Sender:
 
     def _run(self) -> None:
         while (event := self._waiting.get()) is not None:
+            trouble = ""
             try:
                 self._emit(event)
             except Exception as error:  # noqa: BLE001 - a client raises what its transport raises
-                self._lose(describe(error))
-                continue
-            with self._lock:
-                lost, self._lost = self._lost, 0
-            if lost:
-                self._tell(events.LineageSentAgain(lost))
+                trouble = describe(error)
+            self._tell_of(trouble)
 
-    def _lose(self, why: str) -> None:
+    def _tell_of(self, trouble: str) -> None:
+        """Count what is lost, and tell the first; how many they were, as soon as an event is sent without trouble."""
         with self._lock:
-            self._lost += 1
-            first = self._lost == 1
-        if first:
-            self._tell(events.LineageNotSent(why))
+            lost, self._lost = self._lost, self._lost + 1 if trouble else 0
+        if trouble and not lost:
+            self._tell(events.LineageNotSent(trouble))
+        elif lost and not trouble:
+            self._tell(events.LineageSentAgain(lost))
 
 
 @lru_cache(maxsize=1)
@@ -106,19 +105,23 @@ class Lineage:
     """Makes the events of the batches of one stream, or of one append.
 
     Attributes:
+        catalog: Where the catalog of the table is, without secrets; empty if it has no address.
+        names: Names of this catalog, as a place may have them.
         places: Where each source reads, in the order of the query: servers of Kafka, a folder, a name of a catalog.
-        catalogs: Names of the own catalog, as such a place may have them.
     """
 
     send: Callable[[RunEvent], None]
+    catalog: str = ""
+    names: Sequence[str] = ()
     places: Sequence[str] = ()
-    catalogs: Sequence[str] = ()
     _found: dict[str, events.BatchInTable] = field(default_factory=dict, init=False)
-    _last: Batch | None = field(default=None, init=False)
+    _read: events.OffsetsRead = field(default=events.OffsetsRead(0, None, [], None), init=False)
 
     def __call__(self, event: events.Event) -> None:
-        """Keep the tables that have the batch; when it is in the sink's own, send its events."""
+        """Keep what the batch reads and the tables that have it; when it is in the sink's own, send its events."""
         match event:
+            case events.OffsetsRead():
+                self._read = event
             case events.BatchInTable() if _snapshot(event) is not None:
                 self._found[event.table] = event
             case events.BatchFinished():
@@ -135,10 +138,43 @@ class Lineage:
         if isinstance(end.outcome, Committed):
             begun = at - timedelta(seconds=end.seconds)
             self.send(event(eventType=RunState.START, eventTime=begun.isoformat()))
-        inputs = list(inputs_of(own, self.places, self.catalogs, self._last))
-        outputs = [output_of(one) for one in tables]
+        inputs, outputs = list(self._inputs()), list(map(self._output, tables))
         self.send(event(eventType=RunState.COMPLETE, eventTime=at.isoformat(), inputs=inputs, outputs=outputs))
-        self._last = own.situation.batch
+
+    def _inputs(self) -> Iterator[InputDataset]:
+        """What the batch read, as far as its offsets tell; the range of offsets is the subset of the dataset."""
+        start, end = self._read.start, self._read.end
+        known = by_key(list(self.places)) if isinstance(end, list) else {}
+        alone = self.places[0] if len(set(self.places)) == 1 else None
+        for source, before, after in moved(start, end):
+            place = known.get(source, alone)
+            if is_kafka_offset(after) and place:
+                servers = f"kafka://{place.split(',')[0].rpartition('://')[2].rpartition('@')[2]}"
+                for topic, read in groupby(moved_partitions(before, after), itemgetter(0)):
+                    yield _input((servers, topic), *(_range(first, to, one) for _, one, first, to in read))
+            elif (to := log_offset(after)) is not None and place:
+                yield _input(name_at(place), _range(log_offset(before), to))
+            elif is_reader_offset(after) and place in self.names and self.catalog:
+                name, version = name_in(self.catalog, str(after.get("table"))), _version(after.get("snapshot"))
+                begun = before.get("batch") if is_reader_offset(before) else None
+                yield _input(name, _range(begun, after.get("batch")), version=version)
+
+    def _output(self, found: events.BatchInTable) -> OutputDataset:
+        """A table as OpenLineage's integration of Spark names it: by its location, and by its name as a symlink."""
+        metadata, snapshot = found.metadata, _snapshot(found)
+        added = commit_of(snapshot, snapshot.summary, None, None).added
+        columns = [one for each in metadata.schemas if each.schema_id == snapshot.schema_id for one in each.fields]
+        fields = [facet_v2.schema_dataset.SchemaDatasetFacetFields(one.name, str(one.field_type)) for one in columns]
+        facets = {
+            "version": _version(found.snapshot_id),
+            "schema": _facet(facet_v2.schema_dataset.SchemaDatasetFacet, fields),
+        }
+        if self.catalog:
+            link = facet_v2.symlinks_dataset.Identifier(*name_in(self.catalog, found.table), "TABLE")
+            facets["symlinks"] = _facet(facet_v2.symlinks_dataset.SymlinksDatasetFacet, [link])
+        counts = facet_v2.output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet
+        statistics = {"outputStatistics": _facet(counts, added.rows, added.bytes, added.files)}
+        return OutputDataset(*name_at(metadata.location), statistics, facets=facets)
 
 
 def _snapshot(found: events.BatchInTable) -> Any:
@@ -165,70 +201,19 @@ def job_of(own: events.BatchInTable) -> Job:
     return Job(os.environ.get(NAMESPACE) or "lakesink", name, {"jobType": job_type})
 
 
-def output_of(found: events.BatchInTable) -> OutputDataset:
-    """A table as OpenLineage's integration of Spark names it: by its location, and by its name as a symlink."""
-    metadata, snapshot = found.metadata, _snapshot(found)
-    added = commit_of(snapshot, snapshot.summary, None, None).added
-    columns = [one for schema in metadata.schemas if schema.schema_id == snapshot.schema_id for one in schema.fields]
-    fields = [facet_v2.schema_dataset.SchemaDatasetFacetFields(one.name, str(one.field_type)) for one in columns]
-    facets = {
-        "version": _facet(facet_v2.dataset_version_dataset.DatasetVersionDatasetFacet, str(found.snapshot_id)),
-        "schema": _facet(facet_v2.schema_dataset.SchemaDatasetFacet, fields),
-    }
-    if found.catalog:
-        link = facet_v2.symlinks_dataset.Identifier(*name_in(found.catalog, found.table), "TABLE")
-        facets["symlinks"] = _facet(facet_v2.symlinks_dataset.SymlinksDatasetFacet, [link])
-    counts = facet_v2.output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet
-    statistics = {"outputStatistics": _facet(counts, added.rows, added.bytes, added.files)}
-    return OutputDataset(*name_at(metadata.location), statistics, facets=facets)
-
-
-def inputs_of(
-    own: events.BatchInTable, places: Sequence[str], catalogs: Sequence[str], last: Batch | None = None
-) -> Iterator[InputDataset]:
-    """What the batch read, as far as its offsets tell; the range of offsets is the subset of the dataset."""
-    situation = own.situation
-    end = parse_offsets(situation.batch.offsets)
-    start = _start(situation, end, last)
-    alone = places[0] if len(set(places)) == 1 else None
-    for source, after in end.items():
-        place = places[source] if isinstance(source, int) and source < len(places) else alone
-        before: Any = start.get(source) or {}
-        if is_kafka_offset(after) and place:
-            servers = f"kafka://{place.split(',')[0].rpartition('://')[2].rpartition('@')[2]}"
-            for topic, of in after.items():
-                begun = before.get(topic, {})
-                if read := [_range(begun.get(one), to, one) for one, to in of.items() if begun.get(one) != to]:
-                    yield _input((servers, topic), read)
-        elif before == after:
-            continue
-        elif log_offset(after) is not None and place:
-            yield _input(name_at(place), [_range(before.get("logOffset"), after["logOffset"])])
-        elif is_reader_offset(after) and place in catalogs and own.catalog:
-            version = _facet(facet_v2.dataset_version_dataset.DatasetVersionDatasetFacet, str(after.get("snapshot")))
-            read = [_range(before.get("batch"), after.get("batch"))]
-            yield _input(name_in(own.catalog, str(after.get("table"))), read, {"version": version})
-
-
-def _start(situation: Situation, end: Mapping[Any, Any], last: Batch | None) -> Mapping[Any, Any]:
-    """The offsets at the beginning of the batch, by the digest that it has of them; empty if nothing has these."""
-    start = situation.batch.start
-    for known in (last, situation.entry, *(mark for mark, _ in islice(situation.own(), 2))):
-        if known is not None and known.end == start and known.offsets:
-            return parse_offsets(known.offsets)
-    zeros = [{topic: dict.fromkeys(of, 0) for topic, of in one.items()} for one in end.values() if is_kafka_offset(one)]
-    return dict(enumerate(zeros)) if digest(zeros) == start else {}
-
-
 def _range(start: int | None, end: int | None, partition: str | None = None) -> facet_v2.base_subset_dataset.Partition:
     """Offsets of Kafka from `start` up to `end`; of files and batches behind `start`, up to and including `end`."""
     return facet_v2.base_subset_dataset.Partition({"startOffset": start, "endOffset": end}, partition)
 
 
-def _input(name: DatasetName, read: list[facet_v2.base_subset_dataset.Partition], facets: Any = None) -> InputDataset:
+def _input(name: DatasetName, *read: facet_v2.base_subset_dataset.Partition, **facets: Any) -> InputDataset:
     subset = facet_v2.base_subset_dataset.InputSubsetInputDatasetFacet
-    condition = facet_v2.base_subset_dataset.PartitionSubsetCondition(read)
-    return InputDataset(*name, {"subset": _facet(subset, condition)}, facets=facets)
+    condition = facet_v2.base_subset_dataset.PartitionSubsetCondition(list(read))
+    return InputDataset(*name, {"subset": _facet(subset, condition)}, facets=facets or None)
+
+
+def _version(snapshot_id: Any) -> Any:
+    return _facet(facet_v2.dataset_version_dataset.DatasetVersionDatasetFacet, str(snapshot_id))
 
 
 def _facet(kind: Callable[..., Any], *values: Any) -> Any:

@@ -7,8 +7,7 @@ first batch, before anything is written.
 import json
 import posixpath
 import re
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -90,11 +89,12 @@ class RunningQuery:
             return None
         return found if found < UNKNOWN_BYTES else None
 
-    def await_end(self, meanwhile: Callable[[], None]) -> None:
-        """Return when the run has ended, or the JVM; call a function every second until then."""
-        with suppress(*JAVA_ERRORS, ConnectionError):  # a failed run raises its error here too
-            while not self._execution.awaitTermination(_WAIT_MS):
-                meanwhile()
+    def has_ended(self) -> bool:
+        """Wait for a second at most; true if the run has ended, or the JVM."""
+        try:
+            return bool(self._execution.awaitTermination(_WAIT_MS))
+        except (*JAVA_ERRORS, ConnectionError):  # a failed run raises its error here too
+            return True
 
     def progress(self) -> list[Mapping[str, Any]]:
         """The sources in Spark's last progress; none before the first."""

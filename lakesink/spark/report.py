@@ -9,8 +9,9 @@ from urllib.parse import urlsplit
 from pyspark.sql import SparkSession
 
 from lakesink._version import __version__
-from lakesink.checkpoint.offsets import READER
+from lakesink.checkpoint.offsets import is_reader_offset
 from lakesink.checkpoint.query_facts import QUERY_FACTS, Functions, QueryFacts, Replay, Source, guarantee
+from lakesink.observe.metrics import Stream, counting
 from lakesink.observe.terminal import is_shown
 from lakesink.read.position import parse_offset
 from lakesink.settings.options import read_with_variable
@@ -114,16 +115,16 @@ def store_facts(files: Any, facts: QueryFacts, reporter: Reporter) -> None:
 def report_end(query: RunningQuery, reporter: Reporter) -> None:
     """Report the end of a run when it comes. Spark calls no batch function then, so a thread waits for it.
 
-    Until then, and once more at the end, it reports how far the query has read.
+    Until then, and once more at the end, it reports how far the query has read, if somebody counts.
     """
-
-    def tell() -> None:
-        for event in progressed(query.progress()):
-            reporter.emit(event)
+    counts = any(isinstance(one, Stream) for one in reporter.emit.others)
 
     def wait() -> None:
-        query.await_end(tell)
-        tell()
+        is_over = False
+        while not is_over:
+            is_over = query.has_ended()
+            for event in progressed(query.progress()) if counts else ():
+                reporter.emit(event)
         reporter.emit(events.QueryEnded())
 
     threading.Thread(target=wait, name=f"end of {query.query_id}", daemon=True).start()
@@ -135,11 +136,9 @@ def progressed(sources: Sequence[Mapping[str, Any]]) -> Iterator[events.Event]:
     known = [count for count in counts if count is not None]
     if counts and len(known) == len(counts):
         yield events.QueryProgressed(sum(known))
-    for end in (source["endOffset"] for source in sources):
-        if isinstance(end, Mapping) and READER in end:
-            position = parse_offset(end)
-            if position.is_behind_one:
-                yield events.BatchesRead(position.batch_id, position.table, position.sink, position.branch)
+    for position in (parse_offset(one["endOffset"]) for one in sources if is_reader_offset(one["endOffset"])):
+        if position.is_behind_one:
+            yield events.BatchesRead(position.batch_id, position.table, position.sink, position.branch)
 
 
 def measured(
@@ -151,20 +150,18 @@ def measured(
         SettingsError: The variable is malformed, or the client is not installed.
     """
     way = read_with_variable("metrics", metrics)
-    if way is None:
-        return listeners
-    from lakesink.observe.exports import counting  # noqa: PLC0415 - only who counts loads it
-
-    try:
-        return listeners.also(counting(way).stream(table, sink, branch))
-    except OSError as error:
-        listeners(events.MetricsNotServed(way, describe(error)))
-        return listeners
+    if way is not None:
+        try:
+            return listeners.also(counting(way).stream(table, sink, branch))
+        except OSError as error:
+            listeners(events.MetricsNotServed(way, describe(error)))
+    return listeners
 
 
 def traced(
     listeners: events.Listeners,
-    catalogs: Sequence[str] = (),
+    catalog: str = "",
+    names: Sequence[str] = (),
     places: Callable[[], Sequence[str]] = tuple,
     *,
     openlineage: bool | None = None,
@@ -185,5 +182,5 @@ def traced(
     except Exception as error:  # noqa: BLE001 - the client raises what its transports raise
         wrong = SettingsError.of("OPENLINEAGE_CLIENT.configuration", error=describe(error))
     else:
-        return listeners.also(Lineage(send, places(), catalogs))
+        return listeners.also(Lineage(send, catalog, names, places()))
     raise wrong

@@ -1,10 +1,18 @@
-"""The first batch of a run is reported with the facts that weaken its guarantee."""
+"""The first batch of a run is reported with the facts that weaken its guarantee, and its end when it comes."""
+
+import threading
+from typing import Any, cast
+
+import pytest
 
 from lakesink.checkpoint.query_facts import Functions, QueryFacts, Replay, Source
-from lakesink.spark.report import Reporter
+from lakesink.observe.metrics import UNREAD, Numbers
+from lakesink.spark.query import RunningQuery
+from lakesink.spark.report import Reporter, report_end
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_protocol import events
 from lakesink_protocol.errors import WriteError
+from tests.adapter.test_progressed import KAFKA
 
 
 def reported(*, uncommitted: bool, scheme: str) -> list[events.Event]:
@@ -51,3 +59,30 @@ def test_the_lines_of_a_failure_are_what_a_person_has_to_copy() -> None:
     [failed] = told
     assert isinstance(failed, events.BatchFailed)
     assert failed.rest == rest
+
+
+class EndedQuery:
+    """A query that has ended, and counts how often it is asked for its progress."""
+
+    query_id = "q1"
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def has_ended(self) -> bool:
+        return True
+
+    def progress(self) -> list[dict[str, Any]]:
+        self.asked += 1
+        return [KAFKA]
+
+
+@pytest.mark.parametrize("counts", [True, False])
+def test_spark_is_asked_for_the_progress_of_a_query_only_if_somebody_counts(*, counts: bool) -> None:
+    numbers, query, ended = Numbers(), EndedQuery(), threading.Event()
+    listeners = LISTENERS.also(numbers.stream("demo.events", "events", "main")) if counts else LISTENERS
+    emit = listeners.also(lambda event: ended.set() if isinstance(event, events.QueryEnded) else None)
+    report_end(cast("RunningQuery", query), Reporter("demo.events", "events", emit))
+    assert ended.wait(60)
+    assert query.asked == counts
+    assert list(dict(numbers.read(UNREAD)).values()) == ([7] if counts else [])

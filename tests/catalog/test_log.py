@@ -22,7 +22,7 @@ SILENT: set[type[events.Event]] = {
     events.QueryEnded,
     events.QueryProgressed,
     events.BatchesRead,
-    events.OffsetsCounted,
+    events.OffsetsRead,
     events.Decided,
     events.BatchRecovered,
     events.FileClosing,

@@ -17,9 +17,10 @@ import pytest
 from click.testing import CliRunner, Result
 from pyiceberg.catalog import Catalog
 
-from lakesink.observe.metrics import CONSUMED, DURATION, LAST_BATCH, LAST_COMMIT, ROWS, Numbers
+from lakesink.observe.metrics import CONSUMED, DURATION, LAST_BATCH, LAST_COMMIT, LAST_LOOK, ROWS, Numbers
 from lakesink.read.position import Position
 from lakesink_catalog.tables.tables import create_table
+from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.identity import SinkKind
 from lakesink_protocol.quality import REPLAY
 from lakesink_tools.cli.main import main
@@ -108,6 +109,24 @@ def test_a_sink_with_a_batch_that_is_written_and_not_committed_is_behind_and_wel
 def test_a_table_that_no_stream_has_written_is_a_problem(run: Run, catalog: Catalog) -> None:
     create_table(catalog, "shop.orders", pa.schema([("id", pa.int64())]))
     assert word(run(), 1) == "stale"
+    assert "No sink has committed to it." in run().stdout
+
+
+def test_a_sink_can_be_asked_for_alone(run: Run, catalog: Catalog) -> None:
+    written = writer(catalog, "shop.orders", batches=2)
+    written.commit(2)
+    Writer(catalog, "shop.orders", sink="nightly", kind=SinkKind.TXN).commit(1)
+    now_ms = time.time_ns() // 1_000_000
+    set_times(written, [now_ms - 3 * HOUR_MS] * 3 + [now_ms])
+    asked = "--max-age", "30 min", "--sink"
+    assert word(run(*asked[:2]), 1) == "stale"
+    assert word(run(*asked, "nightly")) == "ok"
+    assert word(run(*asked, "events"), 1) == "stale"
+    assert (
+        "Sink events has not committed for longer than --max-age. Next: check its query."
+        in run(*asked, "events").stdout
+    )
+    assert "It has no sink evnts. Its sinks: events, nightly." in run(*asked, "evnts").stdout
 
 
 def test_a_table_that_is_not_there_could_not_be_checked(run: Run, catalog: Catalog) -> None:
@@ -176,6 +195,33 @@ def test_watch_tells_when_the_health_changes(catalog: Catalog, capsys: pytest.Ca
     watched.look(written.load())
     said = [line.partition(": ")[2] for line in capsys.readouterr().err.splitlines() if "shop.orders: " in line]
     assert said == ["ok", "refused"]
+
+
+def test_watch_tells_once_that_a_table_cannot_be_read_and_when_it_can_be_again(
+    catalog: Catalog, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, numbers, looks = writer(catalog, "shop.orders").load(), Numbers(), iter(range(5))
+
+    class Stopped:
+        """At the fifth look."""
+
+        def wait(self, _: float) -> bool:
+            return next(looks) == 4
+
+    def load(*_: object) -> Any:
+        told.append(next(iter(dict(numbers.read(LAST_LOOK)).values()), 0))
+        if len(told) in (2, 3):
+            raise CatalogError.of("TABLE_MISSING", table="shop.orders", catalog="lakehouse", near="")
+        return table
+
+    told = list[float]()
+    monkeypatch.setattr(watching, "stopped_by_signals", Stopped)
+    monkeypatch.setattr(watching, "served", lambda _: numbers)
+    monkeypatch.setattr(watching, "load_to_read", load)
+    watching.watch("shop.orders", None, None, 1.0, None)
+    said = [line.partition(" ")[2].partition(" ")[2] for line in capsys.readouterr().err.splitlines()]
+    assert [line[:25] for line in said[3:]] == ["shop.orders: ok", "[LAKESINK_TABLE_MISSING] ", "shop.orders: ok"]
+    assert told[1] == told[2] == told[3] < told[4], "the time of a look tells Prometheus that there was none"
 
 
 def test_watch_counts_for_prometheus_what_other_processes_commit(catalog: Catalog) -> None:

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from lakesink.observe.exports import PrometheusCollector
-from lakesink.observe.metrics import METRICS, Numbers
+from lakesink.observe.metrics import LAST_LOOK, METRICS, Numbers
 from lakesink_protocol import events
 from lakesink_protocol.outcome import Committed
 from release.tree import ROOT
@@ -32,6 +31,8 @@ FIRES = {
         "15m",
     ),
     "LakesinkNoCommit": ({f"lakesink_last_commit_timestamp_seconds{{{LABELS}}}": "0x90"}, "65m"),
+    "LakesinkNoFirstCommit": ({f"lakesink_committed_rows_total{{{LABELS}}}": "0x90"}, "65m"),
+    "LakesinkTableUnread": ({f"lakesink_last_look_timestamp_seconds{{{LABELS}}}": "0x90"}, "10m"),
     "LakesinkCommitsUnclear": ({f'lakesink_commit_attempts_total{{{LABELS},outcome="unknown"}}': "0+1x10"}, "10m"),
     "LakesinkDeadLetters": ({f"lakesink_dead_letters_total{{{LABELS}}}": "0x5 3x5"}, "10m"),
 }
@@ -75,14 +76,15 @@ def test_prometheus_finds_no_fault_in_the_names_of_a_scrape(checker: Path) -> No
     stream = numbers.stream("shop.orders", "orders", "main")
     stream(events.QueryProgressed(3))
     stream(events.BatchesRead(7, "shop.raw", "raw", "main"))
-    stream(events.OffsetsCounted(3, 7))
+    stream(events.OffsetsRead(3, None, [], 7))
     stream(events.QueryEnded())
+    stream.tell(LAST_LOOK, 1)
     stream(events.BatchFailed(3, "shop.orders", "orders", 1.5, 1.0, True, "LAKESINK_GAP", "it is", ()))  # noqa: FBT003
     stream(
         events.BatchFinished(3, "shop.orders", "orders", 1.5, 1.0, Committed(snapshot_id=7, rows=1, files=1, bytes=9))
     )
     registry = CollectorRegistry()
-    registry.register(PrometheusCollector(numbers))
+    registry.register(numbers)
     scrape = generate_latest(registry)
     assert all(f"# TYPE {metric.prometheus} ".encode() in scrape for metric in METRICS)
     assert checked(checker, "check", "metrics", given=scrape) == ""

@@ -28,6 +28,7 @@ from lakesink.spark.open_lineage import Lineage, Sender, name_at, name_in, sende
 from lakesink.spark.report import traced
 from lakesink.spark.source.data_source import LakesinkDataSource
 from lakesink_catalog.commit.effects import Effects
+from lakesink_catalog.connect.catalog import FoundCatalog
 from lakesink_catalog.failpoints import VARIABLE as FAILPOINTS
 from lakesink_catalog.failpoints import FailpointReached
 from lakesink_catalog.listeners import LISTENERS
@@ -90,23 +91,33 @@ def collected() -> Collected:
 
 @pytest.fixture
 def stream(lake: Lake, collected: Collected) -> Stream:
-    return Stream(lake, listeners=LISTENERS.also(Lineage(collected, [SERVERS])))
+    return Stream(lake, listeners=LISTENERS.also(traces(lake, collected)))
 
 
-def ended(stream: Stream, batch: Batch, **options: Any) -> None:
-    """Run a batch and report its end, as the batch function of a query does."""
-    outcome = stream.run(batch, **options)
+def traces(lake: Lake, collected: Collected) -> Lineage:
+    return Lineage(collected, uri_of(lake), places=[SERVERS])
+
+
+def uri_of(lake: Lake) -> str:
+    return FoundCatalog("lake", lake.catalog.properties).uri
+
+
+def ended(stream: Stream, batch: Batch, start: Any = None) -> None:
+    """Run a batch that begins at these offsets and report its end, as the batch function of a query does."""
+    stream.listeners(events.OffsetsRead(batch.batch_id, start, json.loads(batch.offsets), None))
+    outcome = stream.run(batch)
     stream.listeners(events.BatchFinished(batch.batch_id, stream.lake.name, stream.sink_id, 2.0, 1.0, outcome))
 
 
-def of_kafka(stream: Stream, *ends: int) -> list[Batch]:
-    """Batches that begin at 0 and end at these offsets."""
-    return [stream.of_kafka(number, start, end) for number, (start, end) in enumerate(pairwise((0, *ends)))]
+def of_kafka(stream: Stream, *ends: int) -> list[tuple[Batch, Any]]:
+    """Batches that begin at 0 and end at these offsets, and where each begins."""
+    ranges = enumerate(pairwise((0, *ends)))
+    return [(stream.of_kafka(number, start, end), [{"orders": {"0": start}}]) for number, (start, end) in ranges]
 
 
 def test_each_of_three_batches_is_a_run_of_one_job(stream: Stream, collected: Collected) -> None:
     for batch in of_kafka(stream, 3, 7, 12):
-        ended(stream, batch)
+        ended(stream, *batch)
     assert [event["eventType"] for event in collected.events] == ["START", "COMPLETE"] * 3
     runs = [event["run"]["runId"] for event in collected.events]
     assert runs[::2] == runs[1::2]
@@ -139,7 +150,7 @@ def test_an_output_is_the_table_with_its_snapshot_and_what_came_into_it(stream: 
 
 def test_offsets_are_the_subset_of_the_input(stream: Stream, collected: Collected) -> None:
     for batch in of_kafka(stream, 3, 7):
-        ended(stream, batch)
+        ended(stream, *batch)
     for end, (start, to) in zip(collected.ends, [(0, 3), (3, 7)], strict=True):
         [read] = end["inputs"]
         assert (read["namespace"], read["name"]) == ("kafka://broker-1:9092", "orders")
@@ -147,7 +158,7 @@ def test_offsets_are_the_subset_of_the_input(stream: Stream, collected: Collecte
         assert condition["partitions"] == [{"identifier": "0", "dimensions": {"startOffset": start, "endOffset": to}}]
 
 
-def test_a_start_that_nothing_proves_is_left_out(stream: Stream, collected: Collected) -> None:
+def test_a_start_that_the_checkpoint_does_not_tell_is_left_out(stream: Stream, collected: Collected) -> None:
     ended(stream, stream.of_kafka(0, 5, 7))
     condition = collected.ends[0]["inputs"][0]["inputFacets"]["subset"]["inputCondition"]
     assert condition["partitions"] == [{"identifier": "0", "dimensions": {"endOffset": 7}}]
@@ -161,7 +172,7 @@ def test_files_and_tables_are_inputs_if_it_is_known_where_they_are(lake: Lake, c
     ]
     batch = stream_batch(0, "query-1", start=None, end=after)
     for places in (["s3a://in/orders", "prod", SERVERS], ["s3a://in/orders", "other", ""]):
-        stream = Stream(lake, listeners=LISTENERS.also(Lineage(collected, places, ["prod", ""])))
+        stream = Stream(lake, listeners=LISTENERS.also(Lineage(collected, uri_of(lake), ["prod", ""], places)))
         ended(stream, batch)
     names = [_names(end) for end in collected.ends]
     files, kafka = ("s3://in", "orders"), ("kafka://broker-1:9092", "orders")
@@ -171,9 +182,9 @@ def test_files_and_tables_are_inputs_if_it_is_known_where_they_are(lake: Lake, c
 
 def test_a_replay_that_is_skipped_repeats_the_end_of_the_same_run(stream: Stream, collected: Collected) -> None:
     first, second = of_kafka(stream, 3, 7)
-    ended(stream, first)
-    ended(stream, second)
-    ended(Stream(stream.lake, listeners=LISTENERS.also(Lineage(collected, [SERVERS]))), second)
+    ended(stream, *first)
+    ended(stream, *second)
+    ended(Stream(stream.lake, listeners=LISTENERS.also(traces(stream.lake, collected))), *second)
     assert [event["eventType"] for event in collected.events] == ["START", "COMPLETE", "START", "COMPLETE", "COMPLETE"]
     assert collected.events[-1] == collected.events[-2]
 
@@ -184,10 +195,10 @@ def test_a_driver_that_died_after_its_commit_is_made_up_for_by_the_replay(
     [batch] = of_kafka(stream, 3)
     monkeypatch.setenv(FAILPOINTS, "after-commit@0=raise")
     with pytest.raises(FailpointReached):
-        ended(stream, batch)
+        ended(stream, *batch)
     monkeypatch.delenv(FAILPOINTS)
     assert collected.events == []
-    ended(stream, batch)
+    ended(stream, *batch)
     [end] = collected.events
     assert end["outputs"][0]["facets"]["version"]["datasetVersion"] == str(stream.snapshot_of(0))
 
@@ -202,7 +213,7 @@ def test_a_commit_whose_answer_was_lost_is_told_once(stream: Stream, collected: 
 def test_dead_letters_are_an_output_of_the_batch_that_wrote_them(
     collected: Collected, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    emit = LISTENERS.also(Lineage(collected))
+    emit = LISTENERS.also(Lineage(collected, "sqlite:///catalog.db"))
     monkeypatch.setattr(letters, "IcebergSink", partial(IcebergSink, effects=Effects(emit=emit)))
     for version, people in enumerate([((1, 30), (2, 999)), ((3, 40),)]):
         letters.load(version, *people)
@@ -217,10 +228,11 @@ def _linked(end: Json) -> list[str]:
 
 
 def test_no_secret_is_in_an_event(lake: Lake, collected: Collected) -> None:
-    lake.catalog.properties["uri"] = "postgresql://user:geheim@host:5432/catalog?sslpassword=geheim"
-    stream = Stream(lake, listeners=LISTENERS.also(Lineage(collected, ["SASL_SSL://user:geheim@broker:9092"])))
+    uri = FoundCatalog("lake", {"uri": "postgresql://user:geheim@host:5432/catalog?sslpassword=geheim"}).uri
+    lineage = Lineage(collected, uri, places=["SASL_SSL://user:geheim@broker:9092"])
+    stream = Stream(lake, listeners=LISTENERS.also(lineage))
     for batch in of_kafka(stream, 3, 7):
-        ended(stream, batch)
+        ended(stream, *batch)
     assert "geheim" not in str(collected.events)
     assert collected.ends[1]["inputs"][0]["namespace"] == "kafka://broker:9092"
     [link] = collected.ends[1]["outputs"][0]["facets"]["symlinks"]["identifiers"]

@@ -23,12 +23,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from pyspark.sql import SparkSession
 
 import lakesink
-from lakesink.observe.exports import (
-    OPENTELEMETRY,
-    PrometheusCollector,
-    counting,
-    to_opentelemetry,
-)
 from lakesink.observe.metrics import (
     BATCHES,
     CONSUMED,
@@ -37,11 +31,13 @@ from lakesink.observe.metrics import (
     METRICS,
     MOST_STREAMS,
     MOST_VALUES,
+    OPENTELEMETRY,
     RUNNING,
     UNCOMMITTED,
     MetricKind,
     Numbers,
     Stream,
+    counting,
 )
 from lakesink.spark.report import measured
 from lakesink.spark.source.data_source import LakesinkDataSource
@@ -99,7 +95,7 @@ def scraped(numbers: Numbers) -> dict[str, float]:
 
 def exposed(numbers: Numbers) -> str:
     registry = CollectorRegistry()
-    registry.register(PrometheusCollector(numbers))
+    registry.register(numbers)
     return str(generate_latest(registry), "utf-8")
 
 
@@ -196,7 +192,7 @@ def test_what_spark_has_not_read_has_a_number_and_an_age(numbers: Numbers, strea
 
 def test_offsets_that_spark_has_read_wait_until_their_batch_is_in_the_table(numbers: Numbers, stream: Stream) -> None:
     stream(events.BatchStarted(3))
-    stream(events.OffsetsCounted(3, 40))
+    stream(events.OffsetsRead(3, None, [], 40))
     stream(failed(is_refused=False))
     assert scraped(numbers)["lakesink_uncommitted_offsets"] == 40
     stream(finished())
@@ -207,6 +203,7 @@ def test_a_source_that_does_not_count_its_offsets_has_no_lag_instead_of_a_wrong_
     numbers: Numbers, stream: Stream
 ) -> None:
     stream(events.BatchStarted(3))
+    stream(events.OffsetsRead(3, None, [], None))
     stream(finished())
     assert not {"lakesink_unread_offsets", "lakesink_uncommitted_offsets"} & scraped(numbers).keys()
 
@@ -224,7 +221,7 @@ def test_opentelemetrys_own_translation_gives_prometheus_the_same_names_and_numb
         stream(event)
     reader = PrometheusMetricReader()
     provider = MeterProvider([reader])
-    to_opentelemetry(numbers, provider)
+    numbers.to_opentelemetry(provider)
     text = generate_latest(reader._collector).decode()  # noqa: SLF001 - the registry of the process has other numbers
     provider.shutdown()
     text = re.sub(r'otel_scope_\w+="[^"]*",?', "", text)
@@ -274,7 +271,7 @@ def pushed(port: int, numbers: Numbers) -> Iterator[None]:
     """The numbers are pushed a hundred times a second to a collector, or as often as it answers."""
     exporter = OTLPMetricExporter(f"http://127.0.0.1:{port}/v1/metrics", timeout=1)
     provider = MeterProvider([PeriodicExportingMetricReader(exporter, export_interval_millis=10)])
-    to_opentelemetry(numbers, provider)
+    numbers.to_opentelemetry(provider)
     try:
         yield
     finally:
@@ -307,7 +304,7 @@ def test_a_reader_that_connects_and_says_nothing_keeps_nobody_else_from_reading(
     numbers: Numbers, stream: Stream
 ) -> None:
     registry = CollectorRegistry()
-    registry.register(PrometheusCollector(numbers))
+    registry.register(numbers)
     server, thread = start_http_server(0, "127.0.0.1", registry)
     try:
         with socket.create_connection(("127.0.0.1", server.server_port)):

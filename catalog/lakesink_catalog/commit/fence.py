@@ -43,7 +43,7 @@ from lakesink_protocol.identity import MAIN_BRANCH, Batch, SinkKey
 from lakesink_protocol.ledger import SnapshotLike, TableView
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
 from lakesink_protocol.quality import Quality
-from lakesink_protocol.redact import describe, redact
+from lakesink_protocol.redact import describe
 from lakesink_protocol.refusals.message import refusal
 from lakesink_protocol.refusals.texts import Words
 from lakesink_protocol.row_changes import ChangeCounts, counts_in
@@ -183,10 +183,8 @@ class FencedCommit:
 
     def tell(self, decision: Decision, metadata: TableMetadata, snapshot_id: int | None) -> None:
         """Emit that the table has the batch."""
-        situation, known = decision.situation, decision.table.catalog.properties
-        of_batch = situation.batch.batch_id, ".".join(decision.table.name())
-        place = redact(str(known.get("uri") or ""), known)
-        self.effects.emit(events.BatchInTable(*of_batch, situation, snapshot_id, metadata, place))
+        batch_id, name = decision.situation.batch.batch_id, ".".join(decision.table.name())
+        self.effects.emit(events.BatchInTable(batch_id, name, decision.situation, snapshot_id, metadata))
 
     def request(
         self, decision: Decision, prepared: PreparedBatch, merger: ManifestMerger, located: Located | None = None

@@ -87,11 +87,16 @@ class FoundCatalog:
     home: Path | None = None
 
     @property
+    def uri(self) -> str:
+        """The catalog's address without secrets; empty if it has none."""
+        return redact(str(self.properties.get("uri") or ""), self.properties)
+
+    @property
     def where(self) -> str:
         """The catalog's place, for messages."""
         if self.home is not None:
             return f"The embedded catalog in {self.home}"
-        uri = redact(str(self.properties.get("uri") or "")).partition("?")[0]
+        uri = self.uri.partition("?")[0]
         return f"The catalog {self.name!r}" + (f" at {uri}" if uri else "")
 
     def open(self, *, create: bool = True) -> Catalog:

@@ -11,6 +11,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
+from lakesink.checkpoint.offsets import is_kafka_offset, partitions
 from lakesink.spark.determinism import items, plan_of
 
 MOST_ROWS = 10_000
@@ -53,20 +54,10 @@ def rows_between(before: Any, after: Any) -> int | None:
     if isinstance(after, Mapping) and isinstance(after.get("offset"), int):
         known = before.get("offset") if isinstance(before, Mapping) else None
         return after["offset"] - known if isinstance(known, int) else None
-    if not isinstance(after, Mapping) or not isinstance(before, Mapping):
+    if not (is_kafka_offset(before) and is_kafka_offset(after)):
         return None
-    ends, starts = _partitions(after), _partitions(before)
-    if ends is None or starts is None:
-        return None
-    rows = 0
-    for partition, end in ends.items():
-        start = starts.get(partition, 0)
+    rows, starts = 0, partitions(before)
+    for place, end in partitions(after).items():
+        start = starts.get(place, 0)
         rows += end - start if end >= start else end  # a decreased offset means a recreated topic
     return rows
-
-
-def _partitions(offsets: Mapping[str, Any]) -> dict[tuple[str, str], int] | None:
-    if not all(isinstance(partitions, Mapping) for partitions in offsets.values()):
-        return None
-    found = {(topic, name): offset for topic, partitions in offsets.items() for name, offset in partitions.items()}
-    return found if all(isinstance(offset, int) for offset in found.values()) else None

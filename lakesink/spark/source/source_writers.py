@@ -161,7 +161,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         checkpoint = self._checkpoint()
         end = checkpoint.offsets(batch_id)
         checkpoint.check_folders(end)
-        return checkpoint.batch_to_run(checkpoint.query_id(), batch_id, end)
+        return checkpoint.input_to_run(checkpoint.query_id(), batch_id, end).batch
 
     def _checkpoint(self) -> Checkpoint:
         return Checkpoint(FsspecFiles(self._destination.settings.checkpoint))

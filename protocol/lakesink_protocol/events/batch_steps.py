@@ -24,10 +24,15 @@ class BatchStarted(BatchEvent):
     """Spark has logged the batch's offsets; nothing is read or written."""
 
 
-class OffsetsCounted(BatchEvent):
-    """So many offsets of the sources are in the batch; of sources that count, such as Kafka."""
+class OffsetsRead(BatchEvent):
+    """The batch reads its sources between these offsets, as the ledger stores them.
 
-    offsets: int
+    `start` is None if the sources do not tell it, and `count` unless all of them count, as Kafka does.
+    """
+
+    start: Any
+    end: Any
+    count: int | None
 
 
 class TableCreated(TableBatchEvent):

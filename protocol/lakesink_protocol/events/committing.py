@@ -49,13 +49,11 @@ class BatchInTable(TableBatchEvent):
         situation: The batch, and the table as it was decided on.
         snapshot_id: The batch's own snapshot; None if it is not known which.
         metadata: PyIceberg's; without this snapshot if it has expired.
-        catalog: Where the catalog is, without secrets; empty if it has no URI.
     """
 
     situation: Situation
     snapshot_id: int | None
     metadata: Any
-    catalog: str
 
 
 class CommitNotShown(BatchEvent):

@@ -9,15 +9,14 @@ from typing import Any
 
 import click
 
-from lakesink.settings.parse import duration, metrics_port, utc_time
+from lakesink.settings.parse import duration, utc_time
 from lakesink_tools.cli.output import Report, parsed_by, reported
+from lakesink_tools.cli.until_stopped import metrics_port
 
-_ONLY_READS = frozenset(
-    {
-        *("as-of", "audit", "dead-letters", "diff", "engines", "explain", "health", "lineage", "log", "quality"),
-        *("status", "watch"),
-    }
-)
+_ONLY_READS = {
+    *("as-of", "audit", "dead-letters", "diff", "engines", "explain", "health", "lineage", "log", "quality"),
+    *("status", "watch"),
+}
 
 
 def _command(name: str, summary: str, text: str, *arguments: click.Parameter) -> click.Command:
@@ -48,6 +47,7 @@ _TABLE = click.Argument(["table"])
 _TABLE_OR_DIRECTORY = click.Argument(["table"], metavar="TABLE|DIRECTORY")
 _CATALOG = _option("--catalog", metavar="NAME", help="Catalog in PyIceberg's configuration; default as for a stream.")
 _SINK_OR_APPLICATION = _option("--sink", required=True, metavar="ID", help="Sink id, or with --txn an application id.")
+_ONLY_SINK = _option("--sink", metavar="ID", help="Only this sink id or application id.")
 _TXN = _option("--txn", is_flag=True, help="An application id of lakesink.append.")
 _MAX_AGE = _option(
     "--max-age",
@@ -126,7 +126,7 @@ COMMANDS = (
         " With --replay, append them to TABLE, repaired, each once.",
         _TABLE,
         _option("--letters", metavar="TABLE", help="Table of the dead letters.  [default: TABLE__dead_letters]"),
-        _option("--sink", metavar="ID", help="Only this sink id or application id."),
+        _ONLY_SINK,
         _option("--batch", type=click.IntRange(0), metavar="N", help="Only this batch, or version of an append."),
         _option("--reason", metavar="CODE", help="Only this reason, for example VALUE_MALFORMED."),
         _option("--limit", type=click.IntRange(1), default=20, help="Maximum number of letters to show."),
@@ -258,6 +258,7 @@ COMMANDS = (
         " sink would be refused, a last batch is older than --max-age, or there is no sink.",
         _TABLE,
         _MAX_AGE,
+        _ONLY_SINK,
         _CATALOG,
     ),
     _command(
@@ -288,7 +289,7 @@ COMMANDS = (
         "Batches of a table: snapshots, rows, files, offsets, time.",
         "Batches of TABLE or DIRECTORY with snapshot, rows, files, bytes, source offsets and time, newest last.",
         _TABLE_OR_DIRECTORY,
-        _option("--sink", metavar="ID", help="Only this sink id or application id."),
+        _ONLY_SINK,
         _option("--branch", metavar="NAME", help="Only this branch."),
         _option("--limit", type=click.IntRange(1), default=20, help="Maximum number of batches; the newest are shown."),
         _CATALOG,
@@ -339,7 +340,7 @@ COMMANDS = (
         "How many rows met the expectations, batch by batch.",
         "Show for each expectation of TABLE how many rows did not meet it, over time, and the same for documents.",
         _TABLE,
-        _option("--sink", metavar="ID", help="Only this sink id or application id."),
+        _ONLY_SINK,
         _option("--branch", metavar="NAME", help="Only this branch."),
         _option("--limit", type=click.IntRange(1), default=1_000, help="Maximum number of batches; the newest count."),
         _CATALOG,
@@ -383,8 +384,7 @@ COMMANDS = (
     _command(
         "watch",
         "Batches of a table as they come, and its health.",
-        "Print each batch of TABLE when it is there, and each change of the table's health. Runs until it is"
-        " interrupted.",
+        "Print each batch of TABLE when it is there, and each change of its health, until it is interrupted.",
         _TABLE,
         _MAX_AGE,
         _EVERY,

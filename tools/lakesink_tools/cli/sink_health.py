@@ -21,6 +21,7 @@ from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.quality import REPLAY
 from lakesink_protocol.redact import describe
 from lakesink_tools.audit.finding import awaits_replay
+from lakesink_tools.cli.output import plain
 from lakesink_tools.cli.rows import parsed_offsets
 from lakesink_tools.past.records import key_of
 
@@ -61,11 +62,9 @@ def staleness(
     last: datetime | None, usual: timedelta | None, max_age: timedelta | None, now: datetime
 ) -> SinkHealth | None:
     """Only an age that the user set is a problem: a stream that was stopped on purpose is silent too."""
-    if max_age is not None:
-        return SinkHealth(STALE, is_well=False) if last is None or now - last > max_age else None
-    if last is None or usual is None or now - last <= usual:
-        return None
-    return SinkHealth(STALE, is_well=True)
+    longest = usual if max_age is None else max_age
+    is_silent = max_age is not None if last is None else longest is not None and now - last > longest
+    return SinkHealth(STALE, is_well=max_age is None) if is_silent else None
 
 
 def health_in(table: Table, max_age: timedelta | None, now: datetime) -> Iterator[tuple[SinkState, SinkHealth, Health]]:
@@ -121,6 +120,12 @@ def stale_hint(sink: str, last: datetime | None, max_age: timedelta | None, now:
         f"Sink {sink} has been silent for longer than usual, its last batch was {ago(now - last)}. Next: check its"
         " query. Only --max-age SPAN makes a stale sink exit with 1."
     )
+
+
+def stale_hints(found: Iterable[tuple[SinkState, SinkHealth]], max_age: timedelta | None, now: datetime) -> list[str]:
+    """The same for each sink of tables that is stale."""
+    stale = (state for state, standing in found if standing.word == STALE)
+    return [stale_hint(plain(state.sink), state.committed_at, max_age, now) for state in stale]
 
 
 def waiting_in(table: Table, states: list[SinkState]) -> "tuple[list[PreparedRecord], list[str]]":

@@ -8,18 +8,16 @@ from itertools import pairwise
 from pyiceberg.table import Table
 
 from lakesink.checkpoint.folder import BatchInput, Checkpoint
-from lakesink.checkpoint.offsets import source_log_paths
+from lakesink.checkpoint.offsets import Ends, source_log_paths
 from lakesink_catalog.read.earlier import past_under
 from lakesink_catalog.read.past import PastCommit
 from lakesink_protocol.errors import LakesinkError
 from lakesink_protocol.ledger import Mark
 from lakesink_tools.past.source_ranges import (
-    Offsets,
     SourceRange,
     has_files,
     is_whole_input,
     joined,
-    not_told,
     offsets_in,
     read_between,
     zeros,
@@ -52,17 +50,6 @@ class RunInput:
     why: Sequence[str] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _OfBatch:
-    """What one batch read: offsets, as far as they are known, and files by source."""
-
-    start: Offsets | None
-    end: Offsets | None
-    known: Known
-    paths: Mapping[str, Sequence[str]]
-    why: Sequence[str]
-
-
 def input_of(table: Table, name: str, run: Sequence[PastCommit], checkpoints: Mapping[str, Checkpoint]) -> RunInput:
     """What a run of batches of one query read, from the beginning of the first to the end of the last.
 
@@ -76,10 +63,9 @@ def input_of(table: Table, name: str, run: Sequence[PastCommit], checkpoints: Ma
     checkpoint = checkpoints.get(marks[0].query_id)
     before = _batch_before(table, name, run[0])
     found = [_input_of(name, mark, previous, checkpoint) for previous, mark in pairwise([before, *marks]) if mark]
-    ranges = [one for of in found if of.end is not None for one in read_between(of.start, of.end, of.paths)]
-    order = list(Known)
-    known = max((one.known for one in found), key=order.index)
-    return RunInput(joined(ranges), known, [why for one in found for why in one.why])
+    known = max((one.known for one in found), key=list(Known).index)
+    ranges = joined(one for of in found for one in of.ranges)
+    return RunInput(ranges, known, [why for one in found for why in one.why])
 
 
 def _batch_before(table: Table, name: str, batch: PastCommit) -> Mark | None:
@@ -96,40 +82,41 @@ def _batch_before(table: Table, name: str, batch: PastCommit) -> Mark | None:
     return oldest.mark if is_before(oldest) else None
 
 
-def _input_of(name: str, mark: Mark, before: Mark | None, checkpoint: Checkpoint | None) -> _OfBatch:
+def _input_of(name: str, mark: Mark, before: Mark | None, checkpoint: Checkpoint | None) -> RunInput:
+    this = f"{mark.batch_id} of {mark.key.name} in {name}"
     kept = None if checkpoint is None else _in_checkpoint(checkpoint, mark)
     if kept is not None:
         paths = {source: source_log_paths(lines) for source, lines in kept.source_logs.items()}
-        return _OfBatch(kept.start, kept.end, Known.PROVEN, paths, _left_open(name, mark, kept.start, kept.end))
+        return _between(this, Known.PROVEN, kept.start, kept.end, paths)
     end = offsets_in(mark)
     if end is None:
-        return _OfBatch(None, None, Known.UNKNOWN, {}, [f"{_this(name, mark)} says nothing of its offsets. {_GIVE}"])
+        return RunInput((), Known.UNKNOWN, [f"Batch {this} says nothing of its offsets. {_GIVE}"])
     starts = [offsets_in(before)] if before is not None else [None, zeros(end)] if mark.batch_id == 0 else []
     for start in starts:
         if is_whole_input(mark, start, end):
-            return _OfBatch(start, end, Known.PROVEN, {}, _left_open(name, mark, start, end))
-    return _unproven(name, mark, starts[0] if starts else None, end)
+            return _between(this, Known.PROVEN, start, end, {})
+    return _unproven(this, mark, starts[0] if starts else None, end)
 
 
-def _unproven(name: str, mark: Mark, start: Offsets | None, end: Offsets) -> _OfBatch:
+def _unproven(this: str, mark: Mark, start: Ends | None, end: Ends) -> RunInput:
     """A batch whose fingerprint is not that of its offsets alone."""
-    begun = start is not None or mark.batch_id == 0
-    if begun and has_files(end):
-        open_ends = _left_open(name, mark, start, end)
-        why = f"The files of {_this(name, mark, small=True)} are in the query's checkpoint only. {_GIVE}"
-        return _OfBatch(start, end, Known.END_ONLY if open_ends else Known.OFFSETS, {}, [why, *open_ends])
+    if has_files(end) and (start is not None or mark.batch_id == 0):
+        found = _between(this, Known.OFFSETS, start, end, {})
+        why = f"The files of batch {this} are in the query's checkpoint only. {_GIVE}"
+        return RunInput(found.ranges, Known.END_ONLY if found.why else Known.OFFSETS, [why, *found.why])
     if start is None:
-        why = f"Where {_this(name, mark, small=True)} began is not in the table. {_GIVE}"
+        why = f"Where batch {this} began is not in the table. {_GIVE}"
     else:
         why = (
-            f"{_this(name, mark)} did not begin where the batch before it ended, by its fingerprint: an operator"
-            f" accepted it, or a summary was changed. {_GIVE}"
+            f"Batch {this} did not begin where the batch before it ended, by its fingerprint: an operator accepted it,"
+            f" or a summary was changed. {_GIVE}"
         )
-    return _OfBatch(None, end, Known.END_ONLY, {}, [why])
+    return RunInput(read_between(None, end, {})[0], Known.END_ONLY, [why])
 
 
-def _left_open(name: str, mark: Mark, start: Offsets | None, end: Offsets) -> list[str]:
-    return [f"{_this(name, mark)}: {reason}." for reason in not_told(start, end)]
+def _between(this: str, known: Known, start: Ends | None, end: Ends, paths: Mapping[str, Sequence[str]]) -> RunInput:
+    ranges, left_open = read_between(start, end, paths)
+    return RunInput(ranges, known, [f"Batch {this}: {reason}." for reason in left_open])
 
 
 def _in_checkpoint(checkpoint: Checkpoint, mark: Mark) -> BatchInput | None:
@@ -139,10 +126,6 @@ def _in_checkpoint(checkpoint: Checkpoint, mark: Mark) -> BatchInput | None:
     except LakesinkError:
         return None
     return found if found.batch.fingerprint == mark.fingerprint else None
-
-
-def _this(name: str, mark: Mark, *, small: bool = False) -> str:
-    return f"{'batch' if small else 'Batch'} {mark.batch_id} of {mark.key.name} in {name}"
 
 
 _GIVE = "--checkpoint, with the checkpoint of its query, may tell."

@@ -8,7 +8,7 @@ answers can be proven from the tables alone.
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
+from itertools import groupby, islice
 from typing import Any
 
 import pyarrow as pa
@@ -266,8 +266,7 @@ class Lineage:
         if depth > MOST_TABLES_DEEP:
             return Upstream(name, why=f"{name} is more than {MOST_TABLES_DEEP} tables away.")
         try:
-            batches = list(read())
-            return Upstream(name, tuple(self._hop(self._load(name), name, run, depth) for run in _runs(batches)))
+            return Upstream(name, tuple(self._hop(self._load(name), name, run, depth) for run in _runs(read())))
         except LakesinkError as error:
             return Upstream(name, why=f"The batches of {name} cannot be told: [{error.code}] {error.what}")
 
@@ -320,17 +319,12 @@ def _batches_of(table: Table, name: str, key: SinkKey, query_id: str, wanted: se
     return found
 
 
-def _runs(batches: Iterable[PastCommit]) -> Iterator[list[PastCommit]]:
+def _runs(batches: Iterable[PastCommit]) -> list[list[PastCommit]]:
     """Batches of one query that follow each other; one that an operator skipped has no rows, and is left out."""
-    run: list[PastCommit] = []
-    for batch in batches:
-        mark = batch.known_mark
-        if not mark.adds_rows:
-            continue
-        last = run[-1].known_mark if run else None
-        if last and (last.key, last.query_id, last.batch_id + 1) != (mark.key, mark.query_id, mark.batch_id):
-            yield run
-            run = []
-        run.append(batch)
-    if run:
-        yield run
+    numbered = enumerate(batch for batch in batches if batch.known_mark.adds_rows)
+
+    def run_of(at: tuple[int, PastCommit]) -> tuple[SinkKey, str, int]:
+        mark = at[1].known_mark
+        return mark.key, mark.query_id, mark.batch_id - at[0]
+
+    return [[batch for _, batch in run] for _, run in groupby(numbered, run_of)]

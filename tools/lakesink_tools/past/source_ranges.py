@@ -6,17 +6,21 @@ Offsets are other people's input: they come from snapshot summaries, and their f
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby, islice
 from typing import Any
 
-from lakesink.checkpoint.offsets import is_kafka_offset, is_reader_offset, log_offset
+from lakesink.checkpoint.offsets import (
+    Ends,
+    by_key,
+    is_kafka_offset,
+    is_reader_offset,
+    log_offset,
+    moved,
+    moved_partitions,
+)
 from lakesink.read.position import Position, parse_offset
 from lakesink_protocol.errors import QueryError
 from lakesink_protocol.identity import digest, stream_batch
-from lakesink_protocol.ledger import MAX_MARK_OFFSETS_BYTES, Mark
-
-Offsets = list[Any] | dict[str, Any]
-"""Of each source, in order or by name, as a ledger stores them; None for a source without an offset yet."""
+from lakesink_protocol.ledger import Mark
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +86,8 @@ FirstRange = KafkaRange | FilesRange | OtherRange
 SourceRange = FirstRange | BatchesRange
 
 
-def offsets_in(mark: Mark) -> Offsets | None:
+def offsets_in(mark: Mark) -> Ends | None:
     """The end offsets in a summary; None if they are not there, or not those of which it has the digest."""
-    if not mark.offsets or len(mark.offsets) > MAX_MARK_OFFSETS_BYTES:
-        return None
     try:
         found = json.loads(mark.offsets)
         return found if isinstance(found, list | dict) and digest(found) == mark.end else None
@@ -93,52 +95,50 @@ def offsets_in(mark: Mark) -> Offsets | None:
         return None
 
 
-def is_whole_input(mark: Mark, start: Offsets | None, end: Offsets) -> bool:
+def is_whole_input(mark: Mark, start: Ends | None, end: Ends) -> bool:
     """True if the fingerprint of a batch is that of exactly these offsets, and of no files."""
     return stream_batch(mark.batch_id, mark.query_id, start=start, end=end).fingerprint == mark.fingerprint
 
 
-def zeros(end: Offsets) -> Offsets | None:
+def zeros(end: Ends) -> Ends | None:
     """Offsets 0 for every partition, where many first batches begin; None unless every source is Kafka."""
-    values = list(_by_key(end).values())
-    if not values or not all(is_kafka_offset(value) for value in values):
+    values = list(by_key(end).values())
+    if not values or not all(map(is_kafka_offset, values)):
         return None
-    begun = [{topic: dict.fromkeys(parts, 0) for topic, parts in value.items()} for value in values]
+    begun = [{topic: dict.fromkeys(of, 0) for topic, of in value.items()} for value in values]
     return dict(zip(end, begun, strict=True)) if isinstance(end, dict) else begun
 
 
-def has_files(end: Offsets) -> bool:
+def has_files(end: Ends) -> bool:
     """True if a source reads files, which a fingerprint covers and a summary does not list."""
-    return any(log_offset(value) is not None for value in _by_key(end).values())
+    return any(log_offset(value) is not None for value in by_key(end).values())
 
 
-def read_between(start: Offsets | None, end: Offsets, paths: Mapping[str, Sequence[str]]) -> list[SourceRange]:
-    """What each source gave to one batch, without sources that gave nothing; `paths` are files by source."""
-    return [
-        found
-        for source, before, after in _by_source(start, end)
-        for found in _ranges(source, before, after, paths.get(source, ()))
+def read_between(
+    start: Ends | None, end: Ends, paths: Mapping[str, Sequence[str]]
+) -> tuple[list[SourceRange], list[str]]:
+    """What each source gave to one batch, and what its offsets leave open, each as a part of a sentence.
+
+    Sources that gave nothing are left out; `paths` are files by source.
+    """
+    found = [
+        one
+        for source, before, after in moved(start, end)
+        for one in _read(source, before, after, paths.get(source, ()))
     ]
-
-
-def not_told(start: Offsets | None, end: Offsets) -> list[str]:
-    """What the offsets of one batch leave open, each as a part of a sentence."""
-    return [reason for _, before, after in _by_source(start, end) for reason in _not_told(before, after)]
+    return [one for one in found if not isinstance(one, str)], [one for one in found if isinstance(one, str)]
 
 
 def joined(ranges: Iterable[SourceRange]) -> list[SourceRange]:
     """The ranges of batches that follow each other: of each source, those that meet are one."""
-    found: list[SourceRange] = []
-    kafka: list[KafkaRange] = []
-    last: dict[str, int] = {}
+    found, kafka, last = list[SourceRange](), list[KafkaRange](), dict[str, int]()
     for one in ranges:
         if isinstance(one, KafkaRange):
             kafka.append(one)
             continue
-        place = last.get(one.source)
-        whole = None if place is None else _meet(found[place], one)
-        if place is not None and whole is not None:
-            found[place] = whole
+        whole = _meet(found[last[one.source]], one) if one.source in last else None
+        if whole is not None:
+            found[last[one.source]] = whole
         else:
             last[one.source] = len(found)
             found.append(one)
@@ -147,21 +147,14 @@ def joined(ranges: Iterable[SourceRange]) -> list[SourceRange]:
 
 def merged(ranges: Iterable[KafkaRange]) -> list[KafkaRange]:
     """Kafka's ranges by topic and partition; ranges that meet or overlap are one."""
-    ordered = sorted(ranges, key=lambda one: (one.topic, one.partition, -1 if one.start is None else one.start))
-    return [one for _, group in groupby(ordered, key=lambda one: (one.topic, one.partition)) for one in _joined(group)]
-
-
-def _joined(ranges: Iterable[KafkaRange]) -> Iterator[KafkaRange]:
-    last: KafkaRange | None = None
-    for one in ranges:
+    found: list[KafkaRange] = []
+    for one in sorted(ranges, key=lambda one: (one.topic, one.partition, -1 if one.start is None else one.start)):
+        last = found[-1] if found and (found[-1].topic, found[-1].partition) == (one.topic, one.partition) else None
         if last is not None and (one.start is None or one.start <= last.end):
-            last = replace(last, end=max(last.end, one.end))
-            continue
-        if last is not None:
-            yield last
-        last = one
-    if last is not None:
-        yield last
+            found[-1] = replace(last, end=max(last.end, one.end))
+        else:
+            found.append(one)
+    return found
 
 
 def _meet(one: SourceRange, other: SourceRange) -> SourceRange | None:
@@ -176,57 +169,28 @@ def _meet(one: SourceRange, other: SourceRange) -> SourceRange | None:
     return None
 
 
-def _by_source(start: Offsets | None, end: Offsets) -> list[tuple[str, Any, Any]]:
-    """Key, offset before and after of each source that gave something.
-
-    A single source has no name, and may get one later.
-    """
-    ends, before = _by_key(end), {}
-    if start is not None and len(start) == len(end) == 1:
-        before = dict.fromkeys(ends, *_by_key(start).values())
-    elif isinstance(start, type(end)):
-        before = _by_key(start)
-    moved = ((source, before.get(source), after) for source, after in ends.items())
-    return [one for one in moved if one[2] is not None and one[1] != one[2]]
-
-
-def _by_key(offsets: Offsets) -> dict[str, Any]:
-    """Offsets by the names of the sources, or by their positions."""
-    return offsets if isinstance(offsets, dict) else {str(place): value for place, value in enumerate(offsets)}
-
-
-def _ranges(source: str, before: Any, after: Any, paths: Sequence[str]) -> Iterator[SourceRange]:
+def _read(source: str, before: Any, after: Any, paths: Sequence[str]) -> Iterator[SourceRange | str]:
     number = log_offset(after)
+    if before is None and number is None:  # files begin at nothing, other sources can have begun somewhere else
+        yield "where it began is not recorded by its source, so it read at most everything up to its end"
     if number is not None:
         yield FilesRange(source, log_offset(before), number, tuple(paths))
     elif is_reader_offset(after):
-        end, start = _position(after), _position(before)
-        if isinstance(end, Position):
-            yield BatchesRange(source, start if isinstance(start, Position) else None, end)
+        start, to = _position(before), _position(after)
+        yield from (f"an offset of format('lakesink') cannot be read: {one}" for one in (to, start) if type(one) is str)
+        if isinstance(to, Position):
+            yield BatchesRange(source, start if isinstance(start, Position) else None, to)
     elif is_kafka_offset(after):
-        for one in _places(before if is_kafka_offset(before) else {}, after):
-            # Of a partition whose offsets went back, only the end is known.
-            yield replace(one, start=None) if one.start is not None and one.start > one.end else one
-    else:
-        yield OtherRange(source, before, after)
-
-
-def _not_told(before: Any, after: Any) -> Iterator[str]:
-    """Files begin at nothing, so only other sources can have begun somewhere else."""
-    if is_reader_offset(after):
-        for offset in (after, before):
-            found = _position(offset)
-            if isinstance(found, str):
-                yield f"an offset of format('lakesink') cannot be read: {found}"
-    if before is None and log_offset(after) is None:
-        yield "where it began is not recorded by its source, so it read at most everything up to its end"
-    elif is_kafka_offset(before) and is_kafka_offset(after):
-        went_back = (place for place in _places(before, after) if place.start is not None and place.start > place.end)
-        for one in islice(went_back, 1):
+        ranges = [KafkaRange(topic, int(one), first, end) for topic, one, first, end in moved_partitions(before, after)]
+        went_back = [one for one in ranges if one.start is not None and one.start > one.end]
+        for one in went_back[:1]:
             yield (
                 f"the offsets of {one.topic}, partition {one.partition} went back from {one.start} to {one.end}: the"
                 " topic was created again, or records were lost"
             )
+        yield from (replace(one, start=None) if one in went_back else one for one in ranges)
+    else:
+        yield OtherRange(source, before, after)
 
 
 def _position(offset: Any) -> Position | str | None:
@@ -237,12 +201,3 @@ def _position(offset: Any) -> Position | str | None:
         return parse_offset(offset) if isinstance(offset, dict) else "it is no offset of this format"
     except QueryError as error:
         return error.what.partition("cannot be read: ")[2] or error.what
-
-
-def _places(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[KafkaRange]:
-    """Each partition whose offset changed."""
-    for topic, partitions in after.items():
-        for partition, end in partitions.items():
-            start = before.get(topic, {}).get(partition)
-            if start != end:
-                yield KafkaRange(topic, int(partition), start, end)

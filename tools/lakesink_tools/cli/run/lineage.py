@@ -1,6 +1,6 @@
 """The command ``lineage``: the source offsets behind a batch, through all tables between. Only reads."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from lakesink_catalog.connect.catalog import connect
@@ -8,6 +8,7 @@ from lakesink_catalog.words import as_arguments, counted, moment, number
 from lakesink_tools.audit.checkpoint import opened
 from lakesink_tools.cli.output import NOT_WELL, OK, Report
 from lakesink_tools.cli.rows import cells, documents_of
+from lakesink_tools.past.batch_input import Known
 from lakesink_tools.past.lineage import Hop, Lineage, Upstream
 from lakesink_tools.past.source_ranges import FilesRange, FirstRange, KafkaRange, OtherRange, merged
 
@@ -25,12 +26,13 @@ def lineage(
     hop = Lineage(loaded, known).of(table, batch, sink, branch)
     unused = known.keys() - {one.mark.query_id for one in hop.hops()}
     troubles = [*hop.troubles(), *(f"No batch is of query {one}, whose checkpoint was given." for one in unused)]
-    lines = list(_lines(hop, 0, set()))
+    told = _document(hop, set())
+    lines = list(_lines(told, 0))
     return Report(
         document={
             "table": table,
             "catalog": loaded.name,
-            "batch": _document(hop, set()),
+            "batch": told,
             "kafka": [_range(one) for one in merged(hop.kafka())],
             "complete": not troubles,
             "not_known": troubles,
@@ -57,44 +59,30 @@ def _in_short(hop: Hop) -> str:
     return ", ".join([*parts, f"through {counted(tables, 'table')}"] if tables else parts)
 
 
-def _lines(hop: Hop, depth: int, told: set[int]) -> Iterator[list[str]]:
-    key, (first, last) = hop.mark.key, (hop.run[0], hop.run[-1])
-    times = list(dict.fromkeys((moment(first.committed_at), moment(last.committed_at))))
-    named = f"{hop.table}, {key.name}" if key.branch == "main" else f"{hop.table}, {key.name} on {key.branch}"
-    counts = number(first.batch_id), number(last.batch_id), number(hop.rows)
-    yield _line(depth, named, *counts, " to ".join(times), hop.known.value)
-    if id(hop) in told:
-        if hop.sources:
-            yield _line(depth + 1, AS_ABOVE)
-        return
-    told.add(id(hop))
-    for source in hop.sources:
-        if isinstance(source, Upstream):
-            if not source.hops:
-                yield _line(depth + 1, source.table, "-", "-", "-")
-            for one in source.hops:
-                yield from _lines(one, depth + 1, told)
-        else:
-            yield _source_line(source, depth + 1)
-
-
-def _source_line(source: FirstRange, depth: int) -> list[str]:
-    match source:
-        case KafkaRange(topic=topic, partition=partition, start=start, end=end):
-            return _line(depth, f"Kafka {topic}, partition {partition}", *_ends(start, end, 0))
-        case FilesRange(start=start, end=end, paths=paths):
-            what = "files, log of Spark's source" + (f" ({counted(len(paths), 'file')})" if paths else "")
-            return _line(depth, what, *_ends(start, end, 1)[:2], "-")
-        case OtherRange(start=start, end=end):
-            before, after = cells([{"start": start, "end": end}])[0]
-            return _line(depth, "source of another kind", "-" if start is None else before, after, "-")
-
-
-def _ends(start: int | None, end: int, after: int) -> tuple[str, str, str]:
-    """First, last and number; `start` is the first one, or `after` 1 the one before it."""
-    first = None if start is None else start + after
-    amount = None if start is None else end - start
-    return number(first), number(end - 1 + after), number(amount)
+def _lines(batch: Mapping[str, Any], depth: int) -> Iterator[list[str]]:
+    """A batch of the document, and its sources below it."""
+    named = f"{batch['table']}, {batch['sink']}" + ("" if batch["branch"] == "main" else f" on {batch['branch']}")
+    counts = (number(batch[name]) for name in ("first_batch", "last_batch", "rows"))
+    times = dict.fromkeys(map(moment, batch["committed_at"]))
+    yield _line(depth, named, *counts, " to ".join(times), Known[batch["known_by"].upper()].value)
+    if batch["told_above"]:
+        yield _line(depth + 1, AS_ABOVE)
+    for source in batch["sources"]:
+        match source:
+            case {"kind": "table", "table": table, "batches": batches}:
+                if not batches:
+                    yield _line(depth + 1, table, "-", "-", "-")
+                for one in batches:
+                    yield from _lines(one, depth + 1)
+            case {"kind": "kafka", "topic": topic, "partition": partition}:
+                ends = (number(source[name]) for name in ("first_offset", "last_offset", "offsets"))
+                yield _line(depth + 1, f"Kafka {topic}, partition {partition}", *ends)
+            case {"kind": "files", "after_log": start, "to_log": end, "files": files}:
+                what = "files, log of Spark's source" + (f" ({counted(len(files), 'file')})" if files else "")
+                yield _line(depth + 1, what, number(None if start is None else start + 1), number(end), "-")
+            case {"start": start, "end": end}:
+                before, after = cells([{"start": start, "end": end}])[0]
+                yield _line(depth + 1, "source of another kind", "-" if start is None else before, after, "-")
 
 
 def _line(depth: int, what: str, *cells: str) -> list[str]:
@@ -117,7 +105,7 @@ def _document(hop: Hop, told: set[int]) -> dict[str, Any]:
         "committed_at": [hop.run[0].committed_at, hop.run[-1].committed_at],
         "known_by": hop.known.name.lower(),
         "sources": [] if is_told else [_source(one, told) for one in hop.sources],
-        "told_above": is_told,
+        "told_above": is_told and bool(hop.sources),
         "not_known": list(hop.why),
         "note": hop.note,
     }

@@ -17,15 +17,7 @@ from lakesink_protocol.ledger import stated
 from lakesink_protocol.redact import redact
 from lakesink_tools.audit.finding import awaits_replay, name_of_rows, of_changes, of_quality, of_replay
 from lakesink_tools.cli.output import NOT_CHECKED, NOT_WELL, OK, Report, plain, progress
-from lakesink_tools.cli.sink_health import (
-    STALE,
-    SinkHealth,
-    document_of,
-    health_of,
-    prepared_hint,
-    stale_hint,
-    waiting_in,
-)
+from lakesink_tools.cli.sink_health import SinkHealth, document_of, health_of, prepared_hint, stale_hints, waiting_in
 from lakesink_tools.cli.target import is_directory
 from lakesink_tools.past.records import key_of
 
@@ -74,7 +66,7 @@ def _of_catalog(named: str | None, max_age: timedelta | None, limit: int) -> Rep
     if hidden:
         after = plain(looked_at[-1][0])
         hints.append(f"Not looked at: {counted(hidden, 'table')} after {after}; --limit looks at more.")
-    hints += [*_stale_hints(every, max_age, now)[:_SHOWN], _next_table(tables, named)]
+    hints += [*stale_hints(every, max_age, now)[:_SHOWN], _next_table(tables, named)]
     return Report(
         document={
             "catalog": catalog.name,
@@ -212,15 +204,7 @@ def _hints(arguments: str, found: Found, max_age: timedelta | None, now: datetim
     hints += [
         f"Sink {plain(state.sink)}: {said}" for state, _ in found for said in (*of_changes(state), *of_quality(state))
     ]
-    return hints + _stale_hints(found, max_age, now)
-
-
-def _stale_hints(found: Found, max_age: timedelta | None, now: datetime) -> list[str]:
-    return [
-        stale_hint(plain(state.sink), state.committed_at, max_age, now)
-        for state, standing in found
-        if standing.word == STALE
-    ]
+    return hints + stale_hints(found, max_age, now)
 
 
 def _first_batches(table: Table) -> list[str]:

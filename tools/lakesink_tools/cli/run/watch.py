@@ -4,12 +4,14 @@ from datetime import UTC, datetime, timedelta
 
 from pyiceberg.table import Table
 
-from lakesink.observe.metrics import Numbers
+from lakesink.observe.metrics import LAST_LOOK, Numbers, Stream
 from lakesink.read.hold import readers
 from lakesink_catalog.connect.catalog import connect
+from lakesink_catalog.read.history import SinkState
 from lakesink_catalog.tables.tables import load_to_read
 from lakesink_catalog.words import counted
 from lakesink_protocol.errors import CatalogError
+from lakesink_protocol.identity import MAIN_BRANCH
 from lakesink_protocol.measures import TOLD, Tally
 from lakesink_protocol.outcome import Committed
 from lakesink_protocol.quality import Quality
@@ -32,7 +34,7 @@ def watch(table: str, catalog: str | None, max_age: timedelta | None, every: flo
         try:
             watched.look(load_to_read(opened, table))
         except CatalogError as error:  # a catalog that is away may come back
-            say(f"[{error.code}] {redact(error.what)}")
+            watched.tell(f"[{error.code}] {redact(error.what)}")
     return Report(
         document={"table": table, "health": watched.word, "batches": watched.batches},
         title=f"{table}: {watched.word}, {counted(watched.batches, 'batch')} seen",
@@ -48,7 +50,7 @@ class Watched:
 
     def __init__(self, name: str, max_age: timedelta | None, numbers: Numbers) -> None:
         self.name, self.batches, self.word = name, 0, Health.OK
-        self._max_age, self._numbers = max_age, numbers
+        self._max_age, self._numbers, self._told = max_age, numbers, ""
         self._seen: set[int] | None = None
 
     def look(self, table: Table) -> None:
@@ -57,32 +59,35 @@ class Watched:
         new = [record for record in records if record.snapshot_id not in (self._seen or ())]
         self._seen = {record.snapshot_id for record in records}
         for record in new[-_SHOWN_FIRST:] if is_first else new:
-            say(f"{record.sink}  batch {record.batch_id}  {counted(record.rows, 'row')}  {outcome_in_words(record)}")
+            key, rows = key_of(record), counted(record.rows, "row")
+            sink = key.label if key.branch == MAIN_BRANCH else f"{key.label} on {key.branch}"
+            say(f"{sink}  batch {record.batch_id}  {rows}  {outcome_in_words(record)}")
         self.batches += 0 if is_first else len(new)
+        now = datetime.now(UTC)
+        found = list(health_in(table, self._max_age, now))
+        for state, _, _ in found:
+            self._stream(state).tell(LAST_LOOK, now.timestamp())
         self._count(table, new, is_first=is_first)
-        word = worst(word for _, _, word in health_in(table, self._max_age, datetime.now(UTC)))
-        if is_first or word is not self.word:
-            say(f"{self.name}: {word}")
-        self.word = word
+        self.word = worst(word for _, _, word in found)
+        self.tell(f"{self.name}: {self.word}")
+
+    def tell(self, standing: str) -> None:
+        """Tell how the table stands, if that is new."""
+        if standing != self._told:
+            say(standing)
+        self._told = standing
+
+    def _stream(self, of: Record | SinkState) -> Stream:
+        return self._numbers.stream(self.name, key_of(of).label, of.branch)
 
     def _count(self, table: Table, new: list[Record], *, is_first: bool) -> None:
         """Counters begin at 0 with the first look; the last batch is known from it."""
         for record in new:
-            stream = self._numbers.stream(self.name, key_of(record).label, record.branch)
+            stream, counts = self._stream(record), (record.snapshot_id, record.rows, record.files, record.bytes)
             if not is_first:
-                stream.committed(_outcome_of(record))
+                quality = Quality(Tally({one: getattr(record, one.name) for one in TOLD}), unmet=record.unmet)
+                recovered = record.outcome == "recovered"
+                stream.committed(Committed(*counts, recovered=recovered, quality=quality, changes=record.changes))
             stream.last(record.batch_id, record.committed_at.timestamp())
         for reader, key, batch_id in readers(table):
             self._numbers.consumed(self.name, key.label, key.branch, reader, batch_id)
-
-
-def _outcome_of(record: Record) -> Committed:
-    return Committed(
-        snapshot_id=record.snapshot_id,
-        rows=record.rows,
-        files=record.files,
-        bytes=record.bytes,
-        recovered=record.outcome == "recovered",
-        quality=Quality(Tally({one: getattr(record, one.name) for one in TOLD}), unmet=record.unmet),
-        changes=record.changes,
-    )
