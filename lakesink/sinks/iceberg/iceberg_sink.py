@@ -16,7 +16,7 @@ from lakesink.sinks.iceberg.checked_receipts import Written, count_votes, opened
 from lakesink.sinks.iceberg.compaction import Compaction
 from lakesink.sinks.iceberg.document_evolution import follow, left_rows, not_written_again, widened_floats
 from lakesink.sinks.iceberg.evolution import check_conditions, expected_of, plan_batch
-from lakesink.sinks.iceberg.keyed_changes import ChangesByKey, RunInExecutors, check_sequence, prepared_changes
+from lakesink.sinks.iceberg.keyed_changes import ChangesByKey, RunInExecutors, prepared_changes
 from lakesink.sinks.iceberg.logs import why_unusable
 from lakesink.sinks.iceberg.side.side_rollback import with_side_tables
 from lakesink.sinks.iceberg.side.side_sink import SideTableSink
@@ -140,7 +140,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             check_conditions(self.settings, write.plan)
         if write.plan.changes is not None:
             check_key(table, entry, write.plan.changes.keys)
-            check_sequence(self.settings, batch)
+            self.changes.check_sequence(batch)
         if entry is not None:
             self.target.records.follow(entry.batch_id, entry.fingerprint)
         try:
