@@ -19,7 +19,7 @@ from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink.sinks.iceberg.side.replay_loop import Repaired, ReplayLoop
 from lakesink_protocol.coordinator import run_batch
-from lakesink_protocol.errors import WriteError
+from lakesink_protocol.errors import BatchRefused, WriteError
 from lakesink_protocol.identity import Batch
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
 from lakesink_tools.audit.audit import audit
@@ -298,6 +298,19 @@ def test_a_change_of_an_unknown_kind_is_no_upsert(tmp_path: Path) -> None:
     orders.options = {name: one for name, one in orders.options.items() if name != "apply_as_deletes"}
     with pytest.raises(WriteError, match="1 dead letter may delete a row, and mode='upsert' would write it"):
         orders.replay(named, mode="upsert")
+
+
+def test_after_a_rollback_the_changes_of_replays_go_out_of_the_changelog_too(tmp_path: Path) -> None:
+    orders = Orders(tmp_path, changelog_table="demo.log")
+    orders.take(0, (1, 1, "a"))
+    orders.take(1, (2, 1, None), (3, 1, "b"))
+    assert orders.replay(named, on_absent="insert") == (1, 1, 0)
+    orders.take(2, (1, 2, "c"))
+    orders.lake.table().manage_snapshots().rollback_to_snapshot(orders.lake.table().snapshots()[0].snapshot_id).commit()
+    log = orders.lake.catalog.load_table("demo.log")
+    with pytest.raises(BatchRefused, match="changes of batches 1 to 2 and of 1 replay, which the table") as refused:
+        orders.take(3, (4, 1, "d"))
+    assert f"Roll demo.log back to snapshot {log.snapshots()[0].snapshot_id}." in refused.value.choices[0]
 
 
 def test_changes_are_put_aside_beside_a_changelog_which_lacks_them(tmp_path: Path) -> None:
