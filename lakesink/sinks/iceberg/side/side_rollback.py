@@ -98,17 +98,16 @@ def left_in(kind: SideTable, catalog: Catalog, name: str, owner: SinkKey, table:
     """What one side table has; None if nothing, or if it cannot be told."""
     try:
         side = load_table(catalog, name)
-        own = left_behind(side, kind.key_of, owner, table)
+        of_sink = left_behind(side, kind.key_of, owner, table)
         replays = (one for one in keys_of_ledger(table) if is_replay_of(one.name, owner) and one.branch == owner.branch)
         replayed = [batch for one in replays for batch in left_behind(side, kind.key_of, one, table)]
-        left = [*own, *replayed]
-        if not left:
+        if not of_sink and not replayed:
             return None
-        ways = kind.ways_back(catalog, side, left, table, owner.branch)
+        ways = kind.ways_back(catalog, side, [*of_sink, *replayed], table, owner.branch)
         begun = begun_replays(catalog, table, side, owner.branch) if kind.has_replays else None
     except CatalogError:
         return None
-    batches = tuple(one.batch_id for one in reversed(own))
+    batches = tuple(one.batch_id for one in reversed(of_sink))
     several = [f"batches {batches[0]} to {batches[-1]}"] if batches[1:] else [f"batch {one}" for one in batches]
     named = " and of ".join(several + [counted(len(replayed), "replay")] * bool(replayed))
     said = f"{name} still has {kind.keeps} of {named}, which the table no longer has."
