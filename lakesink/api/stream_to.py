@@ -79,7 +79,8 @@ def checked(
         check_letters(catalog, "", owner, settings, expected)
         open_catalog = catalog.open
     elif settings.accept not in (None, getattr(sink, "accept", None)):
-        raise option_invalid("accept", "The option accept is of the table of dead letters. Give it to the sink.")
+        said = "The option accept is for the table of dead letters, and no row is put aside. Give it to the sink."
+        raise option_invalid("accept", said)
     elif not expected and not settings.decode:
         return rows, incoming, lambda sink: sink
     case_sensitive = is_case_sensitive(df.sparkSession)
