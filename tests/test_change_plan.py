@@ -81,6 +81,11 @@ def test_the_key_is_the_identifier_fields_in_any_order(tmp_path: Path, keys: Any
     assert found == ChangesPlan(Mode.UPSERT, (1, 2), (3,))
 
 
+def test_a_column_of_the_key_orders_no_changes(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"OPTION_INVALID.*'order_id', which is the same in all changes of a key"):
+        plan(table(tmp_path, "order_id"), upsert(sequence_by=["at", "order_id"]))
+
+
 def test_a_case_sensitive_session_distinguishes_the_columns_of_the_key(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"OPTION_INVALID.*keys names the column 'region'.*Did you mean 'Region'"):
         plan(table(tmp_path, "Region"), upsert(keys="region"), case_sensitive=True)
@@ -221,6 +226,7 @@ def test_a_created_table_has_the_keys_as_required_identifier_fields(tmp_path: Pa
         ({"keys": "x"}, "names the column 'x', which demo.made lacks"),
         ({"keys": "price"}, "KEY_UNSUPPORTED"),
         ({"keys": "order_id", "sequence_by": "price"}, "SEQUENCE_UNSUPPORTED"),
+        ({"keys": "order_id", "sequence_by": ["at", "Order_ID"]}, "'order_id', which is the same in all changes of a"),
     ],
 )
 def test_no_table_is_created_without_a_usable_key(tmp_path: Path, options: dict[str, Any], said: str) -> None:

@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Callable, Mapping
-from inspect import getfullargspec
+from inspect import getfullargspec, signature
 from typing import Any, Unpack
 
 import pyarrow as pa
@@ -15,7 +15,7 @@ from lakesink.observe.terminal import watched
 from lakesink.rows.plan import DEBEZIUM
 from lakesink.settings.option import option_unknown
 from lakesink.settings.option_types import RowOptions
-from lakesink.settings.options import BY_NAME, read_option
+from lakesink.settings.options import BY_NAME, option_invalid, read_option
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.evolution import expected_of
 from lakesink.sinks.iceberg.preflight import check_letters
@@ -28,6 +28,7 @@ from lakesink_catalog.connect.catalog import CatalogConfig
 from lakesink_protocol.coordinator import Sink
 from lakesink_protocol.errors import SettingsError
 from lakesink_protocol.identity import SinkKey
+from lakesink_protocol.refusals.accept import Accept
 
 
 def stream_to(
@@ -35,6 +36,7 @@ def stream_to(
     sink: Sink,
     *,
     checkpoint: str | os.PathLike[str],
+    accept: str | Accept | None = None,
     verbose: bool | str | None = None,
     **options: Unpack[RowOptions],
 ) -> DataStreamWriter:
@@ -44,6 +46,7 @@ def stream_to(
         df: Streaming DataFrame of a classic Spark session.
         sink: The target of the rows; see `lakesink_protocol.two_phase.TwoPhaseCommitSink`.
         checkpoint: Checkpoint folder of this query only: a path or a URI.
+        accept: Accepts one batch that the table of dead letters refused, once. A refusal of the sink is the sink's.
         verbose: True to print one line for each batch, False for none; by default at a terminal and in a notebook.
         **options: Of the rows, as for `stream`: `expect`, `decode` with `schema`, and a `dead_letter_table` of Iceberg
             in a `catalog`.
@@ -54,7 +57,7 @@ def stream_to(
         WriteError: The rows cannot be decoded, or the table of dead letters has other columns.
     """
     location = read_option("checkpoint", checkpoint)
-    rows, _, in_front_of = checked(df, stream_to, sink, options)
+    rows, _, in_front_of = checked(df, stream_to, sink, {**options, "accept": accept})
     listeners = measured(watched(sink.name, sink.name, verbose=verbose), sink.name, sink.name)
     reporter = Reporter(sink.name, sink.name, listeners)
     return stream_writer(rows, location, reporter, lambda _schema, _session: in_front_of(sink))
@@ -67,7 +70,7 @@ def checked(
     check_streaming(df, f"lakesink.{function.__name__}")
     name = sink.sink_id if isinstance(sink, StagedSink) else sink.name
     owner = SinkKey(re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-._")[:64] or "sink")
-    settings = row_settings(function, owner, options)
+    settings = row_settings(function, owner, options, sink)
     rows = arriving(df, settings)
     incoming = stored_schema(rows.schema)
     expected, open_catalog = expected_of(incoming, settings), None
@@ -75,6 +78,9 @@ def checked(
         catalog = CatalogConfig(settings.catalog, settings.catalog_properties).find()
         check_letters(catalog, "", owner, settings, expected)
         open_catalog = catalog.open
+    elif settings.accept not in (None, getattr(sink, "accept", None)):
+        said = "The option accept is for the table of dead letters, and no row is put aside. Give it to the sink."
+        raise option_invalid("accept", said)
     elif not expected and not settings.decode:
         return rows, incoming, lambda sink: sink
     case_sensitive = is_case_sensitive(df.sparkSession)
@@ -85,14 +91,18 @@ def checked(
     return rows, in_front_of(sink).columns, in_front_of
 
 
-def row_settings(function: Callable[..., Any], owner: SinkKey, options: Mapping[str, Any]) -> Settings:
+def row_settings(
+    function: Callable[..., Any], owner: SinkKey, options: Mapping[str, Any], sink: Sink | None = None
+) -> Settings:
     """The parsed options of the rows; raises SettingsError if one is of tables, malformed, or contradicts another."""
     where, known = f"lakesink.{function.__name__}", (*getfullargspec(function).kwonlyargs, *RowOptions.__annotations__)
     for name, value in options.items():
         named = f"{name}={value}" if value in DEBEZIUM else name  # such events are changes by key
         if named not in known:
-            of_table = "Only a table can have it. Write the stream into a table with lakesink.stream, or leave it out."
-            raise option_unknown(where, named, known, of_table if name in BY_NAME else "")
+            hint = "Only a table can have it. Write the stream into a table with lakesink.stream, or leave it out."
+            if sink is not None and name in signature(type(sink)).parameters:
+                hint = f"It is one of the sink: give it to {type(sink).__name__}."
+            raise option_unknown(where, named, known, hint if name in BY_NAME else "")
     settings = Settings.parse({"sink_id": owner.name, "checkpoint": "/", "create_table": True, **options})
     if settings.decode and not settings.schema:
         raise SettingsError.of("OPTION_MISSING", name="schema", doc=BY_NAME["schema"].doc)

@@ -37,6 +37,7 @@ POLICY_OPTIONS = (
     *("mode", "deletes", "output_mode"),
 )
 POLICY_LISTS = ("keys", "sequence_by")
+_LONGEST_POLICY = 2_000
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -165,6 +166,20 @@ def policy_of(settings: Settings) -> dict[str, str]:
     if settings.decode:
         chosen["schema_evolution"] = settings.schema_evolution
     return {POLICY: json.dumps(chosen, separators=(",", ":"), ensure_ascii=False)} if chosen else {}
+
+
+def read_policy(text: str) -> tuple[dict[str, str], dict[str, list[str]]]:
+    """The options with a text and those with a list in such a property, which others may have written."""
+    try:
+        document: Any = json.loads(text[:_LONGEST_POLICY]) if text else {}
+    except (ValueError, RecursionError):
+        return {}, {}
+    found = document if isinstance(document, dict) else {}
+    lists = {name: found[name] for name in POLICY_LISTS if isinstance(found.get(name), list)}
+    return (
+        {name: found[name] for name in POLICY_OPTIONS if isinstance(found.get(name), str)},
+        {name: [one for one in values if isinstance(one, str)] for name, values in lists.items()},
+    )
 
 
 def _check_known(name: str, entry: Entry) -> None:

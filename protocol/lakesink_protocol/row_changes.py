@@ -128,3 +128,9 @@ def counts_in(summary: Mapping[str, Any]) -> ChangeCounts | None:
     if not all(text.isascii() and text.isdigit() and len(text) <= 18 for text in texts.values()):
         return None
     return ChangeCounts(**{name: int(text) for name, text in texts.items()})
+
+
+def logged_changes(summary: Mapping[str, Any]) -> int:
+    """The number of rows that the batch of a summary has in a changelog."""
+    counts = counts_in(summary) if summary.get(CHANGELOG_TABLE) else None
+    return 0 if counts is None else counts.changes

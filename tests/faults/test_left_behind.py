@@ -606,11 +606,13 @@ def test_letters_wait_while_nothing_shows_whether_their_batch_was_rolled_back(tm
 
 
 @pytest.mark.parametrize("undone", [False, True])
-def test_a_batch_of_letters_alone_is_in_the_table_only_if_its_snapshot_is(tmp_path: Path, *, undone: bool) -> None:
-    """It added no file that could be missed, and its letters can be rolled back with the table."""
-    pair = _letters(tmp_path)
+def test_a_batch_of_side_rows_alone_is_in_the_table_only_if_its_snapshot_is(pair: Pair, *, undone: bool) -> None:
+    """It added no file that could be missed, and its side rows can be rolled back with the table."""
+    if pair.options.get("mode") == "upsert":
+        pytest.skip("an upsert always adds a file")
     pair.run("same", 0)
-    aside = replace(pair, rows=lambda _: [{"id": None}])
+    absent = Change(9, 9, "a", "x", Decimal(1), deletes=True).arriving
+    aside = replace(pair, rows=lambda _: [absent if pair.name == LOG else {"id": None}])
     aside.run("same", 1)
     first, second = (one.snapshot_id for one in pair.lake.table().snapshots())
     if undone:
@@ -641,8 +643,8 @@ def test_batches_of_a_sink_that_was_removed_and_has_expired_are_not_called_lost(
 
 
 def _others_append(pair: Pair) -> None:
-    """To the table of a stream with dead letters."""
-    pair.lake.table().append(pa.table({"id": [99]}, schema=pa.schema([pa.field("id", pa.int64(), nullable=False)])))
+    columns = pair.lake.table().schema().as_arrow()
+    pair.lake.table().append(pa.Table.from_pylist([{"id": 99, "version": 0}], columns))
 
 
 def _lose_records(lake: Lake) -> None:

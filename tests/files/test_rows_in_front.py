@@ -19,6 +19,7 @@ import pytest
 from pyiceberg.catalog import Catalog
 
 import lakesink
+from lakesink.api.stream_to import row_settings, stream_to
 from lakesink.rows.expectations import Expected, OnUnmet
 from lakesink.settings.settings import Settings
 from lakesink.sinks.directory.directory_sink import FileSink
@@ -31,7 +32,7 @@ from lakesink.sinks.staged.parts import PartsWriter
 from lakesink.task.task import ParquetTaskWriter
 from lakesink_catalog.tables.tables import load_table
 from lakesink_protocol.coordinator import run_batch
-from lakesink_protocol.errors import WriteError
+from lakesink_protocol.errors import BatchRefused, SettingsError, WriteError
 from lakesink_protocol.identity import Batch, SinkKey
 from lakesink_protocol.measures import DEAD_LETTERS, RESCUED_ROWS, UNMET_ROWS, Tally
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
@@ -39,7 +40,7 @@ from lakesink_protocol.quality import Quality
 from lakesink_protocol.receipt import decode
 from lakesink_protocol.two_phase import WriteAgain
 from lakesink_protocol.votes import apart
-from testkit.builders import Lake
+from testkit.builders import Lake, offered
 from testkit.deaths import Killed, answer_is_lost, dies_after, dies_before, until_it_lives
 from testkit.directory import Stream
 from testkit.letters import one_task
@@ -67,12 +68,14 @@ class Driver:
     Attributes:
         rule: What happens to rows whose amount is not at least 0; empty for no expectation.
         malformed: What happens to documents that cannot be decoded; empty for rows that come with columns.
+        accept: The word of an operator.
     """
 
     folder: Path
     rule: str = ""
     malformed: str = ""
     options: Row = field(default_factory=dict)
+    accept: str | None = None
 
     def __post_init__(self) -> None:
         self.folder.mkdir(exist_ok=True)
@@ -92,11 +95,11 @@ class Driver:
             given |= more | {"on_malformed": self.malformed}
         if self.rule and self.malformed:
             given["expect"] = {"positive": ("amount >= 0", self.rule)}
-        settings, columns = Settings.parse(given | self.options), self.rows([]).schema
+        settings, columns = Settings.parse(given | self.options | {"accept": self.accept}), self.rows([]).schema
         aside = puts_aside(settings, expected_of(columns, settings))
         open_catalog = (lambda: self.lake.catalog) if aside else None
         of_rows = SinkKey("clicks"), settings, columns, open_catalog
-        return CheckedSink(self.directory.sink(), *of_rows, effects=self.directory.chance.effects())
+        return CheckedSink(self.directory.sink(accept=self.accept), *of_rows, effects=self.directory.chance.effects())
 
     def rows(self, rows: Sequence[Row]) -> pa.Table:
         """Rows as Spark gives them: with marks, or as documents."""
@@ -396,6 +399,44 @@ def test_a_batch_whose_dead_letters_may_have_landed_is_not_written_by_a_query_th
     driver.rule = "quarantine"
     driver.take(0, BATCHES[0])
     assert (driver.read(), driver.letters()) == (world.rows, world.letters)
+
+
+def test_an_accept_that_the_table_of_dead_letters_needs_is_not_called_unused(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    driver = Driver(tmp_path, "quarantine")
+    for batch_id in range(2):
+        driver.take(batch_id, BATCHES[0])
+    letters = driver.lake.catalog.load_table(LETTERS)
+    letters.manage_snapshots().rollback_to_snapshot(letters.snapshots()[0].snapshot_id).commit()
+    with pytest.raises(BatchRefused) as refused:
+        driver.take(2, BATCHES[0])
+    driver.accept = offered(refused.value)["commit"]
+    assert isinstance(driver.take(2, BATCHES[0]), Committed)
+    assert "lakesink.accept.unused" not in caplog.text
+
+
+def test_an_accept_that_the_directory_needs_is_not_called_unused_by_the_table_of_dead_letters(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    driver = Driver(tmp_path, "quarantine")
+    driver.take(0, BATCHES[0])
+    driver.directory.query = "query-2"
+    with pytest.raises(BatchRefused) as refused:
+        driver.take(0, BATCHES[0])
+    driver.accept = offered(refused.value)["commit"]
+    assert isinstance(driver.take(0, BATCHES[0]), Committed)
+    assert "lakesink.accept.unused" not in caplog.text
+    assert isinstance(driver.take(1, BATCHES[0]), Committed)
+    assert caplog.text.count("lakesink.accept.unused") == 1
+
+
+def test_an_option_of_a_sink_is_told_whose_it_is(tmp_path: Path) -> None:
+    sink = FileSink(tmp_path, "clicks")
+    told = {"sink_id": "It is one of the sink: give it to FileSink.", "branch": "Only a table can have it."}
+    for name, said in told.items():
+        with pytest.raises(SettingsError, match=f"lakesink.stream_to has no option '{name}'. {said}"):
+            row_settings(stream_to, SinkKey("clicks"), {name: "x"}, sink)
 
 
 def test_too_many_dead_letters_fail_the_batch(tmp_path: Path) -> None:

@@ -19,7 +19,8 @@ from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink.sinks.iceberg.side.replay_loop import Repaired, ReplayLoop
 from lakesink_protocol.coordinator import run_batch
-from lakesink_protocol.errors import WriteError
+from lakesink_protocol.errors import BatchRefused, WriteError
+from lakesink_protocol.identity import Batch
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
 from lakesink_tools.audit.audit import audit
 from testkit.builders import TABLE, Lake, Stream
@@ -57,14 +58,18 @@ class Orders:
         self.options = OPTIONS | options
         self.stream = Stream(self.lake, options=self.options | QUARANTINE)
 
-    def take(self, batch_id: int, *changes: Change, rows: pa.Table | None = None) -> Outcome:
-        sink = self.stream.sink()
-        driver = IcebergSink(
-            sink.table, sink.key, sink.open_catalog, sink.settings, ROWS.remove(3), effects=sink.effects
-        )
-        return run_batch(self.stream.batch(batch_id), [driver], one_task(rows or table_of([*changes])))[driver.name]
+    def take(self, batch: int | Batch, *changes: Change, rows: pa.Table | None = None) -> Outcome:
+        sink, columns = self.stream.sink(), (ROWS if rows is None else rows.schema).remove(3)
+        driver = IcebergSink(sink.table, sink.key, sink.open_catalog, sink.settings, columns, effects=sink.effects)
+        batch = self.stream.batch(batch) if isinstance(batch, int) else batch
+        return run_batch(batch, [driver], one_task(rows or table_of([*changes])))[driver.name]
 
-    def replay(self, repaired: Callable[[Row], Change | None], **options: Any) -> tuple[int, int, int]:
+    def replay(
+        self,
+        repaired: Callable[[Row], Change | None],
+        columns: Callable[[pa.Table], pa.Table] = lambda rows: rows,
+        **options: Any,
+    ) -> tuple[int, int, int]:
         """Replay the letters for whose rows this gives a change: the numbers of replays, letters, and pending ones."""
 
         def repair(letters: pa.Table, _: Table) -> Repaired:
@@ -73,7 +78,7 @@ class Orders:
                 for row in letters.to_pylist()
                 if (change := repaired(json.loads(row["payload"]) | {"operation": row["operation"]}))
             ]
-            return Repaired([letter for letter, _ in found], table_of([change for _, change in found]))
+            return Repaired([letter for letter, _ in found], columns(table_of([change for _, change in found])))
 
         def append(rows: pa.Table, *of_version: Any) -> Outcome:
             return append_to(lambda: self.lake.catalog, rows, *of_version)
@@ -128,11 +133,10 @@ def test_a_repaired_row_does_not_replace_one_of_its_sequence_which_may_be_newer(
 
 @pytest.mark.parametrize("deletes", ["hard", "soft"])
 def test_a_repaired_delete_removes_the_row_that_has_its_sequence(tmp_path: Path, deletes: str) -> None:
-    orders = Orders(tmp_path, deletes="soft")
+    orders = Orders(tmp_path, deletes=deletes)
     orders.take(0, (1, 2, "a"))
-    orders.take(1, (1, -2, None))
-    orders.options["deletes"] = deletes
-    assert orders.replay(named) == (1, 1, 0)
+    orders.take(1, (None, -2, "a"))
+    assert orders.replay(lambda row: named(row | {"id": 1})) == (1, 1, 0)
     assert orders.rows == []
 
 
@@ -178,6 +182,67 @@ def test_a_repaired_delete_deletes_and_one_of_an_absent_key_has_no_effect(tmp_pa
     assert orders.rows == [(1, 1, "a"), (2, 1, "b")]
     assert orders.replay(named) == (1, 1, 0)
     assert orders.rows == [(2, 1, "b")]
+
+
+@pytest.mark.parametrize(
+    "options", [{"sequence_by": "name"}, {"sequence_by": ["version", "name"]}, {"deletes": "soft"}]
+)
+def test_a_replay_that_orders_or_deletes_otherwise_than_its_sink_is_refused(
+    tmp_path: Path, options: dict[str, Any]
+) -> None:
+    """An older change could replace a newer one, or bring a deleted row back."""
+    orders = Orders(tmp_path)
+    orders.take(0, (1, 1, "a"), (2, 1, None))
+    orders.take(1, (1, 3, "newer"))
+    [option] = options
+    with pytest.raises(WriteError, match=f"REPAIR_INVALID.*The replay has {option}='.*', and events had") as refused:
+        orders.replay(named, **options)
+    assert (
+        f"Give {option}='{'hard' if option == 'deletes' else 'version'}', as the sink has it." in refused.value.action
+    )
+    assert orders.rows == [(1, 3, "newer")]
+
+
+def test_a_replay_orders_as_the_newest_batch_of_its_sink(tmp_path: Path) -> None:
+    orders = Orders(tmp_path)
+    orders.take(0, (1, 1, "a"), (1, 2, None))
+    orders.stream.options |= {"sequence_by": ["version", "name"]}
+    orders.take(1, (2, 1, "b"))
+    with pytest.raises(WriteError, match="events had sequence_by='version, name'"):
+        orders.replay(named)
+    assert orders.replay(named, sequence_by="VERSION, name") == (1, 1, 0)
+    assert orders.rows == [(1, 2, "repaired"), (2, 1, "b")]
+
+
+def test_a_replay_is_ordered_by_offsets_only_as_its_sink(tmp_path: Path) -> None:
+    """Its batches proved that there is one partition."""
+    orders = Orders(tmp_path, sequence_by="_kafka_offset")
+    with orders.lake.table().update_schema() as change:
+        change.rename_column("version", "_kafka_offset")
+
+    def positioned(rows: pa.Table) -> pa.Table:
+        return rows.rename_columns({"version": "_kafka_offset"})
+
+    orders.take(orders.stream.of_kafka(0, 0, 2), rows=positioned(table_of([(1, 1, "a"), (1, 2, None)])))
+    assert orders.replay(lambda row: named({"version": row["_kafka_offset"], **row}), positioned) == (1, 1, 0)
+
+
+@pytest.mark.parametrize("name", ["edition", "_kafka_offset"])
+def test_an_order_is_not_compared_after_a_column_was_renamed(tmp_path: Path, name: str) -> None:
+    orders = Orders(tmp_path)
+    orders.take(0, (1, 1, "a"))
+    orders.take(1, (1, 2, None))
+    with orders.lake.table().update_schema() as change:
+        change.rename_column("version", name)
+
+    def renamed(rows: pa.Table) -> pa.Table:
+        return rows.rename_columns({"version": name})
+
+    if name == "edition":
+        assert orders.replay(named, renamed, sequence_by=name) == (1, 1, 0)
+    else:
+        with pytest.raises(WriteError, match="SEQUENCE_OF_PARTITIONS"):
+            orders.replay(named, renamed, sequence_by=name)
 
 
 @pytest.mark.parametrize(
@@ -233,6 +298,19 @@ def test_a_change_of_an_unknown_kind_is_no_upsert(tmp_path: Path) -> None:
     orders.options = {name: one for name, one in orders.options.items() if name != "apply_as_deletes"}
     with pytest.raises(WriteError, match="1 dead letter may delete a row, and mode='upsert' would write it"):
         orders.replay(named, mode="upsert")
+
+
+def test_after_a_rollback_the_changes_of_replays_go_out_of_the_changelog_too(tmp_path: Path) -> None:
+    orders = Orders(tmp_path, changelog_table="demo.log")
+    orders.take(0, (1, 1, "a"))
+    orders.take(1, (2, 1, None), (3, 1, "b"))
+    assert orders.replay(named, on_absent="insert") == (1, 1, 0)
+    orders.take(2, (1, 2, "c"))
+    orders.lake.table().manage_snapshots().rollback_to_snapshot(orders.lake.table().snapshots()[0].snapshot_id).commit()
+    log = orders.lake.catalog.load_table("demo.log")
+    with pytest.raises(BatchRefused, match="changes of batches 1 to 2 and of 1 replay, which the table") as refused:
+        orders.take(3, (4, 1, "d"))
+    assert f"Roll demo.log back to snapshot {log.snapshots()[0].snapshot_id}." in refused.value.choices[0]
 
 
 def test_changes_are_put_aside_beside_a_changelog_which_lacks_them(tmp_path: Path) -> None:

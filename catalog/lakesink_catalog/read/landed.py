@@ -54,15 +54,15 @@ class Landed:
         """What the commits of a batch say, as far as their snapshots are retained. An old batch can land again."""
         return [self._seen.summary_of(one) or {} for one in self._marked.get((query_id, batch_id), ())]
 
-    def newest_summary(self, query_id: str) -> Mapping[str, Any]:
-        """What the newest batch of a query says."""
+    def newest_summary(self, query_id: str | None = None) -> Mapping[str, Any]:
+        """What the newest batch of a query says, or of any."""
         return newest_summary(self._seen, query_id)
 
 
-def newest_summary(seen: Situation, query_id: str, before: int = LARGEST_NUMBER) -> Mapping[str, Any]:
-    """What the newest batch of a query before one says; an old batch that was accepted does not count."""
+def newest_summary(seen: Situation, query_id: str | None, before: int = LARGEST_NUMBER) -> Mapping[str, Any]:
+    """What the newest batch of a query, or of any, before one says; an old batch that was accepted does not count."""
     moved = (found for found in seen.own() if found[0].batch_id == found[0].ledger_batch_id < before)
-    return next((seen.summary_of(snapshot) or {} for mark, snapshot in moved if mark.query_id == query_id), {})
+    return next((seen.summary_of(snapshot) or {} for mark, snapshot in moved if query_id in (None, mark.query_id)), {})
 
 
 def _newest(seen: Situation) -> LedgerEntry | Mark | None:

@@ -15,6 +15,7 @@ from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.identity import MAIN_BRANCH, SinkKey
 from lakesink_protocol.ledger import EntryUnreadable, LedgerEntry, TableView, parse_entry
 from lakesink_protocol.quality import LETTERS_TABLE
+from lakesink_protocol.row_changes import logged_changes
 from lakesink_protocol.tags import Refs
 
 
@@ -87,14 +88,17 @@ def _branch_contains(metadata: TableMetadata, io: FileIO, head: int | None, snap
 def _content_is_under(metadata: TableMetadata, io: FileIO, head: int, snapshot_id: int) -> bool:
     """True if the head's manifest list has every manifest of the older snapshot, and so all its rows.
 
-    A batch whose rows are all dead letters has none of its own, so that nothing is missing where it was rolled back.
+    A batch has none of its own whose rows are all dead letters, or whose changes, which a changelog has, find no row:
+    nothing is missing where it was rolled back.
     """
     older, newer = metadata.snapshot_by_id(snapshot_id), metadata.snapshot_by_id(head)
     if older is None or newer is None:
         return False
     lists = [read_manifest_list(io.new_input(snapshot.manifest_list)) for snapshot in (older, newer)]
     of_older, of_newer = ({manifest.manifest_path: manifest.added_snapshot_id for manifest in one} for one in lists)
-    if older.summary and older.summary.get(LETTERS_TABLE) and snapshot_id not in of_older.values():
+    said = older.summary.additional_properties if older.summary else {}
+    has_side_rows = said.get(LETTERS_TABLE) or logged_changes(said)
+    if has_side_rows and snapshot_id not in of_older.values():
         return False
     return of_older.keys() <= of_newer.keys()
 

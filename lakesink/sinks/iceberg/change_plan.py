@@ -65,10 +65,11 @@ def changes_plan(
     soft = settings.deletes is Deletes.SOFT
     if soft:
         columns.check_deleted()
+    keys = columns.keys(settings.keys)
     return ChangesPlan(
         settings.mode,
-        columns.keys(settings.keys),
-        columns.sequence(settings.sequence_by),
+        keys,
+        columns.sequence(settings.sequence_by, keys),
         soft_deletes=soft,
         except_columns=settings.except_column_list,
         deletes=condition_of(settings.apply_as_deletes) if settings.decode and settings.apply_as_deletes else None,
@@ -133,8 +134,8 @@ def check_created_keys(schema: Schema, table: str, settings: Settings) -> None:
     if not settings.keys:
         raise option_invalid("keys", f"The option keys is needed to create {table}: it gets them as identifier fields.")
     columns = _Columns(schema, table, NameRule(case_sensitive=False))  # no two differ only in case
-    columns.found_keys(settings.keys)
-    columns.sequence(settings.sequence_by)
+    keys = [field.field_id for field in columns.found_keys(settings.keys)]
+    columns.sequence(settings.sequence_by, keys)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,10 +178,13 @@ class _Columns:
             self._check_key(field)
         return found
 
-    def sequence(self, names: Sequence[str]) -> tuple[int, ...]:
+    def sequence(self, names: Sequence[str], keys: Sequence[int]) -> tuple[int, ...]:
         """Ids of the columns of `sequence_by`."""
         found = [self._field(name, "sequence_by") for name in names]
         for field in found:
+            if field.field_id in keys:
+                said = f"names the column {shown(field.name)!r}, which is the same in all changes of a key"
+                raise option_invalid("sequence_by", f"The option sequence_by {said}. Leave it out.")
             if not isinstance(field.field_type, _SORTABLE):
                 raise _sequence_unsupported(self.table, field)
         return tuple(field.field_id for field in found)

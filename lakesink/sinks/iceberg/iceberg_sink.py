@@ -16,7 +16,7 @@ from lakesink.sinks.iceberg.checked_receipts import Written, count_votes, opened
 from lakesink.sinks.iceberg.compaction import Compaction
 from lakesink.sinks.iceberg.document_evolution import follow, left_rows, not_written_again, widened_floats
 from lakesink.sinks.iceberg.evolution import check_conditions, expected_of, plan_batch
-from lakesink.sinks.iceberg.keyed_changes import ChangesByKey, RunInExecutors, check_sequence, prepared_changes
+from lakesink.sinks.iceberg.keyed_changes import ChangesByKey, RunInExecutors, prepared_changes
 from lakesink.sinks.iceberg.logs import why_unusable
 from lakesink.sinks.iceberg.side.side_rollback import with_side_tables
 from lakesink.sinks.iceberg.side.side_sink import SideTableSink
@@ -90,11 +90,10 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         self.expected, self.schema = expected_of(self.schema, self.settings), without_marks(self.schema)
         given = self.table, self.key, self.open_catalog, self.settings, self.effects
         self.target = SinkTable(*given, self.memory, self.words)
-        self._sides = SideFactory(self.target, IcebergSink)
+        self._accept_warning = UnusedAcceptWarning(self.settings.accept, "table", self.table, self.key.name)
+        self._sides = SideFactory(self.target, IcebergSink, self._accept_warning)
         self.side = SideTables.of(self.table, self.settings, self.expected, self._sides.participant)
-        # A side table may use an accept that the table does not; its sink warns then.
-        accept = None if self.side.used else self.settings.accept
-        self._accept_warning = UnusedAcceptWarning(accept, "table", self.table, self.key.name)
+        self._accept_warning.is_shared = bool(self.side.used)
         self.changes = ChangesByKey(
             self.settings, self.run_in_executors, self.effects.at_once, self.key.name.startswith(REPLAY)
         )
@@ -117,7 +116,6 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         verdict, entry, emit = decision.verdict, decision.situation.entry, self.effects.emit
         emit(events.Decided(batch.batch_id, decision.situation, verdict, self.settings.ledger_tag, at_begin=True))
         self._accept_warning.after_decision(verdict, batch.batch_id, emit)
-        self._sides.has_accepted |= isinstance(verdict, Commit) and bool(verdict.accepted)
         if isinstance(verdict, Refuse):
             refused = refusal(verdict.reason, decision.situation, self.words)
             raise with_side_tables(refused, table, self.side.all)
@@ -140,7 +138,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             check_conditions(self.settings, write.plan)
         if write.plan.changes is not None:
             check_key(table, entry, write.plan.changes.keys)
-            check_sequence(self.settings, batch)
+            self.changes.check_sequence(batch)
         if entry is not None:
             self.target.records.follow(entry.batch_id, entry.fingerprint)
         try:

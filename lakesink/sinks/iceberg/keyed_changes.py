@@ -166,6 +166,11 @@ class ChangesByKey:
     are_replayed: bool = False
     memory: LocateMemory = field(default_factory=LocateMemory)
 
+    def check_sequence(self, batch: Batch) -> None:
+        """See `check_sequence`. Before a replay, its order was compared with that of its sink."""
+        if not self.are_replayed:
+            check_sequence(self.settings, batch)
+
     def locate(self, prepared: PreparedBatch, file_stem: str) -> Locate | None:
         """What locates a prepared batch on a head; None if the batch only appends."""
         if prepared.changes is None:

@@ -73,7 +73,7 @@ class StagedSink(TwoPhaseCommitSink[StagedTransaction[C], P], Generic[C, P]):
     ) -> None:
         self.sink_id, self.place, self._records, self._effects = sink_id, place, records, effects
         self.accept: Accept | None = option("accept", accept, None)
-        self._accept_warning = UnusedAcceptWarning(self.accept, self.kind, place, sink_id)
+        self.accept_warning = UnusedAcceptWarning(self.accept, self.kind, place, sink_id)
 
     # The ledger
 
@@ -138,7 +138,7 @@ class StagedSink(TwoPhaseCommitSink[StagedTransaction[C], P], Generic[C, P]):
         begun_ms = self._effects.now_ms()
         with self.failures():
             decision = self.decide_on(batch)
-            self._accept_warning.after_decision(decision.verdict, batch.batch_id, self._effects.emit)
+            self.accept_warning.after_decision(decision.verdict, batch.batch_id, self._effects.emit)
             match decision.verdict:
                 case Skip(snapshot_id=number):
                     return AlreadyCommitted(number)

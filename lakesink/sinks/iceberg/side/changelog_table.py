@@ -29,7 +29,7 @@ from lakesink_protocol.errors import Reason, WriteError
 from lakesink_protocol.identity import LEDGER_PREFIX, Batch, SinkKey
 from lakesink_protocol.redact import shown as redacted
 from lakesink_protocol.refusals.texts import Words
-from lakesink_protocol.row_changes import CHANGELOG_OF, CHANGELOG_TABLE, DELETES, SUPERSEDED, counts_in
+from lakesink_protocol.row_changes import CHANGELOG_OF, CHANGELOG_TABLE, DELETES, SUPERSEDED, logged_changes
 from lakesink_protocol.votes import receipt_rejected
 
 CHANGELOG_WORDS: Sequence[Words] = (
@@ -141,8 +141,7 @@ def check_is_logged(decision: Decision, changelog: SideTableSink) -> None:
         return
     its = (newest.query_id, newest.batch_id)
     summary = next((one.summary for mark, one in seen.own_marks if (mark.query_id, mark.batch_id) == its), None) or {}
-    counts = counts_in(summary)
-    is_logged = summary.get(CHANGELOG_TABLE) == changelog.table and counts is not None and counts.changes > 0
+    is_logged = summary.get(CHANGELOG_TABLE) == changelog.table and logged_changes(summary)
     if not is_logged or changelog.knows(batch):
         return
     raise WriteError.of(

@@ -22,6 +22,8 @@ from lakesink.sinks.iceberg.side.side_sink import SideTableSink
 from lakesink.sinks.iceberg.side.side_tables import SideFactory
 from lakesink.sinks.iceberg.sink_table import RunMemory, SinkTable
 from lakesink.sinks.iceberg.transaction import BatchWarnings
+from lakesink.sinks.staged.sink import StagedSink
+from lakesink.sinks.unused_accept import UnusedAcceptWarning
 from lakesink.task.task import ParquetTaskWriter
 from lakesink_catalog.commit.effects import Effects
 from lakesink_protocol.coordinator import Sink
@@ -109,8 +111,11 @@ class CheckedSink(TwoPhaseCommitSink[CheckedTransaction, CheckedRows]):
         self.plan = plan_in_front(self.owner, self.settings, self.incoming, case_sensitive=self.case_sensitive)
         if self.open_catalog is not None:
             own = SinkTable("", self.owner, self.open_catalog, self.settings, self.effects, RunMemory(), ())
-            name = letters_table("", self.settings)
-            self.letters = SideFactory(own, IcebergSink).participant(DEAD_LETTERS, name, LETTERS)
+            name, of_behind = letters_table("", self.settings), UnusedAcceptWarning(None, "", "", "")
+            if isinstance(self.behind, StagedSink):
+                of_behind = self.behind.accept_warning
+            of_behind.is_shared = True
+            self.letters = SideFactory(own, IcebergSink, of_behind).participant(DEAD_LETTERS, name, LETTERS)
         self.open_named = self.behind.open_named if self.letters is None else self._opened
 
     @property

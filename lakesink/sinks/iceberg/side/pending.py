@@ -53,9 +53,9 @@ class OfTable:
         """True if the table has the batches of all these letters."""
         return all(map(self.is_complete, *(letters[name].to_pylist() for name in _IDENTITY)))
 
-    def owner(self, letter: str, sink: str) -> SinkKey:
-        """The sink that put a letter aside: a stream, or an application of `lakesink.append`."""
-        return self._of(sink).owner(letter[:APPLICATION])
+    def landed(self, letter: str, sink: str) -> Landed:
+        """The batches of the sink that put a letter aside: a stream, or an application of `lakesink.append`."""
+        return self._of(sink).landed(letter[:APPLICATION])
 
     def _of(self, sink: str) -> "_BatchesOfSink":
         if sink not in self._sinks:
@@ -78,10 +78,9 @@ class _BatchesOfSink:
                 self._after.setdefault((application, one.batch_id), one.after)
                 self._queries[application] = landed, one.query_id
 
-    def owner(self, application: str) -> SinkKey:
-        """The sink that wrote a letter whose batch is complete."""
-        landed, _ = self._queries[application]
-        return landed.key
+    def landed(self, application: str) -> Landed:
+        """The batches of the sink that wrote a letter whose batch is complete."""
+        return self._queries[application][0]
 
     def _has(self, application: str, batch_id: int) -> bool:
         """True unless the table lacks a batch with these letters, as far as it tells: expiry may have hidden it.

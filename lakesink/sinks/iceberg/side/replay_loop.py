@@ -14,9 +14,10 @@ from pyiceberg.table import Table
 
 from lakesink.keys.change_columns import UNKNOWN
 from lakesink.rows.letters import VALUE
-from lakesink.settings.option_types import SchemaEvolution
-from lakesink.settings.settings import Settings
+from lakesink.settings.option_types import Deletes, SchemaEvolution
+from lakesink.settings.settings import POLICY, Settings, read_policy
 from lakesink.sinks.iceberg.iceberg_sink import BeforeCommit
+from lakesink.sinks.iceberg.keyed_changes import check_sequence
 from lakesink.sinks.iceberg.side.begun_replays import replays_back
 from lakesink.sinks.iceberg.side.pending import MOST_BYTES, OfTable, check_letter_table, count_letters, first_letters
 from lakesink.sinks.iceberg.side.replays import (
@@ -30,15 +31,18 @@ from lakesink.sinks.iceberg.side.replays import (
 )
 from lakesink.sinks.iceberg.side.side_sink import MOST_LOOKS
 from lakesink_catalog.commit.current import is_current
+from lakesink_catalog.read.landed import Landed
 from lakesink_catalog.tables.tables import find_table, load_table
 from lakesink_catalog.words import counted
 from lakesink_protocol.errors import CatalogError, CommitUnresolved, LakesinkError, WriteError
-from lakesink_protocol.identity import MAIN_BRANCH, Batch, SinkKey
+from lakesink_protocol.identity import MAIN_BRANCH, NO_BATCH, Batch, SinkKey
 from lakesink_protocol.outcome import Committed, Outcome
 from lakesink_protocol.quality import REPLAYS_TABLE
+from lakesink_protocol.redact import shown
 from lakesink_protocol.row_changes import Mode
 
 LETTER_ID, OPERATION = "letter_id", "operation"
+_LONGEST = 80
 _SHARED_WITH_REPLAYS = ("prepared_max_age", "ledger_tag", "ledger_tag_max_age", "max_clock_ahead")
 """Options that the table of replays has too."""
 
@@ -100,6 +104,8 @@ class ReplayLoop:
 
     def _replay(self, of: OfTable, assignments: AllAssignments, step: _Step) -> None:
         _check_mode(step.letters, self.settings.mode)
+        first = step.letters.slice(0, 1).to_pylist()[0]
+        _check_order(of.landed(first[LETTER_ID], first["sink"]), of.table, self.settings)
         rows = self.repair(step.letters, of.table)
         _check_returned(rows.letters, step.letters)
         returned, number = len(rows.letters), step.letters.num_rows
@@ -154,12 +160,13 @@ class ReplayLoop:
                 not assignments.is_assigned(letter)
                 and letter not in self.left
                 and of.is_complete(letter, sink, batch_id)
-                and not (waiting and assignments.of(of.owner(letter, sink)).key in waiting)
+                and not (waiting and assignments.of(of.landed(letter, sink).key).key in waiting)
             ),
         )
         if chosen is None:
             return None
-        owners = list(map(of.owner, chosen[LETTER_ID].to_pylist(), chosen["sink"].to_pylist()))
+        sinks = map(of.landed, chosen[LETTER_ID].to_pylist(), chosen["sink"].to_pylist())
+        owners = [sink.key for sink in sinks]
         of_one_sink = chosen.filter(pa.array([owner == owners[0] for owner in owners]))
         of_sink = assignments.of(owners[0])
         return _Step(of_sink, of_sink.newest + 1, of_one_sink, begun=False)
@@ -225,6 +232,29 @@ def _check_mode(letters: pa.Table, mode: Mode) -> None:
             "Give mode='changes', as the stream has it. For rows with the table's columns, return operation too, with"
             " apply_as_deletes=\"operation = 'delete'\" and except_column_list=['operation'].",
         )
+
+
+def _check_order(sink: Landed, table: Table, settings: Settings) -> None:
+    """Refuse to order changes, or to delete rows, otherwise than the newest batch of the sink: an older one could win.
+
+    It does not tell if its snapshot has expired, or if a column was renamed since.
+    """
+    texts, lists = read_policy(str(sink.newest_summary().get(POLICY) or ""))
+    if Mode.APPEND in (settings.mode, texts.get("mode", Mode.APPEND)):
+        return
+    given = {"sequence_by": ", ".join(settings.sequence_by), "deletes": settings.deletes}
+    known, order = {"deletes": texts.get("deletes", Deletes.HARD)}, lists.get("sequence_by", ())
+    if order and {name.lower() for name in table.schema().column_names}.issuperset(map(str.lower, order)):
+        known["sequence_by"] = ", ".join(order)
+    else:
+        check_sequence(settings, NO_BATCH)
+    for option, value in known.items():
+        if given[option].lower() != value.lower():
+            has, had = f"{option}='{given[option]}'", f"{option}='{shown(value, _LONGEST)}'"
+            raise invalid_repair(
+                f"The replay has {has}, and {sink.key.label} had {had}: an older change could replace a newer one.",
+                (f"Give {had}, as the sink has it.", f"If the sink has {has} now, let it write a batch first."),
+            )
 
 
 def check_no_documents(columns: Sequence[str], table: Table, settings: Settings) -> None:

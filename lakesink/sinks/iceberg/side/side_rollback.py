@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from lakesink.rows.letters import SUFFIX
+from lakesink.rows.letters import SUFFIX, is_replay_of
 from lakesink.sinks.iceberg.side.begun_replays import begun_replays
 from lakesink.sinks.iceberg.side.changelog_table import CHANGELOG
 from lakesink.sinks.iceberg.side.letters_table import DEAD_LETTERS
 from lakesink.sinks.iceberg.side.side_batches import WayBack, left_behind
 from lakesink.sinks.iceberg.side.side_sink import SideTableSink
 from lakesink.sinks.iceberg.side.side_table import SideTable
+from lakesink_catalog.read.history import keys_of_ledger
 from lakesink_catalog.read.past import by_sink, retained
 from lakesink_catalog.tables.tables import load_table
 from lakesink_catalog.words import counted
@@ -97,20 +98,22 @@ def left_in(kind: SideTable, catalog: Catalog, name: str, owner: SinkKey, table:
     """What one side table has; None if nothing, or if it cannot be told."""
     try:
         side = load_table(catalog, name)
-        left = left_behind(side, kind.key_of, owner, table)
-        if not left:
+        of_sink = left_behind(side, kind.key_of, owner, table)
+        replays = (one for one in keys_of_ledger(table) if is_replay_of(one.name, owner) and one.branch == owner.branch)
+        replayed = [batch for one in replays for batch in left_behind(side, kind.key_of, one, table)]
+        if not of_sink and not replayed:
             return None
-        ways = kind.ways_back(catalog, side, left, table, owner.branch)
+        ways = kind.ways_back(catalog, side, [*of_sink, *replayed], table, owner.branch)
         begun = begun_replays(catalog, table, side, owner.branch) if kind.has_replays else None
     except CatalogError:
         return None
-    batches = tuple(one.batch_id for one in reversed(left))
-    first, last = batches[0], batches[-1]
-    named = f"batch {first}" if first == last else f"batches {first} to {last}"
+    batches = tuple(one.batch_id for one in reversed(of_sink))
+    several = [f"batches {batches[0]} to {batches[-1]}"] if batches[1:] else [f"batch {one}" for one in batches]
+    named = " and of ".join(several + [counted(len(replayed), "replay")] * bool(replayed))
     said = f"{name} still has {kind.keeps} of {named}, which the table no longer has."
     if begun is not None:
-        replays, those = begun
-        said = f"{said} {'.'.join(replays.name())} has {counted(len(those), 'replay')} that it no longer has."
+        assigned, those = begun
+        said = f"{said} {'.'.join(assigned.name())} has {counted(len(those), 'replay')} that it no longer has."
     step = " ".join(map(str, ways or ())) or f"Name another {kind.option}: no rollback takes these {kind.keeps} out."
     own = ".".join(table.name()) if owner.kind is SinkKind.STREAM else ""
     return Left(kind, own, batches, said, step, ways, f"{name} keeps the {kind.keeps} of {named}.")

@@ -32,6 +32,7 @@ from lakesink.sinks.iceberg.side.letters_table import (
 from lakesink.sinks.iceberg.side.side_sink import SideTableSink
 from lakesink.sinks.iceberg.side.side_table import SideTable
 from lakesink.sinks.iceberg.sink_table import RunMemory, SinkTable
+from lakesink.sinks.unused_accept import UnusedAcceptWarning
 from lakesink.task.changelog import METADATA
 from lakesink_catalog.commit.decision import Decision
 from lakesink_protocol.identity import SinkKey
@@ -114,12 +115,12 @@ class SideFactory:
     Attributes:
         own: Without a name if the sink writes to no table, and has no more of one than this.
         make_sink: Makes the sink that writes a side table once it is opened: `IcebergSink`.
-        has_accepted: True once an operator's accept has overruled a refusal of the own table: it is for no other one.
+        of_own: An accept that the own table, or the sink's other target, has used is for no other one.
     """
 
     own: SinkTable
     make_sink: Callable[..., Any]
-    has_accepted: bool = False
+    of_own: UnusedAcceptWarning
 
     def participant(self, kind: SideTable, table: str, columns: pa.Schema) -> SideTableSink:
         """The participant for rows with these columns."""
@@ -128,7 +129,7 @@ class SideFactory:
         settings = replace(settings, schema_evolution=kind.schema_evolution)
 
         def open_table(key: SinkKey, columns: pa.Schema) -> Any:
-            accept = None if self.has_accepted else own.settings.accept
+            accept = None if self.of_own.used else own.settings.accept
             return self.make_sink(
                 table,
                 key,

@@ -1,17 +1,14 @@
 """What a stream does with rows that do not fit, and how it changes rows by key, read from its snapshots. Pure."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from lakesink.rows.plan import OnMalformed
 from lakesink.settings.option_types import Deletes, OutputMode
-from lakesink.settings.settings import POLICY_LISTS, POLICY_OPTIONS
+from lakesink.settings.settings import read_policy
 from lakesink_protocol.redact import redact, shown
 from lakesink_protocol.row_changes import Mode
 
-_LONGEST = 2_000
 _LONGEST_NAME = 100
 _STOPS = "stops the query"
 _FOLLOWS = ("add", "widen")
@@ -69,18 +66,13 @@ def change_policy(text: str) -> ChangePolicy | None:
 
 
 def _parsed(text: str) -> tuple[Mapping[str, str], Mapping[str, Sequence[str]]]:
-    """Options and lists in a summary, which others may have written: known names, and short texts."""
-    try:
-        document: Any = json.loads(text[:_LONGEST]) if text else {}
-    except (ValueError, RecursionError):
-        return {}, {}
-    found = document if isinstance(document, dict) else {}
+    """Options and lists in a summary, as short texts."""
 
     def short(value: str) -> str:
         return redact(shown(value, _LONGEST_NAME))
 
-    lists = {name: found[name] for name in POLICY_LISTS if isinstance(found.get(name), list)}
+    texts, lists = read_policy(text)
     return (
-        {name: short(found[name]) for name in POLICY_OPTIONS if isinstance(found.get(name), str)},
-        {name: [short(value) for value in values if isinstance(value, str)] for name, values in lists.items()},
+        {name: short(value) for name, value in texts.items()},
+        {name: [*map(short, values)] for name, values in lists.items()},
     )
