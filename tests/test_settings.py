@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakesink.settings.option_types import Deletes, LocateIn, Options, OutputMode
-from lakesink.settings.options import OPTIONS
+from lakesink.settings.options import BY_NAME, OPTIONS, read_option
 from lakesink.settings.parse import duration, size_bytes, switch, whole_number
 from lakesink.settings.relations import RELATIONS, Entry
 from lakesink.settings.settings import Settings
@@ -161,6 +161,13 @@ def test_a_wrong_option_is_refused_with_its_name_and_a_hint(name: str, given: An
     assert refused.value.action.startswith(name)
     assert "?." not in str(refused.value)
     assert len(str(refused.value).splitlines()[0]) < 300
+
+
+@pytest.mark.parametrize("given", [10**400, -(10**5000), [10**5000]], ids=["large", "very large", "a list"])
+@pytest.mark.parametrize("name", sorted(BY_NAME))
+def test_a_number_that_python_cannot_convert_is_refused_like_any_other(name: str, given: Any) -> None:
+    with pytest.raises(SettingsError, match=f"LAKESINK_OPTION_INVALID. The option {name} is "):
+        read_option(name, given)
 
 
 @pytest.mark.parametrize(

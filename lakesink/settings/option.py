@@ -37,7 +37,8 @@ class Option:
         try:
             return self.read(value)
         except ValueError as error:
-            shown = MASK if contains_secret(self.name, value) or self.name == "catalog_properties" else _shown(value)
+            text = value if isinstance(value, str) else ""
+            shown = MASK if contains_secret(self.name, text) or self.name == "catalog_properties" else _shown(value)
             why = f"The option {self.name} is {shown}: {sentence(redact(str(error)))}"
         raise self.invalid(why)
 
@@ -95,5 +96,7 @@ def one_of(words: Iterable[Word]) -> Callable[[Any], Word]:
 def _shown(value: Any) -> str:
     if not isinstance(value, (str, int, float)):
         return f"a {type(value).__name__}"
+    if isinstance(value, int) and value.bit_length() > 64:  # Python does not print all of them
+        return "a very large int"
     text = redact(repr(value))
     return text if len(text) <= 40 else f"{text[:37]}..."

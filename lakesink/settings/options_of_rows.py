@@ -72,7 +72,7 @@ def _schema_registry(value: Any) -> str:
 def _ratio(value: Any) -> float:
     try:
         found = float(value) if isinstance(value, (int, float, str)) and not isinstance(value, bool) else math.nan
-    except ValueError:
+    except (ValueError, OverflowError):
         found = math.nan
     if not 0 <= found <= 1:
         raise ValueError("expected a number from 0 to 1")
