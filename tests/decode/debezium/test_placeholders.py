@@ -146,7 +146,7 @@ def test_a_placeholder_in_avro_never_becomes_a_value(form: str) -> None:
     assert found.misfits[0].expected.endswith("; set REPLICA IDENTITY FULL")
 
 
-REFUSING: dict[str, Type | str] = {
+REFUSING: dict[str, Any] = {
     "int": "int",
     **{f"{kind}[]": array(kind) for kind in ("boolean", "date", "time", "timestamp", "binary", "uuid")},
     "struct": SPATIAL,
