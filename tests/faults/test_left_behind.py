@@ -15,11 +15,13 @@ from uuid import uuid4
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
+from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField
 
 from lakesink.sinks.iceberg.side.pending import OfTable, first_letters
+from lakesink_catalog.tables import tables
 from lakesink_protocol.coordinator import run_batch
 from lakesink_protocol.errors import BatchRefused, WriteError
 from lakesink_protocol.identity import MAIN_BRANCH, SinkKind
@@ -175,6 +177,24 @@ def test_a_first_query_that_lost_its_checkpoint_leaves_a_side_table_that_the_nex
     assert isinstance(pair.run("new", 0), Committed)
     assert pair.batches() == [0]
     assert pair.findings() == []
+
+
+@pytest.mark.parametrize("looks", [1, 2])
+def test_an_older_state_of_the_table_shows_nothing_that_was_left_behind(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, looks: int
+) -> None:
+    """A catalog may answer a load with the state before the last batch, or with the table that was dropped."""
+    pair.run("old", 0)
+    older = [pair.lake.table()] * looks
+    pair.run("old", 1)
+    word = pair.accept("new")
+
+    def load_table(catalog: Catalog, name: str) -> Table:
+        return older.pop() if name == TABLE and older else tables.load_table(catalog, name)
+
+    monkeypatch.setattr("lakesink.sinks.iceberg.side.side_sink.load_table", load_table)
+    assert isinstance(pair.run("new", 0, accept=word), Committed)
+    assert pair.batches() == [0, 0, 1]
 
 
 def test_an_accepted_query_that_lost_its_checkpoint_is_taken_out_by_a_rollback(pair: Pair) -> None:

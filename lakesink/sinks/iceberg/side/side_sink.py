@@ -150,7 +150,7 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
                 raise ways.rewound(table, batch, newest.batch_id)
         is_behind = newest is not None and entry is not None and entry.batch_id < newest.batch_id < batch.batch_id
         if (own is not None and not _follows(own)) or (is_behind and has_gaps(self.owner)):
-            self._ways_out.check_none_left(table, batch)
+            self._check_none_left(table, batch)
         if newest is not None and newest.batch_id == batch.batch_id:
             self._with_rows = batch.batch_id
         self._planned = batch.batch_id, self._uuid
@@ -264,6 +264,17 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
             begun = self._of(batch).begin(Batch(batch.batch_id, "", fingerprint, start=None, end=end))
             if not isinstance(begun, AlreadyCommitted):  # by a driver that came between the two looks
                 return replace(found, transaction=begun)
+        raise self._older_state(batch)
+
+    def _check_none_left(self, table: Table, batch: Batch) -> None:
+        """Refuse by the present state of the own table alone: an older one lacks batches that it has."""
+        for _ in range(MOST_LOOKS):
+            ways = self._ways_out
+            try:
+                return ways.check_none_left(table, batch)
+            except WriteError:
+                if ways.own is None or is_current(ways.own, self.owner.branch):
+                    raise
         raise self._older_state(batch)
 
     def _older_state(self, batch: Batch) -> CommitUnresolved:
