@@ -368,6 +368,7 @@ def test_a_stream_goes_on_while_all_its_collectors_are_away_or_slow_or_refuse(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     numbers = counting(OPENTELEMETRY)
+    numbers.stream("demo.pushed", "pushed", "main")  # without any number, nothing is pushed
     with ExitStack() as stack:
         for collector in COLLECTORS:
             port, reached = stack.enter_context(collector())

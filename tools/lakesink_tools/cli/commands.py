@@ -10,8 +10,7 @@ from typing import Any
 import click
 
 from lakesink.settings.parse import duration, utc_time
-from lakesink_tools.cli.output import Report, parsed_by, reported
-from lakesink_tools.cli.until_stopped import metrics_port
+from lakesink_tools.cli.output import Report, metrics_port, parsed_by, reported
 
 _ONLY_READS = {
     *("as-of", "audit", "dead-letters", "diff", "engines", "explain", "health", "lineage", "log", "quality"),

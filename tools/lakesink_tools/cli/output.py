@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from lakesink.settings.parse import metrics_reader
 from lakesink_catalog.words import printable
 from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import LakesinkError, SettingsError
@@ -90,6 +91,14 @@ def confirmed(question: str, *, yes: bool) -> None:
 def invalid(what: str, action: str) -> SettingsError:
     """The error for options that contradict each other; click's own usage errors have no JSON."""
     return SettingsError("OPTION_INVALID", what, action=action)
+
+
+def metrics_port(text: str) -> str:
+    """Host and port at which Prometheus reads what a command counts."""
+    place = metrics_reader(text)
+    if ":" not in place:
+        raise ValueError("expected a port, such as 9464 or '0.0.0.0:9464'")
+    return place
 
 
 def parsed_by(parse: Callable[[str], Any]) -> Callable[[click.Context, click.Parameter, str | None], Any]:

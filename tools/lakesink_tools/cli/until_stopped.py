@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 import click
 
 from lakesink.observe.metrics import Numbers, counting
-from lakesink.settings.parse import metrics_reader
 from lakesink_catalog.words import moment, printable
 from lakesink_protocol.redact import describe
 from lakesink_tools.cli.output import invalid
@@ -25,14 +24,6 @@ def served(place: str | None) -> Numbers:
     except OSError as error:
         trouble = describe(error)
     raise invalid(f"The option --metrics: {place} cannot be opened ({trouble}).", "Give a port that is free.")
-
-
-def metrics_port(text: str) -> str:
-    """Host and port at which Prometheus reads what a command counts."""
-    place = metrics_reader(text)
-    if ":" not in place:
-        raise ValueError("expected a port, such as 9464 or '0.0.0.0:9464'")
-    return place
 
 
 def stopped_by_signals() -> threading.Event:
