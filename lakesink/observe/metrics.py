@@ -29,9 +29,9 @@ MOST_STREAMS, MOST_VALUES, LONGEST_LABEL = 200, 100, 200
 class MetricKind(Enum):
     """How a number changes."""
 
-    COUNTER = "what is told is added, from 0 at the start of the process"
-    GAUGE = "what was told last"
-    AGE = "seconds for which what is told has been above 0"
+    COUNTER = "each number is added to a sum, which begins at 0 with the process"
+    GAUGE = "the last number"
+    AGE = "seconds since the number was last 0"
 
 
 class Metric(NamedTuple):
@@ -183,7 +183,7 @@ class Numbers:
             yield family
 
     def to_opentelemetry(self, provider: Any = None) -> None:
-        """Make instruments for the program's meter provider; without one, nobody reads them."""
+        """Give the numbers to the program's meter provider. Without a provider, they are not exported."""
         from opentelemetry.metrics import CallbackOptions, Observation, get_meter  # noqa: PLC0415 - an extra
 
         def observed(metric: Metric, _: CallbackOptions) -> Iterable[Observation]:

@@ -115,7 +115,7 @@ def store_facts(files: Any, facts: QueryFacts, reporter: Reporter) -> None:
 def report_end(query: RunningQuery, reporter: Reporter) -> None:
     """Report the end of a run when it comes. Spark calls no batch function then, so a thread waits for it.
 
-    Until then, and once more at the end, it reports how far the query has read, if somebody counts.
+    With metrics, it also reports how far the query has read: every second, and once more at the end.
     """
     counts = any(isinstance(one, Stream) for one in reporter.emit.others)
 

@@ -20,7 +20,7 @@ from lakesink.checkpoint.offsets import (
 from lakesink.read.position import Position, parse_offset
 from lakesink_protocol.errors import QueryError
 from lakesink_protocol.identity import digest, stream_batch
-from lakesink_protocol.ledger import Mark
+from lakesink_protocol.ledger import MAX_MARK_OFFSETS_BYTES, Mark
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ SourceRange = FirstRange | BatchesRange
 def offsets_in(mark: Mark) -> Ends | None:
     """The end offsets in a summary; None if they are not there, or not those of which it has the digest."""
     try:
-        found = json.loads(mark.offsets)
+        found = json.loads(mark.offsets[:MAX_MARK_OFFSETS_BYTES])  # longer ones are not ours
         return found if isinstance(found, list | dict) and digest(found) == mark.end else None
     except (ValueError, RecursionError):
         return None
