@@ -269,6 +269,15 @@ def test_fail_stops_and_names_what_the_table_lacks(tmp_path: Path, *, wraps: boo
     assert live_rows(stream.lake) == [row(1), row(2)]
 
 
+def test_fail_names_the_key_of_a_document_that_an_upsert_cannot_store(tmp_path: Path) -> None:
+    stream = stream_into(tmp_path, mode="upsert", decode="json", schema_evolution="fail")
+    stream.take(0, [(0, 0, row(1))])
+    with pytest.raises(WriteError, match="LAKESINK_SCHEMA_MISMATCH") as refused:
+        stream.take(1, [(0, 1, row(2, colour="red"))])
+    assert "colour" in str(refused.value)
+    assert live_rows(stream.lake) == [row(1)]
+
+
 @WRITE_AGAIN
 @pytest.mark.parametrize("soft", [False, True], ids=["hard", "soft"])
 def test_all_of_it_together_follows_the_database_and_a_replay_changes_nothing(
