@@ -133,6 +133,11 @@ class Settings:
         return self.mode is not Mode.APPEND
 
     @property
+    def maintains(self) -> bool:
+        """True if the tables are maintained between batches."""
+        return self.has_changes if self.maintenance is None else self.maintenance is not False
+
+    @property
     def follows_documents(self) -> bool:
         """True if keys of documents without a column are more than counted."""
         return self.decode is not None and self.schema_evolution is not SchemaEvolution.IGNORE

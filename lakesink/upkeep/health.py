@@ -4,9 +4,12 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from lakesink_catalog.manifests.live import LiveFile, LiveFiles
+from lakesink_catalog.words import counted, size
 
 SMALL = 0.75
 """A file below this fraction of the target size is small."""
+MOST_SMALL_FILES, MOST_DELETED, MOST_MANIFESTS, MOST_METADATA_BYTES = 1_000, 0.3, 1_000, 2**30
+"""Bounds of the four figures."""
 _REQUEST_SECONDS, _BYTES_PER_SECOND = 0.02, 100 * 2**20
 
 
@@ -38,6 +41,17 @@ class Health:
     def deleted_share(self) -> float:
         """Deleted rows among all rows, from 0 to 1."""
         return min(1.0, self.deleted_rows / self.rows) if self.rows else 0.0
+
+    @property
+    def past(self) -> tuple[str, ...]:
+        """The figures that are past their bounds, in words."""
+        figures = (
+            (self.small_files > MOST_SMALL_FILES, counted(self.small_files, "small file")),
+            (self.deleted_share > MOST_DELETED, f"{self.deleted_share:.0%} deleted rows"),
+            (self.manifests > MOST_MANIFESTS, counted(self.manifests, "manifest")),
+            (self.metadata_bytes > MOST_METADATA_BYTES, f"{size(self.metadata_bytes)} of metadata"),
+        )
+        return tuple(words for is_past, words in figures if is_past)
 
     @property
     def scan_seconds(self) -> float:

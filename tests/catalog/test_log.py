@@ -281,6 +281,27 @@ CASES: list[tuple[events.Event, str, str]] = [
             " compact its small files again"
         ),
     ),
+    (
+        events.MaintenanceFailed("demo.events", "OSError: no space"),
+        "WARNING",
+        ("lakesink.maintenance.failed table=demo.events error=OSError: no space: batches go on, and it is tried again"),
+    ),
+    (
+        events.TableMaintainedElsewhere("demo.events", "Amazon S3 Tables", "the catalog's property warehouse"),
+        "WARNING",
+        (
+            "lakesink.maintenance.elsewhere table=demo.events by=Amazon S3 Tables: the catalog's property warehouse"
+            " says so; the stream leaves it alone"
+        ),
+    ),
+    (
+        events.TableUnhealthy("demo.events", "2,000 small files"),
+        "WARNING",
+        (
+            "lakesink.table.unhealthy table=demo.events: 2,000 small files; give the stream's maintenance a larger"
+            " budget or gate=True, or run lakesink maintain"
+        ),
+    ),
     (events.ChangesLocatedAgain(3, 7), "INFO", "lakesink.changes.located-again batch=3 head=7"),
     (
         events.ManifestSetAside("m.avro", "a codec"),

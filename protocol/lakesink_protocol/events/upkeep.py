@@ -38,6 +38,34 @@ class CompactionFailed(BatchEvent):
     trouble: str
 
 
+class MaintenanceFailed(Event):
+    """A table could not be maintained; its batches do not depend on it."""
+
+    line = "lakesink.maintenance.failed table=%(table)s error=%(trouble)s: batches go on, and it is tried again"
+    table: str
+    trouble: str
+
+
+class TableMaintainedElsewhere(Event):
+    """A service maintains the table, as a property says, so streams leave it alone; once in a run."""
+
+    line = "lakesink.maintenance.elsewhere table=%(table)s by=%(by)s: %(said_by)s says so; the stream leaves it alone"
+    table: str
+    by: str
+    said_by: str
+
+
+class TableUnhealthy(Event):
+    """Figures of the table's health are past their bounds after its maintenance; once in a run."""
+
+    line = (
+        "lakesink.table.unhealthy table=%(table)s: %(figures)s; give the stream's maintenance a larger budget or"
+        " gate=True, or run lakesink maintain"
+    )
+    table: str
+    figures: str
+
+
 class ManifestsUnmerged(Event):
     """A merge of manifests failed; they stay as they are."""
 

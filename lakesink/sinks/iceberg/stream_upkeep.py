@@ -1,0 +1,94 @@
+"""The maintenance of a sink's tables between its batches. No batch depends on it, and it fails none."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+from pyiceberg.table import Table
+
+from lakesink.sinks.iceberg.rows_on_head import LocateMemory
+from lakesink.sinks.iceberg.side.side_tables import SideTables
+from lakesink.sinks.iceberg.sink_table import SinkTable
+from lakesink.upkeep.maintenance import Maintenance, Report, UpkeepMemory
+from lakesink.upkeep.managed import manager_of
+from lakesink.upkeep.policy import Policy
+from lakesink_catalog.tables.tables import load_table
+from lakesink_protocol import events
+from lakesink_protocol.identity import MAIN_BRANCH
+from lakesink_protocol.ledger import COMPACTED
+from lakesink_protocol.redact import describe
+
+BUDGET = timedelta(seconds=2)
+"""The pause between two batches, unless the option says another one."""
+
+
+@dataclass(slots=True)
+class StreamUpkeep:
+    """The maintenance of one sink's branch, and of the side tables that its batches write.
+
+    Attributes:
+        located: What the sink remembers of its table to locate changes.
+    """
+
+    target: SinkTable
+    side: SideTables
+    located: LocateMemory
+
+    def run(self, *, at_end: bool) -> None:
+        """Maintain the own table, then the side tables with rows of the last batch, as far as the budget goes.
+
+        At the end of a query, maintain them all, without a limit.
+        """
+        target, clock = self.target, self.target.effects.monotonic_ms
+        manager = manager_of(target.connected().properties, target.found.properties)
+        if manager is not None:
+            self._warn_once(events.TableMaintainedElsewhere(target.table, manager.name, manager.said_by))
+            return
+        given: Mapping[str, Any] = {"budget": BUDGET, **(target.settings.maintenance or {})}
+        policy, began, memories = Policy(**given), clock(), target.memory.upkeep
+        own = memories.setdefault("", UpkeepMemory(self.located.live, self.located.deletes))
+        self._maintain(target.table, target.load, target.key.branch, policy if not at_end else _unlimited(policy), own)
+        for side in self.side.used:
+            left = given["budget"] - timedelta(milliseconds=clock() - began)
+            if at_end or (side.voted[1] and left > timedelta(0)):
+                of_side = replace(policy, budget=None if at_end else left, where="")
+                load = partial(load_table, target.connected(), side.table)
+                memory = memories.setdefault(side.table, UpkeepMemory())
+                self._maintain(side.table, load, MAIN_BRANCH, of_side, memory)
+
+    def _maintain(
+        self, name: str, load: Callable[[], Table], branch: str, policy: Policy, memory: UpkeepMemory
+    ) -> None:
+        target = self.target
+        maintenance = Maintenance(load, branch, policy, target.effects, memory, {COMPACTED: target.key.ledger_property})
+        try:
+            report = maintenance.run()
+            if report.after.past and policy.gate:
+                report = replace(maintenance, policy=_unlimited(policy)).run()
+            if report.after.past:
+                self._warn_once(events.TableUnhealthy(name, ", ".join(report.after.past)))
+            if report.groups and name == target.table:
+                self._follow_merges(load(), report)
+        except Exception as error:  # noqa: BLE001 - the table is right without it
+            target.effects.emit(events.MaintenanceFailed(name, describe(error, target.connected().properties)))
+
+    def _follow_merges(self, table: Table, report: Report) -> None:
+        """Merges of manifests go on in the next batch if no other writer has come between."""
+        merges = self.target.memory.merges
+        for group in report.groups:
+            snapshot = table.snapshot_by_id(group.snapshot_id)
+            if snapshot is not None and snapshot.parent_snapshot_id == merges.snapshot_id:
+                merges.snapshot_id = snapshot.snapshot_id
+
+    def _warn_once(self, event: events.TableUnhealthy | events.TableMaintainedElsewhere) -> None:
+        """Once in a run of the query."""
+        said = f"{type(event).__name__} {event.table}"
+        if said not in self.target.memory.reported:
+            self.target.memory.reported.add(said)
+            self.target.effects.emit(event)
+
+
+def _unlimited(policy: Policy) -> Policy:
+    return replace(policy, budget=None)
