@@ -96,9 +96,13 @@ def test_spark_is_asked_for_the_progress_of_a_query_only_if_somebody_counts(*, c
 @pytest.mark.parametrize("failed", [True, False])
 def test_the_target_is_maintained_at_the_end_of_a_query_that_has_not_failed(*, failed: bool) -> None:
     told, ended = list[str](), threading.Event()
-    emit = LISTENERS.also(lambda _: (told.append("ended"), ended.set()))
-    query = cast("RunningQuery", EndedQuery(failed=failed))
-    report_end(query, Reporter("demo.events", "events", emit), lambda: told.append("maintained"))
+
+    def listen(_: events.Event) -> None:
+        told.append("ended")
+        ended.set()
+
+    reporter = Reporter("demo.events", "events", LISTENERS.also(listen))
+    report_end(cast("RunningQuery", EndedQuery(failed=failed)), reporter, lambda: told.append("maintained"))
     assert ended.wait(60)
     assert told == ["ended"] if failed else ["maintained", "ended"]
 
