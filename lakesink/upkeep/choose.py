@@ -147,7 +147,9 @@ def deleted_rows(live: LiveFiles) -> dict[str, float]:
         named[one.referenced_data_file] += one.record_count
         if not one.referenced_data_file:
             of_partition[place_of(one)] += one.record_count
-    return {file.path: named[file.path] + of_partition[at] / files[at] for file in live.data for at in (place_of(file),)}
+    return {
+        file.path: named[file.path] + of_partition[at] / files[at] for file in live.data for at in (place_of(file),)
+    }
 
 
 def place_of(file: LiveFile) -> Place:
@@ -188,12 +190,20 @@ class Pace:
     """How many runs maintenance rests: none, or twice as many after each one that failed or lost a race.
 
     Attributes:
-        bytes_per_second: Of the groups so far.
+        bytes_per_second: Of the groups so far, each of which costs as much as 4 MiB beside its bytes.
     """
 
     bytes_per_second: float = 16 * 2**20
     failures: int = field(default=0, init=False)
     rests: int = field(default=0, init=False)
+
+    def seconds(self, group: Group) -> float:
+        """How long a group will take, about."""
+        return (group.bytes + _FILE_COSTS) / self.bytes_per_second
+
+    def see(self, group: Group, seconds: float) -> None:
+        """How long a group took."""
+        self.bytes_per_second = (self.bytes_per_second + (group.bytes + _FILE_COSTS) / max(seconds, 0.01)) / 2
 
     def is_due(self) -> bool:
         """True if this run may try."""

@@ -112,7 +112,7 @@ def _converter(found: Found, field: Field) -> Convert:
         case ListOf(element) if pa.types.is_list(there) or pa.types.is_large_list(there):
             return _of_list(_converter(found.parts[0], element), there, kind)
         case MapOf(key, value) if pa.types.is_map(there):
-            return _of_map(*map(_converter, found.parts, (key, value)), kind)
+            return _of_map(_converter(found.parts[0], key), _converter(found.parts[1], value), kind)
     raise Unsuitable(f"type: column {field.name!r:.60} is {there!s:.60} in it")
 
 
@@ -128,9 +128,7 @@ def _of_map(keys: Convert, items: Convert, kind: pa.MapType) -> Convert:
     def of_map(values: pa.MapArray) -> pa.Array:
         pairs = [keys(values.keys), items(values.items)]
         entries = pa.struct([kind.key_field, kind.item_field])
-        return _with_children(
-            kind, values, pa.Array.from_buffers(entries, len(pairs[0]), [None], children=pairs)
-        )
+        return _with_children(kind, values, pa.Array.from_buffers(entries, len(pairs[0]), [None], children=pairs))
 
     return of_map
 

@@ -1,8 +1,9 @@
 """What a maintenance would do, and what it did. Pure."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from lakesink.upkeep.health import Health
+from lakesink.upkeep.choose import Group, sizes
+from lakesink.upkeep.health import SMALL, Health, is_small
 
 NOTHING_DUE, BUDGET, TURN, REST = "nothing is due", "budget", "turn", "rest"
 """Why a run ended: `TURN` if another maintenance is at work on the table, `REST` if a stream's last runs failed."""
@@ -83,3 +84,17 @@ class Report:
     groups: tuple[GroupDone, ...]
     left: tuple[LeftFile, ...]
     ended: str
+
+
+def after(health: Health, group: Group, target_bytes: int) -> Health:
+    """The health when a group was replaced, about."""
+    new = sizes(group.live_bytes, target_bytes)
+    small = sum(size < SMALL * target_bytes for size in new)
+    return replace(
+        health,
+        files=health.files - len(group.files) + len(new),
+        small_files=health.small_files - sum(is_small(file, target_bytes) for file in group.files) + small,
+        bytes=health.bytes - group.bytes + int(group.live_bytes),
+        rows=health.rows - int(group.deleted),
+        deleted_rows=max(0, health.deleted_rows - int(group.deleted)),
+    )

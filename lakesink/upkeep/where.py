@@ -1,6 +1,7 @@
 """The condition of a policy on partitions, by the present names of columns."""
 
 from collections.abc import Callable
+from typing import cast
 
 from pyiceberg.conversions import from_bytes
 from pyiceberg.expressions.parser import parse
@@ -9,6 +10,7 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.typedef import Record
+from pyiceberg.types import PrimitiveType
 from pyparsing import ParseException
 
 from lakesink_catalog.manifests.live import LiveFile
@@ -43,10 +45,11 @@ def partitions_where(table: Table, where: str) -> Callable[[LiveFile], bool]:
         projected = inclusive_projection(schema, spec)(condition)
         holds = expression_evaluator(Schema(*fields), projected, case_sensitive=True)
 
+        kinds = [cast("PrimitiveType", field.field_type) for field in fields]
+
         def matches(file: LiveFile) -> bool:
-            pairs = zip(fields, file.partition, strict=True)
-            values = [None if value is None else from_bytes(field.field_type, value) for field, value in pairs]
-            return holds(Record(*values))
+            pairs = zip(kinds, file.partition, strict=True)
+            return holds(Record(*(None if value is None else from_bytes(kind, value) for kind, value in pairs)))
 
         return matches
 

@@ -70,7 +70,8 @@ def live_files(
         equality: True if the caller leaves alone what equality deletes apply to.
 
     Raises:
-        CatalogError: EQUALITY_DELETES if there are any, and the caller does not know them; MANIFEST_UNREADABLE if a manifest cannot be read exactly.
+        CatalogError: EQUALITY_DELETES if there are any and `equality` is False; MANIFEST_UNREADABLE if a manifest
+            cannot be read exactly.
     """
     snapshot = None if head is None else table.metadata.snapshot_by_id(head)
     wanted = frozenset(bounds_of)
