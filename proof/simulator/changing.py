@@ -55,7 +55,7 @@ def draw_changes(random: Random) -> Scenario:
         end=end,
         evolves=False,
         content=Content(changing=changing),
-        maintenance={"min_input_files": own.choice([2, 2, 3, 6]), **own.choice([{}, {"target_file_size": 1}])},
+        maintenance={"min_input_files": own.choice([2, 2, 3, 6]), **own.choice([{}, {"min_input_files": 1_000}])},
     )
 
 

@@ -98,7 +98,9 @@ class Scenario:
     branch: str = "main"
     evolves: bool = False
     content: Content = PLAIN
-    maintenance: Mapping[str, Any] | bool = field(default_factory=dict, repr=False)  # draws begin with a scenario's text
+    maintenance: Mapping[str, Any] | bool = field(
+        default_factory=dict, repr=False
+    )  # draws begin with a scenario's text
 
 
 def draw(random: Random) -> Scenario:

@@ -32,6 +32,7 @@ SILENT: set[type[events.Event]] = {
     events.BatchRecorded,
     events.ChangesLocated,
     events.CompactionDue,
+    events.GroupRewritten,
     events.CommitDue,
     events.CommitAnswered,
     events.CommitShown,
@@ -264,22 +265,22 @@ CASES: list[tuple[events.Event, str, str]] = [
     ),
     (events.ManifestsUnmerged(9, "OSError"), "WARNING", "lakesink.manifests.unmerged count=9 error=OSError"),
     (
-        events.FilesCompacted(3, 7, 12, 1, 340),
+        events.GroupReplaced("demo.events", 7, 12, 1, 340, 5, 2),
         "INFO",
-        "lakesink.files.compacted batch=3 snapshot=7 files=12 into=1 rows=340",
+        "lakesink.maintenance.replaced table=demo.events snapshot=7 files=12 into=1 rows=340 dropped=5 carried=2",
     ),
     (
-        events.CompactionLost(3),
+        events.GroupLost("demo.events", 12, "lost: another writer was quicker"),
         "INFO",
-        "lakesink.compaction.lost batch=3: another writer was quicker; a later batch tries again",
-    ),
-    (
-        events.CompactionFailed(3, "OSError: no space"),
-        "WARNING",
         (
-            "lakesink.compaction.failed batch=3 OSError: no space: the batch is in the table, and a later one tries to"
-            " compact its small files again"
+            "lakesink.maintenance.lost table=demo.events files=12: lost: another writer was quicker; a later run tries"
+            " again"
         ),
+    ),
+    (
+        events.GroupFailed("demo.events", 12, "OSError: no space"),
+        "WARNING",
+        "lakesink.maintenance.failed table=demo.events files=12 OSError: no space: no row is concerned",
     ),
     (
         events.MaintenanceFailed("demo.events", "OSError: no space"),

@@ -10,8 +10,9 @@ import pytest
 
 from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink.upkeep.health import Health
-from lakesink.upkeep.maintenance import NOTHING_DUE, GroupDone, Maintenance, Report
+from lakesink.upkeep.maintenance import Maintenance
 from lakesink.upkeep.policy import Policy
+from lakesink.upkeep.reports import NOTHING_DUE, GroupDone, Report
 from lakesink_protocol import events
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
 from testkit.builders import Lake, Stream
@@ -203,10 +204,7 @@ def test_merges_of_manifests_go_on_after_a_maintenance_if_no_other_writer_came_b
     stream = changes(tmp_path)
     sink = stream.sink()
     stream.run_with(sink, 0)
-    stream.run_with(sink, 1)
-    ids = [stream.snapshot_of(batch) for batch in range(2)]
-    ran.groups = (GroupDone(ids[1], "", 2, 1, 9, 9, 1, 0, 0, 0.0),)
-    sink.memory.merges.snapshot_id = ids[0] if alone else 7
-    sink._has_landed = True  # noqa: SLF001 - the batch is the one before
-    sink.maintain()
-    assert sink.memory.merges.snapshot_id == (ids[1] if alone else 7)
+    ran.groups = tuple(GroupDone(101 + at, 100 + at, "", 2, 1, 9, 9, 1, 0, 0, 0.0) for at in range(2))
+    sink.memory.merges.snapshot_id = 100 if alone else 7
+    sink.maintain(at_end=True)
+    assert sink.memory.merges.snapshot_id == (102 if alone else 7)

@@ -82,7 +82,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
     target: SinkTable = field(init=False)
     _sides: SideFactory = field(init=False)
     _accept_warning: UnusedAcceptWarning = field(init=False)
-    _has_landed: bool = field(default=False, init=False)
+    _landed: int | None = field(default=None, init=False)
 
     durability = Durability.PREPARED_SURVIVES
 
@@ -267,16 +267,16 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         if isinstance(outcome, Committed):
             if self.settings.decode in DEBEZIUM:
                 self._warnings.of_changes(transaction.batch.batch_id, outcome.changes)
-            self._has_landed = True
+            self._landed = transaction.batch.batch_id
         return outcome
 
     def maintain(self, *, at_end: bool = False) -> None:
         """See `TwoPhaseCommitSink.maintain`."""
-        if self.settings.maintains and (at_end or self._has_landed):
+        if self.settings.maintains and (at_end or self._landed is not None):
             from lakesink.sinks.iceberg.stream_upkeep import StreamUpkeep  # noqa: PLC0415 - few appends need it
 
-            StreamUpkeep(self.target, self.side, self.changes.memory).run(at_end=at_end)
-        self._has_landed = False
+            StreamUpkeep(self.target, self.side, self.changes.memory, self._landed).run(at_end=at_end)
+        self._landed = None
 
     def abort(self, transaction: IcebergTransaction) -> None:
         """Only log: written files stay unreferenced, and nothing of a batch that may still land is deleted."""

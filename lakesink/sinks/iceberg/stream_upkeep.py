@@ -11,7 +11,7 @@ from pyiceberg.table import Table
 from lakesink.sinks.iceberg.rows_on_head import LocateMemory
 from lakesink.sinks.iceberg.side.side_tables import SideTables
 from lakesink.sinks.iceberg.sink_table import SinkTable
-from lakesink.upkeep.maintenance import Maintenance, Report, UpkeepMemory
+from lakesink.upkeep.maintenance import Maintenance, UpkeepMemory
 from lakesink.upkeep.managed import manager_of
 from lakesink.upkeep.policy import Policy
 from lakesink_catalog.tables.tables import load_table
@@ -30,11 +30,13 @@ class StreamUpkeep:
 
     Attributes:
         located: What the sink remembers of its table to locate changes.
+        batch_id: The batch that has landed; None at the end of a query.
     """
 
     target: SinkTable
     side: SideTables
     located: LocateMemory
+    batch_id: int | None
 
     def run(self, *, at_end: bool) -> None:
         """Maintain the own table, then the side tables with rows of the last batch, as far as the budget goes.
@@ -46,9 +48,12 @@ class StreamUpkeep:
         if manager is not None:
             self._warn_once(events.TableMaintainedElsewhere(target.table, manager.name, manager.said_by))
             return
-        given: Mapping[str, Any] = {"budget": BUDGET, **(target.settings.maintenance or {})}
+        settings = target.settings
+        sizes = {"target_file_size": settings.target_file_size_bytes}
+        given: Mapping[str, Any] = {"budget": BUDGET, **sizes, **(settings.maintenance or {})}
         policy, began, memories = Policy(**given), clock(), target.memory.upkeep
-        own = memories.setdefault("", UpkeepMemory(self.located.live, self.located.deletes))
+        keys = target.found.schema().identifier_field_ids  # the same bounds as where changes are located
+        own = memories.setdefault("", UpkeepMemory(self.located.live, self.located.deletes, bounds_of=keys))
         self._maintain(target.table, target.load, target.key.branch, policy if not at_end else _unlimited(policy), own)
         for side in self.side.used:
             left = given["budget"] - timedelta(milliseconds=clock() - began)
@@ -62,25 +67,20 @@ class StreamUpkeep:
         self, name: str, load: Callable[[], Table], branch: str, policy: Policy, memory: UpkeepMemory
     ) -> None:
         target = self.target
-        maintenance = Maintenance(load, branch, policy, target.effects, memory, {COMPACTED: target.key.ledger_property})
+        says, batch_id = {COMPACTED: target.key.ledger_property}, -1 if self.batch_id is None else self.batch_id
+        maintenance = Maintenance(load, branch, policy, target.effects, memory, says, batch_id)
         try:
             report = maintenance.run()
             if report.after.past and policy.gate:
                 report = replace(maintenance, policy=_unlimited(policy)).run()
             if report.after.past:
                 self._warn_once(events.TableUnhealthy(name, ", ".join(report.after.past)))
-            if report.groups and name == target.table:
-                self._follow_merges(load(), report)
+            merges = target.memory.merges
+            for group in report.groups:  # merges go on in the next batch if no other writer has come between
+                if group.parent_id == merges.snapshot_id:
+                    merges.snapshot_id = group.snapshot_id
         except Exception as error:  # noqa: BLE001 - the table is right without it
             target.effects.emit(events.MaintenanceFailed(name, describe(error, target.connected().properties)))
-
-    def _follow_merges(self, table: Table, report: Report) -> None:
-        """Merges of manifests go on in the next batch if no other writer has come between."""
-        merges = self.target.memory.merges
-        for group in report.groups:
-            snapshot = table.snapshot_by_id(group.snapshot_id)
-            if snapshot is not None and snapshot.parent_snapshot_id == merges.snapshot_id:
-                merges.snapshot_id = snapshot.snapshot_id
 
     def _warn_once(self, event: events.TableUnhealthy | events.TableMaintainedElsewhere) -> None:
         """Once in a run of the query."""
