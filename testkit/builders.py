@@ -266,7 +266,9 @@ class Stream:
 
     def run_with(self, sink: IcebergSink, batch: Batch | int, rows: int = 3, job: Write | None = None) -> Outcome:
         batch = self.batch(batch) if isinstance(batch, int) else batch
-        return run_batch(batch, [sink], job or self.write(batch, rows))[sink.name]
+        outcome = run_batch(batch, [sink], job or self.write(batch, rows))[sink.name]
+        sink.maintain()
+        return outcome
 
     def write(self, batch: Batch, rows: int = 3, tasks: int = 1) -> Write:
         """The job: real Parquet files by the real writer, `rows` in each task."""

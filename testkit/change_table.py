@@ -16,7 +16,7 @@ from pyiceberg.types import DecimalType, LongType, NestedField, StringType
 
 from lakesink.rows.changed_rows import DELETE_MARK
 from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
-from lakesink_protocol.coordinator import Write, run_batch
+from lakesink_protocol.coordinator import Write
 from lakesink_protocol.identity import Batch
 from lakesink_protocol.ledger import COMPACTED
 from lakesink_protocol.outcome import Outcome
@@ -165,12 +165,12 @@ class ChangeStream(Stream):
 
     def run_changes(self, batch_id: int, changes: Sequence[Sequence[Change]]) -> Outcome:
         """Run a batch with these changes of its tasks, by a driver that has just started."""
-        sink, batch = self.sink(), self.batch(batch_id)
+        return self.run_with(self.sink(), batch_id, job=self.job_of(changes))
 
-        def job(writers: Mapping[str, TaskWriter]) -> Votes:
-            return votes_of(writers, changes)
-
-        return run_batch(batch, [sink], job)[sink.name]
+    @staticmethod
+    def job_of(changes: Sequence[Sequence[Change]]) -> Write:
+        """The job whose tasks have these changes."""
+        return lambda writers: votes_of(writers, changes)
 
 
 def votes_of(writers: Mapping[str, TaskWriter], tasks: Sequence[Sequence[Change]]) -> Votes:

@@ -62,7 +62,9 @@ def append_to(
     """The same in any catalog."""
     columns = stored_columns(rows.schema, settings, case_sensitive=False)
     sink = IcebergSink(table, key, open_catalog, settings, columns, before_commit=before_commit)
-    return run_batch(batch, [sink], one_task(rows))[sink.name]
+    outcome = run_batch(batch, [sink], one_task(rows))[sink.name]
+    sink.maintain()
+    return outcome
 
 
 def one_task(rows: pa.Table) -> Write:

@@ -98,6 +98,17 @@ def test_defaults_are_those_of_the_docs() -> None:
         ("ledger_tag_max_age", timedelta(days=7), timedelta(days=7)),
         ("ledger_tag", "off", False),
         ("branch", None, "main"),
+        ("maintenance", None, None),
+        ("maintenance", "on", {}),
+        ("maintenance", True, {}),
+        ("maintenance", "off", False),
+        ("maintenance", {"budget": "5 s", "gate": "true"}, {"budget": timedelta(seconds=5), "gate": True}),
+        ("maintenance", ' {"target_file_size": "64 MB"}', {"target_file_size": 64 * 1024**2}),
+        (
+            "maintenance",
+            {"min_input_files": 2, "where": "day >= '2026-01-01' and kind in ('a', 'b')"},
+            {"min_input_files": 2, "where": "day >= '2026-01-01' and kind in ('a', 'b')"},
+        ),
     ],
 )
 def test_an_option_is_read(name: str, given: Any, read: Any) -> None:
@@ -151,6 +162,17 @@ def test_an_option_is_read(name: str, given: Any, read: Any) -> None:
         ("prepared_max_age", float("nan"), "time span above zero"),
         ("prepared_max_age", timedelta(seconds=-1), "time span above zero"),
         ("ledger_tag_max_age", "forever", "time span above zero"),
+        ("maintenance", "always", "expected 'on', 'off', or a mapping"),
+        ("maintenance", "{", "expected 'on', 'off', or a mapping"),
+        ("maintenance", '{"a":' * 100_000, "expected 'on', 'off', or a mapping"),
+        ("maintenance", ["on"], "expected 'on', 'off', or a mapping"),
+        ("maintenance", {"budgets": "1 s"}, "there is no 'budgets' in it. Did you mean 'budget'?"),
+        ("maintenance", {1: "1 s"}, "there is no '1' in it"),
+        ("maintenance", {"budget": 2}, "budget: expected a time span above zero, with its unit"),
+        ("maintenance", {"min_input_files": 1}, "min_input_files: expected a whole number from 2"),
+        ("maintenance", {"gate": "perhaps"}, "gate: expected true or false"),
+        ("maintenance", {"where": "day ="}, "where: expected a condition such as"),
+        ("maintenance", {"where": 7}, "where: expected a condition"),
     ],
 )
 def test_a_wrong_option_is_refused_with_its_name_and_a_hint(name: str, given: Any, hint: str) -> None:

@@ -54,15 +54,22 @@ FAILPOINTS = {
     ),
     "before-call": Failpoint("driver", "the commit is about to be sent; reached by every attempt", "recovered"),
     "after-call": Failpoint("driver", "the commit has landed; its answer is not checked yet", "already committed"),
-    "before-compaction": Failpoint(
+    "after-commit": Failpoint(
+        "driver", "the sink is done; Spark has not logged the batch as complete", "already committed"
+    ),
+    "after-rewrite": Failpoint(
         "driver",
-        "the batch has landed, and small files are rewritten; their compaction is about to be sent",
+        "the batch has landed, and a group of small files is rewritten; nothing references the new files",
         "already committed",
         needs_changes=True,
         needs_small_files=True,
     ),
-    "after-commit": Failpoint(
-        "driver", "the sink is done; Spark has not logged the batch as complete", "already committed"
+    "before-compaction": Failpoint(
+        "driver",
+        "the same, and the commit of the group is about to be sent",
+        "already committed",
+        needs_changes=True,
+        needs_small_files=True,
     ),
 }
 """Every place in lakesink, in the order in which a batch reaches them.
@@ -78,8 +85,9 @@ NAMES: Mapping[type[events.BatchEvent], str] = {
     events.ChangesLocated: "after-locate",
     events.CommitDue: "before-call",
     events.CommitAnswered: "after-call",
-    events.CompactionDue: "before-compaction",
     events.BatchLanded: "after-commit",
+    events.GroupRewritten: "after-rewrite",
+    events.CompactionDue: "before-compaction",
 }
 """The event that reaches each place."""
 

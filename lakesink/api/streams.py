@@ -109,7 +109,13 @@ def stream(
     if trusts_order(df, settings):
         reporter.emit(OrderTrusted(table, key.name))
     return stream_writer(
-        df, settings.checkpoint, reporter, make_sink, output_mode=settings.output_mode, by_key=settings.has_changes
+        df,
+        settings.checkpoint,
+        reporter,
+        make_sink,
+        output_mode=settings.output_mode,
+        by_key=settings.has_changes,
+        maintains=settings.maintains and settings.maintenance is not None,
     )
 
 
@@ -315,6 +321,7 @@ def _run(batch: Any, sink: IcebergSink, job: RowsJob, reporter: Reporter) -> Out
     finally:
         job.limits.restore()
     reporter.finished(batch.batch_id, outcome, time.monotonic() - started, write_seconds)
+    sink.maintain()
     return outcome
 
 
@@ -326,6 +333,7 @@ def stream_writer(
     *,
     output_mode: OutputMode = OutputMode.APPEND,
     by_key: bool = False,
+    maintains: bool = False,
 ) -> DataStreamWriter:
     """A writer that commits every micro-batch in two phases; the first batch of a run calls `make_sink`."""
     location = absolute_checkpoint(df.sparkSession, checkpoint)
@@ -343,6 +351,7 @@ def stream_writer(
         make_sink=make_sink,
         output_mode=output_mode,
         by_key=by_key,
+        maintains=maintains,
     )
     writer = rows.writeStream.outputMode(output_mode.value).option("checkpointLocation", location)
     return writer.foreachBatch(function)

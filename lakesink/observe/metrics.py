@@ -86,7 +86,7 @@ BYTES = Metric("committed", "Size of the data files of committed batches.", unit
 UNMET = Metric("expectation_unmet_rows", "Rows that did not meet an expectation, by its name.", label="expectation")
 COMPACTIONS = Metric(
     "compactions",
-    "Compactions of small files: done, lost to another writer, or failed.",
+    "Groups of files that maintenance rewrote: done, lost to another writer, or failed.",
     label="outcome",
     known=("done", "lost", "failed"),
 )
@@ -123,9 +123,9 @@ _COUNTED: dict[type[events.Event], tuple[Metric, str]] = {
     events.CommitShown: (ATTEMPTS, "shown"),
     events.CommitNotShown: (ATTEMPTS, "not-shown"),
     events.CommitUnknown: (ATTEMPTS, "unknown"),
-    events.FilesCompacted: (COMPACTIONS, "done"),
-    events.CompactionLost: (COMPACTIONS, "lost"),
-    events.CompactionFailed: (COMPACTIONS, "failed"),
+    events.GroupReplaced: (COMPACTIONS, "done"),
+    events.GroupLost: (COMPACTIONS, "lost"),
+    events.GroupFailed: (COMPACTIONS, "failed"),
 }
 _UCUM = {"seconds": "s", "bytes": "By", "": ""}
 Labels = tuple[str, ...]

@@ -85,6 +85,7 @@ class Options(RowOptions, total=False):
     compression_codec: str | None
     compression_level: int | str | None
     distribution_mode: Literal["none", "hash"] | str | None
+    maintenance: Literal["on", "off"] | Mapping[str, Any] | str | bool | None
     mode: Literal["append", "upsert", "changes"] | str | None
     keys: Sequence[str] | str | None
     sequence_by: Sequence[str] | str | None
@@ -96,7 +97,6 @@ class Options(RowOptions, total=False):
     changelog_table: str | None
     output_mode: Literal["append", "update"] | str | None
     locate_in: Literal["auto", "driver", "executors"] | str | None
-    compact_small_files: bool | str | None
     snapshot_properties: Mapping[str, str | int] | None
     max_new_columns: int | str | None
     schema_evolution: Literal["ignore", "fail", "add", "widen"] | str | None

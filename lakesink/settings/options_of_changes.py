@@ -6,7 +6,6 @@ from typing import Any
 
 from lakesink.settings.option import LONGEST_COLUMN_BYTES, Option, one_of, read_sql, read_text
 from lakesink.settings.option_types import Deletes, LocateIn, OnAbsent, OnLate, OutputMode
-from lakesink.settings.parse import switch
 from lakesink_protocol.row_changes import Mode
 
 _MOST_COLUMNS = 32
@@ -112,14 +111,5 @@ OPTIONS_OF_CHANGES = (
         "`auto`",
         "Where the stored rows of the keys are found: in the `driver`, or in Spark's `executors`. `auto` decides by the"
         " size of the key columns that must be read.",
-    ),
-    Option(
-        "compact_small_files",
-        "true or false",
-        switch,
-        "`true`",
-        "After a batch, its driver rewrites small files of about one size as one file when there are ten of them, and"
-        " files of up to 40 MiB when half of their rows are deleted, in a snapshot that changes no row: readers and"
-        " later batches would pay for them.",
     ),
 )

@@ -1,16 +1,19 @@
 """Options of the target: sink, table and files, and what snapshots, ledger and tags say of a batch, and how long."""
 
+import json
 import os
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Literal
 
 from lakesink.settings.ddl import columns_of
-from lakesink.settings.option import LONGEST_TEXT, Option, read_name, read_place, read_text
+from lakesink.settings.option import LONGEST_TEXT, Option, read_name, read_place, read_sql, read_text
 from lakesink.settings.parse import duration, metrics_reader, size_bytes, switch, whole_number
 from lakesink.settings.table_settings import codec, distribution_mode
 from lakesink_protocol.redact import contains_secret
 from lakesink_protocol.refusals.accept import Accept
+from lakesink_protocol.suggest import did_you_mean
 from lakesink_protocol.tags import SHORTEST_PERIOD_MS, EveryBatches, EveryPeriod, TagEvery
 
 _OWN_SUMMARY = re.compile(
@@ -51,6 +54,47 @@ def _catalog_properties(value: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         raise ValueError("expected a mapping from names to values")
     return dict(value)
+
+
+def _where(value: Any) -> str:
+    from pyiceberg.expressions import parser  # noqa: PLC0415 - slow to import, and few streams have it
+
+    text = read_sql(value)
+    try:
+        parser.parse(text)
+    except Exception:  # noqa: BLE001 - of its parser's library
+        raise ValueError("expected a condition such as \"day = '2026-01-01'\"") from None
+    return text
+
+
+_OF_MAINTENANCE: Mapping[str, Callable[[Any], Any]] = {
+    "budget": duration,
+    "target_file_size": size_bytes,
+    "min_input_files": partial(whole_number, lowest=2),
+    "where": _where,
+    "gate": switch,
+}
+
+
+def _maintenance(value: Any) -> dict[str, Any] | Literal[False]:
+    """Arguments of a `Policy`; False for no maintenance."""
+    given = value
+    try:
+        if isinstance(value, str) and value.lstrip().startswith("{"):
+            given = json.loads(value)
+        if not isinstance(given, Mapping):
+            return {} if switch(given) else False
+    except (ValueError, RecursionError):
+        raise ValueError("expected 'on', 'off', or a mapping such as {'budget': '2 seconds'}") from None
+    found = {}
+    for name, one in given.items():
+        if name not in _OF_MAINTENANCE:
+            raise ValueError(f"there is no {str(name)[:40]!r} in it. {did_you_mean(str(name), _OF_MAINTENANCE)}")
+        try:
+            found[name] = _OF_MAINTENANCE[name](one)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from None
+    return found
 
 
 OPTIONS_OF_TARGET = (
@@ -134,6 +178,17 @@ OPTIONS_OF_TARGET = (
         " time. Not for fields of `bucket` transforms. With `upsert` and `changes`, one task gets all changes of a"
         " key.",
         "write.distribution-mode",
+    ),
+    Option(
+        "maintenance",
+        "`on`, `off`, or mapping",
+        _maintenance,
+        "`on` with `upsert` and `changes`, else `off`",
+        "After a batch, its driver rewrites small files, and files with many deleted rows, in snapshots that change no"
+        " row. A mapping, or its JSON text, may have `budget` (`'2 seconds'`), `target_file_size`, `min_input_files`"
+        " (5), `where` (a condition on partition columns), and `gate`: true to let no batch begin while the table is"
+        " past a bound of its health. If the option is given, a query with the trigger `availableNow` also does so at"
+        ' its end, without the budget; one of `format("lakesink")` does not.',
     ),
 )
 

@@ -158,10 +158,7 @@ _STOPS = Use("schema_evolution", (SchemaEvolution.FAIL,))
 _GROWS = Use("schema_evolution", (SchemaEvolution.ADD, SchemaEvolution.WIDEN))
 _FOLLOWS = Use("schema_evolution", (*_GROWS.values, *_STOPS.values))
 
-_OF_CHANGES = (
-    *("keys", "sequence_by", "except_column_list", "on_late", "on_absent", "changelog_table"),
-    *("locate_in", "compact_small_files"),
-)
+_OF_CHANGES = ("keys", "sequence_by", "except_column_list", "on_late", "on_absent", "changelog_table", "locate_in")
 _OF_ROWS = 'Without decode, add them to the rows: lakesink.with_expectations(df, {...}).writeStream.format("lakesink").'
 _REPLAYED = "a repaired row that is replayed must not replace a newer one"
 

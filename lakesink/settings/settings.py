@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal
 
 from lakesink.rows.plan import BinaryEncoding, OnMalformed
 from lakesink.settings.conditions import read_condition
@@ -56,6 +56,7 @@ class Settings:
     compression_codec: str | None = None
     compression_level: int | None = None
     distribution_mode: str | None = None
+    maintenance: Mapping[str, Any] | Literal[False] | None = None
     schema_evolution: SchemaEvolution = SchemaEvolution.FAIL
     max_new_columns: int = 100
     mode: Mode = Mode.APPEND
@@ -69,7 +70,6 @@ class Settings:
     changelog_table: str | None = None
     output_mode: OutputMode = OutputMode.APPEND
     locate_in: LocateIn = LocateIn.AUTO
-    compact_small_files: bool = True
     expect: Mapping[str, Expectation] = field(default_factory=dict)
     snapshot_properties: Mapping[str, str] = field(default_factory=dict)
     accept: Accept | None = None
@@ -131,6 +131,11 @@ class Settings:
     def has_changes(self) -> bool:
         """True if rows replace or delete the row of their key."""
         return self.mode is not Mode.APPEND
+
+    @property
+    def maintains(self) -> bool:
+        """True if the tables are maintained between batches."""
+        return self.has_changes if self.maintenance is None else self.maintenance is not False
 
     @property
     def follows_documents(self) -> bool:

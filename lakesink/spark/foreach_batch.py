@@ -8,6 +8,7 @@ import shlex
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -121,7 +122,11 @@ class StreamRun:
 
 @dataclass(slots=True)
 class BatchFunction:
-    """The function of `foreachBatch` for one stream; `make_sink` opens nothing by itself."""
+    """The function of `foreachBatch` for one stream; `make_sink` opens nothing by itself.
+
+    Attributes:
+        maintains: True if the sink is to maintain its target at the end of a query that ends by itself.
+    """
 
     session: SparkSession = field(repr=False)
     reporter: Reporter
@@ -135,6 +140,7 @@ class BatchFunction:
     make_sink: MakeSink = field(repr=False)
     output_mode: OutputMode = OutputMode.APPEND
     by_key: bool = False
+    maintains: bool = False
     _run: StreamRun | None = field(default=None, init=False, repr=False)
 
     def __call__(self, rows: DataFrame, batch_id: int) -> None:
@@ -152,6 +158,8 @@ class BatchFunction:
                 failure.leave_message_to_log()
             raise failure from None
         self.reporter.finished(batch_id, outcome, *self._seconds(started))
+        assert self._run is not None, "it has run the batch"
+        self._run.sink.maintain()
 
     def _current_run(self, rows: DataFrame, batch_id: int) -> StreamRun:
         context = self.session.sparkContext
@@ -163,8 +171,9 @@ class BatchFunction:
             facts = facts_of(self.session, query, self.reporter, self.sources, self.functions)
             self.reporter.started(batch_id, facts)
             store_facts(self._run.checkpoint.files, facts, self.reporter)
-            if self.reporter.emit.others:
-                report_end(query, self.reporter)
+            at_end = partial(self._run.sink.maintain, at_end=True) if self.maintains and query.ends_by_itself else None
+            if self.reporter.emit.others or at_end is not None:
+                report_end(query, self.reporter, at_end)
         return self._run
 
     def _first_batch(self, rows: DataFrame, query: RunningQuery, run_id: str) -> StreamRun:

@@ -89,6 +89,21 @@ class RunningQuery:
             return None
         return found if found < UNKNOWN_BYTES else None
 
+    @property
+    def ends_by_itself(self) -> bool:
+        """True with the trigger `availableNow`."""
+        try:
+            return str(self._execution.trigger().toString()).startswith("AvailableNow")
+        except Py4JError:  # not a public API
+            return False
+
+    def has_failed(self) -> bool:
+        """True if the run has ended with an error, or if the JVM has ended."""
+        try:
+            return bool(self._execution.exception().isDefined())
+        except (Py4JError, ConnectionError):
+            return True
+
     def has_ended(self) -> bool:
         """Wait for a second at most; true if the run has ended, or the JVM."""
         try:

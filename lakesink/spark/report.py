@@ -112,10 +112,11 @@ def store_facts(files: Any, facts: QueryFacts, reporter: Reporter) -> None:
         reporter.emit(events.QueryFactsUnwritten(reporter.table, reporter.sink, facts.query_id, describe(error)))
 
 
-def report_end(query: RunningQuery, reporter: Reporter) -> None:
+def report_end(query: RunningQuery, reporter: Reporter, at_end: Callable[[], object] | None = None) -> None:
     """Report the end of a run when it comes. Spark calls no batch function then, so a thread waits for it.
 
-    With metrics, it also reports how far the query has read: every second, and once more at the end.
+    With metrics, it also reports how far the query has read: every second, and once more at the end. Unless the run
+    has failed, it calls `at_end`, for which the process waits before it ends.
     """
     counts = any(isinstance(one, Stream) for one in reporter.emit.others)
 
@@ -125,9 +126,14 @@ def report_end(query: RunningQuery, reporter: Reporter) -> None:
             is_over = query.has_ended()
             for event in progressed(query.progress()) if counts else ():
                 reporter.emit(event)
+        if at_end is not None and not query.has_failed():
+            at_end()
         reporter.emit(events.QueryEnded())
 
-    threading.Thread(target=wait, name=f"end of {query.query_id}", daemon=True).start()
+    thread = threading.Thread(target=wait, name=f"end of {query.query_id}", daemon=True)
+    thread.start()
+    if at_end is not None:  # Python has no public hook that runs before it closes the pools of threads
+        threading._register_atexit(thread.join)  # type: ignore[attr-defined]
 
 
 def progressed(sources: Sequence[Mapping[str, Any]]) -> Iterator[events.Event]:

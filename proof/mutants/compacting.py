@@ -1,19 +1,21 @@
-"""Bugs of compactions: rows that come back, and rows that are there twice."""
+"""Bugs of maintenance: rows that come back, and rows that are there twice."""
 
 from dataclasses import replace
+from functools import partial
 
 from pyiceberg.table import Table
 
-from lakesink.compact import choose
 from lakesink.keys.deleted_rows import Deleted
-from lakesink.sinks.iceberg import compaction
-from lakesink.sinks.iceberg.compaction import Compaction
+from lakesink.sinks.iceberg import stream_upkeep
+from lakesink.upkeep import maintenance, replacing
+from lakesink.upkeep.policy import Policy
+from lakesink.upkeep.replacing import Replacement
 from lakesink_catalog.commit.table_change import Change
 from proof.mutants.locating import IN_BATCHES
 from proof.mutants.mutant import Patches, mutant
 
-_SOON = 2
-"""Files that are enough: the streams of these scenarios are short."""
+_SOON = partial(Policy, min_input_files=2)
+"""The streams of these scenarios are short."""
 
 
 @mutant(
@@ -24,8 +26,9 @@ _SOON = 2
 )
 def deleted_rows_rewritten(patches: Patches) -> None:
     """They are live again."""
-    patches.put(choose, "ENOUGH_FILES", _SOON)
-    patches.put(compaction, "read_deleted", lambda *_: Deleted())
+    patches.put(stream_upkeep, "Policy", _SOON)
+    for module in (maintenance, replacing):
+        patches.put(module, "deleted_in", lambda *_: Deleted())
 
 
 @mutant(
@@ -37,12 +40,12 @@ def deleted_rows_rewritten(patches: Patches) -> None:
 def compacted_files_left_live(patches: Patches) -> None:
     """Each of their rows is there twice."""
 
-    def change(self: Compaction, table: Table, snapshot_id: int) -> Change | None:
-        made: Change | None = real(self, table, snapshot_id)
-        return made and replace(made, ended=())
+    def change(self: Replacement, table: Table, snapshot_id: int) -> Change:
+        made: Change = real(self, table, snapshot_id)
+        return replace(made, ended=())
 
-    patches.put(choose, "ENOUGH_FILES", _SOON)
-    real = patches.put(Compaction, "_change", change)
+    patches.put(stream_upkeep, "Policy", _SOON)
+    real = patches.put(Replacement, "_change", change)
 
 
 MUTANTS = (deleted_rows_rewritten, compacted_files_left_live)

@@ -60,7 +60,7 @@ def focused(focus: Focus) -> Drawn:
             branch=branch,
             evolves=False,
             content=replace(focus.content, salt=scenario.content.salt),
-            enough_files=FEW_FILES,
+            maintenance={"min_input_files": FEW_FILES},
         )
 
     return drawn

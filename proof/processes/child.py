@@ -178,7 +178,9 @@ def _run(sink: IcebergSink, checkpoint: DiskCheckpoint, query_id: str, batch_id:
     reached("batch-start", batch_id)
     batch = checkpoint.batch(query_id, batch_id)
     job = partial(_job, checkpoint.source, batch_id)
-    return run_batch(batch, [sink], job)[sink.name]
+    outcome = run_batch(batch, [sink], job)[sink.name]
+    sink.maintain()
+    return outcome
 
 
 def _job(source: NumberedRows, batch_id: int, writers: Mapping[str, TaskWriter]) -> Votes:

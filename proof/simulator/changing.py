@@ -3,7 +3,6 @@
 from dataclasses import replace
 from random import Random
 
-from lakesink.compact.choose import SMALL_BYTES
 from lakesink_protocol.row_changes import Mode
 from proof.changes import Changing
 from proof.content import Content
@@ -56,8 +55,7 @@ def draw_changes(random: Random) -> Scenario:
         end=end,
         evolves=False,
         content=Content(changing=changing),
-        enough_files=own.choice([2, 2, 3, 6]),
-        small_bytes=own.choice([SMALL_BYTES, 0]),
+        maintenance={"min_input_files": own.choice([2, 2, 3, 6]), **own.choice([{}, {"min_input_files": 1_000}])},
     )
 
 

@@ -66,6 +66,7 @@ class Stream:
         source: What is read.
         evolves: True if each driver brings columns of its own.
         content: What the rows are for drivers that start from now on.
+        maintenance: The option of queries that change rows by key.
         splits: How many rows were put aside, of how many, by every driver so far.
         trap: Kills the driver at the next commit of dead letters, or of a schema; empty for neither.
         content_after_trap: What the rows are for drivers that start after that; None if they stay what they were.
@@ -86,6 +87,7 @@ class Stream:
     source: Source
     evolves: bool = False
     content: Content = PLAIN
+    maintenance: Mapping[str, Any] | bool = field(default_factory=dict)
     splits: list[Content] = field(default_factory=list)
     trap: str = ""
     content_after_trap: Content | None = None
@@ -275,6 +277,8 @@ class Stream:
     def _sink(self, client: SimulatedCatalog, options: Mapping[str, Any]) -> SimulatedSink:
         world, content, branch = self.world, self.content, self.truth.branch
         settings = {"sink_id": self.sink_id, "checkpoint": "/simulated", "branch": branch, **content.options, **options}
+        if content.changing is not None:
+            settings["maintenance"] = self.maintenance
         schema = content.schema
         self.splits.append(content)
         if self.evolves:

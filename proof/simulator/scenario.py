@@ -1,9 +1,10 @@
 """What a seed draws: which faults there are and how often, who else is at the table, and what its operator does."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from random import Random
+from typing import Any
 
-from lakesink.compact.choose import ENOUGH_FILES, SMALL_BYTES
 from proof.content import PLAIN, Content
 
 FAULTS = {
@@ -87,8 +88,7 @@ class Scenario:
         branch: Branch that the stream writes.
         evolves: True if each driver brings some of `NEW_COLUMNS`.
         content: What the rows are.
-        enough_files: So many small files of a table with a key are compacted.
-        small_bytes: Larger files are compacted if most of their rows are deleted.
+        maintenance: The option of a stream into a table with a key.
     """
 
     chances: dict[str, float]
@@ -98,8 +98,9 @@ class Scenario:
     branch: str = "main"
     evolves: bool = False
     content: Content = PLAIN
-    enough_files: int = field(default=ENOUGH_FILES, repr=False)  # draws begin with the text of a scenario
-    small_bytes: int = field(default=SMALL_BYTES, repr=False)
+    maintenance: Mapping[str, Any] | bool = field(
+        default_factory=dict, repr=False
+    )  # draws begin with a scenario's text
 
 
 def draw(random: Random) -> Scenario:

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakesink.compact import choose
 from lakesink.keys.data_file import DataFile
 from lakesink.keys.locate_errors import file_unreadable, reading
 from lakesink.keys.newest import CHANGE
@@ -29,17 +28,6 @@ def searching_in_memory() -> Iterator[None]:
         yield
     finally:
         Search.find = with_duckdb  # type: ignore[method-assign]
-
-
-@contextmanager
-def compacting_from(files: int, small_bytes: int) -> Iterator[None]:
-    """Inside, so many files are enough for a compaction, and so many bytes are small: a simulated table is short."""
-    shipped = choose.ENOUGH_FILES, choose.SMALL_BYTES
-    choose.ENOUGH_FILES, choose.SMALL_BYTES = files, small_bytes
-    try:
-        yield
-    finally:
-        choose.ENOUGH_FILES, choose.SMALL_BYTES = shipped
 
 
 def _find(self: Search, files: Sequence[DataFile], changes: pa.Table) -> pa.Table:

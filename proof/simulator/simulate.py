@@ -22,7 +22,7 @@ from proof.simulator.pace import remember
 from proof.simulator.readers import Reader
 from proof.simulator.replays import assigning_with
 from proof.simulator.scenario import Scenario, draw
-from proof.simulator.searching import compacting_from, searching_in_memory
+from proof.simulator.searching import searching_in_memory
 from proof.simulator.spark import SimulatedCheckpoint, Source, keys
 from proof.simulator.store import SimulatedIO, SimulatedStore
 from proof.simulator.truth import Truth, name_of
@@ -96,7 +96,7 @@ def simulate(seed: int, drawn: Callable[[Random], Scenario] = draw) -> Report:
     world = World(seed)
     scenario = drawn(world.random)
     try:
-        with searching_in_memory(), compacting_from(scenario.enough_files, scenario.small_bytes):
+        with searching_in_memory():
             play = Play.of(world, scenario)
             with writing_into(play.server.store), assigning_with(play.stream.effects):
                 return play.report()
@@ -129,7 +129,9 @@ class Play:
         store.referenced = truth.refers_to
         source = Source(scenario.end, scenario.most)
         checkpoint = SimulatedCheckpoint.new(world, (0,) * len(scenario.end))
-        stream = Stream(server, truth, checkpoint, source, scenario.evolves, scenario.content)
+        stream = Stream(
+            server, truth, checkpoint, source, scenario.evolves, scenario.content, maintenance=scenario.maintenance
+        )
         stream.create_table()
         reader = Reader.of(stream)
         _set_traps(stream, reader)

@@ -254,7 +254,9 @@ class SimulatedQuery:
             self.asked = Asked(batch, start, files.end(batch_id))
             self.ask(self.asked)
             job = SimulatedJob(self.store, self.asked.rows, len(start), self.sink.tasks.content)
-            yield run_batch(batch, [self.sink], job)[self.sink.name]
+            outcome = run_batch(batch, [self.sink], job)[self.sink.name]
+            self.sink.maintain()
+            yield outcome
             files.add(f"commits/{batch_id}", b'v1\n{"nextBatchWatermarkMs":0}')
             batch_id += 1
 

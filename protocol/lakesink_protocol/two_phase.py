@@ -217,3 +217,9 @@ class TwoPhaseCommitSink(ABC, Generic[T, P]):
 
         Called at most once per run, and not if the process dies.
         """
+
+    def maintain(self, *, at_end: bool = False) -> None:
+        """Keep the target in order between two batches; must not raise.
+
+        Called when a batch has landed and is reported, and `at_end` of a query that ends by itself.
+        """

@@ -1,5 +1,7 @@
 """The first batch of a run is reported with the facts that weaken its guarantee, and its end when it comes."""
 
+import subprocess
+import sys
 import threading
 from typing import Any, cast
 
@@ -66,8 +68,11 @@ class EndedQuery:
 
     query_id = "q1"
 
-    def __init__(self) -> None:
-        self.asked = 0
+    def __init__(self, *, failed: bool = False) -> None:
+        self.asked, self.failed = 0, failed
+
+    def has_failed(self) -> bool:
+        return self.failed
 
     def has_ended(self) -> bool:
         return True
@@ -86,3 +91,35 @@ def test_spark_is_asked_for_the_progress_of_a_query_only_if_somebody_counts(*, c
     assert ended.wait(60)
     assert query.asked == counts
     assert list(dict(numbers.read(UNREAD)).values()) == ([7] if counts else [])
+
+
+@pytest.mark.parametrize("failed", [True, False])
+def test_the_target_is_maintained_at_the_end_of_a_query_that_has_not_failed(*, failed: bool) -> None:
+    told, ended = list[str](), threading.Event()
+
+    def listen(_: events.Event) -> None:
+        told.append("ended")
+        ended.set()
+
+    reporter = Reporter("demo.events", "events", LISTENERS.also(listen))
+    report_end(cast("RunningQuery", EndedQuery(failed=failed)), reporter, lambda: told.append("maintained"))
+    assert ended.wait(60)
+    assert told == ["ended"] if failed else ["maintained", "ended"]
+
+
+def test_a_process_does_not_end_before_the_maintenance_and_its_threads_can_start() -> None:
+    program = """
+import time
+from concurrent.futures import ThreadPoolExecutor
+from lakesink.spark.report import Reporter, report_end
+from tests.adapter.test_report import EndedQuery
+
+def maintain():
+    time.sleep(0.5)
+    with ThreadPoolExecutor(2) as pool:
+        print(*pool.map(str, range(3)))
+
+report_end(EndedQuery(), Reporter("demo.events", "events"), maintain)
+"""
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert found.stdout == "0 1 2\n", found.stderr

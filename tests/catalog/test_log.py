@@ -32,6 +32,7 @@ SILENT: set[type[events.Event]] = {
     events.BatchRecorded,
     events.ChangesLocated,
     events.CompactionDue,
+    events.GroupRewritten,
     events.CommitDue,
     events.CommitAnswered,
     events.CommitShown,
@@ -264,21 +265,42 @@ CASES: list[tuple[events.Event, str, str]] = [
     ),
     (events.ManifestsUnmerged(9, "OSError"), "WARNING", "lakesink.manifests.unmerged count=9 error=OSError"),
     (
-        events.FilesCompacted(3, 7, 12, 1, 340),
+        events.GroupReplaced("demo.events", 7, 12, 1, 340, 5, 2),
         "INFO",
-        "lakesink.files.compacted batch=3 snapshot=7 files=12 into=1 rows=340",
+        "lakesink.maintenance.replaced table=demo.events snapshot=7 files=12 into=1 rows=340 dropped=5 carried=2",
     ),
     (
-        events.CompactionLost(3),
+        events.GroupLost("demo.events", 12, "lost: another writer was quicker"),
         "INFO",
-        "lakesink.compaction.lost batch=3: another writer was quicker; a later batch tries again",
+        (
+            "lakesink.maintenance.lost table=demo.events files=12: lost: another writer was quicker; a later run tries"
+            " again"
+        ),
     ),
     (
-        events.CompactionFailed(3, "OSError: no space"),
+        events.GroupFailed("demo.events", 12, "OSError: no space"),
+        "WARNING",
+        "lakesink.maintenance.failed table=demo.events files=12 OSError: no space: no row is concerned",
+    ),
+    (
+        events.MaintenanceFailed("demo.events", "OSError: no space"),
+        "WARNING",
+        ("lakesink.maintenance.failed table=demo.events error=OSError: no space: batches go on, and it is tried again"),
+    ),
+    (
+        events.TableMaintainedElsewhere("demo.events", "Amazon S3 Tables", "the catalog's property warehouse"),
         "WARNING",
         (
-            "lakesink.compaction.failed batch=3 OSError: no space: the batch is in the table, and a later one tries to"
-            " compact its small files again"
+            "lakesink.maintenance.elsewhere table=demo.events by=Amazon S3 Tables: the catalog's property warehouse"
+            " says so; the stream leaves it alone"
+        ),
+    ),
+    (
+        events.TableUnhealthy("demo.events", "2,000 small files"),
+        "WARNING",
+        (
+            "lakesink.table.unhealthy table=demo.events: 2,000 small files; give the stream's maintenance a larger"
+            " budget or gate=True, or run lakesink maintain"
         ),
     ),
     (events.ChangesLocatedAgain(3, 7), "INFO", "lakesink.changes.located-again batch=3 head=7"),

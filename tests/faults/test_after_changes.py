@@ -1,4 +1,4 @@
-"""What a sink does after a batch of changes that it does not after others: it compacts, and removes keys files."""
+"""What a sink does after a batch of changes that it does not after others: it removes keys files."""
 
 from decimal import Decimal
 from pathlib import Path
@@ -7,32 +7,10 @@ from unittest.mock import Mock
 import pytest
 
 from lakesink.sinks.iceberg import keyed_changes
-from lakesink.sinks.iceberg.compaction import Compaction
 from lakesink.sinks.iceberg.rows_on_head import read_batch
 from lakesink_protocol import events
 from testkit.builders import Lake, Stream
 from testkit.change_table import Change, ChangeStream, upsert_lake
-
-
-@pytest.fixture
-def followed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The batches after which a compaction was tried."""
-    found: list[int] = []
-    monkeypatch.setattr(Compaction, "compact", lambda self: found.append(self.plan.batch_id))
-    return found
-
-
-def test_no_compaction_follows_a_batch_that_appends(lake: Lake, followed: list[int]) -> None:
-    Stream(lake).run(0)
-    assert followed == []
-
-
-@pytest.mark.parametrize("wanted", [True, False])
-def test_a_compaction_follows_a_batch_of_changes_if_it_is_wanted(
-    tmp_path: Path, followed: list[int], *, wanted: bool
-) -> None:
-    ChangeStream(upsert_lake(tmp_path), options={"compact_small_files": wanted}).run_changes(0, [[]])
-    assert followed == [0] * wanted
 
 
 def test_what_is_located_before_the_commit_is_not_located_again(

@@ -1,4 +1,4 @@
-"""A driver that is killed while it compacts small files: the batch before is in the table, and is not repeated."""
+"""A driver that is killed while it maintains its table: the batch before is in the table, and is not repeated."""
 
 from pathlib import Path
 
@@ -16,13 +16,14 @@ BATCHES = 14
 PLAIN = {name: value for name, value in OPTIONS.items() if name != "changelog_table"}
 
 
+@pytest.mark.parametrize("place", ["after-rewrite", "before-compaction"])
 def test_a_driver_killed_before_the_commit_of_a_compaction_repeats_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
     stream = Changes(tmp_path, adapter="stream", options=PLAIN | {"except_column_list": "gone"})
     monkeypatch.setenv("LAKESINK_HOME", str(stream.home))
     stream.add_files(0, BATCHES)
-    stream.killed_at("before-compaction")
+    stream.killed_at(place)
     assert stream.run() == 0, stream.log()
 
     table = load_table(connect(create=False), stream.table)

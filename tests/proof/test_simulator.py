@@ -12,7 +12,6 @@ from random import Random
 import pytest
 from click.testing import CliRunner
 
-from lakesink.compact.choose import ENOUGH_FILES, SMALL_BYTES
 from lakesink.read import steps
 from lakesink_protocol.row_changes import ChangeCounts, Mode
 from proof.changes import Changing
@@ -31,7 +30,7 @@ SEEDS = seeds(40)
 
 def without_compactions(random: Random) -> Scenario:
     """The worlds of seeds that were found before streams compacted small files."""
-    return replace(draw_changes(random), enough_files=ENOUGH_FILES, small_bytes=SMALL_BYTES)
+    return replace(draw_changes(random), maintenance=False)
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,10 @@
-"""A stream of changes compacts its files, and the rows of the table stay the same."""
+"""A stream of changes maintains its table, and the rows of the table stay the same."""
 
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -16,11 +17,12 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.types import StringType
 
-from lakesink.compact import choose
-from lakesink.compact.choose import ENOUGH_FILES
 from lakesink.keys import deleted_rows
-from lakesink.sinks.iceberg.compaction import Compaction
+from lakesink.upkeep.maintenance import Maintenance
+from lakesink.upkeep.policy import Policy
+from lakesink.upkeep.reports import Report
 from lakesink_catalog.connect.catalog import connect
+from lakesink_catalog.listeners import LISTENERS
 from lakesink_protocol import events
 from lakesink_protocol.ledger import COMPACTED
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
@@ -28,6 +30,11 @@ from testkit.builders import Lake, contents
 from testkit.change_table import Change, ChangeStream, Reference, compactions, rows_of, upsert_lake
 from testkit.deaths import Killed, dies_after, dies_before
 from testkit.examples import seeds
+
+ENOUGH_FILES = Policy().min_input_files
+BY_DELETED_ROWS = {"maintenance": {"min_input_files": 1_000}}
+"""Only files with many deleted rows are due."""
+GROUP_ENDS = events.GroupReplaced, events.GroupLost, events.GroupFailed
 
 
 def run_checked(stream: ChangeStream, reference: Reference, batches: range) -> None:
@@ -45,16 +52,15 @@ def data_files(table: Table) -> int:
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> list[events.Event]:
-    """What compactions say."""
+    """What maintenances say."""
     found: list[events.Event] = []
-    real = Compaction.compact
+    real = Maintenance.run
 
-    def compact(self: Compaction) -> None:
-        self.effects.emit.also(found.append)
-        object.__setattr__(self.effects, "emit", self.effects.emit.also(found.append))
-        real(self)
+    def run(self: Maintenance) -> Report:
+        self.effects = replace(self.effects, emit=self.effects.emit.also(found.append))
+        return real(self)
 
-    monkeypatch.setattr(Compaction, "compact", compact)
+    monkeypatch.setattr(Maintenance, "run", run)
     return found
 
 
@@ -68,7 +74,7 @@ def test_a_table_keeps_few_files_and_the_rows_of_each_batch(tmp_path: Path, *, p
         run_checked(stream, reference, range(number, number + 1))
         before[stream.snapshot_of(number)] = reference.table
     assert len(compactions(lake)) >= 3
-    assert data_files(lake.table()) < 3 * ENOUGH_FILES
+    assert data_files(lake.table()) < 4 * ENOUGH_FILES
     assert {snapshot_id: rows_of(lake, snapshot_id) for snapshot_id in before} == before  # time travel
 
 
@@ -105,10 +111,9 @@ def test_no_file_that_a_snapshot_references_is_changed_or_removed(tmp_path: Path
 
 
 @pytest.fixture
-def of_large_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ChangeStream:
-    """A stream into a table whose files all count as large."""
-    monkeypatch.setattr(choose, "SMALL_BYTES", 0)
-    return ChangeStream(upsert_lake(tmp_path))
+def of_large_files(tmp_path: Path) -> ChangeStream:
+    """A stream into a table of which no file is small."""
+    return ChangeStream(upsert_lake(tmp_path), options=BY_DELETED_ROWS)
 
 
 def rows_of_files_after(stream: ChangeStream, number: int, keys: Iterable[int]) -> list[int]:
@@ -117,57 +122,30 @@ def rows_of_files_after(stream: ChangeStream, number: int, keys: Iterable[int]) 
     return sorted(task.file.record_count for task in stream.lake.table().scan().plan_files())
 
 
-def test_a_larger_file_is_rewritten_when_half_of_its_rows_are_deleted_and_goes_when_all_are(
-    of_large_files: ChangeStream,
-) -> None:
-    stream, lake = of_large_files, of_large_files.lake
-
-    run = partial(rows_of_files_after, stream)
-
-    assert run(0, range(100)) == [100]
-    assert run(1, range(49)) == [49, 100]
-    assert run(2, range(49, 50)) == [1, 49, 100]  # the next driver finds 50 of 100 rows deleted
-    assert run(3, range(200, 201)) == [1, 1, 49, 50]
-    assert run(4, range(49)) == [1, 1, 49, 49, 50]
-    assert run(5, range(201, 202)) == [1, 1, 1, 49, 50]
-    versions = {row["id"]: row["version"] for row in rows_of(lake)}
-    assert versions == dict.fromkeys(range(49), 4) | {49: 2, 200: 3, 201: 5} | dict.fromkeys(range(50, 100), 0)
-
-
-def test_files_of_other_columns_keep_no_others_from_being_rewritten_and_go_when_they_are_dead(
+def test_a_file_is_rewritten_when_three_tenths_of_its_rows_are_deleted_and_goes_when_all_are(
     of_large_files: ChangeStream,
 ) -> None:
     """Each batch has a driver that has just started."""
+    run = partial(rows_of_files_after, of_large_files)
+
+    assert run(0, range(100)) == [100]
+    assert run(1, range(29)) == [29, 100]
+    assert run(2, range(29, 30)) == [1, 29, 70]
+    assert run(3, range(200, 201)) == [1, 1, 29, 70]
+    assert run(4, range(29)) == [1, 1, 29, 70]
+    versions = {row["id"]: row["version"] for row in rows_of(of_large_files.lake)}
+    assert versions == dict.fromkeys(range(29), 4) | {29: 2, 200: 3} | dict.fromkeys(range(30, 100), 0)
+
+
+def test_files_of_earlier_columns_get_the_present_ones(of_large_files: ChangeStream) -> None:
     stream, lake = of_large_files, of_large_files.lake
-
-    run = partial(rows_of_files_after, stream)
-
-    run(0, range(100, 120))
+    rows_of_files_after(stream, 0, range(20))
     with lake.table().update_schema() as update:
         update.add_column("note", StringType())
-    run(1, range(200, 230))
-    assert run(2, [*range(100, 112), *range(200, 216)]) == [20, 28, 30]
-    assert run(3, [300]) == [1, 14, 20, 28]  # the 30 rows with the present columns, of which 16 were deleted
-    assert run(4, range(112, 120)) == [1, 8, 14, 28]  # the file with other columns has no live row any more
-
-
-def test_a_driver_that_could_not_rewrite_a_file_does_so_when_the_table_has_its_columns_again(
-    of_large_files: ChangeStream, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stream, lake = of_large_files, of_large_files.lake
-    sink = stream.sink()
-    monkeypatch.setattr(ChangeStream, "sink", lambda _: sink)
-
-    run = partial(rows_of_files_after, stream)
-
-    run(0, range(100, 120))
-    with lake.table().update_schema() as update:
-        update.add_column("note", StringType())
-    run(1, range(100, 112))
-    assert run(2, [200]) == [1, 12, 20]
-    with lake.table().update_schema() as update:
-        update.delete_column("note")
-    assert run(3, [300]) == [1, 1, 8, 12]
+    assert rows_of_files_after(stream, 1, range(12)) == [8, 12]
+    assert {(row["id"], row["version"], row["note"]) for row in rows_of(lake)} == {
+        (key, int(key < 12), None) for key in range(20)
+    }
 
 
 def test_positions_that_a_file_does_not_have_keep_no_file_from_being_rewritten(
@@ -183,41 +161,44 @@ def test_positions_that_a_file_does_not_have_keep_no_file_from_being_rewritten(
 
     run = partial(rows_of_files_after, stream)
 
+    stream.options["maintenance"] = "off"
     run(0, range(10))
     run(1, range(6))
     monkeypatch.setattr(deleted_rows, "_rows", with_more)
+    stream.options |= BY_DELETED_ROWS
     assert run(2, [20]) == [1, 4, 6]
     assert [row["id"] for row in rows_of(lake)] == [*range(10), 20]
 
 
 def test_without_the_option_no_file_is_compacted(tmp_path: Path) -> None:
     lake, reference = upsert_lake(tmp_path), Reference()
-    stream = ChangeStream(lake, seed=4, options={"compact_small_files": False})
+    stream = ChangeStream(lake, seed=4, options={"maintenance": "off"})
     run_checked(stream, reference, range(15))
     assert compactions(lake) == []
 
 
 @pytest.mark.parametrize(
-    ("fault", "lost"),
-    [(CommitFailedException("the branch has moved"), True), (TimeoutError("no answer"), False)],
-    ids=["lost race", "no answer"],
+    ("fault", "lands", "said"),
+    [
+        (CommitFailedException("the branch has moved"), False, events.GroupReplaced),  # on the next try
+        (CommitFailedException("the branch has moved"), True, events.GroupLost),
+        (TimeoutError("no answer"), False, events.GroupFailed),
+        (TimeoutError("no answer"), True, events.GroupReplaced),
+    ],
+    ids=["lost race", "lost race of the same", "no answer", "no answer, and done"],
 )
-@pytest.mark.parametrize("lands", [False, True])
 @pytest.mark.dear
 def test_a_commit_that_fails_or_is_not_answered_is_looked_for_and_leaves_the_batch_and_the_rows(
-    tmp_path: Path,
-    told: list[events.Event],
-    fault: Exception,
-    *,
-    lost: bool,
-    lands: bool,
+    tmp_path: Path, told: list[events.Event], fault: Exception, said: type[events.Event], *, lands: bool
 ) -> None:
     lake, reference = upsert_lake(tmp_path), Reference()
-    stream = ChangeStream(lake, seed=5)
+    stream, hits = ChangeStream(lake, seed=5), 0
     number = 0
-    while not any(isinstance(event, events.CompactionLost | events.ChangeUnknown) for event in told):
+    while not hits:
 
         def is_hit(apply: Callable[[], Any]) -> Any:
+            nonlocal hits
+            hits += 1
             if lands:
                 apply()
             raise fault
@@ -225,9 +206,8 @@ def test_a_commit_that_fails_or_is_not_answered_is_looked_for_and_leaves_the_bat
         lake.catalog.faults = [lambda apply: apply(), is_hit]
         run_checked(stream, reference, range(number, number + 1))
         number += 1
-    assert isinstance(
-        told[-1], events.CompactionLost if lost else events.FilesCompacted if lands else events.CompactionFailed
-    )
+    ends = [type(event) for event in told if isinstance(event, GROUP_ENDS)]
+    assert ends == [said]
     lake.catalog.faults = []
     run_checked(stream, reference, range(number, number + 10))
     assert len(compactions(lake)) > lands
@@ -235,13 +215,13 @@ def test_a_commit_that_fails_or_is_not_answered_is_looked_for_and_leaves_the_bat
 
 @pytest.mark.parametrize("lands", [False, True])
 @pytest.mark.parametrize("seed", seeds(1))
-@pytest.mark.usefixtures("what_is_compacted")
+@pytest.mark.parametrize("options", [{}, BY_DELETED_ROWS], ids=["small files", "files with deleted rows"])
 @pytest.mark.dear
 def test_a_driver_that_dies_in_the_commit_of_a_compaction_repeats_no_batch(
-    tmp_path: Path, seed: int, *, lands: bool
+    tmp_path: Path, seed: int, options: dict[str, Any], *, lands: bool
 ) -> None:
     lake, reference = upsert_lake(tmp_path, partitioned=seed % 2 == lands), Reference()
-    stream, deaths = ChangeStream(lake, seed=10 + seed), 0
+    stream, deaths = ChangeStream(lake, seed=10 + seed, options=options), 0
     for number in range(100):
         if number >= 14 and deaths >= 2:
             break
@@ -257,32 +237,24 @@ def test_a_driver_that_dies_in_the_commit_of_a_compaction_repeats_no_batch(
     assert deaths >= 2
 
 
-@pytest.fixture(params=[choose.SMALL_BYTES, 0], ids=["small files", "files with deleted rows"])
-def what_is_compacted(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small files, or, as if all files were large, those of which half of the rows are deleted."""
-    monkeypatch.setattr(choose, "SMALL_BYTES", request.param)
-
-
 @pytest.mark.parametrize("seed", seeds(1))
-@pytest.mark.usefixtures("what_is_compacted")
+@pytest.mark.parametrize("options", [{}, BY_DELETED_ROWS], ids=["small files", "files with deleted rows"])
 @pytest.mark.dear
 def test_other_writers_between_the_batches_and_within_a_compaction_lose_nothing(
-    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, seed: int, options: dict[str, Any]
 ) -> None:
     """They insert rows, delete some, and compact too; some come between the rewrite and its commit."""
-    lake, reference = upsert_lake(tmp_path, partitioned=seed % 2 == bool(choose.SMALL_BYTES)), Reference()
-    stream, chance = ChangeStream(lake, seed=20 + seed), random.Random(seed)
-    real, meanwhile = Compaction._rewritten, 0  # noqa: SLF001
+    lake, reference = upsert_lake(tmp_path, partitioned=seed % 2 == bool(options)), Reference()
+    stream, chance = ChangeStream(lake, seed=20 + seed, options=options), random.Random(seed)
+    meanwhile = 0
 
-    def disturbed(self: Compaction, table: Table, *rest: Any) -> Any:
+    def disturbed(event: events.Event) -> None:
         nonlocal meanwhile
-        found = real(self, table, *rest)
-        if found[1] and chance.random() < 0.5:
+        if isinstance(event, events.GroupRewritten) and chance.random() < 0.5:
             meanwhile += 1
             disturb(lake, reference, chance)
-        return found
 
-    monkeypatch.setattr(Compaction, "_rewritten", disturbed)
+    stream.listeners = LISTENERS.also(disturbed)
     for number in range(200):
         if number >= 24 and compactions(lake):
             break
@@ -318,7 +290,7 @@ def apply_first(stream: ChangeStream, reference: Reference, lake: Lake, number: 
 
 
 @pytest.mark.soak
-def test_sinks_that_write_one_table_at_the_same_time_do_not_lose_their_compactions(
+def test_sinks_that_write_one_table_at_the_same_time_maintain_it_by_turns(
     tmp_path: Path, told: list[events.Event]
 ) -> None:
     lake = upsert_lake(tmp_path)
@@ -332,19 +304,19 @@ def test_sinks_that_write_one_table_at_the_same_time_do_not_lose_their_compactio
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(run, range(4)))
     counts = Counter(type(event) for event in told)
-    assert counts[events.FilesCompacted] >= 5
-    assert counts[events.CompactionLost] == 0
+    assert counts[events.GroupReplaced] >= 5
+    assert counts[events.GroupFailed] == 0
     versions = {row["id"]: row["version"] for row in rows_of(lake)}
     assert versions == {10 * sink + number % 3: number for sink in range(4) for number in (22, 23, 24)}
 
 
-def test_files_from_before_a_change_of_the_columns_stay_as_they_are(tmp_path: Path) -> None:
+def test_files_from_before_a_change_of_the_columns_are_compacted_too(tmp_path: Path) -> None:
     lake, reference = upsert_lake(tmp_path), Reference()
-    stream = ChangeStream(lake, seed=7, options={"compact_small_files": False})
+    stream = ChangeStream(lake, seed=7, options={"maintenance": "off"})
     run_checked(stream, reference, range(12))
     with lake.table().update_schema() as update:
         update.add_column("note", StringType())
-    stream.options["compact_small_files"] = True
+    stream.options["maintenance"] = "on"
     for number in range(12, 30):
         stream.run(number)
         reference.apply(stream.changes(number))
@@ -354,50 +326,33 @@ def test_files_from_before_a_change_of_the_columns_stay_as_they_are(tmp_path: Pa
 
 def test_a_file_that_is_gone_is_told_and_the_stream_goes_on(tmp_path: Path, told: list[events.Event]) -> None:
     lake = upsert_lake(tmp_path)
-    stream = ChangeStream(lake, seed=8, options={"compact_small_files": False})
+    stream = ChangeStream(lake, seed=8, options={"maintenance": "off"})
     for number in range(12):
         stream.run_changes(number, [[Change(number, 1, "a", "v", Decimal(1))]])
     gone = next(iter(lake.table().scan().plan_files())).file.file_path
     Path(gone.removeprefix("file://")).unlink()
-    stream.options["compact_small_files"] = True
+    stream.options["maintenance"] = "on"
     outcome = stream.run_changes(12, [[Change(100, 1, "a", "v", Decimal(1))]])
     assert isinstance(outcome, Committed)
-    [failed] = [event for event in told if isinstance(event, events.CompactionFailed)]
-    assert "cannot be searched" in failed.trouble or "No such file" in failed.trouble
+    [failed] = [event for event in told if isinstance(event, events.GroupFailed)]
+    assert "cannot be searched" in failed.trouble
     assert compactions(lake) == []
-
-
-def test_old_files_with_other_columns_do_not_make_each_new_driver_compact(tmp_path: Path) -> None:
-    lake = upsert_lake(tmp_path)
-    stream = ChangeStream(lake, seed=9, options={"compact_small_files": False})
-
-    def run(number: int) -> None:
-        stream.run_changes(number, [[Change(number, 1, "a", "v", Decimal(1))]])
-
-    for number in range(ENOUGH_FILES - 1):
-        run(number)
-    with lake.table().update_schema() as update:
-        update.add_column("note", StringType())
-    stream.options["compact_small_files"] = True
-    for number in range(ENOUGH_FILES - 1, 3 * ENOUGH_FILES):
-        run(number)
-    assert 1 <= len(compactions(lake)) <= 2  # of some twenty new files
 
 
 def test_a_missing_file_of_one_partition_does_not_keep_others_from_being_compacted(
     tmp_path: Path, told: list[events.Event]
 ) -> None:
     lake = upsert_lake(tmp_path, partitioned=True)
-    stream = ChangeStream(lake, seed=8, options={"compact_small_files": False})
+    stream = ChangeStream(lake, seed=8, options={"maintenance": "off"})
     for number in range(12):
         parts = [Change(2 * number + at, 1, part, "v", Decimal(1)) for at, part in enumerate("ab")]
         stream.run_changes(number, [parts])
     gone = next(task.file for task in lake.table().scan().plan_files() if task.file.partition[0] == "a")
     Path(gone.file_path.removeprefix("file://")).unlink()
-    stream.options["compact_small_files"] = True
+    stream.options["maintenance"] = "on"
     stream.run_changes(12, [[Change(100, 1, "b", "v", Decimal(1))]])
     assert len(compactions(lake)) == 1
-    assert [type(event) for event in told if not isinstance(event, events.CompactionDue)] == [
-        events.CompactionFailed,
-        events.FilesCompacted,
-    ]
+    assert Counter(type(event) for event in told if isinstance(event, GROUP_ENDS)) == {
+        events.GroupFailed: 1,
+        events.GroupReplaced: 1,
+    }

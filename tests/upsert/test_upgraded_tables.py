@@ -15,7 +15,6 @@ import pyarrow as pa
 import pytest
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 
-from lakesink.compact.choose import ENOUGH_FILES
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
 from lakesink_protocol.two_phase import TaskWriter
@@ -122,10 +121,10 @@ def test_changes_of_rows_of_before_the_upgrade_are_exact(lake: Lake) -> None:
 
 def test_files_of_before_the_upgrade_keep_no_others_from_being_compacted(tmp_path: Path) -> None:
     lake = Lake.make(tmp_path, schema=SCHEMA, properties={"format-version": "1"})
-    for key in range(ENOUGH_FILES):
+    for key in range(12):
         append_old(lake, range(key, key + 1))
     upgrade(lake)
-    before, reference, stream = set(stored_in(lake)), of(range(ENOUGH_FILES)), ChangeStream(lake)
+    before, reference, stream = set(stored_in(lake)), of(range(12)), ChangeStream(lake)
     sink = stream.sink()
     for number in range(30):
         stream.run_with(sink, number)

@@ -13,7 +13,6 @@ from lakesink.rows.letters import letters_since
 from lakesink.rows.plan import DEBEZIUM, DELETED
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.checked_receipts import Written, count_votes, opened
-from lakesink.sinks.iceberg.compaction import Compaction
 from lakesink.sinks.iceberg.document_evolution import follow, left_rows, not_written_again, widened_floats
 from lakesink.sinks.iceberg.evolution import check_conditions, expected_of, plan_batch
 from lakesink.sinks.iceberg.keyed_changes import ChangesByKey, RunInExecutors, prepared_changes
@@ -83,6 +82,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
     target: SinkTable = field(init=False)
     _sides: SideFactory = field(init=False)
     _accept_warning: UnusedAcceptWarning = field(init=False)
+    _landed: int | None = field(default=None, init=False)
 
     durability = Durability.PREPARED_SURVIVES
 
@@ -267,13 +267,16 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         if isinstance(outcome, Committed):
             if self.settings.decode in DEBEZIUM:
                 self._warnings.of_changes(transaction.batch.batch_id, outcome.changes)
-            plan, added = transaction.write.plan, outcome.files  # documents bring no columns beside changes by key
-            if plan.changes is not None and self.settings.compact_small_files:
-                located, memory = self.changes.memory, self.memory
-                Compaction(
-                    self.target.load, self.key, plan, added, located, memory.compactions, memory.merges, self.effects
-                ).compact()
+            self._landed = transaction.batch.batch_id
         return outcome
+
+    def maintain(self, *, at_end: bool = False) -> None:
+        """See `TwoPhaseCommitSink.maintain`."""
+        if self.settings.maintains and (at_end or self._landed is not None):
+            from lakesink.sinks.iceberg.stream_upkeep import StreamUpkeep  # noqa: PLC0415 - few appends need it
+
+            StreamUpkeep(self.target, self.side, self.changes.memory, self._landed).run(at_end=at_end)
+        self._landed = None
 
     def abort(self, transaction: IcebergTransaction) -> None:
         """Only log: written files stay unreferenced, and nothing of a batch that may still land is deleted."""

@@ -4,13 +4,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from lakesink.settings.settings import Settings, policy_of
-from lakesink.sinks.iceberg.compaction import CompactionMemory
 from lakesink.sinks.iceberg.logs import KeysFiles, ReportedLog, StoppingLog, UnrecordedLog
 from lakesink.sinks.iceberg.preflight import check_partitions, create_for_rows
 from lakesink_catalog.commit.batch_change import CommitOptions
@@ -29,6 +29,9 @@ from lakesink_protocol.identity import Batch, SinkKey, SinkKind
 from lakesink_protocol.refusals.texts import Words
 from lakesink_protocol.two_phase import PreparedLog
 
+if TYPE_CHECKING:
+    from lakesink.upkeep.maintenance import UpkeepMemory
+
 
 @dataclass(slots=True)
 class RunMemory:
@@ -37,6 +40,7 @@ class RunMemory:
     Attributes:
         reported: Columns and keys that a warning has named, to name each only once.
         refused_keys: Keys of documents that could not become columns: documents with no other news need no votes.
+        upkeep: Of maintenances, by table; that of the branch has an empty name.
         left_out: What the run has seen the catalog leave out.
         clock: Watches the driver's clock; None before the first batch.
     """
@@ -44,7 +48,7 @@ class RunMemory:
     reported: set[str] = field(default_factory=set)
     refused_keys: set[Path] = field(default_factory=set)
     merges: MergeMemory = field(default_factory=MergeMemory)
-    compactions: CompactionMemory = field(default_factory=CompactionMemory)
+    upkeep: "dict[str, UpkeepMemory]" = field(default_factory=dict)
     left_out: LeftOut = field(default_factory=LeftOut)
     clock: ClockWatch | None = None
 

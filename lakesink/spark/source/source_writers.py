@@ -196,6 +196,7 @@ def commit_batch(destination: Destination, schema: pa.Schema, batch: Batch, mess
         sink = _sink(destination, schema)
         outcome = run_batch(batch, [sink], FinishedJob(messages))[sink.name]
     reporter.finished(batch.batch_id, outcome, time.monotonic() - started)
+    sink.maintain()
 
 
 @contextmanager

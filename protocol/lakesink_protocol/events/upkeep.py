@@ -7,34 +7,74 @@ class CompactionDue(BatchEvent):
     """The live rows of small files are rewritten after this batch; their compaction is about to be committed."""
 
 
-class FilesCompacted(BatchEvent):
-    """The rows of so many small `files` are `into` so many new ones, in a snapshot of its own."""
+class MaintenanceFailed(Event):
+    """A table could not be maintained; its batches do not depend on it."""
+
+    line = "lakesink.maintenance.ended table=%(table)s error=%(trouble)s: batches go on, and it is tried again"
+    table: str
+    trouble: str
+
+
+class TableMaintainedElsewhere(Event):
+    """A service maintains the table, as a property says, so streams leave it alone; once in a run."""
+
+    line = "lakesink.maintenance.elsewhere table=%(table)s by=%(by)s: %(said_by)s says so; the stream leaves it alone"
+    table: str
+    by: str
+    said_by: str
+
+
+class TableUnhealthy(Event):
+    """Figures of the table's health are past their bounds after its maintenance; once in a run."""
+
+    line = (
+        "lakesink.table.unhealthy table=%(table)s: %(figures)s; give the stream's maintenance a larger budget or"
+        " gate=True, or run lakesink maintain"
+    )
+    table: str
+    figures: str
+
+
+class GroupRewritten(BatchEvent):
+    """The live rows of a group of files are in new files, proved to be the same; nothing references these yet.
+
+    The batch is the one after which a stream maintains its table; -1 in a process without one.
+    """
+
+
+class GroupReplaced(Event):
+    """A snapshot of its own has replaced so many `files` by `into` new ones with the same rows."""
 
     level = INFO
     line = (
-        "lakesink.files.compacted batch=%(batch_id)d snapshot=%(snapshot_id)d files=%(files)d into=%(into)d"
-        " rows=%(rows)d"
+        "lakesink.maintenance.replaced table=%(table)s snapshot=%(snapshot_id)d files=%(files)d into=%(into)d"
+        " rows=%(rows)d dropped=%(dropped)d carried=%(carried)d"
     )
+    table: str
     snapshot_id: int
     files: int
     into: int
     rows: int
+    dropped: int
+    carried: int
 
 
-class CompactionLost(BatchEvent):
-    """Another writer has changed the table meanwhile, so the small files stay; a later batch tries again."""
+class GroupLost(Event):
+    """Another writer was quicker, so the files of a group stay; a later run tries again."""
 
     level = INFO
-    line = "lakesink.compaction.lost batch=%(batch_id)d: another writer was quicker; a later batch tries again"
+    line = "lakesink.maintenance.lost table=%(table)s files=%(files)d: %(why)s; a later run tries again"
+    table: str
+    files: int
+    why: str
 
 
-class CompactionFailed(BatchEvent):
-    """Small files could not be compacted after this batch; they stay, or the answer was lost. Either is right."""
+class GroupFailed(Event):
+    """A group of files could not be rewritten. They stay, or the answer of the catalog was lost; either is right."""
 
-    line = (
-        "lakesink.compaction.failed batch=%(batch_id)d %(trouble)s: the batch is in the table, and a later one tries to"
-        " compact its small files again"
-    )
+    line = "lakesink.maintenance.failed table=%(table)s files=%(files)d %(trouble)s: no row is concerned"
+    table: str
+    files: int
     trouble: str
 
 

@@ -1,0 +1,94 @@
+"""The maintenance of a sink's tables between its batches. No batch depends on it, and it fails none."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+from pyiceberg.table import Table
+
+from lakesink.sinks.iceberg.rows_on_head import LocateMemory
+from lakesink.sinks.iceberg.side.side_tables import SideTables
+from lakesink.sinks.iceberg.sink_table import SinkTable
+from lakesink.upkeep.maintenance import Maintenance, UpkeepMemory
+from lakesink.upkeep.managed import manager_of
+from lakesink.upkeep.policy import Policy
+from lakesink_catalog.tables.tables import load_table
+from lakesink_protocol import events
+from lakesink_protocol.identity import MAIN_BRANCH
+from lakesink_protocol.ledger import COMPACTED
+from lakesink_protocol.redact import describe
+
+BUDGET = timedelta(seconds=2)
+"""The pause between two batches, unless the option says another one."""
+
+
+@dataclass(slots=True)
+class StreamUpkeep:
+    """The maintenance of one sink's branch, and of the side tables that its batches write.
+
+    Attributes:
+        located: What the sink remembers of its table to locate changes.
+        batch_id: The batch that has landed; None at the end of a query.
+    """
+
+    target: SinkTable
+    side: SideTables
+    located: LocateMemory
+    batch_id: int | None
+
+    def run(self, *, at_end: bool) -> None:
+        """Maintain the own table, then the side tables with rows of the last batch, as far as the budget goes.
+
+        At the end of a query, maintain them all, without a limit.
+        """
+        target, clock = self.target, self.target.effects.monotonic_ms
+        manager = manager_of(target.connected().properties, target.found.properties)
+        if manager is not None:
+            self._warn_once(events.TableMaintainedElsewhere(target.table, manager.name, manager.said_by))
+            return
+        settings = target.settings
+        sizes = {"target_file_size": settings.target_file_size_bytes}
+        given: Mapping[str, Any] = {"budget": BUDGET, **sizes, **(settings.maintenance or {})}
+        policy, began, memories = Policy(**given), clock(), target.memory.upkeep
+        keys = target.found.schema().identifier_field_ids  # the same bounds as where changes are located
+        own = memories.setdefault("", UpkeepMemory(self.located.live, self.located.deletes, bounds_of=keys))
+        self._maintain(target.table, target.load, target.key.branch, policy if not at_end else _unlimited(policy), own)
+        for side in self.side.used:
+            left = given["budget"] - timedelta(milliseconds=clock() - began)
+            if at_end or (side.voted[1] and left > timedelta(0)):
+                of_side = replace(policy, budget=None if at_end else left, where="")
+                load = partial(load_table, target.connected(), side.table)
+                memory = memories.setdefault(side.table, UpkeepMemory())
+                self._maintain(side.table, load, MAIN_BRANCH, of_side, memory)
+
+    def _maintain(
+        self, name: str, load: Callable[[], Table], branch: str, policy: Policy, memory: UpkeepMemory
+    ) -> None:
+        target = self.target
+        says, batch_id = {COMPACTED: target.key.ledger_property}, -1 if self.batch_id is None else self.batch_id
+        maintenance = Maintenance(load, branch, policy, target.effects, memory, says, batch_id)
+        try:
+            report = maintenance.run()
+            if report.after.past and policy.gate:
+                report = replace(maintenance, policy=_unlimited(policy)).run()
+            if report.after.past:
+                self._warn_once(events.TableUnhealthy(name, ", ".join(report.after.past)))
+            merges = target.memory.merges
+            for group in report.groups:  # merges go on in the next batch if no other writer has come between
+                if group.parent_id == merges.snapshot_id:
+                    merges.snapshot_id = group.snapshot_id
+        except Exception as error:  # noqa: BLE001 - the table is right without it
+            target.effects.emit(events.MaintenanceFailed(name, describe(error, target.connected().properties)))
+
+    def _warn_once(self, event: events.TableUnhealthy | events.TableMaintainedElsewhere) -> None:
+        """Once in a run of the query."""
+        said = f"{type(event).__name__} {event.table}"
+        if said not in self.target.memory.reported:
+            self.target.memory.reported.add(said)
+            self.target.effects.emit(event)
+
+
+def _unlimited(policy: Policy) -> Policy:
+    return replace(policy, budget=None)
