@@ -49,15 +49,8 @@ class AsOf:
 def look_back(table: Table, identifier: str, branch: str = MAIN_BRANCH) -> LookBack:
     """Collect what the table's metadata still shows of a branch."""
     metadata, refs = table.metadata, table.metadata.refs
+    check_branch(table, identifier, branch)
     tags = {name: ref.snapshot_id for name, ref in refs.items() if ref.snapshot_ref_type is SnapshotRefType.TAG}
-    branches = {MAIN_BRANCH} | (refs.keys() - tags.keys())
-    if branch not in branches:
-        raise CatalogError.of(
-            "BRANCH_MISSING.looked_for",
-            table=identifier,
-            branch=branch[:60],
-            near=did_you_mean(branch, branches),
-        )
     found = retained(table)
     last = {key: max(batch.batch_id for batch in batches) for key, batches in by_sink(found.commits).items()}
     last |= {key_of(state): state.batch_id for state in sinks(table, found) if state.batch_id is not None}
@@ -66,6 +59,15 @@ def look_back(table: Table, identifier: str, branch: str = MAIN_BRANCH) -> LookB
         under = found.ancestry(refs[branch].snapshot_id)
         heads = [(commit.snapshot.timestamp_ms, commit.snapshot_id) for commit in under][::-1]
     return LookBack(identifier, branch, found, last, heads, tags)
+
+
+def check_branch(table: Table, identifier: str, branch: str) -> None:
+    """Refuse a branch that the table does not have; every table has main."""
+    refs = table.metadata.refs.items()
+    branches = {MAIN_BRANCH, *(name for name, ref in refs if ref.snapshot_ref_type is SnapshotRefType.BRANCH)}
+    if branch not in branches:
+        near = did_you_mean(branch, branches)
+        raise CatalogError.of("BRANCH_MISSING.looked_for", table=identifier, branch=branch[:60], near=near)
 
 
 def as_of(table: Table, identifier: str, question: Question) -> AsOf:

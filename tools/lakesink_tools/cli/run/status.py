@@ -1,6 +1,6 @@
 """The command ``status``: how each sink of a table, a directory or a whole catalog stands. Only reads."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from pyiceberg.catalog import Catalog
@@ -19,6 +19,7 @@ from lakesink_tools.audit.finding import awaits_replay, name_of_rows, of_changes
 from lakesink_tools.cli.output import NOT_CHECKED, NOT_WELL, OK, Report, plain, progress
 from lakesink_tools.cli.sink_health import SinkHealth, document_of, health_of, prepared_hint, stale_hints, waiting_in
 from lakesink_tools.cli.target import is_directory
+from lakesink_tools.operate.maintain import Seen, health_in_words, seen_in
 from lakesink_tools.past.records import key_of
 
 Found = list[tuple[SinkState, SinkHealth]]
@@ -132,7 +133,9 @@ def _of_table(identifier: str, table: Table, max_age: timedelta | None, argument
     found = _found(table, max_age, now)
     snapshots, head = len(table.metadata.snapshots), table.metadata.current_snapshot()
     totals = {name: 0 if head is None else stated(head.summary, key) for name, key in _TOTALS.items()}
-    waiting, unlisted = waiting_in(table, [state for state, _ in found])
+    states = [state for state, _ in found]
+    waiting, unlisted = waiting_in(table, states)
+    health = dict(seen_in(table, states, arguments))
     first = [] if found else _first_batches(table)
     next_step = f"Next: lakesink log {arguments}"
     if not found:
@@ -146,17 +149,21 @@ def _of_table(identifier: str, table: Table, max_age: timedelta | None, argument
             **totals,
             "sinks": [document_of(state, standing, now) for state, standing in found],
             "prepared": [{"sink": one.key.name, "branch": one.key.branch, "batch_id": one.batch_id} for one in waiting],
+            "health": {
+                branch: {"unknown": seen} if isinstance(seen, str) else seen.document for branch, seen in health.items()
+            },
         },
         title=f"{identifier} in {table.catalog.name}: {rows_in_words(totals['rows'], totals['position_deletes'])},"
         f" {counted(totals['files'], 'file')}, {size(totals['bytes'])}, {counted(snapshots, 'snapshot')}",
         columns=[name.format(rows=name_of_rows(state.changes for state, _ in found)) for name in _COLUMNS],
         rows=[_row(state, standing, now) for state, standing in found],
         hints=[
-            *_ages([state for state, _ in found], max_age, now),
+            *_ages(states, max_age, now),
             *(prepared_hint(plain(one.key.name), one.batch_id) for one in waiting),
             *unlisted,
             *first,
             *_hints(arguments, found, max_age, now),
+            *(line for branch, seen in health.items() for line in _of_health(branch, seen)),
             next_step,
         ],
         exit_code=OK if found and all(standing.is_well for _, standing in found) else NOT_WELL,
@@ -205,6 +212,14 @@ def _hints(arguments: str, found: Found, max_age: timedelta | None, now: datetim
         f"Sink {plain(state.sink)}: {said}" for state, _ in found for said in (*of_changes(state), *of_quality(state))
     ]
     return hints + stale_hints(found, max_age, now)
+
+
+def _of_health(branch: str, seen: Seen | str) -> Iterator[str]:
+    if isinstance(seen, str):
+        yield f"Health of {plain(branch)}: not known. {seen}"
+    else:
+        yield f"Health of {plain(branch)}: {health_in_words(seen.plan.health)}."
+        yield from filter(None, (seen.offer,))
 
 
 def _first_batches(table: Table) -> list[str]:
