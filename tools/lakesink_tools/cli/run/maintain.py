@@ -117,7 +117,7 @@ def _in_words(group: GroupDone | GroupDue) -> str:
     if isinstance(group, GroupDue):
         return f"{where}{counted(group.files, 'file')}, {size(group.bytes)}, {counted(group.rows, 'row')}"
     deleted = f", without {counted(group.dropped, 'deleted row')}" if group.dropped else ""
-    carried = f", {counted(group.carried, 'delete')} meanwhile carried over" if group.carried else ""
+    carried = f", {counted(group.carried, 'row')} deleted meanwhile" if group.carried else ""
     return (
         f"{where}{counted(group.files, 'file')} into {number(group.into)}, {size(group.bytes_before)} into"
         f" {size(group.bytes_after)}, {counted(group.rows, 'row')}{deleted}{carried}, {seconds(group.seconds)}"
