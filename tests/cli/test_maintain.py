@@ -30,7 +30,7 @@ from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table
 from lakesink_protocol.errors import CatalogError
 from lakesink_tools.checks.doctor.finding import Standing
-from lakesink_tools.checks.doctor.health import check_health
+from lakesink_tools.checks.doctor.table import check_health
 from lakesink_tools.cli.main import main
 from testkit.batches import Writer
 

@@ -14,10 +14,9 @@ from lakesink_tools.checks.doctor.checkpoint import NextBatch, check_checkpoint,
 from lakesink_tools.checks.doctor.clock import Sighting, check_clock
 from lakesink_tools.checks.doctor.expirations import check_expirations, check_request_keys
 from lakesink_tools.checks.doctor.finding import Finding, Part, Standing, attempt, attempt_all
-from lakesink_tools.checks.doctor.health import check_health
 from lakesink_tools.checks.doctor.spark import check_spark
 from lakesink_tools.checks.doctor.storage import check_storage, now_ms
-from lakesink_tools.checks.doctor.table import check_table
+from lakesink_tools.checks.doctor.table import check_health, check_table
 
 Say = Callable[[str], None]
 """Receives progress messages."""

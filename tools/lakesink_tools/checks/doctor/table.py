@@ -31,8 +31,11 @@ from lakesink_tools.audit.finding import awaits_replay, of_replay
 from lakesink_tools.checks.doctor.checkpoint import NextBatch, is_taken
 from lakesink_tools.checks.doctor.finding import Finding, Part, Standing, attempt, attempt_all
 from lakesink_tools.checks.doctor.policy import ChangePolicy, change_policy, policy_in_words
+from lakesink_tools.operate.maintain import health_in_words, seen_in
 from lakesink_tools.past.records import key_of
 
+_LEAST_SECONDS, _LEAST_SHARE = 1.0, 0.2
+"""A maintenance that saves less of a full scan is worth no warning."""
 _LONGEST_NAME = 60
 _RESTORE = "Restore the changelog or roll it forward, or name another one with changelog_table."
 
@@ -102,6 +105,18 @@ def _changelog(table: Table, state: SinkState) -> Iterator[Finding]:
         yield Finding(Part.TABLE, "changelog", Standing.FAILED, said, _RESTORE)
         return
     yield Finding(Part.TABLE, "changelog", Standing.OK, f"{found}, up to batch {mark.batch_id}")
+
+
+def check_health(arguments: str, table: Table) -> Iterator[Finding]:
+    """One finding for each branch that a sink writes; `arguments` are those of a command for the table."""
+    for branch, seen in seen_in(table, sinks(table), arguments):
+        if isinstance(seen, str):
+            yield Finding(Part.TABLE, "health", Standing.SKIPPED, f"{branch}: {seen}")
+            continue
+        is_worth_it = seen.saved_seconds >= max(_LEAST_SECONDS, _LEAST_SHARE * seen.plan.health.scan_seconds)
+        standing = Standing.WARNING if is_worth_it else Standing.OK
+        found = f"{branch}: {health_in_words(seen.plan.health)}"
+        yield Finding(Part.TABLE, "health", standing, found, seen.offer, seen.document)
 
 
 def _is_kafka(offsets: str) -> bool:

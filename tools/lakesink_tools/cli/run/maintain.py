@@ -88,7 +88,7 @@ def _report(about: dict[str, Any], title: str, health: dict[str, Health], found:
         title=f"{about['table']} in {about['catalog']}: {title}",
         columns=_COLUMNS,
         rows=[[when, *_row(one)] for when, one in health.items()],
-        hints=[redact(line) for line in (*_of_groups(found), *_of_left(left), *ends)],
+        hints=[redact(line) for line in (*_shown(found, left), *ends)],
         exit_code=NOT_WELL if failed else OK,
     )
 
@@ -105,11 +105,14 @@ def _row(found: Health) -> list[str]:
     ]
 
 
-def _of_groups(found: Plan | Run) -> Iterator[str]:
-    """The first groups, which are the worst."""
+def _shown(found: Plan | Run, left: Sequence[LeftFile]) -> Iterator[str]:
+    """The first groups, which are the worst, and files that stay by their reason, with one of them."""
     yield from map(_in_words, found.groups[:_SHOWN])
     if len(found.groups) > _SHOWN:
         yield f"And {counted(len(found.groups) - _SHOWN, 'group')} more; --output json has all."
+    for reason, files in groupby(left, key=lambda one: one.reason):
+        paths = [one.path for one in files]
+        yield f"Left: {counted(len(paths), 'file')}, {reason}; for example {paths[0]}"
 
 
 def _in_words(group: GroupDone | GroupDue) -> str:
@@ -122,10 +125,3 @@ def _in_words(group: GroupDone | GroupDue) -> str:
         f"{where}{counted(group.files, 'file')} into {number(group.into)}, {size(group.bytes_before)} into"
         f" {size(group.bytes_after)}, {counted(group.rows, 'row')}{deleted}{carried}, {seconds(group.seconds)}"
     )
-
-
-def _of_left(left: Sequence[LeftFile]) -> Iterator[str]:
-    """Files that stay by their reason, with one of them."""
-    for reason, files in groupby(left, key=lambda one: one.reason):
-        paths = [one.path for one in files]
-        yield f"Left: {counted(len(paths), 'file')}, {reason}; for example {paths[0]}"

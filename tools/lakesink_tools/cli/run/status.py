@@ -163,7 +163,7 @@ def _of_table(identifier: str, table: Table, max_age: timedelta | None, argument
             *unlisted,
             *first,
             *_hints(arguments, found, max_age, now),
-            *(line for branch, seen in health.items() for line in _of_health(branch, seen)),
+            *_of_health(health),
             next_step,
         ],
         exit_code=OK if found and all(standing.is_well for _, standing in found) else NOT_WELL,
@@ -214,12 +214,14 @@ def _hints(arguments: str, found: Found, max_age: timedelta | None, now: datetim
     return hints + stale_hints(found, max_age, now)
 
 
-def _of_health(branch: str, seen: Seen | str) -> Iterator[str]:
-    if isinstance(seen, str):
-        yield f"Health of {plain(branch)}: not known. {seen}"
-    else:
-        yield f"Health of {plain(branch)}: {health_in_words(seen.plan.health)}."
-        yield from filter(None, (seen.offer,))
+def _of_health(found: Mapping[str, Seen | str]) -> Iterator[str]:
+    for branch, seen in found.items():
+        if isinstance(seen, str):
+            yield f"Health of {plain(branch)}: not known. {seen}"
+        else:
+            yield f"Health of {plain(branch)}: {health_in_words(seen.plan.health)}."
+            if seen.offer:
+                yield seen.offer
 
 
 def _first_batches(table: Table) -> list[str]:
