@@ -1,6 +1,5 @@
 """The health of a table in figures. Pure."""
 
-from collections.abc import Collection
 from dataclasses import dataclass
 
 from lakesink_catalog.manifests.live import LiveFile, LiveFiles
@@ -46,16 +45,15 @@ class Health:
         return requests * _REQUEST_SECONDS + (self.bytes + self.metadata_bytes) / _BYTES_PER_SECOND
 
 
-def health_of(live: LiveFiles, target_bytes: int, manifests: Collection[int], metadata_bytes: int) -> Health:
+def health_of(live: LiveFiles, target_bytes: int, metadata_bytes: int) -> Health:
     """The health of a head.
 
     Args:
         live: Its files.
         target_bytes: The target size of data files.
-        manifests: The bytes of each of its manifests.
         metadata_bytes: The size of the table's metadata file.
     """
-    deletes = live.deletes
+    deletes = (*live.deletes, *live.equality)
     return Health(
         files=len(live.data),
         small_files=sum(is_small(file, target_bytes) for file in live.data),
@@ -63,8 +61,8 @@ def health_of(live: LiveFiles, target_bytes: int, manifests: Collection[int], me
         rows=sum(file.record_count for file in live.data),
         deleted_rows=sum(file.record_count for file in deletes),
         delete_files=len(deletes),
-        manifests=len(manifests),
-        metadata_bytes=sum(manifests) + metadata_bytes,
+        manifests=len(live.manifests),
+        metadata_bytes=sum(live.manifests) + metadata_bytes,
     )
 
 

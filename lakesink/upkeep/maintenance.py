@@ -6,89 +6,29 @@ from dataclasses import dataclass, field
 from pyiceberg.table import Table
 
 from lakesink.keys.deleted_rows import KnownDeletes
+from lakesink.parquet.filesystem import NewFiles
+from lakesink.upkeep.choose import Group, Pace
+from lakesink.upkeep.columns import Unsuitable
 from lakesink.upkeep.health import Health
 from lakesink.upkeep.policy import Policy
+from lakesink.upkeep.proof import PROOF
+from lakesink.upkeep.replacing import Lost, Replacement, deleted_in, opener
+from lakesink.upkeep.reports import BUDGET, NOTHING_DUE, REST, TURN, GroupDone, GroupDue, LeftFile, Plan, Report, after
+from lakesink.upkeep.rewrite import rewrite
+from lakesink.upkeep.seen import Seen
 from lakesink_catalog.commit.effects import Effects
-from lakesink_catalog.manifests.live_reading import LiveMemory
+from lakesink_catalog.manifests.live import LiveFiles
+from lakesink_catalog.manifests.live_reading import LiveMemory, live_files
+from lakesink_protocol import events
+from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.identity import MAIN_BRANCH
+from lakesink_protocol.ledger import COMPACTED, MAINTENANCE
+from lakesink_protocol.redact import describe
+from lakesink_protocol.verdict import SUPPORTED_FORMAT_VERSION
 
-NOTHING_DUE, BUDGET, TURN = "nothing is due", "budget", "turn"
-"""Why a run ended: `TURN` if another maintenance has the table's turn."""
-
-
-@dataclass(frozen=True, slots=True)
-class LeftFile:
-    """A file that is not rewritten though it is due.
-
-    Attributes:
-        reason: A stable code, a colon, and words: ``lost: another writer was quicker``.
-    """
-
-    path: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class GroupDone:
-    """One group of files that a snapshot replaced.
-
-    Attributes:
-        partition: The partition as text, ``day=2026-01-01``; empty for a table without partitions.
-        rows: Rows of the new files.
-        dropped: Deleted rows that are not written again.
-        carried: Rows that were deleted while the group was rewritten, and are deleted in the new files too.
-    """
-
-    snapshot_id: int
-    partition: str
-    files: int
-    into: int
-    bytes_before: int
-    bytes_after: int
-    rows: int
-    dropped: int
-    carried: int
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class GroupDue:
-    """One group of files that a run would rewrite."""
-
-    partition: str
-    files: int
-    bytes: int
-    rows: int
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What a run would do.
-
-    Attributes:
-        groups: The worst first.
-        expected: The health after all groups.
-    """
-
-    groups: tuple[GroupDue, ...]
-    left: tuple[LeftFile, ...]
-    health: Health
-    expected: Health
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What a run did.
-
-    Attributes:
-        ended: `NOTHING_DUE`, `BUDGET` or `TURN`.
-    """
-
-    before: Health
-    after: Health
-    groups: tuple[GroupDone, ...]
-    left: tuple[LeftFile, ...]
-    ended: str
+ROUNDS = 4
+"""Of one run: files of older specs become small ones of the present spec, which then become larger."""
+FAILED = "failed"
 
 
 @dataclass(slots=True)
@@ -98,12 +38,22 @@ class UpkeepMemory:
     Attributes:
         live: Decoded manifests; a stream shares those of its sink.
         deletes: Delete files that were read; likewise.
-        left: Reasons of files that are not tried again, by path.
+        left: Reasons of files that are not tried again while the table's columns stay, by path.
+        columns: What these reasons are about, see `Seen.columns`.
     """
 
     live: LiveMemory = field(default_factory=LiveMemory)
     deletes: KnownDeletes = field(default_factory=KnownDeletes)
     left: dict[str, str] = field(default_factory=dict)
+    columns: tuple[object, ...] = ()
+    pace: Pace = field(default_factory=Pace)
+
+    def see(self, seen: Seen) -> None:
+        """Forget what is not about this head."""
+        paths = {file.path for file in seen.live.data} if seen.columns == self.columns else set()
+        self.columns = seen.columns
+        self.left = {path: why for path, why in self.left.items() if path in paths}
+        self.deletes.retain({file.path for file in seen.live.deletes})
 
 
 @dataclass(slots=True)
@@ -112,6 +62,7 @@ class Maintenance:
 
     Attributes:
         says: What the summary of each snapshot says beside its counts.
+        batch_id: The batch after which a stream maintains its table, for failpoints.
     """
 
     load: Callable[[], Table]
@@ -120,19 +71,174 @@ class Maintenance:
     effects: Effects = field(default_factory=Effects)
     memory: UpkeepMemory = field(default_factory=UpkeepMemory)
     says: Mapping[str, str] = field(default_factory=dict)
+    batch_id: int = -1
 
     def look(self) -> Plan:
         """What a run would do; writes nothing.
 
         Raises:
             CatalogError: The table cannot be loaded, or a manifest cannot be read.
-            SettingsError: `where` is no condition on partitions.
+            SettingsError: `where` is no condition on partitions, or a table property is malformed.
         """
-        raise NotImplementedError
+        seen = self.see()
+        seen.plan(self.batch_id)
+        choice, health = seen.choose(self.memory.left), seen.health()
+        expected = health
+        for group in choice.groups:
+            expected = after(expected, group, seen.target_bytes)
+        groups = (
+            GroupDue(seen.partition(group.files[0]), len(group.files), group.bytes, group.rows)
+            for group in choice.groups
+        )
+        return Plan(tuple(groups), _listed(choice.left), health, expected)
 
     def run(self, progress: Callable[[GroupDone], None] = lambda _: None) -> Report:
         """Rewrite what is due, group by group, until the budget ends.
 
-        A group that fails or loses a race is left, and the others go on. Raises as `look` does, before any change.
+        A group that fails or loses a race is left, and the others go on. Raises as `look` does; what was done stays.
         """
-        raise NotImplementedError
+        if not self.memory.pace.is_due():
+            return Report(Health(), Health(), (), (), REST)
+        run = _Run(self, self.see(), progress)
+        before = run.seen.health()
+        ended = run.all_groups()
+        seen = self.see() if run.done else run.seen
+        if run.done or run.left:
+            self.memory.pace.note(done=bool(run.done))
+        left = {**seen.choose(self.memory.left).left, **run.left}
+        return Report(before, seen.health() if run.done else before, tuple(run.done), _listed(left), ended)
+
+    def see(self) -> Seen:
+        """The table as it is now; raises as `look` does."""
+        table = self.load()
+        if table.metadata.format_version != SUPPORTED_FORMAT_VERSION:
+            name, version = ".".join(table.name()), table.metadata.format_version
+            raise CatalogError.of("UNSUPPORTED", table=name, format_version=version)
+        budget = self.policy.budget
+        most = None if budget is None else int(budget.total_seconds() * self.memory.pace.bytes_per_second)
+        seen = Seen(table, self.of_head(table), self.policy, most)
+        self.memory.see(seen)
+        return seen
+
+    def of_head(self, table: Table) -> LiveFiles:
+        """The live files of the branch in a loaded table."""
+        head = table.metadata.refs.get(self.branch)
+        at_once, snapshot_id = self.effects.at_once, None if head is None else head.snapshot_id
+        return live_files(table, snapshot_id, self.memory.live, at_once=at_once, equality=True)
+
+
+def _listed(left: Mapping[str, str]) -> tuple[LeftFile, ...]:
+    return tuple(LeftFile(path, why) for path, why in left.items())
+
+
+@dataclass(slots=True)
+class _Run:
+    """One run.
+
+    Attributes:
+        left: Reasons of files that this run does not try again, by path.
+    """
+
+    of: Maintenance
+    seen: Seen
+    progress: Callable[[GroupDone], None]
+    done: list[GroupDone] = field(default_factory=list)
+    left: dict[str, str] = field(default_factory=dict)
+    began_ms: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.began_ms = self.of.effects.monotonic_ms()
+
+    def all_groups(self) -> str:
+        """Replace groups until none is due; returns why the run ended."""
+        for number in range(ROUNDS):
+            if number:
+                self.seen = self.of.see()
+            groups = self.seen.choose({**self.of.memory.left, **self.left}).groups
+            if not groups:
+                break
+            for group in groups:
+                if not self._is_in_budget(group):
+                    return BUDGET
+                if not self._try(group) and self._is_another_at_work():
+                    return TURN
+        return NOTHING_DUE
+
+    def _is_in_budget(self, group: Group) -> bool:
+        budget, elapsed_ms = self.of.policy.budget, self.of.effects.monotonic_ms() - self.began_ms
+        return budget is None or elapsed_ms / 1000 + self.of.memory.pace.seconds(group) <= budget.total_seconds()
+
+    def _try(self, group: Group) -> bool:
+        """Replace a group, or leave it; False if another writer was quicker."""
+        of, began_ms = self.of, self.of.effects.monotonic_ms()
+        name, count = ".".join(self.seen.table.name()), len(group.files)
+        try:
+            one = self._replace(group, began_ms)
+        except Lost as error:
+            of.effects.emit(events.GroupLost(name, count, str(error)))
+            self._leave(group, error)
+            return False
+        except Unsuitable as error:
+            of.effects.emit(events.GroupFailed(name, count, str(error)))
+            self._leave(group, error)
+            return True
+        except Exception as error:  # noqa: BLE001 - the table is right without it
+            known = {**self.seen.table.catalog.properties, **self.seen.table.io.properties}
+            of.effects.emit(events.GroupFailed(name, count, describe(error, known)))
+            self._leave(group, Unsuitable(f"{FAILED}: {describe(error, known)}"))
+            return True
+        if one is not None:
+            self.done.append(one)
+            of.memory.pace.see(group, one.seconds)
+            numbers = one.files, one.into, one.rows, one.dropped, one.carried
+            of.effects.emit(events.GroupReplaced(name, one.snapshot_id, *numbers))
+            self.progress(one)
+        return True
+
+    def _leave(self, group: Group, error: Unsuitable) -> None:
+        """A reason of one file holds while the table's columns stay; one of the group holds for this run."""
+        if error.path and not str(error).startswith(PROOF):
+            self.of.memory.left[error.path] = str(error)
+        else:
+            self.left |= dict.fromkeys((file.path for file in group.files), str(error))
+
+    def _replace(self, group: Group, began_ms: int) -> GroupDone | None:
+        """Rewrite and commit; None if no file of the group can be rewritten."""
+        of, seen, table = self.of, self.seen, self.seen.table
+        deleted = deleted_in(table, group.files, seen.live, of.memory.deletes)
+        work = seen.work(group, deleted.positions, seen.plan(of.batch_id))
+        storage = NewFiles(lambda location: table.io.new_output(location).create(), table.io.delete)
+        rewritten = rewrite(work, opener(table), storage)
+        of.memory.left |= rewritten.left
+        read = {file.path for file in rewritten.read}
+        if not read:
+            return None
+        of.effects.emit(events.GroupRewritten(of.batch_id))
+        says = {COMPACTED: "maintenance", **of.says}
+        files = [file for file in group.files if file.path in read]
+        loaders = of.load, of.branch, of.effects, of.of_head, of.memory.deletes
+        replacement = Replacement(*loaders, work, rewritten, files, says)
+        applied = replacement.commit(table)
+        change = applied.change
+        assert change is not None, "a group without files is no group"
+        self.seen = Seen(applied.table, replacement.live, seen.policy, seen.most_bytes)
+        return GroupDone(
+            snapshot_id=change.snapshot_id,
+            parent_id=change.head or 0,
+            partition=seen.partition(group.files[0]),
+            files=len(change.ended),
+            into=len(change.added),
+            bytes_before=sum(file.file_size_bytes for file in change.ended),
+            bytes_after=sum(file.file_size_bytes for file in change.added),
+            rows=sum(file.record_count for file in change.added),
+            dropped=sum(len(file.deleted) for file in rewritten.read),
+            carried=replacement.carried,
+            seconds=(of.effects.monotonic_ms() - began_ms) / 1000,
+        )
+
+    def _is_another_at_work(self) -> bool:
+        """True if another process has replaced groups since this run began."""
+        metadata, own = self.of.load().metadata, {one.snapshot_id for one in self.done}
+        known = {one.snapshot_id for one in self.seen.table.metadata.snapshots}
+        new = (one for one in metadata.snapshots if one.snapshot_id not in own | known)
+        return any(one.summary and MAINTENANCE in one.summary.additional_properties for one in new)

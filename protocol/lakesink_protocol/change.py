@@ -29,9 +29,10 @@ class Content(Enum):
 
     DATA = 0
     POSITION_DELETES = 1
+    EQUALITY_DELETES = 2
 
 
-_CONTENTS = {content.value: content for content in Content}
+_CONTENTS = {content.value: content for content in (Content.DATA, Content.POSITION_DELETES)}
 
 
 @dataclass(frozen=True, slots=True)

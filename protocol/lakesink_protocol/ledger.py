@@ -29,7 +29,10 @@ FORGOTTEN = "lakesink.forgotten"
 RESTORED = "lakesink.restored"
 """Summary property of the snapshot that restored a ledger entry; its value is the name of the ledger property."""
 COMPACTED = "lakesink.compacted"
-"""Summary property of a snapshot that compacted small files; its value is the ledger property of the sink that did."""
+"""Summary property of a snapshot that compacted files; its value is the ledger property of the sink that did, or the
+name of another process that did."""
+MAINTENANCE = "lakesink.maintenance"
+"""Summary property of such a snapshot: what was done and proved, as JSON."""
 _DIGITS = re.compile(r"[0-9]{1,19}")
 _KINDS = {"": SinkKind.STREAM} | {kind.value: kind for kind in SinkKind}
 """By the kind in a summary, which leaves out the usual one."""

@@ -13,7 +13,7 @@ from lakesink_catalog.manifests.avro import container
 from lakesink_catalog.manifests.avro_values import Malformed
 from lakesink_catalog.manifests.entries import partition_kinds, single_values
 from lakesink_catalog.manifests.live import FILE_PATH_COLUMN, LiveFile
-from lakesink_catalog.manifests.live_entries import EqualityDeletes, Origin, live_entries
+from lakesink_catalog.manifests.live_entries import Origin, live_entries
 from lakesink_catalog.manifests.live_reading import LiveMemory, live_files
 from lakesink_protocol.change import Content
 from lakesink_protocol.errors import CatalogError
@@ -99,7 +99,7 @@ def test_spoilt_manifests_are_malformed_or_read_and_nothing_else_is_raised(
         data = container(header, "null", [[spoilt(block, chance), *[b""] * (count - 1)]])
         try:
             assert len(live_entries(data, ORIGIN, WANTED).files) <= count
-        except (Malformed, EqualityDeletes):
+        except Malformed:
             continue
 
 
@@ -170,10 +170,11 @@ def test_a_delete_file_names_its_data_file_by_its_field(layout: Document) -> Non
 def test_an_equality_delete_is_told_apart(layout: Document) -> None:
     entry = deletes(layout, content=2)
     data = manifest([entry], layout, {"format-version": "2", "content": "deletes"})
-    with pytest.raises(EqualityDeletes):
-        live_entries(data, OF_DELETES, WANTED)
+    found = live_entries(data, OF_DELETES, WANTED)
+    assert not found.files
+    assert [file.content for file in found.equality] == [Content.EQUALITY_DELETES]
     gone = manifest([entry | {"status": 2}], layout, {"format-version": "2", "content": "deletes"})
-    assert not live_entries(gone, OF_DELETES, WANTED).files
+    assert live_entries(gone, OF_DELETES, WANTED) == live_entries(manifest([], layout, {}), ORIGIN, WANTED)
     with pytest.raises(Malformed):
         live_entries(manifest([entry | {"data_file": entry["data_file"] | {"content": 1}}], layout, {}), ORIGIN, WANTED)
 

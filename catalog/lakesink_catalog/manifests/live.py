@@ -13,7 +13,7 @@ FILE_PATH_COLUMN = 2147483546
 
 @dataclass(frozen=True, slots=True)
 class LiveFile:
-    """One live data file, or one live file of position deletes, as its manifest states it.
+    """One live data file, or one live file of deletes, as its manifest states it.
 
     Attributes:
         partition: One value per partition field in single-value form of the field's present type; None is NULL.
@@ -47,7 +47,15 @@ class LiveFile:
 
 @dataclass(frozen=True, slots=True)
 class LiveFiles:
-    """All live files of one snapshot."""
+    """All live files of one snapshot.
+
+    Attributes:
+        deletes: Files of position deletes.
+        equality: Files of equality deletes.
+        manifests: The bytes of each manifest.
+    """
 
     data: tuple[LiveFile, ...]
     deletes: tuple[LiveFile, ...]
+    equality: tuple[LiveFile, ...] = ()
+    manifests: tuple[int, ...] = ()

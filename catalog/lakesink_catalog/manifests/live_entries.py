@@ -33,9 +33,8 @@ from lakesink_catalog.manifests.entries import (
     partition_reader,
 )
 from lakesink_catalog.manifests.live import FILE_PATH_COLUMN, LiveFile
-from lakesink_protocol.change import Content, content_of
+from lakesink_protocol.change import Content
 
-EQUALITY_DELETES = 2
 _VERSIONS = (b"1", b"2")
 """A table that was upgraded to version 2 keeps the manifests of version 1, whose entries have sequence number 0."""
 _REQUIRED: Mapping[int, str] = {
@@ -47,15 +46,12 @@ _REQUIRED: Mapping[int, str] = {
 }
 _OPTIONAL = (SNAPSHOT_ID, SEQUENCE_NUMBER, CONTENT, REFERENCED_DATA_FILE)
 
+_CONTENTS = {content.value: content for content in Content}
 _BOUNDS = (LOWER_BOUNDS, UPPER_BOUNDS)
 _STATUSES = (EXISTING, ADDED, DELETED)
 
 Bounds = Mapping[int, bytes]
 _NONE: Bounds = MappingProxyType({})
-
-
-class EqualityDeletes(ValueError):
-    """The manifest has live equality deletes, which no position can replace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +70,12 @@ class LiveEntries:
     """The live files of one manifest.
 
     `derived` are the paths of delete files whose data file follows from their bounds alone: bounds may have been cut.
+    Equality deletes are apart, because no position can replace them.
     """
 
     files: tuple[LiveFile, ...]
     derived: frozenset[str] = frozenset()
+    equality: tuple[LiveFile, ...] = ()
 
 
 def live_entries(data: bytes, origin: Origin, bounds_of: frozenset[int]) -> LiveEntries:
@@ -85,7 +83,6 @@ def live_entries(data: bytes, origin: Origin, bounds_of: frozenset[int]) -> Live
 
     Raises:
         Malformed: The manifest cannot be read exactly.
-        EqualityDeletes: It has live ones.
     """
     header = read_header(data)
     metadata = header.metadata
@@ -93,14 +90,16 @@ def live_entries(data: bytes, origin: Origin, bounds_of: frozenset[int]) -> Live
     if metadata.get("format-version", b"1") not in _VERSIONS or metadata.get("content", b"data") != content:
         raise Malformed("a manifest of another version or content than its list states")
     layout = _layout(header.avro_schema, frozenset({FILE_PATH_COLUMN}) if origin.deletes else bounds_of)
-    files, derived = [], set()
+    files, derived, equality = [], set(), []
     for found in each_value(data, header, partial(layout.read, origin), "an entry"):
-        if found is not None:
+        if found is not None and found.content is Content.EQUALITY_DELETES:
+            equality.append(found)
+        elif found is not None:
             path = _only_path(found)
             if path:
                 derived.add(found.path)
             files.append(replace(found, referenced_data_file=path) if path else found)
-    return LiveEntries(tuple(files), frozenset(derived))
+    return LiveEntries(tuple(files), frozenset(derived), tuple(equality))
 
 
 def _only_path(file: LiveFile) -> str:
@@ -156,16 +155,14 @@ _layout = lru_cache(maxsize=64)(_Layout)
 
 
 def _file(found: Mapping[int, Any], partition: Partition, origin: Origin) -> LiveFile:
-    content = found.get(CONTENT) or Content.DATA.value
-    if content == EQUALITY_DELETES:
-        raise EqualityDeletes
-    if (content == Content.POSITION_DELETES.value) != origin.deletes:
+    content = _CONTENTS.get(found.get(CONTENT) or Content.DATA.value)
+    if content is None or (content is not Content.DATA) != origin.deletes:
         raise Malformed("an entry of another content than its manifest")
     # Entries without a snapshot inherit that of the manifest.
     number = found.get(SNAPSHOT_ID)
     return LiveFile(
         path=found[FILE_PATH],
-        content=content_of(content),
+        content=content,
         spec_id=origin.spec_id,
         partition=partition,
         record_count=found[RECORD_COUNT],

@@ -16,7 +16,7 @@ from lakesink_catalog.manifests.avro_values import Malformed
 from lakesink_catalog.manifests.copying import AtOnce, check_counts, contents
 from lakesink_catalog.manifests.lists import manifests_under
 from lakesink_catalog.manifests.live import LiveFile, LiveFiles
-from lakesink_catalog.manifests.live_entries import EqualityDeletes, LiveEntries, Origin, live_entries
+from lakesink_catalog.manifests.live_entries import LiveEntries, Origin, live_entries
 from lakesink_catalog.manifests.partitions import Kind, kinds_of, promoted, schema_for
 from lakesink_protocol.change import Content
 from lakesink_protocol.errors import CatalogError
@@ -51,7 +51,13 @@ class LiveMemory:
 
 
 def live_files(
-    table: Table, head: int | None, memory: LiveMemory, *, bounds_of: Collection[int] = (), at_once: AtOnce = map
+    table: Table,
+    head: int | None,
+    memory: LiveMemory,
+    *,
+    bounds_of: Collection[int] = (),
+    at_once: AtOnce = map,
+    equality: bool = False,
 ) -> LiveFiles:
     """The live files of one snapshot of the table; none for an empty branch.
 
@@ -61,9 +67,11 @@ def live_files(
         memory: The sink's memory of manifests that it has decoded.
         bounds_of: Ids of the columns whose bounds are wanted.
         at_once: Reads several manifests, perhaps in parallel.
+        equality: True if the caller leaves alone what equality deletes apply to.
 
     Raises:
-        CatalogError: EQUALITY_DELETES if there are any; MANIFEST_UNREADABLE if a manifest cannot be read exactly.
+        CatalogError: EQUALITY_DELETES if there are any and `equality` is False; MANIFEST_UNREADABLE if a manifest
+            cannot be read exactly.
     """
     snapshot = None if head is None else table.metadata.snapshot_by_id(head)
     wanted = frozenset(bounds_of)
@@ -77,14 +85,20 @@ def live_files(
     found = iter(at_once(partial(_read, table.io, wanted, of_specs), new) if new else ())
     decoded = {key: memory.recall(key) or next(found) for key in manifests}
     memory.keep(decoded)
-    return _live_files(decoded.values())
+    found_files = _live_files(decoded.values())
+    if found_files.equality and not equality:
+        raise CatalogError.of("EQUALITY_DELETES")
+    return replace(found_files, manifests=tuple(one.manifest_length for one in listed))
 
 
 def files_in(table: Table, manifests: Iterable[ManifestFile]) -> Iterator[LiveFile]:
     """The live files in some manifests of the table, without bounds; raises CatalogError as `live_files` does."""
     of_specs = {spec_id: _present_kinds(table, spec) for spec_id, spec in table.specs().items()}
     for manifest in manifests:
-        yield from _read(table.io, frozenset(), of_specs, manifest).files
+        found = _read(table.io, frozenset(), of_specs, manifest)
+        if found.equality:
+            raise CatalogError.of("EQUALITY_DELETES")
+        yield from found.files
 
 
 def _present_kinds(table: Table, spec: PartitionSpec) -> Kinds | None:
@@ -104,12 +118,12 @@ def _read(
     try:
         data = contents(io, manifest)
         found = live_entries(data, origin, wanted)
-        check_counts(manifest, len(found.files), sum(file.record_count for file in found.files))
+        every = (*found.files, *found.equality)
+        check_counts(manifest, len(every), sum(file.record_count for file in every))
         kinds = of_specs.get(manifest.partition_spec_id)
         if kinds is not None:
-            found = replace(found, files=tuple(_promoted(file, kinds) for file in found.files))
-    except EqualityDeletes:
-        raise CatalogError.of("EQUALITY_DELETES") from None
+            files, equality = (tuple(_promoted(file, kinds) for file in one) for one in (found.files, found.equality))
+            found = replace(found, files=files, equality=equality)
     except Malformed as error:
         raise CatalogError.of("MANIFEST_UNREADABLE", why=error, path=redact(path)) from error
     return found
@@ -137,4 +151,4 @@ def _live_files(decoded: Collection[LiveEntries]) -> LiveFiles:
             else file
             for file in deletes
         )
-    return LiveFiles(data, deletes)
+    return LiveFiles(data, deletes, tuple(file for one in decoded for file in one.equality))

@@ -38,6 +38,49 @@ class CompactionFailed(BatchEvent):
     trouble: str
 
 
+class GroupRewritten(BatchEvent):
+    """The live rows of a group of files are in new files, proved to be the same; nothing references these yet.
+
+    The batch is the one after which a stream maintains its table; -1 in a process without one.
+    """
+
+
+class GroupReplaced(Event):
+    """A snapshot of its own has replaced so many `files` by `into` new ones with the same rows."""
+
+    level = INFO
+    line = (
+        "lakesink.maintenance.replaced table=%(table)s snapshot=%(snapshot_id)d files=%(files)d into=%(into)d"
+        " rows=%(rows)d dropped=%(dropped)d carried=%(carried)d"
+    )
+    table: str
+    snapshot_id: int
+    files: int
+    into: int
+    rows: int
+    dropped: int
+    carried: int
+
+
+class GroupLost(Event):
+    """Another writer was quicker, so the files of a group stay; a later run tries again."""
+
+    level = INFO
+    line = "lakesink.maintenance.lost table=%(table)s files=%(files)d: %(why)s; a later run tries again"
+    table: str
+    files: int
+    why: str
+
+
+class GroupFailed(Event):
+    """A group of files could not be rewritten. They stay, or the answer of the catalog was lost; either is right."""
+
+    line = "lakesink.maintenance.failed table=%(table)s files=%(files)d %(trouble)s: no row is concerned"
+    table: str
+    files: int
+    trouble: str
+
+
 class ManifestsUnmerged(Event):
     """A merge of manifests failed; they stay as they are."""
 

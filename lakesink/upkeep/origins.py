@@ -1,0 +1,82 @@
+"""Where each row of new files came from, so that rows that are deleted meanwhile are deleted there too. Pure."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyroaring import BitMap64
+
+from lakesink.parquet.partitions import Partition
+from lakesink.parquet.positions import positions_of
+from lakesink_protocol.change import ContentFile
+
+
+@dataclass(slots=True)
+class Origins:
+    """The rows of each partition in the order in which they were written.
+
+    A row is its number among the live rows of all files that were read, in their order.
+    """
+
+    parts: dict[Partition, list[range | pa.Array]] = field(default_factory=lambda: defaultdict(list))
+
+    def add(self, partition: Partition, rows: range | pa.Array) -> None:
+        """The next rows of a partition: neighbours, or numbers of 64 bits."""
+        parts = self.parts[partition]
+        if isinstance(rows, range) and parts and isinstance(parts[-1], range) and parts[-1].stop == rows.start:
+            parts[-1] = range(parts[-1].start, rows.stop)
+        else:
+            parts.append(rows)
+
+    def are_all(self, count: int) -> bool:
+        """True if each of so many rows is there once."""
+        every, rows = BitMap64(), 0
+        for part in (part for parts in self.parts.values() for part in parts):
+            every |= BitMap64(part) if isinstance(part, range) else positions_of(part)
+            rows += len(part)
+        return rows == count and len(every) == count and (not count or every.max() == count - 1)
+
+    def find(self, files: Sequence[ContentFile], rows: BitMap64) -> Iterator[tuple[ContentFile, BitMap64]]:
+        """The new files with any of these rows, and their positions there; files of a partition are in their order."""
+        by_partition: dict[Partition, list[ContentFile]] = defaultdict(list)
+        for file in files:
+            by_partition[file.partition].append(file)
+        for partition, members in by_partition.items():
+            there = _places(self.parts[partition], rows)
+            starts = accumulate((file.record_count for file in members), initial=0)
+            for file, start in zip(members, starts, strict=False):
+                inside = there & BitMap64(range(start, start + file.record_count))
+                if inside:
+                    yield file, BitMap64(place - start for place in inside)
+
+
+def _places(parts: Sequence[range | pa.Array], rows: BitMap64) -> BitMap64:
+    found, before = BitMap64(), 0
+    for part in parts:
+        if isinstance(part, range):
+            found |= BitMap64(row - part.start + before for row in rows & BitMap64(part))
+        else:
+            at = pc.indices_nonzero(pc.is_in(part, pa.array(rows, pa.int64()))).cast(pa.int64())
+            found |= positions_of(pc.add(at, pa.scalar(before, pa.int64())))
+        before += len(part)
+    return found
+
+
+def live_numbers(
+    files: Sequence[tuple[str, int]], before: Mapping[str, BitMap64], deleted: Mapping[str, BitMap64]
+) -> BitMap64 | None:
+    """The numbers of rows of these files, each a path and its rows, that `deleted` has and `before` had not.
+
+    None if a row that was deleted before is not any more.
+    """
+    found, start, none = BitMap64(), 0, BitMap64()
+    for path, rows in files:
+        old, now = before.get(path, none), deleted.get(path, none)
+        if not old.issubset(now):
+            return None
+        found |= BitMap64(start + place - old.rank(place) for place in now - old)
+        start += rows - len(old)
+    return found
