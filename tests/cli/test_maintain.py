@@ -14,21 +14,13 @@ from click.testing import CliRunner, Result
 from pyiceberg.catalog import Catalog
 
 from lakesink.upkeep.health import Health
-from lakesink.upkeep.maintenance import (
-    BUDGET,
-    NOTHING_DUE,
-    TURN,
-    GroupDone,
-    GroupDue,
-    LeftFile,
-    Maintenance,
-    Plan,
-    Report,
-)
+from lakesink.upkeep.maintenance import Maintenance
 from lakesink.upkeep.policy import Policy, Verify
+from lakesink.upkeep.reports import BUDGET, NOTHING_DUE, TURN, GroupDone, GroupDue, LeftFile, Plan, Report
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table
 from lakesink_protocol.errors import CatalogError
+from lakesink_protocol.ledger import MAINTENANCE
 from lakesink_tools.checks.doctor.finding import Standing
 from lakesink_tools.checks.doctor.table import check_health
 from lakesink_tools.cli.main import main
@@ -36,10 +28,11 @@ from testkit.batches import Writer
 
 Run = Callable[..., Result]
 KIB = 1024
+ROW = pa.table({"id": pa.array([1], pa.int64())})
 SICK = Health(140, 120, 9000 * KIB, 5000, 600, 3, 34, 1200 * KIB)
 WELL = Health(3, 0, 8000 * KIB, 4400, 0, 0, 2, 40 * KIB)
 DUE = GroupDue("day=2026-01-01", 40, 3000 * KIB, 1700)
-DONE = GroupDone(77, "day=2026-01-01", 40, 1, 3000 * KIB, 2600 * KIB, 1500, 200, 2, 1.25)
+DONE = GroupDone(77, 76, "day=2026-01-01", 40, 1, 3000 * KIB, 2600 * KIB, 1500, 200, 2, 1.25)
 PLAN = Plan((DUE,), (), SICK, WELL)
 EQUALITY = LeftFile("s3://lake/a.parquet", "equality-deletes: lakesink does not apply them")
 LOST = LeftFile("s3://lake/b.parquet", "lost: another writer was quicker")
@@ -257,3 +250,19 @@ def test_doctor_warns_of_what_a_run_would_save(catalog: Catalog, played: Played)
     assert looked().standing is Standing.OK
     played.plan = Plan((), (), WELL, WELL)
     assert (looked().standing, looked().fix) == (Standing.OK, "")
+
+
+def test_log_names_what_was_done_to_the_table(run: Run, catalog: Catalog) -> None:
+    journal = {"files": 12, "into": 1, "rows": 1500, "bytes_before": 3 * KIB, "bytes_after": 2 * KIB, "dropped": 4}
+    for one in ({**journal, "carried": 0, "verified": "digest"}, {**journal, "carried": None}, "[1, 2", ["x"]):
+        text = one if isinstance(one, str) else json.dumps(one)
+        catalog.load_table("demo.events").append(ROW, snapshot_properties={MAINTENANCE: text})
+    lines = [line for line in run("log", "demo.events").stdout.splitlines() if line.startswith("Maintained ")]
+    document = found(run("log", "demo.events", "--output", "json"))
+    [told] = document["maintenance"]
+    assert [line.partition(": ")[2] for line in lines] == [
+        "12 files into 1, 3.0 KiB into 2.0 KiB, 1,500 rows, without 4 deleted rows; proved by digest."
+    ]
+    assert f"in snapshot {told['snapshot_id']}: " in lines[0]
+    assert (told["files"], told["verified"], document["retained"]) == (12, "digest", 1)
+    assert found(run("log", "demo.events", "--sink", "events", "--output", "json"))["maintenance"] == []

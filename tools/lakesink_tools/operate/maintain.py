@@ -10,16 +10,17 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from lakesink.upkeep.health import Health
-from lakesink.upkeep.maintenance import Maintenance, Plan
+from lakesink.upkeep.maintenance import Maintenance
 from lakesink.upkeep.managed import Manager, manager_of
 from lakesink.upkeep.policy import Policy
+from lakesink.upkeep.reports import Plan
 from lakesink_catalog.read.history import SinkState
 from lakesink_catalog.tables.tables import load_table
 from lakesink_catalog.words import counted, number, size
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.identity import MAIN_BRANCH
 from lakesink_protocol.redact import describe
-from lakesink_tools.past.as_of import check_branch
+from lakesink_tools.past.resolve_snapshot import check_branch
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,16 @@ class Seen:
     command: str
     manager: Manager | None
     plan: Plan
+
+    @property
+    def health(self) -> str:
+        """``120 of 140 files small, 12% of 5,000 rows deleted, 34 manifests, 1.2 MiB of metadata``."""
+        found = self.plan.health
+        return (
+            f"{number(found.small_files)} of {counted(found.files, 'file')} small, {found.deleted_share:.0%} of"
+            f" {counted(found.rows, 'row')} deleted, {counted(found.manifests, 'manifest')},"
+            f" {size(found.metadata_bytes)} of metadata"
+        )
 
     @property
     def saved_seconds(self) -> float:
@@ -86,22 +97,12 @@ def seen_in(table: Table, states: Iterable[SinkState], arguments: str) -> Iterat
                 yield branch, describe(error, table.io.properties)
 
 
-def health_in_words(found: Health) -> str:
-    """``120 of 140 files small, 12% of 5,000 rows deleted, 34 manifests, 1.2 MiB of metadata``."""
-    return (
-        f"{number(found.small_files)} of {counted(found.files, 'file')} small, {found.deleted_share:.0%} of"
-        f" {counted(found.rows, 'row')} deleted, {counted(found.manifests, 'manifest')},"
-        f" {size(found.metadata_bytes)} of metadata"
-    )
-
-
 def saving_in_words(before: Health, after: Health) -> str:
     """``119 files, 0.2 MiB, and about 3.1 s of 4.2 s of a full scan``."""
-    saved = seconds(before.scan_seconds - after.scan_seconds)
-    return (
-        f"{counted(before.files - after.files, 'file')}, {size(max(0, before.bytes - after.bytes))}, and about {saved}"
-        f" of {seconds(before.scan_seconds)} of a full scan"
-    )
+    fewer = before.bytes - after.bytes
+    less = f", {size(fewer)}," if fewer > 0 else ""
+    saved, whole = seconds(before.scan_seconds - after.scan_seconds), seconds(before.scan_seconds)
+    return f"{counted(before.files - after.files, 'file')}{less} and about {saved} of {whole} of a full scan"
 
 
 def figures(found: Health) -> dict[str, Any]:

@@ -14,10 +14,9 @@ from lakesink_catalog.read.past import PastCommit, by_sink, retained
 from lakesink_catalog.tables.tables import at_snapshot, parse_identifier
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.identity import MAIN_BRANCH, SinkKey
-from lakesink_protocol.suggest import did_you_mean
 from lakesink_tools.past.kept_nulls import kept_nulls
 from lakesink_tools.past.records import key_of
-from lakesink_tools.past.resolve_snapshot import Chosen, LookBack, by_batch, by_tag, by_time, queries
+from lakesink_tools.past.resolve_snapshot import Chosen, LookBack, by_batch, by_tag, by_time, check_branch, queries
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,15 +58,6 @@ def look_back(table: Table, identifier: str, branch: str = MAIN_BRANCH) -> LookB
         under = found.ancestry(refs[branch].snapshot_id)
         heads = [(commit.snapshot.timestamp_ms, commit.snapshot_id) for commit in under][::-1]
     return LookBack(identifier, branch, found, last, heads, tags)
-
-
-def check_branch(table: Table, identifier: str, branch: str) -> None:
-    """Refuse a branch that the table does not have; every table has main."""
-    refs = table.metadata.refs.items()
-    branches = {MAIN_BRANCH, *(name for name, ref in refs if ref.snapshot_ref_type is SnapshotRefType.BRANCH)}
-    if branch not in branches:
-        near = did_you_mean(branch, branches)
-        raise CatalogError.of("BRANCH_MISSING.looked_for", table=identifier, branch=branch[:60], near=near)
 
 
 def as_of(table: Table, identifier: str, question: Question) -> AsOf:

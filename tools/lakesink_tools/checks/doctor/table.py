@@ -31,7 +31,7 @@ from lakesink_tools.audit.finding import awaits_replay, of_replay
 from lakesink_tools.checks.doctor.checkpoint import NextBatch, is_taken
 from lakesink_tools.checks.doctor.finding import Finding, Part, Standing, attempt, attempt_all
 from lakesink_tools.checks.doctor.policy import ChangePolicy, change_policy, policy_in_words
-from lakesink_tools.operate.maintain import health_in_words, seen_in
+from lakesink_tools.operate.maintain import seen_in
 from lakesink_tools.past.records import key_of
 
 _LEAST_SECONDS, _LEAST_SHARE = 1.0, 0.2
@@ -115,7 +115,7 @@ def check_health(arguments: str, table: Table) -> Iterator[Finding]:
             continue
         is_worth_it = seen.saved_seconds >= max(_LEAST_SECONDS, _LEAST_SHARE * seen.plan.health.scan_seconds)
         standing = Standing.WARNING if is_worth_it else Standing.OK
-        found = f"{branch}: {health_in_words(seen.plan.health)}"
+        found = f"{branch}: {seen.health}"
         yield Finding(Part.TABLE, "health", standing, found, seen.offer, seen.document)
 
 

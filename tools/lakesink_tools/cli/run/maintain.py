@@ -7,11 +7,11 @@ from itertools import groupby
 from typing import Any
 
 from lakesink.upkeep.health import Health
-from lakesink.upkeep.maintenance import BUDGET, NOTHING_DUE, TURN, GroupDone, GroupDue, LeftFile, Plan
-from lakesink.upkeep.maintenance import Report as Run
 from lakesink.upkeep.policy import Policy, Verify
+from lakesink.upkeep.reports import BUDGET, NOTHING_DUE, TURN, GroupDone, GroupDue, LeftFile, Plan
+from lakesink.upkeep.reports import Report as Run
 from lakesink_catalog.connect.catalog import connect
-from lakesink_catalog.words import as_arguments, counted, number, size
+from lakesink_catalog.words import as_arguments, counted, number, rewritten, size
 from lakesink_protocol.redact import redact
 from lakesink_tools.cli.output import NOT_WELL, OK, Report, progress
 from lakesink_tools.cli.until_stopped import say
@@ -25,7 +25,7 @@ _ENDS = {
     TURN: "Another maintenance has the turn of this table. Next: run it again later.",
 }
 """Why a run ended, and what to do."""
-_FAILED = frozenset(("lost", "failed", "proof"))
+_FAILED = frozenset(("lost", "failed", "unknown", "unreadable", "proof"))
 """Codes of files that a later run compacts, or that need somebody's look; the others stay as they are for good."""
 
 
@@ -119,9 +119,4 @@ def _in_words(group: GroupDone | GroupDue) -> str:
     where = f"{group.partition}: " if group.partition else ""
     if isinstance(group, GroupDue):
         return f"{where}{counted(group.files, 'file')}, {size(group.bytes)}, {counted(group.rows, 'row')}"
-    deleted = f", without {counted(group.dropped, 'deleted row')}" if group.dropped else ""
-    carried = f", {counted(group.carried, 'row')} deleted meanwhile" if group.carried else ""
-    return (
-        f"{where}{counted(group.files, 'file')} into {number(group.into)}, {size(group.bytes_before)} into"
-        f" {size(group.bytes_after)}, {counted(group.rows, 'row')}{deleted}{carried}, {seconds(group.seconds)}"
-    )
+    return f"{where}{rewritten(asdict(group))}, {seconds(group.seconds)}"

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
@@ -19,8 +20,10 @@ from lakesink_tools.audit.finding import awaits_replay, name_of_rows, of_changes
 from lakesink_tools.cli.output import NOT_CHECKED, NOT_WELL, OK, Report, plain, progress
 from lakesink_tools.cli.sink_health import SinkHealth, document_of, health_of, prepared_hint, stale_hints, waiting_in
 from lakesink_tools.cli.target import is_directory
-from lakesink_tools.operate.maintain import Seen, health_in_words, seen_in
 from lakesink_tools.past.records import key_of
+
+if TYPE_CHECKING:
+    from lakesink_tools.operate.maintain import Seen
 
 Found = list[tuple[SinkState, SinkHealth]]
 """The sinks of a table, and how they stand."""
@@ -129,6 +132,8 @@ def _next_table(tables: Mapping[str, Found], named: str | None) -> str:
 
 
 def _of_table(identifier: str, table: Table, max_age: timedelta | None, arguments: str) -> Report:
+    from lakesink_tools.operate.maintain import seen_in  # PyArrow, and all that reads manifests
+
     now = datetime.now(UTC)
     found = _found(table, max_age, now)
     snapshots, head = len(table.metadata.snapshots), table.metadata.current_snapshot()
@@ -214,12 +219,12 @@ def _hints(arguments: str, found: Found, max_age: timedelta | None, now: datetim
     return hints + stale_hints(found, max_age, now)
 
 
-def _of_health(found: Mapping[str, Seen | str]) -> Iterator[str]:
+def _of_health(found: "Mapping[str, Seen | str]") -> Iterator[str]:
     for branch, seen in found.items():
         if isinstance(seen, str):
             yield f"Health of {plain(branch)}: not known. {seen}"
         else:
-            yield f"Health of {plain(branch)}: {health_in_words(seen.plan.health)}."
+            yield f"Health of {plain(branch)}: {seen.health}."
             if seen.offer:
                 yield seen.offer
 
