@@ -40,7 +40,11 @@ def log(table: str, catalog: str | None, sink: str | None, branch: str | None, l
             f"Next: read the table as of a batch by its snapshot, for example VERSION AS OF {newest} in Spark."
         )
     cells = [(record, row_of(record)) for record in shown]
-    hints[-1:-1] = map(_in_words, upkeep[-_SHOWN:])
+    hints[-1:-1] = (
+        f"Maintained {moment(one['committed_at'])} in snapshot {one['snapshot_id']}: {rewritten(one)};"
+        f" proved by {one['verified']}."
+        for one in upkeep[-_SHOWN:]
+    )
     return Report(
         document={
             "table": table,
@@ -68,8 +72,3 @@ def _upkeep(commits: Sequence[PastCommit]) -> list[dict[str, Any]]:
             about = {"snapshot_id": commit.snapshot_id, "committed_at": commit.committed_at}
             found.append({**about, **counts, "verified": verified})
     return found
-
-
-def _in_words(one: dict[str, Any]) -> str:
-    when, snapshot_id, verified = moment(one["committed_at"]), one["snapshot_id"], one["verified"]
-    return f"Maintained {when} in snapshot {snapshot_id}: {rewritten(one)}; proved by {verified}."
