@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakesink.rows.schema import Field, Primitive, Struct
-from lakesink.upkeep.columns import Found, Unsuitable
+from lakesink.upkeep.columns import FileColumn, Unsuitable
 
 Path = tuple[str, ...]
 PROOF = "proof"
@@ -31,7 +31,7 @@ def _form(table: pa.Table) -> list[Any]:
     counts, columns = dict[Path, int](), table.combine_chunks().columns
     names = zip(table.column_names, columns, strict=True)
     found = [part for name, column in names for one in column.chunks for part in canonical((name,), one, counts)]
-    return [(what, bytes(buffer)) for what, buffer in found]
+    return [(what, bytes(buffer)) for what, buffer in found if len(buffer)]
 
 
 def canonical(path: Path, values: pa.Array, counts: dict[Path, int]) -> Iterator[tuple[Path, Any]]:
@@ -45,14 +45,14 @@ def canonical(path: Path, values: pa.Array, counts: dict[Path, int]) -> Iterator
         for part, below in zip(kind, values.flatten(), strict=True):
             yield from canonical((*path, ".", part.name), below, counts)
     elif pa.types.is_nested(kind):
-        yield (*path, "lengths"), _fixed(pc.list_value_length(values).fill_null(-1))
         if pa.types.is_map(kind):
             values = values.view(pa.list_(pa.struct([kind.key_field, kind.item_field])))
+        yield (*path, "lengths"), _fixed(pc.list_value_length(values).fill_null(-1))
         yield from canonical((*path, "[]"), values.flatten(), counts)
     elif pa.types.is_string(kind) or pa.types.is_binary(kind):
         yield (*path, "lengths"), _fixed(pc.binary_length(values).fill_null(-1))
         _, offsets, data = values.buffers()
-        if data is not None and len(values):
+        if data is not None and len(values):  # what is empty has no buffer, or an empty one
             ends = pa.Array.from_buffers(pa.int32(), len(values) + 1, [None, offsets], offset=values.offset)
             yield (*path, "values"), data[ends[0].as_py() : ends[-1].as_py()]
     else:
@@ -102,7 +102,7 @@ class Figures:
         """All figures by what they are; those of the same rows are equal."""
         nulls = {f"number of NULLs in {name!r:.60}": count for name, count in self._nulls.items()}
         ranges = {f"minimum or maximum of {name!r:.60}": _range(found) for name, found in self._ranges.items()}
-        sums = {f"values of {what[0]!r:.60} ({''.join(what[1:])})": number for what, number in self._sums.items()}
+        sums = {f"values of {what[0]!r:.60} ({''.join(what[1:])})": one for what, one in self._sums.items() if one}
         return {"number of rows": self.rows, **nulls, **ranges, **sums}
 
 
@@ -113,10 +113,10 @@ def difference(before: Figures, after: Figures) -> str:
 
 
 def _range(found: list[pa.Scalar]) -> str:
-    both = pc.min_max(pa.array(found))
-    if pa.types.is_floating(found[0].type):  # which zero is the smaller one depends on their order
-        return str([part.as_py() and part.as_py() + 0.0 for part in both.values()])
-    return str(both)
+    values = pa.array(found)
+    if pa.types.is_floating(values.type):
+        values = pc.add(values, 0.0)  # which zero is the smaller one depends on their order
+    return str(pc.min_max(values))
 
 
 def leaf_nulls(columns: Mapping[Field, pa.Array]) -> Iterator[tuple[int, int]]:
@@ -128,7 +128,7 @@ def leaf_nulls(columns: Mapping[Field, pa.Array]) -> Iterator[tuple[int, int]]:
             yield from leaf_nulls(dict(zip(column.type.fields, values.flatten(), strict=True)))
 
 
-def check_nulls(found: tuple[Found, ...], footer: Any, nulls: Mapping[int, int]) -> None:
+def check_nulls(found: tuple[FileColumn, ...], footer: Any, nulls: Mapping[int, int]) -> None:
     """Compare the NULLs that were read with those that the writer of the file counted; raises Unsuitable.
 
     What is written again cannot show that a column was read as NULL: it was NULL before, too.
@@ -143,6 +143,6 @@ def check_nulls(found: tuple[Found, ...], footer: Any, nulls: Mapping[int, int])
                 raise Unsuitable(f"{PROOF}: {counted} NULLs of a column were read as {nulls[leaf.field_id]}")
 
 
-def _leaves(columns: tuple[Found, ...]) -> Iterator[Found]:
+def _leaves(columns: tuple[FileColumn, ...]) -> Iterator[FileColumn]:
     for one in columns:
         yield from _leaves(one.parts) if one.parts else iter((one,))

@@ -7,7 +7,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -25,7 +24,7 @@ from lakesink.parquet.single_value import decoded_array
 from lakesink.rows.batches import rows_at_once
 from lakesink.rows.plan import WritePlan
 from lakesink.rows.schema import Field, Primitive, Struct, arrow_schema, arrow_type, parse_schema
-from lakesink.upkeep.columns import Convert, Found, Unsuitable, check_missing, conversions, found_columns
+from lakesink.upkeep.columns import Convert, FileColumn, Unsuitable, check_missing, conversions, found_columns
 from lakesink.upkeep.origins import Origins
 from lakesink.upkeep.policy import Verify
 from lakesink.upkeep.proof import PROOF, Figures, check_nulls, difference, leaf_nulls, same_rows
@@ -198,7 +197,9 @@ class _Reader:
             ):
                 yield parquet
 
-    def _columns(self, file: InputFile, found: tuple[Found, ...]) -> list[tuple[Found | None, Convert, pa.Scalar]]:
+    def _columns(
+        self, file: InputFile, found: tuple[FileColumn, ...]
+    ) -> list[tuple[FileColumn | None, Convert, pa.Scalar]]:
         """For each column that of the file, what converts it, and its value where the file lacks it."""
         both = zip(self.wanted.fields, conversions(found, self.wanted), strict=True)
         return [(there, change, None if there else _told(file, one)) for one, (there, change) in both]
@@ -291,27 +292,24 @@ def _prove(
     """Read the new files back; raises Unsuitable if a partition has other rows than were given to be written."""
     found: dict[Partition, Figures] = defaultdict(Figures)
     for file in written:
-        for rows in _written(reader, file):
+        for rows in _written(reader, [file]):
             found[file.partition].add(rows)
     for partition in figures.keys() | found.keys():
         if what := difference(figures[partition], found[partition]):
             raise Unsuitable(f"{PROOF}: the {what} changed")
     if reader.work.verify is not Verify.ROWS:
         return
-    by_partition: dict[Partition, _Rows] = {
-        one: _Rows(chain.from_iterable(_written(reader, file) for file in written if file.partition == one))
-        for one in found
-    }
+    by_partition = {one: _Rows(_written(reader, [file for file in written if file.partition == one])) for one in found}
     for partition, rows, _ in _parts(reader, new):
         if not same_rows(rows, by_partition[partition].take(rows.num_rows)):
             raise Unsuitable(f"{PROOF}: a row is another one")
 
 
-def _written(reader: _Reader, file: ContentFile) -> Iterator[pa.Table]:
-    as_input = InputFile(file.path, file.file_size_bytes, file.record_count)
-    with reader.opened(as_input) as parquet:
-        for batch in parquet.iter_batches(rows_at_once(parquet, _AT_ONCE_BYTES), use_threads=False):
-            yield pa.Table.from_batches([batch])
+def _written(reader: _Reader, files: Sequence[ContentFile]) -> Iterator[pa.Table]:
+    for file in files:
+        with reader.opened(InputFile(file.path, file.file_size_bytes, file.record_count)) as parquet:
+            for batch in parquet.iter_batches(rows_at_once(parquet, _AT_ONCE_BYTES), use_threads=False):
+                yield pa.Table.from_batches([batch])
 
 
 @dataclass(slots=True)

@@ -1,0 +1,350 @@
+"""Maintenance replaces files by others with the same rows, whatever others do meanwhile."""
+
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.table.snapshots import Operation
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import StringType
+
+from lakesink.upkeep import rewrite as rewriting
+from lakesink.upkeep.policy import Policy, Verify
+from lakesink.upkeep.reports import BUDGET, NOTHING_DUE, REST, TURN
+from lakesink_protocol import events
+from lakesink_protocol.errors import CatalogError, SettingsError
+from lakesink_protocol.ledger import COMPACTED, MAINTENANCE
+from testkit.maintenance import roll_back
+from tests.upkeep.lake import TARGET, Kept, equality_delete, files_of, rows
+
+BY_PART = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "part"))
+FEW = Policy(target_file_size=TARGET, min_input_files=2)
+
+
+def of_files(folder: Path, count: int = 6, **make: Any) -> Kept:
+    """A table of so many small files."""
+    kept = Kept.make(folder, **make)
+    for number in range(count):
+        kept.table.append(rows(number * 100, 100, "ab"[number % 2]))
+    return kept
+
+
+def test_small_files_become_one_with_the_same_rows_in_a_snapshot_that_says_so(tmp_path: Path) -> None:
+    kept = of_files(tmp_path)
+    before, head = kept.rows(), kept.lake.head()
+    report = kept.maintenance().run()
+    assert (kept.rows(), kept.rows(head.snapshot_id)) == (before, before)
+    [done], [file] = report.groups, kept.live().data
+    assert (done.files, done.into, done.rows, done.dropped, done.carried) == (6, 1, 600, 0, 0)
+    assert done.bytes_after == file.file_size_bytes < done.bytes_before
+    summary = kept.lake.head().summary
+    assert summary is not None
+    assert summary.operation is Operation.REPLACE
+    assert summary[COMPACTED] == "maintenance"
+    assert '"files":6,"into":1,"rows":600' in (summary[MAINTENANCE] or "")
+    assert '"verified":"digest"' in (summary[MAINTENANCE] or "")
+    assert (report.before.files, report.after.files, report.ended) == (6, 1, NOTHING_DUE)
+    assert kept.maintenance().run().groups == ()
+
+
+def test_a_look_says_what_a_run_then_does_and_writes_nothing(tmp_path: Path) -> None:
+    kept = of_files(tmp_path, spec=BY_PART)
+    kept.delete(lambda row: row["id"] < 50)
+    files, head = files_of(kept), kept.lake.head()
+    plan = kept.maintenance().look()
+    assert (files_of(kept), kept.lake.head()) == (files, head)
+    report = kept.maintenance().run()
+    assert sorted((one.partition, one.files) for one in plan.groups) == [("part=a", 3), ("part=b", 3)]
+    assert sorted((one.partition, one.files) for one in report.groups) == [("part=a", 3), ("part=b", 3)]
+    assert plan.health == report.before
+    for figure in ("files", "small_files", "rows", "deleted_rows"):
+        assert getattr(plan.expected, figure) == getattr(report.after, figure)
+
+
+@pytest.mark.parametrize("verify", list(Verify))
+def test_deleted_rows_are_not_written_again_and_their_delete_files_end(tmp_path: Path, verify: Verify) -> None:
+    kept = of_files(tmp_path)
+    gone = kept.delete(lambda row: row["id"] % 3 == 0)
+    [done] = kept.maintenance(Policy(TARGET, verify=verify)).run().groups
+    assert (done.dropped, done.rows) == (gone, 600 - gone)
+    assert kept.checked == 1
+    assert kept.live().deletes == ()
+
+
+def test_rows_that_are_deleted_between_the_rewrite_and_its_commit_stay_deleted(tmp_path: Path) -> None:
+    kept = of_files(tmp_path)
+    kept.delete(lambda row: row["id"] % 7 == 0)
+    kept.before_commit = [lambda: kept.delete(lambda row: row["id"] % 7 == 1)]
+    [done] = kept.maintenance().run().groups
+    left = [number for number in range(600) if number % 7 > 1]
+    assert sorted(row["id"] for row in kept.rows()) == left
+    assert (done.dropped, done.carried) == (86, 86)
+    assert kept.maintenance().run().groups == ()
+    assert sorted(row["id"] for row in kept.rows()) == left
+
+
+def test_deletes_are_carried_into_each_partition_of_an_older_specs_file(tmp_path: Path) -> None:
+    """Its rows are in another order, and in several files."""
+    kept = Kept.make(tmp_path)
+    mixed = pa.concat_tables(rows(number * 10, 10, "abc"[number % 3]) for number in range(30))
+    kept.table.append(mixed)
+    with kept.table.update_spec() as change:
+        change.add_identity("part")
+    kept.delete(lambda row: row["id"] % 11 == 0)
+    kept.before_commit = [lambda: kept.delete(lambda row: row["id"] % 11 == 5)]
+    [done] = kept.maintenance().run().groups
+    assert (done.into, done.carried) == (3, 27)
+    assert sorted(row["id"] for row in kept.rows()) == [number for number in range(300) if number % 11 not in (0, 5)]
+    assert {file.spec_id for file in kept.live().data} == {1}
+
+
+def test_a_group_of_which_another_writer_has_taken_a_file_is_lost_and_the_next_one_goes_on(tmp_path: Path) -> None:
+    kept = of_files(tmp_path, spec=BY_PART)
+    kept.before_commit = [lambda: kept.table.delete("id < 50")]
+    report = kept.maintenance().run()
+    assert len(report.groups) == kept.checked == 1
+    assert {one.reason for one in report.left} == {"lost: another writer was quicker"}
+    assert [type(event) for event in kept.told].count(events.GroupLost) == 1
+    assert sorted(row["id"] for row in kept.rows()) == list(range(50, 600))
+
+
+@pytest.mark.parametrize("what", ["column", "spec"])
+def test_a_group_is_lost_when_the_tables_columns_change_meanwhile(tmp_path: Path, what: str) -> None:
+    kept = of_files(tmp_path)
+
+    def change() -> None:
+        if what == "column":
+            with kept.table.update_schema() as schema:
+                schema.add_column("new", StringType())
+        else:
+            with kept.table.update_spec() as spec:
+                spec.add_identity("part")
+
+    kept.before_commit = [change]
+    assert kept.maintenance().run().groups == ()
+    assert len(kept.maintenance().run().groups) >= 1
+    assert len(kept.rows()) == 600
+
+
+def test_a_rollback_meanwhile_brings_no_deleted_row_back_and_ends_none(tmp_path: Path) -> None:
+    kept = of_files(tmp_path)
+    before, rows_before = kept.lake.head().snapshot_id, kept.rows()
+    kept.delete(lambda row: row["id"] < 30)
+    kept.before_commit = [lambda: roll_back(kept.lake, before)]
+    report = kept.maintenance().run()
+    assert {one.reason for one in report.left} == {"lost: deleted rows came back"}
+    assert kept.rows() == rows_before
+
+
+def test_a_file_that_the_table_lists_twice_stays_with_its_deleted_rows(tmp_path: Path) -> None:
+    kept = of_files(tmp_path, 3)
+    twice = next(iter(kept.table.scan().plan_files())).file
+    with kept.table.transaction() as change, change.update_snapshot().fast_append() as append:
+        append.append_data_file(twice)
+    kept.delete(lambda row: row["id"] % 2 == 0)
+    before = kept.rows()
+    report = kept.maintenance().run()
+    assert [one.reason.partition(":")[0] for one in report.left] == ["twice"]
+    assert (report.groups[0].files, kept.checked) == (2, 1)
+    assert kept.rows() == before
+
+
+def test_a_file_that_is_added_again_meanwhile_is_not_replaced(tmp_path: Path) -> None:
+    kept = of_files(tmp_path)
+
+    def add_again() -> None:
+        file = next(iter(kept.table.scan().plan_files())).file
+        with kept.table.transaction() as change, change.update_snapshot().fast_append() as append:
+            append.append_data_file(file)
+
+    kept.before_commit = [add_again]
+    report = kept.maintenance().run()
+    assert {one.reason for one in report.left} >= {"lost: another writer was quicker"}
+    assert len(kept.rows()) == 700
+
+
+def test_files_with_equality_deletes_stay_and_are_named(tmp_path: Path) -> None:
+    kept = of_files(tmp_path, 3)
+    kept.is_readable = False  # PyIceberg does not know them
+    equality_delete(kept, [5, 105])
+    for number in range(3, 6):
+        kept.table.append(rows(number * 100, 100))
+    report = kept.maintenance().run()
+    assert [one.reason.partition(":")[0] for one in report.left] == ["equality-deletes"] * 3
+    [done] = report.groups
+    assert done.files == 3
+    assert len(kept.live().equality) == 1
+
+
+def test_equality_deletes_that_come_meanwhile_make_a_group_lost(tmp_path: Path) -> None:
+    kept = of_files(tmp_path)
+    kept.before_commit = [lambda: equality_delete(kept, [5])]
+    report = kept.maintenance().run()
+    assert report.groups == ()
+    assert {one.reason.partition(":")[0] for one in report.left} == {"lost"}
+    assert len(kept.live().data) == 6
+
+
+@pytest.mark.parametrize("lands", [False, True])
+@pytest.mark.parametrize("fault", [TimeoutError("no answer"), CommitFailedException("moved")], ids=["unknown", "lost"])
+def test_a_commit_without_an_answer_or_with_a_no_leaves_the_rows(
+    tmp_path: Path, fault: Exception, *, lands: bool
+) -> None:
+    kept = of_files(tmp_path)
+    before = kept.rows()
+
+    def fails(apply: Any) -> Any:
+        if lands:
+            apply()
+        raise fault
+
+    kept.lake.catalog.faults = [fails]
+    report = kept.maintenance().run()
+    assert kept.rows() == before
+    is_known = isinstance(fault, CommitFailedException) or lands
+    assert len(kept.live().data) == (1 if is_known else 6)
+    assert bool(report.groups) == (lands != isinstance(fault, CommitFailedException))
+    if not is_known:
+        assert {one.reason.partition(":")[0] for one in report.left} == {"unknown"}
+    assert files_of(kept) >= {file.path for file in kept.live().data}
+
+
+def test_two_maintenances_do_not_replace_a_file_twice_and_one_skips(tmp_path: Path) -> None:
+    kept = of_files(tmp_path, 8, spec=BY_PART)
+    before, other = kept.rows(), Kept(kept.lake)
+    kept.before_commit = [lambda: other.maintenance().run()]
+    report = kept.maintenance().run()
+    assert (report.groups, report.ended) == ((), TURN)
+    assert kept.rows() == before
+    assert len(kept.live().data) == 2
+
+
+def test_a_proof_that_fails_keeps_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept, real = of_files(tmp_path), rewriting.DataFiles.write
+    before = kept.rows()
+
+    def spoilt(self: Any, partition: Any, table: pa.Table) -> None:
+        ids = table["id"].combine_chunks()
+        real(self, partition, table.set_column(0, table.schema.field(0), pa.concat_arrays([ids[1:], ids[:1]])))
+
+    monkeypatch.setattr(rewriting.DataFiles, "write", spoilt)
+    report = kept.maintenance().run()
+    assert report.groups == ()
+    assert {one.reason.partition(":")[0] for one in report.left} == {"proof"}
+    assert kept.rows() == before
+    assert [event.severity for event in kept.told if isinstance(event, events.GroupFailed)] == [events.WARNING]
+
+
+def test_a_condition_chooses_partitions_by_present_names(tmp_path: Path) -> None:
+    kept = of_files(tmp_path, spec=BY_PART)
+    with kept.table.update_schema() as change:
+        change.rename_column("part", "section")
+    with kept.table.update_spec() as spec:
+        spec.rename_field("part", "area")
+    maintenance = kept.maintenance(Policy(TARGET, min_input_files=2, where="section = 'b'"))
+    assert [one.partition.rpartition("=")[2] for one in maintenance.run().groups] == ["b"]
+    for wrong in ("part = 'b'", "id = 1", "section = ", "nonsense"):
+        with pytest.raises(SettingsError, match="OPTION_INVALID"):
+            kept.maintenance(Policy(where=wrong)).look()
+
+
+def test_without_a_budget_one_file_of_a_partition_is_small_at_most_and_none_is_too_large(tmp_path: Path) -> None:
+    kept = Kept.make(tmp_path, spec=BY_PART)
+    start = 0
+    for number in range(12):
+        kept.table.append(rows(start, 4_000 + 3_000 * number, "ab"[number % 2]))
+        start += 4_000 + 3_000 * number
+    for target in (200_000, 500_000, 900_000):
+        kept.maintenance(Policy(target, min_input_files=2)).run()
+        sizes = [(file.partition, file.file_size_bytes / target) for file in kept.live().data]
+        assert max(size for _, size in sizes) <= 1.25
+        small = [partition for partition, size in sizes if size < 0.75]
+        assert len(small) == len(set(small))
+        assert kept.maintenance(Policy(target, min_input_files=2)).run().groups == ()
+    assert len(kept.rows()) == start
+
+
+def test_a_budget_ends_a_run_and_later_runs_do_the_rest(tmp_path: Path) -> None:
+    kept = of_files(tmp_path, 12, spec=BY_PART)
+    maintenance = kept.maintenance(Policy(TARGET, min_input_files=2, budget=timedelta(seconds=1)))
+    clock = iter(range(0, 100_000, 200))
+    maintenance.effects = replace(maintenance.effects, monotonic_ms=lambda: next(clock))
+    ends = [maintenance.run() for _ in range(3)]
+    assert [one.ended for one in ends] == [BUDGET, NOTHING_DUE, NOTHING_DUE]
+    assert [len(one.groups) for one in ends] == [1, 1, 0]
+
+
+def test_a_stream_rests_after_runs_that_failed(tmp_path: Path) -> None:
+    kept = of_files(tmp_path)
+    maintenance = kept.maintenance()
+    kept.before_commit = [lambda: kept.table.delete("id < 10")]
+    assert maintenance.run().groups == ()
+    assert [maintenance.run().ended for _ in range(3)] == [REST, REST, NOTHING_DUE]
+    assert len(kept.live().data) == 1
+
+
+def test_files_of_a_table_that_was_upgraded_stay_until_another_engine_writes_them(tmp_path: Path) -> None:
+    kept = of_files(tmp_path, 3, properties={"format-version": "1"})
+    with kept.table.transaction() as change:
+        change.upgrade_table_version(2)
+    for number in range(3, 6):
+        kept.table.append(rows(number * 100, 100))
+    report = kept.maintenance().run()
+    assert [one.reason.partition(":")[0] for one in report.left] == ["version-1"] * 3
+    assert (report.groups[0].files, len(kept.rows())) == (3, 600)
+
+
+def test_tables_of_other_format_versions_are_refused_by_name(tmp_path: Path) -> None:
+    kept = of_files(tmp_path, 1, properties={"format-version": "1"})
+    with pytest.raises(CatalogError, match="format version 1"):
+        kept.maintenance().run()
+
+
+def test_an_unreadable_file_stays_alone(tmp_path: Path) -> None:
+    kept = of_files(tmp_path)
+    kept.is_readable = False  # nor can PyIceberg read it
+    path = Path(kept.live().data[0].path.removeprefix("file://"))
+    path.write_bytes(path.read_bytes()[:-1] + b"X")
+    maintenance = kept.maintenance()
+    report = maintenance.run()
+    assert [one.reason.partition(":")[0] for one in report.left] == ["unreadable"]
+    assert [one.files for one in report.groups] == [5]
+    assert maintenance.run().groups == ()
+
+
+def test_nothing_that_a_snapshot_references_is_removed_and_branches_are_apart(tmp_path: Path) -> None:
+    kept = of_files(tmp_path)
+    kept.table.manage_snapshots().create_branch(kept.lake.head().snapshot_id, "other").commit()
+    files, before = files_of(kept), kept.rows()
+    kept.maintenance().run()
+    assert files_of(kept) >= files
+    assert [kept.rows(one.snapshot_id) for one in kept.table.metadata.snapshots][-1] == before
+    assert len(list(kept.table.scan(snapshot_id=kept.table.metadata.refs["other"].snapshot_id).plan_files())) == 6
+
+
+def test_delete_files_of_several_data_files_end_when_nothing_needs_them(tmp_path: Path) -> None:
+    kept = of_files(tmp_path, spec=BY_PART)
+    kept.delete(lambda row: row["id"] % 10 == 0, together=True)
+    before = kept.rows()
+    assert {file.referenced_data_file for file in kept.live().deletes} == {""}
+    kept.maintenance().run()
+    assert (kept.live().deletes, kept.rows()) == ((), before)
+    assert kept.maintenance().run().groups == ()
+    assert pq.ParquetFile(kept.live().data[0].path.removeprefix("file://")).metadata.num_rows < 300
+
+
+def test_a_file_that_others_deletes_only_seem_to_concern_is_not_rewritten_again_and_again(tmp_path: Path) -> None:
+    """A delete file of a whole partition does not say in its manifest whose rows it deletes."""
+    kept = of_files(tmp_path, 2)
+    kept.table.append(rows(200, 20_000))
+    kept.delete(lambda row: row["id"] in (0, 150) or 1_000 <= row["id"] < 1_500, together=True)
+    before, policy = kept.rows(), Policy(target_file_size=20_000, min_input_files=9)
+    runs = [kept.maintenance(policy).run() for _ in range(3)]
+    assert [len(one.groups) for one in runs][1:] == [0, 0]
+    assert kept.rows() == before
