@@ -1,6 +1,7 @@
 """Numbers, sizes and times in the words that every command and every shown line uses. Pure."""
 
 import shlex
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
 from lakesink_protocol.row_changes import ChangeCounts
@@ -87,6 +88,16 @@ def rows_in_words(stored: int | None, position_deletes: int | None) -> str:
     if not position_deletes:
         return counted(stored, "row")
     return f"{counted(stored, 'stored row')} with {counted(position_deletes, 'delete')}"
+
+
+def rewritten(counts: Mapping[str, int]) -> str:
+    """``12 files into 1, 3.0 MiB into 2.4 MiB, 1,500 rows, without 4 deleted rows``: what a maintenance did."""
+    deleted = f", without {counted(counts['dropped'], 'deleted row')}" if counts["dropped"] else ""
+    carried = f", {counted(counts['carried'], 'row')} deleted meanwhile" if counts["carried"] else ""
+    return (
+        f"{counted(counts['files'], 'file')} into {number(counts['into'])}, {size(counts['bytes_before'])} into"
+        f" {size(counts['bytes_after'])}, {counted(counts['rows'], 'row')}{deleted}{carried}"
+    )
 
 
 def as_arguments(table: str, catalog: str | None) -> str:

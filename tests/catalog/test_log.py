@@ -303,6 +303,27 @@ CASES: list[tuple[events.Event, str, str]] = [
             " budget or gate=True, or run lakesink maintain"
         ),
     ),
+    (
+        events.GroupReplaced("demo.events", 7, 12, 1, 340, 5, 2),
+        "INFO",
+        "lakesink.maintenance.replaced table=demo.events snapshot=7 files=12 into=1 rows=340 dropped=5 carried=2",
+    ),
+    (
+        events.GroupLost("demo.events", 12, "lost: another writer was quicker"),
+        "INFO",
+        (
+            "lakesink.maintenance.lost table=demo.events files=12 lost: another writer was quicker; a later run tries"
+            " again"
+        ),
+    ),
+    (
+        events.GroupFailed("demo.events", 12, "proof: the number of rows changed"),
+        "WARNING",
+        (
+            "lakesink.maintenance.failed table=demo.events files=12 proof: the number of rows changed: the files stay,"
+            " or the answer was lost; no row is concerned"
+        ),
+    ),
     (events.ChangesLocatedAgain(3, 7), "INFO", "lakesink.changes.located-again batch=3 head=7"),
     (
         events.ManifestSetAside("m.avro", "a codec"),

@@ -13,7 +13,7 @@ from lakesink_tools.demo.checks import Check, DiedAfterCommit, DiedBeforeCommit,
 from lakesink_tools.demo.evidence import PreparedRecord, TableFacts, compare
 from lakesink_tools.demo.flights import ALL_ROWS, COLUMNS, DailyFiles, write_daily_files
 from lakesink_tools.demo.place import Place
-from lakesink_tools.demo.scenario import Ending, Plan
+from lakesink_tools.demo.scenario import BatchPlan, Ending
 from lakesink_tools.past.records import Record
 
 NULLS = {"dep_time": 8255, "dep_delay": 8255, "arr_time": 8713, "arr_delay": 9430, "air_time": 9430, "tailnum": 2512}
@@ -68,7 +68,7 @@ def test_days_missing_or_doubled_are_noticed(month: DailyFiles, days: slice | li
 
 
 def test_the_plan_cuts_the_year_into_25_batches_and_kills_in_two_of_them(year: DailyFiles) -> None:
-    plan = Plan.of(year)
+    plan = BatchPlan.of(year)
 
     assert (plan.batches, plan.files_per_batch) == (25, 15)
     assert 0 < plan.recovered < plan.replayed < plan.batches - 1
@@ -77,7 +77,7 @@ def test_the_plan_cuts_the_year_into_25_batches_and_kills_in_two_of_them(year: D
 
 
 def test_the_smallest_demo_still_has_two_batches_to_die_in(tmp_path: Path) -> None:
-    plan = Plan.of(write_daily_files(tmp_path, 1_000))
+    plan = BatchPlan.of(write_daily_files(tmp_path, 1_000))
 
     assert plan.batches == 2
     assert plan.recovered < plan.replayed

@@ -1,4 +1,4 @@
-"""What doctor says of a sink that changes rows by key: its order, its deletes, its dead rows."""
+"""What doctor says of a sink that changes rows by key: its order and its deletes."""
 
 import json
 from pathlib import Path
@@ -27,11 +27,11 @@ def policy(**options: Any) -> dict[str, str]:
 
 
 def test_a_sink_that_appends_is_told_nothing_of_changes(keyed: Upserts) -> None:
-    assert not {"order", "deletes", "dead rows"} & looked(keyed).keys()
+    assert not {"order", "deletes"} & looked(keyed).keys()
     keyed.lake.catalog.drop_table(TABLE)
     keyed.lake.create()
     Stream(keyed.lake).run(0)
-    assert not {"order", "deletes", "dead rows"} & looked(keyed).keys()
+    assert not {"order", "deletes"} & looked(keyed).keys()
 
 
 def test_a_sequence_makes_the_order_safe(keyed: Upserts) -> None:
@@ -88,29 +88,6 @@ def test_late_changes_beside_hard_deletes_need_soft_ones(keyed: Upserts) -> None
     found = looked(keyed)["deletes"]
     assert (found.standing, found.fix) == (Standing.OK, "")
     assert found.found.endswith("; deleted rows are kept and marked")
-
-
-def test_few_dead_rows_are_no_warning_whatever_their_share(keyed: Upserts) -> None:
-    keyed.run(0, dict.fromkeys(range(21), "a"), said=policy())
-    keyed.run(1, {}, deletes=list(range(8)), said=policy())
-    found = looked(keyed)["dead rows"]
-    assert (found.standing, found.found) == (Standing.OK, "8 of 21 rows are deleted (38%), in 1 file")
-
-
-def test_a_share_of_dead_rows_names_the_compaction(keyed: Upserts, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lakesink_tools.checks.doctor.table._FEW_DEAD", 50)
-    keyed.run(0, dict.fromkeys(range(100), "a"), said=policy())
-    keyed.run(1, {1: "b"}, said=policy())
-    found = looked(keyed)["dead rows"]
-    assert (found.standing, found.found) == (Standing.OK, "1 of 101 rows are deleted (1%), in 1 file")
-    keyed.run(2, {}, deletes=list(range(50)), said=policy())
-    found = looked(keyed)["dead rows"]
-    assert (found.standing, found.found) == (Standing.WARNING, "51 of 101 rows are deleted (50%), in 2 files")
-    assert (
-        "CALL `test`.system.rewrite_data_files(table => 'demo.events',"
-        " options => map('delete-file-threshold', '1', 'remove-dangling-deletes', 'true'));"
-    ) in found.fix
-    assert len(found.details["compaction"]) == 2
 
 
 def test_a_policy_that_another_program_wrote_is_no_policy(keyed: Upserts) -> None:

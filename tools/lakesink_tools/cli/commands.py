@@ -3,13 +3,14 @@
 Help and errors in arguments therefore need neither PyIceberg nor PyArrow.
 """
 
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import click
 
-from lakesink.settings.parse import duration, utc_time
+from lakesink.settings.parse import duration, size_bytes, utc_time
 from lakesink_tools.cli.output import Report, metrics_port, parsed_by, reported
 
 _ONLY_READS = {
@@ -38,6 +39,19 @@ def _option(*names: str, **settings: Any) -> click.Option:
     return click.Option(names, **settings)
 
 
+def _choice(name: str, values: Sequence[str], text: str, **settings: Any) -> click.Option:
+    return _option(*name.split(), type=click.Choice(values), help=text, **settings)
+
+
+def _file(name: str, text: str, **settings: Any) -> click.Option:
+    read = click.Path(dir_okay=False, exists=True, path_type=Path)
+    return _option(*name.split(), type=read, metavar="FILE", help=text, **settings)
+
+
+def _text(name: str, metavar: str, text: str, parse: Callable[[str], Any] = str, **settings: Any) -> click.Option:
+    return _option(*name.split(), callback=parsed_by(parse), metavar=metavar, help=text, **settings)
+
+
 def _branch(text: str) -> click.Option:
     return _option("--branch", default="main", help=text)
 
@@ -48,16 +62,9 @@ _CATALOG = _option("--catalog", metavar="NAME", help="Catalog in PyIceberg's con
 _SINK_OR_APPLICATION = _option("--sink", required=True, metavar="ID", help="Sink id, or with --txn an application id.")
 _ONLY_SINK = _option("--sink", metavar="ID", help="Only this sink id or application id.")
 _TXN = _option("--txn", is_flag=True, help="An application id of lakesink.append.")
-_MAX_AGE = _option(
-    "--max-age",
-    callback=parsed_by(duration),
-    metavar="SPAN",
-    help="Exit with 1 if the last batch of a sink is older: '30 min'.",
-)
+_MAX_AGE = _text("--max-age", "SPAN", "Exit with 1 if the last batch of a sink is older: '30 min'.", duration)
 _EVERY = _option("--every", type=click.FloatRange(0.1), default=1.0, help="Seconds between two looks at the table.")
-_METRICS = _option(
-    "--metrics", callback=parsed_by(metrics_port), metavar="[HOST:]PORT", help="Let Prometheus read metrics there."
-)
+_METRICS = _text("--metrics", "[HOST:]PORT", "Let Prometheus read metrics there.", metrics_port)
 _YES = _option("--yes", is_flag=True, help="Do not ask.")
 
 COMMANDS = (
@@ -79,9 +86,7 @@ COMMANDS = (
         _TABLE,
         _option("--batch", type=click.IntRange(0), metavar="N", help="Batch id, or version of an append."),
         _option("--sink", metavar="ID", help="Sink of the batch; needed if several sinks write to the branch."),
-        _option(
-            "--time", callback=parsed_by(utc_time), metavar="T", help="Time of the readers' view: 2026-11-21T05:00:12Z."
-        ),
+        _text("--time", "T", "Time of the readers' view: 2026-11-21T05:00:12Z.", utc_time),
         _option("--tag", metavar="NAME", help="A tag."),
         _option("--branch", metavar="NAME", help="Branch of the batch or time.  [default: main]"),
         _option("--read", "read_rows", is_flag=True, help="Print rows."),
@@ -93,11 +98,7 @@ COMMANDS = (
         "Prove from the table that every batch is in it once.",
         "Prove that every batch is in TABLE, or in DIRECTORY of stream_files, once, complete and readable.",
         _TABLE_OR_DIRECTORY,
-        _option(
-            "--checkpoint",
-            metavar="DIR",
-            help="Spark's checkpoint; check that every batch that Spark completed is there.",
-        ),
+        _text("--checkpoint", "DIR", "Spark's checkpoint; check that every batch that Spark completed is there."),
         _option("--sink", metavar="ID", help="Audit only this sink's batches and ledger; all files are checked."),
         _option("--skip-footers", is_flag=True, help="Compare only file sizes, not row counts in Parquet footers."),
         _option("--keys", is_flag=True, help="Also prove that each key has one live row; reads the key columns."),
@@ -130,28 +131,17 @@ COMMANDS = (
         _option("--reason", metavar="CODE", help="Only this reason, for example VALUE_MALFORMED."),
         _option("--limit", type=click.IntRange(1), default=20, help="Maximum number of letters to show."),
         _branch("Branch of the streams."),
-        _option(
-            "--replay",
-            type=click.Path(dir_okay=False, exists=True, path_type=Path),
-            metavar="FILE",
-            help="Query in Spark SQL over the view letters: SELECT letter_id, row.* FROM letters. Starts Spark.",
+        _file(
+            "--replay", "Query in Spark SQL over the view letters: SELECT letter_id, row.* FROM letters. Starts Spark."
         ),
-        _option(
+        _choice(
             "--decode",
-            type=click.Choice(["json", "avro"]),
-            help="The query returns documents in the column value; decode them as the stream does.",
+            ["json", "avro"],
+            "The query returns documents in the column value; decode them as the stream does.",
         ),
         _option("--schema-registry", metavar="URL", help="Location of the writers' schemas, for --decode avro."),
-        _option(
-            "--binary-encoding",
-            type=click.Choice(["base64", "hex"]),
-            help="How texts in documents spell bytes, for --decode.",
-        ),
-        _option(
-            "--rescue-column",
-            metavar="NAME",
-            help="Column for what other columns do not hold of a document, for --decode.",
-        ),
+        _choice("--binary-encoding", ["base64", "hex"], "How texts in documents spell bytes, for --decode."),
+        _text("--rescue-column", "NAME", "Column for what other columns do not hold of a document, for --decode."),
         _option(
             "--option",
             "more",
@@ -212,13 +202,7 @@ COMMANDS = (
         "Configuration and first queries for another engine.",
         "Configuration and first queries for another engine, for this catalog and TABLE.",
         _TABLE,
-        _option(
-            "--for",
-            "engine",
-            type=click.Choice(["trino", "spark", "duckdb", "flink", "pyiceberg"]),
-            required=True,
-            help="The engine.",
-        ),
+        _choice("--for engine", ["trino", "spark", "duckdb", "flink", "pyiceberg"], "The engine.", required=True),
         _option("--batch", type=click.IntRange(0), metavar="N", help="Read as of this batch.  [default: the newest]"),
         _option("--sink", metavar="ID", help="Sink of the batch; needed if several sinks write to main."),
         _CATALOG,
@@ -294,6 +278,21 @@ COMMANDS = (
         _CATALOG,
     ),
     _command(
+        "maintain",
+        "Compact small files and deleted rows of a table.",
+        "Make small files of TABLE large ones, without its deleted rows, beside the streams that write it. Each group"
+        " of files is a commit of its own, of which lakesink proves that no row has changed. Nothing is deleted.",
+        _TABLE,
+        _branch("Branch whose files are compacted."),
+        _text("--budget", "SPAN", "End after about this time: '10 min'.", duration),
+        _text("--target-file-size", "SIZE", "Of new files: 256MB.  [default: the table's]", size_bytes),
+        _option("--min-input-files", type=click.IntRange(2), default=5, help="Fewer small files of a partition stay."),
+        _option("--where", default="", metavar="CONDITION", help="Only these partitions: \"day = '2026-01-01'\"."),
+        _choice("--verify", ["digest", "rows"], "Compare rows by a hash, or one by one.", default="digest"),
+        _option("--dry-run", is_flag=True, help="Change nothing; print what a run would do and save."),
+        _CATALOG,
+    ),
+    _command(
         "outbox",
         "Produce each batch of a table into a Kafka topic, once.",
         "Produce each committed batch of TABLE into a Kafka topic: its rows as JSON, and a tombstone for each deleted"
@@ -301,12 +300,7 @@ COMMANDS = (
         _TABLE,
         _option("--topic", required=True, metavar="NAME", help="The topic; it must exist."),
         _option("--bootstrap-servers", required=True, metavar="HOST:PORT", help="Brokers, separated by commas."),
-        _option(
-            "--config",
-            type=click.Path(dir_okay=False, exists=True, path_type=Path),
-            metavar="FILE",
-            help="Properties of the client, one name=value a line, for example sasl.password.",
-        ),
+        _file("--config", "Properties of the client, one name=value a line, for example sasl.password."),
         _option("--key", multiple=True, metavar="COLUMN", help="Column of the key.  [default: the identifier fields]"),
         _option("--sink", metavar="ID", help="Sink whose batches are produced; needed if the branch has several."),
         _branch("Branch of the batches."),

@@ -68,11 +68,11 @@ def reported(command: Callable[..., Report], *, only_reads: bool = False) -> Cal
 
 
 @contextmanager
-def progress() -> Iterator[Callable[[str], None]]:
-    """Yield a function that shows progress, if the standard error is a terminal."""
+def progress(elsewhere: Callable[[str], None] = lambda _: None) -> Iterator[Callable[[str], None]]:
+    """Yield a function that shows progress, if the standard error is a terminal, or else the one that is given."""
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield lambda _: None
+        yield elsewhere
         return
     with console.status("") as status:
         yield status.update

@@ -51,7 +51,7 @@ class Screen:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class BatchPlan:
     """Assigns the files to batches, and chooses the two batches in which a driver dies."""
 
     source: DailyFiles
@@ -59,7 +59,7 @@ class Plan:
     batches: int
 
     @classmethod
-    def of(cls, source: DailyFiles) -> "Plan":
+    def of(cls, source: DailyFiles) -> "BatchPlan":
         """At most `MOST_BATCHES` batches with the same number of files each."""
         files_per_batch = -(-len(source.rows) // MOST_BATCHES)
         return cls(source, files_per_batch, batches=-(-len(source.rows) // files_per_batch))
@@ -104,7 +104,7 @@ def run_demo(place: Place, screen: Screen, *, row_limit: int, kill: bool) -> End
     """Run the demo in an empty folder; without `kill`, the first driver finishes."""
     started = time.monotonic()
     screen.say("Unpacking the flights of 2013.")
-    plan = Plan.of(write_daily_files(place.home, row_limit))
+    plan = BatchPlan.of(write_daily_files(place.home, row_limit))
     stage = _Stage(place, screen, plan, runs=[])
     screen.say(
         f"{counted(sum(plan.source.rows), 'flight')} in {counted(len(plan.source.rows), 'file')}, one per day:"
@@ -121,7 +121,7 @@ def run_demo(place: Place, screen: Screen, *, row_limit: int, kill: bool) -> End
 class _Stage:
     place: Place
     screen: Screen
-    plan: Plan
+    plan: BatchPlan
     runs: list[DriverRun]
 
     def die_before_commit(self) -> DiedBeforeCommit:

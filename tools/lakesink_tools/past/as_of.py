@@ -14,10 +14,9 @@ from lakesink_catalog.read.past import PastCommit, by_sink, retained
 from lakesink_catalog.tables.tables import at_snapshot, parse_identifier
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.identity import MAIN_BRANCH, SinkKey
-from lakesink_protocol.suggest import did_you_mean
 from lakesink_tools.past.kept_nulls import kept_nulls
 from lakesink_tools.past.records import key_of
-from lakesink_tools.past.resolve_snapshot import Chosen, LookBack, by_batch, by_tag, by_time, queries
+from lakesink_tools.past.resolve_snapshot import Chosen, LookBack, by_batch, by_tag, by_time, check_branch, queries
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,15 +48,8 @@ class AsOf:
 def look_back(table: Table, identifier: str, branch: str = MAIN_BRANCH) -> LookBack:
     """Collect what the table's metadata still shows of a branch."""
     metadata, refs = table.metadata, table.metadata.refs
+    check_branch(table, identifier, branch)
     tags = {name: ref.snapshot_id for name, ref in refs.items() if ref.snapshot_ref_type is SnapshotRefType.TAG}
-    branches = {MAIN_BRANCH} | (refs.keys() - tags.keys())
-    if branch not in branches:
-        raise CatalogError.of(
-            "BRANCH_MISSING.looked_for",
-            table=identifier,
-            branch=branch[:60],
-            near=did_you_mean(branch, branches),
-        )
     found = retained(table)
     last = {key: max(batch.batch_id for batch in batches) for key, batches in by_sink(found.commits).items()}
     last |= {key_of(state): state.batch_id for state in sinks(table, found) if state.batch_id is not None}

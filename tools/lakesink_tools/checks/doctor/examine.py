@@ -7,6 +7,7 @@ from functools import partial
 from pyiceberg.table import Table
 
 from lakesink_catalog.tables.tables import load_table
+from lakesink_catalog.words import as_arguments
 from lakesink_tools.audit.scan import last_change_ms
 from lakesink_tools.checks.doctor.catalog import SWAP, CatalogChecks, check_catalog, check_commits
 from lakesink_tools.checks.doctor.checkpoint import NextBatch, check_checkpoint, coming_from
@@ -15,7 +16,7 @@ from lakesink_tools.checks.doctor.expirations import check_expirations, check_re
 from lakesink_tools.checks.doctor.finding import Finding, Part, Standing, attempt, attempt_all
 from lakesink_tools.checks.doctor.spark import check_spark
 from lakesink_tools.checks.doctor.storage import check_storage, now_ms
-from lakesink_tools.checks.doctor.table import check_table
+from lakesink_tools.checks.doctor.table import check_health, check_table
 
 Say = Callable[[str], None]
 """Receives progress messages."""
@@ -73,6 +74,8 @@ def _setup(wanted: Wanted, say: Say, checked: CatalogChecks) -> Iterator[Finding
         else:
             coming = coming_from(wanted.checkpoint) if wanted.checkpoint else None
             yield from _table(named, table, coming, may_write=may_write)
+            check = partial(check_health, as_arguments(named, wanted.catalog), table)
+            yield from attempt_all(Part.TABLE, "health", check)
     if wanted.checkpoint is not None:
         say("looking at the checkpoint")
         root, beside = wanted.checkpoint, table if isinstance(table, Table) else None

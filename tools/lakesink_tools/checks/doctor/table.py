@@ -1,6 +1,6 @@
 """Checks one table as a stream would find it: format, settings with their origin, locations, state of its sinks."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -23,7 +23,7 @@ from lakesink_catalog.tables.partition_by import is_misread_by_java
 from lakesink_catalog.tables.tables import load_to_read
 from lakesink_catalog.words import changed, counted, printable, span
 from lakesink_protocol.errors import CatalogError, Reason
-from lakesink_protocol.ledger import mark_of, stated
+from lakesink_protocol.ledger import mark_of
 from lakesink_protocol.redact import redact, shown
 from lakesink_protocol.row_changes import CHANGELOG_TABLE, ChangeCounts, counts_in
 from lakesink_protocol.verdict import SUPPORTED_FORMAT_VERSION
@@ -31,17 +31,17 @@ from lakesink_tools.audit.finding import awaits_replay, of_replay
 from lakesink_tools.checks.doctor.checkpoint import NextBatch, is_taken
 from lakesink_tools.checks.doctor.finding import Finding, Part, Standing, attempt, attempt_all
 from lakesink_tools.checks.doctor.policy import ChangePolicy, change_policy, policy_in_words
+from lakesink_tools.operate.maintain import seen_in
 from lakesink_tools.past.records import key_of
 
-_MOST_DEAD = 0.1
-_FEW_DEAD, _FEW_FILES = 10_000, 10
-"""So few deleted rows and delete files cost a reader nothing that a compaction would be worth."""
+_LEAST_SECONDS, _LEAST_SHARE = 1.0, 0.2
+"""A maintenance that saves less of a full scan is worth no warning."""
 _LONGEST_NAME = 60
 _RESTORE = "Restore the changelog or roll it forward, or name another one with changelog_table."
 
 
-def check_changes(identifier: str, table: Table, states: Sequence[SinkState]) -> Iterator[Finding]:
-    """Findings about each sink that changes rows by key, and about deleted rows in the data files."""
+def check_changes(table: Table, states: Sequence[SinkState]) -> Iterator[Finding]:
+    """Findings about each sink that changes rows by key."""
     for state in states:
         summary = _summary_of(table, state)
         policy = None if summary is None else change_policy(str(summary[POLICY] or ""))
@@ -50,8 +50,6 @@ def check_changes(identifier: str, table: Table, states: Sequence[SinkState]) ->
             yield _order(named, policy, is_kafka=_is_kafka(state.offsets))
             yield _deletes(named, policy, state.changes or ChangeCounts())
         yield from _changelog(table, state)
-    if any(state.changes is not None for state in states):
-        yield _dead_rows(identifier, table)
 
 
 def _order(named: str, policy: ChangePolicy, *, is_kafka: bool) -> Finding:
@@ -109,37 +107,16 @@ def _changelog(table: Table, state: SinkState) -> Iterator[Finding]:
     yield Finding(Part.TABLE, "changelog", Standing.OK, f"{found}, up to batch {mark.batch_id}")
 
 
-def _dead_rows(identifier: str, table: Table) -> Finding:
-    """Rows that readers read and leave out, and the statements that remove them."""
-    head = table.metadata.current_snapshot()
-    summary: Mapping[str, Any] | None = head.summary if head is not None else None
-    rows, deletes = stated(summary, "total-records"), stated(summary, "total-position-deletes")
-    delete_files, files = stated(summary, "total-delete-files"), stated(summary, "total-data-files")
-    if rows is None or deletes is None or delete_files is None or files is None:
-        return Finding(Part.TABLE, "dead rows", Standing.SKIPPED, "the newest snapshot does not state its totals")
-    share = deletes / rows if rows else 0.0
-    found = f"{deletes:,} of {counted(rows, 'row')} are deleted ({share:.0%}), in {counted(delete_files, 'file')}"
-    compact, left_over = statements(identifier, table.catalog.name)
-    details = {"share": share, "compaction": [compact, left_over]}
-    has_few_dead = share <= _MOST_DEAD or deletes <= _FEW_DEAD
-    if has_few_dead and delete_files <= max(files, _FEW_FILES):
-        return Finding(Part.TABLE, "dead rows", Standing.OK, found, details=details)
-    fix = (
-        f"In Spark, in a break of the stream (a batch that touches the same files makes it fail, and loses nothing):"
-        f" {compact} If delete files are left: {left_over}"
-    )
-    return Finding(Part.TABLE, "dead rows", Standing.WARNING, found, fix, details)
-
-
-def statements(identifier: str, catalog: str) -> tuple[str, str]:
-    """Spark SQL that rewrites data files with deletes, and delete files whose data files were rewritten."""
-    call = f"CALL `{catalog.replace('`', '``')}`.system"
-    table = identifier.replace("'", "\\'")
-    options = "options => map('delete-file-threshold', '1', 'remove-dangling-deletes', 'true')"
-    return (
-        f"{call}.rewrite_data_files(table => '{table}', {options});",
-        f"{call}.rewrite_position_delete_files(table => '{table}', options => map('rewrite-all', 'true'));",
-    )
+def check_health(arguments: str, table: Table) -> Iterator[Finding]:
+    """One finding for each branch that a sink writes; `arguments` are those of a command for the table."""
+    for branch, seen in seen_in(table, sinks(table), arguments):
+        if isinstance(seen, str):
+            yield Finding(Part.TABLE, "health", Standing.SKIPPED, f"{branch}: {seen}")
+            continue
+        is_worth_it = seen.saved_seconds >= max(_LEAST_SECONDS, _LEAST_SHARE * seen.plan.health.scan_seconds)
+        standing = Standing.WARNING if is_worth_it else Standing.OK
+        found = f"{branch}: {seen.health}"
+        yield Finding(Part.TABLE, "health", standing, found, seen.offer, seen.document)
 
 
 def _is_kafka(offsets: str) -> bool:
@@ -291,7 +268,7 @@ def _sinks(identifier: str, table: Table, coming: NextBatch | Finding | None) ->
             found = f"{_named(state)}: its ledger tag is missing, so a rollback after expiry is not noticed."
             fix = "Keep ledger_tag=True if the catalog supports tags; the next batch sets the tag."
             yield Finding(Part.TABLE, "tags", Standing.WARNING, found, fix)
-    yield from check_changes(identifier, table, states)
+    yield from check_changes(table, states)
 
 
 def _sink(identifier: str, state: SinkState, taken: NextBatch | None) -> Finding:

@@ -1,7 +1,8 @@
 """The command ``status``: how each sink of a table, a directory or a whole catalog stands. Only reads."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
@@ -20,6 +21,9 @@ from lakesink_tools.cli.output import NOT_CHECKED, NOT_WELL, OK, Report, plain, 
 from lakesink_tools.cli.sink_health import SinkHealth, document_of, health_of, prepared_hint, stale_hints, waiting_in
 from lakesink_tools.cli.target import is_directory
 from lakesink_tools.past.records import key_of
+
+if TYPE_CHECKING:
+    from lakesink_tools.operate.maintain import Seen
 
 Found = list[tuple[SinkState, SinkHealth]]
 """The sinks of a table, and how they stand."""
@@ -128,11 +132,15 @@ def _next_table(tables: Mapping[str, Found], named: str | None) -> str:
 
 
 def _of_table(identifier: str, table: Table, max_age: timedelta | None, arguments: str) -> Report:
+    from lakesink_tools.operate.maintain import seen_in  # PyArrow, and all that reads manifests
+
     now = datetime.now(UTC)
     found = _found(table, max_age, now)
     snapshots, head = len(table.metadata.snapshots), table.metadata.current_snapshot()
     totals = {name: 0 if head is None else stated(head.summary, key) for name, key in _TOTALS.items()}
-    waiting, unlisted = waiting_in(table, [state for state, _ in found])
+    states = [state for state, _ in found]
+    waiting, unlisted = waiting_in(table, states)
+    health = dict(seen_in(table, states, arguments))
     first = [] if found else _first_batches(table)
     next_step = f"Next: lakesink log {arguments}"
     if not found:
@@ -146,17 +154,21 @@ def _of_table(identifier: str, table: Table, max_age: timedelta | None, argument
             **totals,
             "sinks": [document_of(state, standing, now) for state, standing in found],
             "prepared": [{"sink": one.key.name, "branch": one.key.branch, "batch_id": one.batch_id} for one in waiting],
+            "health": {
+                branch: {"unknown": seen} if isinstance(seen, str) else seen.document for branch, seen in health.items()
+            },
         },
         title=f"{identifier} in {table.catalog.name}: {rows_in_words(totals['rows'], totals['position_deletes'])},"
         f" {counted(totals['files'], 'file')}, {size(totals['bytes'])}, {counted(snapshots, 'snapshot')}",
         columns=[name.format(rows=name_of_rows(state.changes for state, _ in found)) for name in _COLUMNS],
         rows=[_row(state, standing, now) for state, standing in found],
         hints=[
-            *_ages([state for state, _ in found], max_age, now),
+            *_ages(states, max_age, now),
             *(prepared_hint(plain(one.key.name), one.batch_id) for one in waiting),
             *unlisted,
             *first,
             *_hints(arguments, found, max_age, now),
+            *_of_health(health),
             next_step,
         ],
         exit_code=OK if found and all(standing.is_well for _, standing in found) else NOT_WELL,
@@ -205,6 +217,16 @@ def _hints(arguments: str, found: Found, max_age: timedelta | None, now: datetim
         f"Sink {plain(state.sink)}: {said}" for state, _ in found for said in (*of_changes(state), *of_quality(state))
     ]
     return hints + stale_hints(found, max_age, now)
+
+
+def _of_health(found: "Mapping[str, Seen | str]") -> Iterator[str]:
+    for branch, seen in found.items():
+        if isinstance(seen, str):
+            yield f"Health of {plain(branch)}: not known. {seen}"
+        else:
+            yield f"Health of {plain(branch)}: {seen.health}."
+            if seen.offer:
+                yield seen.offer
 
 
 def _first_batches(table: Table) -> list[str]:

@@ -1,0 +1,116 @@
+"""Maintains a table by its name, and says how healthy it is, what a run would save, and by which command."""
+
+import shlex
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+
+from lakesink.upkeep.health import Health
+from lakesink.upkeep.maintenance import Maintenance
+from lakesink.upkeep.managed import Manager, manager_of
+from lakesink.upkeep.policy import Policy
+from lakesink.upkeep.reports import Plan
+from lakesink_catalog.read.history import SinkState
+from lakesink_catalog.tables.tables import load_table
+from lakesink_catalog.words import counted, number, size
+from lakesink_protocol.errors import CatalogError
+from lakesink_protocol.identity import MAIN_BRANCH
+from lakesink_protocol.redact import describe
+from lakesink_tools.past.resolve_snapshot import check_branch
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a run would do to one branch.
+
+    Attributes:
+        command: That does it.
+        manager: The service that maintains the table instead, if a property says so.
+    """
+
+    command: str
+    manager: Manager | None
+    plan: Plan
+
+    @property
+    def health(self) -> str:
+        """``120 of 140 files small, 12% of 5,000 rows deleted, 34 manifests, 1.2 MiB of metadata``."""
+        found = self.plan.health
+        return (
+            f"{number(found.small_files)} of {counted(found.files, 'file')} small, {found.deleted_share:.0%} of"
+            f" {counted(found.rows, 'row')} deleted, {counted(found.manifests, 'manifest')},"
+            f" {size(found.metadata_bytes)} of metadata"
+        )
+
+    @property
+    def saved_seconds(self) -> float:
+        """Of a full scan; 0 if lakesink leaves the table alone."""
+        return 0.0 if self.manager else self.plan.health.scan_seconds - self.plan.expected.scan_seconds
+
+    @property
+    def offer(self) -> str:
+        """What a run would save, and the command; empty if nothing is due."""
+        if self.manager is not None:
+            return f"{self.manager.name} maintains this table ({self.manager.said_by}): lakesink leaves it alone."
+        if not self.plan.groups:
+            return ""
+        return f"{self.command} would save {saving_in_words(self.plan.health, self.plan.expected)}."
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "managed_by": None if self.manager is None else self.manager.name,
+            "groups": len(self.plan.groups),
+            "now": figures(self.plan.health),
+            "expected": figures(self.plan.expected),
+        }
+
+
+def maintenance_of(catalog: Catalog, table: str, branch: str, policy: Policy) -> Maintenance:
+    """The maintenance of a table by its name; raises a `CatalogError` if it has no such branch."""
+    check_branch(load_table(catalog, table), table, branch)
+    return Maintenance(partial(load_table, catalog, table), branch, policy)
+
+
+def seen_by(maintenance: Maintenance, arguments: str) -> Seen:
+    """What a run would do; `arguments` are those of a command for this table."""
+    table, branch = maintenance.load(), maintenance.branch
+    of_branch = "" if branch == MAIN_BRANCH else f" --branch {shlex.quote(branch)}"
+    manager = manager_of(table.catalog.properties, table.metadata.properties)
+    return Seen(f"lakesink maintain {arguments}{of_branch}", manager, maintenance.look())
+
+
+def seen_in(table: Table, states: Iterable[SinkState], arguments: str) -> Iterator[tuple[str, Seen | str]]:
+    """What a run would do to the branches that these sinks write, or to main without any, or why nobody knows."""
+    for branch in sorted({state.branch for state in states} or {MAIN_BRANCH}):
+        if branch in table.metadata.refs:
+            try:
+                yield branch, seen_by(Maintenance(lambda: table, branch), arguments)
+            except CatalogError as error:
+                yield branch, error.what
+            except OSError as error:
+                yield branch, describe(error, table.io.properties)
+
+
+def saving_in_words(before: Health, after: Health) -> str:
+    """``119 files, 0.2 MiB, and about 3.1 s of 4.2 s of a full scan``."""
+    fewer = before.bytes - after.bytes
+    less = f", {size(fewer)}," if fewer > 0 else ""
+    saved, whole = seconds(before.scan_seconds - after.scan_seconds), seconds(before.scan_seconds)
+    return f"{counted(before.files - after.files, 'file')}{less} and about {saved} of {whole} of a full scan"
+
+
+def figures(found: Health) -> dict[str, Any]:
+    """The health for JSON."""
+    share, scan = round(found.deleted_share, 4), round(found.scan_seconds, 3)
+    return {**asdict(found), "deleted_share": share, "scan_seconds": scan}
+
+
+def seconds(value: float) -> str:
+    """``0.02 s``, ``4.2 s``, ``1,234 s``."""
+    return f"{value:,.{2 if value < 1 else 1 if value < 100 else 0}f} s"
