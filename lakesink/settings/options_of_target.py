@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from lakesink.settings.ddl import columns_of
@@ -34,17 +35,15 @@ def _checkpoint(value: Any) -> str:
     return text
 
 
-def _partition_by(value: Any) -> str:
+def _text_such_as(example: str, value: Any) -> str:
     if not isinstance(value, str):
-        raise ValueError("expected text such as 'month(time_hour), bucket(16, carrier)'")  # noqa: TRY004 - all parsers raise ValueError
+        raise ValueError(f"expected text such as {example!r}")  # noqa: TRY004 - all parsers raise ValueError
     return value
 
 
 def _schema(value: Any) -> str:
-    if not isinstance(value, str):
-        raise ValueError("expected text such as 'id BIGINT NOT NULL, at TIMESTAMP'")  # noqa: TRY004 - as above
-    columns_of(value)
-    return value
+    columns_of(_text_such_as("id BIGINT NOT NULL, at TIMESTAMP", value))
+    return str(value)
 
 
 def _catalog_properties(value: Any) -> dict[str, Any]:
@@ -88,9 +87,17 @@ OPTIONS_OF_TARGET = (
     Option(
         "partition_by",
         "text",
-        _partition_by,
+        partial(_text_such_as, "month(time_hour), bucket(16, carrier)"),
         "unpartitioned",
         'Partitions of a table that lakesink creates: `"month(time_hour), bucket(16, carrier)"`.',
+    ),
+    Option(
+        "sort_by",
+        "text",
+        partial(_text_such_as, "day(at) desc, id"),
+        "unsorted",
+        'Sort order of a table that lakesink creates, as in Spark SQL: `"day(at) desc nulls last, id"`. Each file is'
+        " sorted as a whole, by the table's order.",
     ),
     Option(
         "schema",
