@@ -12,29 +12,27 @@ from pyiceberg_core import transform as core
 
 from lakesink.parquet.partitions import source_values
 from lakesink.parquet.transforms import Transform, distinguishable, parse_transform
-from lakesink.rows.plan import SortOrder
+from lakesink.rows.plan import SortField
 from lakesink.rows.scalars import whole_number
 from lakesink.rows.schema import Struct, leaves
+
+_WAYS, _PLACES = ("ascending", "descending"), ("at_end", "at_start")
 
 
 @dataclass(frozen=True, slots=True)
 class SortKey:
-    """One field of a sort order: positions of its source column from the top through structs, and how it orders."""
+    """One field of a sort order, with the positions of its source column from the top through structs."""
 
+    field: SortField
     indices: tuple[int, ...]
     transform: Transform
-    is_descending: bool
-    nulls_first: bool
 
 
-def sort_keys(schema: Struct, order: SortOrder) -> tuple[SortKey, ...]:
+def sort_keys(schema: Struct, order: Sequence[SortField]) -> tuple[SortKey, ...]:
     """The keys of an order; raises KeyError if a source is no column with plain values, WriteError for a transform."""
     found = {leaf.field_id: leaf for leaf in leaves(schema) if not leaf.repeated}
-    columns = [found[field.source_id] for field in order.fields]
-    return tuple(
-        SortKey(leaf.indices, parse_transform(field.transform, leaf.type), field.is_descending, field.nulls_first)
-        for field, leaf in zip(order.fields, columns, strict=True)
-    )
+    columns = [(field, found[field.source_id]) for field in order]
+    return tuple(SortKey(one, leaf.indices, parse_transform(one.transform, leaf.type)) for one, leaf in columns)
 
 
 def indices(table: pa.Table, order: Sequence[SortKey]) -> pa.Array | None:
@@ -42,12 +40,11 @@ def indices(table: pa.Table, order: Sequence[SortKey]) -> pa.Array | None:
     if not order or not table.num_rows:
         return None
     keys = [_comparable(source_values(table, key.indices), key.transform) for key in order]
+    ways = [(_WAYS[key.field.is_descending], _PLACES[key.field.nulls_first]) for key in order]
     names = [str(place) for place in range(len(keys))]
-    by = [
-        (name, "descending" if key.is_descending else "ascending", "at_start" if key.nulls_first else "at_end")
-        for name, key in zip(names, order, strict=True)
-    ]
-    found = pc.sort_indices(pa.table(keys, names), sort_keys=by)
+    found = pc.sort_indices(
+        pa.table(keys, names), sort_keys=[(name, *way) for name, way in zip(names, ways, strict=True)]
+    )
     return None if pc.all(pc.greater(found[1:], found[:-1])).as_py() else found
 
 

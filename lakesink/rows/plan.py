@@ -29,14 +29,6 @@ class SortField:
 
 
 @dataclass(frozen=True, slots=True)
-class SortOrder:
-    """A sort order of the table. Id 0 is that of files without an order, so no other order has it."""
-
-    order_id: int
-    fields: tuple[SortField, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class ParquetOptions:
     """The encoding of Parquet files. A row group's limit is Arrow memory before encoding; level None is the default."""
 
@@ -140,7 +132,8 @@ class WritePlan:
         schema_registry: Location of the Avro schemas: a URL, or the file that the driver has read.
         writer_schemas: Schemas in that file, by number.
         changes: How rows change others by key; None if they are only appended.
-        sort_order: Order of the rows of each file; None if the table has no order, or one that lakesink cannot keep.
+        sort_order: Order of the rows of each file; empty if the table has none, or one that lakesink cannot keep.
+        sort_order_id: That of the order; 0 without one.
     """
 
     schema_json: str
@@ -172,4 +165,5 @@ class WritePlan:
     schema_registry: str = ""
     writer_schemas: Mapping[int, str] = field(default_factory=dict)
     changes: ChangesPlan | None = None
-    sort_order: SortOrder | None = None
+    sort_order: tuple[SortField, ...] = ()
+    sort_order_id: int = 0

@@ -34,7 +34,7 @@ class TaskFiles:
     plan: WritePlan
     task: int
     schema: Struct = field(init=False)
-    _order: tuple[SortKey, ...] = field(default=(), init=False)
+    _order: tuple[SortKey, ...] = field(init=False)
     _files: DataFiles = field(init=False)
     _receipt: ReceiptEncoder = field(default_factory=ReceiptEncoder, init=False)
     _batches: list[pa.RecordBatch] = field(default_factory=list, init=False)
@@ -42,11 +42,8 @@ class TaskFiles:
 
     def __post_init__(self) -> None:
         self.schema = parse_schema(self.plan.schema_json)
-        order = self.plan.sort_order
-        if order is not None:
-            self._order = sort_keys(self.schema, order)
-        order_id = 0 if order is None else order.order_id
-        self._files = DataFiles.of(self.plan, self.task, self._receipt.add, order_id=order_id)
+        self._order = sort_keys(self.schema, self.plan.sort_order)
+        self._files = DataFiles.of(self.plan, self.task, self._receipt.add, order_id=self.plan.sort_order_id)
 
     @property
     def sources(self) -> tuple[PartitionSource, ...]:

@@ -34,7 +34,7 @@ from pyiceberg.types import (
 )
 
 from lakesink.parquet.order import indices, sort_keys
-from lakesink.rows.plan import SortField, SortOrder
+from lakesink.rows.plan import SortField
 from lakesink.rows.schema import arrow_schema, parse_schema
 from testkit.examples import seeds
 from testkit.tasks import footer, in_batches, plan_for, rows_of, spec_of, write
@@ -73,7 +73,7 @@ def reference(fields: Sequence[SortField], keys: Sequence[tuple[Any, ...]]) -> l
 
 
 def _found(table: pa.Table, schema: Schema, fields: Sequence[SortField]) -> list[int]:
-    order = indices(table, sort_keys(parse_schema(schema.model_dump_json()), SortOrder(1, tuple(fields))))
+    order = indices(table, sort_keys(parse_schema(schema.model_dump_json()), tuple(fields)))
     return list(range(table.num_rows)) if order is None else list(order.to_pylist())
 
 
@@ -177,14 +177,14 @@ def test_a_field_of_a_struct_is_null_where_the_struct_is() -> None:
 
 def test_rows_in_order_are_not_copied() -> None:
     schema = Schema(NestedField(1, "c", LongType()))
-    keys = sort_keys(parse_schema(schema.model_dump_json()), SortOrder(1, (by(),)))
+    keys = sort_keys(parse_schema(schema.model_dump_json()), (by(),))
     assert indices(pa.table({"c": [None, 1, 1, 2]}), keys) is None
     assert indices(pa.table({"c": pa.array([], pa.int64())}), keys) is None
     assert indices(pa.table({"c": [2, 1]}), ()) is None
 
 
 EVENTS = Schema(NestedField(1, "id", LongType()), NestedField(2, "name", StringType()))
-BY_NAME = SortOrder(3, (by(2, "truncate[1]", descending=True, last=True), by()))
+BY_NAME = (by(2, "truncate[1]", descending=True, last=True), by())
 
 
 @pytest.mark.parametrize("parts", [(), ("bucket[3]",)])
@@ -193,7 +193,7 @@ def test_each_file_of_a_task_is_in_order_as_a_whole(tmp_path: Path, parts: tuple
     rows = pa.table(
         {"id": [(number * 7919) % 1000 for number in range(1000)], "name": ["abcd"[n % 4] * 3 for n in range(1000)]}
     )
-    plan = plan_for(EVENTS, tmp_path, spec_of(*parts), sort_order=BY_NAME, buffer_bytes=buffered)
+    plan = plan_for(EVENTS, tmp_path, spec_of(*parts), sort_order=BY_NAME, sort_order_id=3, buffer_bytes=buffered)
     files = write(plan, in_batches(rows, 50)).files
     assert (len(files) > 3) == (buffered == 4_000)
     for file in files:
@@ -205,9 +205,9 @@ def test_each_file_of_a_task_is_in_order_as_a_whole(tmp_path: Path, parts: tuple
 
 def test_a_file_at_the_target_size_ends_and_the_next_goes_on_in_order(tmp_path: Path) -> None:
     rows = pa.table({"id": list(range(50_000))[::-1], "name": [str(hash((n, "x"))) for n in range(50_000)]})
-    order = SortOrder(1, (by(),))
+    order = (by(),)
     files = write(
-        plan_for(EVENTS, tmp_path, sort_order=order, target_file_size_bytes=200_000),
+        plan_for(EVENTS, tmp_path, sort_order=order, sort_order_id=1, target_file_size_bytes=200_000),
         [rows.combine_chunks().to_batches()[0]],
     ).files
     assert len(files) > 2

@@ -1,7 +1,6 @@
 """Parses ``partition_by`` text into a partition spec: ``month(time_hour), bucket(16, carrier), region``.
 
-``sort_by`` text becomes a sort order: the same terms, each with ``asc`` or ``desc`` and ``nulls first`` or ``nulls
-last`` as in Spark, where NULLs are first if a term ascends, unless the text says else.
+``sort_by`` text becomes a sort order: the same terms, each with Spark's ``asc|desc`` and ``nulls first|last``.
 
 A word is a transform only before a parenthesis, so columns can be named ``month`` or ``day``. Columns are found by
 Spark's rule; back-quotes hold names with dots, blanks or commas. Partition fields get the names of Iceberg's Java
@@ -49,7 +48,7 @@ class Term:
     """One term of the text; `transform` is `identity` for a plain column.
 
     `column` is a path of names, `number` the parameter of a bucket or truncate, `name` the chosen name of the field.
-    `direction` and `null_order` are those of a sort order.
+    `direction` and `null_order` are those of a sort order; without the second, NULLs are first if it ascends.
     """
 
     transform: str
@@ -57,7 +56,7 @@ class Term:
     number: int | None
     name: str | None = None
     direction: SortDirection = SortDirection.ASC
-    null_order: NullOrder = NullOrder.NULLS_FIRST
+    null_order: NullOrder | None = None
 
     @property
     def iceberg_transform(self) -> str:
@@ -200,16 +199,17 @@ class _Parser:
 
     def _named_or_ordered(self, term: Term) -> Term:
         if not self._sorts:
-            return replace(term, name=self._word()) if self._accept("as", mark=False) else term
-        is_descending = not self._accept("asc", mark=False) and self._accept("desc", mark=False)
-        direction = SortDirection.DESC if is_descending else SortDirection.ASC
-        nulls = NullOrder.NULLS_LAST if is_descending else NullOrder.NULLS_FIRST
-        if self._accept("nulls", mark=False):
-            is_first = self._accept("first", mark=False)
-            if not is_first and not self._accept("last", mark=False):
-                raise self._wrong("write NULLS FIRST or NULLS LAST")
-            nulls = NullOrder.NULLS_FIRST if is_first else NullOrder.NULLS_LAST
-        return replace(term, direction=direction, null_order=nulls)
+            return replace(term, name=self._word()) if self._one_of("as") else term
+        way = SortDirection(self._one_of("asc", "desc") or "asc")
+        if not self._one_of("nulls"):
+            return replace(term, direction=way)
+        place = self._one_of("first", "last")
+        if not place:
+            raise self._wrong("write NULLS FIRST or NULLS LAST")
+        return replace(term, direction=way, null_order=NullOrder(f"nulls-{place}"))
+
+    def _one_of(self, *words: str) -> str:
+        return next((word for word in words if self._accept(word, mark=False)), "")
 
     def _name(self) -> tuple[str, ...]:
         parts = [self._word()]

@@ -13,7 +13,7 @@ from lakesink.decode.documents import own_columns
 from lakesink.parquet.filesystem import shareable_properties
 from lakesink.rows.columns import NameRule, align
 from lakesink.rows.expectations import Expected, expected_in
-from lakesink.rows.plan import JSON, ChangesPlan, NewsPlan, PartitionField, SortOrder, WritePlan
+from lakesink.rows.plan import JSON, ChangesPlan, NewsPlan, PartitionField, WritePlan
 from lakesink.rows.schema import Struct, holds_binary, parse_schema, sql_type_of
 from lakesink.rows.task_errors import schema_mismatch, shown
 from lakesink.settings.conditions import condition_unsupported, read_condition
@@ -59,7 +59,7 @@ def task_plan(
         data_location=data_location(table),
         file_stem=f"{key.name}-{batch.batch_id}",
         batch_id=batch.batch_id,
-        premises=_premises(table, order).digest,
+        premises=_premises(table, is_sorted=bool(order)).digest,
         object_storage=effective["write.object-storage.enabled"],
         partitioned_paths=effective["write.object-storage.partitioned-paths"],
         file_io=shareable_properties(table.io.properties),
@@ -81,12 +81,12 @@ def task_plan(
         writer_schemas=schemas_in_file(registry) if registry and not is_url(registry) else {},
         changes=changes,
         sort_order=order,
+        sort_order_id=table.sort_order().order_id if order else 0,
     )
 
 
-def _premises(table: Table, order: SortOrder | None) -> Premises:
-    """Those of files in the table's current spec, and in its order if tasks keep it."""
-    return Premises(table.schema(), (table.spec(),), () if order is None else (table.sort_order(),))
+def _premises(table: Table, *, is_sorted: bool) -> Premises:
+    return Premises(table.schema(), (table.spec(),), (table.sort_order(),) if is_sorted else ())
 
 
 def _news_plan(table: Table, settings: Settings, changes: ChangesPlan | None) -> NewsPlan | None:
@@ -155,7 +155,7 @@ class BatchWrite:
             self.plan,
             schema_json=schema.model_dump_json(),
             schema_id=schema.schema_id,
-            premises=_premises(evolved, self.plan.sort_order).digest,
+            premises=_premises(evolved, is_sorted=bool(self.plan.sort_order)).digest,
         )
         return BatchWrite(evolved, plan, whole if whole != SchemaChange() else None)
 

@@ -22,7 +22,7 @@ from lakesink.sinks.iceberg.evolution import check_conditions, plan_batch, task_
 from lakesink.sinks.iceberg.side.changelog_table import CHANGELOG, changelog_columns, check_changelog_name, check_filled
 from lakesink.sinks.iceberg.side.letters_table import DEAD_LETTERS, letters_table, puts_aside
 from lakesink.sinks.iceberg.side.side_table import SideTable, side_plan
-from lakesink.sinks.iceberg.sort_orders import check_sort_by
+from lakesink.sinks.iceberg.sort_orders import order_in_words
 from lakesink_catalog.commit.left_out import check_keeps_refs
 from lakesink_catalog.connect.catalog import FoundCatalog
 from lakesink_catalog.connect.first_snapshot import check_has_head
@@ -39,7 +39,7 @@ from lakesink_catalog.tables.partition_by import (
 from lakesink_catalog.tables.tables import FORMAT_VERSION, TABLE_MISSING, create_table, load_table, parse_identifier
 from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import BatchRefused, CatalogError, LakesinkError, SettingsError, WriteError
-from lakesink_protocol.events import Listener, PartitionByUnused
+from lakesink_protocol.events import Listener, PartitionByUnused, SortByUnused
 from lakesink_protocol.identity import MAIN_BRANCH, Batch, SinkKey
 from lakesink_protocol.suggest import did_you_mean
 
@@ -177,6 +177,13 @@ def check_partitions(table: Table, partition_by: str | None, emit: Listener = LI
         emit(PartitionByUnused(".".join(table.name()), has, wanted))
         return
     raise SettingsError.of("PARTITION_BY_DIFFERS", has=has, wanted=wanted)
+
+
+def check_sort_by(table: Table, sort_by: str | None, emit: Listener = LISTENERS) -> None:
+    """Say that `sort_by` is not an order that the table has, or had: the option does not change it."""
+    asked = parse_sort_by(sort_by, table.schema()).fields
+    if asked and asked not in [order.fields for order in table.metadata.sort_orders]:
+        emit(SortByUnused(".".join(table.name()), order_in_words(table) or "nothing", str(sort_by)))
 
 
 def explain_missing(error: CatalogError, table: str) -> LakesinkError:

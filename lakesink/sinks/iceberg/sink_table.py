@@ -12,8 +12,7 @@ from pyiceberg.table import Table
 from lakesink.settings.settings import Settings, policy_of
 from lakesink.sinks.iceberg.compaction import CompactionMemory
 from lakesink.sinks.iceberg.logs import KeysFiles, ReportedLog, StoppingLog, UnrecordedLog
-from lakesink.sinks.iceberg.preflight import check_partitions, create_for_rows
-from lakesink.sinks.iceberg.sort_orders import check_sort_by
+from lakesink.sinks.iceberg.preflight import check_partitions, check_sort_by, create_for_rows
 from lakesink_catalog.commit.batch_change import CommitOptions
 from lakesink_catalog.commit.clock import ClockWatch
 from lakesink_catalog.commit.effects import Effects

@@ -232,13 +232,13 @@ def _partitions(table: Table) -> Finding:
 def _sort_order(identifier: str, table: Table) -> Iterator[Finding]:
     if table.sort_order().is_unsorted:
         return
-    found, unkept = redact(order_in_words(table.sort_order(), table.schema())), redact(unkept_field(table))
-    if unkept:
-        said = f"{found}; lakesink cannot sort by {unkept}, so its files state no order"
-        fix = f"ALTER TABLE {identifier} WRITE ORDERED BY other terms, or WRITE UNORDERED."
-        yield Finding(Part.TABLE, "sort order", Standing.WARNING, said, fix)
+    found, unkept = redact(order_in_words(table)), redact(unkept_field(table))
+    if not unkept:
+        yield Finding(Part.TABLE, "sort order", Standing.OK, f"{found}; each file that lakesink writes has it")
         return
-    yield Finding(Part.TABLE, "sort order", Standing.OK, f"{found}; each file that lakesink writes has it")
+    said = f"{found}; lakesink cannot sort by {unkept}, so its files state no order"
+    fix = f"ALTER TABLE {identifier} WRITE ORDERED BY other terms, or WRITE UNORDERED."
+    yield Finding(Part.TABLE, "sort order", Standing.WARNING, said, fix)
 
 
 def _settings(table: Table) -> Finding:
