@@ -96,8 +96,8 @@ OPTIONS_OF_TARGET = (
         "text",
         partial(_text_such_as, "day(at) desc, id"),
         "unsorted",
-        'Sort order of a table that lakesink creates, as in Spark SQL: `"day(at) desc nulls last, id"`. Each file is'
-        " sorted as a whole, by the table's order.",
+        'Sort order of a table that lakesink creates: `"day(at) desc nulls last, id"`. Tasks sort each file by the'
+        " table's order, but get no ranges of it.",
     ),
     Option(
         "schema",
@@ -206,15 +206,15 @@ OPTIONS_OF_COMMIT = (
         "true or false",
         switch,
         "true",
-        "Set it to false if the catalog refuses tags. A rollback after snapshot expiry then stays undetected.",
+        "False if the catalog refuses tags: a rollback after snapshot expiry then stays undetected.",
     ),
     Option(
         "max_clock_ahead",
         "time span",
         duration,
         "1 minute",
-        "A driver whose clock is further ahead of the storage's clock commits nothing: Iceberg's Java writers refuse a"
-        " table whose last snapshot is more than a minute in their future.",
+        "A driver whose clock is further ahead of the storage's clock commits nothing: Iceberg's Java writers refuse"
+        " snapshots more than a minute in their future.",
     ),
     Option(
         "tag_every",
@@ -230,8 +230,7 @@ OPTIONS_OF_COMMIT = (
         "true or false",
         switch,
         "true, unless standard error is no terminal and the program configures logging",
-        "True to print one line for each batch, false for none. Without the option, the variable `LAKESINK_VERBOSE`"
-        " decides.",
+        "Print one line for each batch. Without the option, the variable `LAKESINK_VERBOSE` decides.",
     ),
     Option(
         "metrics",
@@ -246,7 +245,7 @@ OPTIONS_OF_COMMIT = (
         "true or false",
         switch,
         "false",
-        "True to tell OpenLineage of each commit, as its client is configured. Without the option, the variable"
+        "Tell OpenLineage of each commit, as its client is configured. Without the option, the variable"
         " `LAKESINK_OPENLINEAGE` decides.",
     ),
 )

@@ -65,7 +65,7 @@ class KeysUnknown(TableBatchEvent):
 
 
 class SortOrderUnkept(TableBatchEvent):
-    """lakesink cannot keep the table's sort order: the rows of files stay as they come."""
+    """The table's sort order cannot be kept."""
 
     line = (
         "lakesink.sort_order.unkept table=%(table)s batch=%(batch_id)d: lakesink cannot sort by %(field)s, so files"

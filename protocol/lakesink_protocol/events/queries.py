@@ -23,7 +23,7 @@ class PartitionByUnused(Event):
 
 
 class SortByUnused(Event):
-    """The option is not an order that the table has, or had."""
+    """The option is no order of the table."""
 
     line = (
         "lakesink.sort_by.unused table=%(table)s: its order is %(order)s, sort_by is %(asked)s. The table's own order"
