@@ -130,6 +130,7 @@ def test_an_option_is_read(name: str, given: Any, read: Any) -> None:
         ("create_table", "maybe", "true or false"),
         ("create_table", 1, "true or false"),
         ("partition_by", ["month(ts)"], "expected text such as"),
+        ("sort_by", ["ts"], "expected text such as"),
         ("target_file_size_bytes", 0, "expected bytes"),
         ("target_file_size_bytes", "5 parsecs", "expected bytes"),
         ("target_file_size_bytes", 1.5, "expected bytes"),
@@ -228,6 +229,7 @@ def test_an_append_has_no_sink_id_and_no_checkpoint() -> None:
     "options",
     [
         {"partition_by": "month(ts)"},
+        {"sort_by": "ts"},
         {"ledger_tag": False, "ledger_tag_max_age": "1 d"},
         {"compression_codec": "snappy", "compression_level": 3},
         {"compression_codec": "gzip", "compression_level": 10},

@@ -23,12 +23,17 @@ CODECS_WITH_LEVELS = frozenset({"zstd", "gzip", "brotli"})
 
 @dataclass(frozen=True, slots=True)
 class FileFormat:
-    """The common properties of a task's files; `dictionaries` are Parquet column names, None for all columns."""
+    """The common properties of a task's files; `dictionaries` are Parquet column names, None for all columns.
+
+    Attributes:
+        order_id: The sort order that each file has as a whole; 0 for none.
+    """
 
     plan: WritePlan
     schema: pa.Schema
     columns: tuple[Column, ...]
     dictionaries: tuple[str, ...] | None = None
+    order_id: int = 0
 
     @property
     def has_uuids(self) -> bool:
@@ -127,6 +132,7 @@ class OpenFile(OpenParquet):
             record_count=self._rows,
             file_size_bytes=size,
             split_offsets=split_offsets(footer),
+            sort_order_id=self._format.order_id,
             **asdict(file_statistics(footer, self._format.columns, self._counted)),
         )
 

@@ -108,10 +108,7 @@ def check_partition_values(rows: pa.RecordBatch, sources: Sequence[PartitionSour
 
 def _partitioned(table: pa.Table, source: PartitionSource) -> pa.Array:
     try:
-        values = table.column(source.indices[0])
-        if len(source.indices) > 1:
-            values = pc.struct_field(values, indices=list(source.indices[1:]))
-        return source.transform.apply(pa.concat_arrays(values.chunks))
+        return source.transform.apply(source_values(table, source.indices))
     except pa.ArrowInvalid:
         transform = source.transform
         spelled = f"{transform.name}[{transform.width}]" if transform.width else transform.name
@@ -119,3 +116,11 @@ def _partitioned(table: pa.Table, source: PartitionSource) -> pa.Array:
         raise WriteError.of(
             "PARTITION_VALUE_UNFIT", column=shown(column), kind=shown(kind), name=shown(source.name), spelled=spelled
         ) from None
+
+
+def source_values(table: pa.Table, indices: Sequence[int]) -> pa.Array:
+    """The values of a column by its positions from the top through structs, of a table with at least one chunk."""
+    values = table.column(indices[0])
+    if len(indices) > 1:
+        values = pc.struct_field(values, indices=list(indices[1:]))
+    return pa.concat_arrays(values.chunks)

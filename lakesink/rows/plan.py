@@ -19,6 +19,16 @@ class PartitionField:
 
 
 @dataclass(frozen=True, slots=True)
+class SortField:
+    """One field of the table's sort order; `transform` is spelled as in `PartitionField`."""
+
+    source_id: int
+    transform: str
+    is_descending: bool
+    nulls_first: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ParquetOptions:
     """The encoding of Parquet files. A row group's limit is Arrow memory before encoding; level None is the default."""
 
@@ -104,7 +114,7 @@ class WritePlan:
     """Everything that one batch's tasks need to write data files of one table.
 
     Attributes:
-        premises: Digest of schema and spec, for the receipts.
+        premises: Digest of schema, spec and sort order, for the receipts.
         batch_id: The batch, for failpoints.
         data_location: Folder of data files, with scheme, without a trailing slash.
         file_stem: Start of every file name: sink id and batch id, safe as a path segment.
@@ -122,6 +132,8 @@ class WritePlan:
         schema_registry: Location of the Avro schemas: a URL, or the file that the driver has read.
         writer_schemas: Schemas in that file, by number.
         changes: How rows change others by key; None if they are only appended.
+        sort_order: Order of the rows of each file; empty if the table has none, or one that lakesink cannot keep.
+        sort_order_id: That of the order; 0 without one.
     """
 
     schema_json: str
@@ -153,3 +165,5 @@ class WritePlan:
     schema_registry: str = ""
     writer_schemas: Mapping[int, str] = field(default_factory=dict)
     changes: ChangesPlan | None = None
+    sort_order: tuple[SortField, ...] = ()
+    sort_order_id: int = 0

@@ -81,6 +81,7 @@ class Options(RowOptions, total=False):
     branch: str | None
     create_table: bool | str | None
     partition_by: str | None
+    sort_by: str | None
     target_file_size_bytes: int | str | None
     compression_codec: str | None
     compression_level: int | str | None

@@ -98,7 +98,7 @@ OPTIONS_OF_ROWS = (
         " differences; `ignore` leaves out columns that the table lacks; `add` adds them to the table; `widen` does the"
         " same, promotes INT to BIGINT, FLOAT to DOUBLE and DECIMAL to more digits, and makes required columns optional"
         " that the rows lack. The schema changes in the batch's own commit. With `decode`, the keys of the documents or"
-        " the fields of the writers' schemas count, and no restart is needed.",
+        " the fields of the writers' schemas count.",
     ),
     Option(
         "max_new_columns",
@@ -123,7 +123,7 @@ OPTIONS_OF_ROWS = (
         "text",
         one_of((JSON, AVRO, *DEBEZIUM)),
         "none",
-        "`json` or `avro`: the column `value` of the rows contains such documents, for example from Kafka. Executors"
+        "`json` or `avro`: the column `value` of the rows contains such documents. Executors"
         " decode them into the table's columns. `debezium-json` or `debezium-avro`: it contains Debezium's events,"
         " which insert, update and delete rows.",
     ),
@@ -134,7 +134,7 @@ OPTIONS_OF_ROWS = (
         "`fail`",
         "Action for a row that cannot be written: a document that cannot be decoded exactly, NULL in a required column,"
         " a value that the column or its partition cannot hold. `fail` stops the query; `quarantine` makes it a dead"
-        " letter: a row of another table, under the same batch id.",
+        " letter.",
     ),
     Option(
         "binary_encoding",
@@ -181,7 +181,7 @@ OPTIONS_OF_ROWS = (
         switch,
         "false",
         "True to show malformed values, and keys that come twice in a task without an order, 60 characters of each, in"
-        " errors and logs. The values may be personal data, and logs may have many readers.",
+        " errors and logs. They may be personal data.",
     ),
     Option(
         "schema_registry",

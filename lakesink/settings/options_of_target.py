@@ -37,17 +37,15 @@ def _checkpoint(value: Any) -> str:
     return text
 
 
-def _partition_by(value: Any) -> str:
+def _text_such_as(example: str, value: Any) -> str:
     if not isinstance(value, str):
-        raise ValueError("expected text such as 'month(time_hour), bucket(16, carrier)'")  # noqa: TRY004 - all parsers raise ValueError
+        raise ValueError(f"expected text such as {example!r}")  # noqa: TRY004 - all parsers raise ValueError
     return value
 
 
 def _schema(value: Any) -> str:
-    if not isinstance(value, str):
-        raise ValueError("expected text such as 'id BIGINT NOT NULL, at TIMESTAMP'")  # noqa: TRY004 - as above
-    columns_of(value)
-    return value
+    columns_of(_text_such_as("id BIGINT NOT NULL, at TIMESTAMP", value))
+    return str(value)
 
 
 def _catalog_properties(value: Any) -> dict[str, Any]:
@@ -132,9 +130,17 @@ OPTIONS_OF_TARGET = (
     Option(
         "partition_by",
         "text",
-        _partition_by,
+        partial(_text_such_as, "month(time_hour), bucket(16, carrier)"),
         "unpartitioned",
         'Partitions of a table that lakesink creates: `"month(time_hour), bucket(16, carrier)"`.',
+    ),
+    Option(
+        "sort_by",
+        "text",
+        partial(_text_such_as, "day(at) desc, id"),
+        "unsorted",
+        'Sort order of a table that lakesink creates: `"day(at) desc nulls last, id"`. Tasks sort each file by the'
+        " table's order, but get no ranges of it.",
     ),
     Option(
         "schema",
@@ -254,15 +260,15 @@ OPTIONS_OF_COMMIT = (
         "true or false",
         switch,
         "true",
-        "Set it to false if the catalog refuses tags. A rollback after snapshot expiry then stays undetected.",
+        "False if the catalog refuses tags: a rollback after snapshot expiry then stays undetected.",
     ),
     Option(
         "max_clock_ahead",
         "time span",
         duration,
         "1 minute",
-        "A driver whose clock is further ahead of the storage's clock commits nothing: Iceberg's Java writers refuse a"
-        " table whose last snapshot is more than a minute in their future.",
+        "A driver whose clock is further ahead of the storage's clock commits nothing: Iceberg's Java writers refuse"
+        " snapshots more than a minute in their future.",
     ),
     Option(
         "tag_every",
@@ -278,8 +284,7 @@ OPTIONS_OF_COMMIT = (
         "true or false",
         switch,
         "true, unless standard error is no terminal and the program configures logging",
-        "True to print one line for each batch, false for none. Without the option, the variable `LAKESINK_VERBOSE`"
-        " decides.",
+        "Print one line for each batch. Without the option, the variable `LAKESINK_VERBOSE` decides.",
     ),
     Option(
         "metrics",
@@ -294,7 +299,7 @@ OPTIONS_OF_COMMIT = (
         "true or false",
         switch,
         "false",
-        "True to tell OpenLineage of each commit, as its client is configured. Without the option, the variable"
+        "Tell OpenLineage of each commit, as its client is configured. Without the option, the variable"
         " `LAKESINK_OPENLINEAGE` decides.",
     ),
 )

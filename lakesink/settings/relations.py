@@ -202,6 +202,7 @@ RELATIONS = (
     needs("on_late", Use("sequence_by"), why="without it, no change is late"),
     needs(_BY_KEY, Use("sequence_by"), why=_REPLAYED, entries=(Entry.REPLAY,)),
     needs("partition_by", _CREATES, why="an existing table keeps its partitions"),
+    needs("sort_by", _CREATES, why="an existing table keeps its order"),
     excludes("ledger_tag_max_age", _NO_TAG),
     needs("tag_max_age", _TAG_EVERY, why="no batch is tagged without it"),
     excludes(_TAG_EVERY, _NO_TAG, "a catalog that refuses the one tag refuses the others"),

@@ -51,6 +51,7 @@ class Settings:
     branch: str = MAIN_BRANCH
     create_table: bool = False
     partition_by: str | None = None
+    sort_by: str | None = None
     schema: str = ""
     target_file_size_bytes: int | None = None
     compression_codec: str | None = None

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from lakesink.keys.change_columns import ChangeIdentity
 from lakesink.parquet.files import DataFiles
+from lakesink.parquet.order import SortKey, indices, sort_keys
 from lakesink.parquet.partitions import Group, Grouping, PartitionSource, group
 from lakesink.rows.changed_rows import RowBatch
 from lakesink.rows.columns import Alignment, alignment_of
@@ -33,6 +34,7 @@ class TaskFiles:
     plan: WritePlan
     task: int
     schema: Struct = field(init=False)
+    _order: tuple[SortKey, ...] = field(init=False)
     _files: DataFiles = field(init=False)
     _receipt: ReceiptEncoder = field(default_factory=ReceiptEncoder, init=False)
     _batches: list[pa.RecordBatch] = field(default_factory=list, init=False)
@@ -40,7 +42,8 @@ class TaskFiles:
 
     def __post_init__(self) -> None:
         self.schema = parse_schema(self.plan.schema_json)
-        self._files = DataFiles.of(self.plan, self.task, self._receipt.add)
+        self._order = sort_keys(self.schema, self.plan.sort_order)
+        self._files = DataFiles.of(self.plan, self.task, self._receipt.add, order_id=self.plan.sort_order_id)
 
     @property
     def sources(self) -> tuple[PartitionSource, ...]:
@@ -55,7 +58,11 @@ class TaskFiles:
     def add(self, batch: pa.RecordBatch) -> None:
         """Add rows; writes rows at the memory limit."""
         size, plan = batch.nbytes, self.plan
-        limit = plan.buffer_bytes if self.sources else min(plan.buffer_bytes, plan.parquet.row_group_size_bytes)
+        limit = (
+            plan.buffer_bytes
+            if self.sources or self._order
+            else min(plan.buffer_bytes, plan.parquet.row_group_size_bytes)
+        )
         if self._batches and self._bytes + size > limit:
             self._spill()
         self._batches.append(batch)
@@ -98,7 +105,8 @@ class TaskFiles:
 
     def _write(self, grouping: Grouping, groups: Sequence[Group]) -> None:
         for partition, rows in grouping.split(groups):
-            self._files.write(partition, rows)
+            order = indices(rows, self._order)
+            self._files.write(partition, rows if order is None else rows.take(order))
 
     def _take(self) -> Grouping:
         table = pa.Table.from_batches(self._batches)

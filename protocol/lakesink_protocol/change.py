@@ -46,6 +46,7 @@ class ContentFile:
         value_counts: Values, NULLs included.
         nan_value_counts: NaNs, for floating-point columns only.
         split_offsets: Offsets of the row groups in bytes, ascending.
+        sort_order_id: The table's order in which all rows of a data file are; 0 for none.
         referenced_data_file: The one data file whose rows a file of position deletes deletes; empty for several.
     """
 
@@ -61,6 +62,7 @@ class ContentFile:
     lower_bounds: Mapping[int, bytes]
     upper_bounds: Mapping[int, bytes]
     split_offsets: tuple[int, ...]
+    sort_order_id: int = 0
     content: Content = Content.DATA
     referenced_data_file: str = ""
 

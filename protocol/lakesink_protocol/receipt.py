@@ -17,7 +17,7 @@ from lakesink_protocol.receipt_json import ReceiptInvalid, as_group, fields_of, 
 from lakesink_protocol.redact import shown
 from lakesink_protocol.row_changes import OF_CHANGES, SPLITS, TOMBSTONES, KeysFile
 
-RECEIPT_VERSION = 7
+RECEIPT_VERSION = 8
 MAX_RECEIPT_BYTES = 256 * 1024 * 1024
 COMPRESSION_LEVEL = 1
 MOST_MISFITS, LONGEST_PLACE, LONGEST_WORDS = 20, 300, 120
@@ -64,7 +64,7 @@ class Receipt:
         left: Rows that the task did not write, because the table's schema may follow them; None if there are none.
         news: What these rows need of the schema, as JSON of the sink.
         payload_digest: Sum of the digests of all dead letters, modulo 2^128; 0 without any.
-        premises: Digest of the files' schema and spec, because a catalog can assign their ids again.
+        premises: Digest of the files' schema, spec and order, because a catalog can assign their ids again.
         keys: The file with the keys of the changes that the task wrote; None if it changed no rows by key.
         changed: What the task counted of changes by key, by `OF_CHANGES`.
     """

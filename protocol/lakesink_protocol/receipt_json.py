@@ -91,6 +91,7 @@ def as_group(files: Sequence[ContentFile]) -> dict[str, Any]:
         **{name: {key: _shortened(column) for key, column in _by_field(maps)} for name, maps in counts},
         **{name: {key: _joined(column) for key, column in _by_field(maps)} for name, maps in bounds},
         "splits": _shortened([file.split_offsets for file in files]),
+        "order": _shortened([file.sort_order_id for file in files]),
     }
     found["values"] = {key: None if column == found["rows"] else column for key, column in found["values"].items()}
     return found
@@ -140,6 +141,7 @@ def _group_from_json(group: Mapping[str, Any]) -> Iterator[ContentFile]:
         *map(counts, _COUNTS),
         *map(bounds, _BOUNDS),
         [tuple(_whole_counts(offsets)) for offsets in group["splits"]],
+        _whole_counts(group["order"]),
     )
     return starmap(ContentFile, zip(*(_spread(column, files) for column in columns), strict=True))
 

@@ -46,6 +46,7 @@ def by_pyiceberg(file: ContentFile, spec: PartitionSpec, schema: Schema) -> byte
         lower_bounds=dict(file.lower_bounds),
         upper_bounds=dict(file.upper_bounds),
         split_offsets=list(file.split_offsets),
+        sort_order_id=file.sort_order_id,
     )
     entry = ManifestEntry.from_args(
         status=ManifestEntryStatus.ADDED,
@@ -84,6 +85,7 @@ def any_file(chance: random.Random, partition: tuple[bytes | None, ...]) -> Cont
         lower_bounds=bounds(),
         upper_bounds=bounds(),
         split_offsets=tuple(chance.choice(COUNTS) for _ in range(chance.choice(SIZES))),
+        sort_order_id=chance.choice([0, 1, 70, 2**31 - 1]),
     )
 
 

@@ -109,6 +109,22 @@ CASES: list[tuple[events.Event, str, str]] = [
             " The table's own partitions are used; leave partition_by out"
         ),
     ),
+    (
+        events.SortByUnused("demo.events", "ts ASC NULLS FIRST", "id"),
+        "WARNING",
+        (
+            "lakesink.sort_by.unused table=demo.events: its order is ts ASC NULLS FIRST, sort_by is id. The table's own"
+            " order is kept; leave sort_by out"
+        ),
+    ),
+    (
+        events.SortOrderUnkept(3, "demo.events", "zorder(id) ASC NULLS FIRST"),
+        "WARNING",
+        (
+            "lakesink.sort_order.unkept table=demo.events batch=3: lakesink cannot sort by zorder(id) ASC NULLS FIRST,"
+            " so files state no order"
+        ),
+    ),
     (events.PropertiesIgnored(("a", "b")), "WARNING", "lakesink.settings.ignored properties=a,b"),
     (
         events.OrderTrusted("demo.orders", "orders"),

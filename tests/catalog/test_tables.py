@@ -22,7 +22,7 @@ from lakesink_catalog.tables.locations import (
     is_under,
     metadata_location,
 )
-from lakesink_catalog.tables.partition_by import parse_partition_by
+from lakesink_catalog.tables.partition_by import parse_partition_by, parse_sort_by, spelled_term
 from lakesink_catalog.tables.tables import create_table, load_table
 from lakesink_protocol.errors import CatalogError, LakesinkError, SettingsError, WriteError
 
@@ -312,6 +312,57 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         parse_partition_by(text, FLIGHTS)
     except SettingsError as error:
         assert "PARTITION_BY_INVALID" in error.code  # noqa: PT017 - both ends are right
+
+
+ASC, DESC = "ASC NULLS FIRST", "DESC NULLS LAST"
+
+
+@pytest.mark.parametrize(
+    ("text", "order"),
+    [
+        (None, []),
+        (" ", []),
+        ("carrier", [f"carrier {ASC}"]),
+        ("carrier ASC, day desc", [f"carrier {ASC}", f"day {DESC}"]),
+        ("day(time_hour) desc nulls first", ["day(time_hour) DESC NULLS FIRST"]),
+        ("bucket(4, PLACE.point.x) Nulls Last", ["bucket(4, place.point.x) ASC NULLS LAST"]),
+        ("`weird, name` desc,truncate(2, mixed)", [f"weird, name {DESC}", f"truncate(2, Mixed) {ASC}"]),
+    ],
+)
+def test_sort_by_is_read_as_spark_reads_it(text: str | None, order: list[str]) -> None:
+    fields = parse_sort_by(text, FLIGHTS).fields
+    columns = [str(FLIGHTS.find_column_name(one.source_id)) for one in fields]
+    terms = [spelled_term(str(one.transform), column) for one, column in zip(fields, columns, strict=True)]
+    found = [f"{term} {one.direction} {one.null_order}" for term, one in zip(terms, fields, strict=True)]
+    assert found == order
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("carrier nulls", "write NULLS FIRST or NULLS LAST"),
+        ("carrier desc asc", "expected ',' before 'asc'"),
+        ("carrier first", "expected ',' before 'first'"),
+        ("carrier as c", "expected ',' before 'as'"),
+        ("zorder(carrier)", "'zorder' is not a transform"),
+        ("carier", "Did you mean 'carrier'"),
+        ("items", "is a list; name a column with plain values"),
+        ("day(carrier)", "day cannot be applied to 'carrier' of type string"),
+        ("carrier,", "ends too early"),
+    ],
+)
+def test_a_wrong_sort_by_says_what_is_wrong(text: str, hint: str) -> None:
+    with pytest.raises(SettingsError, match="LAKESINK_SORT_BY_INVALID") as refused:
+        parse_sort_by(text, FLIGHTS)
+    assert hint in refused.value.what
+
+
+def test_an_order_reaches_the_table_with_the_tables_own_ids(catalog: Catalog) -> None:
+    nested = pa.schema([("place", pa.struct([("country", pa.string())])), ("ts", pa.timestamp("us", tz="UTC"))])
+    table = create_table(catalog, "demo.events", nested, sort_by="month(ts), place.country desc")
+    assert table.sort_order().order_id == 1
+    columns = [table.schema().find_column_name(one.source_id) for one in table.sort_order().fields]
+    assert columns == ["ts", "place.country"]
 
 
 def test_a_spec_reaches_the_table_with_the_tables_own_ids(catalog: Catalog) -> None:

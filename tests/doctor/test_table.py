@@ -66,6 +66,22 @@ def test_a_partition_field_that_lost_its_column_is_found(catalog: Catalog) -> No
     assert "drop partition field 'id_null', whose column was dropped" in finding.fix
 
 
+def test_an_order_is_told_and_one_that_is_not_kept_warns(catalog: Catalog) -> None:
+    events(catalog)
+    assert "sort order" not in looked(catalog)
+    catalog.drop_table("demo.events")
+    schema = pa.schema([("id", pa.int64()), ("tags", pa.list_(pa.string()))])
+    table = create_table(catalog, "demo.events", schema, sort_by="id desc")
+    finding = looked(catalog)["sort order"]
+    assert finding.standing is Standing.OK
+    assert finding.found == "id DESC NULLS LAST; each file that lakesink writes has it"
+    table.update_sort_order().asc("tags.element", IdentityTransform()).commit()
+    finding = looked(catalog)["sort order"]
+    assert finding.standing is Standing.WARNING
+    assert "lakesink cannot sort by tags.element ASC NULLS LAST, so its files state no order" in finding.found
+    assert "ALTER TABLE demo.events WRITE ORDERED BY" in finding.fix
+
+
 def test_settings_are_told_with_their_origin(catalog: Catalog) -> None:
     events(catalog, **{"write.parquet.compression-codec": "snappy"})
     finding = looked(catalog)["settings"]

@@ -184,6 +184,7 @@ IMPOSSIBLE: dict[str, tuple[Receipt, str]] = {
     "a byte above the limit": (receipt(files=(written(file_size_bytes=MOST_IN_A_BATCH + 1),)), "more rows or bytes"),
     "another schema": (receipt(schema_id=1), "different schemas"),
     "other premises": (receipt(premises="0" * 32), "now means another one"),
+    "an order of other premises": (receipt(files=(written(sort_order_id=1),)), "now means another one"),
     "refusing without a reason": (refusing(malformed=0), "gave no reason"),
     "refusing what only warns": (
         refusing(malformed=0, quality=quality({UNMET_ROWS: 1}, {"warned": 1, "failed": 0})),

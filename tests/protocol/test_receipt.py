@@ -49,6 +49,7 @@ FILE = st.builds(
     lower_bounds=BOUNDS,
     upper_bounds=BOUNDS,
     split_offsets=st.lists(COUNT, max_size=3).map(tuple),
+    sort_order_id=COUNT,
 )
 RECEIPT = st.builds(
     Receipt,
@@ -154,7 +155,15 @@ def test_groups_of_any_size_give_the_same_files(kinds: list[int], size: int) -> 
 
 def test_the_files_of_a_group_share_lists_and_equal_values_are_there_once() -> None:
     [file] = WHOLE.files
-    longer = replace(file, path="b", record_count=5, value_counts={1: 5}, upper_bounds={1: b"yz"}, split_offsets=(4, 9))
+    longer = replace(
+        file,
+        path="b",
+        record_count=5,
+        value_counts={1: 5},
+        upper_bounds={1: b"yz"},
+        split_offsets=(4, 9),
+        sort_order_id=2,
+    )
     other = replace(file, null_value_counts={})
     found = json.loads(zlib.decompress(encode(replace(WHOLE, files=(file, longer, other)))))["files"]
     assert found[0] == {
@@ -170,6 +179,7 @@ def test_the_files_of_a_group_share_lists_and_equal_values_are_there_once() -> N
         "lower": {"1": [[1], "AAA="]},
         "upper": {"1": [[1, 2], b64encode(b"\xffyz").decode()]},
         "splits": [[4], [4, 9]],
+        "order": [0, 2],
     }
     assert found[1]["path"] == ["file:///t/data/a.parquet"]
     assert found[1]["nulls"] == {}
@@ -214,7 +224,20 @@ KEYS = [
     "changes",
     "files",
 ]
-FILE_KEYS = ["path", "spec", "partition", "rows", "bytes", "sizes", "values", "nulls", "nans", "lower", "upper"]
+FILE_KEYS = [
+    "path",
+    "spec",
+    "partition",
+    "rows",
+    "bytes",
+    "sizes",
+    "values",
+    "nulls",
+    "nans",
+    "lower",
+    "upper",
+    "order",
+]
 
 
 @given(st.sampled_from(KEYS), JUNK)
@@ -317,7 +340,7 @@ def test_there_is_one_count_for_each_file_or_one_for_all(name: str, column: Any)
 
 
 @pytest.mark.parametrize("column", NO_COUNTS, ids=repr)
-@pytest.mark.parametrize("name", ["spec", "rows", "bytes"])
+@pytest.mark.parametrize("name", ["spec", "rows", "bytes", "order"])
 def test_numbers_of_files_are_counts_too(name: str, column: Any) -> None:
     with pytest.raises(ReceiptInvalid):
         decode(changed(**{name: column}))

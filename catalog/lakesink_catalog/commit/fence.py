@@ -113,8 +113,9 @@ class FencedCommit:
         assert isinstance(decision.verdict, Commit)
         snapshot_id = self.effects.new_snapshot_id()
         table = evolve(decision.table, schema_change).table
-        premises = premises_of(table.metadata, schema.schema_id, (file.spec_id for file in files))
-        assert premises is not None, "the votes name a schema and specs of the table"
+        ids = (file.spec_id for file in files), (file.sort_order_id for file in files)
+        premises = premises_of(table.metadata, schema.schema_id, *ids)
+        assert premises is not None, "the votes name a schema, specs and orders of the table"
         write = partial(write_batch_manifests, table, files, schema=schema, snapshot_id=snapshot_id)
         return PreparedBatch(
             table_uuid=decision.situation.view.table_uuid,

@@ -1,6 +1,6 @@
-"""The schema and the specs that data files were written under, compared by content. Pure.
+"""The schema, the specs and the sort orders that data files were written under, compared by content. Pure.
 
-An id is no proof: catalogs can assign the id of a removed schema or spec again.
+An id is no proof: catalogs can assign the id of a removed one again.
 """
 
 import hashlib
@@ -13,6 +13,7 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER_ID, SortOrder
 from pyiceberg.types import (
     DecimalType,
     DoubleType,
@@ -33,10 +34,11 @@ DIGEST_LENGTH = 32
 
 @dataclass(frozen=True, slots=True)
 class Premises:
-    """Schema of all files of a batch, and their partition specs, each once."""
+    """Schema of all files of a batch, and their partition specs and sort orders, each once."""
 
     schema: Schema
     specs: tuple[PartitionSpec, ...]
+    orders: tuple[SortOrder, ...] = ()
 
     @property
     def ids(self) -> tuple[int, tuple[int, ...]]:
@@ -51,19 +53,22 @@ class Premises:
     def hold_in(self, metadata: TableMetadata) -> bool:
         """True if the ids mean the same in the table as when the files were written."""
         found = premises_of(metadata, *self.ids)
-        return found is not None and found.specs == self.specs and _are_equal(found.schema, self.schema)
+        return found is not None and self.specs_hold_in(metadata) and _are_equal(found.schema, self.schema)
 
     def specs_hold_in(self, metadata: TableMetadata) -> bool:
-        """True if the ids of the specs mean the same in the table as when the files were written."""
+        """True if the ids of specs and orders mean the same in the table as when the files were written."""
         present = {spec.spec_id: spec for spec in metadata.partition_specs}
-        return all(present.get(spec.spec_id) == spec for spec in self.specs)
+        orders = {order.order_id: order for order in metadata.sort_orders}
+        same_orders = all(orders.get(order.order_id) == order for order in self.orders)
+        return same_orders and all(present.get(spec.spec_id) == spec for spec in self.specs)
 
     def to_json(self) -> dict[str, Any]:
-        """JSON form for the prepared record."""
+        """JSON form for the prepared record; that of files without an order has none."""
+        orders = [json.loads(order.model_dump_json()) for order in self.orders]
         return {
             "schema": json.loads(self.schema.model_dump_json()),
             "specs": [json.loads(spec.model_dump_json()) for spec in self.specs],
-        }
+        } | ({"orders": orders} if orders else {})
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> "Premises":
@@ -72,19 +77,23 @@ class Premises:
             document["schema"]["fields"]  # PyIceberg would take it for empty; only a new table's can be
             schema = Schema.model_validate_json(json.dumps(document["schema"]))
             specs = tuple(PartitionSpec.model_validate_json(json.dumps(spec)) for spec in document["specs"])
+            orders = tuple(SortOrder.model_validate_json(json.dumps(one)) for one in document.get("orders", ()))
         except Exception as error:  # PyIceberg checks neither names nor types before it indexes them
             raise ValueError("not a schema with its partition specs") from error
-        return cls(schema, specs)
+        return cls(schema, specs, orders)
 
 
-def premises_of(metadata: TableMetadata, schema_id: int, spec_ids: Iterable[int]) -> Premises | None:
-    """The schema and the specs of these ids in a table; None if the table lacks one of them."""
+def premises_of(
+    metadata: TableMetadata, schema_id: int, spec_ids: Iterable[int], order_ids: Iterable[int] = ()
+) -> Premises | None:
+    """The schema, the specs and the orders of these ids in a table; None if the table lacks one of them."""
     schemas = {schema.schema_id: schema for schema in metadata.schemas}
     specs = {spec.spec_id: spec for spec in metadata.partition_specs}
-    wanted = sorted(set(spec_ids))
-    if schema_id not in schemas or not specs.keys() >= set(wanted):
+    orders = {order.order_id: order for order in metadata.sort_orders}
+    wanted, ordered = sorted(set(spec_ids)), sorted({*order_ids} - {UNSORTED_SORT_ORDER_ID})
+    if schema_id not in schemas or not specs.keys() >= set(wanted) or not orders.keys() >= set(ordered):
         return None
-    return Premises(schemas[schema_id], tuple(specs[spec_id] for spec_id in wanted))
+    return Premises(schemas[schema_id], tuple(specs[one] for one in wanted), tuple(orders[one] for one in ordered))
 
 
 def is_compatible(written: Schema, present: Schema) -> bool:

@@ -14,6 +14,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFileContent
 from pyiceberg.partitioning import PartitionField
 from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER_ID
 
 from lakesink_catalog.commit.premises import Premises
 from lakesink_catalog.commit.prepared_changes import PreparedChanges
@@ -33,6 +34,7 @@ from lakesink_catalog.manifests.entries import (
     RECORD_COUNT,
     SEQUENCE_NUMBER,
     SNAPSHOT_ID,
+    SORT_ORDER_ID,
     STATUS,
     check_version,
     partition_kinds,
@@ -265,13 +267,14 @@ def _files(prepared: PreparedBatch, io: FileIO) -> Iterator[tuple[str, int]]:
         check_version(header.metadata)
         _check_premises(header, manifest, prepared.premises)
         kinds, partitions, rows = partition_kinds(header.schema), set(), 0
+        orders = {None, UNSORTED_SORT_ORDER_ID, *(order.order_id for order in prepared.premises.orders)}
         for entry in values(data, header):
             file = entry[DATA_FILE]
             numbers = entry[SEQUENCE_NUMBER], entry[FILE_SEQUENCE_NUMBER]
             if (entry[STATUS], entry[SNAPSHOT_ID], *numbers) != (ADDED, prepared.snapshot_id, None, None):
                 raise ValueError("an entry that this batch does not add")
-            if file[CONTENT] != DataFileContent.DATA or file[RECORD_COUNT] <= 0:
-                raise ValueError("an entry that is not a data file")
+            if file[CONTENT] != DataFileContent.DATA or file[RECORD_COUNT] <= 0 or file[SORT_ORDER_ID] not in orders:
+                raise ValueError("an entry that is not a data file, or has an order that is not of the premises")
             rows += file[RECORD_COUNT]
             partitions.add(single_values(kinds, file[PARTITION]))
             yield file[FILE_PATH], file[FILE_SIZE]

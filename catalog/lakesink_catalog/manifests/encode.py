@@ -21,6 +21,7 @@ from lakesink_catalog.manifests.entries import (
     REFERENCED_DATA_FILE,
     SEQUENCE_NUMBER,
     SNAPSHOT_ID,
+    SORT_ORDER_ID,
     STATUS,
 )
 from lakesink_protocol.change import Content, ContentFile
@@ -152,6 +153,8 @@ _FIELDS: Mapping[int, Encode] = {
     LOWER_BOUNDS: lambda file: _bounds(file.lower_bounds),
     UPPER_BOUNDS: lambda file: _bounds(file.upper_bounds),
     SPLIT_OFFSETS: lambda file: _offsets(file.split_offsets),
+    # Position deletes are in an order of their own, and state none.
+    SORT_ORDER_ID: lambda file: PRESENT + encode_long(file.sort_order_id) if file.content is Content.DATA else NULL,
     REFERENCED_DATA_FILE: lambda file: (
         PRESENT + encode_bytes(file.referenced_data_file.encode()) if file.referenced_data_file else NULL
     ),

@@ -1,5 +1,7 @@
 """Parses ``partition_by`` text into a partition spec: ``month(time_hour), bucket(16, carrier), region``.
 
+``sort_by`` text becomes a sort order: the same terms, each with Spark's ``asc|desc`` and ``nulls first|last``.
+
 A word is a transform only before a parenthesis, so columns can be named ``month`` or ``day``. Columns are found by
 Spark's rule; back-quotes hold names with dots, blanks or commas. Partition fields get the names of Iceberg's Java
 library (``time_hour_month``), or the name after ``as``.
@@ -7,11 +9,13 @@ library (``time_hour_month``), or the name after ``as``.
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, NullOrder, SortDirection, SortField, SortOrder
 from pyiceberg.transforms import IdentityTransform, Transform, parse_transform
 from pyiceberg.types import FixedType, IcebergType, NestedField, PrimitiveType, StructType
 
@@ -44,12 +48,15 @@ class Term:
     """One term of the text; `transform` is `identity` for a plain column.
 
     `column` is a path of names, `number` the parameter of a bucket or truncate, `name` the chosen name of the field.
+    `direction` and `null_order` are those of a sort order; without the second, NULLs are first if it ascends.
     """
 
     transform: str
     column: tuple[str, ...]
     number: int | None
-    name: str | None
+    name: str | None = None
+    direction: SortDirection = SortDirection.ASC
+    null_order: NullOrder | None = None
 
     @property
     def iceberg_transform(self) -> str:
@@ -65,6 +72,19 @@ class Term:
         return frozenset(field.field_id for field in _named(self.column[-1], fields))
 
 
+class _Invalid(ValueError):
+    """The text cannot be read, or does not fit the schema."""
+
+
+@contextmanager
+def _refused_as(code: str) -> Iterator[None]:
+    try:
+        yield
+    except _Invalid as error:
+        raise SettingsError.of(code, why=sentence(str(error))) from None
+
+
+@_refused_as("PARTITION_BY_INVALID")
 def parse_partition_by(text: str | None, schema: Schema, *, case_sensitive: bool = False) -> PartitionSpec:
     """The partition spec that the text describes; `case_sensitive` is Spark's rule for column names.
 
@@ -81,30 +101,62 @@ def parse_partition_by(text: str | None, schema: Schema, *, case_sensitive: bool
     for term in _Parser(text).terms():
         source, path = _find(term.column, schema, case_sensitive=case_sensitive)
         transform = _transform(term, source.field_type, path)
+        if is_misread_by_java(transform, source.field_type):
+            raise _Invalid(
+                f"Spark, Trino and Flink cannot read a table partitioned by {path!r} of type {source.field_type};"
+                f" write bucket(16, {path})"
+            )
         name = term.name or f"{path}{_SUFFIX[term.transform]}"
         field = PartitionField(source.field_id, PARTITION_FIELD_ID_START + len(fields), transform, name)
         plain = str(field.transform) in ("identity", "void")
         column = _match(field.name, schema.fields, case_sensitive=case_sensitive)
         if column is not None and not (plain and column.field_id == field.source_id):
-            raise _invalid(f"the partition field {field.name!r} would share its name with a column; add 'as <name>'")
+            raise _Invalid(f"the partition field {field.name!r} would share its name with a column; add 'as <name>'")
         for other in fields:
             if field.name.lower() == other.name.lower():
-                raise _invalid(f"two partition fields are named {field.name!r}; add 'as <name>'")
+                raise _Invalid(f"two partition fields are named {field.name!r}; add 'as <name>'")
             both = {str(field.transform), str(other.transform)}
             if field.source_id == other.source_id and (len(both) == 1 or both <= set(_TIME)):
-                raise _invalid(f"{field.name!r} and {other.name!r} partition by the same column; keep the finer one")
+                raise _Invalid(f"{field.name!r} and {other.name!r} partition by the same column; keep the finer one")
         fields.append(field)
     return PartitionSpec(*fields)
 
 
+@_refused_as("PARTITION_BY_INVALID")
 def parse_terms(text: str) -> tuple[Term, ...]:
     """The terms of a text, without a table: column names and the rules for a new spec are not checked."""
     return tuple(_Parser(text).terms())
 
 
+@_refused_as("SORT_BY_INVALID")
+def parse_sort_by(text: str | None, schema: Schema) -> SortOrder:
+    """The sort order that the text describes, unsorted for None or blank; raises SettingsError like the others."""
+    fields = []
+    for term in parse_sort_terms(text):
+        source, path = _find(term.column, schema, case_sensitive=False)
+        transform = _transform(term, source.field_type, path)
+        fields.append(SortField(source.field_id, transform, term.direction, term.null_order))
+    return SortOrder(*fields) if fields else UNSORTED_SORT_ORDER
+
+
+@_refused_as("SORT_BY_INVALID")
+def parse_sort_terms(text: str | None) -> tuple[Term, ...]:
+    """The same of a sort order."""
+    return tuple(_Parser(text, sorts=True).terms()) if text and text.strip() else ()
+
+
+def spelled_term(transform: str, column: str) -> str:
+    """A term from Iceberg's spelling of its transform."""
+    word, _, number = transform.rstrip("]").partition("[")
+    if word == "identity":
+        return column
+    return f"{word}({number}, {column})" if number else f"{word}({column})"
+
+
 class _Parser:
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *, sorts: bool = False) -> None:
         self._text = text
+        self._sorts = sorts
         self._tokens = list(self._scan())
         self._next = 0
 
@@ -130,7 +182,7 @@ class _Parser:
     def _term(self) -> Term:
         first = self._name()
         if len(first) > 1 or not self._accept("("):
-            return Term("identity", first, None, self._alias())
+            return self._named_or_ordered(Term("identity", first, None))
         transform = _ALIASES.get(first[0].lower(), first[0].lower())
         if transform not in _SUFFIX:
             raise self._wrong(f"{first[0]!r} is not a transform. {did_you_mean(transform, _SUFFIX)}")
@@ -143,14 +195,21 @@ class _Parser:
             number = int(text)
         column = self._name()
         self._expect(")")
-        return Term(transform, column, number, self._alias())
+        return self._named_or_ordered(Term(transform, column, number))
 
-    def _alias(self) -> str | None:
-        token = self._peek()
-        if token is None or token.mark or token.text.lower() != "as":
-            return None
-        self._next += 1
-        return self._word()
+    def _named_or_ordered(self, term: Term) -> Term:
+        if not self._sorts:
+            return replace(term, name=self._word()) if self._one_of("as") else term
+        way = SortDirection(self._one_of("asc", "desc") or "asc")
+        if not self._one_of("nulls"):
+            return replace(term, direction=way)
+        place = self._one_of("first", "last")
+        if not place:
+            raise self._wrong("write NULLS FIRST or NULLS LAST")
+        return replace(term, direction=way, null_order=NullOrder(f"nulls-{place}"))
+
+    def _one_of(self, *words: str) -> str:
+        return next((word for word in words if self._accept(word, mark=False)), "")
 
     def _name(self) -> tuple[str, ...]:
         parts = [self._word()]
@@ -165,9 +224,9 @@ class _Parser:
         self._next += 1
         return token.text
 
-    def _accept(self, mark: str) -> bool:
+    def _accept(self, text: str, *, mark: bool = True) -> bool:
         token = self._peek()
-        accepted = token is not None and token.mark and token.text == mark
+        accepted = token is not None and token.mark == mark and token.text.lower() == text
         self._next += accepted
         return accepted
 
@@ -179,8 +238,8 @@ class _Parser:
     def _peek(self) -> _Token | None:
         return self._tokens[self._next] if self._next < len(self._tokens) else None
 
-    def _wrong(self, why: str) -> SettingsError:
-        return _invalid(f"{self._text[:80]!r} cannot be read: {why}")
+    def _wrong(self, why: str) -> _Invalid:
+        return _Invalid(f"{self._text[:80]!r} cannot be read: {why}")
 
 
 def _find(column: Sequence[str], schema: Schema, *, case_sensitive: bool) -> tuple[NestedField, str]:
@@ -191,12 +250,12 @@ def _find(column: Sequence[str], schema: Schema, *, case_sensitive: bool) -> tup
         field = _match(part, fields, case_sensitive=case_sensitive)
         if field is None:
             known = _paths(schema.as_struct())
-            raise _invalid(f"there is no column {'.'.join(column)!r}. {did_you_mean('.'.join(column), known)}")
+            raise _Invalid(f"there is no column {'.'.join(column)!r}. {did_you_mean('.'.join(column), known)}")
         path.append(field.name)
         if position == len(column) - 1:
             return field, ".".join(path)
         if not isinstance(field.field_type, StructType):
-            raise _invalid(f"{'.'.join(path)!r} is not a struct, so it has no field {column[position + 1]!r}")
+            raise _Invalid(f"{'.'.join(path)!r} is not a struct, so it has no field {column[position + 1]!r}")
         fields = field.field_type.fields
     raise AssertionError("a column name has at least one part")
 
@@ -204,7 +263,7 @@ def _find(column: Sequence[str], schema: Schema, *, case_sensitive: bool) -> tup
 def _match(name: str, fields: Sequence[NestedField], *, case_sensitive: bool) -> NestedField | None:
     found = [field for field in fields if field.name == name] if case_sensitive else _named(name, fields)
     if len(found) > 1:
-        raise _invalid(f"{name!r} can mean {' or '.join(repr(field.name) for field in found)}")
+        raise _Invalid(f"{name!r} can mean {' or '.join(repr(field.name) for field in found)}")
     return found[0] if found else None
 
 
@@ -225,19 +284,10 @@ def _paths(struct: StructType, prefix: str = "") -> list[str]:
 
 def _transform(term: Term, source: IcebergType, path: str) -> Transform[object, object]:
     if not isinstance(source, PrimitiveType):
-        raise _invalid(f"{path!r} is a {str(source).partition('<')[0]}; only a column with plain values can partition")
+        raise _Invalid(f"{path!r} is a {str(source).partition('<')[0]}; name a column with plain values")
     transform: Transform[object, object] = parse_transform(term.iceberg_transform)
     if not transform.can_transform(source):
         spelled = {word: f"{word}[1]" if word in _NUMBERED else word for word in _SUFFIX}
         allowed = [word for word, text in spelled.items() if parse_transform(text).can_transform(source)]
-        raise _invalid(f"{term.transform} cannot be applied to {path!r} of type {source}; {', '.join(allowed)} can")
-    if is_misread_by_java(transform, source):
-        raise _invalid(
-            f"Spark, Trino and Flink cannot read a table partitioned by {path!r} of type {source};"
-            f" write bucket(16, {path})"
-        )
+        raise _Invalid(f"{term.transform} cannot be applied to {path!r} of type {source}; {', '.join(allowed)} can")
     return transform
-
-
-def _invalid(why: str) -> SettingsError:
-    return SettingsError.of("PARTITION_BY_INVALID", why=sentence(why))

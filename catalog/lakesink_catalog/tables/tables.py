@@ -22,7 +22,7 @@ from sqlalchemy.orm import Session
 from lakesink_catalog.connect.catalog_failures import asking
 from lakesink_catalog.connect.lean import lean_loading, storage_of
 from lakesink_catalog.connect.lean_json import LeanSnapshot
-from lakesink_catalog.tables.partition_by import parse_partition_by
+from lakesink_catalog.tables.partition_by import parse_partition_by, parse_sort_by
 from lakesink_protocol.errors import CatalogError, SettingsError
 from lakesink_protocol.suggest import did_you_mean
 
@@ -96,6 +96,7 @@ def create_table(
     partition_by: str | None = None,
     properties: Mapping[str, str] | None = None,
     keys: Sequence[str] = (),
+    sort_by: str | None = None,
 ) -> Table:
     """Create a format version 2 table, and its namespace if it is missing; loads the table if another driver was first.
 
@@ -106,9 +107,10 @@ def create_table(
         partition_by: See `parse_partition_by`.
         properties: Table properties.
         keys: Columns that become required, and the table's identifier fields.
+        sort_by: See `parse_sort_by`.
 
     Raises:
-        SettingsError: Identifier or partitioning is malformed.
+        SettingsError: Identifier, partitioning or sort order is malformed.
         WriteError: A column has no Iceberg type.
         CatalogError: A property is not allowed, the catalog failed, or its warehouse cannot be written.
     """
@@ -121,14 +123,14 @@ def create_table(
     schema = columns if isinstance(columns, Schema) else iceberg_schema(columns)
     if keys:
         schema = with_identifier_fields(schema, keys)
-    spec = parse_partition_by(partition_by, schema)
+    spec, order = parse_partition_by(partition_by, schema), parse_sort_by(sort_by, schema)
     for depth in range(1, len(parts)):
         _create_namespace(catalog, parts[:depth])
     wanted["format-version"] = FORMAT_VERSION
     is_protected = protects_first_snapshots(catalog, parts[:-1])
     create = catalog.create_table if is_protected else partial(_created_with_a_snapshot, catalog)
     with suppress(TableAlreadyExistsError):
-        return asking(catalog, lambda: create(parts, schema, partition_spec=spec, properties=wanted))
+        return asking(catalog, lambda: create(parts, schema, partition_spec=spec, sort_order=order, properties=wanted))
     return load_table(catalog, identifier)
 
 

@@ -303,12 +303,14 @@ def _written_under(table: Table, receipts: Sequence[Receipt]) -> Schema:
 
 def _check_premises(table: Table, receipts: Sequence[Receipt]) -> None:
     """Compare digests: tasks may have been planned before the id of a schema or spec was reused."""
-    for schema_id, spec_id, digest in {
-        (receipt.schema_id, file.spec_id, receipt.premises) for receipt in receipts for file in receipt.files
+    for schema_id, spec_id, order_id, digest in {
+        (receipt.schema_id, file.spec_id, file.sort_order_id, receipt.premises)
+        for receipt in receipts
+        for file in receipt.files
     }:
-        premises = None if schema_id is None else premises_of(table.metadata, schema_id, [spec_id])
+        premises = None if schema_id is None else premises_of(table.metadata, schema_id, [spec_id], [order_id])
         if premises is None or premises.digest != digest:
-            raise receipt_rejected("the id of a data file's schema or spec now means another one")
+            raise receipt_rejected("the id of a data file's schema, spec or order now means another one")
 
 
 def _fits_its_spec(file: ContentFile, specs: Mapping[int, PartitionSpec]) -> bool:

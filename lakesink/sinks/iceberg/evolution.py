@@ -23,6 +23,7 @@ from lakesink.settings.settings import Settings
 from lakesink.settings.table_settings import metrics_modes
 from lakesink.sinks.iceberg.change_plan import changes_plan
 from lakesink.sinks.iceberg.schema_advice import commands, difference_lines, find_change, spark_type
+from lakesink.sinks.iceberg.sort_orders import kept_order
 from lakesink.task.task import check_columns, condition_on
 from lakesink_catalog.commit.evolution import ChangeImpossible, evolve, keeps_columns_of
 from lakesink_catalog.commit.premises import Path, Premises, former_names
@@ -46,7 +47,7 @@ def task_plan(
             raise BatchRefused.of("UNSUPPORTED.dropped_source", shown=shown(part.name), field=part.name, table=name)
     if settings.decode == JSON and settings.binary_encoding is None:
         _check_no_binary(table, settings.rescue_column)
-    of_letters = key.name.startswith(REPLAY)
+    order, of_letters = kept_order(table), key.name.startswith(REPLAY)
     changes = changes_plan(schema, name, settings, case_sensitive=case_sensitive, are_replayed=of_letters)
     return WritePlan(
         schema_json=schema.model_dump_json(),
@@ -58,7 +59,7 @@ def task_plan(
         data_location=data_location(table),
         file_stem=f"{key.name}-{batch.batch_id}",
         batch_id=batch.batch_id,
-        premises=Premises(schema, (spec,)).digest,
+        premises=_premises(table, is_sorted=bool(order)).digest,
         object_storage=effective["write.object-storage.enabled"],
         partitioned_paths=effective["write.object-storage.partitioned-paths"],
         file_io=shareable_properties(table.io.properties),
@@ -79,7 +80,13 @@ def task_plan(
         # The driver reads a registry file; tasks query a registry service themselves.
         writer_schemas=schemas_in_file(registry) if registry and not is_url(registry) else {},
         changes=changes,
+        sort_order=order,
+        sort_order_id=table.sort_order().order_id if order else 0,
     )
+
+
+def _premises(table: Table, *, is_sorted: bool) -> Premises:
+    return Premises(table.schema(), (table.spec(),), (table.sort_order(),) if is_sorted else ())
 
 
 def _news_plan(table: Table, settings: Settings, changes: ChangesPlan | None) -> NewsPlan | None:
@@ -148,7 +155,7 @@ class BatchWrite:
             self.plan,
             schema_json=schema.model_dump_json(),
             schema_id=schema.schema_id,
-            premises=Premises(schema, (evolved.spec(),)).digest,
+            premises=_premises(evolved, is_sorted=bool(self.plan.sort_order)).digest,
         )
         return BatchWrite(evolved, plan, whole if whole != SchemaChange() else None)
 

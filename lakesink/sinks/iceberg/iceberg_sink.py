@@ -21,6 +21,7 @@ from lakesink.sinks.iceberg.side.side_rollback import with_side_tables
 from lakesink.sinks.iceberg.side.side_sink import SideTableSink
 from lakesink.sinks.iceberg.side.side_tables import SideFactory, SideTables
 from lakesink.sinks.iceberg.sink_table import RunMemory, SinkTable
+from lakesink.sinks.iceberg.sort_orders import unkept_field
 from lakesink.sinks.iceberg.transaction import BatchWarnings, IcebergTransaction
 from lakesink.sinks.unused_accept import UnusedAcceptWarning
 from lakesink_catalog.commit.decision import check_key
@@ -231,6 +232,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         )
         self.side.check(counted, batch_id, logs=transaction.logs)
         warnings = self._warnings
+        warnings.of_order(batch_id, unkept_field(write.table))
         warnings.of_rows(batch_id, counted.quality, self.expected, self.side.letters.table)
         if transaction.writer is not None:
             last = (followed or write).plan

@@ -11,7 +11,6 @@ from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata, new_table_metadata
-from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 
 from lakesink.rows.expectations import Expected
 from lakesink.rows.letters import LETTERS
@@ -23,17 +22,24 @@ from lakesink.sinks.iceberg.evolution import check_conditions, plan_batch, task_
 from lakesink.sinks.iceberg.side.changelog_table import CHANGELOG, changelog_columns, check_changelog_name, check_filled
 from lakesink.sinks.iceberg.side.letters_table import DEAD_LETTERS, letters_table, puts_aside
 from lakesink.sinks.iceberg.side.side_table import SideTable, side_plan
+from lakesink.sinks.iceberg.sort_orders import order_in_words
 from lakesink_catalog.commit.left_out import check_keeps_refs
 from lakesink_catalog.connect.catalog import FoundCatalog
 from lakesink_catalog.connect.first_snapshot import check_has_head
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_catalog.spark_types import sql_name
 from lakesink_catalog.tables.arrow_schema import iceberg_schema, with_identifier_fields
-from lakesink_catalog.tables.partition_by import parse_partition_by, parse_terms
+from lakesink_catalog.tables.partition_by import (
+    parse_partition_by,
+    parse_sort_by,
+    parse_sort_terms,
+    parse_terms,
+    spelled_term,
+)
 from lakesink_catalog.tables.tables import FORMAT_VERSION, TABLE_MISSING, create_table, load_table, parse_identifier
 from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import BatchRefused, CatalogError, LakesinkError, SettingsError, WriteError
-from lakesink_protocol.events import Listener, PartitionByUnused
+from lakesink_protocol.events import Listener, PartitionByUnused, SortByUnused
 from lakesink_protocol.identity import MAIN_BRANCH, Batch, SinkKey
 from lakesink_protocol.suggest import did_you_mean
 
@@ -68,6 +74,7 @@ def check_start(
             raise BatchRefused.of("BRANCH_MISSING", branch=key.branch[:60], table=table, near=near)
         check_has_head(target, key.branch)
         check_partitions(target, settings.partition_by)
+        check_sort_by(target, settings.sort_by)
         if settings.has_changes:
             check_no_equality_deletes(target, key.branch)
     plan = _planned(target, key, settings, schema, case_sensitive=case_sensitive)
@@ -135,6 +142,7 @@ def check_creation(table: str, key: SinkKey, settings: Settings, schema: pa.Sche
     created = created_schema(schema, settings)
     check_created_keys(created, table, settings)
     parse_partition_by(settings.partition_by, created)
+    parse_sort_by(settings.sort_by, created)
     settings.effective({})
     if key.branch != MAIN_BRANCH:
         raise BatchRefused.of("BRANCH_MISSING.new_table", branch=key.branch[:60], table=table)
@@ -143,7 +151,8 @@ def check_creation(table: str, key: SinkKey, settings: Settings, schema: pa.Sche
 
 def create_for_rows(catalog: Catalog, table: str, key: SinkKey, settings: Settings, schema: pa.Schema) -> Table:
     """Create the table for rows with these columns."""
-    return create_table(catalog, table, check_creation(table, key, settings, schema), settings.partition_by)
+    created = check_creation(table, key, settings, schema)
+    return create_table(catalog, table, created, settings.partition_by, sort_by=settings.sort_by)
 
 
 def check_partitions(table: Table, partition_by: str | None, emit: Listener = LISTENERS) -> None:
@@ -163,11 +172,18 @@ def check_partitions(table: Table, partition_by: str | None, emit: Listener = LI
     if any(_has_exactly(spec, asked) for spec in metadata.partition_specs):
         return
     has = _spelled(table.spec(), table.schema())
-    wanted = ", ".join(_term(term.iceberg_transform, ".".join(term.column)) for term in terms)
+    wanted = ", ".join(spelled_term(term.iceberg_transform, ".".join(term.column)) for term in terms)
     if not (all(asked) and _has_first_spec_only(metadata)):
         emit(PartitionByUnused(".".join(table.name()), has, wanted))
         return
     raise SettingsError.of("PARTITION_BY_DIFFERS", has=has, wanted=wanted)
+
+
+def check_sort_by(table: Table, sort_by: str | None, emit: Listener = LISTENERS) -> None:
+    """Say that `sort_by` is not an order that the table has, or had: the option does not change it."""
+    asked = parse_sort_by(sort_by, table.schema()).fields
+    if asked and asked not in [order.fields for order in table.metadata.sort_orders]:
+        emit(SortByUnused(".".join(table.name()), order_in_words(table) or "nothing", str(sort_by)))
 
 
 def explain_missing(error: CatalogError, table: str) -> LakesinkError:
@@ -194,13 +210,12 @@ def _existing_table(found: FoundCatalog, table: str, settings: Settings) -> Tabl
 
 def _check_documents_name_columns(table: str, settings: Settings) -> None:
     """Check that documents may name all columns: those that other options name must be there before them."""
-    found = {name: getattr(settings, name) for name in ("keys", "sequence_by", "partition_by")}
-    named = [name for name in ("keys", "sequence_by", "partition_by") if found[name]]
+    named = [name for name in ("keys", "sequence_by", "partition_by", "sort_by") if getattr(settings, name)]
     evolves = settings.schema_evolution in (SchemaEvolution.ADD, SchemaEvolution.WIDEN)
     if evolves and not named:
         return
     partition_by = settings.partition_by or ""
-    terms = parse_terms(partition_by) if partition_by.strip() else ()
+    terms = (*(parse_terms(partition_by) if partition_by.strip() else ()), *parse_sort_terms(settings.sort_by))
     columns = dict.fromkeys([*settings.keys, *settings.sequence_by, *(term.column[0] for term in terms)])
     example = ", ".join(f"{sql_name(name)} ..." for name in columns) or "id BIGINT NOT NULL, at TIMESTAMP"
     why = f"the option {named[0]} needs them in schema" if evolves else "documents have no schema"
@@ -211,9 +226,9 @@ def _check_documents_name_columns(table: str, settings: Settings) -> None:
 
 def _table_to_be(name: str, schema: Schema, settings: Settings) -> Table:
     """A table like the one that the first batch creates, in no catalog."""
-    spec = parse_partition_by(settings.partition_by, schema)
+    spec, order = parse_partition_by(settings.partition_by, schema), parse_sort_by(settings.sort_by, schema)
     properties = {"format-version": FORMAT_VERSION}
-    metadata = new_table_metadata(schema, spec, UNSORTED_SORT_ORDER, "file:///nowhere", properties)
+    metadata = new_table_metadata(schema, spec, order, "file:///nowhere", properties)
     return Table(parse_identifier(name), metadata, "", load_file_io({}), NoopCatalog(""))
 
 
@@ -232,12 +247,5 @@ def _has_first_spec_only(metadata: TableMetadata) -> bool:
 def _spelled(spec: PartitionSpec, schema: Schema) -> str:
     """A spec in the spelling of `partition_by`."""
     columns = [schema.find_column_name(field.source_id) or f"column {field.source_id}" for field in spec.fields]
-    terms = [_term(str(field.transform), column) for field, column in zip(spec.fields, columns, strict=True)]
+    terms = [spelled_term(str(field.transform), column) for field, column in zip(spec.fields, columns, strict=True)]
     return ", ".join(terms) or "nothing"
-
-
-def _term(transform: str, column: str) -> str:
-    word, _, number = transform.rstrip("]").partition("[")
-    if word == "identity":
-        return column
-    return f"{word}({number}, {column})" if number else f"{word}({column})"

@@ -12,7 +12,7 @@ from pyiceberg.table import Table
 
 from lakesink.settings.settings import Settings, policy_of
 from lakesink.sinks.iceberg.logs import KeysFiles, ReportedLog, StoppingLog, UnrecordedLog
-from lakesink.sinks.iceberg.preflight import check_partitions, create_for_rows
+from lakesink.sinks.iceberg.preflight import check_partitions, check_sort_by, create_for_rows
 from lakesink_catalog.commit.batch_change import CommitOptions
 from lakesink_catalog.commit.clock import ClockWatch
 from lakesink_catalog.commit.effects import Effects
@@ -97,6 +97,7 @@ class SinkTable:
             return self._found
         self._found = self._load_or_create(batch, rows)
         check_partitions(self._found, self.settings.partition_by, self.effects.emit)
+        check_sort_by(self._found, self.settings.sort_by, self.effects.emit)
         if not self.settings.ledger_tag:
             self.effects.emit(events.LedgerTagOff(self.table, self.key.name))
         self.uuid = str(self._found.metadata.table_uuid)

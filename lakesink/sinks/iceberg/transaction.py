@@ -102,6 +102,11 @@ class BatchWarnings:
         if columns:
             self.emit(events.ColumnsIgnored(batch_id, self.table, self.sink, columns))
 
+    def of_order(self, batch_id: int, unkept: str) -> None:
+        """Warn once of a field that keeps files out of the table's sort order."""
+        if unkept and self._unreported("order", [unkept]):
+            self.emit(events.SortOrderUnkept(batch_id, self.table, shown(unkept, LONGEST_NAME)))
+
     def of_changes(self, batch_id: int, changes: ChangeCounts | None) -> None:
         """Warn once of a run of Debezium's late deletes: the row before may lack its sequence."""
         if changes is not None and changes.late_deletes and self._unreported("change", ["late delete"]):

@@ -64,6 +64,16 @@ class KeysUnknown(TableBatchEvent):
     names: str
 
 
+class SortOrderUnkept(TableBatchEvent):
+    """The table's sort order cannot be kept."""
+
+    line = (
+        "lakesink.sort_order.unkept table=%(table)s batch=%(batch_id)d: lakesink cannot sort by %(field)s, so files"
+        " state no order"
+    )
+    field: str
+
+
 class ColumnsMissing(SinkBatchEvent):
     """The rows lack columns of the table."""
 

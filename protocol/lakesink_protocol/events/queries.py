@@ -22,6 +22,18 @@ class PartitionByUnused(Event):
     asked: str
 
 
+class SortByUnused(Event):
+    """The option is no order of the table."""
+
+    line = (
+        "lakesink.sort_by.unused table=%(table)s: its order is %(order)s, sort_by is %(asked)s. The table's own order"
+        " is kept; leave sort_by out"
+    )
+    table: str
+    order: str
+    asked: str
+
+
 class LedgerTagOff(SinkEvent):
     """The option `ledger_tag` is off, which weakens the guarantee."""
 

@@ -15,6 +15,7 @@ from lakesink.settings.options import OPTIONS
 from lakesink.settings.settings import POLICY
 from lakesink.settings.table_settings import Effective, Origin
 from lakesink.sinks.iceberg.side.side_rollback import left_of
+from lakesink.sinks.iceberg.sort_orders import order_in_words, unkept_field
 from lakesink.task.changelog import changelog_key
 from lakesink_catalog.connect.kinds import CODE_PROPERTY, kind_of
 from lakesink_catalog.read.history import SinkState, sinks
@@ -165,6 +166,7 @@ def check_table(identifier: str, table: Table, coming: NextBatch | Finding | Non
     yield _loads(identifier, table)
     yield attempt(Part.TABLE, "readable", lambda: _readable(table), table.io.properties)
     yield attempt(Part.TABLE, "partitions", lambda: _partitions(table))
+    yield from attempt_all(Part.TABLE, "sort order", lambda: _sort_order(identifier, table))
     yield attempt(Part.TABLE, "settings", lambda: _settings(table))
     yield from attempt_all(Part.TABLE, "properties", lambda: _property_limit(table))
     yield from attempt_all(Part.TABLE, "sinks", lambda: _sinks(identifier, table, coming))
@@ -202,6 +204,18 @@ def _partitions(table: Table) -> Finding:
         fix = "Spark, Trino and Flink cannot read this table: partition a column of type fixed by bucket."
         return Finding(Part.TABLE, "partitions", Standing.WARNING, found, fix)
     return Finding(Part.TABLE, "partitions", Standing.OK, found)
+
+
+def _sort_order(identifier: str, table: Table) -> Iterator[Finding]:
+    if table.sort_order().is_unsorted:
+        return
+    found, unkept = redact(order_in_words(table)), redact(unkept_field(table))
+    if not unkept:
+        yield Finding(Part.TABLE, "sort order", Standing.OK, f"{found}; each file that lakesink writes has it")
+        return
+    said = f"{found}; lakesink cannot sort by {unkept}, so its files state no order"
+    fix = f"ALTER TABLE {identifier} WRITE ORDERED BY other terms, or WRITE UNORDERED."
+    yield Finding(Part.TABLE, "sort order", Standing.WARNING, said, fix)
 
 
 def _settings(table: Table) -> Finding:
