@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     )
     from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
     from lakesink_tools.audit.audit import audit_table
+    from lakesink_tools.operate.maintain import maintain_table
     from lakesink_tools.past.records import Record
     from lakesink_tools.past.table_history import history
 
@@ -52,6 +53,7 @@ __all__ = [
     "audit_table",
     "committed_files",
     "history",
+    "maintain_table",
     "register",
     "replay_dead_letters",
     "stream",
@@ -66,6 +68,7 @@ _HOMES = {
     "audit_table": "lakesink_tools.audit.audit",
     "committed_files": "lakesink.sinks.directory.reader",
     "history": "lakesink_tools.past.table_history",
+    "maintain_table": "lakesink_tools.operate.maintain",
     "register": "lakesink.spark.source.connect",
     "replay_dead_letters": "lakesink.api.replay",
     "stream": "lakesink.api.streams",

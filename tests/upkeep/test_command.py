@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 from pyiceberg.catalog import Catalog
 
+import lakesink
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table
 from lakesink_tools.cli.main import main
@@ -101,3 +102,15 @@ def test_status_offers_a_run_until_one_was_done(run: Run) -> None:
     assert (after["groups"], after["now"]["small_files"]) == (0, 2)
     assert after["now"]["scan_seconds"] < before["now"]["scan_seconds"]
     assert f"lakesink maintain {TABLE}" not in run("status", TABLE).stdout
+
+
+def test_the_function_does_what_the_command_does(catalog: Catalog) -> None:
+    before = rows(catalog)
+    report = lakesink.maintain_table(TABLE, where="region = 'west'")
+    assert report is not None
+    assert [(one.partition, one.files, one.into) for one in report.groups] == [("region=west", HOURS, 1)]
+    assert (rows(catalog), files(catalog)) == (before, HOURS + 1)
+    with catalog.load_table(TABLE).transaction() as change:
+        change.set_properties({"self-optimizing.enabled": "true"})
+    assert lakesink.maintain_table(TABLE) is None
+    assert files(catalog) == HOURS + 1

@@ -1,8 +1,9 @@
 """Maintains a table by its name, and says how healthy it is, what a run would save, and by which command."""
 
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -12,8 +13,9 @@ from pyiceberg.table import Table
 from lakesink.upkeep.health import Health
 from lakesink.upkeep.maintenance import Maintenance
 from lakesink.upkeep.managed import Manager, manager_of
-from lakesink.upkeep.policy import Policy
-from lakesink.upkeep.reports import Plan
+from lakesink.upkeep.policy import Policy, Verify
+from lakesink.upkeep.reports import Plan, Report
+from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.read.history import SinkState
 from lakesink_catalog.tables.tables import load_table
 from lakesink_catalog.words import counted, number, size
@@ -75,6 +77,43 @@ def maintenance_of(catalog: Catalog, table: str, branch: str, policy: Policy) ->
     """The maintenance of a table by its name; raises a `CatalogError` if it has no such branch."""
     check_branch(load_table(catalog, table), table, branch)
     return Maintenance(partial(load_table, catalog, table), branch, policy)
+
+
+def maintain_table(  # noqa: PLR0913 - the options of the command
+    table: str,
+    *,
+    catalog: str | None = None,
+    catalog_properties: Mapping[str, Any] | None = None,
+    branch: str = MAIN_BRANCH,
+    budget: timedelta | None = None,
+    target_file_size: int | None = None,
+    min_input_files: int = 5,
+    where: str = "",
+    verify: str = "digest",
+) -> Report | None:
+    """Compact a table's small files, and leave out its deleted rows; ``lakesink maintain`` as a function.
+
+    Args:
+        table: Table identifier, ``namespace.table``.
+        catalog: Name of a PyIceberg catalog; None for the configured default, else the embedded one.
+        catalog_properties: Added to the configured properties; they take precedence.
+        branch: Branch whose files are compacted.
+        budget: End after about this time.
+        target_file_size: Bytes of a new file; None for the table's ``write.target-file-size-bytes``.
+        min_input_files: Fewer small files of a partition stay.
+        where: Only partitions that match, ``region = 'us'``.
+        verify: ``digest`` or ``rows``: compare rows by a hash, or one by one.
+
+    Returns:
+        What was done and left; None if a property says that another service maintains the table.
+
+    Raises:
+        SettingsError: The identifier, or `where`, is malformed.
+        CatalogError: The catalog is unusable, or has no such table or branch.
+    """
+    policy = Policy(target_file_size, min_input_files, where, budget, verify=Verify(verify))
+    maintenance = maintenance_of(connect(catalog, catalog_properties, create=False), table, branch, policy)
+    return None if seen_by(maintenance, table).manager else maintenance.run()
 
 
 def seen_by(maintenance: Maintenance, arguments: str) -> Seen:

@@ -22,7 +22,7 @@ _SHOWN = 5
 _ENDS = {
     NOTHING_DUE: "Nothing more is due. Next: run it again when lakesink status says what it would save.",
     BUDGET: "The budget ended before everything was done. Next: run it again.",
-    TURN: "Another maintenance has the turn of this table. Next: run it again later.",
+    TURN: "Another maintenance is at work on this table. Next: run it again later.",
 }
 """Why a run ended, and what to do."""
 _FAILED = frozenset(("lost", "failed", "unknown", "unreadable", "proof"))
@@ -41,7 +41,7 @@ def maintain(  # noqa: PLR0913 - click hands over one argument an option
     verify: str,
     dry_run: bool,
 ) -> Report:
-    """Exit code 1: files that are due stay, because a group failed or another maintenance has the table's turn."""
+    """Exit code 1: files that are due stay, because a group failed or another maintenance is at work."""
     opened = connect(catalog, create=False)
     policy = Policy(target_file_size, min_input_files, where, budget, verify=Verify(verify))
     maintenance = maintenance_of(opened, table, branch, policy)
