@@ -285,7 +285,7 @@ CASES: list[tuple[events.Event, str, str]] = [
     (
         events.MaintenanceFailed("demo.events", "OSError: no space"),
         "WARNING",
-        ("lakesink.maintenance.failed table=demo.events error=OSError: no space: batches go on, and it is tried again"),
+        ("lakesink.maintenance.ended table=demo.events error=OSError: no space: batches go on, and it is tried again"),
     ),
     (
         events.TableMaintainedElsewhere("demo.events", "Amazon S3 Tables", "the catalog's property warehouse"),
