@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 
+from lakesink.keys.live_rows import applicable
 from lakesink.parquet.partitions import Partition
 from lakesink.upkeep.health import SMALL, is_small
 from lakesink_catalog.manifests.live import PARQUET, LiveFile, LiveFiles
@@ -142,14 +143,14 @@ def why_left(file: LiveFile, equality: Collection[LiveFile]) -> str:
 
 def deleted_rows(live: LiveFiles) -> dict[str, float]:
     """About how many rows of each data file are deleted: a delete file that names none has equal parts of all."""
-    named, of_partition, files = Counter[str](), Counter[Place](), Counter(map(place_of, live.data))
+    deleted: dict[str, float] = defaultdict(float)
     for one in live.deletes:
-        named[one.referenced_data_file] += one.record_count
-        if not one.referenced_data_file:
-            of_partition[place_of(one)] += one.record_count
-    return {
-        file.path: named[file.path] + of_partition[at] / files[at] for file in live.data for at in (place_of(file),)
-    }
+        if one.referenced_data_file:
+            deleted[one.referenced_data_file] += one.record_count
+    for each in applicable(live.data, [one for one in live.deletes if not one.referenced_data_file]):
+        for path in each.data_files:
+            deleted[path] += each.rows / len(each.data_files)
+    return deleted
 
 
 def place_of(file: LiveFile) -> Place:

@@ -25,16 +25,16 @@ class Unsuitable(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FileColumn:
     """A column of a file with its parts; `place` is its number among its siblings."""
 
     field_id: int | None
     place: int
     type: pa.DataType
-    parts: tuple["Found", ...]
+    parts: tuple["FileColumn", ...]
 
 
-def found_columns(schema: pa.Schema, mapping: Sequence[Mapping[str, Any]]) -> tuple[Found, ...]:
+def found_columns(schema: pa.Schema, mapping: Sequence[Mapping[str, Any]]) -> tuple[FileColumn, ...]:
     """The columns of a file with their field ids, which a file of another program has from the name mapping.
 
     Raises:
@@ -49,9 +49,9 @@ def found_columns(schema: pa.Schema, mapping: Sequence[Mapping[str, Any]]) -> tu
     return tuple(_mapped(one, name, mapping, top=True) for one, name in zip(own, schema.names, strict=True))
 
 
-def _found(field: pa.Field, place: int) -> Found:
+def _found(field: pa.Field, place: int) -> FileColumn:
     parts = tuple(_found(part, number) for number, part in enumerate(_parts(field.type)))
-    return Found(field_id_of(field), place, field.type, parts)
+    return FileColumn(field_id_of(field), place, field.type, parts)
 
 
 def _parts(kind: pa.DataType) -> list[pa.Field]:
@@ -60,11 +60,11 @@ def _parts(kind: pa.DataType) -> list[pa.Field]:
     return [kind.field(number) for number in range(kind.num_fields)]
 
 
-def _all(columns: Sequence[Found]) -> list[Found]:
+def _all(columns: Sequence[FileColumn]) -> list[FileColumn]:
     return [one for column in columns for one in (column, *_all(column.parts))]
 
 
-def _mapped(column: Found, name: str, mapping: Sequence[Mapping[str, Any]], *, top: bool = False) -> Found:
+def _mapped(column: FileColumn, name: str, mapping: Sequence[Mapping[str, Any]], *, top: bool = False) -> FileColumn:
     entry = next((one for one in mapping if name in one.get("names", ())), {})
     if "field-id" not in entry and not top:
         raise Unsuitable(f"field-ids: the name mapping does not have {name!r:.60} inside a column")
@@ -77,10 +77,10 @@ def _mapped(column: Found, name: str, mapping: Sequence[Mapping[str, Any]], *, t
         names = ["element"] * len(names)
     below = entry.get("fields", ())
     parts = tuple(_mapped(part, one, below) for part, one in zip(column.parts, names, strict=True))
-    return Found(entry["field-id"], column.place, kind, parts)
+    return FileColumn(entry["field-id"], column.place, kind, parts)
 
 
-def conversions(found: Sequence[Found], wanted: Struct) -> list[tuple[Found | None, Convert]]:
+def conversions(found: Sequence[FileColumn], wanted: Struct) -> list[tuple[FileColumn | None, Convert]]:
     """Of each wanted column that of the file, None if it lacks it, and what makes wanted values of its values."""
     by_id = {one.field_id: one for one in found if one.field_id is not None}
     return [
@@ -99,7 +99,7 @@ def _identity(values: pa.Array) -> pa.Array:
     return values
 
 
-def _converter(found: Found, field: Field) -> Convert:
+def _converter(found: FileColumn, field: Field) -> Convert:
     """Raises Unsuitable if not every value of the file is one of the wanted type."""
     kind, there = arrow_type(field.type), found.type
     match field.type:
@@ -133,7 +133,7 @@ def _of_map(keys: Convert, items: Convert, kind: pa.MapType) -> Convert:
     return of_map
 
 
-def _of_struct(found: Found, wanted: Struct, kind: pa.StructType) -> Convert:
+def _of_struct(found: FileColumn, wanted: Struct, kind: pa.StructType) -> Convert:
     parts = conversions(found.parts, wanted)
     for field, (part, _) in zip(wanted.fields, parts, strict=True):
         if part is None:

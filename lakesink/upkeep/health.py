@@ -46,9 +46,10 @@ class Health:
     @property
     def past(self) -> tuple[str, ...]:
         """The figures that are past their bounds, in words."""
+        is_deleted = self.deleted_share > MOST_DELETED and self.deleted_rows > FEW_DELETED
         figures = (
             (self.small_files > MOST_SMALL_FILES, counted(self.small_files, "small file")),
-            (self.deleted_share > MOST_DELETED and self.deleted_rows > FEW_DELETED, f"{self.deleted_share:.0%} deleted rows"),
+            (is_deleted, f"{self.deleted_share:.0%} deleted rows"),
             (self.manifests > MOST_MANIFESTS, counted(self.manifests, "manifest")),
             (self.metadata_bytes > MOST_METADATA_BYTES, f"{size(self.metadata_bytes)} of metadata"),
         )

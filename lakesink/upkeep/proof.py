@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakesink.rows.schema import Field, Primitive, Struct
-from lakesink.upkeep.columns import Found, Unsuitable
+from lakesink.upkeep.columns import FileColumn, Unsuitable
 
 Path = tuple[str, ...]
 PROOF = "proof"
@@ -128,7 +128,7 @@ def leaf_nulls(columns: Mapping[Field, pa.Array]) -> Iterator[tuple[int, int]]:
             yield from leaf_nulls(dict(zip(column.type.fields, values.flatten(), strict=True)))
 
 
-def check_nulls(found: tuple[Found, ...], footer: Any, nulls: Mapping[int, int]) -> None:
+def check_nulls(found: tuple[FileColumn, ...], footer: Any, nulls: Mapping[int, int]) -> None:
     """Compare the NULLs that were read with those that the writer of the file counted; raises Unsuitable.
 
     What is written again cannot show that a column was read as NULL: it was NULL before, too.
@@ -143,6 +143,6 @@ def check_nulls(found: tuple[Found, ...], footer: Any, nulls: Mapping[int, int])
                 raise Unsuitable(f"{PROOF}: {counted} NULLs of a column were read as {nulls[leaf.field_id]}")
 
 
-def _leaves(columns: tuple[Found, ...]) -> Iterator[Found]:
+def _leaves(columns: tuple[FileColumn, ...]) -> Iterator[FileColumn]:
     for one in columns:
         yield from _leaves(one.parts) if one.parts else iter((one,))

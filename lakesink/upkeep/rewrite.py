@@ -24,7 +24,7 @@ from lakesink.parquet.single_value import decoded_array
 from lakesink.rows.batches import rows_at_once
 from lakesink.rows.plan import WritePlan
 from lakesink.rows.schema import Field, Primitive, Struct, arrow_schema, arrow_type, parse_schema
-from lakesink.upkeep.columns import Convert, Found, Unsuitable, check_missing, conversions, found_columns
+from lakesink.upkeep.columns import Convert, FileColumn, Unsuitable, check_missing, conversions, found_columns
 from lakesink.upkeep.origins import Origins
 from lakesink.upkeep.policy import Verify
 from lakesink.upkeep.proof import PROOF, Figures, check_nulls, difference, leaf_nulls, same_rows
@@ -197,7 +197,9 @@ class _Reader:
             ):
                 yield parquet
 
-    def _columns(self, file: InputFile, found: tuple[Found, ...]) -> list[tuple[Found | None, Convert, pa.Scalar]]:
+    def _columns(
+        self, file: InputFile, found: tuple[FileColumn, ...]
+    ) -> list[tuple[FileColumn | None, Convert, pa.Scalar]]:
         """For each column that of the file, what converts it, and its value where the file lacks it."""
         both = zip(self.wanted.fields, conversions(found, self.wanted), strict=True)
         return [(there, change, None if there else _told(file, one)) for one, (there, change) in both]

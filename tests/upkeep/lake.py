@@ -107,7 +107,7 @@ class Kept:
         return live_files(table, head.snapshot_id if head else None, LiveMemory(), equality=True)
 
     def delete(self, which: Callable[[Mapping[str, Any]], bool], *, together: bool = False) -> int:
-        """Another writer deletes rows by position, with a file for each data file or each partition; returns how many."""
+        """Another writer deletes rows by position, by file or `together` by partition; returns how many."""
         deleted = list[DeletedRows]()
         for file in {file.path: file for file in self.live().data}.values():
             found = pq.ParquetFile(local(file.path)).read().to_pylist()
@@ -148,7 +148,7 @@ def written_together(table: Table, deleted: Sequence[DeletedRows]) -> list[Conte
         [like] = written(table, members[:1])
         schema = pq.read_schema(local(like.path))
         path = Path(local(like.path)).with_name(f"together-{uuid.uuid4()}.parquet")
-        plain = [pa.field("file_path", pa.string(), False, schema.field(0).metadata), schema.field(1)]
+        plain = [pa.field("file_path", pa.string(), nullable=False, metadata=schema.field(0).metadata), schema.field(1)]
         pq.write_table(pa.table(columns, schema=pa.schema(plain)), path)
         bounds = {FILE_PATH: members[0].data_file.encode()}, {FILE_PATH: members[-1].data_file.encode()}
         found.append(

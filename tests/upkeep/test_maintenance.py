@@ -1,5 +1,6 @@
 """Maintenance replaces files by others with the same rows, whatever others do meanwhile."""
 
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -273,16 +274,10 @@ def test_a_budget_ends_a_run_and_later_runs_do_the_rest(tmp_path: Path) -> None:
     kept = of_files(tmp_path, 12, spec=BY_PART)
     maintenance = kept.maintenance(Policy(TARGET, min_input_files=2, budget=timedelta(seconds=1)))
     clock = iter(range(0, 100_000, 200))
-    maintenance.effects = _with_clock(maintenance.effects, clock)
+    maintenance.effects = replace(maintenance.effects, monotonic_ms=lambda: next(clock))
     ends = [maintenance.run() for _ in range(3)]
     assert [one.ended for one in ends] == [BUDGET, NOTHING_DUE, NOTHING_DUE]
     assert [len(one.groups) for one in ends] == [1, 1, 0]
-
-
-def _with_clock(effects: Any, clock: Any) -> Any:
-    from dataclasses import replace
-
-    return replace(effects, monotonic_ms=lambda: next(clock))
 
 
 def test_a_stream_rests_after_runs_that_failed(tmp_path: Path) -> None:
@@ -340,4 +335,16 @@ def test_delete_files_of_several_data_files_end_when_nothing_needs_them(tmp_path
     assert {file.referenced_data_file for file in kept.live().deletes} == {""}
     kept.maintenance().run()
     assert (kept.live().deletes, kept.rows()) == ((), before)
+    assert kept.maintenance().run().groups == ()
     assert pq.ParquetFile(kept.live().data[0].path.removeprefix("file://")).metadata.num_rows < 300
+
+
+def test_a_file_that_others_deletes_only_seem_to_concern_is_not_rewritten_again_and_again(tmp_path: Path) -> None:
+    """A delete file of a whole partition does not say in its manifest whose rows it deletes."""
+    kept = of_files(tmp_path, 2)
+    kept.table.append(rows(200, 20_000))
+    kept.delete(lambda row: row["id"] in (0, 150) or 1_000 <= row["id"] < 1_500, together=True)
+    before, policy = kept.rows(), Policy(target_file_size=20_000, min_input_files=9)
+    runs = [kept.maintenance(policy).run() for _ in range(3)]
+    assert [len(one.groups) for one in runs][1:] == [0, 0]
+    assert kept.rows() == before

@@ -45,7 +45,7 @@ class History:
     def __init__(self, kept: Kept, chance: random.Random) -> None:
         self.kept, self.chance, self.next = kept, chance, 0
 
-    def value(self, kind: Any) -> Any:
+    def value(self, kind: Any) -> Any:  # noqa: PLR0911 - one for each type
         if self.chance.random() < 0.2:
             return None
         match kind:

@@ -63,7 +63,7 @@ class GroupLost(Event):
     """Another writer was quicker, so the files of a group stay; a later run tries again."""
 
     level = INFO
-    line = "lakesink.maintenance.lost table=%(table)s files=%(files)d: %(why)s; a later run tries again"
+    line = "lakesink.maintenance.lost table=%(table)s files=%(files)d %(why)s; a later run tries again"
     table: str
     files: int
     why: str
@@ -72,7 +72,10 @@ class GroupLost(Event):
 class GroupFailed(Event):
     """A group of files could not be rewritten. They stay, or the answer of the catalog was lost; either is right."""
 
-    line = "lakesink.maintenance.failed table=%(table)s files=%(files)d %(trouble)s: no row is concerned"
+    line = (
+        "lakesink.maintenance.failed table=%(table)s files=%(files)d %(trouble)s: the files stay, or the answer was"
+        " lost; no row is concerned"
+    )
     table: str
     files: int
     trouble: str
