@@ -80,14 +80,14 @@ class DeadLetters:
                 said = snapshot.summary.additional_properties if snapshot.summary else {}
                 added = self.contents.added(metadata, snapshot.snapshot_id, snapshot.parent_snapshot_id)
                 is_batch = "lakesink.sink-id" in said  # else maintenance, which adds no rows
-                for path in () if is_batch else added:
-                    stored = self.store.files[path]
-                    self.store.files[path] = replace(stored, rows=rows_of_file(stored.read()))
+                for file in () if is_batch else added:
+                    stored = self.store.files[file]
+                    self.store.files[file] = replace(stored, rows=rows_of_file(stored.read()))
                 self._landed[snapshot.snapshot_id] = Letters(
                     snapshot.snapshot_id,
                     snapshot.parent_snapshot_id,
                     (said["lakesink.sink-id"], int(said["lakesink.batch-id"])) if is_batch else NOBODY,
-                    sum((self.store.files[path].rows or Counter() for path in added if is_batch), Counter()),
+                    sum((self.store.files[file].rows or Counter() for file in added if is_batch), Counter()),
                 )
         self.newest = version
         self.states.append(self._by_name())
