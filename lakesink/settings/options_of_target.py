@@ -192,9 +192,9 @@ OPTIONS_OF_TARGET = (
         "`on` with `upsert` and `changes`, else `off`",
         "After a batch, its driver rewrites small files, and files with many deleted rows, in snapshots that change no"
         " row. A mapping, or its JSON text, may have `budget` (`'2 seconds'`), `target_file_size`, `min_input_files`"
-        " (5), `where` (a condition on partition columns), and `gate`: true to let no batch begin while the table is"
-        " past a bound of its health. If the option is given, a query with the trigger `availableNow` also does so at"
-        ' its end, without the budget; one of `format("lakesink")` does not.',
+        " (5), `where` (a condition on partition columns), and `gate`: true to go beyond the budget when the table is"
+        " past a bound of its health. If the option is given, a query with the trigger `availableNow` does so at its"
+        ' end too, without the budget; one of `format("lakesink")` does not.',
     ),
 )
 

@@ -9,6 +9,8 @@ SMALL = 0.75
 """A file below this fraction of the target size is small."""
 MOST_SMALL_FILES, MOST_DELETED, MOST_MANIFESTS, MOST_METADATA_BYTES = 1_000, 0.3, 1_000, 2**30
 """Bounds of the four figures."""
+FEW_DELETED = 10_000
+"""Deleted rows that cost nobody anything, whatever their share."""
 _REQUEST_SECONDS, _BYTES_PER_SECOND = 0.02, 100 * 2**20
 
 
@@ -44,9 +46,10 @@ class Health:
     @property
     def past(self) -> tuple[str, ...]:
         """The figures that are past their bounds, in words."""
+        is_deleted = self.deleted_share > MOST_DELETED and self.deleted_rows > FEW_DELETED
         figures = (
             (self.small_files > MOST_SMALL_FILES, counted(self.small_files, "small file")),
-            (self.deleted_share > MOST_DELETED, f"{self.deleted_share:.0%} deleted rows"),
+            (is_deleted, f"{self.deleted_share:.0%} deleted rows"),
             (self.manifests > MOST_MANIFESTS, counted(self.manifests, "manifest")),
             (self.metadata_bytes > MOST_METADATA_BYTES, f"{size(self.metadata_bytes)} of metadata"),
         )

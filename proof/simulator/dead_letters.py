@@ -6,7 +6,7 @@ a run of the batch that began before that, for a run can look no later than at i
 """
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pyiceberg.table.metadata import TableMetadata
 
@@ -17,11 +17,14 @@ from proof.oracle import Broken, Promise, Rows, rows_once
 from proof.simulator.catalog import Version
 from proof.simulator.contents import Contents, head_of
 from proof.simulator.store import SimulatedStore
+from proof.simulator.uploads import rows_of_file
 
 BatchName = tuple[str, int, str]
 """Query, batch id and fingerprint, as in `proof.simulator.truth`."""
 Name = tuple[str, int]
 """Application and version: what letters are known by."""
+NOBODY: Name = ("", -1)
+"""What made a snapshot without letters."""
 MAIN = "main"
 
 
@@ -76,16 +79,21 @@ class DeadLetters:
             if snapshot.snapshot_id not in self._landed:
                 said = snapshot.summary.additional_properties if snapshot.summary else {}
                 added = self.contents.added(metadata, snapshot.snapshot_id, snapshot.parent_snapshot_id)
+                is_batch = "lakesink.sink-id" in said  # else maintenance, which adds no rows
+                for file in () if is_batch else added:
+                    stored = self.store.files[file]
+                    self.store.files[file] = replace(stored, rows=rows_of_file(stored.read()))
                 self._landed[snapshot.snapshot_id] = Letters(
                     snapshot.snapshot_id,
                     snapshot.parent_snapshot_id,
-                    (said["lakesink.sink-id"], int(said["lakesink.batch-id"])),
-                    sum((self.store.files[path].rows or Counter() for path in added), Counter()),
+                    (said["lakesink.sink-id"], int(said["lakesink.batch-id"])) if is_batch else NOBODY,
+                    sum((self.store.files[file].rows or Counter() for file in added if is_batch), Counter()),
                 )
         self.newest = version
         self.states.append(self._by_name())
         path = self.path()
-        twice = [name for name, count in Counter(letters.name for letters in path).items() if count > 1]
+        names = Counter(letters.name for letters in path if letters.name != NOBODY)
+        twice = [name for name, count in names.items() if count > 1]
         self.broken += [Broken(Promise.NO_ROW_IS_DOUBLED, f"letters of batch {name[1]} twice") for name in twice]
         found = self.contents.rows(metadata, head_of(metadata, MAIN))
         self.broken += rows_once(found, sum((letters.rows for letters in path), Counter()))

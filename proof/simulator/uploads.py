@@ -61,7 +61,7 @@ class UploadingWriter:
         written = self.shipped.write(task, iter(rows))
         new = {path: self.store.files.pop(path).read() for path in [*self.store.files] if path not in known}
         for path, content in new.items():
-            self.store.put(path, content, _rows(content) if path.endswith(".parquet") else None)
+            self.store.put(path, content, rows_of_file(content) if path.endswith(".parquet") else None)
         return written
 
     def receipts(self, name: str, written: bytes) -> Mapping[str, bytes]:
@@ -69,5 +69,6 @@ class UploadingWriter:
         return self.shipped.receipts(name, written)
 
 
-def _rows(content: bytes) -> Rows:
+def rows_of_file(content: bytes) -> Rows:
+    """The rows of a Parquet file by their places in the source."""
     return Counter((row["partition"], row["offset"]) for row in whole_rows(content))

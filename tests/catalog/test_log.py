@@ -281,27 +281,9 @@ CASES: list[tuple[events.Event, str, str]] = [
     ),
     (events.ManifestsUnmerged(9, "OSError"), "WARNING", "lakesink.manifests.unmerged count=9 error=OSError"),
     (
-        events.GroupReplaced("demo.events", 7, 12, 1, 340, 5, 2),
-        "INFO",
-        "lakesink.maintenance.replaced table=demo.events snapshot=7 files=12 into=1 rows=340 dropped=5 carried=2",
-    ),
-    (
-        events.GroupLost("demo.events", 12, "lost: another writer was quicker"),
-        "INFO",
-        (
-            "lakesink.maintenance.lost table=demo.events files=12: lost: another writer was quicker; a later run tries"
-            " again"
-        ),
-    ),
-    (
-        events.GroupFailed("demo.events", 12, "OSError: no space"),
-        "WARNING",
-        "lakesink.maintenance.failed table=demo.events files=12 OSError: no space: no row is concerned",
-    ),
-    (
         events.MaintenanceFailed("demo.events", "OSError: no space"),
         "WARNING",
-        ("lakesink.maintenance.failed table=demo.events error=OSError: no space: batches go on, and it is tried again"),
+        ("lakesink.maintenance.ended table=demo.events error=OSError: no space: batches go on, and it is tried again"),
     ),
     (
         events.TableMaintainedElsewhere("demo.events", "Amazon S3 Tables", "the catalog's property warehouse"),

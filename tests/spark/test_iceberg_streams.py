@@ -1,4 +1,5 @@
 import logging
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 import lakesink
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import load_table
+from lakesink_protocol.ledger import MAINTENANCE
 from tests.spark.adapters import Adapter
 from tests.spark.streams import (
     FIRST_FILE_TIME,
@@ -239,3 +241,19 @@ def test_two_queries_of_one_driver_write_two_tables(spark: Any, source: Path, tm
         query.awaitTermination()
     assert _ids() == list(range(30))
     assert [record.rows for record in lakesink.history("demo.more")] == [10, 10, 10]
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_query_that_ends_by_itself_maintains_its_table_then_without_the_budget(
+    spark: Any, source: Path, *, asked: bool
+) -> None:
+    """Between its batches, the budget is too short for any group of files."""
+    option = {"maintenance": {"budget": "1 ms", "min_input_files": 2}} if asked else {}
+    run(by_stream(file_stream(spark, source), **option))
+    for thread in threading.enumerate():
+        if thread.name.startswith("end of "):
+            thread.join()
+    assert _ids() == list(range(30))
+    replaced = [one for one in _table().metadata.snapshots if MAINTENANCE in one.summary.additional_properties]
+    assert len(replaced) == asked
+    assert len(list(_table().scan().plan_files())) == (1 if asked else 3)

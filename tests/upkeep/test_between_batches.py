@@ -170,7 +170,8 @@ def test_a_run_is_warned_once_of_a_table_past_its_bounds_by_their_names(tmp_path
     [
         (Health(small_files=1_000, rows=10, deleted_rows=3, manifests=1_000, metadata_bytes=2**30), ()),
         (Health(small_files=1_001), ("1,001 small files",)),
-        (Health(rows=100, deleted_rows=31), ("31% deleted rows",)),
+        (Health(rows=100_000, deleted_rows=31_000), ("31% deleted rows",)),
+        (Health(rows=100, deleted_rows=100), ()),
         (Health(manifests=1_001), ("1,001 manifests",)),
         (Health(metadata_bytes=3 * 2**29), ("1.5 GiB of metadata",)),
     ],
