@@ -9,30 +9,8 @@ from typing import assert_never
 
 from pyiceberg.table import Table
 
+from lakesink.read import reading_errors, steps
 from lakesink.read.position import Position
-from lakesink.read.reading_errors import (
-    batches_rolled_back,
-    begins_behind_plan,
-    position_lost,
-    replay_rolled_back,
-    rows_taken_away,
-)
-from lakesink.read.steps import (
-    Behind,
-    Follows,
-    Found,
-    Lost,
-    SinkBatches,
-    Unread,
-    Why,
-    behind,
-    is_other_replay,
-    is_passed,
-    is_read_at,
-    owner_of_changelog,
-    place_of,
-    unread,
-)
 from lakesink_catalog.read.earlier import Versions, past_under
 from lakesink_catalog.read.history import keys_of_ledger
 from lakesink_catalog.read.landed import Landed, newest_batch
@@ -48,7 +26,7 @@ _OWN_AND_BEFORE = 2
 """A position needs its batch, and the one before it."""
 
 
-def past_of(table: Table, name: str, sink: SinkBatches, position: Position | None) -> Past:
+def past_of(table: Table, name: str, sink: steps.SinkBatches, position: Position | None) -> Past:
     """The commits under the branch's head, back to the one of the position; all of them without a position.
 
     Args:
@@ -65,8 +43,8 @@ def past_of(table: Table, name: str, sink: SinkBatches, position: Position | Non
 
 
 def unread_batches(
-    table: Table, name: str, sink: SinkBatches, position: Position, *, changes: bool = False
-) -> tuple[Past, Unread]:
+    table: Table, name: str, sink: steps.SinkBatches, position: Position, *, changes: bool = False
+) -> tuple[Past, steps.Unread]:
     """The batches after a position; none if the table was rolled back behind it and may come back.
 
     Raises:
@@ -74,27 +52,27 @@ def unread_batches(
     """
     past = past_of(table, name, sink, position)
     _check_followed(past, sink, position)
-    place = place_of(past, sink, position)
+    place = steps.place_of(past, sink, position)
     match place:
-        case Found(index=index):
-            found = unread(past, sink, index, position, changes=changes)
+        case steps.Found(index=index):
+            found = steps.unread(past, sink, index, position, changes=changes)
             found = replace(found, lost_replay=_check_replays(table, past, sink, position))
             if found.stopped_by is not None and not found.batches:
-                raise rows_taken_away(past, sink, found.stopped_by)
+                raise reading_errors.rows_taken_away(past, sink, found.stopped_by)
             return past, found
-        case Behind():
+        case steps.Behind():
             read = table.snapshot_by_id(position.snapshot_id)
-            if is_passed(past, sink, position, mark_of(read.summary if read else None)):
-                raise position_lost(past, sink, position, Why.WRITTEN_OTHERWISE)
-            return past, Unread((), is_rolled_back=True)
-        case Lost(why=why):
-            raise position_lost(past, sink, position, why)
+            if steps.is_passed(past, sink, position, mark_of(read.summary if read else None)):
+                raise reading_errors.position_lost(past, sink, position, steps.Why.WRITTEN_OTHERWISE)
+            return past, steps.Unread((), is_rolled_back=True)
+        case steps.Lost(why=why):
+            raise reading_errors.position_lost(past, sink, position, why)
         case _:
             assert_never(place)
 
 
 def batches_between(
-    table: Table, name: str, sink: SinkBatches, start: Position, end: Position, *, is_first: bool = False
+    table: Table, name: str, sink: steps.SinkBatches, start: Position, end: Position, *, is_first: bool = False
 ) -> tuple[Past, Sequence[PastCommit]]:
     """The batches after `start` and up to `end`: the same whenever they are asked for.
 
@@ -115,39 +93,43 @@ def batches_between(
     for position in (start, end):
         _check_followed(past, sink, position)
     begins_behind = is_first and start.sequence_number >= end.sequence_number
-    first, last = place_of(past, sink, start), place_of(past, sink, end)
+    first, last = steps.place_of(past, sink, start), steps.place_of(past, sink, end)
     for position, place in ((start, first), (end, last)):
-        if isinstance(place, Lost):
-            raise position_lost(past, sink, position, place.why, was_read=position is start)
-    if not isinstance(first, Found) or not isinstance(last, Found) or last.index < first.index:
-        raise begins_behind_plan(name, start, end) if begins_behind else batches_rolled_back(past, start, end)
+        if isinstance(place, steps.Lost):
+            raise reading_errors.position_lost(past, sink, position, place.why, was_read=position is start)
+    if not isinstance(first, steps.Found) or not isinstance(last, steps.Found) or last.index < first.index:
+        raise (
+            reading_errors.begins_behind_plan(name, start, end)
+            if begins_behind
+            else reading_errors.batches_rolled_back(past, start, end)
+        )
     _check_replays(table, past, sink, start)
     planned = replace(end, replays=tuple(one for one in end.replays if one not in start.replays))
     _, missing = _lost_replay(table, planned)
     went_back = [number for name, number, _ in start.replays if end.newest_replay(name) < number]
     if missing or went_back:
-        lost = replay_rolled_back(past, missing or went_back[0], was_read=not missing)
-        raise begins_behind_plan(name, start, end) if begins_behind else lost
-    found = unread(past, sink, first.index, start)
+        lost = reading_errors.replay_rolled_back(past, missing or went_back[0], was_read=not missing)
+        raise reading_errors.begins_behind_plan(name, start, end) if begins_behind else lost
+    found = steps.unread(past, sink, first.index, start)
     batches = [
         commit
         for index, commit in enumerate(past.commits)
         if (first.index <= index < last.index and sink.have(commit.mark))
-        or (sink.have_replay(commit) and is_read_at(commit, end) and not is_read_at(commit, start))
+        or (sink.have_replay(commit) and steps.is_read_at(commit, end) and not steps.is_read_at(commit, start))
     ]
     readable = {batch.snapshot_id for batch in found.batches}
     if found.stopped_by is not None and any(batch.snapshot_id not in readable for batch in batches):
-        raise rows_taken_away(past, sink, found.stopped_by, found.batches)
+        raise reading_errors.rows_taken_away(past, sink, found.stopped_by, found.batches)
     return past, batches
 
 
-def commits_after(past: Past, sink: SinkBatches, position: Position) -> Sequence[PastCommit]:
+def commits_after(past: Past, sink: steps.SinkBatches, position: Position) -> Sequence[PastCommit]:
     """All commits after a position, up to the head; none if the position cannot be told."""
-    place = place_of(past, sink, position)
-    return past.commits[place.index :] if isinstance(place, Found) else ()
+    place = steps.place_of(past, sink, position)
+    return past.commits[place.index :] if isinstance(place, steps.Found) else ()
 
 
-def newest_position(table: Table, name: str, sink: SinkBatches) -> Position:
+def newest_position(table: Table, name: str, sink: steps.SinkBatches) -> Position:
     """The position behind the newest batch that the table had, even if it was rolled back: it never goes back.
 
     Only while batches are written again after a rollback, it is an earlier one.
@@ -156,10 +138,10 @@ def newest_position(table: Table, name: str, sink: SinkBatches) -> Position:
     return _with_all_replays(table, sink, found)
 
 
-def _newest_batch(table: Table, name: str, sink: SinkBatches) -> Position:
+def _newest_batch(table: Table, name: str, sink: steps.SinkBatches) -> Position:
     uuid = str(table.metadata.table_uuid)
     found = newest_shown(table, name, sink, head_of(table, sink.branch))
-    entry = _own_entry(table, SinkKey(sink.sink, sink.branch)) if sink.follows is Follows.STREAM else None
+    entry = _own_entry(table, SinkKey(sink.sink, sink.branch)) if sink.follows is steps.Follows.STREAM else None
     if entry is None or (found is not None and found.sequence_number >= entry.sequence_number):
         return found or sink.beginning(name, uuid)
     rolled_back = newest_shown(table, name, sink, entry.snapshot_id)
@@ -169,7 +151,7 @@ def _newest_batch(table: Table, name: str, sink: SinkBatches) -> Position:
     return Position(name, uuid, sink.branch, sink.sink, *batch)
 
 
-def newest_shown(table: Table, name: str, sink: SinkBatches, snapshot_id: int | None) -> Position | None:
+def newest_shown(table: Table, name: str, sink: steps.SinkBatches, snapshot_id: int | None) -> Position | None:
     """The position behind the newest batch that the metadata shows under a snapshot; None if it shows none."""
     commits: list[PastCommit] = []
     own = 0
@@ -180,7 +162,7 @@ def newest_shown(table: Table, name: str, sink: SinkBatches, snapshot_id: int | 
             break
     past = Past(name, str(table.metadata.table_uuid), commits[::-1])
     start = sink.beginning(name, past.table_uuid)
-    return behind(past, start, [one for one in past.commits if sink.take(one)]) if own else None
+    return steps.behind(past, start, [one for one in past.commits if sink.take(one)]) if own else None
 
 
 def _own_entry(table: Table, key: SinkKey) -> LedgerEntry | None:
@@ -189,7 +171,7 @@ def _own_entry(table: Table, key: SinkKey) -> LedgerEntry | None:
     return entry if entry is not None and entry.table_uuid == str(table.metadata.table_uuid) else None
 
 
-def _with_all_replays(table: Table, sink: SinkBatches, position: Position) -> Position:
+def _with_all_replays(table: Table, sink: steps.SinkBatches, position: Position) -> Position:
     """The position behind all replays that the table has, also those that expired."""
     for key in keys_of_ledger(table):
         if key.kind is SinkKind.TXN and key.branch == sink.branch and sink.have_replays(key.name):
@@ -209,15 +191,15 @@ def _lost_replay(table: Table, position: Position) -> tuple[str, int]:
     return "", 0
 
 
-def _check_replays(table: Table, past: Past, sink: SinkBatches, position: Position) -> int:
+def _check_replays(table: Table, past: Past, sink: steps.SinkBatches, position: Position) -> int:
     """Refuse replays that may have letters which were read before a rollback; the number of a replay that is lost.
 
     A table of letters that was dropped has another application, whose replays cannot be compared.
     """
     application, lost = _lost_replay(table, position)
     for replay in filter(sink.have_replay, past.commits):
-        is_of_others = lost > 0 and replay.application != application and not is_read_at(replay, position)
-        if is_of_others or is_other_replay(replay, position):
+        is_of_others = lost > 0 and replay.application != application and not steps.is_read_at(replay, position)
+        if is_of_others or steps.is_other_replay(replay, position):
             raise CatalogError.of(
                 "READ_BATCH_CHANGED.replay",
                 replay=lost if is_of_others else replay.batch_id,
@@ -227,13 +209,13 @@ def _check_replays(table: Table, past: Past, sink: SinkBatches, position: Positi
     return lost
 
 
-def _check_followed(past: Past, sink: SinkBatches, position: Position) -> None:
+def _check_followed(past: Past, sink: steps.SinkBatches, position: Position) -> None:
     """Check that a position is of this table, branch and sink."""
     if past.table_uuid != position.table_uuid:
         raise CatalogError.of(
             "TABLE_REPLACED.to_read", table=past.table, table_uuid=past.table_uuid, known_uuid=position.table_uuid
         )
-    own = sink.sink in (position.sink, owner_of_changelog(position.sink))
+    own = sink.sink in (position.sink, steps.owner_of_changelog(position.sink))
     if not own or sink.branch != position.branch:
         raise SettingsError.of(
             "OPTION_INVALID.other_sink",

@@ -137,9 +137,8 @@ def parse_offset(offset: Mapping[str, Any]) -> Position:
     texts = [position.table, position.table_uuid, position.branch, position.sink]
     texts += [position.query_id, position.fingerprint, position.end]
     numbers = position.batch_id, position.snapshot_id, position.sequence_number
-    if not all(isinstance(text, str) for text in texts) or type(position.is_read) is not bool:
-        raise _unreadable("a field has the wrong type")
-    if not all(type(number) is int and BEFORE_ALL <= number <= LARGEST for number in numbers):
+    are_counts = all(type(number) is int and BEFORE_ALL <= number <= LARGEST for number in numbers)
+    if not are_counts or not all(isinstance(text, str) for text in texts) or type(position.is_read) is not bool:
         raise _unreadable("a field has the wrong type")
     return position
 

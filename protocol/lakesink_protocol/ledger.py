@@ -296,15 +296,11 @@ def next_mark(
     """The mark for a commit of `batch`."""
     return Mark(
         key=key,
-        batch_id=batch.batch_id,
-        query_id=batch.query_id,
-        fingerprint=batch.fingerprint,
-        end=batch.end,
         outcome=outcome,
         accepted=accepted,
         ledger_batch_id=ledger_batch_id,
-        offsets=batch.offsets,
         missing_inputs=missing_inputs,
+        **_stated_of(batch),
     )
 
 
@@ -313,13 +309,14 @@ def next_entry(
 ) -> LedgerEntry:
     """The ledger entry after a commit of `batch`, or after the commit with this mark."""
     return LedgerEntry(
-        batch_id=batch.batch_id,
-        query_id=batch.query_id,
-        fingerprint=batch.fingerprint,
-        end=batch.end,
         snapshot_id=snapshot_id,
         sequence_number=sequence_number,
         table_uuid=table_uuid,
-        offsets=batch.offsets,
         keys=keys,
+        **_stated_of(batch),
     )
+
+
+def _stated_of(batch: Batch | Mark) -> dict[str, Any]:
+    """What a mark and an entry state of a batch."""
+    return {name: getattr(batch, name) for name in ("batch_id", "query_id", "fingerprint", "end", "offsets")}

@@ -6,9 +6,10 @@ checks every path against the table's own locations.
 
 import json
 import zlib
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import astuple, dataclass, field, fields, replace
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 from lakesink_protocol.change import ContentFile
 from lakesink_protocol.measures import Tally
@@ -17,6 +18,7 @@ from lakesink_protocol.receipt_json import ReceiptInvalid, as_group, fields_of, 
 from lakesink_protocol.redact import shown
 from lakesink_protocol.row_changes import OF_CHANGES, SPLITS, TOMBSTONES, KeysFile
 
+R = TypeVar("R", "LeftRows", KeysFile)
 RECEIPT_VERSION = 8
 MAX_RECEIPT_BYTES = 256 * 1024 * 1024
 COMPRESSION_LEVEL = 1
@@ -152,8 +154,7 @@ def encode(receipt: Receipt) -> bytes:
 def decode(data: bytes) -> Receipt:
     """The receipt in `data`, of this version and of at most `MAX_RECEIPT_BYTES`; else raises `ReceiptInvalid`."""
     try:
-        document = json.loads(_inflate(data))
-        _check_version(document["v"])
+        document = _document(data)
         return Receipt(
             task=whole_count(document["task"]),
             rows=whole_count(document["rows"]),
@@ -165,7 +166,7 @@ def decode(data: bytes) -> Receipt:
             refused=flag(document["refused"]),
             premises=plain_text(document["premises"]),
             payload_digest=int(_digest(document["payload_digest"], 32), 16),
-            left=_left(document["left"]),
+            left=_record(LeftRows, document["left"]),
             news=plain_text(document["news"]),
             **_changes(document["changes"]),
         )
@@ -175,17 +176,16 @@ def decode(data: bytes) -> Receipt:
         raise ReceiptInvalid(f"not a receipt: {type(error).__name__}") from error
 
 
-def _check_version(version: Any) -> None:
-    if type(version) is not int or version != RECEIPT_VERSION:
-        raise ReceiptInvalid(f"receipt version {shown(repr(version), 20)}, this driver reads {RECEIPT_VERSION}")
-
-
-def _inflate(data: bytes) -> bytes:
+def _document(data: bytes) -> Any:
     inflater = zlib.decompressobj()
     text = inflater.decompress(data, MAX_RECEIPT_BYTES)
     if not inflater.eof or inflater.unused_data:
         raise ReceiptInvalid(f"receipt is cut, padded, or larger than {MAX_RECEIPT_BYTES} bytes")
-    return text
+    document = json.loads(text)
+    version = document["v"]
+    if type(version) is not int or version != RECEIPT_VERSION:
+        raise ReceiptInvalid(f"receipt version {shown(repr(version), 20)}, this driver reads {RECEIPT_VERSION}")
+    return document
 
 
 def _json(value: Any) -> str:
@@ -193,6 +193,7 @@ def _json(value: Any) -> str:
 
 
 def _head_to_json(receipt: Receipt) -> dict[str, Any]:
+    changes = [receipt.keys and astuple(receipt.keys), *(receipt.changed[one] for one in OF_CHANGES)]
     return {
         "v": RECEIPT_VERSION,
         "task": receipt.task,
@@ -200,20 +201,14 @@ def _head_to_json(receipt: Receipt) -> dict[str, Any]:
         "schema": receipt.schema_id,
         "quality": receipt.quality.to_json(),
         "malformed": receipt.malformed,
-        "misfits": [[one.place, one.column, one.expected, one.found] for one in receipt.misfits],
+        "misfits": list(map(astuple, receipt.misfits)),
         "refused": receipt.refused,
         "premises": receipt.premises,
         "payload_digest": f"{receipt.payload_digest:032x}",
-        "left": None if receipt.left is None else [receipt.left.path, receipt.left.rows, receipt.left.size_bytes],
+        "left": receipt.left and astuple(receipt.left),
         "news": receipt.news,
-        "changes": _changes_to_json(receipt) if receipt.changes_by_key else None,
+        "changes": changes if receipt.changes_by_key else None,
     }
-
-
-def _changes_to_json(receipt: Receipt) -> list[Any]:
-    keys = receipt.keys
-    file = None if keys is None else [keys.path, keys.task, keys.rows, keys.size_bytes, keys.sha256]
-    return [file, *(receipt.changed[one] for one in OF_CHANGES)]
 
 
 def _digest(value: Any, digits: int) -> str:
@@ -222,37 +217,27 @@ def _digest(value: Any, digits: int) -> str:
     return value
 
 
-def _left(document: Any) -> LeftRows | None:
-    if document is None:
-        return None
-    path, rows, size = document
-    return LeftRows(plain_text(path), whole_count(rows), whole_count(size))
-
-
 def _changes(document: Any) -> dict[str, Any]:
     """The fields of changes by key."""
     if document is None:
         return {}
     file, *counts = document
-    return {"keys": _keys_file(file), "changed": Tally(zip(OF_CHANGES, map(whole_count, counts), strict=True))}
+    keys = _record(KeysFile, file)
+    if keys is not None:
+        _digest(keys.sha256, 64)
+    return {"keys": keys, "changed": Tally(zip(OF_CHANGES, map(whole_count, counts), strict=True))}
 
 
-def _keys_file(document: Any) -> KeysFile | None:
+def _record(kind: type[R], document: Any) -> R | None:
+    """An object of this class from a list of its fields; None if there is none."""
     if document is None:
         return None
-    path, task, rows, size, sha256 = document
-    return KeysFile(plain_text(path), whole_count(task), whole_count(rows), whole_count(size), _digest(sha256, 64))
+    checks: Mapping[Any, Callable[[Any], Any]] = {str: plain_text, int: whole_count}
+    return kind(*(checks[one.type](value) for one, value in zip(fields(kind), document, strict=True)))
 
 
 def _misfits(document: Any) -> tuple[Misfit, ...]:
     if not isinstance(document, list) or len(document) > MOST_MISFITS:
         raise ReceiptInvalid(f"malformed values are not a list of at most {MOST_MISFITS}")
-    return tuple(
-        Misfit(
-            place=shown(plain_text(place), LONGEST_PLACE),
-            column=shown(plain_text(column), LONGEST_WORDS),
-            expected=shown(plain_text(expected), LONGEST_WORDS),
-            found=shown(plain_text(found), LONGEST_WORDS),
-        )
-        for place, column, expected, found in document
-    )
+    words = ((shown(plain_text(place), LONGEST_PLACE), *map(plain_text, rest)) for place, *rest in document)
+    return tuple(Misfit(place, *(shown(word, LONGEST_WORDS) for word in rest)) for place, *rest in words)

@@ -9,7 +9,7 @@ import pytest
 from lakesink_catalog.connect.catalog import CatalogConfig, FoundCatalog
 from lakesink_tools.engines import duckdb, flink, pyiceberg, spark, trino
 from lakesink_tools.engines.recipe import Moment, Recipe
-from lakesink_tools.engines.recipe_input import Postgres, Rest, Sqlite, Target, target_of
+from lakesink_tools.engines.recipe_input import Rest, Target, postgres, sqlite, target_of
 from lakesink_tools.past.resolve_snapshot import queries
 from testkit.builders import Lake
 
@@ -54,7 +54,7 @@ def test_no_secret_of_the_configuration_is_printed(lake: Lake, engine: str, kind
 
 
 def test_a_database_is_told_without_its_password(lake: Lake) -> None:
-    assert target(lake, SECRET["postgres"]).backend == Postgres("db", 5433, "lake", "lake", "require")
+    assert target(lake, SECRET["postgres"]).backend == postgres("db", 5433, "lake", "lake", "require")
     text = everything(spark.recipe(target(lake, SECRET["postgres"])))
     assert "spark.sql.catalog.lake.uri jdbc:postgresql://db:5433/lake?sslmode=require\n" in text
     assert "db:5433:lake:lake:..." in text
@@ -62,7 +62,7 @@ def test_a_database_is_told_without_its_password(lake: Lake) -> None:
 
 def test_a_sqlite_file_is_told_by_its_absolute_path(lake: Lake) -> None:
     found = target(lake, {"uri": f"sqlite:///{lake.folder}/catalog.db"})
-    assert found.backend == Sqlite(f"{lake.folder}/catalog.db")
+    assert found.backend == sqlite(f"{lake.folder}/catalog.db")
 
 
 def test_secrets_of_a_service_are_named_by_variables(lake: Lake) -> None:

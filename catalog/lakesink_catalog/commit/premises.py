@@ -9,24 +9,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pyiceberg import types
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER_ID, SortOrder
-from pyiceberg.types import (
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IcebergType,
-    IntegerType,
-    ListType,
-    LongType,
-    MapType,
-    NestedField,
-    PrimitiveType,
-    StructType,
-)
 
 Path = tuple[str, ...]
 DIGEST_LENGTH = 32
@@ -118,17 +106,17 @@ def is_compatible(written: Schema, present: Schema) -> bool:
     return True
 
 
-def is_promotion(narrow: IcebergType, wide: IcebergType) -> bool:
+def is_promotion(narrow: types.IcebergType, wide: types.IcebergType) -> bool:
     """True if Iceberg can promote a column from the type `narrow` to the other type `wide`."""
     match narrow, wide:
-        case (IntegerType(), LongType()) | (FloatType(), DoubleType()):
+        case (types.IntegerType(), types.LongType()) | (types.FloatType(), types.DoubleType()):
             return True
-        case DecimalType(), DecimalType():
+        case types.DecimalType(), types.DecimalType():
             return narrow.scale == wide.scale and narrow.precision < wide.precision
     return False
 
 
-def columns(schema: Schema) -> dict[Path, NestedField]:
+def columns(schema: Schema) -> dict[Path, types.NestedField]:
     """Every field by its path of names, with the elements of lists and the keys and values of maps."""
     return dict(pair for field in schema.fields for pair in _with_inner((), field))
 
@@ -149,20 +137,20 @@ def _are_equal(one: Schema, other: Schema) -> bool:
     return (one.fields, one.identifier_field_ids) == (other.fields, other.identifier_field_ids)
 
 
-def _with_inner(above: Path, field: NestedField) -> Iterator[tuple[Path, NestedField]]:
+def _with_inner(above: Path, field: types.NestedField) -> Iterator[tuple[Path, types.NestedField]]:
     path = (*above, field.name)
     yield path, field
     for inner in _inner(field.field_type):
         yield from _with_inner(path, inner)
 
 
-def _inner(field_type: IcebergType) -> tuple[NestedField, ...]:
+def _inner(field_type: types.IcebergType) -> tuple[types.NestedField, ...]:
     match field_type:
-        case StructType(fields=fields):
+        case types.StructType(fields=fields):
             return fields
-        case ListType():
+        case types.ListType():
             return (field_type.element_field,)
-        case MapType():
+        case types.MapType():
             return field_type.key_field, field_type.value_field
     return ()
 
@@ -171,8 +159,8 @@ def _folded(path: Path) -> Path:
     return tuple(name.casefold() for name in path)
 
 
-def _holds(present: IcebergType, written: IcebergType) -> bool:
+def _holds(present: types.IcebergType, written: types.IcebergType) -> bool:
     """True if the current type can hold every written value; fields of nested types are compared one by one."""
-    if not isinstance(written, PrimitiveType):
+    if not isinstance(written, types.PrimitiveType):
         return type(written) is type(present)
     return written == present or is_promotion(written, present)

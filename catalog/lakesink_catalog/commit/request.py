@@ -6,23 +6,9 @@ from dataclasses import dataclass, replace
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.manifest import ManifestContent, ManifestFile
 from pyiceberg.schema import Schema
-from pyiceberg.table import Table
+from pyiceberg.table import Table, update
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
-from pyiceberg.table.update import (
-    AddSnapshotUpdate,
-    AssertCurrentSchemaId,
-    AssertLastAssignedFieldId,
-    AssertLastAssignedPartitionId,
-    AssertRefSnapshotId,
-    AssertTableUUID,
-    RemovePropertiesUpdate,
-    RemoveSnapshotRefUpdate,
-    SetPropertiesUpdate,
-    SetSnapshotRefUpdate,
-    TableRequirement,
-    TableUpdate,
-)
 
 from lakesink_catalog.commit.clock import CLOCK_TOLERANCE_MS
 from lakesink_catalog.commit.evolution import evolve
@@ -42,8 +28,8 @@ class Request:
     `new_schema` is the schema that it makes current; None if it changes none.
     """
 
-    requirements: tuple[TableRequirement, ...]
-    updates: tuple[TableUpdate, ...]
+    requirements: tuple[update.TableRequirement, ...]
+    updates: tuple[update.TableUpdate, ...]
     manifest_list: str
     new_schema: Schema | None = None
 
@@ -114,44 +100,44 @@ def operation_of(*, replaces: bool, added: bool, deletes: bool) -> Operation:
     return Operation.OVERWRITE if added else Operation.DELETE
 
 
-def as_loaded(table: Table, branch: str, head: int | None) -> list[TableRequirement]:
+def as_loaded(table: Table, branch: str, head: int | None) -> list[update.TableRequirement]:
     """Assert the table, its schema, and the head of a branch."""
     return [
-        AssertTableUUID(uuid=table.metadata.table_uuid),
-        AssertRefSnapshotId(ref=branch, snapshot_id=head),
-        AssertCurrentSchemaId(current_schema_id=table.metadata.current_schema_id),
+        update.AssertTableUUID(uuid=table.metadata.table_uuid),
+        update.AssertRefSnapshotId(ref=branch, snapshot_id=head),
+        update.AssertCurrentSchemaId(current_schema_id=table.metadata.current_schema_id),
     ]
 
 
-def _fence(table: Table, change: Change) -> tuple[TableRequirement, ...]:
+def _fence(table: Table, change: Change) -> tuple[update.TableRequirement, ...]:
     fence = as_loaded(table, change.branch, change.head)
     if change.schema_change is not None:  # a column added and dropped again leaves the schema id as it was
-        fence.append(AssertLastAssignedFieldId(last_assigned_field_id=table.metadata.last_column_id))
+        fence.append(update.AssertLastAssignedFieldId(last_assigned_field_id=table.metadata.last_column_id))
     last_partition_id = table.metadata.last_partition_id
     if last_partition_id is not None:  # catalogs can assign the id of a spec again, but not the ids of its fields
-        fence.append(AssertLastAssignedPartitionId(last_assigned_partition_id=last_partition_id))
+        fence.append(update.AssertLastAssignedPartitionId(last_assigned_partition_id=last_partition_id))
     if table.metadata.snapshots:  # PyIceberg refuses assertions on tags of others; there, the head is the only fence
-        fence += (AssertRefSnapshotId(ref=tag.name, snapshot_id=tag.before) for tag in change.tags)
+        fence += (update.AssertRefSnapshotId(ref=tag.name, snapshot_id=tag.before) for tag in change.tags)
     return tuple(fence)
 
 
-def _updates(table: Table, change: Change, snapshot: Snapshot) -> Iterator[TableUpdate]:
-    yield AddSnapshotUpdate(snapshot=snapshot)
+def _updates(table: Table, change: Change, snapshot: Snapshot) -> Iterator[update.TableUpdate]:
+    yield update.AddSnapshotUpdate(snapshot=snapshot)
     yield branch_at(table, change.branch, change.snapshot_id)
     if texts := {name: text for name, text in change.properties.items() if text is not None}:
-        yield SetPropertiesUpdate(updates=texts)
+        yield update.SetPropertiesUpdate(updates=texts)
     if removals := [name for name, text in change.properties.items() if text is None]:
-        yield RemovePropertiesUpdate(removals=removals)
+        yield update.RemovePropertiesUpdate(removals=removals)
     for tag in change.tags:
         if tag.after is not None:
             yield tag_at(tag.name, tag.after, tag.max_age_ms)
         elif tag.before is not None:
-            yield RemoveSnapshotRefUpdate(ref_name=tag.name)
+            yield update.RemoveSnapshotRefUpdate(ref_name=tag.name)
 
 
-def tag_at(name: str, snapshot_id: int, max_age_ms: int | None) -> SetSnapshotRefUpdate:
+def tag_at(name: str, snapshot_id: int, max_age_ms: int | None) -> update.SetSnapshotRefUpdate:
     """Create a tag, or move it."""
-    return SetSnapshotRefUpdate(
+    return update.SetSnapshotRefUpdate(
         ref_name=name,
         type=SnapshotRefType.TAG,
         snapshot_id=snapshot_id,
@@ -161,10 +147,10 @@ def tag_at(name: str, snapshot_id: int, max_age_ms: int | None) -> SetSnapshotRe
     )
 
 
-def branch_at(table: Table, branch: str, snapshot_id: int) -> SetSnapshotRefUpdate:
+def branch_at(table: Table, branch: str, snapshot_id: int) -> update.SetSnapshotRefUpdate:
     """Create a branch, or move it without changing its own settings."""
     there = table.metadata.refs.get(branch)
-    return SetSnapshotRefUpdate(
+    return update.SetSnapshotRefUpdate(
         ref_name=branch,
         type=SnapshotRefType.BRANCH,
         snapshot_id=snapshot_id,

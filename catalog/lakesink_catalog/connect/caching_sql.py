@@ -186,7 +186,8 @@ class CachingSqlCatalog(TakesTurns, SqlCatalog):
                 with _naming(location):
                     table = super().load_table(identifier)
                 cached = CachedMetadata(table.metadata_location, table.metadata)
-            if has_unique_name(cached.location):
+            # A name without a UUID, such as v2.metadata.json of a Hadoop table, can be dropped and used again.
+            if _WITH_UUID.search(cached.location) is not None:
                 self._cached[name] = cached
         io = self._load_file_io(cached.metadata.properties, cached.location)
         return Table(name, cached.copy_for_caller(), cached.location, io, self)
@@ -332,11 +333,3 @@ def check_schema_ids(base: TableMetadata, updates: Iterable[TableUpdate]) -> Non
     taken = {schema.schema_id for schema in base.schemas}
     if any(isinstance(one, AddSchemaUpdate) and one.schema_.schema_id in taken for one in updates):
         raise CommitFailedException("Requirement failed: another writer has added a schema with this id")
-
-
-def has_unique_name(location: str) -> bool:
-    """True if the name of a metadata file contains a UUID, so that no other file will ever have this name.
-
-    A file name without UUID, such as ``v2.metadata.json`` of a Hadoop table, can be dropped and used again.
-    """
-    return _WITH_UUID.search(location) is not None

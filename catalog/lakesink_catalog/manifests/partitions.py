@@ -6,21 +6,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
+from pyiceberg import types
 from pyiceberg.manifest import PartitionFieldSummary
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.types import (
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IcebergType,
-    IntegerType,
-    StringType,
-    StructType,
-)
 
 
 class Kind(StrEnum):
@@ -47,14 +37,14 @@ _PACKED: Mapping[Kind, struct.Struct] = {
 }
 _NARROW: Mapping[Kind, Kind] = {Kind.LONG: Kind.INT, Kind.DOUBLE: Kind.FLOAT}
 _FLOATING = (Kind.FLOAT, Kind.DOUBLE)
-_PLAIN: Mapping[type[IcebergType], Kind] = {
-    BooleanType: Kind.BOOLEAN,
-    IntegerType: Kind.INT,
-    DateType: Kind.INT,
-    FloatType: Kind.FLOAT,
-    DoubleType: Kind.DOUBLE,
-    DecimalType: Kind.DECIMAL,
-    StringType: Kind.STRING,
+_PLAIN: Mapping[type[types.IcebergType], Kind] = {
+    types.BooleanType: Kind.BOOLEAN,
+    types.IntegerType: Kind.INT,
+    types.DateType: Kind.INT,
+    types.FloatType: Kind.FLOAT,
+    types.DoubleType: Kind.DOUBLE,
+    types.DecimalType: Kind.DECIMAL,
+    types.StringType: Kind.STRING,
 }
 _LONGS = ("long", "time", "timestamp")
 
@@ -89,8 +79,8 @@ def schema_for(spec: PartitionSpec, metadata: TableMetadata) -> Schema | None:
 
 def kinds_of(spec: PartitionSpec, schema: Schema) -> tuple[Kind, ...]:
     """The kind of every partition field."""
-    types = [field.field_type for field in spec.partition_type(schema).fields]
-    return tuple(Kind.LONG if str(one).startswith(_LONGS) else _PLAIN.get(type(one), Kind.BYTES) for one in types)
+    found = [field.field_type for field in spec.partition_type(schema).fields]
+    return tuple(Kind.LONG if str(one).startswith(_LONGS) else _PLAIN.get(type(one), Kind.BYTES) for one in found)
 
 
 def summaries(
@@ -103,7 +93,7 @@ def summaries(
     return tuple(_summary(kind, {partition[place] for partition in partitions}) for place, kind in enumerate(kinds))
 
 
-def partition_type(spec: PartitionSpec, schema: Schema) -> StructType:
+def partition_type(spec: PartitionSpec, schema: Schema) -> types.StructType:
     """Optional fields with ASCII names, as the specs of Iceberg and Avro require; readers use field ids.
 
     PyIceberg would copy "required" from a source column, which `void` cannot satisfy, and would allow any letter in
@@ -112,7 +102,7 @@ def partition_type(spec: PartitionSpec, schema: Schema) -> StructType:
     fields = spec.partition_type(schema).fields
     names = ["".join(char if char.isascii() else f"_x{ord(char):X}" for char in field.name) for field in fields]
     changes = [{"name": name, "required": False} for name in names]
-    return StructType(*(field.model_copy(update=change) for field, change in zip(fields, changes, strict=True)))
+    return types.StructType(*(field.model_copy(update=change) for field, change in zip(fields, changes, strict=True)))
 
 
 def _summary(kind: Kind, found: Collection[bytes | None]) -> PartitionFieldSummary:

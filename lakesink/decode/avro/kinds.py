@@ -3,19 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from lakesink.decode.avro.schema import (
-    ANY_ZONE,
-    TEXT,
-    ArrayOf,
-    Enumeration,
-    MapTo,
-    Record,
-    Reference,
-    Scalar,
-    Union,
-    WriterSchema,
-)
-from lakesink.decode.avro.schema import Kind as AvroKind
+from lakesink.decode.avro import schema as avro
 from lakesink.decode.misfits import ENTRY, ITEM, Path
 from lakesink.decode.news import MOST_KEYS, News, wider
 from lakesink.decode.value_kinds import (
@@ -51,15 +39,15 @@ _LOGICAL: Mapping[str, Kind] = {
     **{f"time-{unit}": TIME for unit in ("millis", "micros")},
     **{f"timestamp-{unit}": "timestamptz" for unit in ("millis", "micros", "nanos")},
     **{f"local-timestamp-{unit}": "timestamp" for unit in ("millis", "micros", "nanos")},
-    f"{ANY_ZONE}timestamp-millis": "timestamp",  # Debezium writes moments with a zone as texts
-    **{f"{TEXT}{kind}": kind for kind in ("date", "timestamp", "timestamptz")},
-    **dict.fromkeys((f"{TEXT}time", "time-nanos"), TIME),
+    f"{avro.ANY_ZONE}timestamp-millis": "timestamp",  # Debezium writes moments with a zone as texts
+    **{f"{avro.TEXT}{kind}": kind for kind in ("date", "timestamp", "timestamptz")},
+    **dict.fromkeys((f"{avro.TEXT}time", "time-nanos"), TIME),
 }
 _PLAIN: Mapping[str, Kind] = {"null": WAITS, "bytes": "binary", "fixed": "binary"}
 """A fixed is binary: a hostile schema could give it any length, which each NULL of the column would take."""
 
 
-def news_of(schema: WriterSchema, struct: Struct, plan: NewsPlan) -> News:
+def news_of(schema: avro.WriterSchema, struct: Struct, plan: NewsPlan) -> News:
     """The news that every message of this schema has."""
     comparison = _Comparison(schema, plan)
     comparison.compare(schema.root, struct, ())
@@ -91,7 +79,7 @@ def _typed(kind: Kind, seen: Kind) -> Kind:
     return {form: _typed(inner, some)}
 
 
-def unknown_fields(schema: WriterSchema, struct: Struct) -> list[Path]:
+def unknown_fields(schema: avro.WriterSchema, struct: Struct) -> list[Path]:
     """Fields of the writer's schema without a column; not those that are always null."""
     comparison = _Comparison(schema, NewsPlan(widens=False), ITEM, ENTRY)
     comparison.compare(schema.root, struct, ())
@@ -102,32 +90,32 @@ def unknown_fields(schema: WriterSchema, struct: Struct) -> list[Path]:
 class _Comparison:
     """Compares one schema. Types are looked at `MOST_KEYS` times, as references can repeat them without end."""
 
-    schema: WriterSchema
+    schema: avro.WriterSchema
     plan: NewsPlan
     element: str = "element"
     value: str = "value"
     news: News = field(default_factory=News)
     _left: int = field(default=MOST_KEYS, init=False)
-    _within: list[Record] = field(default_factory=list, init=False)
+    _within: list[avro.Record] = field(default_factory=list, init=False)
 
-    def compare(self, kind: AvroKind, wanted: Type, place: Place) -> None:
+    def compare(self, kind: avro.Kind, wanted: Type, place: Place) -> None:
         """Add the news of values of an Avro type in a place of the table."""
         match kind, wanted:
-            case Reference(name), _:
+            case avro.Reference(name), _:
                 self.compare(self.schema.named[name], wanted, place)
-            case Union(branches), _:
+            case avro.Union(branches), _:
                 for branch in branches:
                     self.compare(branch, wanted, place)
-            case Record() as record, Struct():
+            case avro.Record() as record, Struct():
                 self._within.append(record)
                 self._compare_fields(record.fields, wanted, place)
                 self._within.pop()
-            case ArrayOf(items), ListOf(element):
+            case avro.ArrayOf(items), ListOf(element):
                 self._compare_value(items, element, (*place, self.element))
-            case MapTo(values), MapOf(_, value):
+            case avro.MapTo(values), MapOf(_, value):
                 self._compare_value(values, value, (*place, self.value))
 
-    def _compare_fields(self, fields: tuple[tuple[str, AvroKind], ...], struct: Struct, place: Place) -> None:
+    def _compare_fields(self, fields: tuple[tuple[str, avro.Kind], ...], struct: Struct, place: Place) -> None:
         columns = {one.name: one for one in struct.fields}
         for name, kind in fields:
             where = (*place, name[:LONGEST_NAME])
@@ -136,7 +124,7 @@ class _Comparison:
             else:
                 self.news.added[where] = merged(self.news.added.get(where, WAITS), self._kind_of(kind, DEEPEST))
 
-    def _compare_value(self, kind: AvroKind, column: Field, place: Place) -> None:
+    def _compare_value(self, kind: avro.Kind, column: Field, place: Place) -> None:
         if not isinstance(column.type, Primitive):
             self.compare(kind, column.type, place)
         elif self.plan.widens and column.field_id not in self.plan.kept_types:
@@ -144,38 +132,38 @@ class _Comparison:
             if name:
                 self.news.widened[place] = wider(self.news.widened.get(place, name), name)
 
-    def _kind_of(self, kind: AvroKind, levels: int) -> Kind:  # noqa: PLR0911 - one for each type
+    def _kind_of(self, kind: avro.Kind, levels: int) -> Kind:  # noqa: PLR0911 - one for each type
         self._left -= 1
         if self._left < 0:
             return NONE
         match kind:
-            case Reference(name):
+            case avro.Reference(name):
                 return self._kind_of(self.schema.named[name], levels)
-            case Union(branches):
+            case avro.Union(branches):
                 found: Kind = WAITS
                 for branch in branches:
                     found = merged(found, self._kind_of(branch, levels))
                 return found
-            case Scalar():
+            case avro.Scalar():
                 if kind.logical == "decimal":
                     return decimal_kind(kind.precision, kind.scale)
                 return _LOGICAL.get(kind.logical or "") or _PLAIN.get(kind.name, kind.name)
-            case Enumeration():
+            case avro.Enumeration():
                 return "string"
         if any(kind is record for record in self._within):
             return ITSELF
         return self._kind_of_nested(kind, levels - 1) if levels else DEEP
 
-    def _kind_of_nested(self, kind: Record | ArrayOf | MapTo, levels: int) -> Kind:
+    def _kind_of_nested(self, kind: avro.Record | avro.ArrayOf | avro.MapTo, levels: int) -> Kind:
         match kind:
-            case Record(fields):
+            case avro.Record(fields):
                 self._within.append(kind)
                 found = struct_of((name[:LONGEST_NAME], self._kind_of(inner, levels)) for name, inner in fields)
                 self._within.pop()
                 return found
-            case ArrayOf(items):
+            case avro.ArrayOf(items):
                 return {LIST: self._kind_of(items, levels)}
-            case MapTo(values):
+            case avro.MapTo(values):
                 return {MAP: self._kind_of(values, levels)}
 
 

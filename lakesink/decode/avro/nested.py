@@ -12,24 +12,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
+from lakesink.decode.avro import schema as avro
 from lakesink.decode.avro.cursor import Cursor, Mask, Whole
 from lakesink.decode.avro.scalars import misfits, nulls, read_scalar, read_symbols, read_variable_decimals
-from lakesink.decode.avro.schema import (
-    ArrayOf,
-    Enumeration,
-    Kind,
-    MapTo,
-    Record,
-    Reference,
-    Scalar,
-    Union,
-    WriterSchema,
-)
 from lakesink.rows.nested import all_null, with_duplicate_keys, without_validity
 from lakesink.rows.plan import BinaryEncoding
 from lakesink.rows.schema import Field, ListOf, MapOf, Primitive, Struct, Type, arrow_type
 
-_FRAMES = {Reference: 1, Union: 2, Record: 3, ArrayOf: 5, MapTo: 5}
+_FRAMES = {avro.Reference: 1, avro.Union: 2, avro.Record: 3, avro.ArrayOf: 5, avro.MapTo: 5}
 """Calls within one another for one level of a nested type."""
 _MOST_FRAMES = 700
 """Python's stack has a thousand, and the callers need some. A value that is nested deeper is a misfit."""
@@ -41,7 +31,7 @@ _SCALE_AND_DIGITS = Struct(
         Field(0, "value", required=True, type=Primitive("binary")),
     )
 )
-_TEXT, _NULL = Scalar("string"), Scalar("null")
+_TEXT, _NULL = avro.Scalar("string"), avro.Scalar("null")
 
 Items = list[pa.Array | None]
 """The columns of an item: the item, or a key and its value; None where no column wants them."""
@@ -56,12 +46,12 @@ class ValueReader:
         encoding: How texts spell the bytes of BINARY columns; None if no text is taken for bytes.
     """
 
-    schema: WriterSchema
+    schema: avro.WriterSchema
     forgives: bool = False
     encoding: BinaryEncoding | None = None
     _frames: int = field(default=0, init=False)
 
-    def read(self, kind: Kind, wanted: Type | None, cursor: Cursor) -> pa.Array | None:  # noqa: PLR0911 - one for each type
+    def read(self, kind: avro.Kind, wanted: Type | None, cursor: Cursor) -> pa.Array | None:  # noqa: PLR0911 - one for each type
         """Values of an Avro type; None if `wanted` is None. Moves the cursor to their ends and marks misfits."""
         frames = _FRAMES.get(type(kind), 0)
         if self._frames + frames > _MOST_FRAMES:
@@ -69,35 +59,35 @@ class ValueReader:
         self._frames += frames
         try:
             match kind:
-                case Scalar("null"):
+                case avro.Scalar("null"):
                     return nulls(wanted, len(cursor))
-                case Reference(name) if cursor.active.any():  # else a recursive type has no end
+                case avro.Reference(name) if cursor.active.any():  # else a recursive type has no end
                     return self.read(self.schema.named[name], wanted, cursor)
-                case Union(branches):
+                case avro.Union(branches):
                     return self._union(branches, wanted, cursor)
-                case Scalar() if wanted is None or isinstance(wanted, Primitive):
+                case avro.Scalar() if wanted is None or isinstance(wanted, Primitive):
                     return read_scalar(kind, wanted, cursor, self.encoding)
-                case Enumeration() if wanted is None or isinstance(wanted, Primitive):
+                case avro.Enumeration() if wanted is None or isinstance(wanted, Primitive):
                     return read_symbols(kind, wanted, cursor)
-                case Record() if wanted is None or isinstance(wanted, Struct):
+                case avro.Record() if wanted is None or isinstance(wanted, Struct):
                     return self._record(kind, wanted, cursor)
-                case ArrayOf() if wanted is None or isinstance(wanted, ListOf):
+                case avro.ArrayOf() if wanted is None or isinstance(wanted, ListOf):
                     return self._array(kind, wanted, cursor)
-                case MapTo() if wanted is None or isinstance(wanted, MapOf):
+                case avro.MapTo() if wanted is None or isinstance(wanted, MapOf):
                     return self._map(kind, wanted, cursor)
                 case _:
                     return self._other(kind, wanted, cursor)
         finally:
             self._frames -= frames
 
-    def _other(self, kind: Kind, wanted: Type | None, cursor: Cursor) -> pa.Array | None:
+    def _other(self, kind: avro.Kind, wanted: Type | None, cursor: Cursor) -> pa.Array | None:
         """Values of a type that is not the column's: misfits, unless they are decimals in records."""
-        is_decimal = isinstance(kind, Record) and kind.meaning == _VARIABLE_SCALE
+        is_decimal = isinstance(kind, avro.Record) and kind.meaning == _VARIABLE_SCALE
         if is_decimal and isinstance(wanted, Primitive) and wanted.decimal:
             return read_variable_decimals(cursor, self.read(kind, _SCALE_AND_DIGITS, cursor), wanted)
         return misfits(wanted, cursor)
 
-    def _union(self, branches: tuple[Kind, ...], wanted: Type | None, cursor: Cursor) -> pa.Array | None:
+    def _union(self, branches: tuple[avro.Kind, ...], wanted: Type | None, cursor: Cursor) -> pa.Array | None:
         number = cursor.varint()
         cursor.fail((number < 0) | (number >= len(branches)))
         parts: list[tuple[Mask, pa.Array]] = []
@@ -112,7 +102,7 @@ class ValueReader:
                 parts.append((chosen, values))
         return None if wanted is None else _together(parts, wanted, cursor)
 
-    def _record(self, record: Record, wanted: Struct | None, cursor: Cursor) -> pa.Array | None:
+    def _record(self, record: avro.Record, wanted: Struct | None, cursor: Cursor) -> pa.Array | None:
         if wanted is None:
             for _, kind in record.fields:
                 self.read(kind, None, cursor)
@@ -129,7 +119,7 @@ class ValueReader:
         arrays = [found[field.name] if field.name in found else self._missing(field, cursor) for field in wanted.fields]
         return pa.StructArray.from_arrays(arrays, fields=list(arrow_type(wanted)), mask=pa.array(~cursor.active))
 
-    def _field(self, kind: Kind, field: Field, cursor: Cursor) -> pa.Array:
+    def _field(self, kind: avro.Kind, field: Field, cursor: Cursor) -> pa.Array:
         """Values of a field, of an element, or of a key or value of a map; see `forgives`."""
         before = replace(cursor)
         values = self.read(kind, field.type, cursor)
@@ -142,9 +132,9 @@ class ValueReader:
             cursor.forgive(before, ends)
         return values
 
-    def _without_column(self, kind: Kind, cursor: Cursor) -> None:
+    def _without_column(self, kind: avro.Kind, cursor: Cursor) -> None:
         if self.forgives:
-            if isinstance(kind, Union):  # a null in a union inside of it may count as a value
+            if isinstance(kind, avro.Union):  # a null in a union inside of it may count as a value
                 of_null = [number for number, branch in enumerate(kind.branches) if branch == _NULL]
                 cursor.mark(cursor.active & ~np.isin(replace(cursor).varint(), of_null))
             else:
@@ -156,7 +146,7 @@ class ValueReader:
             cursor.fail(cursor.active)
         return all_null(len(cursor), arrow_type(field.type))
 
-    def _array(self, kind: ArrayOf, wanted: ListOf | None, cursor: Cursor) -> pa.Array | None:
+    def _array(self, kind: avro.ArrayOf, wanted: ListOf | None, cursor: Cursor) -> pa.Array | None:
         if wanted is None:
             _items(cursor, [None], lambda part: [self.read(kind.items, None, part)])
             return None
@@ -164,9 +154,9 @@ class ValueReader:
         holders, [values] = _items(cursor, [element.type], lambda part: [self._field(kind.items, element, part)])
         return _list(arrow_type(wanted), cursor, holders, values)
 
-    def _map(self, kind: MapTo, wanted: MapOf | None, cursor: Cursor) -> pa.Array | None:
+    def _map(self, kind: avro.MapTo, wanted: MapOf | None, cursor: Cursor) -> pa.Array | None:
         if wanted is None:
-            entry = Record((("key", _TEXT), ("value", kind.values)))
+            entry = avro.Record((("key", _TEXT), ("value", kind.values)))
             _items(cursor, [None], lambda part: [self._record(entry, None, part)])
             return None
         key, value = wanted.key, wanted.value

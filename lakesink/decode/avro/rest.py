@@ -13,17 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from lakesink.decode.avro.schema import (
-    ArrayOf,
-    Enumeration,
-    Kind,
-    MapTo,
-    Record,
-    Reference,
-    Scalar,
-    Union,
-    WriterSchema,
-)
+from lakesink.decode.avro import schema as avro
 from lakesink.decode.decimals import all_digits
 
 _PARTS: Mapping[str, int] = {"millis": 1_000, "micros": 1_000_000, "nanos": 1_000_000_000}
@@ -36,7 +26,7 @@ _SIZES: Mapping[str, int] = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 _quoted = json.JSONEncoder(ensure_ascii=False).encode
 
 
-def json_of(value: bytes, schema: WriterSchema, without: Collection[str] = ()) -> str:
+def json_of(value: bytes, schema: avro.WriterSchema, without: Collection[str] = ()) -> str:
     """A record as JSON, without the fields of some names; half of a surrogate pair is a byte that is not UTF-8."""
     found = _Value(schema, value)
     return found.record(found.resolved(schema.root), without)
@@ -46,13 +36,13 @@ def json_of(value: bytes, schema: WriterSchema, without: Collection[str] = ()) -
 class _Value:
     """Reads one value from its start to its end."""
 
-    schema: WriterSchema
+    schema: avro.WriterSchema
     data: bytes
     at: int = field(default=0, init=False)
 
-    def record(self, kind: Kind, without: Collection[str] = ()) -> str:
+    def record(self, kind: avro.Kind, without: Collection[str] = ()) -> str:
         """The next value, a record, as JSON without the fields of some names."""
-        assert isinstance(kind, Record)
+        assert isinstance(kind, avro.Record)
         members = []
         for name, inner in kind.fields:
             if name in without:
@@ -61,35 +51,35 @@ class _Value:
                 members.append(f"{_quoted(name)}:{self.text(inner)}")
         return f"{{{','.join(members)}}}"
 
-    def text(self, kind: Kind) -> str:
+    def text(self, kind: avro.Kind) -> str:
         """The next value, of this type, as JSON."""
         match self.resolved(kind):
-            case Scalar() as scalar:
+            case avro.Scalar() as scalar:
                 return self._scalar(scalar)
-            case Record() as record:
+            case avro.Record() as record:
                 return self.record(record)
-            case Enumeration(symbols):
+            case avro.Enumeration(symbols):
                 return _quoted(symbols[self._long()])
-            case ArrayOf(items):
+            case avro.ArrayOf(items):
                 return f"[{','.join([self.text(items) for _ in self._items()])}]"
-            case MapTo(values):
+            case avro.MapTo(values):
                 return f"{{{','.join([f'{self._string()}:{self.text(values)}' for _ in self._items()])}}}"
             case other:
                 raise AssertionError(other)
 
-    def resolved(self, kind: Kind) -> Kind:
+    def resolved(self, kind: avro.Kind) -> avro.Kind:
         """The type itself: a reference's, and a union's branch, whose number is read."""
         while True:
-            if isinstance(kind, Union):
+            if isinstance(kind, avro.Union):
                 kind = kind.branches[self._long()]
-            elif isinstance(kind, Reference):
+            elif isinstance(kind, avro.Reference):
                 kind = self.schema.named[kind.name]
             else:
                 return kind
 
-    def _skip(self, kind: Kind) -> None:
+    def _skip(self, kind: avro.Kind) -> None:
         kind = self.resolved(kind)
-        if not isinstance(kind, Scalar):
+        if not isinstance(kind, avro.Scalar):
             self.text(kind)
         elif kind.name in ("int", "long"):
             self._long()
@@ -98,7 +88,7 @@ class _Value:
         else:
             self._bytes(_SIZES.get(kind.name, kind.size))
 
-    def _scalar(self, kind: Scalar) -> str:  # noqa: PLR0911 - one for each type
+    def _scalar(self, kind: avro.Scalar) -> str:  # noqa: PLR0911 - one for each type
         match kind.name:
             case "null":
                 return "null"
@@ -168,7 +158,7 @@ def _clock(number: int, parts: int) -> str:
     return f"{minutes // 60:02}:{minutes % 60:02}:{second:02}.{fraction:0{len(str(parts)) - 1}}"
 
 
-def _of_bytes(value: bytes, kind: Scalar) -> str:
+def _of_bytes(value: bytes, kind: avro.Scalar) -> str:
     if kind.logical == "decimal" and 0 < len(value) <= _LONGEST_DECIMAL and kind.scale <= _LONGEST_DECIMAL:
         return all_digits(int.from_bytes(value, "big", signed=True), kind.scale)
     if kind.logical == "uuid":

@@ -18,32 +18,15 @@ _PART_TAIL = re.compile(r"(\d{1,19})-\d{5,10}-[0-9a-f-]{36}\..*", re.ASCII)
 class Layout(SinkFolder):
     """The locations of one sink."""
 
-    @property
-    def root(self) -> str:
-        """Folder of this sink."""
-        return f"{self.directory}/{FOLDER}/{self.sink_id}"
-
-    @property
-    def commits(self) -> str:
-        """Folder of markers."""
-        return f"{self.root}/commits"
-
-    @property
-    def high_water(self) -> str:
-        """Location of the file of `lakesink.sinks.directory.marker.HighWater`."""
-        return f"{self.root}/high-water.json"
-
-    def taken_back(self, name: str) -> str:
-        """Folder for the files that one rewind moved, in subfolders of the same names."""
-        return f"{self.root}/taken-back/{name}"
+    def __init__(self, directory: str, sink_id: str) -> None:
+        super().__init__(directory, sink_id, f"{FOLDER}/")
+        self.commits = f"{self.root}/commits"  # the markers
+        self.high_water = f"{self.root}/high-water.json"  # `lakesink.sinks.directory.marker.HighWater`
+        self.taken_back = f"{self.root}/taken-back"  # files that rewinds moved, each in subfolders of the same names
 
     def marker(self, number: int) -> str:
         """Location of a marker."""
         return f"{self.commits}/{number:020d}.json"
-
-    def part_path(self, name: str) -> str:
-        """A part's path, relative to the directory."""
-        return f"{FOLDER}/{self.sink_id}/parts/{name}"
 
 
 def marker_number(name: str) -> int | None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from lakesink.sinks.directory.layout import Layout
+from lakesink.sinks.directory.layout import FOLDER
 from lakesink.sinks.staged.ledger import StagedCommit
 from lakesink.sinks.staged.part_receipt import Part, check_batch, part_stem, parts_from_json
 from lakesink_protocol.identity import BATCH_FACTS, NAME_PATTERN, Batch, digest
@@ -82,7 +82,7 @@ class Marker(StagedCommit):
         return _line(self._document() | {"digest": self.digest})
 
     def _document(self) -> dict[str, Any]:
-        layout = Layout("", self.sink_id)
+        folder = f"{FOLDER}/{self.sink_id}/parts"
         return {
             "version": MARKER_VERSION,
             "lakesink": self.lakesink,
@@ -91,8 +91,7 @@ class Marker(StagedCommit):
             "rows": self.rows,
             "bytes": self.size_bytes,
             "parts": [
-                {"path": layout.part_path(part.name), "rows": part.rows, "bytes": part.size_bytes}
-                for part in self.parts
+                {"path": f"{folder}/{part.name}", "rows": part.rows, "bytes": part.size_bytes} for part in self.parts
             ],
         }
 

@@ -4,25 +4,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+from pyiceberg import types
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FixedType,
-    FloatType,
-    IcebergType,
-    IntegerType,
-    LongType,
-    NestedField,
-    PrimitiveType,
-    StringType,
-    TimestampType,
-    TimestamptzType,
-)
 
 from lakesink.rows.changed_rows import DELETE_MARK
 from lakesink.rows.columns import NameRule
@@ -40,14 +24,22 @@ from lakesink_catalog.words import cut
 from lakesink_protocol.errors import CatalogError, SettingsError
 from lakesink_protocol.suggest import did_you_mean
 
-_NO_KEYS = (FloatType, DoubleType)
-_SORTABLE = (IntegerType, LongType, DecimalType, DateType, TimestampType, TimestamptzType, StringType)
-_SORTABLE_CASTS: dict[type[IcebergType], str] = {
-    BooleanType: "CAST({} AS INT)",
-    FloatType: "CAST({} AS DECIMAL(38, 9))",
-    DoubleType: "CAST({} AS DECIMAL(38, 9))",
-    BinaryType: "hex({})",
-    FixedType: "hex({})",
+_NO_KEYS = (types.FloatType, types.DoubleType)
+_SORTABLE = (
+    types.IntegerType,
+    types.LongType,
+    types.DecimalType,
+    types.DateType,
+    types.TimestampType,
+    types.TimestamptzType,
+    types.StringType,
+)
+_SORTABLE_CASTS: dict[type[types.IcebergType], str] = {
+    types.BooleanType: "CAST({} AS INT)",
+    types.FloatType: "CAST({} AS DECIMAL(38, 9))",
+    types.DoubleType: "CAST({} AS DECIMAL(38, 9))",
+    types.BinaryType: "hex({})",
+    types.FixedType: "hex({})",
 }
 
 
@@ -171,7 +163,7 @@ class _Columns:
                 self._check_key(field)
         return tuple(sorted(identifiers))
 
-    def found_keys(self, keys: Sequence[str]) -> list[NestedField]:
+    def found_keys(self, keys: Sequence[str]) -> list[types.NestedField]:
         """The columns of the option `keys`."""
         found = [self._field(name, "keys") for name in keys]
         for field in found:
@@ -192,22 +184,22 @@ class _Columns:
     def check_deleted(self) -> None:
         """Check the column that soft deletes need."""
         found = [field.field_type for field in self.schema.fields if field.name == DELETED]
-        if found != [BooleanType()]:
+        if found != [types.BooleanType()]:
             raise option_invalid(
                 "deletes",
                 f"The option deletes='soft' needs a BOOLEAN column {DELETED} in {self.table}: ALTER TABLE {self.table}"
                 f" ADD COLUMN {DELETED} BOOLEAN",
             )
 
-    def _field(self, name: str, option: str) -> NestedField:
+    def _field(self, name: str, option: str) -> types.NestedField:
         by_name = {field.name: field for field in self.schema.fields}
         return by_name[_found(name, by_name, self.rule, option, self.table)]
 
     def _name(self, field_id: int) -> str:
         return self.schema.find_column_name(field_id) or str(field_id)
 
-    def _check_key(self, field: NestedField) -> None:
-        if not isinstance(field.field_type, PrimitiveType) or isinstance(field.field_type, _NO_KEYS):
+    def _check_key(self, field: types.NestedField) -> None:
+        if not isinstance(field.field_type, types.PrimitiveType) or isinstance(field.field_type, _NO_KEYS):
             raise SettingsError.of(
                 "KEY_UNSUPPORTED",
                 column=shown(field.name),
@@ -226,7 +218,7 @@ def _found(name: str, names: Iterable[str], rule: NameRule, option: str, table: 
     raise option_invalid(option, cut(f"The option {option} names the column {shown(name)!r}, {where}. {hint}", 180))
 
 
-def _keys_unknown(table: str, wanted: Sequence[NestedField]) -> SettingsError:
+def _keys_unknown(table: str, wanted: Sequence[types.NestedField]) -> SettingsError:
     names = [field.name for field in wanted]
     if not names:
         return SettingsError.of("KEYS_UNKNOWN", table=table)
@@ -234,7 +226,7 @@ def _keys_unknown(table: str, wanted: Sequence[NestedField]) -> SettingsError:
     return SettingsError.of("KEYS_UNKNOWN.named", table=table, keys=shown(", ".join(names)), statements=statements)
 
 
-def _identifying(table: str, wanted: Sequence[NestedField]) -> tuple[str, ...]:
+def _identifying(table: str, wanted: Sequence[types.NestedField]) -> tuple[str, ...]:
     """Statements that make columns the identifier fields. Spark SQL makes no column required that exists."""
     names = [field.name for field in wanted]
     optional = [field.name for field in wanted if not field.required]
@@ -249,7 +241,7 @@ def _identifying(table: str, wanted: Sequence[NestedField]) -> tuple[str, ...]:
     return (f"{checked}, then in PyIceberg: {opened} {steps}; change.set_identifier_fields({literal})",)
 
 
-def _sequence_unsupported(table: str, field: NestedField) -> SettingsError:
+def _sequence_unsupported(table: str, field: types.NestedField) -> SettingsError:
     name = sql_name(field.name)
     cast = next((text for kind, text in _SORTABLE_CASTS.items() if isinstance(field.field_type, kind)), None)
     column, kind = shown(field.name), shown(spark_type(field.field_type))

@@ -4,27 +4,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+from pyiceberg import types
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
-from pyiceberg.types import (
-    BinaryType,
-    DecimalType,
-    DoubleType,
-    FixedType,
-    FloatType,
-    IcebergType,
-    IntegerType,
-    ListType,
-    LongType,
-    MapType,
-    NestedField,
-    PrimitiveType,
-    StringType,
-    StructType,
-    TimestampType,
-    TimestamptzType,
-    TimeType,
-)
 
 from lakesink.rows.columns import NameRule, is_list
 from lakesink.rows.task_errors import schema_mismatch, shown
@@ -38,16 +20,16 @@ from lakesink_protocol.errors import WriteError
 MOST_SHOWN = 20
 _LONGEST_NAME_BYTES = 255
 _MOST_DIGITS = 38
-_TRINO: Mapping[type[IcebergType], str] = {
-    IntegerType: "integer",
-    LongType: "bigint",
-    FloatType: "real",
-    StringType: "varchar",
-    TimeType: "time(6)",
-    TimestampType: "timestamp(6)",
-    TimestamptzType: "timestamp(6) with time zone",
-    FixedType: "varbinary",
-    BinaryType: "varbinary",
+_TRINO: Mapping[type[types.IcebergType], str] = {
+    types.IntegerType: "integer",
+    types.LongType: "bigint",
+    types.FloatType: "real",
+    types.StringType: "varchar",
+    types.TimeType: "time(6)",
+    types.TimestampType: "timestamp(6)",
+    types.TimestamptzType: "timestamp(6) with time zone",
+    types.FixedType: "varbinary",
+    types.BinaryType: "varbinary",
 }
 """Names that differ from Iceberg's own."""
 
@@ -57,12 +39,12 @@ def difference_lines(change: SchemaChange, schema: Schema) -> tuple[str, ...]:
     present = columns(schema)
     rows = [
         ("column", "in the table", "in the query"),
-        *((_dotted(one.column), "-", spark_type(parse_type(one.type_json))) for one in change.added),
+        *((".".join(one.column), "-", spark_type(parse_type(one.type_json))) for one in change.added),
         *(
-            (_dotted(one.column), spark_type(present[one.column].field_type), spark_type(parse_type(one.type_json)))
+            (".".join(one.column), spark_type(present[one.column].field_type), spark_type(parse_type(one.type_json)))
             for one in change.widened
         ),
-        *((_dotted(column), f"{spark_type(present[column].field_type)} NOT NULL", "-") for column in change.optional),
+        *((".".join(column), f"{spark_type(present[column].field_type)} NOT NULL", "-") for column in change.optional),
     ]
     first = rows[: MOST_SHOWN + 1]
     widths = [max(len(row[at]) for row in first) for at in range(3)]
@@ -87,22 +69,22 @@ def commands(change: SchemaChange, table: Path) -> tuple[str, ...]:
     )
 
 
-def spark_type(kind: IcebergType) -> str:
+def spark_type(kind: types.IcebergType) -> str:
     """The type in Spark's spelling."""
     return sql_type(schema_to_pyarrow(kind))
 
 
-def trino_type(kind: IcebergType) -> str:
+def trino_type(kind: types.IcebergType) -> str:
     """The type in Trino's spelling."""
     match kind:
-        case StructType(fields=fields):
+        case types.StructType(fields=fields):
             inner = ", ".join(f"{_trino_name(field.name)} {trino_type(field.field_type)}" for field in fields)
             return f"row({inner})"
-        case ListType(element_type=element):
+        case types.ListType(element_type=element):
             return f"array({trino_type(element)})"
-        case MapType(key_type=key, value_type=value):
+        case types.MapType(key_type=key, value_type=value):
             return f"map({trino_type(key)}, {trino_type(value)})"
-        case DecimalType(precision=precision, scale=scale):
+        case types.DecimalType(precision=precision, scale=scale):
             return f"decimal({precision}, {scale})"
     return _TRINO.get(type(kind), str(kind))
 
@@ -118,7 +100,7 @@ def _in_pyiceberg(change: SchemaChange) -> Iterator[str]:
     yield "update.commit()"
 
 
-_Sql = tuple[Callable[..., str], Callable[[IcebergType], str], str]
+_Sql = tuple[Callable[..., str], Callable[[types.IcebergType], str], str]
 
 
 def _in_sql(change: SchemaChange, table: Path, dialect: _Sql) -> Iterator[str]:
@@ -141,10 +123,6 @@ _SPARK: _Sql = (sql_name, spark_type, "TYPE")
 _TRINO_SQL: _Sql = (_trino_name, trino_type, "SET DATA TYPE")
 
 
-def _dotted(path: Path) -> str:
-    return ".".join(path)
-
-
 @dataclass(slots=True)
 class _Differences:
     """Compares columns by name."""
@@ -155,7 +133,7 @@ class _Differences:
     widened: list[ColumnType] = field(default_factory=list)
     optional: list[Path] = field(default_factory=list)
 
-    def compare_struct(self, incoming: Sequence[pa.Field], struct: StructType, path: Path) -> None:
+    def compare_struct(self, incoming: Sequence[pa.Field], struct: types.StructType, path: Path) -> None:
         present = {self.rule.key(known.name): known for known in struct.fields}
         taken = {known.name.casefold(): known.name for known in struct.fields}
         for new in incoming:
@@ -170,15 +148,17 @@ class _Differences:
             if known.required and self.rule.key(known.name) not in arriving and known.field_id not in self.identifiers:
                 self.optional.append((*path, known.name))
 
-    def _compare(self, incoming: pa.DataType, present: NestedField, path: Path) -> None:
+    def _compare(self, incoming: pa.DataType, present: types.NestedField, path: Path) -> None:
         match present.field_type:
-            case StructType() as struct if pa.types.is_struct(incoming):
+            case types.StructType() as struct if pa.types.is_struct(incoming):
                 self.compare_struct(list(incoming), struct, path)
-            case ListType(element_field=element) if is_list(incoming):
+            case types.ListType(element_field=element) if is_list(incoming):
                 self._compare(incoming.value_type, element, (*path, element.name))
-            case MapType(value_field=value) if pa.types.is_map(incoming):  # Iceberg allows no change in a map's key
+            case types.MapType(value_field=value) if pa.types.is_map(
+                incoming
+            ):  # Iceberg allows no change in a map's key
                 self._compare(incoming.item_type, value, (*path, value.name))
-            case PrimitiveType() as narrow:
+            case types.PrimitiveType() as narrow:
                 wide = _promoted(narrow, incoming)
                 if wide is not None:
                     self.widened.append(ColumnType(path, wide.model_dump_json()))
@@ -241,13 +221,13 @@ def unfit_name(name: str, beside: str | None, *, is_column: bool) -> str:
     return "has a name that Iceberg reserves" if is_column and name.lower() in RESERVED_NAMES else ""
 
 
-def _promoted(narrow: PrimitiveType, incoming: pa.DataType) -> IcebergType | None:
+def _promoted(narrow: types.PrimitiveType, incoming: pa.DataType) -> types.IcebergType | None:
     """The wider type of a column that holds the incoming values too; None if it needs none, or there is none."""
-    wide: IcebergType = narrow
+    wide: types.IcebergType = narrow
     if incoming in (pa.int64(), pa.uint32()):
-        wide = LongType()
+        wide = types.LongType()
     elif incoming == pa.float64():
-        wide = DoubleType()
+        wide = types.DoubleType()
     elif pa.types.is_decimal(incoming) and 0 <= incoming.scale <= incoming.precision <= _MOST_DIGITS:
-        wide = DecimalType(incoming.precision, incoming.scale)
+        wide = types.DecimalType(incoming.precision, incoming.scale)
     return wide if is_promotion(narrow, wide) else None

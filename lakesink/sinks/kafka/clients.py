@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
@@ -62,13 +63,6 @@ _FOR_CONSUMERS = {
     "auto.offset.reset": "earliest",
     "fetch.wait.max.ms": _FETCH_WAIT_MS,
 }
-
-
-class Quiet:
-    """Takes the client library's own log lines, which would go to standard error: errors have them where needed."""
-
-    def log(self, *_: Any) -> None:
-        """Drop a line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +165,9 @@ class Clients:
         return ""
 
     def _properties(self, own: Mapping[str, Any]) -> dict[str, Any]:
-        try_first = {"bootstrap.servers": self.bootstrap_servers, "error_cb": self.troubles, "logger": Quiet()}
+        # The library's own log lines would go to standard error: errors have them where needed.
+        quiet = SimpleNamespace(log=lambda *_: None)
+        try_first = {"bootstrap.servers": self.bootstrap_servers, "error_cb": self.troubles, "logger": quiet}
         fixed = {name: value for name, value in own.items() if name in _OWN}
         return {**own, **self.config, **fixed, **try_first}
 

@@ -17,7 +17,6 @@ KAFKA_LEDGER_VERSION = 1
 MAX_RECORD_BYTES = 64 * 1024
 _TEXTS = ("sink_id", "target_id", "outcome", "accepted", "commit_id", "committed_at", "lakesink")
 _COUNTS = ("number", "rows")
-_OPTIONAL = {"start"}
 
 
 class RecordDamaged(ValueError):
@@ -90,9 +89,15 @@ def _record(document: Mapping[str, Any]) -> CommitRecord:
     version = document["version"]
     if type(version) is not int or version != KAFKA_LEDGER_VERSION:
         raise RecordDamaged(f"its record has version {str(version)[:20]}, this lakesink reads {KAFKA_LEDGER_VERSION}")
-    fields: dict[str, Any] = {name: _text(document[name]) for name in _TEXTS}
-    fields |= {name: _count(document[name]) for name in _COUNTS}
-    return CommitRecord(**fields, batch=_batch(document["batch"]), ledger=_batch(document["ledger"]))
+    own: dict[str, Any] = {name: document[name] for name in (*_TEXTS, *_COUNTS)}
+    batches = [{name: document[part][name] for name in BATCH_FACTS} for part in ("batch", "ledger")]
+    for name, value in (fact for part in (own, *batches) for fact in part.items()):
+        is_count = type(value) is int and 0 <= value <= LARGEST_NUMBER
+        is_text = isinstance(value, str) or (value is None and name == "start")
+        if not (is_count if name in (*_COUNTS, "batch_id") else is_text):
+            raise RecordDamaged("a field of its newest record has the wrong type")
+    batch, ledger = (Batch(**facts) for facts in batches)
+    return CommitRecord(**own, batch=batch, ledger=ledger)
 
 
 def _facts(batch: Batch) -> dict[str, Any]:
@@ -100,25 +105,3 @@ def _facts(batch: Batch) -> dict[str, Any]:
     if len(batch.offsets.encode()) > MAX_MARK_OFFSETS_BYTES:
         facts["offsets"] = ""
     return facts
-
-
-def _batch(document: Mapping[str, Any]) -> Batch:
-    facts = {name: document[name] for name in BATCH_FACTS}
-    for name, value in facts.items():
-        if name == "batch_id":
-            _count(value)
-        elif value is not None or name not in _OPTIONAL:
-            _text(value)
-    return Batch(**facts)
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise RecordDamaged("a field of its newest record has the wrong type")
-    return value
-
-
-def _count(value: Any) -> int:
-    if type(value) is not int or not 0 <= value <= LARGEST_NUMBER:
-        raise RecordDamaged("a field of its newest record has the wrong type")
-    return value

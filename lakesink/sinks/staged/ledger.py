@@ -97,11 +97,6 @@ class LedgerDecision(Generic[C]):
         """The commit that a batch prepared now follows; empty if it is the first."""
         return "" if self.head is None else self.head.identity
 
-    @property
-    def next_number(self) -> int:
-        """The number of the next commit."""
-        return self.situation.view.last_sequence_number
-
 
 def decide_by(  # noqa: PLR0913 - a ledger as it was read
     commits: Mapping[int, C],

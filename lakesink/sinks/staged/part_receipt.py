@@ -32,27 +32,14 @@ class Part:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
 class SinkFolder:
-    """The folder of one sink below a directory, which is a path or URI without a trailing slash."""
+    """The folder of one sink below a directory, which is a path or URI without a trailing slash, and what is in it."""
 
-    directory: str
-    sink_id: str
-
-    @property
-    def root(self) -> str:
-        """Folder of this sink."""
-        return f"{self.directory}/{self.sink_id}"
-
-    @property
-    def parts(self) -> str:
-        """Folder of the parts."""
-        return f"{self.root}/parts"
-
-    @property
-    def prepared(self) -> str:
-        """Folder of prepared records."""
-        return f"{self.root}/prepared"
+    def __init__(self, directory: str, sink_id: str, within: str = "") -> None:
+        self.directory, self.sink_id = directory, sink_id
+        self.root = f"{directory}/{within}{sink_id}"
+        self.parts = f"{self.root}/parts"
+        self.prepared = f"{self.root}/prepared"  # the records of prepared batches
 
     def part(self, part: Part) -> str:
         """Location of a part."""

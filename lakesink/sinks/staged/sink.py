@@ -235,7 +235,7 @@ class _Publication(Generic[C, P]):
             return self._found(decision, number)
         if not still_usable(decision, self.prepared) or not self.sink.has_parts(self.prepared):
             return MustBeWrittenAgain()
-        commit = self.sink.commit_of(self._facts(decision.next_number), decision, self.prepared)
+        commit = self.sink.commit_of(self._facts(decision.situation.view.last_sequence_number), decision, self.prepared)
         self._sent = True
         self.sink.publish(commit, self.prepared)
         return self._committed(commit.number, number)

@@ -16,18 +16,8 @@ from py4j.java_gateway import JavaClass
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import cloudpickle
 from pyspark.core.rdd import RDD, PipelinedRDD
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, types
 from pyspark.sql import functions as sf
-from pyspark.sql.types import (
-    BinaryType,
-    DataType,
-    DateType,
-    IntegralType,
-    StringType,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-)
 from pyspark.util import local_connect_and_auth
 
 from lakesink._version import __version__
@@ -40,7 +30,7 @@ from lakesink_protocol.two_phase import ClusteredBy, ClusteredWriter, TaskWriter
 
 _TRUNCATE = re.compile(r"truncate\[(\d+)\]")
 _HOUR_MICROS, _DAY_HOURS = 3_600_000_000, 24
-_REPORT = StructType().add("report", BinaryType())
+_REPORT = types.StructType().add("report", types.BinaryType())
 _CONNECT = "org.apache.spark.sql.connect.execution.SparkConnectPlanExecution"
 _LARGE_TYPES = "spark.sql.execution.arrow.useLargeVarTypes"
 
@@ -222,16 +212,16 @@ def partition_expression(rows: DataFrame, path: Sequence[str], transform: str) -
     truncate = _TRUNCATE.fullmatch(transform)
     if truncate:
         width = int(truncate[1])
-        if isinstance(kind, IntegralType):
+        if isinstance(kind, types.IntegralType):
             return _rounded_down(column, width)
-        return sf.substring(column, 1, width) if isinstance(kind, StringType) else None
+        return sf.substring(column, 1, width) if isinstance(kind, types.StringType) else None
     return _period(column, kind, transform)
 
 
-def _type_of(schema: StructType, path: Sequence[str]) -> DataType | None:
-    kind: DataType = schema
+def _type_of(schema: types.StructType, path: Sequence[str]) -> types.DataType | None:
+    kind: types.DataType = schema
     for name in path:
-        fields = kind.fields if isinstance(kind, StructType) else []
+        fields = kind.fields if isinstance(kind, types.StructType) else []
         found = [field.dataType for field in fields if field.name.lower() == name.lower()]
         if len(found) != 1:
             return None
@@ -239,7 +229,7 @@ def _type_of(schema: StructType, path: Sequence[str]) -> DataType | None:
     return kind
 
 
-def _period(column: Column, kind: DataType, period: str) -> Column | None:
+def _period(column: Column, kind: types.DataType, period: str) -> Column | None:
     hours = _hours(column, kind)
     if hours is None or period not in ("hour", "day", "month", "year"):
         return None
@@ -252,13 +242,13 @@ def _period(column: Column, kind: DataType, period: str) -> Column | None:
     return sf.year(date) if period == "year" else sf.year(date) * 12 + sf.month(date)
 
 
-def _hours(column: Column, kind: DataType) -> Column | None:
+def _hours(column: Column, kind: types.DataType) -> Column | None:
     """Hours since 1970 in UTC, independent of the session's time zone."""
-    if isinstance(kind, DateType):
+    if isinstance(kind, types.DateType):
         return sf.unix_date(column).cast("long") * _DAY_HOURS
-    if isinstance(kind, TimestampNTZType):
+    if isinstance(kind, types.TimestampNTZType):
         return sf.unix_date(column.cast("date")).cast("long") * _DAY_HOURS + sf.hour(column)
-    return _floor_divided(sf.unix_micros(column), _HOUR_MICROS) if isinstance(kind, TimestampType) else None
+    return _floor_divided(sf.unix_micros(column), _HOUR_MICROS) if isinstance(kind, types.TimestampType) else None
 
 
 def _floor_divided(number: Column, by: int) -> Column:

@@ -7,19 +7,13 @@ it imports PySpark only, and the writers where a query needs them.
 from importlib import import_module
 from typing import Any
 
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceReader,
-    DataSourceStreamReader,
-    DataSourceStreamWriter,
-    DataSourceWriter,
-)
+from pyspark.sql import datasource
 from pyspark.sql.types import StructType
 
 NAME = "lakesink"
 
 
-class LakesinkDataSource(DataSource):
+class LakesinkDataSource(datasource.DataSource):
     """The data source of one query. Spark creates a new object in every process and for every batch.
 
     Attributes:
@@ -38,27 +32,25 @@ class LakesinkDataSource(DataSource):
         columns, self.loaded = _imported("source_readers").load(self.options)
         return columns  # type: ignore[no-any-return]
 
-    def reader(self, schema: StructType) -> DataSourceReader:
+    def reader(self, schema: StructType) -> datasource.DataSourceReader:
         """Always raises: the format reads streams only."""
         from lakesink_protocol.errors import QueryError
 
         raise QueryError.of("READ_UNSUPPORTED")
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+    def streamReader(self, schema: StructType) -> datasource.DataSourceStreamReader:
         """The reader of a stream over the batches of a sink."""
         readers = _imported("source_readers")
         kind = _imported("admitting_reader").AdmittingReader if readers.ADMITS else readers.BatchesReader
         return readers.stream_reader(self.options, self.loaded, kind)  # type: ignore[no-any-return]
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+    def streamWriter(self, schema: StructType, overwrite: bool) -> datasource.DataSourceStreamWriter:
         """The writer of one micro-batch."""
-        writers = _imported("source_writers")
-        return writers.stream_writer(self.options, schema, overwrite=overwrite)  # type: ignore[no-any-return]
+        return _imported("source_writers").stream_writer(self.options, schema, overwrite=overwrite)  # type: ignore[no-any-return]
 
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+    def writer(self, schema: StructType, overwrite: bool) -> datasource.DataSourceWriter:
         """The writer of a batch write, already planned."""
-        writers = _imported("source_writers")
-        return writers.batch_writer(self.options, schema, overwrite=overwrite)  # type: ignore[no-any-return]
+        return _imported("source_writers").batch_writer(self.options, schema, overwrite=overwrite)  # type: ignore[no-any-return]
 
 
 def _imported(name: str) -> Any:

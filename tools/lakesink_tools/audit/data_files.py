@@ -9,9 +9,8 @@ from pyiceberg.io import FileIO, InputFile
 
 from lakesink_catalog.words import counted
 from lakesink_protocol.redact import describe
-from lakesink_tools.audit.at_once import at_once
 from lakesink_tools.audit.finding import Code, Finding, Note, listed
-from lakesink_tools.audit.inventory import Entry
+from lakesink_tools.audit.inventory import Entry, at_once
 
 _TAIL_BYTES = 64 * 1024
 _WORDS = {

@@ -1,9 +1,11 @@
 """What retained snapshots reference. Reads each manifest list and manifest once, several at a time."""
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import islice
 from typing import TypeVar
 
 from pyiceberg.avro.file import AvroFile
@@ -23,11 +25,13 @@ from pyiceberg.typedef import StructProtocol
 
 from lakesink_catalog.read.past import FileCounts, PastCommit
 from lakesink_protocol.redact import describe
-from lakesink_tools.audit.at_once import at_once
 
 _TYPES: dict[int, Callable[..., StructProtocol]] = {-1: ManifestEntry, 2: DataFile}
 _ENUMS: dict[int, Callable[..., Enum]] = {0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent}
 """By field ids of a manifest's entries."""
+AT_ONCE = 16
+_LONGEST_TURN = 32
+T = TypeVar("T")
 R = TypeVar("R")
 
 
@@ -195,3 +199,21 @@ def _entry(entry: ManifestEntry, manifest: ManifestFile) -> Entry:
         is_parquet=file.file_format == FileFormat.PARQUET,
         is_new=entry.status == ManifestEntryStatus.ADDED,
     )
+
+
+def at_once(call: Callable[[T], R], items: Collection[T]) -> Iterator[R]:
+    """The results in the order of the items; a storage answers late, so a few are waited for at a time.
+
+    Raises what a call raises. Of many items, a thread takes several in a turn: to hand over one costs as much as to
+    look at a local file.
+    """
+    rest, length = iter(items), min(_LONGEST_TURN, 1 + len(items) // (4 * AT_ONCE))
+    turns = iter(lambda: list(islice(rest, length)), [])
+    waiting: deque[Future[list[R]]] = deque()
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        for turn in turns:
+            waiting.append(pool.submit(list, map(call, turn)))
+            if len(waiting) > 2 * AT_ONCE:
+                yield from waiting.popleft().result()
+        while waiting:
+            yield from waiting.popleft().result()

@@ -1,7 +1,6 @@
 """Checks the machine, and prepares the folder of the demo. A folder with other contents is never changed."""
 
 import shutil
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -14,31 +13,15 @@ SINK_ID = "flights"
 _MARKER = "made-by-lakesink-demo"
 
 
-@dataclass(frozen=True, slots=True)
 class Place:
-    """The demo's folder, as an absolute path."""
+    """The demo's folder, as an absolute path, and what is in it."""
 
-    home: Path
-
-    @property
-    def days(self) -> Path:
-        """The input of the stream: one Parquet file for each day."""
-        return self.home / "days"
-
-    @property
-    def checkpoint(self) -> Path:
-        """Spark's checkpoint."""
-        return self.home / "checkpoint"
-
-    @property
-    def lakehouse(self) -> Path:
-        """The embedded catalog: `LAKESINK_HOME`."""
-        return self.home / "lakehouse"
-
-    @property
-    def log(self) -> Path:
-        """The output of all drivers."""
-        return self.home / "drivers.log"
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.days = home / "days"  # the input of the stream: one Parquet file for each day
+        self.checkpoint = home / "checkpoint"
+        self.lakehouse = home / "lakehouse"  # the embedded catalog: `LAKESINK_HOME`
+        self.log = home / "drivers.log"  # the output of all drivers
 
 
 def prepare(home: Path) -> Place:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from pyiceberg.manifest import DataFileContent, ManifestContent
@@ -27,61 +27,37 @@ _LOCATIONS = ("write.data.path", "write.metadata.path", "write.object-storage.pa
 
 
 @dataclass(frozen=True, slots=True)
-class Sqlite:
-    """A SQL catalog in a SQLite file."""
+class Database:
+    """A SQL catalog in a database, without its password."""
 
-    path: str  # absolute
-    user: ClassVar[str] = ""
-    needs: ClassVar[tuple[str, ...]] = ()  # what the engine's environment must contain, in words
-    extra: ClassVar[str] = "sql-sqlite"  # of PyIceberg
-    driver: ClassVar[str] = SQLITE_DRIVER  # Maven coordinates of Java's driver
-    driver_class: ClassVar[str] = "org.sqlite.JDBC"
-
-    @property
-    def url(self) -> str:
-        """The URL for Python."""
-        return f"sqlite:///{self.path}"
-
-    @property
-    def jdbc(self) -> str:
-        """The URL for Java."""
-        return f"jdbc:sqlite:{self.path}"
+    url: str  # for Python
+    jdbc: str  # for Java
+    extra: str  # of PyIceberg
+    driver: str  # Maven coordinates of Java's driver
+    driver_class: str
+    user: str = ""  # empty if the configuration names none
+    needs: tuple[str, ...] = ()  # what the engine's environment must contain, in words
 
 
-@dataclass(frozen=True, slots=True)
-class Postgres:
-    """A SQL catalog in PostgreSQL, without its password."""
+def sqlite(path: str) -> Database:
+    """A SQL catalog in a SQLite file of this absolute path."""
+    return Database(f"sqlite:///{path}", f"jdbc:sqlite:{path}", "sql-sqlite", SQLITE_DRIVER, "org.sqlite.JDBC")
 
-    host: str
-    port: int
-    database: str
-    user: str  # empty if the configuration names none
-    sslmode: str = ""  # as libpq and Java's driver spell it; empty for the default
-    extra: ClassVar[str] = "sql-postgres"
-    driver: ClassVar[str] = POSTGRES_DRIVER
-    driver_class: ClassVar[str] = "org.postgresql.Driver"
 
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """The place of the password, in words."""
-        user = self.user or "the user"
-        place = f"{self.host}:{self.port}:{self.database}:{user}:..."
-        return (f"the password of {user} in ~/.pgpass, as {place}, which the drivers read",)
-
-    @property
-    def url(self) -> str:
-        """The URL for Python."""
-        return f"postgresql+psycopg2://{f'{self.user}@' if self.user else ''}{self._place}"
-
-    @property
-    def jdbc(self) -> str:
-        """The URL for Java."""
-        return f"jdbc:postgresql://{self._place}"
-
-    @property
-    def _place(self) -> str:
-        mode = f"?sslmode={self.sslmode}" if self.sslmode else ""
-        return f"{self.host}:{self.port}/{self.database}{mode}"
+def postgres(host: str, port: int, database: str, user: str, sslmode: str) -> Database:
+    """A SQL catalog in PostgreSQL; `sslmode` as libpq and Java's driver spell it, empty for the default."""
+    place = f"{host}:{port}/{database}{f'?sslmode={sslmode}' if sslmode else ''}"
+    named = user or "the user"
+    line = f"{host}:{port}:{database}:{named}:..."
+    return Database(
+        url=f"postgresql+psycopg2://{f'{user}@' if user else ''}{place}",
+        jdbc=f"jdbc:postgresql://{place}",
+        extra="sql-postgres",
+        driver=POSTGRES_DRIVER,
+        driver_class="org.postgresql.Driver",
+        user=user,
+        needs=(f"the password of {named} in ~/.pgpass, as {line}, which the drivers read",),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +79,7 @@ class Target:
     """One table of one catalog."""
 
     catalog: str
-    backend: Sqlite | Postgres | Rest
+    backend: Database | Rest
     warehouse: str  # its default location of tables; empty if not configured
     storage: Mapping[str, str]  # properties of the object store under PyIceberg's names, without secrets
     on_s3: bool  # a part of the table is on S3
@@ -197,19 +173,19 @@ def _java_storage(target: Target) -> dict[str, str]:
     return {"io-impl": "org.apache.iceberg.aws.s3.S3FileIO", **endpoint, **region, **path_style}
 
 
-def _backend(found: FoundCatalog) -> Sqlite | Postgres | Rest:
+def _backend(found: FoundCatalog) -> Database | Rest:
     properties = found.properties
     kind = "" if CODE_PROPERTY in properties else kind_of(found.name, properties)
     if kind == "rest":
         return _rest(found.name, properties)
     file = sqlite_file(properties) if kind == "sql" else None
     if file is not None:
-        return Sqlite(file)
+        return sqlite(file)
     if kind == "sql" and not is_of_one_process(properties):
         url = make_url(str(properties.get("uri")))
         sslmode = url.query.get("sslmode") or ""
         mode = sslmode if isinstance(sslmode, str) else sslmode[-1]
-        return Postgres(url.host or "localhost", url.port or 5432, url.database or "", url.username or "", mode)
+        return postgres(url.host or "localhost", url.port or 5432, url.database or "", url.username or "", mode)
     raise CatalogError.of("RECIPE_MISSING", where=found.where)
 
 

@@ -4,7 +4,7 @@ import re
 
 from lakesink_protocol.errors import CatalogError
 from lakesink_tools.engines.recipe import File, Query, Recipe, first_queries, newest_batches, properties_file, quoted
-from lakesink_tools.engines.recipe_input import SQLITE_DRIVER, Rest, Sqlite, Target
+from lakesink_tools.engines.recipe_input import SQLITE_DRIVER, Rest, Target
 from lakesink_tools.past.resolve_snapshot import id_for_trino
 
 ENGINE = "Trino 476"
@@ -28,11 +28,12 @@ def recipe(target: Target) -> Recipe:
         storage["fs.native-s3.enabled"] = "true"
         storage |= {key: target.storage[key] for key in ("s3.endpoint", "s3.region") if key in target.storage}
         storage |= {"s3.path-style-access": "true"} if "s3.endpoint" in target.storage else {}
+    is_sqlite = not isinstance(target.backend, Rest) and target.backend.driver == SQLITE_DRIVER
     jar = "-".join(SQLITE_DRIVER.split(":")[1:])
     driver = f"{jar}.jar in plugin/iceberg of every node; and all nodes on this machine: SQLite is a file"
     return Recipe(
         engine=ENGINE,
-        needs=(*target.access, driver) if isinstance(target.backend, Sqlite) else target.access,
+        needs=(*target.access, driver) if is_sqlite else target.access,
         files=(
             File(
                 f"{name}.properties",

@@ -64,7 +64,7 @@ class RewindableDirectory:
         """
         with directory_failures(self.layout.directory, data="It is set back in part: run the command again."):
             self._storage.replace(self.layout.high_water, HighWater(plan.kept, plan.size_bytes).to_bytes())
-            aside = self.layout.taken_back(f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}")
+            aside = f"{self.layout.taken_back}/{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
             for name in plan.records:
                 self._move(f"{self.layout.prepared}/{name}", f"{aside}/prepared/{name}")
             for number in plan.numbers:

@@ -28,11 +28,6 @@ class State:
             at = parents[at]
         return tuple(walked)
 
-    @property
-    def forgets(self) -> bool:
-        """True if the branch has fewer snapshots than the ledger has batches."""
-        return len(self.branch) < self.batches
-
 
 @dataclass(frozen=True, slots=True)
 class Sent:
@@ -79,7 +74,7 @@ def race_figures(
     acknowledged = [request for request in sent if not request.refused_as]
     parts = [[snapshot in branch for snapshot, branch in zip(one.snapshot_ids, branches, strict=True)] for one in sent]
     lost = sum(not one.refused_as and not all(there) for one, there in zip(sent, parts, strict=True))
-    if any(state.forgets for state in states):  # then only the ledgers know how many batches there are
+    if any(len(state.branch) < state.batches for state in states):  # then only ledgers know how many batches there are
         grown = min(after.batches - earlier.batches for earlier, after in zip(before, states, strict=True))
         lost = max(len(acknowledged) - grown, 0)
     return RaceFigures(

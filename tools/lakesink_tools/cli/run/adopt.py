@@ -1,5 +1,7 @@
 """The command ``adopt``: goes on with a stream that Iceberg's own sink for Spark has written so far."""
 
+from dataclasses import asdict
+
 from lakesink.settings.settings import Settings
 from lakesink_tools.cli.output import Report, confirmed
 from lakesink_tools.operate.adopt import adopt_stream
@@ -13,16 +15,7 @@ def adopt(table: str, catalog: str | None, sink: str, checkpoint: str, branch: s
     again = f"Spark will ask for batch {done.batch_id} again, since its log does not have it; it is then skipped."
     following = f"Spark will ask for batch {done.batch_id + 1}."
     return Report(
-        document={
-            "table": table,
-            "sink": sink,
-            "branch": branch,
-            "batch_id": done.batch_id,
-            "snapshot_id": done.snapshot_id,
-            "already": done.already,
-            "comes_again": done.comes_again,
-            "offsets": done.offsets,
-        },
+        document={"table": table, "sink": sink, "branch": branch, **asdict(done)},
         title=f"Sink {sink} {said} after batch {done.batch_id} of Iceberg's own sink.",
         hints=[
             f"It ended at {done.offsets}",

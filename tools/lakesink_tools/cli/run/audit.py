@@ -3,7 +3,7 @@
 import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from lakesink_protocol.redact import redact
 from lakesink_tools.audit.audit import COLUMNS, Proof, audit_of, row_of, verdict_of
 from lakesink_tools.audit.checkpoint import read_done
 from lakesink_tools.audit.finding import Code, Finding, Note, broken, name_of_rows, told, verdict_on
-from lakesink_tools.audit.key_proof import KeyProof, KeyQuestion
+from lakesink_tools.audit.key_proof import KeyQuestion
 from lakesink_tools.cli.output import ACCEPTED, NOT_CHECKED, NOT_WELL, OK, Report, invalid
 from lakesink_tools.cli.rows import documents
 from lakesink_tools.cli.target import is_directory
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from lakesink_tools.audit.directory import DirectoryProof
 
 _SHOWN = 5
+_LOOKED_AT = ("snapshots", "manifests", "files", "bytes", "footers", "unchecked", "history_kept")
 _DIRECTORY_WORDS = {
     Code.LEDGER_DAMAGED: (
         "A commit is missing, incomplete, changed or out of order: readers and the stream stop.",
@@ -83,6 +84,11 @@ def audit_report(
     seconds = time.perf_counter() - started
     next_step = _next_step(as_arguments(identifier, catalog), proof, catalog)
     rows = name_of_rows(one.changes for one in proof.sinks)
+    keys_found: dict[str, Any] | None = None
+    if proof.keys is not None:
+        files = [{"path": redact(path), "rows": rows_of_key} for path, rows_of_key in proof.keys.files]
+        values = None if proof.keys.values is None else documents(proof.keys.values)
+        keys_found = asdict(replace(proof.keys, values=None)) | {"files": files, "values": values}
     return Report(
         document={
             "table": identifier,
@@ -91,16 +97,8 @@ def audit_report(
             "accepted_only": bool(proof.findings) and not broken(proof.findings),
             "sinks": [asdict(one) for one in proof.sinks],
             **_documents(proof.findings, proof.notes, {}),
-            "keys": None if proof.keys is None else _keys(proof.keys),
-            "looked_at": {
-                "snapshots": proof.snapshots,
-                "manifests": proof.manifests,
-                "files": proof.files,
-                "bytes": proof.bytes,
-                "footers": proof.footers,
-                "unchecked": proof.unchecked,
-                "history_kept": proof.history_kept,
-            },
+            "keys": keys_found,
+            "looked_at": {name: getattr(proof, name) for name in _LOOKED_AT},
             "leftovers": asdict(proof.leftovers),
             "seconds": round(seconds, 3),
         },
@@ -179,20 +177,6 @@ def _directory_lines(proof: "DirectoryProof") -> Iterator[str]:
     markers = [marker for found in proof.sinks for marker in found.markers]
     files = sum(len(marker.parts) for marker in markers)
     yield f"Checked {counted(len(markers), 'commit')}, and sizes of {counted(files, 'file')}."
-
-
-def _keys(proof: KeyProof) -> dict[str, Any]:
-    return {
-        "snapshot_id": proof.snapshot_id,
-        "columns": proof.columns,
-        "rows": proof.rows,
-        "keys": proof.keys,
-        "repeated": proof.repeated,
-        "surplus": proof.surplus,
-        "nulls": proof.nulls,
-        "files": [{"path": redact(path), "rows": rows} for path, rows in proof.files],
-        "values": None if proof.values is None else documents(proof.values),
-    }
 
 
 def _lines(proof: Proof, seconds: float) -> Iterator[str]:

@@ -43,13 +43,7 @@ def replay_from(
         done = _replayed(text, table, options)
     arguments = as_arguments(table, catalog)
     return Report(
-        document={
-            "table": table,
-            "letters_table": letters,
-            "replays": done.replays,
-            "letters": done.letters,
-            "pending": done.pending,
-        },
+        document={"table": table, "letters_table": letters, **asdict(done)},
         title=f"Replayed {counted(done.letters, 'letter')} of {letters} into {table}; {number(done.pending)} pending.",
         hints=[f"Next: lakesink {'dead-letters' if done.pending else 'audit'} {arguments}"],
         exit_code=NOT_WELL if done.pending else OK,
