@@ -16,8 +16,8 @@ from lakesink_catalog.manifests.live import PARQUET, LiveFile, LiveFiles
 
 DELETED_SHARE = 0.3
 """From this share of deleted rows on, a file is rewritten even alone."""
-LARGEST = 1.15
-"""Of the target size: a file that is planned larger becomes several."""
+LARGEST = 1.1
+"""Of the target size: a file that is planned larger becomes several, and none is more than a ninth larger than that."""
 MOST_BYTES, MOST_ROWS, MOST_FILES = 2 * 2**30, 50_000_000, 2_000
 """That one group reads: what a failure costs, and what a snapshot changes."""
 OF_VERSION_1 = 0

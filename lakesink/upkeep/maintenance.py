@@ -1,7 +1,7 @@
 """Maintains one branch of one table: looks at its files, rewrites groups of them, and commits each group by itself."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pyiceberg.table import Table
 
@@ -16,6 +16,7 @@ from lakesink.upkeep.replacing import Lost, Replacement, deleted_in, opener
 from lakesink.upkeep.reports import BUDGET, NOTHING_DUE, REST, TURN, GroupDone, GroupDue, LeftFile, Plan, Report, after
 from lakesink.upkeep.rewrite import rewrite
 from lakesink.upkeep.seen import Seen
+from lakesink_catalog.commit.change_commit import ChangeCommit
 from lakesink_catalog.commit.effects import Effects
 from lakesink_catalog.manifests.live import LiveFiles
 from lakesink_catalog.manifests.live_reading import LiveMemory, live_files
@@ -24,6 +25,7 @@ from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.identity import MAIN_BRANCH
 from lakesink_protocol.ledger import COMPACTED, MAINTENANCE
 from lakesink_protocol.redact import describe
+from lakesink_protocol.retry import RetryPolicy
 from lakesink_protocol.verdict import SUPPORTED_FORMAT_VERSION
 
 ROUNDS = 4
@@ -170,69 +172,46 @@ class _Run:
 
     def _try(self, group: Group) -> bool:
         """Replace a group, or leave it; False if another writer was quicker."""
-        of, began_ms = self.of, self.of.effects.monotonic_ms()
-        name, count = ".".join(self.seen.table.name()), len(group.files)
+        of, table = self.of, self.seen.table
+        name, count = ".".join(table.name()), len(group.files)
         try:
-            one = self._replace(group, began_ms)
-        except Lost as error:
-            of.effects.emit(events.GroupLost(name, count, str(error)))
-            self._leave(group, error)
-            return False
-        except Unsuitable as error:
-            of.effects.emit(events.GroupFailed(name, count, str(error)))
-            self._leave(group, error)
-            return True
+            done = self._replace(group)
         except Exception as error:  # noqa: BLE001 - the table is right without it
-            known = {**self.seen.table.catalog.properties, **self.seen.table.io.properties}
-            of.effects.emit(events.GroupFailed(name, count, describe(error, known)))
-            self._leave(group, Unsuitable(f"{FAILED}: {describe(error, known)}"))
-            return True
-        if one is not None:
-            self.done.append(one)
-            of.memory.pace.see(group, one.seconds)
-            numbers = one.files, one.into, one.rows, one.dropped, one.carried
-            of.effects.emit(events.GroupReplaced(name, one.snapshot_id, *numbers))
-            self.progress(one)
+            trouble = describe(error, {**table.catalog.properties, **table.io.properties})
+            why = str(error) if isinstance(error, Unsuitable) else f"{FAILED}: {trouble}"
+            if isinstance(error, Unsuitable) and error.files and not why.startswith(PROOF):
+                of.memory.left |= error.files  # the others are a group of the next round
+            else:
+                self.left |= dict.fromkeys((file.path for file in group.files), why)
+                failed = events.GroupLost if isinstance(error, Lost) else events.GroupFailed
+                of.effects.emit(failed(name, count, why.removeprefix(f"{FAILED}: ")))
+            return not isinstance(error, Lost)
+        self.done.append(done)
+        of.memory.pace.see(group, done.seconds)
+        numbers = done.files, done.into, done.rows, done.dropped, done.carried
+        of.effects.emit(events.GroupReplaced(name, done.snapshot_id, *numbers))
+        self.progress(done)
         return True
 
-    def _leave(self, group: Group, error: Unsuitable) -> None:
-        """A reason of one file holds while the table's columns stay; one of the group holds for this run."""
-        if error.path and not str(error).startswith(PROOF):
-            self.of.memory.left[error.path] = str(error)
-        else:
-            self.left |= dict.fromkeys((file.path for file in group.files), str(error))
-
-    def _replace(self, group: Group, began_ms: int) -> GroupDone | None:
-        """Rewrite and commit; None if no file of the group can be rewritten."""
-        of, seen, table = self.of, self.seen, self.seen.table
+    def _replace(self, group: Group) -> GroupDone:
+        of, seen, table, began_ms = self.of, self.seen, self.seen.table, self.of.effects.monotonic_ms()
         deleted = deleted_in(table, group.files, seen.live, of.memory.deletes)
         work = seen.work(group, deleted.positions, seen.plan(of.batch_id))
         storage = NewFiles(lambda location: table.io.new_output(location).create(), table.io.delete)
         rewritten = rewrite(work, opener(table), storage)
-        of.memory.left |= rewritten.left
-        read = {file.path for file in rewritten.read}
-        if not read:
-            return None
         of.effects.emit(events.GroupRewritten(of.batch_id))
+        commit = ChangeCommit(of.load, "maintenance", RetryPolicy(num_retries=0), of.effects)
         says = {COMPACTED: "maintenance", **of.says}
-        files = [file for file in group.files if file.path in read]
-        loaders = of.load, of.branch, of.effects, of.of_head, of.memory.deletes
-        replacement = Replacement(*loaders, work, rewritten, files, says)
-        applied = replacement.commit(table)
+        replacement = Replacement(commit, of.branch, of.of_head, of.memory.deletes, says, group.files, work, rewritten)
+        applied = replacement.run(table)
         change = applied.change
-        assert change is not None, "a group without files is no group"
-        self.seen = Seen(applied.table, replacement.live, seen.policy, seen.most_bytes)
+        assert change is not None, "a group has files"
+        self.seen = replace(seen, table=applied.table, live=replacement.live)
         return GroupDone(
             snapshot_id=change.snapshot_id,
             parent_id=change.head or 0,
             partition=seen.partition(group.files[0]),
-            files=len(change.ended),
-            into=len(change.added),
-            bytes_before=sum(file.file_size_bytes for file in change.ended),
-            bytes_after=sum(file.file_size_bytes for file in change.added),
-            rows=sum(file.record_count for file in change.added),
-            dropped=sum(len(file.deleted) for file in rewritten.read),
-            carried=replacement.carried,
+            **replacement.counts,
             seconds=(of.effects.monotonic_ms() - began_ms) / 1000,
         )
 
