@@ -17,7 +17,6 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, PrimitiveType, StructType
 
-from lakesink.parquet.filesystem import shareable_properties
 from lakesink.rows.plan import DEFAULT_MODE, ParquetOptions, PartitionField, WritePlan
 from lakesink.settings.parse import size_bytes, switch, whole_number
 from lakesink_catalog.manifests.merging import MergePolicy
@@ -168,7 +167,7 @@ class Effective:
             target_size_bytes=self["commit.manifest.target-size-bytes"],
         )
 
-    def plan(self, table: Table, file_stem: str, batch_id: int) -> WritePlan:
+    def plan(self, table: Table, file_stem: str, batch_id: int, file_io: Mapping[str, str]) -> WritePlan:
         """How rows with the table's columns are written, under its present schema and default spec."""
         schema, spec = table.schema(), table.spec()
         return WritePlan(
@@ -181,7 +180,7 @@ class Effective:
             batch_id=batch_id,
             object_storage=self["write.object-storage.enabled"],
             partitioned_paths=self["write.object-storage.partitioned-paths"],
-            file_io=shareable_properties(table.io.properties),
+            file_io=file_io,
             catalog_name=table.catalog.name,
             target_file_size_bytes=self["write.target-file-size-bytes"],
             parquet=self.parquet,

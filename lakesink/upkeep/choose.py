@@ -66,14 +66,6 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """Groups, the worst first, and the reasons of files that are due and must stay, by path."""
-
-    groups: tuple[Group, ...]
-    left: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
 class Chooser:
     """What is due.
 
@@ -91,8 +83,8 @@ class Chooser:
     most_bytes: int | None = None
     left: Mapping[str, str] = field(default_factory=dict)
 
-    def choose(self, live: LiveFiles) -> Choice:
-        """The groups of a head."""
+    def choose(self, live: LiveFiles) -> tuple[list[Group], dict[str, str]]:
+        """The groups of a head, the worst first, and the reasons of files that are due and must stay, by path."""
         deleted, paths = deleted_rows(live), Counter(file.path for file in live.data)
         pools: dict[tuple[Place, int], list[LiveFile]] = defaultdict(list)
         left = {}
@@ -107,7 +99,7 @@ class Chooser:
                 pools[place_of(file), tier].append(file)
         groups = [group for pool in pools.values() for group in self._groups(pool, deleted)]
         groups.sort(key=lambda group: group.gain(self.target_bytes), reverse=True)
-        return Choice(tuple(groups), left)
+        return groups, left
 
     def _is_due(self, file: LiveFile, deleted: Mapping[str, float]) -> bool:
         return file.spec_id != self.spec_id or is_small(file, self.target_bytes) or _is_dead(file, deleted)

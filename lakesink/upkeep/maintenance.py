@@ -84,15 +84,12 @@ class Maintenance:
         """
         seen = self.see()
         seen.plan(self.batch_id)
-        choice, health = seen.choose(self.memory.left), seen.health()
-        expected = health
-        for group in choice.groups:
+        groups, left = seen.choose(self.memory.left)
+        expected = health = seen.health()
+        for group in groups:
             expected = after(expected, group, seen.target_bytes)
-        groups = (
-            GroupDue(seen.partition(group.files[0]), len(group.files), group.bytes, group.rows)
-            for group in choice.groups
-        )
-        return Plan(tuple(groups), _listed(choice.left), health, expected)
+        due = (GroupDue(seen.partition(one.files[0]), len(one.files), one.bytes, one.rows) for one in groups)
+        return Plan(tuple(due), _listed(left), health, expected)
 
     def run(self, progress: Callable[[GroupDone], None] = lambda _: None) -> Report:
         """Rewrite what is due, group by group, until the budget ends.
@@ -101,13 +98,13 @@ class Maintenance:
         """
         if not self.memory.pace.is_due():
             return Report(Health(), Health(), (), (), REST)
-        run = _Run(self, self.see(), progress)
+        run = _Run(self, self.see(), progress, self.effects.monotonic_ms())
         before = run.seen.health()
         ended = run.all_groups()
         seen = self.see() if run.done else run.seen
         if run.done or run.left:
             self.memory.pace.note(done=bool(run.done))
-        left = {**seen.choose(self.memory.left).left, **run.left}
+        left = {**seen.choose(self.memory.left)[1], **run.left}
         return Report(before, seen.health() if run.done else before, tuple(run.done), _listed(left), ended)
 
     def see(self) -> Seen:
@@ -144,22 +141,16 @@ class _Run:
     of: Maintenance
     seen: Seen
     progress: Callable[[GroupDone], None]
+    began_ms: int
     done: list[GroupDone] = field(default_factory=list)
     left: dict[str, str] = field(default_factory=dict)
-    began_ms: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.began_ms = self.of.effects.monotonic_ms()
 
     def all_groups(self) -> str:
         """Replace groups until none is due; returns why the run ended."""
         for number in range(ROUNDS):
             if number:
                 self.seen = self.of.see()
-            groups = self.seen.choose({**self.of.memory.left, **self.left}).groups
-            if not groups:
-                break
-            for group in groups:
+            for group in self.seen.choose({**self.of.memory.left, **self.left})[0]:
                 if not self._is_in_budget(group):
                     return BUDGET
                 if not self._try(group) and self._is_another_at_work():

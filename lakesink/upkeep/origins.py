@@ -25,11 +25,7 @@ class Origins:
 
     def add(self, partition: Partition, rows: range | pa.Array) -> None:
         """The next rows of a partition: neighbours, or numbers of 64 bits."""
-        parts = self.parts[partition]
-        if isinstance(rows, range) and parts and isinstance(parts[-1], range) and parts[-1].stop == rows.start:
-            parts[-1] = range(parts[-1].start, rows.stop)
-        else:
-            parts.append(rows)
+        self.parts[partition].append(rows)
 
     def are_all(self, count: int) -> bool:
         """True if each of so many rows is there once."""

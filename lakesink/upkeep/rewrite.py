@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import pyarrow as pa
@@ -133,22 +133,19 @@ class _Reader:
 
     def check_all(self) -> None:
         """Raise Unsuitable with all files that must stay, as far as their footers show it."""
-        files = self.work.files
-        if sum(file.size_bytes for file in files) <= _WHOLE_BYTES:
-            read = many_at_once(self._content, files, files[0].path)
-            self.contents = {file.path: content for file, content in zip(files, read, strict=True)}
-        found = many_at_once(self._why_left, files, files[0].path)
+        files = [file for file in self.work.files if len(file.deleted) < file.rows]
+        keeps = sum(file.size_bytes for file in files) <= _WHOLE_BYTES
+        found = many_at_once(partial(self._why_left, keeps=keeps), files, self.work.files[0].path)
         if left := {path: why for one in found for path, why in one.items()}:
             raise Unsuitable(next(iter(left.values())), left)
 
-    def _content(self, file: InputFile) -> pa.Buffer:
-        with reading(file.path, file_unreadable), self.open_input(file.path) as source:
-            return pa.py_buffer(source.read())
-
-    def _why_left(self, file: InputFile) -> Mapping[str, str]:
+    def _why_left(self, file: InputFile, *, keeps: bool) -> Mapping[str, str]:
         try:
-            if len(file.deleted) < file.rows:
-                with _naming(file), self.opened(file) as parquet:
+            with _naming(file):
+                if keeps:
+                    with reading(file.path, file_unreadable), self.open_input(file.path) as source:
+                        self.contents[file.path] = pa.py_buffer(source.read())
+                with self.opened(file) as parquet:
                     self._found(file, parquet)
         except Unsuitable as error:
             return error.files

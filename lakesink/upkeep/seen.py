@@ -1,29 +1,39 @@
 """A table as it was loaded, its live files, and what a policy makes of them."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import cast
 
+from pyiceberg.conversions import from_bytes
+from pyiceberg.expressions.parser import parse
+from pyiceberg.expressions.visitors import bind, expression_evaluator, extract_field_ids, inclusive_projection
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.typedef import Record
+from pyiceberg.types import PrimitiveType
+from pyparsing import ParseException
 from pyroaring import BitMap64
 
 from lakesink.keys.data_file import constants_of
 from lakesink.parquet.files import FULL
+from lakesink.parquet.filesystem import shareable_properties
 from lakesink.parquet.locations import partition_path
 from lakesink.parquet.partitions import partition_sources
 from lakesink.parquet.positions import below
 from lakesink.rows.plan import WritePlan
 from lakesink.rows.schema import parse_schema
 from lakesink.settings.table_settings import Effective, partition_fields
-from lakesink.upkeep.choose import Choice, Chooser, Group, sizes
+from lakesink.upkeep.choose import Chooser, Group, sizes
 from lakesink.upkeep.health import Health, health_of
 from lakesink.upkeep.policy import Policy
 from lakesink.upkeep.rewrite import InputFile, Work
-from lakesink.upkeep.where import partitions_where
 from lakesink_catalog.manifests.live import LiveFile, LiveFiles
 from lakesink_catalog.manifests.partitions import schema_for
-from lakesink_protocol.errors import CatalogError
+from lakesink_protocol.errors import CatalogError, SettingsError
+from lakesink_protocol.redact import describe
 
 FILE_STEM = "maintenance"
 """Start of the names of new files."""
@@ -62,9 +72,9 @@ class Seen:
         """In figures; asks the storage for the size of the metadata file."""
         return health_of(self.live, self.target_bytes, len(self.table.io.new_input(self.table.metadata_location)))
 
-    def choose(self, left: Mapping[str, str]) -> Choice:
+    def choose(self, left: Mapping[str, str]) -> tuple[list[Group], dict[str, str]]:
         """The groups that are due; `left` has reasons of files that are known to be unsuitable."""
-        may = partitions_where(self.table, self.policy.where)
+        may = _partitions_where(self.table, self.policy.where)
         spec_id, target = self.table.spec().spec_id, self.target_bytes
         return Chooser(spec_id, target, self.policy.min_input_files, may, self.most_bytes, left).choose(self.live)
 
@@ -89,7 +99,7 @@ class Seen:
             if table.schema().find_column_name(part.source_id) is None:
                 name = ".".join(table.name())
                 raise CatalogError.of("UNSUPPORTED.dropped_source", shown=part.name, field=part.name, table=name)
-        return self.effective.plan(table, FILE_STEM, batch_id)
+        return self.effective.plan(table, FILE_STEM, batch_id, shareable_properties(table.io.properties))
 
     def work(self, group: Group, deleted: Mapping[str, BitMap64], plan: WritePlan) -> Work:
         """The rewrite of a group, of which these rows are deleted."""
@@ -109,3 +119,41 @@ class Seen:
             tuple(json.loads(self.table.properties.get(_MAPPING) or "[]")),
             self.policy.verify,
         )
+
+
+def _partitions_where(table: Table, where: str) -> Callable[[LiveFile], bool]:
+    """True for files of partitions that can have rows of this condition; files of specs without its columns have none.
+
+    Raises:
+        SettingsError: It is no condition on columns of the present partition spec.
+    """
+    if not where:
+        return lambda _: True
+    schema, present = table.schema(), {part.source_id for part in table.spec().fields}
+    names = ", ".join(sorted(filter(None, map(schema.find_column_name, present))))
+    try:
+        condition = parse(where)
+        used = extract_field_ids(bind(schema, condition, case_sensitive=True))
+    except (ParseException, ValueError, TypeError) as error:
+        raise SettingsError.of("OPTION_INVALID.where", why=describe(error), columns=names) from None
+    if not used or not used <= present:
+        raise SettingsError.of("OPTION_INVALID.where", why="it is not about partition columns only", columns=names)
+
+    def of_spec(spec: PartitionSpec) -> Callable[[LiveFile], bool]:
+        of_schema = schema_for(spec, table.metadata)
+        if of_schema is None or not used <= {part.source_id for part in spec.fields}:
+            return lambda _: False
+        fields = spec.partition_type(of_schema).fields
+        projected = inclusive_projection(schema, spec)(condition)
+        holds = expression_evaluator(Schema(*fields), projected, case_sensitive=True)
+
+        kinds = [cast("PrimitiveType", field.field_type) for field in fields]
+
+        def matches(file: LiveFile) -> bool:
+            pairs = zip(kinds, file.partition, strict=True)
+            return holds(Record(*(None if value is None else from_bytes(kind, value) for kind, value in pairs)))
+
+        return matches
+
+    specs = {spec_id: of_spec(spec) for spec_id, spec in table.specs().items()}
+    return lambda file: specs[file.spec_id](file)

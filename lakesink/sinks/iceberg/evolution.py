@@ -10,6 +10,7 @@ from pyiceberg.types import IntegerType, NestedField, StringType
 
 from lakesink.decode.avro.registry import is_url, schemas_in_file
 from lakesink.decode.documents import own_columns
+from lakesink.parquet.filesystem import shareable_properties
 from lakesink.rows.columns import NameRule, align
 from lakesink.rows.expectations import Expected, expected_in
 from lakesink.rows.plan import JSON, ChangesPlan, NewsPlan, WritePlan
@@ -46,7 +47,9 @@ def task_plan(
     of_letters = key.name.startswith(REPLAY)
     changes = changes_plan(schema, name, settings, case_sensitive=case_sensitive, are_replayed=of_letters)
     return replace(
-        effective.plan(table, f"{key.name}-{batch.batch_id}", batch.batch_id),
+        effective.plan(
+            table, f"{key.name}-{batch.batch_id}", batch.batch_id, shareable_properties(table.io.properties)
+        ),
         premises=Premises(schema, (spec,)).digest,
         case_sensitive=case_sensitive,
         ignore_unknown=settings.schema_evolution is SchemaEvolution.IGNORE,
