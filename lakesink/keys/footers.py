@@ -35,6 +35,11 @@ class Source:
     mapping: Mapping[str, int] = field(default_factory=dict)
 
 
+def opener(table: Any) -> OpenInput:
+    """Opens a location of the table for reading."""
+    return lambda location: table.io.new_input(location).open()
+
+
 def footer_of(schema: pa.Schema, mapping: Mapping[str, int]) -> Footer:
     """From a file's schema; columns of a file without field ids get them from the name mapping."""
     found = ((field_id_of(field), place) for place, field in enumerate(schema))

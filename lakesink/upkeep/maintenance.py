@@ -6,13 +6,14 @@ from dataclasses import dataclass, field, replace
 from pyiceberg.table import Table
 
 from lakesink.keys.deleted_rows import KnownDeletes
+from lakesink.keys.footers import opener
 from lakesink.parquet.filesystem import NewFiles
 from lakesink.upkeep.choose import Group, Pace
 from lakesink.upkeep.columns import Unsuitable
 from lakesink.upkeep.health import Health
 from lakesink.upkeep.policy import Policy
 from lakesink.upkeep.proof import PROOF
-from lakesink.upkeep.replacing import Lost, Replacement, deleted_in, opener
+from lakesink.upkeep.replacing import Lost, Replacement, deleted_in
 from lakesink.upkeep.reports import BUDGET, NOTHING_DUE, REST, TURN, GroupDone, GroupDue, LeftFile, Plan, Report, after
 from lakesink.upkeep.rewrite import rewrite
 from lakesink.upkeep.seen import Seen
@@ -114,7 +115,7 @@ class Maintenance:
             name, version = ".".join(table.name()), table.metadata.format_version
             raise CatalogError.of("UNSUPPORTED", table=name, format_version=version)
         budget = self.policy.budget
-        most = None if budget is None else int(budget.total_seconds() * self.memory.pace.bytes_per_second)
+        most = None if budget is None else self.memory.pace.bytes_in(budget.total_seconds())
         seen = Seen(table, self.of_head(table), self.policy, most)
         self.memory.see(seen)
         return seen
@@ -150,7 +151,10 @@ class _Run:
         for number in range(ROUNDS):
             if number:
                 self.seen = self.of.see()
-            for group in self.seen.choose({**self.of.memory.left, **self.left})[0]:
+            groups, _ = self.seen.choose({**self.of.memory.left, **self.left})
+            if not groups:
+                break
+            for group in groups:
                 if not self._is_in_budget(group):
                     return BUDGET
                 if not self._try(group) and self._is_another_at_work():

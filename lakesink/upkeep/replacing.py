@@ -15,6 +15,7 @@ from pyiceberg.table import Table
 from pyroaring import BitMap64
 
 from lakesink.keys.deleted_rows import Deleted, KnownDeletes, read_deleted
+from lakesink.keys.footers import opener
 from lakesink.keys.live_rows import applicable
 from lakesink.parquet.deletes import DeletedRows, write_deletes
 from lakesink.parquet.positions import below
@@ -39,11 +40,6 @@ class Lost(Unsuitable):
 
     def __init__(self, why: str = "another writer was quicker") -> None:
         super().__init__(f"{LOST}: {why}")
-
-
-def opener(table: Table) -> Callable[[str], Any]:
-    """Opens a location of the table for reading."""
-    return lambda location: table.io.new_input(location).open()
 
 
 def deleted_in(table: Table, files: Sequence[LiveFile], live: LiveFiles, known: KnownDeletes) -> Deleted:
@@ -143,10 +139,10 @@ class Replacement:
 
     def _carried(self, table: Table, deleted: Deleted) -> list[Any]:
         """New delete files for rows that were deleted since the group was read."""
-        read = self.work.files
-        now = {one.path: below(deleted.positions.get(one.path, BitMap64()), one.rows) for one in read}
-        sizes = [(one.path, one.rows) for one in read]
-        numbers = live_numbers(sizes, {one.path: one.deleted for one in read}, now)
+        now, none = deleted.positions, BitMap64()
+        numbers = live_numbers(
+            (one.rows, one.deleted, below(now.get(one.path, none), one.rows)) for one in self.work.files
+        )
         if numbers is None:
             raise Lost("deleted rows came back")
         found = self.rewritten.origins.find(self.rewritten.files, numbers)

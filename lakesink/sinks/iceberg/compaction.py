@@ -15,11 +15,12 @@ from pyroaring import BitMap64
 from lakesink.compact.choose import MOST_FILES, Group, Pace, choose
 from lakesink.compact.rewrite import ChosenFile, open_all, rewrite
 from lakesink.keys.deleted_rows import Deleted, read_deleted
+from lakesink.keys.footers import opener
 from lakesink.keys.live_rows import applicable
 from lakesink.parquet.filesystem import NewFiles
 from lakesink.parquet.positions import below
 from lakesink.rows.plan import WritePlan
-from lakesink.sinks.iceberg.rows_on_head import LocateMemory, opener
+from lakesink.sinks.iceberg.rows_on_head import LocateMemory
 from lakesink_catalog.commit.change_commit import Applied, ChangeCommit
 from lakesink_catalog.commit.effects import Effects
 from lakesink_catalog.commit.table_change import Change
