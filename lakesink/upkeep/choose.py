@@ -5,7 +5,7 @@ rewritten a logarithmic number of times. A run without a budget puts all small f
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 
@@ -24,13 +24,6 @@ OF_VERSION_1 = 0
 """Sequence number of files from before a table was upgraded: their manifests are not written again."""
 MOST_RESTS = 64
 """Runs; a maintenance that cannot succeed then costs little."""
-TWICE, FORMAT, VERSION_1, EQUALITY, LARGE = (
-    "twice: the table lists it more than once",
-    "format: it is not Parquet",
-    "version-1: it is from before the table was upgraded to format version 2",
-    "equality-deletes: an equality delete applies to it",
-    "large: it is larger than one group may be",
-)
 Place = tuple[int, Partition]
 _FILE_COSTS = 4 * 2**20
 """Bytes that could be read in the time that each file costs."""
@@ -65,53 +58,48 @@ class Group:
         return (saved + self.bytes - self.live_bytes) / (self.bytes + _FILE_COSTS * len(self.files))
 
 
-@dataclass(frozen=True, slots=True)
-class Chooser:
-    """What is due.
+def choose(
+    live: LiveFiles, spec_id: int, target_bytes: int, min_files: int, most_bytes: int | None, left: Mapping[str, str]
+) -> tuple[list[Group], dict[str, str]]:
+    """The groups of a head, the worst first, and the reasons of files that are due and must stay, by path.
 
-    Attributes:
+    Args:
+        live: Its files.
         spec_id: The present spec: files of others are always due.
-        may: False for files that the policy leaves out.
+        target_bytes: The target size of data files.
+        min_files: So many small files are due, or fewer that fill a file.
         most_bytes: Of one group; None for a run without a budget.
         left: Reasons of files that are known to be unsuitable, by path.
     """
+    deleted, paths, alone = deleted_rows(live), Counter(file.path for file in live.data), set[str]()
+    pools: dict[tuple[Place, int], list[LiveFile]] = defaultdict(list)
+    stays = {}
+    for file in live.data:
+        is_dead = deleted[file.path] >= max(1, DELETED_SHARE * file.record_count)
+        if is_dead or file.spec_id != spec_id:
+            alone.add(file.path)
+        elif not is_small(file, target_bytes):
+            continue
+        why = left.get(file.path) or why_left(file, live.equality, paths[file.path])
+        if why:
+            stays[file.path] = why
+            continue
+        size = max(file.file_size_bytes - 1, 0).bit_length() // _TIER_BITS  # of one tier within a factor of eight
+        tier = 0 if most_bytes is None else -1 if is_dead else size
+        pools[place_of(file), tier].append(file)
+    most = min(MOST_BYTES, most_bytes or MOST_BYTES)
+    found = (files for pool in pools.values() for files in _within_limits(pool, most))
+    groups = (Group(files, sum(min(deleted[one.path], one.record_count) for one in files)) for files in found)
+    due = [
+        one
+        for one in groups
+        if _is_enough(one, target_bytes, min_files) or any(file.path in alone for file in one.files)
+    ]
+    return sorted(due, key=lambda group: group.gain(target_bytes), reverse=True), stays
 
-    spec_id: int
-    target_bytes: int
-    min_input_files: int
-    may: Callable[[LiveFile], bool] = lambda _: True
-    most_bytes: int | None = None
-    left: Mapping[str, str] = field(default_factory=dict)
 
-    def choose(self, live: LiveFiles) -> tuple[list[Group], dict[str, str]]:
-        """The groups of a head, the worst first, and the reasons of files that are due and must stay, by path."""
-        deleted, paths, alone = deleted_rows(live), Counter(file.path for file in live.data), set[str]()
-        pools: dict[tuple[Place, int], list[LiveFile]] = defaultdict(list)
-        left = {}
-        for file in live.data:
-            is_dead = deleted[file.path] >= max(1, DELETED_SHARE * file.record_count)
-            if is_dead or file.spec_id != self.spec_id:
-                alone.add(file.path)
-            elif not is_small(file, self.target_bytes):
-                continue
-            if not self.may(file):
-                continue
-            why = self.left.get(file.path) or (TWICE if paths[file.path] > 1 else why_left(file, live.equality))
-            if why:
-                left[file.path] = why
-                continue
-            size = max(file.file_size_bytes - 1, 0).bit_length() // _TIER_BITS  # of one tier within a factor of eight
-            tier = 0 if self.most_bytes is None else -1 if is_dead else size
-            pools[place_of(file), tier].append(file)
-        most_bytes = min(MOST_BYTES, self.most_bytes or MOST_BYTES)
-        found = (files for pool in pools.values() for files in _within_limits(pool, most_bytes))
-        groups = (Group(files, sum(min(deleted[one.path], one.record_count) for one in files)) for files in found)
-        due = [one for one in groups if self._is_enough(one) or any(file.path in alone for file in one.files)]
-        return sorted(due, key=lambda group: group.gain(self.target_bytes), reverse=True), left
-
-    def _is_enough(self, group: Group) -> bool:
-        count = len(group.files)
-        return count > 1 and (count >= self.min_input_files or group.live_bytes >= self.target_bytes)
+def _is_enough(group: Group, target_bytes: int, min_files: int) -> bool:
+    return len(group.files) > 1 and (len(group.files) >= min_files or group.live_bytes >= target_bytes)
 
 
 def sizes(live_bytes: float, target_bytes: int) -> list[float]:
@@ -123,15 +111,19 @@ def sizes(live_bytes: float, target_bytes: int) -> list[float]:
     return [*[float(target_bytes)] * full, live_bytes - full * target_bytes]
 
 
-def why_left(file: LiveFile, equality: Collection[LiveFile]) -> str:
-    """Why no rewrite can replace a file; empty if one can."""
+def why_left(file: LiveFile, equality: Collection[LiveFile], times: int) -> str:
+    """Why no rewrite can replace a file that the table lists so many times; empty if one can."""
+    if times > 1:
+        return "twice: the table lists it more than once"
     if file.file_format != PARQUET:
-        return FORMAT
+        return "format: it is not Parquet"
     if file.sequence_number == OF_VERSION_1:
-        return VERSION_1
+        return "version-1: it is from before the table was upgraded to format version 2"
     if file.file_size_bytes > MOST_BYTES or file.record_count > MOST_ROWS:
-        return LARGE
-    return EQUALITY if any(_may_delete(one, file) for one in equality) else ""
+        return "large: it is larger than one group may be"
+    return (
+        "equality-deletes: an equality delete applies to it" if any(_may_delete(one, file) for one in equality) else ""
+    )
 
 
 def deleted_rows(live: LiveFiles) -> dict[str, float]:

@@ -31,7 +31,6 @@ from lakesink_protocol.verdict import SUPPORTED_FORMAT_VERSION
 
 ROUNDS = 4
 """Of one run: files of older specs become small ones of the present spec, which then become larger."""
-FAILED = "failed"
 
 
 @dataclass(slots=True)
@@ -173,13 +172,13 @@ class _Run:
             done = self._replace(group)
         except Exception as error:  # noqa: BLE001 - the table is right without it
             trouble = describe(error, {**table.catalog.properties, **table.io.properties})
-            why = str(error) if isinstance(error, Unsuitable) else f"{FAILED}: {trouble}"
+            why = str(error) if isinstance(error, Unsuitable) else f"failed: {trouble}"
             if isinstance(error, Unsuitable) and error.files and not why.startswith(PROOF):
                 of.memory.left |= error.files  # the others are a group of the next round
             else:
                 self.left |= dict.fromkeys((file.path for file in group.files), why)
                 failed = events.GroupLost if isinstance(error, Lost) else events.GroupFailed
-                of.effects.emit(failed(name, count, why.removeprefix(f"{FAILED}: ")))
+                of.effects.emit(failed(name, count, why.removeprefix("failed: ")))
             return not isinstance(error, Lost)
         self.done.append(done)
         of.memory.pace.see(group, done.seconds)
@@ -193,11 +192,13 @@ class _Run:
         deleted = deleted_in(table, group.files, seen.live, of.memory.deletes)
         work = seen.work(group, deleted.positions, seen.plan(of.batch_id))
         storage = NewFiles(lambda location: table.io.new_output(location).create(), table.io.delete)
-        rewritten = rewrite(work, opener(table), storage)
+        new, origins = rewrite(work, opener(table), storage)
         of.effects.emit(events.GroupRewritten(of.batch_id))
         commit = ChangeCommit(of.load, "maintenance", RetryPolicy(num_retries=0), of.effects)
         says = {COMPACTED: "maintenance", **of.says}
-        replacement = Replacement(commit, of.branch, of.of_head, of.memory.deletes, says, group.files, work, rewritten)
+        replacement = Replacement(
+            commit, of.branch, of.of_head, of.memory.deletes, says, group.files, work, new, origins
+        )
         applied = replacement.run(table)
         change = applied.change
         assert change is not None, "a group has files"

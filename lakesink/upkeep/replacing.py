@@ -21,16 +21,16 @@ from lakesink.parquet.deletes import DeletedRows, write_deletes
 from lakesink.parquet.positions import below
 from lakesink.upkeep.choose import place_of, why_left
 from lakesink.upkeep.columns import Unsuitable
-from lakesink.upkeep.origins import live_numbers
-from lakesink.upkeep.rewrite import Rewritten, Work
+from lakesink.upkeep.origins import Origins, live_numbers
+from lakesink.upkeep.rewrite import Work
 from lakesink_catalog.commit.change_commit import Applied, ChangeCommit
 from lakesink_catalog.commit.table_change import Change
 from lakesink_catalog.manifests.live import LiveFile, LiveFiles
 from lakesink_protocol import events
+from lakesink_protocol.change import ContentFile
 from lakesink_protocol.fence import Unseen
 from lakesink_protocol.ledger import MAINTENANCE
 
-LOST, UNKNOWN = "lost", "unknown"
 _TRIES = 3
 """On another head each; the turn at the table makes more unlikely."""
 
@@ -39,7 +39,7 @@ class Lost(Unsuitable):
     """Another writer was quicker; the group's files stay as that writer left them."""
 
     def __init__(self, why: str = "another writer was quicker") -> None:
-        super().__init__(f"{LOST}: {why}")
+        super().__init__(f"lost: {why}")
 
 
 def deleted_in(table: Table, files: Sequence[LiveFile], live: LiveFiles, known: KnownDeletes) -> Deleted:
@@ -69,7 +69,8 @@ class Replacement:
     says: Mapping[str, str]
     files: Sequence[LiveFile]
     work: Work
-    rewritten: Rewritten
+    new: Sequence[ContentFile]
+    origins: Origins
     live: LiveFiles = field(default_factory=lambda: LiveFiles((), ()))
     carried: int = 0
 
@@ -85,7 +86,7 @@ class Replacement:
             except CommitFailedException:
                 continue
             if isinstance(done, Unseen):
-                raise Unsuitable(f"{UNKNOWN}: {done.trouble}")
+                raise Unsuitable(f"unknown: {done.trouble}")
             return done
         raise Lost
 
@@ -106,7 +107,7 @@ class Replacement:
             head.snapshot_id,
             snapshot_id,
             says={MAINTENANCE: json.dumps(journal, separators=(",", ":")), **self.says},
-            added=self.rewritten.files,
+            added=tuple(self.new),
             ended=tuple(files),
             deletes=tuple(deletes),
             replaced=tuple(_dangling(self.live, files, deleted)),
@@ -115,13 +116,12 @@ class Replacement:
     @property
     def counts(self) -> dict[str, int]:
         """By their names in `GroupDone`, and in the summary."""
-        new = self.rewritten.files
         return {
             "files": len(self.files),
-            "into": len(new),
-            "rows": sum(file.record_count for file in new),
+            "into": len(self.new),
+            "rows": sum(file.record_count for file in self.new),
             "bytes_before": sum(file.file_size_bytes for file in self.files),
-            "bytes_after": sum(file.file_size_bytes for file in new),
+            "bytes_after": sum(file.file_size_bytes for file in self.new),
             "dropped": sum(len(file.deleted) for file in self.work.files),
             "carried": self.carried,
         }
@@ -133,7 +133,7 @@ class Replacement:
         there = [one for file in self.files if (one := now.get((file.path, file.sequence_number))) is not None]
         if len(there) < len(self.files):
             raise Lost
-        if any(why_left(file, self.live.equality) for file in there):
+        if any(why_left(file, self.live.equality, 1) for file in there):
             raise Lost("an equality delete came")
         return there
 
@@ -145,10 +145,12 @@ class Replacement:
         )
         if numbers is None:
             raise Lost("deleted rows came back")
-        found = self.rewritten.origins.find(self.rewritten.files, numbers)
+        found = self.origins.find(self.new, numbers)
         rows = [DeletedRows(file.path, file.spec_id, file.partition, places) for file, places in found]
-        folder, stem = self.work.plan.data_location, self.work.plan.file_stem
-        return write_deletes(rows, folder, stem, lambda location: table.io.new_output(location).create())
+        plan = self.work.plan
+        return write_deletes(
+            rows, plan.data_location, plan.file_stem, lambda location: table.io.new_output(location).create()
+        )
 
 
 def _dangling(live: LiveFiles, ended: Collection[LiveFile], deleted: Deleted) -> list[LiveFile]:

@@ -74,18 +74,11 @@ class Work:
     verify: Verify = Verify.DIGEST
 
 
-@dataclass(frozen=True, slots=True)
-class Rewritten:
-    """New files in the order in which they were written, and where their rows came from."""
-
-    files: tuple[ContentFile, ...]
-    origins: Origins
-
-
-def rewrite(work: Work, open_input: OpenInput, storage: NewFiles | None = None) -> Rewritten:
+def rewrite(work: Work, open_input: OpenInput, storage: NewFiles | None = None) -> tuple[list[ContentFile], Origins]:
     """Write the live rows of a group, and compare what the new files hold with what was read.
 
-    After a failure, a file that was never closed is removed.
+    Returns the new files as they were written, and where their rows came from. After a failure, a file that was never
+    closed is removed.
 
     Raises:
         Unsuitable: Files must stay, or the proof failed.
@@ -116,7 +109,7 @@ def rewrite(work: Work, open_input: OpenInput, storage: NewFiles | None = None) 
     for partition in given.keys() | found.keys():
         if what := given[partition].difference(found[partition]):
             raise Unsuitable(f"{PROOF}: the {what} changed")
-    return Rewritten(tuple(written), origins)
+    return written, origins
 
 
 @dataclass

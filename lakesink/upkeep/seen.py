@@ -26,7 +26,7 @@ from lakesink.parquet.positions import below
 from lakesink.rows.plan import WritePlan
 from lakesink.rows.schema import parse_schema
 from lakesink.settings.table_settings import Effective, partition_fields
-from lakesink.upkeep.choose import Chooser, Group, sizes
+from lakesink.upkeep.choose import Group, choose, sizes
 from lakesink.upkeep.health import Health, health_of
 from lakesink.upkeep.policy import Policy
 from lakesink.upkeep.rewrite import InputFile, Work
@@ -74,9 +74,9 @@ class Seen:
 
     def choose(self, left: Mapping[str, str]) -> tuple[list[Group], dict[str, str]]:
         """The groups that are due; `left` has reasons of files that are known to be unsuitable."""
-        may = _partitions_where(self.table, self.policy.where)
-        spec_id, target = self.table.spec().spec_id, self.target_bytes
-        return Chooser(spec_id, target, self.policy.min_input_files, may, self.most_bytes, left).choose(self.live)
+        may, spec_id = _partitions_where(self.table, self.policy.where), self.table.spec().spec_id
+        live = replace(self.live, data=tuple(filter(may, self.live.data)))  # it holds for whole partitions
+        return choose(live, spec_id, self.target_bytes, self.policy.min_input_files, self.most_bytes, left)
 
     def partition(self, file: LiveFile) -> str:
         """The partition of a file as text."""
