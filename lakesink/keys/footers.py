@@ -35,6 +35,11 @@ class Source:
     mapping: Mapping[str, int] = field(default_factory=dict)
 
 
+def opener(table: Any) -> OpenInput:
+    """Opens a location of the table for reading."""
+    return lambda location: table.io.new_input(location).open()
+
+
 def footer_of(schema: pa.Schema, mapping: Mapping[str, int]) -> Footer:
     """From a file's schema; columns of a file without field ids get them from the name mapping."""
     found = ((field_id_of(field), place) for place, field in enumerate(schema))
@@ -45,10 +50,10 @@ def footer_of(schema: pa.Schema, mapping: Mapping[str, int]) -> Footer:
     return Footer(named, has_ids=False)
 
 
-def open_parquet(path: str, source: Any, rows: int) -> pq.ParquetFile:
+def open_parquet(path: str, source: Any, rows: int, **options: Any) -> pq.ParquetFile:
     """Open a data file and compare its rows with the manifest's; raises WriteError."""
     try:
-        file = pq.ParquetFile(source, arrow_extensions_enabled=False)
+        file = pq.ParquetFile(source, arrow_extensions_enabled=False, **options)
     except pa.ArrowException as error:
         raise file_unreadable(path, describe(error)) from error
     if file.metadata.num_rows != rows:

@@ -12,12 +12,15 @@ from enum import Enum
 from functools import partial
 from typing import Any
 
+from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.table import Table
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, PrimitiveType, StructType
 
-from lakesink.rows.plan import DEFAULT_MODE, ParquetOptions
+from lakesink.rows.plan import DEFAULT_MODE, ParquetOptions, PartitionField, WritePlan
 from lakesink.settings.parse import size_bytes, switch, whole_number
 from lakesink_catalog.manifests.merging import MergePolicy
+from lakesink_catalog.tables.locations import data_location
 from lakesink_protocol.errors import SettingsError
 from lakesink_protocol.redact import redact
 from lakesink_protocol.retry import RetryPolicy
@@ -164,6 +167,26 @@ class Effective:
             target_size_bytes=self["commit.manifest.target-size-bytes"],
         )
 
+    def plan(self, table: Table, file_stem: str, batch_id: int, file_io: Mapping[str, str]) -> WritePlan:
+        """How rows with the table's columns are written, under its present schema and default spec."""
+        schema, spec = table.schema(), table.spec()
+        return WritePlan(
+            schema_json=schema.model_dump_json(),
+            schema_id=schema.schema_id,
+            spec_id=spec.spec_id,
+            partition_fields=partition_fields(spec),
+            data_location=data_location(table),
+            file_stem=file_stem,
+            batch_id=batch_id,
+            object_storage=self["write.object-storage.enabled"],
+            partitioned_paths=self["write.object-storage.partitioned-paths"],
+            file_io=file_io,
+            catalog_name=table.catalog.name,
+            target_file_size_bytes=self["write.target-file-size-bytes"],
+            parquet=self.parquet,
+            metrics_modes=metrics_modes(table.properties, schema),
+        )
+
     def ignored(self) -> Iterator[str]:
         """Names of the table's write and commit properties that lakesink ignores, sorted."""
         used = {known.name for known in PROPERTIES} | {*_USED_ELSEWHERE, *_OF_STATEMENTS}
@@ -212,6 +235,11 @@ def _agreed(values: dict[str, Value]) -> dict[str, Value]:
     raise SettingsError.of(
         "SETTING_INVALID", name="write.parquet.compression-level", text=redact(str(level.value))[:60], why=sentence(why)
     )
+
+
+def partition_fields(spec: PartitionSpec) -> tuple[PartitionField, ...]:
+    """The fields of a spec, for a plan."""
+    return tuple(PartitionField(one.source_id, one.field_id, one.name, str(one.transform)) for one in spec.fields)
 
 
 def metrics_modes(properties: Mapping[str, str], schema: Schema) -> dict[int, str]:

@@ -5,7 +5,7 @@ rewritten a logarithmic number of times. A run without a budget puts all small f
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 
@@ -16,21 +16,14 @@ from lakesink_catalog.manifests.live import PARQUET, LiveFile, LiveFiles
 
 DELETED_SHARE = 0.3
 """From this share of deleted rows on, a file is rewritten even alone."""
-LARGEST = 1.15
-"""Of the target size: a file that is planned larger becomes several."""
+LARGEST = 1.1
+"""Of the target size: a file that is planned larger becomes several, and none is more than a ninth larger than that."""
 MOST_BYTES, MOST_ROWS, MOST_FILES = 2 * 2**30, 50_000_000, 2_000
 """That one group reads: what a failure costs, and what a snapshot changes."""
 OF_VERSION_1 = 0
 """Sequence number of files from before a table was upgraded: their manifests are not written again."""
 MOST_RESTS = 64
 """Runs; a maintenance that cannot succeed then costs little."""
-TWICE, FORMAT, VERSION_1, EQUALITY, LARGE = (
-    "twice: the table lists it more than once",
-    "format: it is not Parquet",
-    "version-1: it is from before the table was upgraded to format version 2",
-    "equality-deletes: an equality delete applies to it",
-    "large: it is larger than one group may be",
-)
 Place = tuple[int, Partition]
 _FILE_COSTS = 4 * 2**20
 """Bytes that could be read in the time that each file costs."""
@@ -65,60 +58,48 @@ class Group:
         return (saved + self.bytes - self.live_bytes) / (self.bytes + _FILE_COSTS * len(self.files))
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """Groups, the worst first, and the reasons of files that are due and must stay, by path."""
+def choose(
+    live: LiveFiles, spec_id: int, target_bytes: int, min_files: int, most_bytes: int | None, left: Mapping[str, str]
+) -> tuple[list[Group], dict[str, str]]:
+    """The groups of a head, the worst first, and the reasons of files that are due and must stay, by path.
 
-    groups: tuple[Group, ...]
-    left: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Chooser:
-    """What is due.
-
-    Attributes:
+    Args:
+        live: Its files.
         spec_id: The present spec: files of others are always due.
-        may: False for files that the policy leaves out.
+        target_bytes: The target size of data files.
+        min_files: So many small files are due, or fewer that fill a file.
         most_bytes: Of one group; None for a run without a budget.
         left: Reasons of files that are known to be unsuitable, by path.
     """
+    deleted, paths, alone = deleted_rows(live), Counter(file.path for file in live.data), set[str]()
+    pools: dict[tuple[Place, int], list[LiveFile]] = defaultdict(list)
+    stays = {}
+    for file in live.data:
+        is_dead = deleted[file.path] >= max(1, DELETED_SHARE * file.record_count)
+        if is_dead or file.spec_id != spec_id:
+            alone.add(file.path)
+        elif not is_small(file, target_bytes):
+            continue
+        why = left.get(file.path) or why_left(file, live.equality, paths[file.path])
+        if why:
+            stays[file.path] = why
+            continue
+        size = max(file.file_size_bytes - 1, 0).bit_length() // _TIER_BITS  # of one tier within a factor of eight
+        tier = 0 if most_bytes is None else -1 if is_dead else size
+        pools[place_of(file), tier].append(file)
+    most = min(MOST_BYTES, most_bytes or MOST_BYTES)
+    found = (files for pool in pools.values() for files in _within_limits(pool, most))
+    groups = (Group(files, sum(min(deleted[one.path], one.record_count) for one in files)) for files in found)
+    due = [
+        one
+        for one in groups
+        if _is_enough(one, target_bytes, min_files) or any(file.path in alone for file in one.files)
+    ]
+    return sorted(due, key=lambda group: group.gain(target_bytes), reverse=True), stays
 
-    spec_id: int
-    target_bytes: int
-    min_input_files: int
-    may: Callable[[LiveFile], bool] = lambda _: True
-    most_bytes: int | None = None
-    left: Mapping[str, str] = field(default_factory=dict)
 
-    def choose(self, live: LiveFiles) -> Choice:
-        """The groups of a head."""
-        deleted, paths = deleted_rows(live), Counter(file.path for file in live.data)
-        pools: dict[tuple[Place, int], list[LiveFile]] = defaultdict(list)
-        left = {}
-        for file in live.data:
-            if not self._is_due(file, deleted) or not self.may(file):
-                continue
-            why = self.left.get(file.path) or (TWICE if paths[file.path] > 1 else why_left(file, live.equality))
-            if why:
-                left[file.path] = why
-            else:
-                tier = 0 if self.most_bytes is None else _tier(file, deleted)
-                pools[place_of(file), tier].append(file)
-        groups = [group for pool in pools.values() for group in self._groups(pool, deleted)]
-        groups.sort(key=lambda group: group.gain(self.target_bytes), reverse=True)
-        return Choice(tuple(groups), left)
-
-    def _is_due(self, file: LiveFile, deleted: Mapping[str, float]) -> bool:
-        return file.spec_id != self.spec_id or is_small(file, self.target_bytes) or _is_dead(file, deleted)
-
-    def _groups(self, pool: Sequence[LiveFile], deleted: Mapping[str, float]) -> Iterator[Group]:
-        for files in _within_limits(pool, min(MOST_BYTES, self.most_bytes or MOST_BYTES)):
-            group = Group(tuple(files), sum(min(deleted.get(one.path, 0), one.record_count) for one in files))
-            is_enough = len(files) >= max(2, self.min_input_files)
-            fills = len(files) > 1 and group.live_bytes >= self.target_bytes
-            if is_enough or fills or any(one.spec_id != self.spec_id or _is_dead(one, deleted) for one in files):
-                yield group
+def _is_enough(group: Group, target_bytes: int, min_files: int) -> bool:
+    return len(group.files) > 1 and (len(group.files) >= min_files or group.live_bytes >= target_bytes)
 
 
 def sizes(live_bytes: float, target_bytes: int) -> list[float]:
@@ -130,24 +111,25 @@ def sizes(live_bytes: float, target_bytes: int) -> list[float]:
     return [*[float(target_bytes)] * full, live_bytes - full * target_bytes]
 
 
-def why_left(file: LiveFile, equality: Collection[LiveFile]) -> str:
-    """Why no rewrite can replace a file; empty if one can."""
+def why_left(file: LiveFile, equality: Collection[LiveFile], times: int) -> str:
+    """Why no rewrite can replace a file that the table lists so many times; empty if one can."""
+    if times > 1:
+        return "twice: the table lists it more than once"
     if file.file_format != PARQUET:
-        return FORMAT
+        return "format: it is not Parquet"
     if file.sequence_number == OF_VERSION_1:
-        return VERSION_1
+        return "version-1: it is from before the table was upgraded to format version 2"
     if file.file_size_bytes > MOST_BYTES or file.record_count > MOST_ROWS:
-        return LARGE
-    return EQUALITY if any(_may_delete(one, file) for one in equality) else ""
+        return "large: it is larger than one group may be"
+    return (
+        "equality-deletes: an equality delete applies to it" if any(_may_delete(one, file) for one in equality) else ""
+    )
 
 
 def deleted_rows(live: LiveFiles) -> dict[str, float]:
     """About how many rows of each data file are deleted: a delete file that names none has equal parts of all."""
     deleted: dict[str, float] = defaultdict(float)
-    for one in live.deletes:
-        if one.referenced_data_file:
-            deleted[one.referenced_data_file] += one.record_count
-    for each in applicable(live.data, [one for one in live.deletes if not one.referenced_data_file]):
+    for each in applicable(live.data, live.deletes):
         for path in each.data_files:
             deleted[path] += each.rows / len(each.data_files)
     return deleted
@@ -158,32 +140,23 @@ def place_of(file: LiveFile) -> Place:
     return file.spec_id, file.partition
 
 
-def _is_dead(file: LiveFile, deleted: Mapping[str, float]) -> bool:
-    return deleted.get(file.path, 0) >= max(1, DELETED_SHARE * file.record_count)
-
-
 def _may_delete(equality: LiveFile, file: LiveFile) -> bool:
     """Equality deletes apply to older files of their partition; those without a partition to all older files."""
     same = (equality.spec_id, equality.partition) == (file.spec_id, file.partition)
     return equality.sequence_number > file.sequence_number and (same or not any(equality.partition))
 
 
-def _tier(file: LiveFile, deleted: Mapping[str, float]) -> int:
-    """Sizes of one tier differ by less than a factor of eight; files with many deleted rows are apart."""
-    return -1 if _is_dead(file, deleted) else max(file.file_size_bytes - 1, 0).bit_length() // _TIER_BITS
-
-
-def _within_limits(pool: Sequence[LiveFile], most_bytes: int) -> Iterator[list[LiveFile]]:
+def _within_limits(pool: Sequence[LiveFile], most_bytes: int) -> Iterator[tuple[LiveFile, ...]]:
     chosen, size, rows = list[LiveFile](), 0, 0
     for file in sorted(pool, key=attrgetter("sequence_number")):
         more, of_rows = size + file.file_size_bytes, rows + file.record_count
         if chosen and (more > most_bytes or of_rows > MOST_ROWS or len(chosen) == MOST_FILES):
-            yield chosen
+            yield tuple(chosen)
             chosen, more, of_rows = [], file.file_size_bytes, file.record_count
         chosen.append(file)
         size, rows = more, of_rows
     if chosen:
-        yield chosen
+        yield tuple(chosen)
 
 
 @dataclass(slots=True)
@@ -191,19 +164,25 @@ class Pace:
     """How many runs maintenance rests: none, or twice as many after each one that failed or lost a race.
 
     Attributes:
-        bytes_per_second: Of the groups so far, each of which costs as much as 4 MiB beside its bytes.
+        bytes_per_second: Of the groups so far, each of which costs as much as 4 MiB beside its bytes; at first a guess.
     """
 
     bytes_per_second: float = 16 * 2**20
+    is_guess: bool = field(default=True, init=False)
     failures: int = field(default=0, init=False)
     rests: int = field(default=0, init=False)
 
     def seconds(self, group: Group) -> float:
-        """How long a group will take, about."""
-        return (group.bytes + _FILE_COSTS) / self.bytes_per_second
+        """How long a group will take, about; 0 for the first one, which is tried in any case."""
+        return 0.0 if self.is_guess else (group.bytes + _FILE_COSTS) / self.bytes_per_second
+
+    def bytes_in(self, seconds: float) -> int:
+        """How large a group may be that takes so long."""
+        return max(_FILE_COSTS, int(seconds * self.bytes_per_second) - _FILE_COSTS)
 
     def see(self, group: Group, seconds: float) -> None:
         """How long a group took."""
+        self.is_guess = False
         self.bytes_per_second = (self.bytes_per_second + (group.bytes + _FILE_COSTS) / max(seconds, 0.01)) / 2
 
     def is_due(self) -> bool:

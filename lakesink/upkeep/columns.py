@@ -1,161 +1,110 @@
-"""Columns of a data file as a table has them now: by field id, in the types that are written. Pure: PyArrow only.
+"""Rows of a data file as a table has them now: by field id, in the types that are written. Pure: PyArrow only.
 
 Where the reader of batches would give NULL, because a file does not say which column is which, a rewrite refuses: the
 file stays, and nothing is lost.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from lakesink.keys.footers import field_id_of
-from lakesink.rows.schema import Field, ListOf, MapOf, Primitive, Struct, arrow_type
-
-Convert = Callable[[pa.Array], pa.Array]
+from lakesink.rows.schema import ListOf, MapOf, Struct, Type, arrow_schema, arrow_type
 
 
 class Unsuitable(Exception):
-    """A file cannot be rewritten; the text is the reason, with its code. `path` is empty for a whole group."""
+    """A group cannot be rewritten; the text is the reason, with its code. `files` has those of single files by path."""
 
-    def __init__(self, reason: str, path: str = "") -> None:
-        self.path = path
+    def __init__(self, reason: str, files: Mapping[str, str] | None = None) -> None:
+        self.files = files or {}
         super().__init__(reason)
 
 
-@dataclass(frozen=True, slots=True)
-class FileColumn:
-    """A column of a file with its parts; `place` is its number among its siblings."""
-
-    field_id: int | None
-    place: int
-    type: pa.DataType
-    parts: tuple["FileColumn", ...]
-
-
-def found_columns(schema: pa.Schema, mapping: Sequence[Mapping[str, Any]]) -> tuple[FileColumn, ...]:
-    """The columns of a file with their field ids, which a file of another program has from the name mapping.
-
-    Raises:
-        Unsuitable: The field ids of a column, or of a part of one, are unknown.
-    """
-    own = tuple(_found(field, place) for place, field in enumerate(schema))
-    known = [one.field_id is not None for one in _all(own)]
-    if all(known):
-        return own
-    if any(known) or not mapping:
-        raise Unsuitable("field-ids: columns have no field ids, and no name mapping says which ones they are")
-    return tuple(_mapped(one, name, mapping, top=True) for one, name in zip(own, schema.names, strict=True))
-
-
-def _found(field: pa.Field, place: int) -> FileColumn:
-    parts = tuple(_found(part, number) for number, part in enumerate(_parts(field.type)))
-    return FileColumn(field_id_of(field), place, field.type, parts)
-
-
-def _parts(kind: pa.DataType) -> list[pa.Field]:
+def parts_of(kind: pa.DataType) -> list[pa.Field]:
+    """The fields of a nested type; none of any other."""
     if pa.types.is_map(kind):
         return [kind.key_field, kind.item_field]
     return [kind.field(number) for number in range(kind.num_fields)]
 
 
-def _all(columns: Sequence[FileColumn]) -> list[FileColumn]:
-    return [one for column in columns for one in (column, *_all(column.parts))]
+def by_field_id(schema: pa.Schema, mapping: Sequence[Mapping[str, Any]] = ()) -> pa.StructType:
+    """The columns of a file, and their parts, with their field ids as names.
+
+    A file of another program has them from the name mapping; no reader finds a column that it does not have.
+
+    Raises:
+        Unsuitable: The field ids of a column, or of a part of one, are unknown.
+    """
+    ids = [field_id_of(one) for one in _all(schema)]
+    if None not in ids and len(set(ids)) == len(ids):
+        return pa.struct([_named(one, one.name, None) for one in schema])
+    if any(one is not None for one in ids) or not mapping:
+        raise Unsuitable("field-ids: columns have no field ids, and no name mapping says which ones they are")
+    return pa.struct([_named(one, one.name, mapping) or one.with_name(f"?{one.name}") for one in schema])
 
 
-def _mapped(column: FileColumn, name: str, mapping: Sequence[Mapping[str, Any]], *, top: bool = False) -> FileColumn:
-    entry = next((one for one in mapping if name in one.get("names", ())), {})
-    if "field-id" not in entry and not top:
-        raise Unsuitable(f"field-ids: the name mapping does not have {name!r:.60} inside a column")
-    if "field-id" not in entry:
-        return column  # no reader finds this column
-    kind, names = column.type, [field.name for field in _parts(column.type)]
-    if pa.types.is_map(kind):
-        names = ["key", "value"]
-    elif not pa.types.is_struct(kind):
-        names = ["element"] * len(names)
-    below = entry.get("fields", ())
-    parts = tuple(_mapped(part, one, below) for part, one in zip(column.parts, names, strict=True))
-    return FileColumn(entry["field-id"], column.place, kind, parts)
+def _all(fields: Sequence[pa.Field]) -> Iterator[pa.Field]:
+    for field in fields:
+        yield field
+        yield from _all(parts_of(field.type))
 
 
-def conversions(found: Sequence[FileColumn], wanted: Struct) -> list[tuple[FileColumn | None, Convert]]:
-    """Of each wanted column that of the file, None if it lacks it, and what makes wanted values of its values."""
-    by_id = {one.field_id: one for one in found if one.field_id is not None}
-    return [
-        (one, _identity if one is None else _converter(one, field))
-        for field, one in ((field, by_id.get(field.field_id)) for field in wanted.fields)
+def _named(field: pa.Field, name: str, mapping: Sequence[Mapping[str, Any]] | None) -> pa.Field | None:
+    """The field with its own id as its name, or with that of the mapping; None if the mapping does not have it."""
+    kind, number, fields = field.type, field_id_of(field), parts_of(field.type)
+    if mapping is not None:
+        entry = next((one for one in mapping if name in one.get("names", ()) and "field-id" in one), None)
+        if entry is None:
+            return None
+        number, mapping = entry["field-id"], entry.get("fields", ())
+    names = ["key", "value"] if pa.types.is_map(kind) else ["element"]
+    if pa.types.is_struct(kind):
+        names = [part.name for part in fields]
+    parts = [_named(part, one, mapping) for part, one in zip(fields, names, strict=False)]
+    if not all(parts):
+        raise Unsuitable(f"field-ids: the name mapping does not have a part of {name!r:.60}")
+    if pa.types.is_struct(kind):
+        kind = pa.struct(parts)
+    elif pa.types.is_map(kind):
+        kind = pa.map_(*parts)
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        kind = (pa.list_ if pa.types.is_list(kind) else pa.large_list)(parts[0])
+    return pa.field(str(number), kind, field.nullable)
+
+
+def check(found: pa.DataType, wanted: Type, told: Container[int] = (), name: str = "") -> None:
+    """Raise Unsuitable if not each value of a file is one of the wanted type; `told` has the columns it may lack."""
+    match wanted:
+        case Struct(fields) if pa.types.is_struct(found):
+            for field in fields:
+                if (place := found.get_field_index(str(field.field_id))) >= 0:
+                    check(found.field(place).type, field.type, (), field.name)
+                elif field.required and field.field_id not in told:
+                    raise Unsuitable(f"required: it lacks the required column {field.name!r:.60}")
+        case ListOf(element) if pa.types.is_list(found) or pa.types.is_large_list(found):
+            check(found.value_type, element.type, (), name)
+        case MapOf(key, value) if pa.types.is_map(found):
+            check(found.key_type, key.type, (), name)
+            check(found.item_type, value.type, (), name)
+        case _ if found != (kind := arrow_type(wanted)) and not _is_lossless(found, kind):
+            raise Unsuitable(f"type: column {name!r:.60} is {found!s:.60} in it")
+
+
+def converted(batch: pa.RecordBatch, found: pa.StructType, wanted: Struct, told: Mapping[int, Any]) -> pa.RecordBatch:
+    """Rows of a file as they are wanted, with the values of columns that it lacks; Arrow casts structs by names."""
+    schema = arrow_schema(wanted)
+    kinds = [field.with_nullable(nullable=True) for field in by_field_id(schema)]
+    values = batch.to_struct_array().view(found).cast(pa.struct(kinds)).flatten()
+    arrays = [
+        one.view(kind) if pa.types.is_nested(kind) else one for one, kind in zip(values, schema.types, strict=True)
     ]
-
-
-def check_missing(field: Field) -> None:
-    """Raise Unsuitable for a column that must have a value."""
-    if field.required:
-        raise Unsuitable(f"required: it lacks the required column {field.name!r:.60}")
-
-
-def _identity(values: pa.Array) -> pa.Array:
-    return values
-
-
-def _converter(found: FileColumn, field: Field) -> Convert:
-    """Raises Unsuitable if not every value of the file is one of the wanted type."""
-    kind, there = arrow_type(field.type), found.type
-    match field.type:
-        case Primitive() if there == kind:
-            return _identity
-        case Primitive() if _is_lossless(there, kind):
-            return lambda values: values.cast(kind)
-        case Struct() if pa.types.is_struct(there):
-            return _of_struct(found, field.type, kind)
-        case ListOf(element) if pa.types.is_list(there) or pa.types.is_large_list(there):
-            return _of_list(_converter(found.parts[0], element), there, kind)
-        case MapOf(key, value) if pa.types.is_map(there):
-            return _of_map(_converter(found.parts[0], key), _converter(found.parts[1], value), kind)
-    raise Unsuitable(f"type: column {field.name!r:.60} is {there!s:.60} in it")
-
-
-def _of_list(convert: Convert, there: pa.DataType, kind: pa.ListType) -> Convert:
-    def of_list(values: pa.Array) -> pa.Array:
-        values = values if pa.types.is_list(there) else values.cast(pa.list_(there.value_field))
-        return _with_children(kind, values, convert(values.values))
-
-    return of_list
-
-
-def _of_map(keys: Convert, items: Convert, kind: pa.MapType) -> Convert:
-    def of_map(values: pa.MapArray) -> pa.Array:
-        pairs = [keys(values.keys), items(values.items)]
-        entries = pa.struct([kind.key_field, kind.item_field])
-        return _with_children(kind, values, pa.Array.from_buffers(entries, len(pairs[0]), [None], children=pairs))
-
-    return of_map
-
-
-def _of_struct(found: FileColumn, wanted: Struct, kind: pa.StructType) -> Convert:
-    parts = conversions(found.parts, wanted)
-    for field, (part, _) in zip(wanted.fields, parts, strict=True):
-        if part is None:
-            check_missing(field)
-    plain = [pa.field(one.name, one.type) for one in kind]
-
-    def convert(values: pa.StructArray) -> pa.Array:
-        children = [
-            pa.nulls(len(values), one.type) if part is None else change(values.field(part.place))
-            for one, (part, change) in zip(plain, parts, strict=True)
-        ]
-        made = pa.StructArray.from_arrays(children, fields=plain, mask=values.is_null())
-        # A required field is NULL where its struct is, which Arrow's own constructor refuses.
-        return pa.Array.from_buffers(kind, len(values), made.buffers()[:1], children=children)
-
-    return convert
-
-
-def _with_children(target: pa.DataType, values: pa.Array, children: pa.Array) -> pa.Array:
-    """The same lists with other children; both keep their whole buffers if only a part of them is used."""
-    buffers = values.buffers()[:2]
-    return pa.Array.from_buffers(target, len(values), buffers, values.null_count, values.offset, children=[children])
+    for place, field in enumerate(wanted.fields):
+        if field.field_id in told:
+            arrays[place] = pa.repeat(told[field.field_id], batch.num_rows)
+        if field.required and arrays[place].null_count:
+            raise Unsuitable(f"required: it has a NULL in the required column {field.name!r:.60}")
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _is_lossless(there: pa.DataType, wanted: pa.DataType) -> bool:
@@ -167,12 +116,12 @@ def _is_lossless(there: pa.DataType, wanted: pa.DataType) -> bool:
         return bool(there.scale == wanted.scale)
     if types.is_timestamp(there) and types.is_timestamp(wanted):  # INT96 has no time zone and means UTC
         return (there.tz is None) == (wanted.tz is None) or (there.tz, there.unit) == (None, "us")
+    if types.is_floating(there) and types.is_floating(wanted):
+        return bool(there.bit_width <= wanted.bit_width)
     same = (
         (types.is_integer, types.is_integer),
-        (types.is_floating, types.is_floating),
         (types.is_large_string, types.is_string),
         (types.is_large_binary, types.is_binary),
         (types.is_time, types.is_time),
     )
-    wider = there.bit_width <= wanted.bit_width if types.is_floating(there) and types.is_floating(wanted) else True
-    return wider and any(from_(there) and to(wanted) for from_, to in same)
+    return any(from_(there) and to(wanted) for from_, to in same)

@@ -1,21 +1,23 @@
 """Maintains one branch of one table: looks at its files, rewrites groups of them, and commits each group by itself."""
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pyiceberg.table import Table
 
 from lakesink.keys.deleted_rows import KnownDeletes
+from lakesink.keys.footers import opener
 from lakesink.parquet.filesystem import NewFiles
 from lakesink.upkeep.choose import Group, Pace
 from lakesink.upkeep.columns import Unsuitable
 from lakesink.upkeep.health import Health
 from lakesink.upkeep.policy import Policy
 from lakesink.upkeep.proof import PROOF
-from lakesink.upkeep.replacing import Lost, Replacement, deleted_in, opener
+from lakesink.upkeep.replacing import Lost, Replacement, deleted_in
 from lakesink.upkeep.reports import BUDGET, NOTHING_DUE, REST, TURN, GroupDone, GroupDue, LeftFile, Plan, Report, after
 from lakesink.upkeep.rewrite import rewrite
 from lakesink.upkeep.seen import Seen
+from lakesink_catalog.commit.change_commit import ChangeCommit
 from lakesink_catalog.commit.effects import Effects
 from lakesink_catalog.manifests.live import LiveFiles
 from lakesink_catalog.manifests.live_reading import LiveMemory, live_files
@@ -24,11 +26,11 @@ from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.identity import MAIN_BRANCH
 from lakesink_protocol.ledger import COMPACTED, MAINTENANCE
 from lakesink_protocol.redact import describe
+from lakesink_protocol.retry import RetryPolicy
 from lakesink_protocol.verdict import SUPPORTED_FORMAT_VERSION
 
 ROUNDS = 4
 """Of one run: files of older specs become small ones of the present spec, which then become larger."""
-FAILED = "failed"
 
 
 @dataclass(slots=True)
@@ -84,15 +86,12 @@ class Maintenance:
         """
         seen = self.see()
         seen.plan(self.batch_id)
-        choice, health = seen.choose(self.memory.left), seen.health()
-        expected = health
-        for group in choice.groups:
+        groups, left = seen.choose(self.memory.left)
+        expected = health = seen.health()
+        for group in groups:
             expected = after(expected, group, seen.target_bytes)
-        groups = (
-            GroupDue(seen.partition(group.files[0]), len(group.files), group.bytes, group.rows)
-            for group in choice.groups
-        )
-        return Plan(tuple(groups), _listed(choice.left), health, expected)
+        due = (GroupDue(seen.partition(one.files[0]), len(one.files), one.bytes, one.rows) for one in groups)
+        return Plan(tuple(due), _listed(left), health, expected)
 
     def run(self, progress: Callable[[GroupDone], None] = lambda _: None) -> Report:
         """Rewrite what is due, group by group, until the budget ends.
@@ -101,13 +100,13 @@ class Maintenance:
         """
         if not self.memory.pace.is_due():
             return Report(Health(), Health(), (), (), REST)
-        run = _Run(self, self.see(), progress)
+        run = _Run(self, self.see(), progress, self.effects.monotonic_ms())
         before = run.seen.health()
         ended = run.all_groups()
         seen = self.see() if run.done else run.seen
         if run.done or run.left:
             self.memory.pace.note(done=bool(run.done))
-        left = {**seen.choose(self.memory.left).left, **run.left}
+        left = {**seen.choose(self.memory.left)[1], **run.left}
         return Report(before, seen.health() if run.done else before, tuple(run.done), _listed(left), ended)
 
     def see(self) -> Seen:
@@ -117,7 +116,7 @@ class Maintenance:
             name, version = ".".join(table.name()), table.metadata.format_version
             raise CatalogError.of("UNSUPPORTED", table=name, format_version=version)
         budget = self.policy.budget
-        most = None if budget is None else int(budget.total_seconds() * self.memory.pace.bytes_per_second)
+        most = None if budget is None else self.memory.pace.bytes_in(budget.total_seconds())
         seen = Seen(table, self.of_head(table), self.policy, most)
         self.memory.see(seen)
         return seen
@@ -145,19 +144,16 @@ class _Run:
     of: Maintenance
     seen: Seen
     progress: Callable[[GroupDone], None]
+    began_ms: int
     done: list[GroupDone] = field(default_factory=list)
     left: dict[str, str] = field(default_factory=dict)
-    began_ms: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.began_ms = self.of.effects.monotonic_ms()
 
     def all_groups(self) -> str:
         """Replace groups until none is due; returns why the run ended."""
         for number in range(ROUNDS):
             if number:
                 self.seen = self.of.see()
-            groups = self.seen.choose({**self.of.memory.left, **self.left}).groups
+            groups, _ = self.seen.choose({**self.of.memory.left, **self.left})
             if not groups:
                 break
             for group in groups:
@@ -173,69 +169,48 @@ class _Run:
 
     def _try(self, group: Group) -> bool:
         """Replace a group, or leave it; False if another writer was quicker."""
-        of, began_ms = self.of, self.of.effects.monotonic_ms()
-        name, count = ".".join(self.seen.table.name()), len(group.files)
+        of, table = self.of, self.seen.table
+        name, count = ".".join(table.name()), len(group.files)
         try:
-            one = self._replace(group, began_ms)
-        except Lost as error:
-            of.effects.emit(events.GroupLost(name, count, str(error)))
-            self._leave(group, error)
-            return False
-        except Unsuitable as error:
-            of.effects.emit(events.GroupFailed(name, count, str(error)))
-            self._leave(group, error)
-            return True
+            done = self._replace(group)
         except Exception as error:  # noqa: BLE001 - the table is right without it
-            known = {**self.seen.table.catalog.properties, **self.seen.table.io.properties}
-            of.effects.emit(events.GroupFailed(name, count, describe(error, known)))
-            self._leave(group, Unsuitable(f"{FAILED}: {describe(error, known)}"))
-            return True
-        if one is not None:
-            self.done.append(one)
-            of.memory.pace.see(group, one.seconds)
-            numbers = one.files, one.into, one.rows, one.dropped, one.carried
-            of.effects.emit(events.GroupReplaced(name, one.snapshot_id, *numbers))
-            self.progress(one)
+            trouble = describe(error, {**table.catalog.properties, **table.io.properties})
+            why = str(error) if isinstance(error, Unsuitable) else f"failed: {trouble}"
+            if isinstance(error, Unsuitable) and error.files and not why.startswith(PROOF):
+                of.memory.left |= error.files  # the others are a group of the next round
+            else:
+                self.left |= dict.fromkeys((file.path for file in group.files), why)
+                failed = events.GroupLost if isinstance(error, Lost) else events.GroupFailed
+                of.effects.emit(failed(name, count, why.removeprefix("failed: ")))
+            return not isinstance(error, Lost)
+        self.done.append(done)
+        of.memory.pace.see(group, done.seconds)
+        numbers = done.files, done.into, done.rows, done.dropped, done.carried
+        of.effects.emit(events.GroupReplaced(name, done.snapshot_id, *numbers))
+        self.progress(done)
         return True
 
-    def _leave(self, group: Group, error: Unsuitable) -> None:
-        """A reason of one file holds while the table's columns stay; one of the group holds for this run."""
-        if error.path and not str(error).startswith(PROOF):
-            self.of.memory.left[error.path] = str(error)
-        else:
-            self.left |= dict.fromkeys((file.path for file in group.files), str(error))
-
-    def _replace(self, group: Group, began_ms: int) -> GroupDone | None:
-        """Rewrite and commit; None if no file of the group can be rewritten."""
-        of, seen, table = self.of, self.seen, self.seen.table
+    def _replace(self, group: Group) -> GroupDone:
+        of, seen, table, began_ms = self.of, self.seen, self.seen.table, self.of.effects.monotonic_ms()
         deleted = deleted_in(table, group.files, seen.live, of.memory.deletes)
         work = seen.work(group, deleted.positions, seen.plan(of.batch_id))
         storage = NewFiles(lambda location: table.io.new_output(location).create(), table.io.delete)
-        rewritten = rewrite(work, opener(table), storage)
-        of.memory.left |= rewritten.left
-        read = {file.path for file in rewritten.read}
-        if not read:
-            return None
+        new, origins = rewrite(work, opener(table), storage)
         of.effects.emit(events.GroupRewritten(of.batch_id))
+        commit = ChangeCommit(of.load, "maintenance", RetryPolicy(num_retries=0), of.effects)
         says = {COMPACTED: "maintenance", **of.says}
-        files = [file for file in group.files if file.path in read]
-        loaders = of.load, of.branch, of.effects, of.of_head, of.memory.deletes
-        replacement = Replacement(*loaders, work, rewritten, files, says)
-        applied = replacement.commit(table)
+        replacement = Replacement(
+            commit, of.branch, of.of_head, of.memory.deletes, says, group.files, work, new, origins
+        )
+        applied = replacement.run(table)
         change = applied.change
-        assert change is not None, "a group without files is no group"
-        self.seen = Seen(applied.table, replacement.live, seen.policy, seen.most_bytes)
+        assert change is not None, "a group has files"
+        self.seen = replace(seen, table=applied.table, live=replacement.live)
         return GroupDone(
             snapshot_id=change.snapshot_id,
             parent_id=change.head or 0,
             partition=seen.partition(group.files[0]),
-            files=len(change.ended),
-            into=len(change.added),
-            bytes_before=sum(file.file_size_bytes for file in change.ended),
-            bytes_after=sum(file.file_size_bytes for file in change.added),
-            rows=sum(file.record_count for file in change.added),
-            dropped=sum(len(file.deleted) for file in rewritten.read),
-            carried=replacement.carried,
+            **replacement.counts,
             seconds=(of.effects.monotonic_ms() - began_ms) / 1000,
         )
 

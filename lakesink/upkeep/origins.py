@@ -1,7 +1,7 @@
 """Where each row of new files came from, so that rows that are deleted meanwhile are deleted there too. Pure."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
@@ -25,11 +25,7 @@ class Origins:
 
     def add(self, partition: Partition, rows: range | pa.Array) -> None:
         """The next rows of a partition: neighbours, or numbers of 64 bits."""
-        parts = self.parts[partition]
-        if isinstance(rows, range) and parts and isinstance(parts[-1], range) and parts[-1].stop == rows.start:
-            parts[-1] = range(parts[-1].start, rows.stop)
-        else:
-            parts.append(rows)
+        self.parts[partition].append(rows)
 
     def are_all(self, count: int) -> bool:
         """True if each of so many rows is there once."""
@@ -65,16 +61,13 @@ def _places(parts: Sequence[range | pa.Array], rows: BitMap64) -> BitMap64:
     return found
 
 
-def live_numbers(
-    files: Sequence[tuple[str, int]], before: Mapping[str, BitMap64], deleted: Mapping[str, BitMap64]
-) -> BitMap64 | None:
-    """The numbers of rows of these files, each a path and its rows, that `deleted` has and `before` had not.
+def live_numbers(files: Iterable[tuple[int, BitMap64, BitMap64]]) -> BitMap64 | None:
+    """The numbers of rows that are deleted now, and were not before; of each file its rows, and both sets.
 
     None if a row that was deleted before is not any more.
     """
-    found, start, none = BitMap64(), 0, BitMap64()
-    for path, rows in files:
-        old, now = before.get(path, none), deleted.get(path, none)
+    found, start = BitMap64(), 0
+    for rows, old, now in files:
         if not old.issubset(now):
             return None
         found |= BitMap64(start + place - old.rank(place) for place in now - old)

@@ -1,4 +1,4 @@
-"""What a maintenance of a table may do. Pure."""
+"""What a maintenance of a table may do."""
 
 from dataclasses import dataclass
 from datetime import timedelta

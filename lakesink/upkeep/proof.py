@@ -1,43 +1,33 @@
 """Compares the rows of new files, read back, with the rows that were given to be written. Pure.
 
 Rows are compared in a canonical form: for each leaf column the positions of its NULLs, lengths, and values, with NaN
-and the sign of zero as they are. The digest is a checksum of each of these in the order of rows, so that a value in
-another row or column changes it; `same_rows` compares the form itself.
+and the sign of zero as they are. Each of these has a checksum in the order of rows, so that a value in another row or
+column changes it.
 """
 
+import hashlib
 import zlib
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakesink.rows.schema import Field, Primitive, Struct
-from lakesink.upkeep.columns import FileColumn, Unsuitable
+from lakesink.rows.schema import Leaf
+from lakesink.upkeep.columns import Unsuitable, parts_of
+from lakesink.upkeep.policy import Verify
 
 Path = tuple[str, ...]
 PROOF = "proof"
 """The code of a proof that failed."""
 
 
-def same_rows(one: pa.Table, other: pa.Table) -> bool:
-    """True if both have the same rows in the same order."""
-    return _form(one) == _form(other)
-
-
-def _form(table: pa.Table) -> list[Any]:
-    counts, columns = dict[Path, int](), table.combine_chunks().columns
-    names = zip(table.column_names, columns, strict=True)
-    found = [part for name, column in names for one in column.chunks for part in canonical((name,), one, counts)]
-    return [(what, bytes(buffer)) for what, buffer in found if len(buffer)]
-
-
-def canonical(path: Path, values: pa.Array, counts: dict[Path, int]) -> Iterator[tuple[Path, Any]]:
+def canonical(path: Path, values: pa.Array, counts: Counter[Path]) -> Iterator[tuple[Path, Any]]:
     """Buffers by what they are of a column; `counts` has the values that were before these, by column."""
-    kind, before = values.type, counts.get(path, 0)
-    counts[path] = before + len(values)
+    kind, before = values.type, counts[path]
+    counts[path] += len(values)
     if values.null_count:
         nulls = pc.indices_nonzero(values.is_null()).cast(pa.int64())
         yield (*path, "nulls"), pc.add(nulls, pa.scalar(before, pa.int64())).buffers()[1]
@@ -80,36 +70,44 @@ def _fixed(values: pa.Array) -> Any:
 class Figures:
     """Rows in their order: their number, by column NULLs, minimum and maximum, and the checksums of what they hold."""
 
-    rows: int = 0
-    _nulls: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-    _sums: dict[Path, int] = field(default_factory=lambda: defaultdict(int))
-    _counts: dict[Path, int] = field(default_factory=dict)
+    verify: Verify = Verify.DIGEST
+    found: Counter[str] = field(default_factory=Counter)
+    _sums: dict[Path, Any] = field(default_factory=dict)
+    _counts: Counter[Path] = field(default_factory=Counter)
     _ranges: dict[str, list[pa.Scalar]] = field(default_factory=lambda: defaultdict(list))
 
     def add(self, rows: pa.Table) -> None:
         """Add the next rows."""
         for batch in rows.to_batches():
-            self.rows += batch.num_rows
+            self.found["number of rows"] += batch.num_rows
             for name, values in zip(rows.column_names, batch.columns, strict=True):
-                self._nulls[name] += values.null_count
+                self.found[f"number of NULLs in {name!r:.60}"] += values.null_count
                 if not pa.types.is_nested(values.type):
-                    self._ranges[name] += pc.min_max(values).values()
+                    self._ranges[f"minimum or maximum of {name!r:.60}"] += pc.min_max(values).values()
                 for what, buffer in canonical((name,), values, self._counts):
-                    self._sums[what] = zlib.crc32(buffer, self._sums[what])
+                    self._sum(what, buffer)
 
-    @property
+    def _sum(self, what: Path, buffer: Any) -> None:
+        if not len(buffer):
+            return
+        if self.verify is Verify.ROWS:
+            self._sums.setdefault(what, hashlib.sha256()).update(buffer)
+        else:
+            self._sums[what] = zlib.crc32(buffer, self._sums.get(what, 0))
+
+    def difference(self, other: "Figures") -> str:
+        """What differs first in the same columns; empty if nothing does."""
+        one, two = self.stated(), other.stated()
+        return next((what for what in {**one, **two} if one.get(what) != two.get(what)), "")
+
     def stated(self) -> dict[str, Any]:
         """All figures by what they are; those of the same rows are equal."""
-        nulls = {f"number of NULLs in {name!r:.60}": count for name, count in self._nulls.items()}
-        ranges = {f"minimum or maximum of {name!r:.60}": _range(found) for name, found in self._ranges.items()}
-        sums = {f"values of {what[0]!r:.60} ({''.join(what[1:])})": one for what, one in self._sums.items() if one}
-        return {"number of rows": self.rows, **nulls, **ranges, **sums}
-
-
-def difference(before: Figures, after: Figures) -> str:
-    """What differs first; empty if nothing does."""
-    one, other = before.stated, after.stated
-    return next((what for what in {**one, **other} if one.get(what) != other.get(what)), "")
+        ranges = {what: _range(found) for what, found in self._ranges.items()}
+        sums = {
+            f"values of {what[0]!r:.60} ({''.join(what[1:])})": one if isinstance(one, int) else one.digest()
+            for what, one in self._sums.items()
+        }
+        return {**self.found, **ranges, **sums}
 
 
 def _range(found: list[pa.Scalar]) -> str:
@@ -119,30 +117,28 @@ def _range(found: list[pa.Scalar]) -> str:
     return str(pc.min_max(values))
 
 
-def leaf_nulls(columns: Mapping[Field, pa.Array]) -> Iterator[tuple[int, int]]:
+def null_counts(rows: pa.RecordBatch, columns: Sequence[Leaf]) -> dict[str, int]:
     """The number of NULLs of each leaf column that is in no list or map, by field id."""
-    for column, values in columns.items():
-        if isinstance(column.type, Primitive):
-            yield column.field_id, values.null_count
-        elif isinstance(column.type, Struct):
-            yield from leaf_nulls(dict(zip(column.type.fields, values.flatten(), strict=True)))
+    leaves = [(leaf, rows.column(leaf.indices[0])) for leaf in columns if not leaf.repeated]
+    return {
+        str(leaf.field_id): (pc.struct_field(one, leaf.indices[1:]) if leaf.indices[1:] else one).null_count
+        for leaf, one in leaves
+    }
 
 
-def check_nulls(found: tuple[FileColumn, ...], footer: Any, nulls: Mapping[int, int]) -> None:
+def check_nulls(found: pa.StructType, footer: Any, nulls: Mapping[str, int]) -> None:
     """Compare the NULLs that were read with those that the writer of the file counted; raises Unsuitable.
 
     What is written again cannot show that a column was read as NULL: it was NULL before, too.
     """
-    for place, leaf in enumerate(_leaves(found)):
-        if leaf.field_id is None or leaf.field_id not in nulls:
-            continue
+    for place, name in enumerate(_leaves(found)):
         parts = [footer.row_group(number).column(place).statistics for number in range(footer.num_row_groups)]
-        if all(part is not None and part.has_null_count for part in parts):
+        if name in nulls and all(part is not None and part.has_null_count for part in parts):
             counted = sum(part.null_count for part in parts)
-            if counted != nulls[leaf.field_id]:
-                raise Unsuitable(f"{PROOF}: {counted} NULLs of a column were read as {nulls[leaf.field_id]}")
+            if counted != nulls[name]:
+                raise Unsuitable(f"{PROOF}: {counted} NULLs of a column were read as {nulls[name]}")
 
 
-def _leaves(columns: tuple[FileColumn, ...]) -> Iterator[FileColumn]:
-    for one in columns:
-        yield from _leaves(one.parts) if one.parts else iter((one,))
+def _leaves(kind: pa.DataType) -> Iterator[str]:
+    for one in parts_of(kind):
+        yield from _leaves(one.type) if parts_of(one.type) else iter((one.name,))

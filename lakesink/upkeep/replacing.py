@@ -15,23 +15,22 @@ from pyiceberg.table import Table
 from pyroaring import BitMap64
 
 from lakesink.keys.deleted_rows import Deleted, KnownDeletes, read_deleted
+from lakesink.keys.footers import opener
 from lakesink.keys.live_rows import applicable
 from lakesink.parquet.deletes import DeletedRows, write_deletes
 from lakesink.parquet.positions import below
 from lakesink.upkeep.choose import place_of, why_left
 from lakesink.upkeep.columns import Unsuitable
-from lakesink.upkeep.origins import live_numbers
-from lakesink.upkeep.rewrite import Rewritten, Work
+from lakesink.upkeep.origins import Origins, live_numbers
+from lakesink.upkeep.rewrite import Work
 from lakesink_catalog.commit.change_commit import Applied, ChangeCommit
-from lakesink_catalog.commit.effects import Effects
 from lakesink_catalog.commit.table_change import Change
 from lakesink_catalog.manifests.live import LiveFile, LiveFiles
 from lakesink_protocol import events
+from lakesink_protocol.change import ContentFile
 from lakesink_protocol.fence import Unseen
 from lakesink_protocol.ledger import MAINTENANCE
-from lakesink_protocol.retry import RetryPolicy
 
-LOST, UNKNOWN = "lost", "unknown"
 _TRIES = 3
 """On another head each; the turn at the table makes more unlikely."""
 
@@ -40,12 +39,7 @@ class Lost(Unsuitable):
     """Another writer was quicker; the group's files stay as that writer left them."""
 
     def __init__(self, why: str = "another writer was quicker") -> None:
-        super().__init__(f"{LOST}: {why}")
-
-
-def opener(table: Table) -> Callable[[str], Any]:
-    """Opens a location of the table for reading."""
-    return lambda location: table.io.new_input(location).open()
+        super().__init__(f"lost: {why}")
 
 
 def deleted_in(table: Table, files: Sequence[LiveFile], live: LiveFiles, known: KnownDeletes) -> Deleted:
@@ -58,29 +52,29 @@ def deleted_in(table: Table, files: Sequence[LiveFile], live: LiveFiles, known: 
 
 @dataclass(slots=True)
 class Replacement:
-    """The commit of one rewritten group.
+    """The replacement of one group.
 
     Attributes:
+        commit: Without retries: an error before the request and a conflict are raised.
         of_head: The live files of the branch's head in a loaded table.
-        files: Those that the new ones replace, as they were when they were read.
-        facts: More for the summary's journal.
+        files: Those that new ones replace, as they were when they were read.
         live: The files of the head on which the last attempt was made.
         carried: Rows that were deleted meanwhile.
     """
 
-    load: Callable[[], Table]
+    commit: ChangeCommit
     branch: str
-    effects: Effects
     of_head: Callable[[Table], LiveFiles]
     known: KnownDeletes
-    work: Work
-    rewritten: Rewritten
-    files: Sequence[LiveFile]
     says: Mapping[str, str]
+    files: Sequence[LiveFile]
+    work: Work
+    new: Sequence[ContentFile]
+    origins: Origins
     live: LiveFiles = field(default_factory=lambda: LiveFiles((), ()))
     carried: int = 0
 
-    def commit(self, table: Table) -> Applied:
+    def run(self, table: Table) -> Applied:
         """Commit on the head as it then is.
 
         Raises:
@@ -88,13 +82,11 @@ class Replacement:
         """
         for _ in range(_TRIES):
             try:
-                # Without retries, an error before the request and a conflict are raised.
-                commit = ChangeCommit(self.load, "maintenance", RetryPolicy(num_retries=0), self.effects)
-                done = commit.run(table, self._change)
+                done = self.commit.run(table, self._change)
             except CommitFailedException:
                 continue
             if isinstance(done, Unseen):
-                raise Unsuitable(f"{UNKNOWN}: {done.trouble}")
+                raise Unsuitable(f"unknown: {done.trouble}")
             return done
         raise Lost
 
@@ -107,57 +99,58 @@ class Replacement:
         deleted = deleted_in(table, files, self.live, self.known)
         deletes = self._carried(table, deleted)
         self.carried = sum(file.record_count for file in deletes)
-        self.effects.emit(events.CompactionDue(plan.batch_id))
+        self.commit.effects.emit(events.CompactionDue(plan.batch_id))
         assert head is not None, "it has the group's files"
+        journal = {**self.counts, "verified": str(self.work.verify)}
         return Change(
             self.branch,
             head.snapshot_id,
             snapshot_id,
-            says={MAINTENANCE: json.dumps(self._journal, separators=(",", ":")), **self.says},
-            added=self.rewritten.files,
+            says={MAINTENANCE: json.dumps(journal, separators=(",", ":")), **self.says},
+            added=tuple(self.new),
             ended=tuple(files),
             deletes=tuple(deletes),
             replaced=tuple(_dangling(self.live, files, deleted)),
         )
 
     @property
-    def _journal(self) -> dict[str, int | str]:
-        new = self.rewritten.files
+    def counts(self) -> dict[str, int]:
+        """By their names in `GroupDone`, and in the summary."""
         return {
             "files": len(self.files),
-            "into": len(new),
-            "rows": sum(file.record_count for file in new),
+            "into": len(self.new),
+            "rows": sum(file.record_count for file in self.new),
             "bytes_before": sum(file.file_size_bytes for file in self.files),
-            "bytes_after": sum(file.file_size_bytes for file in new),
-            "dropped": sum(len(file.deleted) for file in self.rewritten.read),
+            "bytes_after": sum(file.file_size_bytes for file in self.new),
+            "dropped": sum(len(file.deleted) for file in self.work.files),
             "carried": self.carried,
-            "verified": str(self.work.verify),
         }
 
     def _there(self) -> list[LiveFile]:
         """The group's files as they are live on the head."""
         times = Counter(file.path for file in self.live.data)
-        now = {(file.path, file.sequence_number): file for file in self.live.data}
-        found = [now.get((file.path, file.sequence_number)) for file in self.files]
-        there = [file for file in found if file is not None and times[file.path] == 1]
+        now = {(file.path, file.sequence_number): file for file in self.live.data if times[file.path] == 1}
+        there = [one for file in self.files if (one := now.get((file.path, file.sequence_number))) is not None]
         if len(there) < len(self.files):
             raise Lost
-        if any(why_left(file, self.live.equality) for file in there):
+        if any(why_left(file, self.live.equality, 1) for file in there):
             raise Lost("an equality delete came")
         return there
 
     def _carried(self, table: Table, deleted: Deleted) -> list[Any]:
         """New delete files for rows that were deleted since the group was read."""
-        read = self.rewritten.read
-        now = {one.path: below(deleted.positions.get(one.path, BitMap64()), one.rows) for one in read}
-        sizes = [(one.path, one.rows) for one in read]
-        numbers = live_numbers(sizes, {one.path: one.deleted for one in read}, now)
+        now, none = deleted.positions, BitMap64()
+        numbers = live_numbers(
+            (one.rows, one.deleted, below(now.get(one.path, none), one.rows)) for one in self.work.files
+        )
         if numbers is None:
             raise Lost("deleted rows came back")
-        found = self.rewritten.origins.find(self.rewritten.files, numbers)
+        found = self.origins.find(self.new, numbers)
         rows = [DeletedRows(file.path, file.spec_id, file.partition, places) for file, places in found]
-        folder, stem = self.work.plan.data_location, self.work.plan.file_stem
-        return write_deletes(rows, folder, stem, lambda location: table.io.new_output(location).create())
+        plan = self.work.plan
+        return write_deletes(
+            rows, plan.data_location, plan.file_stem, lambda location: table.io.new_output(location).create()
+        )
 
 
 def _dangling(live: LiveFiles, ended: Collection[LiveFile], deleted: Deleted) -> list[LiveFile]:

@@ -1,36 +1,43 @@
 """A table as it was loaded, its live files, and what a policy makes of them."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import cast
 
+from pyiceberg.conversions import from_bytes
+from pyiceberg.expressions.parser import parse
+from pyiceberg.expressions.visitors import bind, expression_evaluator, extract_field_ids, inclusive_projection
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.typedef import Record
+from pyiceberg.types import PrimitiveType
+from pyparsing import ParseException
 from pyroaring import BitMap64
 
 from lakesink.keys.data_file import constants_of
+from lakesink.parquet.files import FULL
 from lakesink.parquet.filesystem import shareable_properties
 from lakesink.parquet.locations import partition_path
 from lakesink.parquet.partitions import partition_sources
 from lakesink.parquet.positions import below
-from lakesink.rows.plan import PartitionField, WritePlan
+from lakesink.rows.plan import WritePlan
 from lakesink.rows.schema import parse_schema
-from lakesink.settings.table_settings import Effective, metrics_modes
-from lakesink.upkeep.choose import Choice, Chooser, Group, sizes
+from lakesink.settings.table_settings import Effective, partition_fields
+from lakesink.upkeep.choose import Group, choose, sizes
 from lakesink.upkeep.health import Health, health_of
 from lakesink.upkeep.policy import Policy
 from lakesink.upkeep.rewrite import InputFile, Work
-from lakesink.upkeep.where import partitions_where
 from lakesink_catalog.manifests.live import LiveFile, LiveFiles
 from lakesink_catalog.manifests.partitions import schema_for
-from lakesink_catalog.tables.locations import data_location
-from lakesink_protocol.errors import CatalogError
+from lakesink_protocol.errors import CatalogError, SettingsError
+from lakesink_protocol.redact import describe
 
 FILE_STEM = "maintenance"
 """Start of the names of new files."""
 _MAPPING = "schema.name-mapping.default"
-_MOST = 1.25
-"""Of the target size: no file is larger."""
 
 
 @dataclass(frozen=True)
@@ -65,23 +72,21 @@ class Seen:
         """In figures; asks the storage for the size of the metadata file."""
         return health_of(self.live, self.target_bytes, len(self.table.io.new_input(self.table.metadata_location)))
 
-    def choose(self, left: Mapping[str, str]) -> Choice:
+    def choose(self, left: Mapping[str, str]) -> tuple[list[Group], dict[str, str]]:
         """The groups that are due; `left` has reasons of files that are known to be unsuitable."""
-        may = partitions_where(self.table, self.policy.where)
-        spec_id, target = self.table.spec().spec_id, self.target_bytes
-        return Chooser(spec_id, target, self.policy.min_input_files, may, self.most_bytes, left).choose(self.live)
+        may, spec_id = _partitions_where(self.table, self.policy.where), self.table.spec().spec_id
+        live = replace(self.live, data=tuple(filter(may, self.live.data)))  # it holds for whole partitions
+        return choose(live, spec_id, self.target_bytes, self.policy.min_input_files, self.most_bytes, left)
 
     def partition(self, file: LiveFile) -> str:
         """The partition of a file as text."""
-        schema = schema_for(self.table.specs()[file.spec_id], self.table.metadata)
+        spec = self.table.specs()[file.spec_id]
+        schema = schema_for(spec, self.table.metadata)
         if schema is None or not file.partition:
             return ""
-        sources = partition_sources(parse_schema(schema.model_dump_json()), self._fields(file.spec_id))
-        return partition_path(sources, file.partition)
-
-    def _fields(self, spec_id: int) -> tuple[PartitionField, ...]:
-        fields = self.table.specs()[spec_id].fields
-        return tuple(PartitionField(one.source_id, one.field_id, one.name, str(one.transform)) for one in fields)
+        return partition_path(
+            partition_sources(parse_schema(schema.model_dump_json()), partition_fields(spec)), file.partition
+        )
 
     def plan(self, batch_id: int) -> WritePlan:
         """How new files are written.
@@ -89,45 +94,66 @@ class Seen:
         Raises:
             CatalogError: A partition field belongs to a dropped column.
         """
-        table, schema, spec = self.table, self.table.schema(), self.table.spec()
-        for part in spec.fields:
-            if schema.find_column_name(part.source_id) is None:
+        table = self.table
+        for part in table.spec().fields:
+            if table.schema().find_column_name(part.source_id) is None:
                 name = ".".join(table.name())
                 raise CatalogError.of("UNSUPPORTED.dropped_source", shown=part.name, field=part.name, table=name)
-        return WritePlan(
-            schema_json=schema.model_dump_json(),
-            schema_id=schema.schema_id,
-            spec_id=spec.spec_id,
-            partition_fields=self._fields(spec.spec_id),
-            data_location=data_location(table),
-            file_stem=FILE_STEM,
-            batch_id=batch_id,
-            object_storage=self.effective["write.object-storage.enabled"],
-            partitioned_paths=self.effective["write.object-storage.partitioned-paths"],
-            file_io=shareable_properties(table.io.properties),
-            catalog_name=table.catalog.name,
-            target_file_size_bytes=int(_MOST * self.target_bytes),  # a backstop: rows decide where a file ends
-            parquet=self.effective.parquet,
-            metrics_modes=metrics_modes(table.properties, schema),
-        )
+        return self.effective.plan(table, FILE_STEM, batch_id, shareable_properties(table.io.properties))
 
     def work(self, group: Group, deleted: Mapping[str, BitMap64], plan: WritePlan) -> Work:
         """The rewrite of a group, of which these rows are deleted."""
-        files, none = [], BitMap64()
+        first, files, none = group.files[0], [], BitMap64()
+        fields = self.table.specs()[first.spec_id].fields
         for file in group.files:
-            fields = self.table.specs()[file.spec_id].fields
             constants = dict(constants_of(file.partition, fields, {one.source_id for one in fields}))
             gone = below(deleted.get(file.path, none), file.record_count)
             files.append(InputFile(file.path, file.file_size_bytes, file.record_count, constants, gone))
-        rows = sum(file.rows - len(file.deleted) for file in files)
-        size = sum(file.size_bytes * (1 - len(file.deleted) / max(1, file.rows)) for file in files)
-        is_present = group.files[0].spec_id == plan.spec_id
-        of_each = sizes(size, self.target_bytes)[0] if is_present else self.target_bytes
+        exact = Group(group.files, sum(len(file.deleted) for file in files))
+        is_present = first.spec_id == plan.spec_id
+        size = sizes(exact.live_bytes, self.target_bytes)[0] if is_present else self.target_bytes
         return Work(
             tuple(files),
-            plan,
-            group.files[0].partition if is_present else None,
-            max(1, -int(-rows * min(1.0, of_each / max(1.0, size)) // 1)),
+            replace(plan, target_file_size_bytes=max(1, int(size / FULL))),
+            first.partition if is_present else None,
             tuple(json.loads(self.table.properties.get(_MAPPING) or "[]")),
             self.policy.verify,
         )
+
+
+def _partitions_where(table: Table, where: str) -> Callable[[LiveFile], bool]:
+    """True for files of partitions that can have rows of this condition; files of specs without its columns have none.
+
+    Raises:
+        SettingsError: It is no condition on columns of the present partition spec.
+    """
+    if not where:
+        return lambda _: True
+    schema, present = table.schema(), {part.source_id for part in table.spec().fields}
+    names = ", ".join(sorted(filter(None, map(schema.find_column_name, present))))
+    try:
+        condition = parse(where)
+        used = extract_field_ids(bind(schema, condition, case_sensitive=True))
+    except (ParseException, ValueError, TypeError) as error:
+        raise SettingsError.of("OPTION_INVALID.where", why=describe(error), columns=names) from None
+    if not used or not used <= present:
+        raise SettingsError.of("OPTION_INVALID.where", why="it is not about partition columns only", columns=names)
+
+    def of_spec(spec: PartitionSpec) -> Callable[[LiveFile], bool]:
+        of_schema = schema_for(spec, table.metadata)
+        if of_schema is None or not used <= {part.source_id for part in spec.fields}:
+            return lambda _: False
+        fields = spec.partition_type(of_schema).fields
+        projected = inclusive_projection(schema, spec)(condition)
+        holds = expression_evaluator(Schema(*fields), projected, case_sensitive=True)
+
+        kinds = [cast("PrimitiveType", field.field_type) for field in fields]
+
+        def matches(file: LiveFile) -> bool:
+            pairs = zip(kinds, file.partition, strict=True)
+            return holds(Record(*(None if value is None else from_bytes(kind, value) for kind, value in pairs)))
+
+        return matches
+
+    specs = {spec_id: of_spec(spec) for spec_id, spec in table.specs().items()}
+    return lambda file: specs[file.spec_id](file)

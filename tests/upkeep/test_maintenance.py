@@ -280,6 +280,16 @@ def test_a_budget_ends_a_run_and_later_runs_do_the_rest(tmp_path: Path) -> None:
     assert [len(one.groups) for one in ends] == [1, 1, 0]
 
 
+def test_the_first_group_is_tried_whatever_the_budget(tmp_path: Path) -> None:
+    """How long it takes is only a guess before, and a guess would hold up all maintenance for ever."""
+    kept = of_files(tmp_path, 12, spec=BY_PART)
+    maintenance = kept.maintenance(Policy(TARGET, min_input_files=2, budget=timedelta(milliseconds=1)))
+    clock = iter(range(0, 100_000, 200))
+    maintenance.effects = replace(maintenance.effects, monotonic_ms=lambda: next(clock) // 1000)
+    report = maintenance.run()
+    assert (len(report.groups), report.ended) == (1, BUDGET)
+
+
 def test_a_stream_rests_after_runs_that_failed(tmp_path: Path) -> None:
     kept = of_files(tmp_path)
     maintenance = kept.maintenance()

@@ -49,14 +49,14 @@ def test_each_deleted_row_is_found_at_its_new_place(seed: int) -> None:
             files.append(file)
             content[file.path] = rows[at : at + count]
             at += count
-    numbers = live_numbers(sizes, before, now)
+    numbers = live_numbers((rows, before[path], now[path]) for path, rows in sizes)
     assert numbers is not None
     found = {content[file.path][place] for file, places in origins.find(files, numbers) for place in places}
     assert found == {(path, at) for path, gone in now.items() for at in gone - before[path]}
 
 
 def test_rows_that_come_back_are_known() -> None:
-    assert live_numbers([("a", 5)], {"a": BitMap64([1, 2])}, {"a": BitMap64([1, 3])}) is None
+    assert live_numbers([(5, BitMap64([1, 2]), BitMap64([1, 3]))]) is None
 
 
 @pytest.mark.parametrize("rows", [[0, 1], [0, 1, 1], [0, 1, 3], [0, 1, 2, 2]])

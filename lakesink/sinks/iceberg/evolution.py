@@ -13,14 +13,13 @@ from lakesink.decode.documents import own_columns
 from lakesink.parquet.filesystem import shareable_properties
 from lakesink.rows.columns import NameRule, align
 from lakesink.rows.expectations import Expected, expected_in
-from lakesink.rows.plan import JSON, ChangesPlan, NewsPlan, PartitionField, WritePlan
+from lakesink.rows.plan import JSON, ChangesPlan, NewsPlan, WritePlan
 from lakesink.rows.schema import Struct, holds_binary, parse_schema, sql_type_of
 from lakesink.rows.task_errors import schema_mismatch, shown
 from lakesink.settings.conditions import condition_unsupported, read_condition
 from lakesink.settings.ddl import columns_of
 from lakesink.settings.option_types import SchemaEvolution
 from lakesink.settings.settings import Settings
-from lakesink.settings.table_settings import metrics_modes
 from lakesink.sinks.iceberg.change_plan import changes_plan
 from lakesink.sinks.iceberg.schema_advice import commands, difference_lines, find_change, spark_type
 from lakesink.sinks.iceberg.sort_orders import kept_order
@@ -29,7 +28,6 @@ from lakesink_catalog.commit.evolution import ChangeImpossible, evolve, keeps_co
 from lakesink_catalog.commit.premises import Path, Premises, former_names
 from lakesink_catalog.spark_types import sql_type
 from lakesink_catalog.tables.arrow_schema import RESERVED_NAMES
-from lakesink_catalog.tables.locations import data_location
 from lakesink_protocol.change import ColumnType, SchemaChange
 from lakesink_protocol.errors import BatchRefused, SettingsError, WriteError
 from lakesink_protocol.identity import Batch, SinkKey
@@ -49,26 +47,13 @@ def task_plan(
         _check_no_binary(table, settings.rescue_column)
     order, of_letters = kept_order(table), key.name.startswith(REPLAY)
     changes = changes_plan(schema, name, settings, case_sensitive=case_sensitive, are_replayed=of_letters)
-    return WritePlan(
-        schema_json=schema.model_dump_json(),
-        schema_id=schema.schema_id,
-        spec_id=spec.spec_id,
-        partition_fields=tuple(
-            PartitionField(part.source_id, part.field_id, part.name, str(part.transform)) for part in spec.fields
+    return replace(
+        effective.plan(
+            table, f"{key.name}-{batch.batch_id}", batch.batch_id, shareable_properties(table.io.properties)
         ),
-        data_location=data_location(table),
-        file_stem=f"{key.name}-{batch.batch_id}",
-        batch_id=batch.batch_id,
         premises=_premises(table, is_sorted=bool(order)).digest,
-        object_storage=effective["write.object-storage.enabled"],
-        partitioned_paths=effective["write.object-storage.partitioned-paths"],
-        file_io=shareable_properties(table.io.properties),
-        catalog_name=table.catalog.name,
         case_sensitive=case_sensitive,
         ignore_unknown=settings.schema_evolution is SchemaEvolution.IGNORE,
-        target_file_size_bytes=effective["write.target-file-size-bytes"],
-        parquet=effective.parquet,
-        metrics_modes=metrics_modes(table.properties, schema),
         decode=settings.decode,
         on_malformed=settings.on_malformed,
         binary_encoding=settings.binary_encoding,

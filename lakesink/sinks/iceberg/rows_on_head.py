@@ -2,12 +2,11 @@
 
 import os
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,7 +14,7 @@ from pyiceberg.table import Table
 
 from lakesink.keys.data_file import DataFile, constants_of
 from lakesink.keys.deleted_rows import Deleted, KnownDeletes, read_deleted
-from lakesink.keys.footers import Footer, Source, name_mapping
+from lakesink.keys.footers import Footer, Source, name_mapping, opener
 from lakesink.keys.key_cache import DEFAULT_BYTES, KeyCache
 from lakesink.keys.key_columns import KeyColumns, key_columns
 from lakesink.keys.keys_file import read_changes
@@ -184,11 +183,6 @@ def read_batch(
     cache = KeyCache(settings.folder, settings.folder_bytes)
     search = Search(columns, Source(opened, name_mapping(table.properties)), cache, settings.limits, memory.footers)
     return BatchKeys(columns, newest, search, tuple(changes.keys_files))
-
-
-def opener(table: Table) -> Callable[[str], Any]:
-    """Opens a location of the table for reading."""
-    return lambda location: table.io.new_input(location).open()
 
 
 def candidates(table: Table, live: LiveFiles, batch: BatchKeys) -> list[LiveFile]:
