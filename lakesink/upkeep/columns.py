@@ -5,12 +5,13 @@ file stays, and nothing is lost.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 
 from lakesink.keys.footers import field_id_of
+from lakesink.rows.nested import all_null, without_validity
 from lakesink.rows.schema import Field, ListOf, MapOf, Primitive, Struct, arrow_type
 
 Convert = Callable[[pa.Array], pa.Array]
@@ -102,6 +103,9 @@ def _identity(values: pa.Array) -> pa.Array:
 def _converter(found: FileColumn, field: Field) -> Convert:
     """Raises Unsuitable if not every value of the file is one of the wanted type."""
     kind, there = arrow_type(field.type), found.type
+    if isinstance(there, pa.BaseExtensionType):  # of a file that stores its Arrow schema
+        inner = _converter(replace(found, type=there.storage_type), field)
+        return lambda values: inner(values.storage)
     match field.type:
         case Primitive() if there == kind:
             return _identity
@@ -110,23 +114,32 @@ def _converter(found: FileColumn, field: Field) -> Convert:
         case Struct() if pa.types.is_struct(there):
             return _of_struct(found, field.type, kind)
         case ListOf(element) if pa.types.is_list(there) or pa.types.is_large_list(there):
-            return _of_list(_converter(found.parts[0], element), there, kind)
+            return _of_list(_converter(found.parts[0], element), element, there, kind)
         case MapOf(key, value) if pa.types.is_map(there):
-            return _of_map(_converter(found.parts[0], key), _converter(found.parts[1], value), kind)
+            return _of_map(_converter(found.parts[0], key), _converter(found.parts[1], value), value, kind)
     raise Unsuitable(f"type: column {field.name!r:.60} is {there!s:.60} in it")
 
 
-def _of_list(convert: Convert, there: pa.DataType, kind: pa.ListType) -> Convert:
+def _shown(values: pa.Array, field: Field, visible: Callable[[pa.Array], pa.Array]) -> pa.Array:
+    """A part of a column; Parquet's writer refuses any NULL in a required one, even if a NULL hides it."""
+    if not field.required or not values.null_count:
+        return values
+    if visible(values).null_count:
+        raise Unsuitable(f"required: it has a NULL in the required column {field.name!r:.60}")
+    return without_validity(values)
+
+
+def _of_list(convert: Convert, element: Field, there: pa.DataType, kind: pa.ListType) -> Convert:
     def of_list(values: pa.Array) -> pa.Array:
         values = values if pa.types.is_list(there) else values.cast(pa.list_(there.value_field))
-        return _with_children(kind, values, convert(values.values))
+        return _with_children(kind, values, _shown(convert(values.values), element, lambda _: values.flatten()))
 
     return of_list
 
 
-def _of_map(keys: Convert, items: Convert, kind: pa.MapType) -> Convert:
+def _of_map(keys: Convert, items: Convert, value: Field, kind: pa.MapType) -> Convert:
     def of_map(values: pa.MapArray) -> pa.Array:
-        pairs = [keys(values.keys), items(values.items)]
+        pairs = [keys(values.keys), _shown(items(values.items), value, lambda items: items)]
         entries = pa.struct([kind.key_field, kind.item_field])
         return _with_children(kind, values, pa.Array.from_buffers(entries, len(pairs[0]), [None], children=pairs))
 
@@ -142,8 +155,10 @@ def _of_struct(found: FileColumn, wanted: Struct, kind: pa.StructType) -> Conver
 
     def convert(values: pa.StructArray) -> pa.Array:
         children = [
-            pa.nulls(len(values), one.type) if part is None else change(values.field(part.place))
-            for one, (part, change) in zip(plain, parts, strict=True)
+            all_null(len(values), one.type)
+            if part is None
+            else _shown(change(values.field(part.place)), field, lambda part: part.filter(values.is_valid()))
+            for one, field, (part, change) in zip(plain, wanted.fields, parts, strict=True)
         ]
         made = pa.StructArray.from_arrays(children, fields=plain, mask=values.is_null())
         # A required field is NULL where its struct is, which Arrow's own constructor refuses.

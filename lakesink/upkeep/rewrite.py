@@ -22,6 +22,7 @@ from lakesink.parquet.partitions import Group, Grouping, Partition, group
 from lakesink.parquet.positions import in_order, mask_of
 from lakesink.parquet.single_value import decoded_array
 from lakesink.rows.batches import rows_at_once
+from lakesink.rows.nested import all_null
 from lakesink.rows.plan import WritePlan
 from lakesink.rows.schema import Field, Primitive, Struct, arrow_schema, arrow_type, parse_schema
 from lakesink.upkeep.columns import Convert, FileColumn, Unsuitable, check_missing, conversions, found_columns
@@ -223,7 +224,7 @@ class _Reader:
             columns = self._columns(file, found)
             for batch in parquet.iter_batches(rows_at_once(parquet, _AT_ONCE_BYTES), use_threads=False):
                 arrays = [
-                    pa.repeat(value, batch.num_rows) if there is None else change(batch.column(there.place))
+                    change(batch.column(there.place)) if there else _repeated(value, batch.num_rows)
                     for there, change, value in columns
                 ]
                 for one, values in zip(fields, arrays, strict=True):
@@ -275,6 +276,10 @@ def _chunks(reader: _Reader) -> Iterator[pa.Table]:
                 held, held_bytes = [], 0
     if held:
         yield pa.Table.from_batches(held).combine_chunks()
+
+
+def _repeated(value: pa.Scalar, rows: int) -> pa.Array:
+    return pa.repeat(value, rows) if value.is_valid else all_null(rows, value.type)
 
 
 def _told(file: InputFile, column: Field) -> pa.Scalar:
