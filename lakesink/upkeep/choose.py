@@ -34,6 +34,7 @@ TWICE, FORMAT, VERSION_1, EQUALITY, LARGE = (
 Place = tuple[int, Partition]
 _FILE_COSTS = 4 * 2**20
 """Bytes that could be read in the time that each file costs."""
+_FIRST_PACE = 16 * 2**20
 _TIER_BITS = 3
 
 
@@ -194,13 +195,21 @@ class Pace:
         bytes_per_second: Of the groups so far, each of which costs as much as 4 MiB beside its bytes.
     """
 
-    bytes_per_second: float = 16 * 2**20
+    bytes_per_second: float = _FIRST_PACE
     failures: int = field(default=0, init=False)
     rests: int = field(default=0, init=False)
 
     def seconds(self, group: Group) -> float:
         """How long a group will take, about."""
         return (group.bytes + _FILE_COSTS) / self.bytes_per_second
+
+    def most_bytes(self, seconds: float) -> int:
+        """Of a group that will take no longer, if there is one."""
+        return max(_FILE_COSTS, int(seconds * self.bytes_per_second) - _FILE_COSTS)
+
+    def hope(self) -> None:
+        """No group fitted into a run: what was slow once is tried again some time."""
+        self.bytes_per_second = max(self.bytes_per_second, min(1.2 * self.bytes_per_second, _FIRST_PACE))
 
     def see(self, group: Group, seconds: float) -> None:
         """How long a group took."""

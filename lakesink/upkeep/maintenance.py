@@ -11,7 +11,6 @@ from lakesink.upkeep.choose import Group, Pace
 from lakesink.upkeep.columns import Unsuitable
 from lakesink.upkeep.health import Health
 from lakesink.upkeep.policy import Policy
-from lakesink.upkeep.proof import PROOF
 from lakesink.upkeep.replacing import Lost, Replacement, deleted_in, opener
 from lakesink.upkeep.reports import BUDGET, NOTHING_DUE, REST, TURN, GroupDone, GroupDue, LeftFile, Plan, Report, after
 from lakesink.upkeep.rewrite import rewrite
@@ -115,7 +114,7 @@ class Maintenance:
             name, version = ".".join(table.name()), table.metadata.format_version
             raise CatalogError.of("UNSUPPORTED", table=name, format_version=version)
         budget = self.policy.budget
-        most = None if budget is None else int(budget.total_seconds() * self.memory.pace.bytes_per_second)
+        most = None if budget is None else self.memory.pace.most_bytes(budget.total_seconds())
         seen = Seen(table, self.of_head(table), self.policy, most)
         self.memory.see(seen)
         return seen
@@ -151,18 +150,21 @@ class _Run:
 
     def all_groups(self) -> str:
         """Replace groups until none is due; returns why the run ended."""
+        ended = NOTHING_DUE
         for number in range(ROUNDS):
             if number:
                 self.seen = self.of.see()
             groups = self.seen.choose({**self.of.memory.left, **self.left}).groups
-            if not groups:
-                break
             for group in groups:
                 if not self._is_in_budget(group):
-                    return BUDGET
-                if not self._try(group) and self._is_another_at_work():
+                    ended = BUDGET  # a smaller one may be
+                elif not self._try(group) and self._is_another_at_work():
                     return TURN
-        return NOTHING_DUE
+            if not groups or ended == BUDGET:
+                break
+        if ended == BUDGET and not self.done:
+            self.of.memory.pace.hope()
+        return ended
 
     def _is_in_budget(self, group: Group) -> bool:
         budget, elapsed_ms = self.of.policy.budget, self.of.effects.monotonic_ms() - self.began_ms
@@ -196,11 +198,8 @@ class _Run:
         return True
 
     def _leave(self, group: Group, error: Unsuitable) -> None:
-        """A reason of one file holds while the table's columns stay; one of the group holds for this run."""
-        if error.path and not str(error).startswith(PROOF):
-            self.of.memory.left[error.path] = str(error)
-        else:
-            self.left |= dict.fromkeys((file.path for file in group.files), str(error))
+        """A reason of the group holds for this run, but one of a file while the table's columns stay."""
+        self.left |= dict.fromkeys((file.path for file in group.files), str(error))
 
     def _replace(self, group: Group, began_ms: int) -> GroupDone | None:
         """Rewrite and commit; None if no file of the group can be rewritten."""

@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -102,8 +103,18 @@ def rewrite(work: Work, open_input: OpenInput, storage: NewFiles | None = None) 
     """
     reader = _Reader(work, open_input)
     left = reader.why_left()
-    work = reader.work = replace(work, files=tuple(file for file in work.files if file.path not in left))
-    written, origins = list[ContentFile](), Origins()
+    while True:
+        reader.work = replace(work, files=tuple(file for file in work.files if file.path not in left))
+        try:
+            return _write(reader, storage, left)
+        except Unsuitable as error:
+            if not error.path:
+                raise
+            left |= {error.path: str(error), **reader.unsuitable()}
+
+
+def _write(reader: "_Reader", storage: NewFiles | None, left: Mapping[str, str]) -> Rewritten:
+    work, written, origins = reader.work, list[ContentFile](), Origins()
     figures: dict[Partition, Figures] = defaultdict(Figures)
     new = DataFiles.of(work.plan, TASK, written.append, storage)
     divided = _Divided(new, work.rows_per_file)
@@ -156,30 +167,40 @@ class _Reader:
         return parse_schema(self.work.plan.schema_json)
 
     def why_left(self) -> dict[str, str]:
-        """Reasons of files that must stay, by path."""
+        """Reasons of files whose columns show that they must stay, by path."""
         files = self.work.files
-        if sum(file.size_bytes for file in files) <= _WHOLE_BYTES:
-            read = many_at_once(self._content, files, files[0].path)
-            self._contents = {file.path: content for file, content in zip(files, read, strict=True)}
-        reasons = many_at_once(self._why_left, files, files[0].path)
+        is_small = sum(file.size_bytes for file in files) <= _WHOLE_BYTES
+        reasons = many_at_once(partial(self._why_left, keep=is_small), files, files[0].path)
         return {file.path: why for file, why in zip(files, reasons, strict=True) if why}
 
-    def _content(self, file: InputFile) -> pa.Buffer:
-        with reading(file.path, file_unreadable), self.open_input(file.path) as source:
-            return pa.py_buffer(source.read())
-
-    def _why_left(self, file: InputFile) -> str:
-        if len(file.deleted) == file.rows:
-            return ""
+    def _why_left(self, file: InputFile, *, keep: bool) -> str:
         try:
-            with self.opened(file) as parquet:
-                self._columns(file, found_columns(parquet.schema_arrow, self.work.mapping))
-                rows = parquet.metadata.num_rows
+            with _alone(file):
+                if keep and len(file.deleted) < file.rows:
+                    with reading(file.path, file_unreadable), self.open_input(file.path) as source:
+                        self._contents[file.path] = pa.py_buffer(source.read())
+                self._check(file)
         except Unsuitable as error:
             return str(error)
-        except (WriteError, pa.ArrowException) as error:
-            return f"{UNREADABLE}: {describe(error)}"
-        return "" if rows == file.rows else f"{UNREADABLE}: it has {rows} rows, and its manifest has {file.rows}"
+        return ""
+
+    def _check(self, file: InputFile) -> None:
+        if len(file.deleted) < file.rows:
+            with self.opened(file) as parquet:
+                self._columns(file, found_columns(parquet.schema_arrow, self.work.mapping))
+                if (rows := parquet.metadata.num_rows) != file.rows:
+                    raise Unsuitable(f"{UNREADABLE}: it has {rows} rows, and its manifest has {file.rows}")
+
+    def unsuitable(self) -> dict[str, str]:
+        """Reasons of files whose values show that they must stay, by path; all rows are read."""
+        found = {}
+        for file in self.work.files:
+            try:
+                for _ in self.live(file):
+                    pass
+            except Unsuitable as error:
+                found[file.path] = str(error)
+        return found
 
     @contextmanager
     def opened(self, file: InputFile) -> Iterator[pq.ParquetFile]:
@@ -207,13 +228,9 @@ class _Reader:
 
     def live(self, file: InputFile) -> Iterator[pa.RecordBatch]:
         """The rows of a file that are not deleted; if all are, the file is not opened."""
-        try:
+        with _alone(file):
             if len(file.deleted) < file.rows:
                 yield from self._live(file)
-        except Unsuitable as error:
-            raise Unsuitable(str(error), file.path) from None
-        except pa.ArrowException as error:  # also a value that a narrower type does not have
-            raise Unsuitable(f"{UNREADABLE}: {describe(error)}", file.path) from error
 
     def _live(self, file: InputFile) -> Iterator[pa.RecordBatch]:
         stays, at, nulls, fields = None, 0, Counter[int](), self.wanted.fields
@@ -276,6 +293,19 @@ def _chunks(reader: _Reader) -> Iterator[pa.Table]:
                 held, held_bytes = [], 0
     if held:
         yield pa.Table.from_batches(held).combine_chunks()
+
+
+@contextmanager
+def _alone(file: InputFile) -> Iterator[None]:
+    """Say which file cannot be read, if it is not the storage that cannot."""
+    try:
+        yield
+    except Unsuitable as error:
+        raise Unsuitable(str(error), file.path) from None
+    except (WriteError, pa.ArrowException) as error:  # also a value that a narrower type does not have
+        if isinstance(error, WriteError) and not error.code.endswith("TABLE_FILE_UNREADABLE"):
+            raise
+        raise Unsuitable(f"{UNREADABLE}: {describe(error)}", file.path) from error
 
 
 def _repeated(value: pa.Scalar, rows: int) -> pa.Array:
