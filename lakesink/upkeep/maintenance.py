@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from pyiceberg.table import Table
+from pyiceberg.table.refs import SnapshotRefType
 
 from lakesink.keys.deleted_rows import KnownDeletes
 from lakesink.parquet.filesystem import NewFiles
@@ -23,6 +24,7 @@ from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.identity import MAIN_BRANCH
 from lakesink_protocol.ledger import COMPACTED, MAINTENANCE
 from lakesink_protocol.redact import describe
+from lakesink_protocol.suggest import did_you_mean
 from lakesink_protocol.verdict import SUPPORTED_FORMAT_VERSION
 
 ROUNDS = 4
@@ -76,7 +78,7 @@ class Maintenance:
         """What a run would do; writes nothing.
 
         Raises:
-            CatalogError: The table cannot be loaded, or a manifest cannot be read.
+            CatalogError: The table or the branch cannot be loaded, or a manifest cannot be read.
             SettingsError: `where` is no condition on partitions, or a table property is malformed.
         """
         seen = self.see()
@@ -113,6 +115,12 @@ class Maintenance:
         if table.metadata.format_version != SUPPORTED_FORMAT_VERSION:
             name, version = ".".join(table.name()), table.metadata.format_version
             raise CatalogError.of("UNSUPPORTED", table=name, format_version=version)
+        branches = {
+            name for name, ref in table.metadata.refs.items() if ref.snapshot_ref_type is SnapshotRefType.BRANCH
+        }
+        if self.branch not in {MAIN_BRANCH, *branches}:
+            near, name = did_you_mean(self.branch, branches), ".".join(table.name())
+            raise CatalogError.of("BRANCH_MISSING.looked_for", table=name, branch=self.branch[:60], near=near)
         budget = self.policy.budget
         most = None if budget is None else self.memory.pace.most_bytes(budget.total_seconds())
         seen = Seen(table, self.of_head(table), self.policy, most)
@@ -122,7 +130,8 @@ class Maintenance:
     def of_head(self, table: Table) -> LiveFiles:
         """The live files of the branch in a loaded table."""
         head = table.metadata.refs.get(self.branch)
-        at_once, snapshot_id = self.effects.at_once, None if head is None else head.snapshot_id
+        is_branch = head is not None and head.snapshot_ref_type is SnapshotRefType.BRANCH  # a commit would move a tag
+        at_once, snapshot_id = self.effects.at_once, head.snapshot_id if is_branch else None
         return live_files(table, snapshot_id, self.memory.live, at_once=at_once, equality=True)
 
 

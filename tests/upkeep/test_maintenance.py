@@ -385,3 +385,15 @@ def test_files_that_cannot_be_read_do_not_keep_the_others_of_their_group(tmp_pat
     report = kept.maintenance().run()
     assert [one.files for one in report.groups] == [6]
     assert [one.reason.partition(":")[0] for one in report.left] == ["unreadable"] * 8
+
+
+def test_a_tag_is_no_branch_and_stays_where_it_is(tmp_path: Path) -> None:
+    kept = of_files(tmp_path)
+    kept.table.manage_snapshots().create_tag(kept.lake.head().snapshot_id, "release").commit()
+    tag = kept.table.metadata.refs["release"]
+    for name in ("release", "releases"):
+        maintenance = kept.maintenance()
+        maintenance.branch = name
+        with pytest.raises(CatalogError, match=f"has no branch '{name}'"):
+            maintenance.run()
+    assert kept.table.metadata.refs["release"] == tag
