@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from pyiceberg.table import Table
-from pyiceberg.table.refs import SnapshotRefType
 
 from lakesink.keys.deleted_rows import KnownDeletes
 from lakesink.parquet.filesystem import NewFiles
@@ -19,6 +18,7 @@ from lakesink.upkeep.seen import Seen
 from lakesink_catalog.commit.effects import Effects
 from lakesink_catalog.manifests.live import LiveFiles
 from lakesink_catalog.manifests.live_reading import LiveMemory, live_files
+from lakesink_catalog.read.past import head_of
 from lakesink_protocol import events
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.identity import MAIN_BRANCH
@@ -115,11 +115,8 @@ class Maintenance:
         if table.metadata.format_version != SUPPORTED_FORMAT_VERSION:
             name, version = ".".join(table.name()), table.metadata.format_version
             raise CatalogError.of("UNSUPPORTED", table=name, format_version=version)
-        branches = {
-            name for name, ref in table.metadata.refs.items() if ref.snapshot_ref_type is SnapshotRefType.BRANCH
-        }
-        if self.branch not in {MAIN_BRANCH, *branches}:
-            near, name = did_you_mean(self.branch, branches), ".".join(table.name())
+        if self.branch != MAIN_BRANCH and head_of(table, self.branch) is None:  # a commit would move a tag
+            near, name = did_you_mean(self.branch, table.metadata.refs), ".".join(table.name())
             raise CatalogError.of("BRANCH_MISSING.looked_for", table=name, branch=self.branch[:60], near=near)
         budget = self.policy.budget
         most = None if budget is None else self.memory.pace.most_bytes(budget.total_seconds())
@@ -129,10 +126,8 @@ class Maintenance:
 
     def of_head(self, table: Table) -> LiveFiles:
         """The live files of the branch in a loaded table."""
-        head = table.metadata.refs.get(self.branch)
-        is_branch = head is not None and head.snapshot_ref_type is SnapshotRefType.BRANCH  # a commit would move a tag
-        at_once, snapshot_id = self.effects.at_once, head.snapshot_id if is_branch else None
-        return live_files(table, snapshot_id, self.memory.live, at_once=at_once, equality=True)
+        at_once, memory = self.effects.at_once, self.memory.live
+        return live_files(table, head_of(table, self.branch), memory, at_once=at_once, equality=True)
 
 
 def _listed(left: Mapping[str, str]) -> tuple[LeftFile, ...]:
