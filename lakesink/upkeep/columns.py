@@ -5,6 +5,7 @@ file stays, and nothing is lost.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +13,7 @@ import pyarrow as pa
 
 from lakesink.keys.footers import field_id_of
 from lakesink.rows.nested import all_null, without_validity
-from lakesink.rows.schema import Field, ListOf, MapOf, Primitive, Struct, arrow_type
+from lakesink.rows.schema import Field, ListOf, MapOf, Primitive, Struct, arrow_type, leaves
 
 Convert = Callable[[pa.Array], pa.Array]
 
@@ -88,6 +89,14 @@ def conversions(found: Sequence[FileColumn], wanted: Struct) -> list[tuple[FileC
         (one, _identity if one is None else _converter(one, field))
         for field, one in ((field, by_id.get(field.field_id)) for field in wanted.fields)
     ]
+
+
+def check_told(found: Sequence[FileColumn], wanted: Struct, told: AbstractSet[int]) -> None:
+    """Raise Unsuitable if a file lacks a part of a column whose value its partition tells."""
+    lacks = told - {one.field_id for one in _all(found)}
+    for leaf in leaves(wanted):
+        if len(leaf.path) > 1 and leaf.field_id in lacks:
+            raise Unsuitable(f"partition: only its partition tells {'.'.join(leaf.path)!r:.60}")
 
 
 def check_missing(field: Field) -> None:

@@ -214,7 +214,8 @@ class _Run:
         rewritten = rewrite(work, opener(table), storage)
         of.memory.left |= rewritten.left
         read = {file.path for file in rewritten.read}
-        if not read:
+        is_same = len(read) == 1 and work.partition is not None and not rewritten.read[0].deleted
+        if not read or (rewritten.left and is_same):  # without the others, the file is not due
             return None
         of.effects.emit(events.GroupRewritten(of.batch_id))
         says = {COMPACTED: "maintenance", **of.says}

@@ -29,6 +29,7 @@ from lakesink_catalog.manifests.live import LiveFile, LiveFiles
 from lakesink_protocol import events
 from lakesink_protocol.fence import Unseen
 from lakesink_protocol.ledger import MAINTENANCE
+from lakesink_protocol.redact import describe
 from lakesink_protocol.retry import RetryPolicy
 
 LOST, UNKNOWN = "lost", "unknown"
@@ -86,17 +87,19 @@ class Replacement:
         Raises:
             Unsuitable: Another writer was quicker, or no answer says whether the group was replaced.
         """
+        why = ""
         for _ in range(_TRIES):
             try:
                 # Without retries, an error before the request and a conflict are raised.
                 commit = ChangeCommit(self.load, "maintenance", RetryPolicy(num_retries=0), self.effects)
                 done = commit.run(table, self._change)
-            except CommitFailedException:
+            except CommitFailedException as error:
+                why = describe(error)
                 continue
             if isinstance(done, Unseen):
                 raise Unsuitable(f"{UNKNOWN}: {done.trouble}")
             return done
-        raise Lost
+        raise Lost(f"no commit succeeded: {why}")
 
     def _change(self, table: Table, snapshot_id: int) -> Change:
         head, plan = table.metadata.refs.get(self.branch), self.work.plan

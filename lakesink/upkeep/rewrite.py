@@ -26,7 +26,15 @@ from lakesink.rows.batches import rows_at_once
 from lakesink.rows.nested import all_null
 from lakesink.rows.plan import WritePlan
 from lakesink.rows.schema import Field, Primitive, Struct, arrow_schema, arrow_type, parse_schema
-from lakesink.upkeep.columns import Convert, FileColumn, Unsuitable, check_missing, conversions, found_columns
+from lakesink.upkeep.columns import (
+    Convert,
+    FileColumn,
+    Unsuitable,
+    check_missing,
+    check_told,
+    conversions,
+    found_columns,
+)
 from lakesink.upkeep.origins import Origins
 from lakesink.upkeep.policy import Verify
 from lakesink.upkeep.proof import PROOF, Figures, check_nulls, difference, leaf_nulls, same_rows
@@ -187,7 +195,9 @@ class _Reader:
     def _check(self, file: InputFile) -> None:
         if len(file.deleted) < file.rows:
             with self.opened(file) as parquet:
-                self._columns(file, found_columns(parquet.schema_arrow, self.work.mapping))
+                found = found_columns(parquet.schema_arrow, self.work.mapping)
+                self._columns(file, found)
+                check_told(found, self.wanted, file.constants.keys())
                 if (rows := parquet.metadata.num_rows) != file.rows:
                     raise Unsuitable(f"{UNREADABLE}: it has {rows} rows, and its manifest has {file.rows}")
 

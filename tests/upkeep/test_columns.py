@@ -8,7 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import (
     IntegerType,
     ListType,
@@ -205,3 +207,25 @@ def test_required_parts_of_structs_that_are_null_may_be_missing_and_others_keep_
     assert [(one.path[-15:], one.reason.partition(":")[0]) for one in report.left] == [("other-2.parquet", "required")]
     [file] = [file for file in kept.live().data if "other" not in file.path]
     assert pq.ParquetFile(local(file.path)).read().to_pylist() == values(0).to_pylist() + values(10).to_pylist()
+
+
+def test_a_part_of_a_column_that_only_the_partition_tells_does_not_become_null(tmp_path: Path) -> None:
+    parts = StructType(NestedField(3, "region", StringType()), NestedField(4, "x", LongType()))
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "s", parts))
+    kept = Kept.make(tmp_path, schema, PartitionSpec(PartitionField(3, 1000, IdentityTransform(), "region")))
+    for number in range(2):
+        row = {"id": number, "s": {"region": "eu", "x": 1}}
+        kept.table.append(pa.Table.from_pylist([row], schema=kept.table.schema().as_arrow()))
+    path = Path(local(kept.live().data[0].path))
+    found = pq.read_table(path, partitioning=None)
+    part = pa.field(
+        "s", pa.struct([found.schema.field("s").type.field("x")]), metadata=found.schema.field("s").metadata
+    )
+    x = found["s"].combine_chunks().field("x")
+    lacks = found.set_column(1, part, pa.StructArray.from_arrays([x], fields=list(part.type)))
+    pq.write_table(lacks, path)
+    kept.is_readable = False
+    report = run(kept)
+    assert [one.reason.partition(":")[0] for one in report.left] == ["partition"]
+    assert local(report.left[0].path) == str(path)
+    assert report.groups == ()

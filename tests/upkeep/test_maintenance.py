@@ -17,6 +17,8 @@ from pyiceberg.types import StringType
 from lakesink.upkeep import rewrite as rewriting
 from lakesink.upkeep.policy import Policy, Verify
 from lakesink.upkeep.reports import BUDGET, NOTHING_DUE, REST, TURN
+from lakesink_catalog.manifests import rewriting as manifests
+from lakesink_catalog.manifests.avro_values import Malformed
 from lakesink_protocol import events
 from lakesink_protocol.errors import CatalogError, SettingsError
 from lakesink_protocol.ledger import COMPACTED, MAINTENANCE
@@ -397,3 +399,18 @@ def test_a_tag_is_no_branch_and_stays_where_it_is(tmp_path: Path) -> None:
         with pytest.raises(CatalogError, match=f"has no branch '{name}'"):
             maintenance.run()
     assert kept.table.metadata.refs["release"] == tag
+
+
+def test_a_manifest_that_cannot_be_rewritten_is_no_other_writer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = of_files(tmp_path)
+
+    def malformed(*_: Any) -> None:
+        raise Malformed("an entry of another kind")
+
+    monkeypatch.setattr(manifests, "carry_over", malformed)
+    [reason] = {one.reason for one in kept.maintenance().run().left}
+    assert "another writer" not in reason
+    assert "show its rows twice" in reason
+    assert len(kept.rows()) == 600
