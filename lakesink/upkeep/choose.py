@@ -32,6 +32,7 @@ TWICE, FORMAT, VERSION_1, EQUALITY, LARGE = (
     "large: it is larger than one group may be",
 )
 Place = tuple[int, Partition]
+_age = attrgetter("sequence_number")
 _FILE_COSTS = 4 * 2**20
 """Bytes that could be read in the time that each file costs."""
 _FIRST_PACE = 16 * 2**20
@@ -118,7 +119,11 @@ class Chooser:
             group = Group(tuple(files), sum(min(deleted.get(one.path, 0), one.record_count) for one in files))
             is_enough = len(files) >= max(2, self.min_input_files)
             fills = len(files) > 1 and group.live_bytes >= self.target_bytes
-            if is_enough or fills or any(one.spec_id != self.spec_id or _is_dead(one, deleted) for one in files):
+            # Files of one snapshot may be the parts of a group whose rows differ in size: they would become the same.
+            pays = len(files) > len(sizes(group.live_bytes, self.target_bytes)) or len({*map(_age, files)}) > 1
+            if (pays and (is_enough or fills)) or any(
+                one.spec_id != self.spec_id or _is_dead(one, deleted) for one in files
+            ):
                 yield group
 
 
@@ -176,7 +181,7 @@ def _tier(file: LiveFile, deleted: Mapping[str, float]) -> int:
 
 def _within_limits(pool: Sequence[LiveFile], most_bytes: int) -> Iterator[list[LiveFile]]:
     chosen, size, rows = list[LiveFile](), 0, 0
-    for file in sorted(pool, key=attrgetter("sequence_number")):
+    for file in sorted(pool, key=_age):
         more, of_rows = size + file.file_size_bytes, rows + file.record_count
         if chosen and (more > most_bytes or of_rows > MOST_ROWS or len(chosen) == MOST_FILES):
             yield chosen

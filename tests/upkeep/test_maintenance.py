@@ -15,10 +15,12 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import StringType
 
 from lakesink.upkeep import rewrite as rewriting
+from lakesink.upkeep.choose import Chooser
 from lakesink.upkeep.policy import Policy, Verify
 from lakesink.upkeep.reports import BUDGET, NOTHING_DUE, REST, TURN
 from lakesink_catalog.manifests import rewriting as manifests
 from lakesink_catalog.manifests.avro_values import Malformed
+from lakesink_catalog.manifests.live import LiveFiles
 from lakesink_protocol import events
 from lakesink_protocol.errors import CatalogError, SettingsError
 from lakesink_protocol.ledger import COMPACTED, MAINTENANCE
@@ -414,3 +416,15 @@ def test_a_manifest_that_cannot_be_rewritten_is_no_other_writer(
     assert "another writer" not in reason
     assert "show its rows twice" in reason
     assert len(kept.rows()) == 600
+
+
+def test_files_that_one_group_became_are_not_divided_again_and_again(tmp_path: Path) -> None:
+    """Rows differ in size: equal numbers of them can become two small files, and would become the same again."""
+    [file] = of_files(tmp_path, 1).live().data
+    small = replace(file, file_size_bytes=int(0.6 * TARGET), sequence_number=5)
+    same = replace(small, path="file:///b.parquet")
+    newer = replace(small, path="file:///c.parquet", sequence_number=6)
+    chooser = Chooser(file.spec_id, TARGET, 2)
+    assert chooser.choose(LiveFiles((small, same), ())).groups == ()
+    assert [len(one.files) for one in chooser.choose(LiveFiles((small, same, newer), ())).groups] == [3]
+    assert [len(one.files) for one in chooser.choose(LiveFiles((small, newer), ())).groups] == [2]
