@@ -25,8 +25,10 @@ OF_VERSION_1 = 0
 MOST_RESTS = 64
 """Runs; a maintenance that cannot succeed then costs little."""
 Place = tuple[int, Partition]
+_age = attrgetter("sequence_number")
 _FILE_COSTS = 4 * 2**20
 """Bytes that could be read in the time that each file costs."""
+_FIRST_PACE = 16 * 2**20
 _TIER_BITS = 3
 
 
@@ -99,7 +101,10 @@ def choose(
 
 
 def _is_enough(group: Group, target_bytes: int, min_files: int) -> bool:
-    return len(group.files) > 1 and (len(group.files) >= min_files or group.live_bytes >= target_bytes)
+    files, count = group.files, len(group.files)
+    # Files of one snapshot may be the parts of a group whose rows differ in size: they would become the same.
+    pays = count > len(sizes(group.live_bytes, target_bytes)) or len({*map(_age, files)}) > 1
+    return count > 1 and pays and (count >= min_files or group.live_bytes >= target_bytes)
 
 
 def sizes(live_bytes: float, target_bytes: int) -> list[float]:
@@ -148,7 +153,7 @@ def _may_delete(equality: LiveFile, file: LiveFile) -> bool:
 
 def _within_limits(pool: Sequence[LiveFile], most_bytes: int) -> Iterator[tuple[LiveFile, ...]]:
     chosen, size, rows = list[LiveFile](), 0, 0
-    for file in sorted(pool, key=attrgetter("sequence_number")):
+    for file in sorted(pool, key=_age):
         more, of_rows = size + file.file_size_bytes, rows + file.record_count
         if chosen and (more > most_bytes or of_rows > MOST_ROWS or len(chosen) == MOST_FILES):
             yield tuple(chosen)
@@ -167,7 +172,7 @@ class Pace:
         bytes_per_second: Of the groups so far, each of which costs as much as 4 MiB beside its bytes; at first a guess.
     """
 
-    bytes_per_second: float = 16 * 2**20
+    bytes_per_second: float = _FIRST_PACE
     is_guess: bool = field(default=True, init=False)
     failures: int = field(default=0, init=False)
     rests: int = field(default=0, init=False)
@@ -179,6 +184,10 @@ class Pace:
     def bytes_in(self, seconds: float) -> int:
         """How large a group may be that takes so long."""
         return max(_FILE_COSTS, int(seconds * self.bytes_per_second) - _FILE_COSTS)
+
+    def hope(self) -> None:
+        """No group fitted into a run: what was slow once is tried again some time."""
+        self.bytes_per_second = max(self.bytes_per_second, min(1.2 * self.bytes_per_second, _FIRST_PACE))
 
     def see(self, group: Group, seconds: float) -> None:
         """How long a group took."""

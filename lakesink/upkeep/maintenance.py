@@ -21,12 +21,14 @@ from lakesink_catalog.commit.change_commit import ChangeCommit
 from lakesink_catalog.commit.effects import Effects
 from lakesink_catalog.manifests.live import LiveFiles
 from lakesink_catalog.manifests.live_reading import LiveMemory, live_files
+from lakesink_catalog.read.past import head_of
 from lakesink_protocol import events
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.identity import MAIN_BRANCH
 from lakesink_protocol.ledger import COMPACTED, MAINTENANCE
 from lakesink_protocol.redact import describe
 from lakesink_protocol.retry import RetryPolicy
+from lakesink_protocol.suggest import did_you_mean
 from lakesink_protocol.verdict import SUPPORTED_FORMAT_VERSION
 
 ROUNDS = 4
@@ -81,7 +83,7 @@ class Maintenance:
         """What a run would do; writes nothing.
 
         Raises:
-            CatalogError: The table cannot be loaded, or a manifest cannot be read.
+            CatalogError: The table or the branch cannot be loaded, or a manifest cannot be read.
             SettingsError: `where` is no condition on partitions, or a table property is malformed.
         """
         seen = self.see()
@@ -115,6 +117,9 @@ class Maintenance:
         if table.metadata.format_version != SUPPORTED_FORMAT_VERSION:
             name, version = ".".join(table.name()), table.metadata.format_version
             raise CatalogError.of("UNSUPPORTED", table=name, format_version=version)
+        if self.branch != MAIN_BRANCH and head_of(table, self.branch) is None:  # a commit would move a tag
+            near, name = did_you_mean(self.branch, table.metadata.refs), ".".join(table.name())
+            raise CatalogError.of("BRANCH_MISSING.looked_for", table=name, branch=self.branch[:60], near=near)
         budget = self.policy.budget
         most = None if budget is None else self.memory.pace.bytes_in(budget.total_seconds())
         seen = Seen(table, self.of_head(table), self.policy, most)
@@ -123,10 +128,9 @@ class Maintenance:
 
     def of_head(self, table: Table) -> LiveFiles:
         """The live files of the branch in a loaded table."""
-        head = table.metadata.refs.get(self.branch)
-        at_once, snapshot_id = self.effects.at_once, None if head is None else head.snapshot_id
-        bounds_of, live = self.memory.bounds_of, self.memory.live
-        return live_files(table, snapshot_id, live, bounds_of=bounds_of, at_once=at_once, equality=True)
+        at_once, memory = self.effects.at_once, self.memory
+        head, bounds_of = head_of(table, self.branch), memory.bounds_of
+        return live_files(table, head, memory.live, bounds_of=bounds_of, at_once=at_once, equality=True)
 
 
 def _listed(left: Mapping[str, str]) -> tuple[LeftFile, ...]:
@@ -150,18 +154,21 @@ class _Run:
 
     def all_groups(self) -> str:
         """Replace groups until none is due; returns why the run ended."""
+        ended = NOTHING_DUE
         for number in range(ROUNDS):
             if number:
                 self.seen = self.of.see()
             groups, _ = self.seen.choose({**self.of.memory.left, **self.left})
-            if not groups:
-                break
             for group in groups:
                 if not self._is_in_budget(group):
-                    return BUDGET
-                if not self._try(group) and self._is_another_at_work():
+                    ended = BUDGET  # a smaller one may be
+                elif not self._try(group) and self._is_another_at_work():
                     return TURN
-        return NOTHING_DUE
+            if not groups or ended == BUDGET:
+                break
+        if ended == BUDGET and not self.done:
+            self.of.memory.pace.hope()
+        return ended
 
     def _is_in_budget(self, group: Group) -> bool:
         budget, elapsed_ms = self.of.policy.budget, self.of.effects.monotonic_ms() - self.began_ms

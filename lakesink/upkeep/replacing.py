@@ -30,6 +30,7 @@ from lakesink_protocol import events
 from lakesink_protocol.change import ContentFile
 from lakesink_protocol.fence import Unseen
 from lakesink_protocol.ledger import MAINTENANCE
+from lakesink_protocol.redact import describe
 
 _TRIES = 3
 """On another head each; the turn at the table makes more unlikely."""
@@ -80,15 +81,17 @@ class Replacement:
         Raises:
             Unsuitable: Another writer was quicker, or no answer says whether the group was replaced.
         """
+        why = ""
         for _ in range(_TRIES):
             try:
                 done = self.commit.run(table, self._change)
-            except CommitFailedException:
+            except CommitFailedException as error:
+                why = describe(error)
                 continue
             if isinstance(done, Unseen):
                 raise Unsuitable(f"unknown: {done.trouble}")
             return done
-        raise Lost
+        raise Lost(f"no commit succeeded: {why}")
 
     def _change(self, table: Table, snapshot_id: int) -> Change:
         head, plan = table.metadata.refs.get(self.branch), self.work.plan

@@ -1,13 +1,16 @@
 """Files with other columns are rewritten into the table's present ones, or stay with a reason; never a silent NULL."""
 
 import json
+import uuid
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import (
     IntegerType,
     ListType,
@@ -17,6 +20,7 @@ from pyiceberg.types import (
     StringType,
     StructType,
     TimestamptzType,
+    UUIDType,
 )
 
 from lakesink.upkeep.policy import Policy
@@ -148,3 +152,80 @@ def test_old_timestamps_of_other_programs_keep_their_values(tmp_path: Path, *, d
     run(kept)
     [file] = kept.live().data
     assert pq.ParquetFile(local(file.path)).read()["at"].to_pylist() == table["at"].to_pylist() * 2
+
+
+def test_uuids_of_files_that_store_their_arrow_schema_keep_their_values(tmp_path: Path) -> None:
+    """PyIceberg's files do: Arrow then reads an extension type, whatever it is told."""
+    parts = ListType(3, UUIDType(), element_required=False)
+    kept = Kept.make(tmp_path, Schema(NestedField(1, "u", UUIDType()), NestedField(2, "l", parts)))
+    some = pa.array([uuid.uuid4().bytes, None], pa.binary(16)).cast(pa.uuid())
+    lists = pa.ListArray.from_arrays(pa.array([0, 2, 2], pa.int32()), some)
+    for _ in range(2):
+        kept.table.append(pa.table({"u": some, "l": lists}))
+    before = kept.rows()
+    assert len(run(kept).groups) == kept.checked == 1
+    assert kept.rows() == before
+
+
+REQUIRED = StructType(
+    NestedField(20, "a", LongType(), required=True),
+    NestedField(21, "q", StructType(NestedField(22, "z", StringType(), required=True)), required=True),
+)
+
+
+@pytest.mark.parametrize("within", [(), ("s",)], ids=["top", "nested"])
+def test_a_struct_with_required_parts_that_was_added_is_null_in_older_files(
+    tmp_path: Path, within: tuple[str, ...]
+) -> None:
+    kept = Kept.make(tmp_path, NESTED)
+    for start in (0, 10):
+        kept.table.append(values(start).cast(kept.table.schema().as_arrow()))
+    before = [row for file in kept.live().data for row in pq.ParquetFile(local(file.path)).read().to_pylist()]
+    with kept.table.update_schema() as change:
+        change.add_column((*within, "new"), REQUIRED)
+    report = run(kept)
+    assert (len(report.groups), report.left) == (1, ())
+    [file] = kept.live().data
+    found = pq.ParquetFile(local(file.path)).read().to_pylist()
+    for row in found:
+        inner = row if not within else row["s"]
+        assert inner is None or inner.pop("new") is None
+    assert sorted(found, key=str) == sorted(before, key=str)
+
+
+def test_required_parts_of_structs_that_are_null_may_be_missing_and_others_keep_their_file(tmp_path: Path) -> None:
+    """Files of other programs often say of no column that it is required."""
+    wrong = values(20).to_pylist()
+    wrong[0]["s"]["x"] = None
+    tables = [values(0), values(10), pa.Table.from_pylist(wrong, schema=ARROW)]
+    kept = with_foreign_files(tmp_path, tables)
+    with kept.table.update_schema(allow_incompatible_changes=True) as change:
+        change.update_column(("s", "x"), required=True)
+    kept.is_readable = False  # PyIceberg cannot read the third file
+    report = run(kept)
+    assert [(one.files, one.rows) for one in report.groups] == [(2, 12)]
+    assert [(one.path[-15:], one.reason.partition(":")[0]) for one in report.left] == [("other-2.parquet", "required")]
+    [file] = [file for file in kept.live().data if "other" not in file.path]
+    assert pq.ParquetFile(local(file.path)).read().to_pylist() == values(0).to_pylist() + values(10).to_pylist()
+
+
+def test_a_part_of_a_column_that_only_the_partition_tells_does_not_become_null(tmp_path: Path) -> None:
+    parts = StructType(NestedField(3, "region", StringType()), NestedField(4, "x", LongType()))
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "s", parts))
+    kept = Kept.make(tmp_path, schema, PartitionSpec(PartitionField(3, 1000, IdentityTransform(), "region")))
+    for number in range(2):
+        row = {"id": number, "s": {"region": "eu", "x": 1}}
+        kept.table.append(pa.Table.from_pylist([row], schema=kept.table.schema().as_arrow()))
+    path = Path(local(kept.live().data[0].path))
+    found = pq.read_table(path, partitioning=None)
+    part = pa.field(
+        "s", pa.struct([found.schema.field("s").type.field("x")]), metadata=found.schema.field("s").metadata
+    )
+    x = found["s"].combine_chunks().field("x")
+    lacks = found.set_column(1, part, pa.StructArray.from_arrays([x], fields=list(part.type)))
+    pq.write_table(lacks, path)
+    kept.is_readable = False
+    report = run(kept)
+    assert [one.reason.partition(":")[0] for one in report.left] == ["partition"]
+    assert local(report.left[0].path) == str(path)
+    assert report.groups == ()

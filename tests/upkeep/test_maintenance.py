@@ -15,8 +15,12 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import StringType
 
 from lakesink.upkeep import rewrite as rewriting
+from lakesink.upkeep.choose import Chooser
 from lakesink.upkeep.policy import Policy, Verify
 from lakesink.upkeep.reports import BUDGET, NOTHING_DUE, REST, TURN
+from lakesink_catalog.manifests import rewriting as manifests
+from lakesink_catalog.manifests.avro_values import Malformed
+from lakesink_catalog.manifests.live import LiveFiles
 from lakesink_protocol import events
 from lakesink_protocol.errors import CatalogError, SettingsError
 from lakesink_protocol.ledger import COMPACTED, MAINTENANCE
@@ -358,3 +362,79 @@ def test_a_file_that_others_deletes_only_seem_to_concern_is_not_rewritten_again_
     runs = [kept.maintenance(policy).run() for _ in range(3)]
     assert [len(one.groups) for one in runs][1:] == [0, 0]
     assert kept.rows() == before
+
+
+def test_groups_that_took_long_once_are_tried_again(tmp_path: Path) -> None:
+    """Otherwise a store that was slow for a minute would end the maintenance of a stream for ever."""
+    kept = of_files(tmp_path)
+    maintenance = kept.maintenance(Policy(TARGET, min_input_files=2, budget=timedelta(seconds=2)))
+    maintenance.effects = replace(maintenance.effects, monotonic_ms=lambda: 0)
+    maintenance.memory.pace.bytes_per_second = 2**20
+    runs = [maintenance.run() for _ in range(6)]
+    assert [one.ended for one in runs][::5] == [BUDGET, NOTHING_DUE]
+    assert len(kept.live().data) == 1
+
+
+def test_a_group_that_the_budget_does_not_allow_does_not_keep_smaller_ones(tmp_path: Path) -> None:
+    kept = Kept.make(tmp_path, spec=BY_PART)
+    for number in range(14):  # the larger group gains more
+        kept.table.append(rows(number * 100, 100, "b" if number < 2 else "a"))
+    maintenance = kept.maintenance(Policy(TARGET, min_input_files=2, budget=timedelta(seconds=2)))
+    maintenance.effects = replace(maintenance.effects, monotonic_ms=lambda: 0)
+    small, large = sorted(one.bytes for one in maintenance.look().groups)
+    maintenance.memory.pace.bytes_per_second = 2 * 2**20 + (small + large) // 4
+    report = maintenance.run()
+    assert ([one.partition for one in report.groups], report.ended) == (["part=b"], BUDGET)
+
+
+def test_files_that_cannot_be_read_do_not_keep_the_others_of_their_group(tmp_path: Path) -> None:
+    """However many they are: a command that starts anew each night has no memory of them."""
+    kept = of_files(tmp_path, 14)
+    kept.is_readable = False  # nor can PyIceberg read them
+    paths = [Path(file.path.removeprefix("file://")) for file in kept.live().data]
+    paths[0].unlink()
+    for path in paths[1:8]:
+        content = path.read_bytes()
+        path.write_bytes(content[:4] + bytes(20) + content[24:])  # a page; the footer is as it was
+    report = kept.maintenance().run()
+    assert [one.files for one in report.groups] == [6]
+    assert [one.reason.partition(":")[0] for one in report.left] == ["unreadable"] * 8
+
+
+def test_a_tag_is_no_branch_and_stays_where_it_is(tmp_path: Path) -> None:
+    kept = of_files(tmp_path)
+    kept.table.manage_snapshots().create_tag(kept.lake.head().snapshot_id, "release").commit()
+    tag = kept.table.metadata.refs["release"]
+    for name in ("release", "releases"):
+        maintenance = kept.maintenance()
+        maintenance.branch = name
+        with pytest.raises(CatalogError, match=f"has no branch '{name}'"):
+            maintenance.run()
+    assert kept.table.metadata.refs["release"] == tag
+
+
+def test_a_manifest_that_cannot_be_rewritten_is_no_other_writer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = of_files(tmp_path)
+
+    def malformed(*_: Any) -> None:
+        raise Malformed("an entry of another kind")
+
+    monkeypatch.setattr(manifests, "carry_over", malformed)
+    [reason] = {one.reason for one in kept.maintenance().run().left}
+    assert "another writer" not in reason
+    assert "show its rows twice" in reason
+    assert len(kept.rows()) == 600
+
+
+def test_files_that_one_group_became_are_not_divided_again_and_again(tmp_path: Path) -> None:
+    """Rows differ in size: equal numbers of them can become two small files, and would become the same again."""
+    [file] = of_files(tmp_path, 1).live().data
+    small = replace(file, file_size_bytes=int(0.6 * TARGET), sequence_number=5)
+    same = replace(small, path="file:///b.parquet")
+    newer = replace(small, path="file:///c.parquet", sequence_number=6)
+    chooser = Chooser(file.spec_id, TARGET, 2)
+    assert chooser.choose(LiveFiles((small, same), ())).groups == ()
+    assert [len(one.files) for one in chooser.choose(LiveFiles((small, same, newer), ())).groups] == [3]
+    assert [len(one.files) for one in chooser.choose(LiveFiles((small, newer), ())).groups] == [2]
