@@ -73,8 +73,7 @@ def stream(
 
     With ``mode="upsert"`` or ``"changes"``, a row replaces or deletes the row of its key, also exactly once.
 
-    Call its `start` as usual. Output mode, checkpoint and batch function are already set: do not change them. You
-    choose trigger and query name.
+    Call its `start` as usual, with trigger and query name. Do not change output mode, checkpoint and batch function.
 
     Args:
         df: Streaming DataFrame of a classic Spark session.

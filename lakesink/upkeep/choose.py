@@ -78,9 +78,11 @@ def choose(
     stays = {}
     for file in live.data:
         is_dead = deleted[file.path] >= max(1, DELETED_SHARE * file.record_count)
-        if is_dead or file.spec_id != spec_id:
+        small = is_small(file, target_bytes)
+        # A stream waits for several small ones: else it would write a small table again after each batch.
+        if file.spec_id != spec_id or (is_dead and not (small and most_bytes is not None)):
             alone.add(file.path)
-        elif not is_small(file, target_bytes):
+        elif not small:
             continue
         why = left.get(file.path) or why_left(file, live.equality, paths[file.path])
         if why:

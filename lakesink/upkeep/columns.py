@@ -10,7 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 from lakesink.keys.footers import field_id_of
-from lakesink.rows.schema import ListOf, MapOf, Struct, Type, arrow_schema, arrow_type
+from lakesink.rows.nested import entries, rebuild_list, rebuild_map, rebuild_struct, without_validity
+from lakesink.rows.schema import Field, ListOf, MapOf, Struct, Type, arrow_schema, arrow_type, leaves
 
 
 class Unsuitable(Exception):
@@ -53,6 +54,8 @@ def _all(fields: Sequence[pa.Field]) -> Iterator[pa.Field]:
 def _named(field: pa.Field, name: str, mapping: Sequence[Mapping[str, Any]] | None) -> pa.Field | None:
     """The field with its own id as its name, or with that of the mapping; None if the mapping does not have it."""
     kind, number, fields = field.type, field_id_of(field), parts_of(field.type)
+    if isinstance(kind, pa.BaseExtensionType):  # of a file that stores its Arrow schema
+        kind = kind.storage_type
     if mapping is not None:
         entry = next((one for one in mapping if name in one.get("names", ()) and "field-id" in one), None)
         if entry is None:
@@ -67,10 +70,18 @@ def _named(field: pa.Field, name: str, mapping: Sequence[Mapping[str, Any]] | No
     if pa.types.is_struct(kind):
         kind = pa.struct(parts)
     elif pa.types.is_map(kind):
-        kind = pa.map_(*parts)
+        kind = pa.map_(parts[0].with_nullable(nullable=False), parts[1])
     elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
         kind = (pa.list_ if pa.types.is_list(kind) else pa.large_list)(parts[0])
-    return pa.field(str(number), kind, field.nullable)
+    return pa.field(str(number), kind)  # a NULL may hide one in a required part: `converted` looks
+
+
+def check_told(found: pa.StructType, wanted: Struct, told: Container[int]) -> None:
+    """Raise Unsuitable if a file lacks a part of a column whose value its partition tells."""
+    has = {one.name for one in _all(list(found))}
+    for leaf in leaves(wanted):
+        if len(leaf.path) > 1 and leaf.field_id in told and str(leaf.field_id) not in has:
+            raise Unsuitable(f"partition: only its partition tells {'.'.join(leaf.path)!r:.60}")
 
 
 def check(found: pa.DataType, wanted: Type, told: Container[int] = (), name: str = "") -> None:
@@ -93,18 +104,30 @@ def check(found: pa.DataType, wanted: Type, told: Container[int] = (), name: str
 
 def converted(batch: pa.RecordBatch, found: pa.StructType, wanted: Struct, told: Mapping[int, Any]) -> pa.RecordBatch:
     """Rows of a file as they are wanted, with the values of columns that it lacks; Arrow casts structs by names."""
-    schema = arrow_schema(wanted)
-    kinds = [field.with_nullable(nullable=True) for field in by_field_id(schema)]
-    values = batch.to_struct_array().view(found).cast(pa.struct(kinds)).flatten()
-    arrays = [
-        one.view(kind) if pa.types.is_nested(kind) else one for one, kind in zip(values, schema.types, strict=True)
-    ]
+    arrays = batch.to_struct_array().view(found).cast(by_field_id(arrow_schema(wanted))).flatten()
     for place, field in enumerate(wanted.fields):
         if field.field_id in told:
             arrays[place] = pa.repeat(told[field.field_id], batch.num_rows)
-        if field.required and arrays[place].null_count:
-            raise Unsuitable(f"required: it has a NULL in the required column {field.name!r:.60}")
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+        arrays[place] = _part(arrays[place], field)
+    return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(wanted))
+
+
+def _part(values: pa.Array, field: Field, parents: pa.Array | None = None) -> pa.Array:
+    """Values of a field under the wanted type: a NULL in a required part is right only where NULL `parents` hide it."""
+    match field.type:
+        case Struct(fields):
+            parts = [_part(values.field(place), one, values) for place, one in enumerate(fields)]
+            values = rebuild_struct(values, parts, list(arrow_type(field.type)))
+        case ListOf(element):
+            values = rebuild_list(values, arrow_type(field.type), _part(values.flatten(), element))
+        case MapOf(key, value):
+            keys, items = entries(values)
+            values = rebuild_map(values, arrow_type(field.type), _part(keys, key), _part(items, value))
+    if not field.required or not values.null_count:
+        return values
+    if parents is None or values.filter(parents.is_valid()).null_count:
+        raise Unsuitable(f"required: it has a NULL in the required column {field.name!r:.60}")
+    return without_validity(values)
 
 
 def _is_lossless(there: pa.DataType, wanted: pa.DataType) -> bool:

@@ -184,7 +184,10 @@ class _Run:
             trouble = describe(error, {**table.catalog.properties, **table.io.properties})
             why = str(error) if isinstance(error, Unsuitable) else f"failed: {trouble}"
             if isinstance(error, Unsuitable) and error.files and not why.startswith(PROOF):
-                of.memory.left |= error.files  # the others are a group of the next round
+                of.memory.left |= error.files
+                rest = tuple(file for file in group.files if file.path not in error.files)
+                if len(rest) > 1:  # one alone is a group of the next round, if it is due
+                    return self._try(replace(group, files=rest))
             else:
                 self.left |= dict.fromkeys((file.path for file in group.files), why)
                 failed = events.GroupLost if isinstance(error, Lost) else events.GroupFailed

