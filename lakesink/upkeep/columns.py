@@ -64,8 +64,8 @@ def _named(field: pa.Field, name: str, mapping: Sequence[Mapping[str, Any]] | No
     names = ["key", "value"] if pa.types.is_map(kind) else ["element"]
     if pa.types.is_struct(kind):
         names = [part.name for part in fields]
-    parts = [_named(part, one, mapping) for part, one in zip(fields, names, strict=False)]
-    if not all(parts):
+    parts = [part for one, part_name in zip(fields, names, strict=False) if (part := _named(one, part_name, mapping))]
+    if len(parts) < len(fields):
         raise Unsuitable(f"field-ids: the name mapping does not have a part of {name!r:.60}")
     if pa.types.is_struct(kind):
         kind = pa.struct(parts)

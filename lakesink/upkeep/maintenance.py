@@ -185,6 +185,7 @@ class _Run:
             why = str(error) if isinstance(error, Unsuitable) else f"failed: {trouble}"
             if isinstance(error, Unsuitable) and error.files and not why.startswith(PROOF):
                 of.memory.left |= error.files
+                of.effects.emit(events.GroupFailed(name, len(error.files), why))
                 rest = tuple(file for file in group.files if file.path not in error.files)
                 if len(rest) > 1:  # one alone is a group of the next round, if it is due
                     return self._try(replace(group, files=rest))

@@ -239,7 +239,7 @@ def test_a_changelog_that_was_rolled_back_is_refused_by_name(tmp_path: Path) -> 
 
 def test_a_rollback_of_the_table_names_the_changelog_and_the_snapshot_before(tmp_path: Path) -> None:
     lake = upsert_lake(tmp_path)
-    stream = logging(lake)
+    stream = logging(lake, maintenance="off")
     stream.filled(3)
     before = lake.catalog.load_table(LOG).snapshots()[-3].snapshot_id
     for _ in range(2):
@@ -355,7 +355,7 @@ def _add_to(table: Table, rows: int) -> None:
 
 def test_the_audit_compares_the_changes_that_batches_state_with_those_in_the_changelog(tmp_path: Path) -> None:
     lake = upsert_lake(tmp_path)
-    stream = logging(lake)
+    stream = logging(lake, maintenance="off")
     stream.filled(3)
     clean = audit(lake.table())
     assert clean.findings == ()

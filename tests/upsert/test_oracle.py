@@ -105,7 +105,7 @@ def test_a_batch_after_a_rollback_is_located_on_the_present_head(tmp_path: Path)
 
 def test_two_tasks_with_one_key_leave_its_newest_row(tmp_path: Path) -> None:
     lake, reference = upsert_lake(tmp_path), Reference()
-    stream = ChangeStream(lake, seed=3)
+    stream = ChangeStream(lake, seed=3, options={"maintenance": "off"})
     for number in range(5):
         changes = stream.changes(number)
         half = len(changes) // 2
