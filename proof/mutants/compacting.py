@@ -7,9 +7,9 @@ from pyiceberg.table import Table
 
 from lakesink.keys.deleted_rows import Deleted
 from lakesink.sinks.iceberg import stream_upkeep
-from lakesink.upkeep import maintenance, replacing
-from lakesink.upkeep.policy import Policy
-from lakesink.upkeep.replacing import Replacement
+from lakesink.sinks.iceberg.upkeep import maintenance, replacing
+from lakesink.sinks.iceberg.upkeep.policy import Policy
+from lakesink.sinks.iceberg.upkeep.replacing import Replacement
 from lakesink_catalog.commit.table_change import Change
 from proof.mutants.locating import IN_BATCHES
 from proof.mutants.mutant import Patches, mutant

@@ -13,10 +13,10 @@ import pytest
 from click.testing import CliRunner, Result
 from pyiceberg.catalog import Catalog
 
-from lakesink.upkeep.health import Health
-from lakesink.upkeep.maintenance import Maintenance
-from lakesink.upkeep.policy import Policy, Verify
-from lakesink.upkeep.reports import BUDGET, NOTHING_DUE, TURN, GroupDone, GroupDue, LeftFile, Plan, Report
+from lakesink.sinks.iceberg.upkeep.health import Health
+from lakesink.sinks.iceberg.upkeep.maintenance import Maintenance
+from lakesink.sinks.iceberg.upkeep.policy import Policy, Verify
+from lakesink.sinks.iceberg.upkeep.reports import BUDGET, NOTHING_DUE, TURN, GroupDone, GroupDue, LeftFile, Plan, Report
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table
 from lakesink_protocol.errors import CatalogError

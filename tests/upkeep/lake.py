@@ -26,8 +26,8 @@ from pyiceberg.types import LongType, NestedField, StringType
 from pyroaring import BitMap64
 
 from lakesink.parquet.deletes import FILE_PATH, DeletedRows, write_deletes
-from lakesink.upkeep.maintenance import Maintenance
-from lakesink.upkeep.policy import Policy
+from lakesink.sinks.iceberg.upkeep.maintenance import Maintenance
+from lakesink.sinks.iceberg.upkeep.policy import Policy
 from lakesink_catalog.commit.change_commit import ChangeCommit
 from lakesink_catalog.commit.effects import Effects
 from lakesink_catalog.commit.request import branch_at

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
-from lakesink.upkeep.health import Health
-from lakesink.upkeep.maintenance import Maintenance
-from lakesink.upkeep.policy import Policy
-from lakesink.upkeep.reports import NOTHING_DUE, GroupDone, Report
+from lakesink.sinks.iceberg.upkeep.health import Health
+from lakesink.sinks.iceberg.upkeep.maintenance import Maintenance
+from lakesink.sinks.iceberg.upkeep.policy import Policy
+from lakesink.sinks.iceberg.upkeep.reports import NOTHING_DUE, GroupDone, Report
 from lakesink_protocol import events
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
 from testkit.builders import Lake, Stream

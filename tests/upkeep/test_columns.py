@@ -23,7 +23,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from lakesink.upkeep.policy import Policy
+from lakesink.sinks.iceberg.upkeep.policy import Policy
 from testkit.tasks import local
 from tests.upkeep.lake import TARGET, Kept
 

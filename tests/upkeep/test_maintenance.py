@@ -14,10 +14,10 @@ from pyiceberg.table.snapshots import Operation
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import StringType
 
-from lakesink.upkeep import rewrite as rewriting
-from lakesink.upkeep.choose import choose
-from lakesink.upkeep.policy import Policy, Verify
-from lakesink.upkeep.reports import BUDGET, NOTHING_DUE, REST, TURN
+from lakesink.sinks.iceberg.upkeep import rewrite as rewriting
+from lakesink.sinks.iceberg.upkeep.choose import choose
+from lakesink.sinks.iceberg.upkeep.policy import Policy, Verify
+from lakesink.sinks.iceberg.upkeep.reports import BUDGET, NOTHING_DUE, REST, TURN
 from lakesink_catalog.manifests import rewriting as manifests
 from lakesink_catalog.manifests.avro_values import Malformed
 from lakesink_catalog.manifests.live import LiveFiles

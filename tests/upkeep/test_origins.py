@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from pyroaring import BitMap64
 
-from lakesink.upkeep.origins import Origins, live_numbers
+from lakesink.sinks.iceberg.upkeep.origins import Origins, live_numbers
 from lakesink_protocol.change import ContentFile
 from testkit.examples import seeds
 

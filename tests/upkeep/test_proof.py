@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakesink.rows.schema import arrow_schema, parse_schema
-from lakesink.upkeep.policy import Verify
-from lakesink.upkeep.proof import Figures
+from lakesink.sinks.iceberg.upkeep.policy import Verify
+from lakesink.sinks.iceberg.upkeep.proof import Figures
 from testkit.examples import examples
 from tests.writer.random_tables import Case, cases
 

@@ -23,7 +23,7 @@ from pyiceberg.types import (
     StructType,
 )
 
-from lakesink.upkeep.policy import Policy, Verify
+from lakesink.sinks.iceberg.upkeep.policy import Policy, Verify
 from testkit.examples import seeds
 from tests.upkeep.lake import Kept
 

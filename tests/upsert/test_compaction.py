@@ -18,10 +18,10 @@ from pyiceberg.table.snapshots import Operation
 from pyiceberg.types import StringType
 
 from lakesink.keys import deleted_rows
-from lakesink.upkeep import choose
-from lakesink.upkeep.maintenance import Maintenance
-from lakesink.upkeep.policy import Policy
-from lakesink.upkeep.reports import Report
+from lakesink.sinks.iceberg.upkeep import choose
+from lakesink.sinks.iceberg.upkeep.maintenance import Maintenance
+from lakesink.sinks.iceberg.upkeep.policy import Policy
+from lakesink.sinks.iceberg.upkeep.reports import Report
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_protocol import events

@@ -30,7 +30,7 @@ from lakesink_protocol.refusals.texts import Words
 from lakesink_protocol.two_phase import PreparedLog
 
 if TYPE_CHECKING:
-    from lakesink.upkeep.maintenance import UpkeepMemory
+    from lakesink.sinks.iceberg.upkeep.maintenance import UpkeepMemory
 
 
 @dataclass(slots=True)

@@ -288,7 +288,7 @@ COMMANDS = (
         _text("--target-file-size", "SIZE", "Of new files: 256MB.  [default: the table's]", size_bytes),
         _option("--min-input-files", type=click.IntRange(2), default=5, help="Fewer small files of a partition stay."),
         _option("--where", default="", metavar="CONDITION", help="Only these partitions: \"day = '2026-01-01'\"."),
-        _choice("--verify", ["digest", "rows"], "Compare rows by a hash, or one by one.", default="digest"),
+        _choice("--verify", ["digest", "rows"], "Compare rows by CRC-32, or by SHA-256.", default="digest"),
         _option("--dry-run", is_flag=True, help="Change nothing; print what a run would do and save."),
         _CATALOG,
     ),

@@ -10,11 +10,11 @@ from typing import Any
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from lakesink.upkeep.health import Health
-from lakesink.upkeep.maintenance import Maintenance
-from lakesink.upkeep.managed import Manager, manager_of
-from lakesink.upkeep.policy import Policy, Verify
-from lakesink.upkeep.reports import Plan, Report
+from lakesink.sinks.iceberg.upkeep.health import Health
+from lakesink.sinks.iceberg.upkeep.maintenance import Maintenance
+from lakesink.sinks.iceberg.upkeep.managed import Manager, manager_of
+from lakesink.sinks.iceberg.upkeep.policy import Policy, Verify
+from lakesink.sinks.iceberg.upkeep.reports import Plan, Report
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.read.history import SinkState
 from lakesink_catalog.tables.tables import load_table
@@ -102,7 +102,7 @@ def maintain_table(  # noqa: PLR0913 - the options of the command
         target_file_size: Bytes of a new file; None for the table's ``write.target-file-size-bytes``.
         min_input_files: Fewer small files of a partition stay.
         where: Only partitions that match, ``region = 'us'``.
-        verify: ``digest`` or ``rows``: compare rows by a hash, or one by one.
+        verify: ``digest`` or ``rows``: compare rows by CRC-32, or by SHA-256.
 
     Returns:
         What was done and left; None if a property says that another service maintains the table.

@@ -6,10 +6,10 @@ from datetime import timedelta
 from itertools import groupby
 from typing import Any
 
-from lakesink.upkeep.health import Health
-from lakesink.upkeep.policy import Policy, Verify
-from lakesink.upkeep.reports import BUDGET, NOTHING_DUE, TURN, GroupDone, GroupDue, LeftFile, Plan
-from lakesink.upkeep.reports import Report as Run
+from lakesink.sinks.iceberg.upkeep.health import Health
+from lakesink.sinks.iceberg.upkeep.policy import Policy, Verify
+from lakesink.sinks.iceberg.upkeep.reports import BUDGET, NOTHING_DUE, TURN, GroupDone, GroupDue, LeftFile, Plan
+from lakesink.sinks.iceberg.upkeep.reports import Report as Run
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.words import as_arguments, counted, number, rewritten, size
 from lakesink_protocol.redact import redact

@@ -26,10 +26,10 @@ from lakesink.parquet.positions import below
 from lakesink.rows.plan import WritePlan
 from lakesink.rows.schema import parse_schema
 from lakesink.settings.table_settings import Effective, partition_fields
-from lakesink.upkeep.choose import Group, choose, sizes
-from lakesink.upkeep.health import Health, health_of
-from lakesink.upkeep.policy import Policy
-from lakesink.upkeep.rewrite import InputFile, Work
+from lakesink.sinks.iceberg.upkeep.choose import Group, choose, sizes
+from lakesink.sinks.iceberg.upkeep.health import Health, health_of
+from lakesink.sinks.iceberg.upkeep.policy import Policy
+from lakesink.sinks.iceberg.upkeep.rewrite import InputFile, Work
 from lakesink_catalog.manifests.live import LiveFile, LiveFiles
 from lakesink_catalog.manifests.partitions import schema_for
 from lakesink_protocol.errors import CatalogError, SettingsError

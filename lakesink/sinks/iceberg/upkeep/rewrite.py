@@ -26,10 +26,10 @@ from lakesink.parquet.single_value import decoded_array
 from lakesink.rows.batches import joined, rows_at_once
 from lakesink.rows.plan import WritePlan
 from lakesink.rows.schema import Primitive, Struct, leaves, parse_schema
-from lakesink.upkeep.columns import Unsuitable, by_field_id, check, check_told, converted
-from lakesink.upkeep.origins import Origins
-from lakesink.upkeep.policy import Verify
-from lakesink.upkeep.proof import PROOF, Figures, check_nulls, null_counts
+from lakesink.sinks.iceberg.upkeep.columns import Unsuitable, by_field_id, check, check_told, converted
+from lakesink.sinks.iceberg.upkeep.origins import Origins
+from lakesink.sinks.iceberg.upkeep.policy import Verify
+from lakesink.sinks.iceberg.upkeep.proof import PROOF, Figures, check_nulls, null_counts
 from lakesink_protocol.change import ContentFile
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.redact import describe

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, replace
 
-from lakesink.upkeep.choose import Group, sizes
-from lakesink.upkeep.health import SMALL, Health, is_small
+from lakesink.sinks.iceberg.upkeep.choose import Group, sizes
+from lakesink.sinks.iceberg.upkeep.health import SMALL, Health, is_small
 
 NOTHING_DUE, BUDGET, TURN, REST = "nothing is due", "budget", "turn", "rest"
 """Why a run ended: `TURN` if another maintenance is at work on the table, `REST` if a stream's last runs failed."""

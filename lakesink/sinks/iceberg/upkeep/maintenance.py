@@ -8,15 +8,26 @@ from pyiceberg.table import Table
 from lakesink.keys.deleted_rows import KnownDeletes
 from lakesink.keys.footers import opener
 from lakesink.parquet.filesystem import NewFiles
-from lakesink.upkeep.choose import Group, Pace
-from lakesink.upkeep.columns import Unsuitable
-from lakesink.upkeep.health import Health
-from lakesink.upkeep.policy import Policy
-from lakesink.upkeep.proof import PROOF
-from lakesink.upkeep.replacing import Lost, Replacement, deleted_in
-from lakesink.upkeep.reports import BUDGET, NOTHING_DUE, REST, TURN, GroupDone, GroupDue, LeftFile, Plan, Report, after
-from lakesink.upkeep.rewrite import rewrite
-from lakesink.upkeep.seen import Seen
+from lakesink.sinks.iceberg.upkeep.choose import Group, Pace
+from lakesink.sinks.iceberg.upkeep.columns import Unsuitable
+from lakesink.sinks.iceberg.upkeep.health import Health
+from lakesink.sinks.iceberg.upkeep.policy import Policy
+from lakesink.sinks.iceberg.upkeep.proof import PROOF
+from lakesink.sinks.iceberg.upkeep.replacing import Lost, Replacement, deleted_in
+from lakesink.sinks.iceberg.upkeep.reports import (
+    BUDGET,
+    NOTHING_DUE,
+    REST,
+    TURN,
+    GroupDone,
+    GroupDue,
+    LeftFile,
+    Plan,
+    Report,
+    after,
+)
+from lakesink.sinks.iceberg.upkeep.rewrite import rewrite
+from lakesink.sinks.iceberg.upkeep.seen import Seen
 from lakesink_catalog.commit.change_commit import ChangeCommit
 from lakesink_catalog.commit.effects import Effects
 from lakesink_catalog.manifests.live import LiveFiles

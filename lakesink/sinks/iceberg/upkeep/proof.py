@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakesink.rows.schema import Leaf
-from lakesink.upkeep.columns import Unsuitable, parts_of
-from lakesink.upkeep.policy import Verify
+from lakesink.sinks.iceberg.upkeep.columns import Unsuitable, parts_of
+from lakesink.sinks.iceberg.upkeep.policy import Verify
 
 Path = tuple[str, ...]
 PROOF = "proof"

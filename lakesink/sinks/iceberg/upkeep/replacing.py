@@ -19,10 +19,10 @@ from lakesink.keys.footers import opener
 from lakesink.keys.live_rows import applicable
 from lakesink.parquet.deletes import DeletedRows, write_deletes
 from lakesink.parquet.positions import below
-from lakesink.upkeep.choose import place_of, why_left
-from lakesink.upkeep.columns import Unsuitable
-from lakesink.upkeep.origins import Origins, live_numbers
-from lakesink.upkeep.rewrite import Work
+from lakesink.sinks.iceberg.upkeep.choose import place_of, why_left
+from lakesink.sinks.iceberg.upkeep.columns import Unsuitable
+from lakesink.sinks.iceberg.upkeep.origins import Origins, live_numbers
+from lakesink.sinks.iceberg.upkeep.rewrite import Work
 from lakesink_catalog.commit.change_commit import Applied, ChangeCommit
 from lakesink_catalog.commit.table_change import Change
 from lakesink_catalog.manifests.live import LiveFile, LiveFiles

@@ -11,7 +11,7 @@ from operator import attrgetter
 
 from lakesink.keys.live_rows import applicable
 from lakesink.parquet.partitions import Partition
-from lakesink.upkeep.health import SMALL, is_small
+from lakesink.sinks.iceberg.upkeep.health import SMALL, is_small
 from lakesink_catalog.manifests.live import PARQUET, LiveFile, LiveFiles
 
 DELETED_SHARE = 0.3
