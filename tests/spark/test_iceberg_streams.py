@@ -247,7 +247,7 @@ def test_two_queries_of_one_driver_write_two_tables(spark: Any, source: Path, tm
 def test_a_query_that_ends_by_itself_maintains_its_table_then_without_the_budget(
     spark: Any, source: Path, *, asked: bool
 ) -> None:
-    """Between its batches, the budget is too short for any group of files."""
+    """Between its batches, the budget is too short for any group of files but the first, which shows the pace."""
     option = {"maintenance": {"budget": "1 ms", "min_input_files": 2}} if asked else {}
     run(by_stream(file_stream(spark, source), **option))
     for thread in threading.enumerate():
@@ -255,5 +255,5 @@ def test_a_query_that_ends_by_itself_maintains_its_table_then_without_the_budget
             thread.join()
     assert _ids() == list(range(30))
     replaced = [one for one in _table().metadata.snapshots if MAINTENANCE in one.summary.additional_properties]
-    assert len(replaced) == asked
+    assert bool(replaced) == asked
     assert len(list(_table().scan().plan_files())) == (1 if asked else 3)
