@@ -49,7 +49,7 @@ def rows(catalog: Catalog) -> list[tuple[int, str]]:
 
 
 def files(catalog: Catalog) -> int:
-    return catalog.load_table(TABLE).inspect.files().num_rows
+    return int(catalog.load_table(TABLE).inspect.files().num_rows)
 
 
 @pytest.mark.parametrize("verify", ["digest", "rows"])

@@ -14,7 +14,7 @@ from pyiceberg.table.snapshots import Operation
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import StringType
 
-from lakesink.sinks.iceberg.upkeep import rewrite as rewriting
+from lakesink.parquet.files import DataFiles
 from lakesink.sinks.iceberg.upkeep.choose import choose
 from lakesink.sinks.iceberg.upkeep.policy import Policy, Verify
 from lakesink.sinks.iceberg.upkeep.reports import BUDGET, NOTHING_DUE, REST, TURN
@@ -230,14 +230,14 @@ def test_two_maintenances_do_not_replace_a_file_twice_and_one_skips(tmp_path: Pa
 
 
 def test_a_proof_that_fails_keeps_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept, real = of_files(tmp_path), rewriting.DataFiles.write
+    kept, real = of_files(tmp_path), DataFiles.write
     before = kept.rows()
 
     def spoilt(self: Any, partition: Any, table: pa.Table) -> None:
         ids = table["id"].combine_chunks()
         real(self, partition, table.set_column(0, table.schema.field(0), pa.concat_arrays([ids[1:], ids[:1]])))
 
-    monkeypatch.setattr(rewriting.DataFiles, "write", spoilt)
+    monkeypatch.setattr(DataFiles, "write", spoilt)
     report = kept.maintenance().run()
     assert report.groups == ()
     assert {one.reason.partition(":")[0] for one in report.left} == {"proof"}

@@ -49,9 +49,9 @@ def test_each_deleted_row_is_found_at_its_new_place(seed: int) -> None:
             files.append(file)
             content[file.path] = rows[at : at + count]
             at += count
-    numbers = live_numbers((rows, before[path], now[path]) for path, rows in sizes)
-    assert numbers is not None
-    found = {content[file.path][place] for file, places in origins.find(files, numbers) for place in places}
+    gone_now = live_numbers((rows, before[path], now[path]) for path, rows in sizes)
+    assert gone_now is not None
+    found = {content[file.path][place] for file, places in origins.find(files, gone_now) for place in places}
     assert found == {(path, at) for path, gone in now.items() for at in gone - before[path]}
 
 
