@@ -1,4 +1,4 @@
-"""When a sink maintains its tables between batches, within which limits, and what a run of the query is told once."""
+"""When a sink maintains its tables between batches, its limits, and the warnings that come once in a run."""
 
 from dataclasses import dataclass, field, replace
 from datetime import timedelta

@@ -155,7 +155,7 @@ def test_old_timestamps_of_other_programs_keep_their_values(tmp_path: Path, *, d
 
 
 def test_uuids_of_files_that_store_their_arrow_schema_keep_their_values(tmp_path: Path) -> None:
-    """PyIceberg's files do: Arrow then reads an extension type, whatever it is told."""
+    """PyIceberg's files do. Arrow then reads an extension type, although the option for it is off."""
     parts = ListType(3, UUIDType(), element_required=False)
     kept = Kept.make(tmp_path, Schema(NestedField(1, "u", UUIDType()), NestedField(2, "l", parts)))
     some = pa.array([uuid.uuid4().bytes, None], pa.binary(16)).cast(pa.uuid())

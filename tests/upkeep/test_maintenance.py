@@ -1,4 +1,4 @@
-"""Maintenance replaces files by others with the same rows, whatever others do meanwhile."""
+"""Maintenance replaces files by others with the same rows, also while others write to the table."""
 
 from dataclasses import replace
 from datetime import timedelta

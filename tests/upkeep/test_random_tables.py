@@ -1,4 +1,4 @@
-"""Tables of random histories keep their rows, whatever comes between the rewrite of a group and its commit."""
+"""Tables of random histories keep their rows, also if others commit between the rewrite of a group and its commit."""
 
 import random
 from functools import partial

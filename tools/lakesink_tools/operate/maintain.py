@@ -125,7 +125,7 @@ def seen_by(maintenance: Maintenance, arguments: str) -> Seen:
 
 
 def seen_in(table: Table, states: Iterable[SinkState], arguments: str) -> Iterator[tuple[str, Seen | str]]:
-    """What a run would do to the branches that these sinks write, or to main without any, or why nobody knows."""
+    """What a run would do to the branches that these sinks write, else to main; or why that is unknown."""
     for branch in sorted({state.branch for state in states} or {MAIN_BRANCH}):
         if branch in table.metadata.refs:
             try:

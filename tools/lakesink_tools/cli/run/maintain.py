@@ -26,7 +26,7 @@ _ENDS = {
 }
 """Why a run ended, and what to do."""
 _FAILED = frozenset(("lost", "failed", "unknown", "unreadable", "proof"))
-"""Codes of files that a later run compacts, or that need somebody's look; the others stay as they are for good."""
+"""Codes of files that a later run compacts, or that an operator must look at; a run never rewrites the others."""
 
 
 def maintain(  # noqa: PLR0913 - click hands over one argument an option
