@@ -89,21 +89,12 @@ class DataFiles:
 
     @classmethod
     def of(
-        cls,
-        plan: WritePlan,
-        task: int,
-        closed: Callable[[ContentFile], None],
-        storage: NewFiles | None = None,
-        *,
-        order_id: int = 0,
+        cls, plan: WritePlan, task: int, closed: Callable[[ContentFile], None], storage: NewFiles | None = None
     ) -> "DataFiles":
-        """Those of a plan. With an `order_id`, the rows of each `write` have this sort order, and get their own files.
-
-        The next rows could be anywhere in the order, and a file states an order only if it has it as a whole.
-        """
+        """Those of a plan. If it has a sort order, the rows of each file must come in it: the file states it."""
         schema = parse_schema(plan.schema_json)
         of_leaves = columns(leaves(schema), plan.metrics_modes)
-        form = FileFormat(plan, arrow_schema(schema, annotated=True), of_leaves, order_id=order_id)
+        form = FileFormat(plan, arrow_schema(schema, annotated=True), of_leaves, order_id=plan.sort_order_id)
         return cls(form, partition_sources(schema, plan.partition_fields), task, closed, storage)
 
     @property
@@ -133,8 +124,6 @@ class DataFiles:
             if file.size_bytes >= FULL * self.plan.target_file_size_bytes:
                 self.finish(partition)
             start += count
-        if self.file_format.order_id:
-            self.finish(partition)
 
     def finish(self, partition: Partition) -> None:
         """Close the partition's open file, if it has one."""

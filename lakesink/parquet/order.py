@@ -39,13 +39,20 @@ def indices(table: pa.Table, order: Sequence[SortKey]) -> pa.Array | None:
     """The rows' positions in the order, equal rows as they come; None if they have it already."""
     if not order or not table.num_rows:
         return None
-    keys = [_comparable(source_values(table, key.indices), key.transform) for key in order]
-    ways = [(_WAYS[key.field.is_descending], _PLACES[key.field.nulls_first]) for key in order]
-    names = [str(place) for place in range(len(keys))]
-    found = pc.sort_indices(
-        pa.table(keys, names), sort_keys=[(name, *way) for name, way in zip(names, ways, strict=True)]
-    )
+    found = pc.sort_indices(comparable(table, order), sort_keys=ways(order))
     return None if pc.all(pc.greater(found[1:], found[:-1])).as_py() else found
+
+
+def comparable(table: pa.Table, order: Sequence[SortKey]) -> pa.Table:
+    """A column for each key, which Arrow sorts in Iceberg's order by `ways`."""
+    keys = (_comparable(source_values(table, key.indices), key.transform) for key in order)
+    return pa.table({str(place): values for place, values in enumerate(keys)})
+
+
+def ways(order: Sequence[SortKey]) -> list[tuple[str, str, str]]:
+    """How Arrow sorts the columns of `comparable`."""
+    fields = enumerate(key.field for key in order)
+    return [(str(place), _WAYS[one.is_descending], _PLACES[one.nulls_first]) for place, one in fields]
 
 
 def _comparable(values: pa.Array, transform: Transform) -> pa.Array:

@@ -43,7 +43,7 @@ class TaskFiles:
     def __post_init__(self) -> None:
         self.schema = parse_schema(self.plan.schema_json)
         self._order = sort_keys(self.schema, self.plan.sort_order)
-        self._files = DataFiles.of(self.plan, self.task, self._receipt.add, order_id=self.plan.sort_order_id)
+        self._files = DataFiles.of(self.plan, self.task, self._receipt.add)
 
     @property
     def sources(self) -> tuple[PartitionSource, ...]:
@@ -107,6 +107,8 @@ class TaskFiles:
         for partition, rows in grouping.split(groups):
             order = indices(rows, self._order)
             self._files.write(partition, rows if order is None else rows.take(order))
+            if self._order:  # the next rows of the partition could be anywhere in it
+                self._files.finish(partition)
 
     def _take(self) -> Grouping:
         table = pa.Table.from_batches(self._batches)

@@ -22,7 +22,7 @@ from lakesink.settings.option_types import SchemaEvolution
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.change_plan import changes_plan
 from lakesink.sinks.iceberg.schema_advice import commands, difference_lines, find_change, spark_type
-from lakesink.sinks.iceberg.sort_orders import kept_order
+from lakesink.sinks.iceberg.sort_orders import with_order
 from lakesink.task.task import check_columns, condition_on
 from lakesink_catalog.commit.evolution import ChangeImpossible, evolve, keeps_columns_of
 from lakesink_catalog.commit.premises import Path, Premises, former_names
@@ -45,13 +45,13 @@ def task_plan(
             raise BatchRefused.of("UNSUPPORTED.dropped_source", shown=shown(part.name), field=part.name, table=name)
     if settings.decode == JSON and settings.binary_encoding is None:
         _check_no_binary(table, settings.rescue_column)
-    order, of_letters = kept_order(table), key.name.startswith(REPLAY)
-    changes = changes_plan(schema, name, settings, case_sensitive=case_sensitive, are_replayed=of_letters)
+    replayed = key.name.startswith(REPLAY)
+    changes = changes_plan(schema, name, settings, case_sensitive=case_sensitive, are_replayed=replayed)
+    file_io = shareable_properties(table.io.properties)
+    plan = with_order(effective.plan(table, f"{key.name}-{batch.batch_id}", batch.batch_id, file_io), table)
     return replace(
-        effective.plan(
-            table, f"{key.name}-{batch.batch_id}", batch.batch_id, shareable_properties(table.io.properties)
-        ),
-        premises=_premises(table, is_sorted=bool(order)).digest,
+        plan,
+        premises=_premises(table, is_sorted=bool(plan.sort_order)).digest,
         case_sensitive=case_sensitive,
         ignore_unknown=settings.schema_evolution is SchemaEvolution.IGNORE,
         decode=settings.decode,
@@ -65,8 +65,6 @@ def task_plan(
         # The driver reads a registry file; tasks query a registry service themselves.
         writer_schemas=schemas_in_file(registry) if registry and not is_url(registry) else {},
         changes=changes,
-        sort_order=order,
-        sort_order_id=table.sort_order().order_id if order else 0,
     )
 
 

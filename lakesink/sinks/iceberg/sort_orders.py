@@ -1,12 +1,13 @@
 """The sort order of a table: what tasks keep of it, and how it compares to the option `sort_by`."""
 
 from contextlib import suppress
+from dataclasses import replace
 
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table, sorting
 
 from lakesink.parquet.order import sort_keys
-from lakesink.rows.plan import SortField
+from lakesink.rows.plan import SortField, WritePlan
 from lakesink.rows.schema import parse_schema
 from lakesink_catalog.tables.partition_by import spelled_term
 from lakesink_protocol.errors import WriteError
@@ -17,6 +18,12 @@ _FIRST, _DESCENDS = sorting.NullOrder.NULLS_FIRST, sorting.SortDirection.DESC
 def kept_order(table: Table) -> tuple[SortField, ...]:
     """The table's default sort order, as tasks keep it; empty if it has none, or one that they cannot keep."""
     return () if unkept_field(table) else tuple(map(_planned, table.sort_order().fields))
+
+
+def with_order(plan: WritePlan, table: Table) -> WritePlan:
+    """The plan with the table's kept order."""
+    order = kept_order(table)
+    return replace(plan, sort_order=order, sort_order_id=table.sort_order().order_id if order else 0)
 
 
 def unkept_field(table: Table) -> str:

@@ -20,6 +20,7 @@ from lakesink.keys.keys_file import OpenInput
 from lakesink.keys.locate_errors import file_unreadable, reading
 from lakesink.parquet.files import DataFiles
 from lakesink.parquet.filesystem import NewFiles, many_at_once, scheme_of
+from lakesink.parquet.order import sort_keys
 from lakesink.parquet.partitions import Partition, group
 from lakesink.parquet.positions import in_order, mask_of
 from lakesink.parquet.single_value import decoded_array
@@ -30,6 +31,7 @@ from lakesink.sinks.iceberg.upkeep.columns import Unsuitable, by_field_id, check
 from lakesink.sinks.iceberg.upkeep.origins import Origins
 from lakesink.sinks.iceberg.upkeep.policy import Verify
 from lakesink.sinks.iceberg.upkeep.proof import PROOF, Figures, check_nulls, null_counts
+from lakesink.sinks.iceberg.upkeep.sorting import sorted_ranges
 from lakesink_protocol.change import ContentFile
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.redact import describe
@@ -223,17 +225,23 @@ def _naming(file: InputFile) -> Iterator[None]:
 
 def _parts(reader: _Reader, new: DataFiles) -> Iterator[tuple[Partition, pa.Table, range | pa.Array]]:
     """The live rows as they are written: of one partition each, with their numbers among all live rows."""
-    start, partition = 0, reader.work.partition
-    for batch in joined(reader.live(), min(CHUNK_BYTES, reader.work.plan.parquet.row_group_size_bytes)):
-        table = pa.Table.from_batches([batch])
+    plan, partition = reader.work.plan, reader.work.partition
+    chunks = joined(reader.live(), min(CHUNK_BYTES, plan.parquet.row_group_size_bytes))
+    order = sort_keys(reader.wanted, plan.sort_order)
+    for table, numbers in sorted_ranges(chunks, order) if order else _numbered(chunks):
         if partition is not None:
-            yield partition, table, range(start, start + len(table))
-        else:
-            grouping = group(table, new.sources)
-            for one, (place, rows) in zip(grouping.groups, grouping.split(grouping.groups), strict=True):
-                numbers: range | pa.Array = range(start + one.start, start + one.start + one.count)
-                if grouping.order is not None:
-                    of_table = grouping.order.slice(one.start, one.count).cast(pa.int64())
-                    numbers = pc.add(of_table, pa.scalar(start, pa.int64()))
-                yield place, rows, numbers
-        start += len(table)
+            yield partition, table, numbers
+            continue
+        grouping = group(table, new.sources)
+        for one, (place, rows) in zip(grouping.groups, grouping.split(grouping.groups), strict=True):
+            of_rows = numbers[one.start : one.start + one.count]
+            if grouping.order is not None:
+                at = grouping.order.slice(one.start, one.count).cast(pa.int64())
+                of_rows = pc.add(at, numbers.start) if isinstance(numbers, range) else numbers.take(at)
+            yield place, rows, of_rows
+
+
+def _numbered(chunks: Iterable[pa.RecordBatch]) -> Iterator[tuple[pa.Table, range]]:
+    start = 0
+    for chunk in chunks:
+        yield pa.Table.from_batches([chunk]), range(start, start := start + len(chunk))

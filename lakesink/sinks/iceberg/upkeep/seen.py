@@ -26,6 +26,7 @@ from lakesink.parquet.positions import below
 from lakesink.rows.plan import WritePlan
 from lakesink.rows.schema import parse_schema
 from lakesink.settings.table_settings import Effective, partition_fields
+from lakesink.sinks.iceberg.sort_orders import with_order
 from lakesink.sinks.iceberg.upkeep.choose import Group, choose, sizes
 from lakesink.sinks.iceberg.upkeep.health import Health, health_of
 from lakesink.sinks.iceberg.upkeep.policy import Policy
@@ -99,7 +100,8 @@ class Seen:
             if table.schema().find_column_name(part.source_id) is None:
                 name = ".".join(table.name())
                 raise CatalogError.of("UNSUPPORTED.dropped_source", shown=part.name, field=part.name, table=name)
-        return self.effective.plan(table, FILE_STEM, batch_id, shareable_properties(table.io.properties))
+        plan = self.effective.plan(table, FILE_STEM, batch_id, shareable_properties(table.io.properties))
+        return with_order(plan, table)
 
     def work(self, group: Group, deleted: Mapping[str, BitMap64], plan: WritePlan) -> Work:
         """The rewrite of a group, of which these rows are deleted."""
