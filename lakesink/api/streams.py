@@ -271,8 +271,7 @@ def _sink(
 ) -> IcebergSink:
     sensitive = is_case_sensitive(session)
     columns = stored_columns(stored_schema(df.schema), settings, case_sensitive=sensitive)
-    run = Executors(df.sparkSession) if settings.has_changes else None
-    effects = Effects(emit=listeners)
+    run, effects = Executors(df.sparkSession), Effects(emit=listeners)
     return IcebergSink(table, key, open_catalog, settings, columns, sensitive, effects, run_in_executors=run)
 
 

@@ -15,15 +15,15 @@ from lakesink.keys.keys_file import read_changes
 from lakesink.keys.newest import CHANGE, numbered
 from lakesink.keys.scan import ScanLimits
 from lakesink.keys.search import Search
-from lakesink.parquet.filesystem import open_filesystem
+from lakesink.parquet.filesystem import open_input
 from lakesink_protocol.row_changes import KeysFile
 
 GROUP_ROWS, GROUP_FILES = 5_000_000, 200
 """Most rows, and most files, that one call searches; a larger file is a group of its own."""
 
 Group = tuple[DataFile, ...]
-Run = Callable[[Callable[[Group], bytes], list[Group]], Sequence[bytes]]
-"""Applies a picklable function to each group, perhaps on other machines; the results are in the order of the groups."""
+RunInExecutors = Callable[[Callable[[Any], bytes], Sequence[Any]], Sequence[bytes]]
+"""Applies a picklable function to items in Spark's executors; the results are in the order of the items."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,7 @@ class RemoteSearch:
 
     def open_input(self, location: str) -> Any:
         """Open a file of the table."""
-        filesystem, path_of = open_filesystem(location, dict(self.file_io), self.catalog_name)
-        return filesystem.open_input_file(path_of(location))
+        return open_input(location, dict(self.file_io), self.catalog_name)
 
 
 def groups_of(files: Sequence[DataFile], most_rows: int = GROUP_ROWS, most_files: int = GROUP_FILES) -> list[Group]:

@@ -111,6 +111,12 @@ class NewFiles:
         return cls(create, lambda location: filesystem.delete_file(path_of(location)))
 
 
+def open_input(location: str, file_io: Mapping[str, str], catalog_name: str | None) -> Any:
+    """Open a file for reading, in the file system of its location."""
+    filesystem, path_of = open_filesystem(location, file_io, catalog_name)
+    return filesystem.open_input_file(path_of(location))
+
+
 def scheme_of(location: str) -> str:
     """The lower-case scheme of a location; ``file`` for a bare path."""
     scheme, colon, _ = location.partition(":")

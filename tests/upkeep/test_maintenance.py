@@ -1,5 +1,6 @@
 """Maintenance replaces files by others with the same rows, also while others write to the table."""
 
+import random
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -15,7 +16,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import StringType
 
 from lakesink.parquet.files import DataFiles
-from lakesink.sinks.iceberg.upkeep.choose import choose
+from lakesink.sinks.iceberg.upkeep.choose import Limits, choose
 from lakesink.sinks.iceberg.upkeep.policy import Policy, Verify
 from lakesink.sinks.iceberg.upkeep.reports import BUDGET, NOTHING_DUE, REST, TURN
 from lakesink_catalog.manifests import rewriting as manifests
@@ -296,11 +297,13 @@ def test_the_first_group_is_tried_whatever_the_budget(tmp_path: Path) -> None:
 
 def test_a_stream_rests_after_runs_that_failed(tmp_path: Path) -> None:
     kept = of_files(tmp_path)
-    maintenance = kept.maintenance()
+    maintenance = kept.maintenance(replace(FEW, min_input_files=3, budget=timedelta(minutes=1)))
     kept.before_commit = [lambda: kept.table.delete("id < 10")]
     assert maintenance.run().groups == ()
     assert [maintenance.run().ended for _ in range(3)] == [REST, REST, NOTHING_DUE]
     assert len(kept.live().data) == 1
+    assert [maintenance.run().ended for _ in range(4)] == [NOTHING_DUE, REST, REST, NOTHING_DUE]  # 3 files are due
+    assert replace(maintenance, policy=FEW).run().ended == NOTHING_DUE  # the end of a query waits for nothing
 
 
 def test_files_of_a_table_that_was_upgraded_stay_until_another_engine_writes_them(tmp_path: Path) -> None:
@@ -435,5 +438,46 @@ def test_files_that_one_group_became_are_not_divided_again_and_again(tmp_path: P
     same = replace(small, path="file:///b.parquet")
     newer = replace(small, path="file:///c.parquet", sequence_number=6)
     for files, due in (((small, same), []), ((small, same, newer), [3]), ((small, newer), [2])):
-        groups, _ = choose(LiveFiles(files, ()), file.spec_id, TARGET, 2, None, {})
+        groups, _ = choose(LiveFiles(files, ()), file.spec_id, Limits(TARGET, 2), {})
         assert [len(one.files) for one in groups] == due
+
+
+def test_a_file_that_is_larger_than_the_target_becomes_several(tmp_path: Path) -> None:
+    kept = Kept.make(tmp_path)
+    texts = pa.array([random.Random(number).randbytes(8).hex() for number in range(20_000)])
+    kept.table.append(rows(0, 20_000).set_column(2, "v", texts))
+    before, [file] = kept.rows(), kept.live().data
+    target = int(file.file_size_bytes / 1.2)
+    assert kept.maintenance(replace(FEW, target_file_size=target)).run().groups == ()
+    target = int(file.file_size_bytes / 2.6)
+    assert kept.maintenance(replace(FEW, target_file_size=target, budget=timedelta(1))).run().groups == ()
+    [done] = kept.maintenance(replace(FEW, target_file_size=target)).run().groups
+    assert kept.rows() == before
+    assert done.into == len(kept.live().data) > 1
+    assert max(file.file_size_bytes for file in kept.live().data) <= 1.25 * target
+    assert kept.maintenance(replace(FEW, target_file_size=target)).run().groups == ()
+
+
+def test_a_run_without_a_budget_merges_manifests_also_where_no_file_is_due(tmp_path: Path) -> None:
+    kept = of_files(tmp_path, 7, properties={"commit.manifest.min-count-to-merge": "3"})
+    before, many = kept.rows(), replace(FEW, min_input_files=100)
+    assert kept.maintenance(replace(many, budget=timedelta(1))).run().after.manifests == 7
+    report = kept.maintenance(many).run()
+    assert (report.before.manifests, report.after.manifests, report.groups) == (7, 1, ())
+    assert kept.rows() == before
+    assert kept.lake.head().summary["lakesink.compacted"] == "maintenance"  # type: ignore[index] # PyIceberg writes one
+    snapshots = len(kept.table.metadata.snapshots)
+    assert kept.maintenance(many).run().after.manifests == 1
+    assert len(kept.table.metadata.snapshots) == snapshots
+
+
+def test_a_group_s_commit_merges_manifests_on_the_way(tmp_path: Path) -> None:
+    kept = of_files(tmp_path, 3, properties={"commit.manifest.min-count-to-merge": "3"})
+    for number in range(4):
+        kept.table.append(rows(10_000 * (number + 1), 20_000))
+    before = kept.rows()
+    policy = Policy(target_file_size=20_000, min_input_files=3, budget=timedelta(1))
+    report = kept.maintenance(policy).run()
+    assert [group.files for group in report.groups] == [3]
+    assert (report.before.manifests, report.after.manifests) == (7, 2)
+    assert kept.rows() == before

@@ -13,7 +13,7 @@ from pyiceberg.table import Table
 from lakesink_catalog.commit.effects import Effects
 from lakesink_catalog.commit.old_metadata import delete_old_metadata
 from lakesink_catalog.commit.outcomes import is_final
-from lakesink_catalog.commit.request import build_request, snapshot_time_ms
+from lakesink_catalog.commit.request import Merge, build_request, snapshot_time_ms, unmerged
 from lakesink_catalog.commit.table_change import Change
 from lakesink_protocol.errors import SettingsError
 from lakesink_protocol.events import ChangeUnknown
@@ -40,12 +40,14 @@ class ChangeCommit:
     Attributes:
         name: The command, for the log.
         retry: Without retries, any error before the request, and a conflict, are raised.
+        merge_of: What merges manifests in the snapshot with this id.
     """
 
     load: Callable[[], Table]
     name: str
     retry: RetryPolicy = field(default_factory=lambda: RetryPolicy(num_retries=5))
     effects: Effects = field(default_factory=Effects)
+    merge_of: Callable[[int], Merge] = lambda _: unmerged
 
     def run(self, first: Table, make: Make, is_done: Callable[[Table], bool] = lambda _: True) -> Applied | Unseen:
         """Attempt the change until the table shows it.
@@ -83,7 +85,9 @@ class _Attempts:
             if change is None:
                 return Applied(table, None)
             time_ms = snapshot_time_ms(table, effects.now_ms(), effects.emit)
-            request = build_request(table, change, time_ms, effects.emit, effects.at_once)
+            request = build_request(
+                table, change, time_ms, effects.emit, effects.at_once, self.commit.merge_of(self.snapshot_id)
+            )
             self._on, self._change = table, change
             table.catalog.commit_table(table, request.requirements, request.updates)
         return None

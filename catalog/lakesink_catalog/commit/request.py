@@ -38,13 +38,18 @@ Merge = Callable[[Table, Sequence[ManifestFile], int | None], Sequence[ManifestF
 """Fewer manifests with the same files, see `ManifestMerger.merge`."""
 
 
+def unmerged(_table: Table, manifests: Sequence[ManifestFile], _head: int | None) -> Sequence[ManifestFile]:
+    """Merges none."""
+    return manifests
+
+
 def build_request(
     table: Table,
     change: Change,
     time_ms: int,
     emit: Listener = LISTENERS,
     at_once: AtOnce = map,
-    merge: Merge = lambda _table, manifests, _head: manifests,
+    merge: Merge = unmerged,
 ) -> Request:
     """Build the request of a change on its head; writes a manifest list, and the manifests that the change needs.
 

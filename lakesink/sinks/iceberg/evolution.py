@@ -22,10 +22,10 @@ from lakesink.settings.option_types import SchemaEvolution
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.change_plan import changes_plan
 from lakesink.sinks.iceberg.schema_advice import commands, difference_lines, find_change, spark_type
-from lakesink.sinks.iceberg.sort_orders import with_order
+from lakesink.sinks.iceberg.sort_orders import premises, with_order
 from lakesink.task.task import check_columns, condition_on
 from lakesink_catalog.commit.evolution import ChangeImpossible, evolve, keeps_columns_of
-from lakesink_catalog.commit.premises import Path, Premises, former_names
+from lakesink_catalog.commit.premises import Path, former_names
 from lakesink_catalog.spark_types import sql_type
 from lakesink_catalog.tables.arrow_schema import RESERVED_NAMES
 from lakesink_protocol.change import ColumnType, SchemaChange
@@ -51,7 +51,6 @@ def task_plan(
     plan = with_order(effective.plan(table, f"{key.name}-{batch.batch_id}", batch.batch_id, file_io), table)
     return replace(
         plan,
-        premises=_premises(table, is_sorted=bool(plan.sort_order)).digest,
         case_sensitive=case_sensitive,
         ignore_unknown=settings.schema_evolution is SchemaEvolution.IGNORE,
         decode=settings.decode,
@@ -66,10 +65,6 @@ def task_plan(
         writer_schemas=schemas_in_file(registry) if registry and not is_url(registry) else {},
         changes=changes,
     )
-
-
-def _premises(table: Table, *, is_sorted: bool) -> Premises:
-    return Premises(table.schema(), (table.spec(),), (table.sort_order(),) if is_sorted else ())
 
 
 def _news_plan(table: Table, settings: Settings, changes: ChangesPlan | None) -> NewsPlan | None:
@@ -138,7 +133,7 @@ class BatchWrite:
             self.plan,
             schema_json=schema.model_dump_json(),
             schema_id=schema.schema_id,
-            premises=_premises(evolved, is_sorted=bool(self.plan.sort_order)).digest,
+            premises=premises(evolved, is_sorted=bool(self.plan.sort_order)),
         )
         return BatchWrite(evolved, plan, whole if whole != SchemaChange() else None)
 

@@ -7,6 +7,7 @@ import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
+from lakesink.keys.work import RunInExecutors
 from lakesink.rows.columns import missing_columns, unknown_columns
 from lakesink.rows.expectations import Expected, without_marks
 from lakesink.rows.letters import letters_since
@@ -15,7 +16,7 @@ from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.checked_receipts import Written, count_votes, opened
 from lakesink.sinks.iceberg.document_evolution import follow, left_rows, not_written_again, widened_floats
 from lakesink.sinks.iceberg.evolution import check_conditions, expected_of, plan_batch
-from lakesink.sinks.iceberg.keyed_changes import ChangesByKey, RunInExecutors, prepared_changes
+from lakesink.sinks.iceberg.keyed_changes import ChangesByKey, prepared_changes
 from lakesink.sinks.iceberg.logs import why_unusable
 from lakesink.sinks.iceberg.side.side_rollback import with_side_tables
 from lakesink.sinks.iceberg.side.side_sink import SideTableSink
@@ -58,7 +59,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         before_commit: Called when the batch is prepared; may return a check of each state of the table on which the
             batch is to be committed. If one of both raises an error, nothing is committed.
         can_write_again: False if Spark's job over the rows ended before the votes are counted.
-        run_in_executors: Runs a part of locating; None where there is no session, as in ``format("lakesink")``.
+        run_in_executors: For locating and maintenance; None where there is no session, as in ``format("lakesink")``.
         expected: The expectations of the rows.
         changes: Locates the rows that batches with changes by key replace or delete.
         side: The participants that get rows beside the table.
@@ -277,7 +278,8 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         if self.settings.maintains and (at_end or self._landed is not None):
             from lakesink.sinks.iceberg.stream_upkeep import StreamUpkeep  # noqa: PLC0415 - few appends need it
 
-            StreamUpkeep(self.target, self.side, self.changes.memory, self._landed).run(at_end=at_end)
+            upkeep = StreamUpkeep(self.target, self.side, self.changes.memory, self._landed, self.run_in_executors)
+            upkeep.run(at_end=at_end)
         self._landed = None
 
     def abort(self, transaction: IcebergTransaction) -> None:

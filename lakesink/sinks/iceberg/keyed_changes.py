@@ -20,7 +20,7 @@ from lakesink.keys.locate_errors import keys_file_damaged, sequence_of_partition
 from lakesink.keys.newest import CHANGE, numbered, written
 from lakesink.keys.resolve import Resolution, resolve
 from lakesink.keys.scan import FILE, found_schema
-from lakesink.keys.work import Run
+from lakesink.keys.work import RunInExecutors
 from lakesink.parquet.deletes import DeletedRows, write_deletes
 from lakesink.parquet.locations import task_of
 from lakesink.rows.changed_rows import POSITIONS
@@ -146,10 +146,6 @@ class Locator:
         ]
 
 
-RunInExecutors = Callable[[Callable[[Any], bytes], Sequence[Any]], Sequence[bytes]]
-"""Applies a picklable function to items in Spark's executors; the results are in the order of the items."""
-
-
 @dataclass(frozen=True, slots=True)
 class ChangesByKey:
     """Locates the batches of one sink.
@@ -178,8 +174,7 @@ class ChangesByKey:
         new_files = partial(_new_files, prepared)
         workers = None
         if self.run is not None and self.settings.locate_in is not LocateIn.DRIVER:
-            run: Run = self.run
-            workers = Workers(run, 0 if self.settings.locate_in is LocateIn.EXECUTORS else WORKERS_FROM_BYTES)
+            workers = Workers(self.run, 0 if self.settings.locate_in is LocateIn.EXECUTORS else WORKERS_FROM_BYTES)
         how = LocateSettings(workers=workers)
         locator = Locator(prepared.changes, new_files, file_stem, self.memory, self.at_once, how)
         return partial(self._checked, locator, prepared.schema_change)

@@ -23,7 +23,7 @@ from lakesink.keys.newest import CHANGE, Newest, newest_of_each_key, places_of
 from lakesink.keys.prune import key_partitions, key_ranges
 from lakesink.keys.scan import FILE, ScanLimits
 from lakesink.keys.search import Search
-from lakesink.keys.work import RemoteSearch, Run, from_bytes, groups_of
+from lakesink.keys.work import RemoteSearch, RunInExecutors, from_bytes, groups_of
 from lakesink.parquet.deletes import DeletedRows
 from lakesink.parquet.filesystem import shareable_properties
 from lakesink.rows.plan import PartitionField
@@ -40,7 +40,7 @@ _SEARCHED_ROWS, _SEARCHED_FILES = 50_000_000, 1_000
 class Workers:
     """Other machines that search data files, used from a size of the key columns on; 0 means always."""
 
-    run: Run
+    run: RunInExecutors
     from_bytes: int = WORKERS_FROM_BYTES
 
 

@@ -9,6 +9,7 @@ from pyiceberg.table import Table, sorting
 from lakesink.parquet.order import sort_keys
 from lakesink.rows.plan import SortField, WritePlan
 from lakesink.rows.schema import parse_schema
+from lakesink_catalog.commit.premises import Premises
 from lakesink_catalog.tables.partition_by import spelled_term
 from lakesink_protocol.errors import WriteError
 
@@ -21,9 +22,15 @@ def kept_order(table: Table) -> tuple[SortField, ...]:
 
 
 def with_order(plan: WritePlan, table: Table) -> WritePlan:
-    """The plan with the table's kept order."""
+    """The plan with the table's kept order, and its premises."""
     order = kept_order(table)
-    return replace(plan, sort_order=order, sort_order_id=table.sort_order().order_id if order else 0)
+    order_id = table.sort_order().order_id if order else 0
+    return replace(plan, sort_order=order, sort_order_id=order_id, premises=premises(table, is_sorted=bool(order)))
+
+
+def premises(table: Table, *, is_sorted: bool) -> str:
+    """Digest of what the files of a plan mean: the table's schema and spec, and its order if they are sorted."""
+    return Premises(table.schema(), (table.spec(),), (table.sort_order(),) if is_sorted else ()).digest
 
 
 def unkept_field(table: Table) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from pyiceberg.table import Table
 
+from lakesink.keys.work import RunInExecutors
 from lakesink.sinks.iceberg.rows_on_head import LocateMemory
 from lakesink.sinks.iceberg.side.side_tables import SideTables
 from lakesink.sinks.iceberg.sink_table import SinkTable
@@ -31,12 +32,14 @@ class StreamUpkeep:
     Attributes:
         located: What the sink remembers of its table to locate changes.
         batch_id: The batch that has landed; None at the end of a query.
+        run_in_executors: None where there is no session.
     """
 
     target: SinkTable
     side: SideTables
     located: LocateMemory
     batch_id: int | None
+    run_in_executors: RunInExecutors | None = None
 
     def run(self, *, at_end: bool) -> None:
         """Maintain the own table, then the side tables with rows of the last batch, as far as the budget goes.
@@ -53,7 +56,8 @@ class StreamUpkeep:
         given: Mapping[str, Any] = {"budget": BUDGET, **sizes, **(settings.maintenance or {})}
         policy, began, memories = Policy(**given), clock(), target.memory.upkeep
         keys = target.found.schema().identifier_field_ids  # the same bounds as where changes are located
-        own = memories.setdefault("", UpkeepMemory(self.located.live, self.located.deletes, bounds_of=keys))
+        of_sink = UpkeepMemory(self.located.live, self.located.deletes, merges=target.memory.merges, bounds_of=keys)
+        own = memories.setdefault("", of_sink)
         self._maintain(target.table, target.load, target.key.branch, policy if not at_end else _unlimited(policy), own)
         for side in self.side.used:
             left = given["budget"] - timedelta(milliseconds=clock() - began)
@@ -68,17 +72,13 @@ class StreamUpkeep:
     ) -> None:
         target = self.target
         says, batch_id = {COMPACTED: target.key.ledger_property}, -1 if self.batch_id is None else self.batch_id
-        maintenance = Maintenance(load, branch, policy, target.effects, memory, says, batch_id)
+        maintenance = Maintenance(load, branch, policy, target.effects, memory, says, batch_id, self.run_in_executors)
         try:
             report = maintenance.run()
             if report.after.past and policy.gate:
                 report = replace(maintenance, policy=_unlimited(policy)).run()
             if report.after.past:
                 self._warn_once(events.TableUnhealthy(name, ", ".join(report.after.past)))
-            merges = target.memory.merges
-            for group in report.groups:  # merges go on in the next batch if no other writer has come between
-                if group.parent_id == merges.snapshot_id:
-                    merges.snapshot_id = group.snapshot_id
         except Exception as error:  # noqa: BLE001 - the table is right without it
             target.effects.emit(events.MaintenanceFailed(name, describe(error, target.connected().properties)))
 

@@ -106,6 +106,12 @@ class Executors:
 
     session: SparkSession = field(repr=False)
 
+    @classmethod
+    def of(cls, session: SparkSession | None) -> "Executors | None":
+        """Those of the session, or of the active one; None without any."""
+        found = session or SparkSession.getActiveSession()
+        return None if found is None else cls(found)
+
     def __call__(self, function: Callable[[Item], bytes], items: Sequence[Item]) -> list[bytes]:
         """The results in the order of the items; function and items can be pickled.
 

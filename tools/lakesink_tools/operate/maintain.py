@@ -1,11 +1,12 @@
 """Maintains a table by its name, and says how healthy it is, what a run would save, and by which command."""
 
 import shlex
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
@@ -23,6 +24,9 @@ from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.identity import MAIN_BRANCH
 from lakesink_protocol.redact import describe
 from lakesink_tools.past.resolve_snapshot import check_branch
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +94,11 @@ def maintain_table(  # noqa: PLR0913 - the options of the command
     min_input_files: int = 5,
     where: str = "",
     verify: str = "digest",
+    spark: "SparkSession | None" = None,
 ) -> Report | None:
     """Compact a table's small files, and leave out its deleted rows; ``lakesink maintain`` as a function.
+
+    Where there is a session, its executors rewrite files from 64 MiB on, several groups at the same time.
 
     Args:
         table: Table identifier, ``namespace.table``.
@@ -103,6 +110,7 @@ def maintain_table(  # noqa: PLR0913 - the options of the command
         min_input_files: Fewer small files of a partition stay.
         where: Only partitions that match, ``region = 'us'``.
         verify: ``digest`` or ``rows``: compare rows by CRC-32, or by SHA-256.
+        spark: Its executors rewrite; None for the active session, if there is one. Not used with a budget.
 
     Returns:
         What was done and left; None if a property says that another service maintains the table.
@@ -113,6 +121,10 @@ def maintain_table(  # noqa: PLR0913 - the options of the command
     """
     policy = Policy(target_file_size, min_input_files, where, budget, verify=Verify(verify))
     maintenance = maintenance_of(connect(catalog, catalog_properties, create=False), table, branch, policy)
+    if spark is not None or "pyspark.sql" in sys.modules:  # only such a process can have a session
+        from lakesink.spark.rows.job import Executors  # noqa: PLC0415 - the command line needs no PySpark
+
+        maintenance.run_in_executors = Executors.of(spark)
     return None if seen_by(maintenance, table).manager else maintenance.run()
 
 

@@ -16,8 +16,8 @@ from lakesink_catalog.manifests.live import PARQUET, LiveFile, LiveFiles
 
 DELETED_SHARE = 0.3
 """From this share of deleted rows on, a file is rewritten even alone."""
-LARGEST = 1.1
-"""Of the target size: a file that is planned larger becomes several, and none is more than a ninth larger than that."""
+LARGEST, LARGE = 1.1, 1.25
+"""Of the target size: a file that is planned larger becomes several, and one that is larger is due."""
 MOST_BYTES, MOST_ROWS, MOST_FILES = 2 * 2**30, 50_000_000, 2_000
 """That one group reads: what a failure costs, and what a snapshot changes."""
 OF_VERSION_1 = 0
@@ -60,27 +60,50 @@ class Group:
         return (saved + self.bytes - self.live_bytes) / (self.bytes + _FILE_COSTS * len(self.files))
 
 
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Of groups.
+
+    Attributes:
+        target_bytes: The target size of data files.
+        min_files: So many small files are due, or fewer that fill a file.
+        most_bytes: Of one group; None for a run without a budget.
+        is_spread: True if groups are rewritten at the same time: then each is about one new file.
+    """
+
+    target_bytes: int
+    min_files: int
+    most_bytes: int | None = None
+    is_spread: bool = False
+
+    def of_pool(self, files: Sequence[LiveFile]) -> int:
+        """Bytes of one group of these files; a few files must fit into it."""
+        most = min(MOST_BYTES, self.most_bytes or MOST_BYTES)
+        largest = max(file.file_size_bytes for file in files)
+        return min(most, max(int(LARGEST * self.target_bytes), 4 * largest)) if self.is_spread else most
+
+
 def choose(
-    live: LiveFiles, spec_id: int, target_bytes: int, min_files: int, most_bytes: int | None, left: Mapping[str, str]
+    live: LiveFiles, spec_id: int, limits: Limits, left: Mapping[str, str]
 ) -> tuple[list[Group], dict[str, str]]:
     """The groups of a head, the worst first, and the reasons of files that are due and must stay, by path.
 
     Args:
         live: Its files.
         spec_id: The present spec: files of others are always due.
-        target_bytes: The target size of data files.
-        min_files: So many small files are due, or fewer that fill a file.
-        most_bytes: Of one group; None for a run without a budget.
+        limits: Of groups.
         left: Reasons of files that are known to be unsuitable, by path.
     """
     deleted, paths, alone = deleted_rows(live), Counter(file.path for file in live.data), set[str]()
     pools: dict[tuple[Place, int], list[LiveFile]] = defaultdict(list)
+    target_bytes, is_limited = limits.target_bytes, limits.most_bytes is not None
     stays = {}
     for file in live.data:
         is_dead = deleted[file.path] >= max(1, DELETED_SHARE * file.record_count)
         small = is_small(file, target_bytes)
+        is_large = not is_limited and file.record_count > 1 and file.file_size_bytes > LARGE * target_bytes
         # A stream waits for several small ones: else it would write a small table again after each batch.
-        if file.spec_id != spec_id or (is_dead and not (small and most_bytes is not None)):
+        if file.spec_id != spec_id or is_large or (is_dead and not (small and is_limited)):
             alone.add(file.path)
         elif not small:
             continue
@@ -89,24 +112,19 @@ def choose(
             stays[file.path] = why
             continue
         size = max(file.file_size_bytes - 1, 0).bit_length() // _TIER_BITS  # of one tier within a factor of eight
-        tier = 0 if most_bytes is None else -1 if is_dead else size
+        tier = 0 if not is_limited else -1 if is_dead else size
         pools[place_of(file), tier].append(file)
-    most = min(MOST_BYTES, most_bytes or MOST_BYTES)
-    found = (files for pool in pools.values() for files in _within_limits(pool, most))
+    found = (files for pool in pools.values() for files in _within_limits(pool, limits.of_pool(pool)))
     groups = (Group(files, sum(min(deleted[one.path], one.record_count) for one in files)) for files in found)
-    due = [
-        one
-        for one in groups
-        if _is_enough(one, target_bytes, min_files) or any(file.path in alone for file in one.files)
-    ]
+    due = [one for one in groups if _is_enough(one, limits) or any(file.path in alone for file in one.files)]
     return sorted(due, key=lambda group: group.gain(target_bytes), reverse=True), stays
 
 
-def _is_enough(group: Group, target_bytes: int, min_files: int) -> bool:
-    files, count = group.files, len(group.files)
+def _is_enough(group: Group, limits: Limits) -> bool:
+    files, count, target_bytes = group.files, len(group.files), limits.target_bytes
     # Files of one snapshot may be the parts of a group whose rows differ in size: they would become the same.
     pays = count > len(sizes(group.live_bytes, target_bytes)) or len({*map(_age, files)}) > 1
-    return count > 1 and pays and (count >= min_files or group.live_bytes >= target_bytes)
+    return count > 1 and pays and (count >= limits.min_files or group.live_bytes >= target_bytes)
 
 
 def sizes(live_bytes: float, target_bytes: int) -> list[float]:
@@ -197,13 +215,13 @@ class Pace:
         self.bytes_per_second = (self.bytes_per_second + (group.bytes + _FILE_COSTS) / max(seconds, 0.01)) / 2
 
     def is_due(self) -> bool:
-        """True if this run may try."""
+        """True if a run with a budget may try."""
         if self.rests:
             self.rests -= 1
             return False
         return True
 
-    def note(self, *, done: bool) -> None:
-        """How the try ended."""
-        self.failures = 0 if done else self.failures + 1
-        self.rests = 0 if done else min(2**self.failures, MOST_RESTS)
+    def note(self, *, done: bool, failed: bool, min_files: int) -> None:
+        """How the try ended. Where nothing was due, almost nothing is before so many more files."""
+        self.failures = self.failures + 1 if failed and not done else 0
+        self.rests = 0 if done else min(2**self.failures if failed else min_files - 1, MOST_RESTS)

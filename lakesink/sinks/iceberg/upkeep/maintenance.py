@@ -1,19 +1,25 @@
 """Maintains one branch of one table: looks at its files, rewrites groups of them, and commits each group by itself."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import cache
 
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 
 from lakesink.keys.deleted_rows import KnownDeletes
 from lakesink.keys.footers import opener
+from lakesink.keys.work import RunInExecutors
 from lakesink.parquet.filesystem import NewFiles
 from lakesink.sinks.iceberg.upkeep.choose import Group, Pace
 from lakesink.sinks.iceberg.upkeep.columns import Unsuitable
 from lakesink.sinks.iceberg.upkeep.health import Health
+from lakesink.sinks.iceberg.upkeep.in_executors import rewrite_in_executor
 from lakesink.sinks.iceberg.upkeep.policy import Policy
 from lakesink.sinks.iceberg.upkeep.proof import PROOF
-from lakesink.sinks.iceberg.upkeep.replacing import Lost, Replacement, deleted_in
+from lakesink.sinks.iceberg.upkeep.replacing import Lost, Replacement, answered, deleted_in
 from lakesink.sinks.iceberg.upkeep.reports import (
     BUDGET,
     NOTHING_DUE,
@@ -26,12 +32,16 @@ from lakesink.sinks.iceberg.upkeep.reports import (
     Report,
     after,
 )
-from lakesink.sinks.iceberg.upkeep.rewrite import rewrite
+from lakesink.sinks.iceberg.upkeep.rewrite import Rewritten, Work, rewrite
 from lakesink.sinks.iceberg.upkeep.seen import Seen
-from lakesink_catalog.commit.change_commit import ChangeCommit
+from lakesink_catalog.commit.change_commit import Applied, ChangeCommit
 from lakesink_catalog.commit.effects import Effects
+from lakesink_catalog.commit.request import Merge
+from lakesink_catalog.commit.table_change import Change
+from lakesink_catalog.manifests.lists import manifests_under
 from lakesink_catalog.manifests.live import LiveFiles
 from lakesink_catalog.manifests.live_reading import LiveMemory, live_files
+from lakesink_catalog.manifests.merging import ManifestMerger, MergeMemory
 from lakesink_catalog.read.past import head_of
 from lakesink_protocol import events
 from lakesink_protocol.errors import CatalogError
@@ -44,6 +54,8 @@ from lakesink_protocol.verdict import SUPPORTED_FORMAT_VERSION
 
 ROUNDS = 4
 """Of one run: files of older specs become small ones of the present spec, which then become larger."""
+AT_ONCE, EXECUTORS_FROM_BYTES = 16, 64 * 2**20
+"""Groups of one job, whose results come together; and how much they must read for a job to pay."""
 
 
 @dataclass(slots=True)
@@ -53,6 +65,7 @@ class UpkeepMemory:
     Attributes:
         live: Decoded manifests; a stream shares those of its sink.
         deletes: Delete files that were read; likewise.
+        merges: A merge of manifests that is under way; likewise.
         left: Reasons of files that are not tried again while the table's columns stay, by path.
         columns: What these reasons are about, see `Seen.columns`.
         bounds_of: The columns whose bounds the sink wants too, by their ids.
@@ -63,6 +76,7 @@ class UpkeepMemory:
     left: dict[str, str] = field(default_factory=dict)
     columns: tuple[object, ...] = ()
     pace: Pace = field(default_factory=Pace)
+    merges: MergeMemory = field(default_factory=MergeMemory)
     bounds_of: Collection[int] = ()
 
     def see(self, seen: Seen) -> None:
@@ -80,6 +94,7 @@ class Maintenance:
     Attributes:
         says: What the summary of each snapshot says beside its counts.
         batch_id: The batch after which a stream maintains its table, for failpoints.
+        run_in_executors: None where there is no session.
     """
 
     load: Callable[[], Table]
@@ -89,6 +104,7 @@ class Maintenance:
     memory: UpkeepMemory = field(default_factory=UpkeepMemory)
     says: Mapping[str, str] = field(default_factory=dict)
     batch_id: int = -1
+    run_in_executors: RunInExecutors | None = None
 
     def look(self) -> Plan:
         """What a run would do; writes nothing.
@@ -107,20 +123,23 @@ class Maintenance:
         return Plan(tuple(due), _listed(left), health, expected)
 
     def run(self, progress: Callable[[GroupDone], None] = lambda _: None) -> Report:
-        """Rewrite what is due, group by group, until the budget ends.
+        """Rewrite what is due, group by group, until the budget ends. Without one, merge manifests too.
 
         A group that fails or loses a race is left, and the others go on. Raises as `look` does; what was done stays.
         """
-        if not self.memory.pace.is_due():
+        pace, is_limited = self.memory.pace, self.policy.budget is not None
+        if is_limited and not pace.is_due():
             return Report(Health(), Health(), (), (), REST)
         run = _Run(self, self.see(), progress, self.effects.monotonic_ms())
         before = run.seen.health()
         ended = run.all_groups()
-        seen = self.see() if run.done else run.seen
-        if run.done or run.left:
-            self.memory.pace.note(done=bool(run.done))
-        left = {**seen.choose(self.memory.left)[1], **run.left}
-        return Report(before, seen.health() if run.done else before, tuple(run.done), _listed(left), ended)
+        changed = bool(run.done)
+        if not is_limited and ended != TURN:
+            changed |= run.merge_manifests()
+        if run.done or run.left or ended == NOTHING_DUE:
+            pace.note(done=bool(run.done), failed=bool(run.left), min_files=self.policy.min_input_files)
+        left = {**run.stays, **self.memory.left, **run.left}
+        return Report(before, self.see().health() if changed else before, tuple(run.done), _listed(left), ended)
 
     def see(self) -> Seen:
         """The table as it is now; raises as `look` does."""
@@ -133,9 +152,26 @@ class Maintenance:
             raise CatalogError.of("BRANCH_MISSING.looked_for", table=name, branch=self.branch[:60], near=near)
         budget = self.policy.budget
         most = None if budget is None else self.memory.pace.bytes_in(budget.total_seconds())
-        seen = Seen(table, self.of_head(table), self.policy, most)
+        seen = Seen(table, self.of_head(table), self.policy, most, is_spread=self.has_executors)
         self.memory.see(seen)
         return seen
+
+    @property
+    def has_executors(self) -> bool:
+        """True if executors may rewrite groups. Between two batches, a job would take too long to start."""
+        return self.run_in_executors is not None and self.policy.budget is None
+
+    def change_commit(self, seen: Seen) -> ChangeCommit:
+        """Commits a change of this table, and merges manifests on the way; all that is due if there is no budget."""
+        policy, effects = seen.effective.merge, self.effects
+        if self.policy.budget is None:
+            policy = replace(policy, entries_per_commit=policy.most_entries)
+
+        @cache
+        def merge_of(snapshot_id: int) -> Merge:
+            return ManifestMerger(policy, snapshot_id, self.memory.merges, effects.emit, effects.at_once).merge
+
+        return ChangeCommit(self.load, "maintenance", RetryPolicy(num_retries=0), effects, merge_of)
 
     def of_head(self, table: Table) -> LiveFiles:
         """The live files of the branch in a loaded table."""
@@ -154,6 +190,9 @@ class _Run:
 
     Attributes:
         left: Reasons of files that this run does not try again, by path.
+        stays: Reasons of files that were due in the last round and were not tried.
+        due: Groups that this round has not tried.
+        is_lost: True if another writer was quicker than the last try.
     """
 
     of: Maintenance
@@ -162,36 +201,69 @@ class _Run:
     began_ms: int
     done: list[GroupDone] = field(default_factory=list)
     left: dict[str, str] = field(default_factory=dict)
+    stays: Mapping[str, str] = field(default_factory=dict)
+    due: deque[Group] = field(default_factory=deque)
+    is_lost: bool = False
 
     def all_groups(self) -> str:
         """Replace groups until none is due; returns why the run ended."""
-        ended = NOTHING_DUE
+        of, ended = self.of, NOTHING_DUE
         for number in range(ROUNDS):
             if number:
-                self.seen = self.of.see()
-            groups, _ = self.seen.choose({**self.of.memory.left, **self.left})
-            for group in groups:
-                if not self._is_in_budget(group):
+                self.seen = of.see()
+            groups, self.stays = self.seen.choose({**of.memory.left, **self.left})
+            if not groups:
+                break
+            self.due.extend(groups)
+            is_spread = of.has_executors and sum(group.bytes for group in groups) >= EXECUTORS_FROM_BYTES
+            while self.due:
+                tries = [self.due.popleft() for _ in range(min(AT_ONCE if is_spread else 1, len(self.due)))]
+                if not self._is_in_budget(tries[0]):
                     ended = BUDGET  # a smaller one may be
-                elif not self._try(group) and self._is_another_at_work():
+                    continue
+                self.is_lost = False
+                self._spread(tries) if is_spread else self._rewrite(tries[0])
+                if self.is_lost and self._is_another_at_work():
                     return TURN
-            if not groups or ended == BUDGET:
+            if ended == BUDGET:
                 break
         if ended == BUDGET and not self.done:
-            self.of.memory.pace.hope()
+            of.memory.pace.hope()
         return ended
 
     def _is_in_budget(self, group: Group) -> bool:
         budget, elapsed_ms = self.of.policy.budget, self.of.effects.monotonic_ms() - self.began_ms
         return budget is None or elapsed_ms / 1000 + self.of.memory.pace.seconds(group) <= budget.total_seconds()
 
-    def _try(self, group: Group) -> bool:
-        """Replace a group, or leave it; False if another writer was quicker."""
+    def _rewrite(self, group: Group) -> None:
+        began_ms, io = self.of.effects.monotonic_ms(), self.seen.table.io
+        storage = NewFiles(lambda location: io.new_output(location).create(), io.delete)
+        with self._leaving(group):
+            work = self._work(group)
+            done = self._commit(group, work, rewrite(work, opener(self.seen.table), storage), began_ms)
+            self.of.memory.pace.see(group, done.seconds)
+
+    def _spread(self, groups: Sequence[Group]) -> None:
+        """Rewrite groups in executors at the same time, and commit one after the other."""
+        began_ms, works, run = self.of.effects.monotonic_ms(), list[tuple[Group, Work]](), self.of.run_in_executors
+        assert run is not None, "there are executors"
+        for group in groups:
+            with self._leaving(group):
+                works.append((group, self._work(group)))
+        with self._leaving(Group(tuple(file for group, _ in works for file in group.files))):
+            answers = run(rewrite_in_executor, [work for _, work in works])
+            for (group, work), answer in zip(works, answers, strict=True):
+                with self._leaving(group):
+                    self._commit(group, work, answered(answer, self.seen.table, work), began_ms)
+
+    @contextmanager
+    def _leaving(self, group: Group) -> Iterator[None]:
+        """Leave the group if an error ends its try; without the files that must stay, it is tried again."""
         of, table = self.of, self.seen.table
-        name, count = ".".join(table.name()), len(group.files)
         try:
-            done = self._replace(group)
+            yield
         except Exception as error:  # noqa: BLE001 - the table is right without it
+            name, self.is_lost = ".".join(table.name()), self.is_lost or isinstance(error, Lost)
             trouble = describe(error, {**table.catalog.properties, **table.io.properties})
             why = str(error) if isinstance(error, Unsuitable) else f"failed: {trouble}"
             if isinstance(error, Unsuitable) and error.files and not why.startswith(PROOF):
@@ -199,42 +271,58 @@ class _Run:
                 of.effects.emit(events.GroupFailed(name, len(error.files), why))
                 rest = tuple(file for file in group.files if file.path not in error.files)
                 if len(rest) > 1:  # one alone is a group of the next round, if it is due
-                    return self._try(replace(group, files=rest))
+                    self.due.appendleft(replace(group, files=rest))
             else:
                 self.left |= dict.fromkeys((file.path for file in group.files), why)
                 failed = events.GroupLost if isinstance(error, Lost) else events.GroupFailed
-                of.effects.emit(failed(name, count, why.removeprefix("failed: ")))
-            return not isinstance(error, Lost)
-        self.done.append(done)
-        of.memory.pace.see(group, done.seconds)
-        numbers = done.files, done.into, done.rows, done.dropped, done.carried
-        of.effects.emit(events.GroupReplaced(name, done.snapshot_id, *numbers))
-        self.progress(done)
-        return True
+                of.effects.emit(failed(name, len(group.files), why.removeprefix("failed: ")))
 
-    def _replace(self, group: Group) -> GroupDone:
-        of, seen, table, began_ms = self.of, self.seen, self.seen.table, self.of.effects.monotonic_ms()
-        deleted = deleted_in(table, group.files, seen.live, of.memory.deletes)
-        work = seen.work(group, deleted.positions, seen.plan(of.batch_id))
-        storage = NewFiles(lambda location: table.io.new_output(location).create(), table.io.delete)
-        new, origins = rewrite(work, opener(table), storage)
+    def _work(self, group: Group) -> Work:
+        of, seen = self.of, self.seen
+        deleted = deleted_in(seen.table, group.files, seen.live, of.memory.deletes)
+        return seen.work(group, deleted.positions, seen.plan(of.batch_id))
+
+    def _commit(self, group: Group, work: Work, new: Rewritten, began_ms: int) -> GroupDone:
+        of, seen = self.of, self.seen
+        new.check(work)
         of.effects.emit(events.GroupRewritten(of.batch_id))
-        commit = ChangeCommit(of.load, "maintenance", RetryPolicy(num_retries=0), of.effects)
         says = {COMPACTED: "maintenance", **of.says}
         replacement = Replacement(
-            commit, of.branch, of.of_head, of.memory.deletes, says, group.files, work, new, origins
+            of.change_commit(seen), of.branch, of.of_head, of.memory.deletes, says, group.files, work, new
         )
-        applied = replacement.run(table)
+        applied = replacement.run(seen.table)
         change = applied.change
         assert change is not None, "a group has files"
         self.seen = replace(seen, table=applied.table, live=replacement.live)
-        return GroupDone(
+        done = GroupDone(
             snapshot_id=change.snapshot_id,
             parent_id=change.head or 0,
             partition=seen.partition(group.files[0]),
             **replacement.counts,
             seconds=(of.effects.monotonic_ms() - began_ms) / 1000,
         )
+        self.done.append(done)
+        numbers = done.files, done.into, done.rows, done.dropped, done.carried
+        of.effects.emit(events.GroupReplaced(".".join(seen.table.name()), done.snapshot_id, *numbers))
+        self.progress(done)
+        return done
+
+    def merge_manifests(self) -> bool:
+        """Merge manifests in commits of their own, until no merge is due; true if one was."""
+        of, merged, commit = self.of, False, self.of.change_commit(self.seen)
+
+        def make(table: Table, snapshot_id: int) -> Change | None:
+            head = head_of(table, of.branch)
+            under = manifests_under(table.io, table.snapshot_by_id(head)) if head is not None else []
+            fewer = commit.merge_of(snapshot_id)(table, under, head)
+            if len(fewer) == len(under):
+                return None
+            return Change(of.branch, head, snapshot_id, says={COMPACTED: "maintenance", **of.says})
+
+        with suppress(CommitFailedException):  # the next run merges them
+            while isinstance(done := commit.run(self.seen.table, make), Applied) and done.change is not None:
+                merged = True
+        return merged
 
     def _is_another_at_work(self) -> bool:
         """True if another process has replaced groups since this run began."""

@@ -1,6 +1,6 @@
 """Where each row of new files came from, so that rows that are deleted meanwhile are deleted there too. Pure."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from lakesink.parquet.partitions import Partition
-from lakesink.parquet.positions import positions_of
+from lakesink.parquet.positions import in_order, positions_of
 from lakesink_protocol.change import ContentFile
 
 
@@ -22,6 +22,23 @@ class Origins:
     """
 
     parts: dict[Partition, list[range | pa.Array]] = field(default_factory=lambda: defaultdict(list))
+
+    @classmethod
+    def of(cls, files: Sequence[ContentFile], numbers: pa.ChunkedArray) -> "Origins":
+        """The inverse of `numbers_in`."""
+        found, start = cls(), 0
+        for partition, count in _rows(files).items():
+            part = numbers[start : start + count].combine_chunks()
+            found.add(partition, part if len(part) else range(start, start + count))
+            start += count
+        return found
+
+    def numbers_in(self, files: Sequence[ContentFile]) -> pa.ChunkedArray:
+        """The numbers of all rows, partition by partition as in the files; none if all rows are in their order."""
+        parts = [part for partition in _rows(files) for part in self.parts[partition]]
+        is_plain = len(self.parts) < 2 and all(isinstance(part, range) for part in parts)
+        arrays = [in_order(BitMap64(part)) if isinstance(part, range) else part for part in parts]
+        return pa.chunked_array([] if is_plain else arrays, pa.int64())
 
     def add(self, partition: Partition, rows: range | pa.Array) -> None:
         """The next rows of a partition: neighbours, or numbers of 64 bits."""
@@ -47,6 +64,14 @@ class Origins:
                 inside = there & BitMap64(range(start, start + file.record_count))
                 if inside:
                     yield file, BitMap64(place - start for place in inside)
+
+
+def _rows(files: Sequence[ContentFile]) -> Counter[Partition]:
+    """The number of rows of each partition, in the order of the files."""
+    found = Counter[Partition]()
+    for file in files:
+        found[file.partition] += file.record_count
+    return found
 
 
 def _places(parts: Sequence[range | pa.Array], rows: BitMap64) -> BitMap64:

@@ -17,17 +17,19 @@ from pyroaring import BitMap64
 from lakesink.keys.deleted_rows import Deleted, KnownDeletes, read_deleted
 from lakesink.keys.footers import opener
 from lakesink.keys.live_rows import applicable
+from lakesink.keys.work import from_bytes
 from lakesink.parquet.deletes import DeletedRows, write_deletes
 from lakesink.parquet.positions import below
+from lakesink.sinks.iceberg.checked_receipts import Written, count_votes
 from lakesink.sinks.iceberg.upkeep.choose import place_of, why_left
 from lakesink.sinks.iceberg.upkeep.columns import Unsuitable
+from lakesink.sinks.iceberg.upkeep.in_executors import FILES, RECEIPT, WHY
 from lakesink.sinks.iceberg.upkeep.origins import Origins, live_numbers
-from lakesink.sinks.iceberg.upkeep.rewrite import Work
+from lakesink.sinks.iceberg.upkeep.rewrite import Rewritten, Work
 from lakesink_catalog.commit.change_commit import Applied, ChangeCommit
 from lakesink_catalog.commit.table_change import Change
 from lakesink_catalog.manifests.live import LiveFile, LiveFiles
 from lakesink_protocol import events
-from lakesink_protocol.change import ContentFile
 from lakesink_protocol.fence import Unseen
 from lakesink_protocol.ledger import MAINTENANCE
 from lakesink_protocol.redact import describe
@@ -51,6 +53,21 @@ def deleted_in(table: Table, files: Sequence[LiveFile], live: LiveFiles, known: 
     return read_deleted(wanted, opener(table), known)
 
 
+def answered(answer: bytes, table: Table, work: Work) -> Rewritten:
+    """What an executor has written for a group.
+
+    Raises:
+        Unsuitable: The executor says why the group stays.
+        WriteError: The receipt is not one of this rewrite.
+    """
+    found = from_bytes(answer)
+    about = found.schema.metadata
+    if RECEIPT not in about:
+        raise Unsuitable(about[WHY].decode(), json.loads(about[FILES]))
+    files = count_votes([about[RECEIPT]], Written(table), work.plan.file_stem, work.plan.batch_id).files
+    return Rewritten(files, Origins.of(files, found.column(0)))
+
+
 @dataclass(slots=True)
 class Replacement:
     """The replacement of one group.
@@ -70,8 +87,7 @@ class Replacement:
     says: Mapping[str, str]
     files: Sequence[LiveFile]
     work: Work
-    new: Sequence[ContentFile]
-    origins: Origins
+    new: Rewritten
     live: LiveFiles = field(default_factory=lambda: LiveFiles((), ()))
     carried: int = 0
 
@@ -110,7 +126,7 @@ class Replacement:
             head.snapshot_id,
             snapshot_id,
             says={MAINTENANCE: json.dumps(journal, separators=(",", ":")), **self.says},
-            added=tuple(self.new),
+            added=tuple(self.new.files),
             ended=tuple(files),
             deletes=tuple(deletes),
             replaced=tuple(_dangling(self.live, files, deleted)),
@@ -121,10 +137,10 @@ class Replacement:
         """By their names in `GroupDone`, and in the summary."""
         return {
             "files": len(self.files),
-            "into": len(self.new),
-            "rows": sum(file.record_count for file in self.new),
+            "into": len(self.new.files),
+            "rows": sum(file.record_count for file in self.new.files),
             "bytes_before": sum(file.file_size_bytes for file in self.files),
-            "bytes_after": sum(file.file_size_bytes for file in self.new),
+            "bytes_after": sum(file.file_size_bytes for file in self.new.files),
             "dropped": sum(len(file.deleted) for file in self.work.files),
             "carried": self.carried,
         }
@@ -148,7 +164,7 @@ class Replacement:
         )
         if numbers is None:
             raise Lost("deleted rows came back")
-        found = self.origins.find(self.new, numbers)
+        found = self.new.origins.find(self.new.files, numbers)
         rows = [DeletedRows(file.path, file.spec_id, file.partition, places) for file, places in found]
         plan = self.work.plan
         return write_deletes(

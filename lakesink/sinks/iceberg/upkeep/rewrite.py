@@ -36,8 +36,6 @@ from lakesink_protocol.change import ContentFile
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.redact import describe
 
-TASK = 99_999
-"""The task in the names of rewritten files: tasks have other numbers in all but the largest jobs."""
 _AT_ONCE_BYTES, _WHOLE_BYTES = 4 * 2**20, 64 * 2**20
 CHUNK_BYTES = 32 * 2**20
 """Of Arrow memory: rows that are written at once, often in the driver."""
@@ -76,11 +74,24 @@ class Work:
     verify: Verify = Verify.DIGEST
 
 
-def rewrite(work: Work, open_input: OpenInput, storage: NewFiles | None = None) -> tuple[list[ContentFile], Origins]:
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """The new files of a group as they were written, and where their rows came from."""
+
+    files: Sequence[ContentFile]
+    origins: Origins
+
+    def check(self, work: Work) -> None:
+        """Raise Unsuitable unless the files have each live row once."""
+        live = sum(file.rows - len(file.deleted) for file in work.files)
+        if not self.origins.are_all(live) or sum(file.record_count for file in self.files) != live:
+            raise Unsuitable(f"{PROOF}: not all live rows were written once")
+
+
+def rewrite(work: Work, open_input: OpenInput, storage: NewFiles | None = None) -> Rewritten:
     """Write the live rows of a group, and compare what the new files hold with what was read.
 
-    Returns the new files as they were written, and where their rows came from. After a failure, a file that was never
-    closed is removed.
+    After a failure, a file that was never closed is removed.
 
     Raises:
         Unsuitable: Files must stay, or the proof failed.
@@ -90,7 +101,7 @@ def rewrite(work: Work, open_input: OpenInput, storage: NewFiles | None = None) 
     reader.check_all()
     written, origins = list[ContentFile](), Origins()
     given: dict[Partition, Figures] = defaultdict(lambda: Figures(work.verify))
-    new = DataFiles.of(work.plan, TASK, written.append, storage)
+    new = DataFiles.of(work.plan, 0, written.append, storage)
     try:
         for partition, rows, numbers in _parts(reader, new):
             given[partition].add(rows)
@@ -100,9 +111,6 @@ def rewrite(work: Work, open_input: OpenInput, storage: NewFiles | None = None) 
     except BaseException:  # any end must remove an open file; it is raised again
         new.abandon()
         raise
-    live = sum(file.rows - len(file.deleted) for file in work.files)
-    if not origins.are_all(live) or sum(file.record_count for file in written) != live:
-        raise Unsuitable(f"{PROOF}: not all live rows were written once")
     found: dict[Partition, Figures] = defaultdict(lambda: Figures(work.verify))
     for file in written:
         with reader.opened(InputFile(file.path, file.file_size_bytes, file.record_count)) as parquet:
@@ -111,7 +119,7 @@ def rewrite(work: Work, open_input: OpenInput, storage: NewFiles | None = None) 
     for partition in given.keys() | found.keys():
         if what := given[partition].difference(found[partition]):
             raise Unsuitable(f"{PROOF}: the {what} changed")
-    return written, origins
+    return Rewritten(written, origins)
 
 
 @dataclass

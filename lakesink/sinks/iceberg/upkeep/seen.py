@@ -27,7 +27,7 @@ from lakesink.rows.plan import WritePlan
 from lakesink.rows.schema import parse_schema
 from lakesink.settings.table_settings import Effective, partition_fields
 from lakesink.sinks.iceberg.sort_orders import with_order
-from lakesink.sinks.iceberg.upkeep.choose import Group, choose, sizes
+from lakesink.sinks.iceberg.upkeep.choose import Group, Limits, choose, sizes
 from lakesink.sinks.iceberg.upkeep.health import Health, health_of
 from lakesink.sinks.iceberg.upkeep.policy import Policy
 from lakesink.sinks.iceberg.upkeep.rewrite import InputFile, Work
@@ -47,12 +47,14 @@ class Seen:
 
     Attributes:
         most_bytes: Of one group; None for a run without a budget.
+        is_spread: True if groups are rewritten at the same time, each in an executor.
     """
 
     table: Table
     live: LiveFiles
     policy: Policy
     most_bytes: int | None = None
+    is_spread: bool = False
 
     @property
     def columns(self) -> tuple[object, ...]:
@@ -77,7 +79,8 @@ class Seen:
         """The groups that are due; `left` has reasons of files that are known to be unsuitable."""
         may, spec_id = _partitions_where(self.table, self.policy.where), self.table.spec().spec_id
         live = replace(self.live, data=tuple(filter(may, self.live.data)))  # it holds for whole partitions
-        return choose(live, spec_id, self.target_bytes, self.policy.min_input_files, self.most_bytes, left)
+        limits = Limits(self.target_bytes, self.policy.min_input_files, self.most_bytes, is_spread=self.is_spread)
+        return choose(live, spec_id, limits, left)
 
     def partition(self, file: LiveFile) -> str:
         """The partition of a file as text."""

@@ -1,0 +1,34 @@
+"""Rewrites a group in an executor; the driver checks what comes back as it checks the receipts of tasks."""
+
+import json
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from lakesink.keys.work import to_bytes
+from lakesink.parquet.filesystem import open_input
+from lakesink.sinks.iceberg.upkeep.columns import Unsuitable
+from lakesink.sinks.iceberg.upkeep.rewrite import Work, rewrite
+from lakesink_protocol.receipt import Receipt, encode
+from lakesink_protocol.redact import describe
+
+RECEIPT, WHY, FILES = b"receipt", b"why", b"files"
+"""Of the schema's metadata: what was written, or why the group stays, and reasons of single files by path."""
+
+
+def rewrite_in_executor(work: Work) -> bytes:
+    """Rewrite a group: its receipt and the origins of its rows, or the reason why it stays, as an Arrow IPC stream."""
+    plan = work.plan
+    try:
+        done = rewrite(work, lambda location: open_input(location, plan.file_io, plan.catalog_name))
+    except Exception as error:  # noqa: BLE001 - else Spark would end the other groups of the job too
+        of_files = error.files if isinstance(error, Unsuitable) else {}
+        why = str(error) if isinstance(error, Unsuitable) else f"failed: {describe(error, plan.file_io)}"
+        return _answer(pa.nulls(0, pa.int64()), {WHY: why.encode(), FILES: json.dumps(dict(of_files)).encode()})
+    rows = sum(file.record_count for file in done.files)
+    receipt = Receipt(0, rows, tuple(done.files), schema_id=plan.schema_id, premises=plan.premises)
+    return _answer(done.origins.numbers_in(done.files), {RECEIPT: encode(receipt)})
+
+
+def _answer(numbers: pa.ChunkedArray | pa.Array, about: Mapping[bytes, bytes]) -> bytes:
+    return to_bytes(pa.table({"number": numbers}).replace_schema_metadata(dict(about)))

@@ -1,0 +1,152 @@
+"""Groups that executors rewrite: what they send back is data, and is checked. The executor is a function here."""
+
+import pickle
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.transforms import IdentityTransform
+
+from lakesink.keys.work import from_bytes, to_bytes
+from lakesink.sinks.iceberg.upkeep import maintenance
+from lakesink.sinks.iceberg.upkeep.in_executors import FILES, RECEIPT, WHY
+from lakesink.sinks.iceberg.upkeep.policy import Policy
+from lakesink_protocol import events
+from lakesink_protocol.receipt import decode, encode
+from tests.faults.test_sort_orders import ordered_by
+from tests.upkeep.lake import Kept, files_of, rows
+
+BY_PART = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "part"))
+FEW = Policy(target_file_size=30_000, min_input_files=2)
+
+
+@dataclass
+class Executors:
+    """Runs as executors do: function, items and results travel as bytes. Each answer goes through `spoil`."""
+
+    spoil: Callable[[int, bytes], bytes] = lambda _, answer: answer
+    meanwhile: Callable[[], object] = lambda: None
+    jobs: list[int] = field(default_factory=list)
+
+    def __call__(self, function: Callable[[Any], bytes], items: Sequence[Any]) -> list[bytes]:
+        self.jobs.append(len(items))
+        answers = [function(pickle.loads(pickle.dumps(item))) for item in items]  # noqa: S301 - as Spark sends it
+        self.meanwhile()
+        return [self.spoil(number, answer) for number, answer in enumerate(answers)]
+
+
+def in_parts(folder: Path, monkeypatch: pytest.MonkeyPatch, **make: Any) -> Kept:
+    monkeypatch.setattr(maintenance, "EXECUTORS_FROM_BYTES", 0)
+    kept = Kept.make(folder, **make)
+    for number in range(9):
+        kept.table.append(rows(number * 1_000, 300, "abc"[number % 3]))
+    return kept
+
+
+def run(kept: Kept, executors: Executors) -> Any:
+    one = kept.maintenance(FEW)
+    one.run_in_executors = executors
+    return one.run()
+
+
+@pytest.mark.parametrize("order", [0, 1])
+def test_partitions_are_rewritten_in_one_job_and_deletes_are_carried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: int
+) -> None:
+    kept = in_parts(tmp_path, monkeypatch, spec=BY_PART)
+    if order:
+        ordered_by(kept.table, "id")
+    kept.delete(lambda row: row["id"] % 10 == 0)
+    executors = Executors(meanwhile=lambda: kept.delete(lambda row: row["id"] % 7 == 0))
+    report = run(kept, executors)
+    assert (executors.jobs, [group.files for group in report.groups]) == ([3], [3, 3, 3])
+    ids = [one for number in range(9) for one in range(number * 1_000, number * 1_000 + 300) if one % 10 and one % 7]
+    assert sorted(row for row in kept.table.scan().to_arrow().column("id").to_pylist()) == ids
+    assert sum(group.carried for group in report.groups) > 300
+    assert kept.checked == 3
+    assert {one["sort_order_id"] for one in kept.table.inspect.data_files().to_pylist()} == {order}
+
+
+def test_rows_of_an_older_spec_come_into_their_partitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = in_parts(tmp_path, monkeypatch)
+    with kept.table.update_spec() as update:
+        update.add_identity("part")
+    before = kept.rows()
+    executors = Executors(meanwhile=lambda: kept.delete(lambda row: row["id"] in (3, 1_003)))
+    report = run(kept, executors)
+    assert [row for row in before if "'id': 3," not in str(row) and "'id': 1003," not in str(row)] == kept.rows()
+    assert {file.spec_id for file in kept.live().data} == {1}
+    assert sum(group.carried for group in report.groups) == 2
+
+
+def test_groups_in_executors_are_about_one_new_file_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = in_parts(tmp_path, monkeypatch)
+    for number in range(9, 40):
+        kept.table.append(rows(number * 1_000, 300))
+    before, executors = kept.rows(), Executors()
+    report = run(kept, executors)
+    assert kept.rows() == before
+    assert {group.into for group in report.groups} == {1}
+    assert (executors.jobs[0] > 2, sum(executors.jobs)) == (True, len(report.groups))
+    assert sum(file.file_size_bytes < 0.75 * 30_000 for file in kept.live().data) <= 1
+
+
+def _with(answer: bytes, **about: bytes) -> bytes:
+    found = from_bytes(answer)
+    return to_bytes(
+        found.replace_schema_metadata({**found.schema.metadata, **{k.encode(): v for k, v in about.items()}})
+    )
+
+
+def _without_a_row(answer: bytes) -> bytes:
+    receipt = decode(from_bytes(answer).schema.metadata[RECEIPT])
+    [file] = receipt.files
+    object.__setattr__(file, "record_count", file.record_count - 1)
+    object.__setattr__(receipt, "rows", receipt.rows - 1)
+    return _with(answer, receipt=encode(receipt))
+
+
+def _elsewhere(answer: bytes) -> bytes:
+    receipt = decode(from_bytes(answer).schema.metadata[RECEIPT])
+    object.__setattr__(receipt.files[0], "path", "file:///tmp/elsewhere.parquet")
+    return _with(answer, receipt=encode(receipt))
+
+
+def _twice_the_first(answer: bytes) -> bytes:
+    found = from_bytes(answer)
+    receipt = decode(found.schema.metadata[RECEIPT])
+    numbers = pa.array([0, *range(receipt.rows - 1)], pa.int64())
+    return to_bytes(pa.table({"number": numbers}).replace_schema_metadata(found.schema.metadata))
+
+
+def _that_failed(_: bytes) -> bytes:
+    empty = pa.table({"number": pa.nulls(0, pa.int64())})
+    return to_bytes(empty.replace_schema_metadata({WHY: b"failed: OSError", FILES: b"{}"}))
+
+
+@pytest.mark.parametrize("spoil", [_without_a_row, _elsewhere, _twice_the_first, _that_failed, lambda _: b"no answer"])
+def test_an_answer_that_is_not_right_leaves_its_group_and_the_others_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spoil: Callable[[bytes], bytes]
+) -> None:
+    kept = in_parts(tmp_path, monkeypatch, spec=BY_PART)
+    before, files = kept.rows(), files_of(kept)
+    report = run(kept, Executors(spoil=lambda number, answer: spoil(answer) if number == 1 else answer))
+    assert (kept.rows(), len(report.groups), len(report.left)) == (before, 2, 3)
+    assert files <= files_of(kept)
+    assert [type(one) for one in kept.told if isinstance(one, events.GroupFailed)] == [events.GroupFailed]
+
+
+def test_a_job_that_fails_leaves_all_its_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = in_parts(tmp_path, monkeypatch, spec=BY_PART)
+    before = kept.rows()
+
+    def no_executors() -> None:
+        raise RuntimeError("no executors")
+
+    report = run(kept, Executors(meanwhile=no_executors))
+    assert (kept.rows(), report.groups, len(report.left)) == (before, (), 9)
+    assert {one.reason for one in report.left} == {"failed: RuntimeError: no executors"}
