@@ -198,14 +198,9 @@ def test_a_maintenance_that_fails_fails_no_batch_and_is_tried_again(tmp_path: Pa
     assert [event for event in told if isinstance(event, events.MaintenanceFailed)] == [failed, failed]
 
 
-@pytest.mark.parametrize("alone", [True, False], ids=["alone", "after another writer"])
-def test_merges_of_manifests_go_on_after_a_maintenance_if_no_other_writer_came_between(
-    tmp_path: Path, ran: Ran, *, alone: bool
-) -> None:
+@pytest.mark.usefixtures("ran")
+def test_a_merge_of_manifests_goes_on_from_batches_to_their_maintenance(tmp_path: Path) -> None:
     stream = changes(tmp_path)
     sink = stream.sink()
     stream.run_with(sink, 0)
-    ran.groups = tuple(GroupDone(101 + at, 100 + at, "", 2, 1, 9, 9, 1, 0, 0, 0.0) for at in range(2))
-    sink.memory.merges.snapshot_id = 100 if alone else 7
-    sink.maintain(at_end=True)
-    assert sink.memory.merges.snapshot_id == (102 if alone else 7)
+    assert sink.memory.upkeep[""].merges is sink.memory.merges

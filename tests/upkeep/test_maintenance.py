@@ -477,7 +477,9 @@ def test_a_group_s_commit_merges_manifests_on_the_way(tmp_path: Path) -> None:
         kept.table.append(rows(10_000 * (number + 1), 20_000))
     before = kept.rows()
     policy = Policy(target_file_size=20_000, min_input_files=3, budget=timedelta(1))
-    report = kept.maintenance(policy).run()
+    maintenance = kept.maintenance(policy)
+    report = maintenance.run()
     assert [group.files for group in report.groups] == [3]
+    assert maintenance.memory.merges.snapshot_id == kept.lake.head().snapshot_id
     assert (report.before.manifests, report.after.manifests) == (7, 2)
     assert kept.rows() == before
