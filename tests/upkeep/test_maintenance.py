@@ -437,3 +437,12 @@ def test_files_that_one_group_became_are_not_divided_again_and_again(tmp_path: P
     for files, due in (((small, same), []), ((small, same, newer), [3]), ((small, newer), [2])):
         groups, _ = choose(LiveFiles(files, ()), file.spec_id, TARGET, 2, None, {})
         assert [len(one.files) for one in groups] == due
+
+
+def test_a_limit_divides_the_files_of_a_partition_into_groups_without_a_common_file(tmp_path: Path) -> None:
+    [file] = of_files(tmp_path, 1).live().data
+    files = tuple(replace(file, path=f"file:///{number}.parquet", sequence_number=number) for number in range(1, 41))
+    for most in range(file.file_size_bytes, 12 * file.file_size_bytes, 7_000):
+        groups, _ = choose(LiveFiles(files, ()), file.spec_id + 1, TARGET, 2, most, {})
+        chosen = [one.path for group in groups for one in group.files]
+        assert sorted(chosen) == sorted(one.path for one in files)
