@@ -26,7 +26,7 @@ from lakesink_catalog.commit import fence
 from lakesink_catalog.connect.caching_sql import CachingSqlCatalog
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.verdict import SUPPORTED_FORMAT_VERSION, Verdict
-from proof.mutants import told
+from proof.mutants import maintaining, told
 from proof.mutants.mutant import Patches
 
 ROOT = Path(__file__).parents[2]
@@ -177,6 +177,10 @@ TESTED = (
             bug,
         )
         for breaks, bug in told.BUGS.items()
+    ),
+    *(
+        SeededBug(bug.__name__.replace("_", " "), breaks, f"tests/upkeep/{test}", bug)
+        for (breaks, test), bug in maintaining.BUGS.items()
     ),
 )
 

@@ -23,6 +23,8 @@ OF_CHANGES = (
 )
 """Actions beside those of a scenario, which change what a batch removes."""
 MOST_OF_CHANGES = 5
+OF_MAINTENANCE = 0, 0, 0, 1, 2
+"""How many maintenances other processes start."""
 OF_FEATURES = (
     *("kill between the commits", "kill after the evolution", "kill after the changelog"),
     *("replay", "replay", "replay", "twin", "forget a commit", "kill"),
@@ -37,6 +39,18 @@ NOT_WITH_FEATURES = (
 
 def draw_changes(random: Random) -> Scenario:
     """A scenario of a stream that replaces and deletes rows by key."""
+    return _maintained(_changes(random))
+
+
+def _maintained(scenario: Scenario) -> Scenario:
+    """Sometimes other processes maintain the table, too."""
+    own, actions = Random(f"maintenance {scenario}"), [*scenario.actions]  # the other draws of a seed stay
+    for _ in range(own.choice(OF_MAINTENANCE)):
+        actions.insert(own.randrange(len(actions) + 1), "maintain")
+    return replace(scenario, actions=tuple(actions))
+
+
+def _changes(random: Random) -> Scenario:
     scenario = draw(random)
     own = Random(f"changes {scenario}")
     actions = [action for action in scenario.actions if action in ACTIONS]
@@ -61,7 +75,7 @@ def draw_changes(random: Random) -> Scenario:
 
 def draw_features(random: Random) -> Scenario:
     """A scenario of documents with changes: columns come, some changes are put aside, logged, and replayed."""
-    scenario = draw_changes(random)
+    scenario = _changes(random)
     own, changing = Random(f"features {scenario}"), scenario.content.changing
     assert changing is not None
     actions = [action for action in scenario.actions if action not in NOT_WITH_FEATURES]
@@ -79,4 +93,4 @@ def draw_features(random: Random) -> Scenario:
         rescues=own.random() < 0.25,
     )
     chances = {fault: chance for fault, chance in scenario.chances.items() if fault not in NOT_WITH_FEATURES}
-    return replace(scenario, chances=chances, actions=tuple(actions), content=content)
+    return _maintained(replace(scenario, chances=chances, actions=tuple(actions), content=content))

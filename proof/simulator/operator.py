@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -21,11 +22,14 @@ from proof.simulator.keyed_truth import KeyedTruth
 from proof.simulator.replays import Replay
 from proof.simulator.spark import Asked, SimulatedCheckpoint
 from proof.simulator.truth import name_of
+from proof.simulator.upkeep import maintain
 from proof.simulator.world import World
 from testkit.builders import offered
 
 BETWEEN = 0.1
 """How likely others act between locating and the commit."""
+DIES_AS_DRIVERS = 0.5
+"""How likely a maintenance is killed and frozen with the drivers."""
 HOUR_MS = 3_600_000
 LONGEST_FREEZE_MS = 100 * HOUR_MS
 AGE_LIMITS_MS = (24 * HOUR_MS, 72 * HOUR_MS)
@@ -91,6 +95,7 @@ class Operator:
                 "merge": self.engine.merge,
                 "delete": self.engine.delete,
                 "change the partitioning": self.engine.change_partitioning,
+                "maintain": self._maintain,
             }
         for action in self.actions:
             self.world.sleep(self.world.random.randrange(self.world.random.choice([300, 1500])))
@@ -232,6 +237,12 @@ class Operator:
         found = Replay(self.stream, self.stream.truth, accept)
         self.stream.run_as("replay", found.run)
         return found
+
+    def _maintain(self) -> None:
+        """Start another process that maintains the table; it may be killed as drivers are, or outlive them."""
+        self._did("maintain", "starts a maintenance of the table")
+        start = self.stream.run_as if self._between.random() < DIES_AS_DRIVERS else self.world.start
+        start("maintenance", partial(maintain, self.stream))
 
     def _hours_pass(self) -> None:
         hours = self.world.random.randrange(1, 30)

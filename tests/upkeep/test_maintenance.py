@@ -483,3 +483,12 @@ def test_a_group_s_commit_merges_manifests_on_the_way(tmp_path: Path) -> None:
     assert maintenance.memory.merges.snapshot_id == kept.lake.head().snapshot_id
     assert (report.before.manifests, report.after.manifests) == (7, 2)
     assert kept.rows() == before
+
+
+def test_a_limit_divides_the_files_of_a_partition_into_groups_without_a_common_file(tmp_path: Path) -> None:
+    [file] = of_files(tmp_path, 1).live().data
+    files = tuple(replace(file, path=f"file:///{number}.parquet", sequence_number=number) for number in range(1, 41))
+    for most in range(file.file_size_bytes, 12 * file.file_size_bytes, 7_000):
+        groups, _ = choose(LiveFiles(files, ()), file.spec_id + 1, Limits(TARGET, 2, most), {})
+        chosen = [one.path for group in groups for one in group.files]
+        assert sorted(chosen) == sorted(one.path for one in files)
