@@ -6,18 +6,20 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink.sinks.iceberg.upkeep.health import Health
 from lakesink.sinks.iceberg.upkeep.maintenance import Maintenance
 from lakesink.sinks.iceberg.upkeep.policy import Policy
-from lakesink.sinks.iceberg.upkeep.reports import NOTHING_DUE, GroupDone, Report
+from lakesink.sinks.iceberg.upkeep.reports import NOTHING_DUE, Report
 from lakesink_protocol import events
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
 from testkit.builders import Lake, Stream
 from testkit.change_table import Change, ChangeStream, upsert_lake
 from testkit.letters import load
+from testkit.tasks import local
 
 UNHEALTHY = Health(files=2_000, small_files=2_000, rows=10)
 
@@ -33,7 +35,6 @@ class Ran:
     policies: list[Policy] = field(default_factory=list)
     tables: list[str] = field(default_factory=list)
     healths: list[Health] = field(default_factory=list)
-    groups: tuple[GroupDone, ...] = ()
     trouble: Exception | None = None
 
     def run(self, maintenance: Maintenance) -> Report:
@@ -42,7 +43,7 @@ class Ran:
         if self.trouble:
             raise self.trouble
         health = self.healths.pop(0) if self.healths else Health()
-        return Report(health, health, self.groups, (), NOTHING_DUE)
+        return Report(health, health, (), (), NOTHING_DUE)
 
 
 @pytest.fixture
@@ -196,6 +197,17 @@ def test_a_maintenance_that_fails_fails_no_batch_and_is_tried_again(tmp_path: Pa
     told = run_changes(stream, sink=stream.sink(), batches=range(2))
     failed = events.MaintenanceFailed("demo.events", "OSError: no space")
     assert [event for event in told if isinstance(event, events.MaintenanceFailed)] == [failed, failed]
+
+
+def test_files_are_written_as_the_options_of_the_stream_say(lake: Lake) -> None:
+    options = {"compression_codec": "gzip", "maintenance": {"min_input_files": 2}}
+    stream = Stream(lake, options=options)
+    sink = stream.sink()
+    for number in range(3):
+        stream.run_with(sink, number)
+    [file] = lake.table().inspect.data_files().to_pylist()
+    assert "maintenance" in file["file_path"]
+    assert pq.ParquetFile(local(file["file_path"])).metadata.row_group(0).column(0).compression == "GZIP"
 
 
 @pytest.mark.usefixtures("ran")

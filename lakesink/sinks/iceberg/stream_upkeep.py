@@ -51,9 +51,7 @@ class StreamUpkeep:
         if manager is not None:
             self._warn_once(events.TableMaintainedElsewhere(target.table, manager.name, manager.said_by))
             return
-        settings = target.settings
-        sizes = {"target_file_size": settings.target_file_size_bytes}
-        given: Mapping[str, Any] = {"budget": BUDGET, **sizes, **(settings.maintenance or {})}
+        given: Mapping[str, Any] = {"budget": BUDGET, **(target.settings.maintenance or {})}
         policy, began, memories = Policy(**given), clock(), target.memory.upkeep
         keys = target.found.schema().identifier_field_ids  # the same bounds as where changes are located
         of_sink = UpkeepMemory(self.located.live, self.located.deletes, merges=target.memory.merges, bounds_of=keys)
@@ -72,7 +70,8 @@ class StreamUpkeep:
     ) -> None:
         target = self.target
         says, batch_id = {COMPACTED: target.key.ledger_property}, -1 if self.batch_id is None else self.batch_id
-        maintenance = Maintenance(load, branch, policy, target.effects, memory, says, batch_id, self.run_in_executors)
+        given = load, branch, policy, target.effects, memory, says, batch_id, self.run_in_executors
+        maintenance = Maintenance(*given, target.settings.effective)
         try:
             report = maintenance.run()
             if report.after.past and policy.gate:

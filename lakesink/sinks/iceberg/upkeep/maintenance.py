@@ -13,6 +13,7 @@ from lakesink.keys.deleted_rows import KnownDeletes
 from lakesink.keys.footers import opener
 from lakesink.keys.work import RunInExecutors
 from lakesink.parquet.filesystem import NewFiles
+from lakesink.settings.table_settings import Effective
 from lakesink.sinks.iceberg.upkeep.choose import Group, Pace
 from lakesink.sinks.iceberg.upkeep.columns import Unsuitable
 from lakesink.sinks.iceberg.upkeep.health import Health
@@ -95,6 +96,7 @@ class Maintenance:
         says: What the summary of each snapshot says beside its counts.
         batch_id: The batch after which a stream maintains its table, for failpoints.
         run_in_executors: None where there is no session.
+        effective_of: The settings in force for a table with these properties.
     """
 
     load: Callable[[], Table]
@@ -105,6 +107,7 @@ class Maintenance:
     says: Mapping[str, str] = field(default_factory=dict)
     batch_id: int = -1
     run_in_executors: RunInExecutors | None = None
+    effective_of: Callable[[Mapping[str, str]], Effective] = lambda found: Effective.of({}, found)
 
     def look(self) -> Plan:
         """What a run would do; writes nothing.
@@ -152,7 +155,8 @@ class Maintenance:
             raise CatalogError.of("BRANCH_MISSING.looked_for", table=name, branch=self.branch[:60], near=near)
         budget = self.policy.budget
         most = None if budget is None else self.memory.pace.bytes_in(budget.total_seconds())
-        seen = Seen(table, self.of_head(table), self.policy, most, is_spread=self.has_executors)
+        effective = self.effective_of(table.properties)
+        seen = Seen(table, self.of_head(table), self.policy, effective, most, is_spread=self.has_executors)
         self.memory.see(seen)
         return seen
 

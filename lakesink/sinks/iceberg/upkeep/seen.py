@@ -46,6 +46,7 @@ class Seen:
     """A table and its live files.
 
     Attributes:
+        effective: The settings in force.
         most_bytes: Of one group; None for a run without a budget.
         is_spread: True if groups are rewritten at the same time, each in an executor.
     """
@@ -53,6 +54,7 @@ class Seen:
     table: Table
     live: LiveFiles
     policy: Policy
+    effective: Effective
     most_bytes: int | None = None
     is_spread: bool = False
 
@@ -60,11 +62,6 @@ class Seen:
     def columns(self) -> tuple[object, ...]:
         """What decides whether a file can be rewritten: equal if schema, spec and name mapping are."""
         return self.table.schema().schema_id, self.table.spec().spec_id, self.table.properties.get(_MAPPING)
-
-    @cached_property
-    def effective(self) -> Effective:
-        """The table's settings; raises SettingsError."""
-        return Effective.of({}, self.table.properties)
 
     @cached_property
     def target_bytes(self) -> int:
