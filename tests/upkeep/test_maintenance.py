@@ -471,6 +471,16 @@ def test_a_run_without_a_budget_merges_manifests_also_where_no_file_is_due(tmp_p
     assert len(kept.table.metadata.snapshots) == snapshots
 
 
+def test_merges_that_do_not_fit_into_one_manifest_are_all_done_in_one_run(tmp_path: Path) -> None:
+    properties = {"commit.manifest.min-count-to-merge": "2", "commit.manifest.target-size-bytes": "10000"}
+    kept = of_files(tmp_path, 9, properties=properties)
+    before, many = kept.rows(), replace(FEW, min_input_files=100)
+    report = kept.maintenance(many).run()
+    assert (report.before.manifests, report.after.manifests) == (9, 2)
+    assert len(kept.table.metadata.snapshots) > 9 + 1
+    assert (kept.rows(), kept.maintenance(many).run().after.manifests) == (before, 2)
+
+
 def test_a_group_s_commit_merges_manifests_on_the_way(tmp_path: Path) -> None:
     kept = of_files(tmp_path, 3, properties={"commit.manifest.min-count-to-merge": "3"})
     for number in range(4):

@@ -167,13 +167,13 @@ class Maintenance:
 
     def change_commit(self, seen: Seen) -> ChangeCommit:
         """Commits a change of this table, and merges manifests on the way; all that is due if there is no budget."""
-        policy, effects = seen.effective.merge, self.effects
-        if self.policy.budget is None:
-            policy = replace(policy, entries_per_commit=policy.most_entries)
+        policy, merges, effects = seen.effective.merge, self.memory.merges, self.effects
+        if self.policy.budget is None:  # nothing waits for this commit: no merge is spread over several
+            policy, merges = replace(policy, entries_per_commit=policy.most_entries), MergeMemory(merges.layouts)
 
         @cache
         def merge_of(snapshot_id: int) -> Merge:
-            return ManifestMerger(policy, snapshot_id, self.memory.merges, effects.emit, effects.at_once).merge
+            return ManifestMerger(policy, snapshot_id, merges, effects.emit, effects.at_once).merge
 
         return ChangeCommit(self.load, "maintenance", RetryPolicy(num_retries=0), effects, merge_of)
 
