@@ -458,6 +458,18 @@ def test_a_file_that_is_larger_than_the_target_becomes_several(tmp_path: Path) -
     assert kept.maintenance(replace(FEW, target_file_size=target)).run().groups == ()
 
 
+@pytest.mark.parametrize(("count", "into"), [(3_600, 1), (2_400, 0)], ids=["1,200 of 3,600", "800 of 2,400"])
+def test_between_batches_a_file_with_many_deleted_rows_is_due_alone_unless_they_are_few(
+    tmp_path: Path, count: int, into: int
+) -> None:
+    kept = Kept.make(tmp_path)
+    kept.table.append(rows(0, count))
+    kept.delete(lambda row: row["id"] % 3 == 0)
+    report = kept.maintenance(replace(FEW, budget=timedelta(1))).run()
+    assert (sum(group.into for group in report.groups), report.left) == (into, ())
+    assert (report.after.deleted_rows > 0) == (into == 0)
+
+
 def test_a_run_without_a_budget_merges_manifests_also_where_no_file_is_due(tmp_path: Path) -> None:
     kept = of_files(tmp_path, 7, properties={"commit.manifest.min-count-to-merge": "3"})
     before, many = kept.rows(), replace(FEW, min_input_files=100)

@@ -16,6 +16,8 @@ from lakesink_catalog.manifests.live import PARQUET, LiveFile, LiveFiles
 
 DELETED_SHARE = 0.3
 """From this share of deleted rows on, a file is rewritten even alone."""
+FEW_DELETED = 1_000
+"""With fewer deleted rows, a small file waits for others of its kind between two batches."""
 LARGEST, LARGE = 1.1, 1.25
 """Of the target size: a file that is planned larger becomes several, and one that is larger is due."""
 MOST_BYTES, MOST_ROWS, MOST_FILES = 2 * 2**30, 50_000_000, 2_000
@@ -102,8 +104,9 @@ def choose(
         is_dead = deleted[file.path] >= max(1, DELETED_SHARE * file.record_count)
         small = is_small(file, target_bytes)
         is_large = not is_limited and file.record_count > 1 and file.file_size_bytes > LARGE * target_bytes
-        # A stream waits for several small ones: else it would write a small table again after each batch.
-        if file.spec_id != spec_id or is_large or (is_dead and not (small and is_limited)):
+        # A stream waits for several of the smallest: else it would write a small table again after each batch.
+        waits = small and is_limited and deleted[file.path] < FEW_DELETED
+        if file.spec_id != spec_id or is_large or (is_dead and not waits):
             alone.add(file.path)
         elif not small:
             continue
