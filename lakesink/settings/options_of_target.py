@@ -191,10 +191,11 @@ OPTIONS_OF_TARGET = (
         _maintenance,
         "`on` with `upsert` and `changes`, else `off`",
         "After a batch, its driver rewrites small files, and files with many deleted rows, in snapshots that change no"
-        " row. A mapping, or its JSON text, may have `budget` (`'2 seconds'`), `target_file_size`, `min_input_files`"
-        " (5), `where` (a condition on partition columns), and `gate`: true to go beyond the budget when the table is"
-        " past a bound of its health. If the option is given, a query with the trigger `availableNow` does so at its"
-        ' end too, without the budget; one of `format("lakesink")` does not.',
+        " row. A mapping, or its JSON text, may have `budget` (as long as the query waits for its batches, at most"
+        " `'2 seconds'`), `target_file_size`, `min_input_files` (5), `where` (a condition on partition columns), and"
+        " `gate`: true to go beyond the budget when the table is past a bound of its health. If the option is given, a"
+        " query with the trigger `availableNow` does so at its end too, without the budget; one of"
+        ' `format("lakesink")` does not.',
     ),
 )
 

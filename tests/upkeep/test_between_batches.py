@@ -97,6 +97,21 @@ def test_changes_are_maintained_unless_the_option_turns_it_off(
     assert ran.policies == [Policy(budget=timedelta(seconds=2))] * count
 
 
+@pytest.mark.parametrize(("waited", "budget"), [(0, 500), (1_200, 1_200), (60_000, 2_000)])
+def test_maintenance_takes_no_longer_than_the_query_waits_for_its_batches(
+    tmp_path: Path, ran: Ran, waited: int, budget: int
+) -> None:
+    stream, now = changes(tmp_path), 0
+    sink = stream.sink()
+    sink.effects = sink.target.effects = replace(sink.effects, monotonic_ms=lambda: now)
+    for number in range(3):
+        stream.run_with(sink, number)
+        now += waited
+    assert [policy.budget for policy in ran.policies] == [
+        timedelta(milliseconds=one) for one in (2_000, budget, budget)
+    ]
+
+
 def test_no_maintenance_follows_a_batch_that_was_in_the_table_before(tmp_path: Path, ran: Ran) -> None:
     stream = changes(tmp_path)
     stream.run(0)
@@ -149,7 +164,7 @@ def test_dead_letters_are_maintained_beside_their_table(ran: Ran) -> None:
 def test_with_the_gate_a_table_past_a_bound_is_maintained_before_the_next_batch_without_a_budget(
     tmp_path: Path, ran: Ran, budgets: list[int | None], *, gate: bool
 ) -> None:
-    stream = changes(tmp_path, maintenance={"gate": gate})
+    stream = changes(tmp_path, maintenance={"gate": gate, "budget": "2 s"})
     ran.healths = [UNHEALTHY]
     told = run_changes(stream, sink=stream.sink(), batches=range(2))
     seconds = [policy.budget and policy.budget.total_seconds() for policy in ran.policies]

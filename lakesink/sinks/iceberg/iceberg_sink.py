@@ -112,6 +112,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
 
     def begin(self, batch: Batch) -> IcebergTransaction | AlreadyCommitted:
         """Load the table, or create it for a first batch, and decide on the batch."""
+        self.memory.begins(self.effects.monotonic_ms())
         table = self.target.open(batch, self.schema)
         fence = self.target.fence()
         decision = fence.decide_on(table, batch)
@@ -280,7 +281,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
 
             upkeep = StreamUpkeep(self.target, self.side, self.changes.memory, self._landed, self.run_in_executors)
             upkeep.run(at_end=at_end)
-        self._landed = None
+        self._landed, self.memory.ended_ms = None, self.effects.monotonic_ms()
 
     def abort(self, transaction: IcebergTransaction) -> None:
         """Only log: written files stay unreferenced, and nothing of a batch that may still land is deleted."""

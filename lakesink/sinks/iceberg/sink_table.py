@@ -43,6 +43,8 @@ class RunMemory:
         upkeep: Of maintenances, by table; that of the branch has an empty name.
         left_out: What the run has seen the catalog leave out.
         clock: Watches the driver's clock; None before the first batch.
+        ended_ms: When the newest batch ended; None before.
+        waited_ms: How long the query then waited for the next one; None before the second one.
     """
 
     reported: set[str] = field(default_factory=set)
@@ -51,6 +53,13 @@ class RunMemory:
     upkeep: "dict[str, UpkeepMemory]" = field(default_factory=dict)
     left_out: LeftOut = field(default_factory=LeftOut)
     clock: ClockWatch | None = None
+    ended_ms: int | None = None
+    waited_ms: int | None = None
+
+    def begins(self, now_ms: int) -> None:
+        """A batch begins."""
+        if self.ended_ms is not None:
+            self.waited_ms = now_ms - self.ended_ms
 
 
 @dataclass(slots=True)

@@ -21,8 +21,8 @@ from lakesink_protocol.identity import MAIN_BRANCH
 from lakesink_protocol.ledger import COMPACTED
 from lakesink_protocol.redact import describe
 
-BUDGET = timedelta(seconds=2)
-"""The pause between two batches, unless the option says another one."""
+SHORTEST_MS, LONGEST_MS = 500, 2_000
+"""Of a budget that the option does not state: as long as the query waited for its newest batch. So none is late."""
 
 
 @dataclass(slots=True)
@@ -51,7 +51,9 @@ class StreamUpkeep:
         if manager is not None:
             self._warn_once(events.TableMaintainedElsewhere(target.table, manager.name, manager.said_by))
             return
-        given: Mapping[str, Any] = {"budget": BUDGET, **(target.settings.maintenance or {})}
+        waited_ms = LONGEST_MS if target.memory.waited_ms is None else target.memory.waited_ms
+        budget = timedelta(milliseconds=max(SHORTEST_MS, min(waited_ms, LONGEST_MS)))
+        given: Mapping[str, Any] = {"budget": budget, **(target.settings.maintenance or {})}
         policy, began, memories = Policy(**given), clock(), target.memory.upkeep
         keys = target.found.schema().identifier_field_ids  # the same bounds as where changes are located
         of_sink = UpkeepMemory(self.located.live, self.located.deletes, merges=target.memory.merges, bounds_of=keys)
