@@ -1,0 +1,140 @@
+"""W21: milliseconds from the moment at which a trigger is due until its rows are visible, with maintenance and without.
+
+Two streams of one session have a table each, and run in turn: so many triggers of one, then of the other. A file comes
+half an interval before each trigger. Spark's triggers are due at multiples of the interval, so a pause that is too long
+makes the next batch late, and counts. Rows are visible when the catalog points to them.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pyiceberg.table import Table
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from benchmarks.latency import PATIENCE_SECONDS, visible_pieces, watched
+from benchmarks.oracle import WrongRows, files_fingerprint
+from benchmarks.pieces import Pieces, create
+from benchmarks.result import Cell, Goal, Result, quantile
+from benchmarks.session import CATALOG, catalog_properties, iceberg_conf, session
+from benchmarks.sinks import LAKESINK, Target
+from lakesink_catalog.connect.catalog import connect
+from lakesink_catalog.tables.tables import load_table
+from lakesink_protocol.ledger import MAINTENANCE
+
+INTERVAL, TRIGGERS, TURNS = 2, 120, 4
+"""Seconds between triggers, triggers of each stream, and turns that they are divided into."""
+PIECE_ROWS = 2_500
+GOAL = 1.3
+ON, OFF = "on", "off"
+
+
+def measure(folder: Path, say: Callable[[str], None], triggers: int = TRIGGERS, interval: int = INTERVAL) -> Result:
+    """So many triggers of each stream."""
+    (folder / "warehouse").mkdir(parents=True)
+    spark = session(iceberg_conf(folder))
+    pieces = Pieces.make(spark, folder / "content", PIECE_ROWS)
+    streams = [_Stream.make(spark, pieces, folder, maintenance, interval) for maintenance in (OFF, ON)]
+    with ExitStack() as stack:
+        seen = [stack.enter_context(watched(folder / "catalog.db", one.target.table)) for one in streams]
+        for turn in range(TURNS + 1):
+            for stream in streams if turn % 2 else reversed(streams):
+                stream.run(triggers // TURNS, warms=not turn)
+            say(f"W21: turn {turn} of {TURNS}")
+    found = {one.maintenance: one.late(moments) for one, moments in zip(streams, seen, strict=True)}
+    compactions = [one.compactions for one in streams]
+    spark.stop()
+    return report(found, compactions, interval)
+
+
+@dataclass(slots=True)
+class _Stream:
+    """One stream, and when the trigger of each of its pieces was due, on the monotonic clock."""
+
+    maintenance: str
+    pieces: Pieces
+    rows: DataFrame
+    incoming: Path
+    target: Target
+    interval: int
+    count: int = 0
+    due: dict[int, float] = field(default_factory=dict)
+
+    @classmethod
+    def make(cls, spark: SparkSession, pieces: Pieces, folder: Path, maintenance: str, interval: int) -> "_Stream":
+        incoming = folder / maintenance / "incoming"
+        incoming.mkdir(parents=True)
+        options = {"maintenance": maintenance}
+        target = Target(folder / maintenance, f"bench.punctual_{maintenance}", catalog_properties(folder), options)
+        rows = pieces.stream(spark, incoming)
+        create(target, rows)
+        return cls(maintenance, pieces, rows, incoming, target, interval)
+
+    def run(self, triggers: int, *, warms: bool) -> None:
+        """Start the query, which runs a batch at once, and feed so many triggers."""
+        self._put()
+        trigger = f"{self.interval} seconds"
+        query = LAKESINK.start(LAKESINK.writer(self.rows, self.target).trigger(processingTime=trigger), self.target)
+        self._wait(query)
+        for _ in range(triggers):
+            due = (int(time.time() / self.interval + 0.5) + 1) * self.interval
+            time.sleep(max(0.0, due - self.interval / 2 - time.time()))
+            number = self._put()
+            if not warms:
+                self.due[number] = time.monotonic() + due - time.time()
+        self._wait(query)
+        query.stop()
+
+    def _put(self) -> int:
+        self.pieces.put(self.incoming, self.count)
+        self.count += 1
+        return self.count - 1
+
+    def _wait(self, query: StreamingQuery) -> None:
+        """Until all pieces are in the table, and maintenance has ended."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while time.monotonic() < deadline and query.isActive:
+            head = self._table.current_snapshot()
+            there = int(head.summary["total-records"] or 0) if head and head.summary else 0
+            if there == self.count * self.pieces.rows and not query.status["isTriggerActive"]:
+                return
+            time.sleep(0.5)
+        raise WrongRows(f"{self.count} pieces were not in the table in time: {query.exception() or 'it is too slow'}")
+
+    @property
+    def _table(self) -> Table:
+        return load_table(connect(CATALOG, self.target.properties), self.target.table)
+
+    def late(self, seen: Mapping[str, float]) -> list[float]:
+        """Milliseconds of each trigger, if the table has all pieces."""
+        self.pieces.expected(range(self.count)).check(self.maintenance, files_fingerprint(self.target.data_files()))
+        visible = visible_pieces(self._table, seen)
+        return [(visible[number] - due) * 1000 for number, due in self.due.items()]
+
+    @property
+    def compactions(self) -> int:
+        """Groups that were replaced."""
+        return sum(MAINTENANCE in one.summary.additional_properties for one in self._table.snapshots() if one.summary)
+
+
+def report(found: Mapping[str, Sequence[float]], compactions: Sequence[int], interval: int) -> Result:
+    """Percentiles of both."""
+    percents = 50, 95, 99
+    lines: tuple[tuple[Cell, ...], ...] = tuple(
+        (name, len(late), *(round(quantile(late, percent)) for percent in percents), round(max(late)), count)
+        for (name, late), count in zip(found.items(), compactions, strict=True)
+    )
+    goals = tuple(
+        Goal(f"W21, p{percent} with maintenance", GOAL, _ratio(found, percent), at_least=False) for percent in (50, 99)
+    )
+    heads = ("maintenance", "triggers", *(f"p{percent} ms" for percent in percents), "longest ms", "compactions")
+    title = f"milliseconds from a trigger, every {interval} seconds, until its rows are visible"
+    raw = {name: list(late) for name, late in found.items()}
+    return Result("W21", title, heads, lines, goals, raw=raw, rounds=TURNS)
+
+
+def _ratio(found: Mapping[str, Sequence[float]], percent: int) -> float:
+    return quantile(found[ON], percent) / quantile(found[OFF], percent)
