@@ -48,7 +48,7 @@ FLAT = 1.2
 """How many times as long a batch of the last hour may take as one of the first."""
 MOST_SMALL, MOST_MANIFESTS, MOST_DELETED = 64, 128, 0.3
 """At each hour: small files of a partition, manifests, and the share of deleted rows."""
-_BEGIN = datetime(2030, 1, 1, tzinfo=UTC)
+BEGIN = datetime(2030, 1, 1, tzinfo=UTC)
 _COLUMNS = pa.schema(
     [
         pa.field("id", pa.int64(), nullable=False),
@@ -172,7 +172,7 @@ def rows_of(kind: str, number: int, today: date) -> pa.Table:
 def measure(folder: Path, say: Callable[[str], None], batches: int = SHORT) -> Result:
     """So many batches, in turn."""
     (folder / "warehouse").mkdir(parents=True)
-    clock = [int(_BEGIN.timestamp() * 1000)]
+    clock = [int(BEGIN.timestamp() * 1000)]
     pairs = {kind: [Stream.make(folder, kind, one, lambda: clock[0]) for one in (OFF, ON)] for kind in SINKS}
     streams = [one for pair in pairs.values() for one in pair]
     given: dict[str, list[pa.Table]] = {kind: [] for kind in SINKS}
@@ -180,7 +180,7 @@ def measure(folder: Path, say: Callable[[str], None], batches: int = SHORT) -> R
     for number in range(each):
         for kind, pair in pairs.items():
             clock[0] += HOURS * 3_600_000 // batches
-            given[kind].append(rows_of(kind, number, _BEGIN.date()))
+            given[kind].append(rows_of(kind, number, BEGIN.date()))
             for stream in pair if number % 2 else reversed(pair):
                 stream.run(number, given[kind][-1])
         hour = (number + 1) * HOURS // each
