@@ -136,7 +136,7 @@ _OF_A_DAY = (
     ("rows deleted, %", "deleted_share", 0.01),
     ("manifests", "manifests", 1),
     ("metadata, MiB", "metadata_bytes", 2**20),
-    ("a batch, ms", "batch_ms", 1),
+    ("batch, processor ms", "batch_cpu_ms", 1),
 )
 
 
@@ -149,7 +149,7 @@ def day(tables: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]) -> str:
     with mpl.rc_context({**_STYLE, "axes.grid.axis": "both"}):
         height = len(_OF_A_DAY) * _INCHES_OF_A_PANEL / 2
         figure = Figure(figsize=(_INCHES_WIDE, height), layout="constrained")
-        axes = figure.subplots(len(_OF_A_DAY), len(tables), sharex=True, sharey="row", squeeze=False)
+        axes = figure.subplots(len(_OF_A_DAY), len(tables), sharex=True, squeeze=False)
         for column, (sink, days) in zip(axes.T, tables.items(), strict=True):
             column[0].set_title(sink, loc="left", fontsize="medium", fontweight="bold")
             column[-1].set_xlabel("hour")

@@ -25,9 +25,9 @@ def test_one_process_is_judged_by_the_median_of_pairs_with_spark(theirs: list[fl
 
 def test_a_delay_is_judged_by_its_p99_over_that_without_maintenance() -> None:
     late = {OFF: [float(one) for one in range(1, 101)], ON: [float(2 * one) for one in range(1, 101)]}
-    result = punctual.report(late, [0, 9], 2)
+    result = punctual.report(late, [[(0.0, 0.0)], [(float(one), 1.0) for one in range(100)]], [0, 9], 2)
     assert [goal.measured for goal in result.goals] == [2.0, 2.0]
-    assert result.rows[1] == (ON, 100, 102, 192, 200, 200, 9)
+    assert result.rows[1] == (ON, 100, 102, 192, 200, 200, 9, 50, 99, 1, 1)
 
 
 def test_a_day_of_real_batches_compacts_files_and_deletes_of_the_maintained_tables_alone(tmp_path: Path) -> None:
