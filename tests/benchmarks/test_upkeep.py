@@ -8,6 +8,7 @@ import pytest
 from benchmarks import charts, compacted, day, punctual
 from benchmarks.compacted import LAKESINK, SPARK, TABLES, After
 from benchmarks.day import BY_DAY, OFF, ON, SINKS, UPSERT
+from benchmarks.oracle import WrongRows
 from benchmarks.usage import Usage
 
 
@@ -48,5 +49,5 @@ def test_a_table_of_a_day_with_other_rows_than_it_was_given_scores_nothing(tmp_p
     stream = day.Stream.make(tmp_path, UPSERT, ON, lambda: int(day.BEGIN.timestamp() * 1000))
     stream.run(0, given)
     stream.check(given)
-    with pytest.raises(day.WrongRows, match="upsert, maintenance on"):
+    with pytest.raises(WrongRows, match="upsert, maintenance on"):
         stream.check(given.slice(1))
