@@ -131,6 +131,40 @@ def curves(panels: Sequence[Mapping[str, Any]]) -> str:
         return _svg(figure)
 
 
+_OF_A_DAY = (
+    ("data files", "files", 1),
+    ("rows deleted, %", "deleted_share", 0.01),
+    ("manifests", "manifests", 1),
+    ("metadata, MiB", "metadata_bytes", 2**20),
+    ("batch, processor ms", "batch_cpu_ms", 1),
+)
+
+
+def day(tables: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]) -> str:
+    """Tables over the hours of a day, a column for each sink, with maintenance and without it.
+
+    Args:
+        tables: By sink and maintenance the hours, each a `benchmarks.day.Hour` as JSON.
+    """
+    with mpl.rc_context({**_STYLE, "axes.grid.axis": "both"}):
+        height = len(_OF_A_DAY) * _INCHES_OF_A_PANEL / 2
+        figure = Figure(figsize=(_INCHES_WIDE, height), layout="constrained")
+        axes = figure.subplots(len(_OF_A_DAY), len(tables), sharex=True, squeeze=False)
+        for column, (sink, days) in zip(axes.T, tables.items(), strict=True):
+            column[0].set_title(sink, loc="left", fontsize="medium", fontweight="bold")
+            column[-1].set_xlabel("hour")
+            for axis, (label, name, unit) in zip(column, _OF_A_DAY, strict=True):
+                for maintenance, hours in days.items():
+                    colour = GREEN if maintenance == "on" else GREY
+                    points = [hour["hour"] for hour in hours], [hour[name] / unit for hour in hours]
+                    axis.plot(*points, color=colour, label=f"maintenance {maintenance}")
+                if axis in axes[:, 0]:
+                    axis.set_ylabel(label)
+                axis.set_ylim(bottom=0)
+        axes[0, 0].legend(frameon=False, fontsize="small")
+        return _svg(figure)
+
+
 def _lines_of(axis: Axes, panel: Mapping[str, Any]) -> None:
     sizes = sorted({x for points in panel["lines"].values() for x, _ in points})
     for label, points in panel["lines"].items():

@@ -75,11 +75,11 @@ def documents(events: str) -> str:
     return f"select encode('{{{{' || {parts} || '}}}}') as value from ({events})"
 
 
-def write(path: Path, query: str) -> None:
+def write(path: Path, query: str, options: str = "") -> None:
     """A Parquet file of a query's rows; times are in UTC."""
     with duckdb.connect(config={"threads": 2}) as connection:
         connection.execute("SET TimeZone = 'UTC'")
-        connection.execute(f"COPY ({query}) TO '{path}' (FORMAT parquet)")
+        connection.execute(f"COPY ({query}) TO '{path}' (FORMAT parquet{options})")
 
 
 @dataclass(frozen=True, slots=True)

@@ -173,9 +173,12 @@ def visible_pieces(table: Table, seen: Mapping[str, float]) -> dict[int, float]:
     """
     moments = {_head_of(location): moment for location, moment in reversed(list(seen.items()))}
     found: dict[int, float] = {}
+    waiting = set[int]()
     for snapshot in table.snapshots():
-        for number in _pieces_of(table, snapshot.snapshot_id):
-            found.setdefault(number, moments[snapshot.snapshot_id])
+        waiting |= {*_pieces_of(table, snapshot.snapshot_id)} - found.keys()
+        if snapshot.snapshot_id in moments:  # one that was too short to be seen is in the next one
+            found |= dict.fromkeys(waiting, moments[snapshot.snapshot_id])
+            waiting.clear()
     return found
 
 

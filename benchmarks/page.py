@@ -14,6 +14,11 @@ from testkit.generated import Generated, table
 DOCS = ROOT / "docs"
 DATA = DOCS / "data"
 
+_DRAWN: Mapping[str, tuple[str, Callable[[Any], str]]] = {
+    WATERFALL: (f"{WATERFALL}.svg", charts.waterfall),
+    "W20": ("day.svg", charts.day),
+}
+"""The charts of single works: file and program."""
 Document = Mapping[str, Any]
 """``machine`` in words, and ``results``: each a `benchmarks.result.Result` as JSON, its ``commit`` and ``rounds``.
 
@@ -96,8 +101,8 @@ def _lines(document: Document) -> list[str]:
     lines = [f"On {document['machine']}.", "", *table(heads, _goals(document))]
     for result in document["results"]:
         lines += ["", f"### {result['key']}: {result['title']}", "", *table(result["heads"], result["rows"])]
-        if result["key"] == WATERFALL:
-            lines += ["", f"![{result['title']}](../data/{WATERFALL}.svg)"]
+        if result["key"] in _DRAWN:
+            lines += ["", f"![{result['title']}](../data/{_DRAWN[result['key']][0]})"]
         lines += ["", f"At `{result['commit']}`, {result['rounds']} rounds where there are rounds."]
     return lines
 
@@ -105,7 +110,8 @@ def _lines(document: Document) -> list[str]:
 def _pictures(document: Document) -> dict[str, str]:
     """Every chart by the name of its file, of the workloads that have run."""
     results = document["results"]
-    found = {f"{WATERFALL}.svg": charts.waterfall(one["raw"]) for one in results if one["key"] == WATERFALL}
+    drawn = ((*_DRAWN[one["key"]], one["raw"]) for one in results if one["key"] in _DRAWN)
+    found = {name: draw(raw) for name, draw, raw in drawn}
     if compared := [one for one in results if charts.measures_speed(one)]:
         found["speed.svg"] = charts.speed(compared)
     return found
@@ -134,3 +140,4 @@ def goal_of(found: Mapping[str, Any]) -> Goal:
 
 
 BENCH = Page("benchmarks.md", "bench.json", Generated("bench", "make bench"), machine, _lines, _pictures)
+UPKEEP = Page("maintenance.md", "maintenance.json", Generated("bench", "make bench"), machine, _lines, _pictures)

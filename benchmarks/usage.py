@@ -1,5 +1,6 @@
 """What a run costs: seconds, processor seconds and memory of this process and all that it has started."""
 
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -22,12 +23,14 @@ class Usage:
         cpu_seconds: Of all processes, user and system, those that have ended meanwhile among them.
         peak_bytes: Most memory of all processes at one moment, looked at five times a second.
         worker_peak_bytes: Most memory of one Python worker of Spark.
+        own_peak_bytes: Most memory of this process.
     """
 
     seconds: float = 0.0
     cpu_seconds: float = 0.0
     peak_bytes: int = 0
     worker_peak_bytes: int = 0
+    own_peak_bytes: int = 0
 
 
 @contextmanager
@@ -80,6 +83,8 @@ def _watch(used: Usage, processor: _Processor, done: threading.Event) -> None:
             with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
                 held = process.memory_info().rss
                 total += held
+                if process.pid == os.getpid():
+                    used.own_peak_bytes = max(used.own_peak_bytes, held)
                 if _WORKER in process.cmdline():
                     used.worker_peak_bytes = max(used.worker_peak_bytes, held)
         used.peak_bytes = max(used.peak_bytes, total)

@@ -10,7 +10,9 @@ from benchmarks import (
     adapters,
     beside_flink,
     commit_latency,
+    compacted,
     crowd,
+    day,
     driver_memory,
     far_storage,
     from_kafka,
@@ -23,6 +25,7 @@ from benchmarks import (
     metrics,
     misfits,
     partitions,
+    punctual,
     read_upserted,
     reading,
     recovery,
@@ -31,7 +34,7 @@ from benchmarks import (
     upserts,
     waterfall,
 )
-from benchmarks.page import BENCH, Page
+from benchmarks.page import BENCH, UPKEEP, Page
 from benchmarks.result import Result
 from benchmarks.scale import driver, merges, sources, speed, wide, writers
 from benchmarks.scale import history as histories
@@ -107,6 +110,9 @@ WORKS = {
         Work("W16", "reading a stream's batches", reading.measure),
         Work("W17", "into Kafka", into_kafka.measure),
         Work("W18", "a table of upserts as it grows", growth.measure),
+        Work("W19", "a table compacted, beside Spark's procedure", compacted.measure, page=UPKEEP),
+        Work("W20", "a day of small batches, with maintenance and without", day.measure, "", page=UPKEEP),
+        Work("W21", "from a trigger to its rows, with maintenance and without", punctual.measure, page=UPKEEP),
         _unnamed("waterfall", "where the time of a small batch goes", waterfall.measure),
         _scale("driver", "the driver's part of a batch with many files", driver.measure),
         _scale("files", "commits and merges by the files in the table", merges.measure),

@@ -2,14 +2,15 @@ from typing import Any
 
 import pytest
 
-from benchmarks.page import BENCH, DATA, together
+from benchmarks.page import BENCH, DATA, UPKEEP, Page, together
 from benchmarks.result import Goal, Result
 
 
-def test_page_and_picture_are_what_the_data_say() -> None:
-    document = BENCH.known
-    assert BENCH.as_markdown(document) in BENCH.text
-    drawn = BENCH.pictures(document)
+@pytest.mark.parametrize("page", [BENCH, UPKEEP], ids=["benchmarks", "maintenance"])
+def test_page_and_picture_are_what_the_data_say(page: Page) -> None:
+    document = page.known
+    assert page.as_markdown(document) in page.text
+    drawn = page.pictures(document)
     assert {name: (DATA / name).read_text() for name in drawn} == drawn
 
 
