@@ -186,12 +186,7 @@ def _write_version(
 
 
 def append_version(
-    df: DataFrame,
-    table: str,
-    key: SinkKey,
-    batch: Batch,
-    settings: Settings,
-    before_commit: BeforeCommit | None = None,
+    df: DataFrame, table: str, key: SinkKey, batch: Batch, settings: Settings, before_commit: BeforeCommit | None = None
 ) -> Outcome:
     """Write a batch DataFrame as one version of an application; `IcebergSink` explains `before_commit`."""
     df = arriving(df, settings)

@@ -309,11 +309,7 @@ def next_entry(
 ) -> LedgerEntry:
     """The ledger entry after a commit of `batch`, or after the commit with this mark."""
     return LedgerEntry(
-        snapshot_id=snapshot_id,
-        sequence_number=sequence_number,
-        table_uuid=table_uuid,
-        keys=keys,
-        **_stated_of(batch),
+        snapshot_id=snapshot_id, sequence_number=sequence_number, table_uuid=table_uuid, keys=keys, **_stated_of(batch)
     )
 
 
