@@ -1,6 +1,6 @@
 """Loads tables, and creates a table once, even if several drivers try."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -49,10 +49,10 @@ def load_table(catalog: Catalog, identifier: str) -> Table:
     raise CatalogError.of("TABLE_MISSING", table=identifier, catalog=catalog.name, near=_near(catalog, parts))
 
 
-def find_table(catalog: Catalog, identifier: str) -> Table | None:
-    """`load_table`, but None if there is no table of this name."""
+def find_table(catalog: Catalog, identifier: str, load: Callable[[Catalog, str], Table] = load_table) -> Table | None:
+    """What `load` returns; None if there is no table of this name."""
     try:
-        return load_table(catalog, identifier)
+        return load(catalog, identifier)
     except CatalogError as error:
         if error.code != TABLE_MISSING:
             raise
