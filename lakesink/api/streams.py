@@ -28,16 +28,9 @@ from lakesink.sinks.iceberg.change_plan import check_left_out, stored_columns
 from lakesink.sinks.iceberg.evolution import expected_of
 from lakesink.sinks.iceberg.iceberg_sink import BeforeCommit, IcebergSink
 from lakesink.sinks.iceberg.preflight import check_letters, check_start, open_existing
+from lakesink.spark import query
 from lakesink.spark.determinism import functions_of, runs_python
 from lakesink.spark.foreach_batch import BatchFunction, MakeSink
-from lakesink.spark.query import (
-    QUERY_ID,
-    absolute_checkpoint,
-    check_checkpoint,
-    check_output_mode,
-    places_of,
-    sources_of,
-)
 from lakesink.spark.report import Reporter, measured, traced
 from lakesink.spark.rows.arrow_limits import ArrowBatchLimits
 from lakesink.spark.rows.batch_rows import FrameRows
@@ -91,8 +84,8 @@ def stream(
     """
     check_streaming(df, "lakesink.stream")
     settings = Settings.parse({"sink_id": sink_id, "checkpoint": checkpoint, **options})
-    check_checkpoint(df.sparkSession, settings.checkpoint)
-    check_output_mode(df, settings.output_mode)
+    query.check_checkpoint(df.sparkSession, settings.checkpoint)
+    query.check_output_mode(df, settings.output_mode)
     key = SinkKey(settings.sink_id, settings.branch)
     df = arriving(df, settings)
     catalog = CatalogConfig(settings.catalog, settings.catalog_properties).find()
@@ -104,7 +97,7 @@ def stream(
     def make_sink(_: pa.Schema, session: SparkSession) -> IcebergSink:
         return _sink(table, key, catalog.open, settings, df, session, reporter.emit)
 
-    reporter = Reporter(table, key.name, _listeners(table, key, settings, catalog, places=partial(places_of, df)))
+    reporter = Reporter(table, key.name, _listeners(table, key, settings, catalog, places=partial(query.places_of, df)))
     if trusts_order(df, settings):
         reporter.emit(OrderTrusted(table, key.name))
     return stream_writer(
@@ -186,12 +179,7 @@ def _write_version(
 
 
 def append_version(
-    df: DataFrame,
-    table: str,
-    key: SinkKey,
-    batch: Batch,
-    settings: Settings,
-    before_commit: BeforeCommit | None = None,
+    df: DataFrame, table: str, key: SinkKey, batch: Batch, settings: Settings, before_commit: BeforeCommit | None = None
 ) -> Outcome:
     """Write a batch DataFrame as one version of an application; `IcebergSink` explains `before_commit`."""
     df = arriving(df, settings)
@@ -201,7 +189,7 @@ def append_version(
     listeners = _listeners(table, key, settings, found, noun="version")
     sink = _sink(table, key, open_catalog, settings, df, session, listeners)
     sink.before_commit = before_commit
-    in_query = session.sparkContext.getLocalProperty(QUERY_ID) is not None
+    in_query = session.sparkContext.getLocalProperty(query.QUERY_ID) is not None
     limits = ArrowBatchLimits(session.conf, df.schema.jsonValue(), with_functions=runs_python(df))
     frame = FrameRows(*encode_for_transport(df))
     job = RowsJob(frame, limits, lambda error: in_query and is_interruption(error), by_key=settings.has_changes)
@@ -257,7 +245,7 @@ def trusts_order(df: DataFrame, settings: Settings) -> bool:
     """
     placed = bool(settings.decode) and {PARTITION, OFFSET} <= set(df.columns)
     ordered = bool(settings.sequence_by) or placed or settings.output_mode is OutputMode.UPDATE
-    return settings.has_changes and not ordered and any(source.name != KAFKA for source in sources_of(df))
+    return settings.has_changes and not ordered and any(source.name != KAFKA for source in query.sources_of(df))
 
 
 def _sink(
@@ -334,13 +322,13 @@ def stream_writer(
     maintains: bool = False,
 ) -> DataStreamWriter:
     """A writer that commits every micro-batch in two phases; the first batch of a run calls `make_sink`."""
-    location = absolute_checkpoint(df.sparkSession, checkpoint)
+    location = query.absolute_checkpoint(df.sparkSession, checkpoint)
     rows, transport = encode_for_transport(df)
     function = BatchFunction(
         session=df.sparkSession,
         reporter=reporter,
         checkpoint=location,
-        sources=tuple(sources_of(df)),
+        sources=tuple(query.sources_of(df)),
         schema=df.schema,
         transport=transport,
         functions=functions_of(df),

@@ -14,41 +14,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakesink.decode import json_misfits
+from lakesink.decode import misfits as misfit
 from lakesink.decode.json_digits import respelled
-from lakesink.decode.json_misfits import (
-    REST_TOO_LARGE,
-    UNKNOWN_MISFIT,
-    as_written,
-    found_at,
-    invalid_text,
-    parsed,
-    unreadable,
-)
 from lakesink.decode.json_raw import as_taken, first_members, items, unique_members
 from lakesink.decode.json_scalars import Parsed, either, forgiven, holding, parse, texts_of, wants_json, without
 from lakesink.decode.libraries import FindUnknownKeys, load_duckdb, load_unknown_keys
-from lakesink.decode.misfits import (
-    ENTRY,
-    ITEM,
-    KEY,
-    SEARCHED,
-    Column,
-    Found,
-    Path,
-    UnknownKeys,
-    misfitting,
-    with_option,
-)
 from lakesink.decode.news_rows import Find, JsonNews
-from lakesink.rows.nested import (
-    as_list,
-    rebuild_list,
-    rebuild_map,
-    rebuild_struct,
-    replaced,
-    with_duplicate_keys,
-    without_validity,
-)
+from lakesink.rows import nested
 from lakesink.rows.plan import BinaryEncoding, NewsPlan
 from lakesink.rows.schema import Field, ListOf, MapOf, Nested, Primitive, Struct, Type, arrow_type
 from lakesink.rows.unfit import all_but
@@ -75,7 +48,7 @@ class JsonReader:
         encoding: How texts spell the bytes of BINARY columns; None if no text is taken for bytes.
     """
 
-    unknown: UnknownKeys | None = None
+    unknown: misfit.UnknownKeys | None = None
     marks: bool = False
     forgives: bool = False
     encoding: BinaryEncoding | None = None
@@ -104,13 +77,13 @@ class JsonReader:
         """See `lakesink.decode.documents.DocumentReader`."""
         return JsonNews(plan, struct, self).found
 
-    def explain(self, values: pa.Array, kind: Struct) -> list[list[Found]]:
+    def explain(self, values: pa.Array, kind: Struct) -> list[list[misfit.Found]]:
         """For each of a few malformed documents, the values that do not fit."""
         alone = copy(self)
         alone.unknown = None  # a second reading must not count unknown keys again
         [valid] = self._found(texts_of(values), _VALID)
         # What is no JSON has no columns: most malformed documents are such, and the search is the longer part.
-        columns = iter(misfitting(values.filter(valid), kind, alone.documents) if valid.true_count else ())
+        columns = iter(misfit.misfitting(values.filter(valid), kind, alone.documents) if valid.true_count else ())
         texts = values.cast(pa.binary()).to_pylist()
         return [
             self._explained(text, next(columns) if is_valid else [], alone, is_valid=is_valid)
@@ -118,22 +91,24 @@ class JsonReader:
         ]
 
     def _explained(
-        self, value: bytes | None, columns: list[Column], alone: "JsonReader", *, is_valid: bool
-    ) -> list[Found]:
-        found = invalid_text(value)
+        self, value: bytes | None, columns: list[misfit.Column], alone: "JsonReader", *, is_valid: bool
+    ) -> list[misfit.Found]:
+        found = json_misfits.invalid_text(value)
         if found is not None or value is None:
             return [found] if found is not None else []
         text = value.decode()
-        document = parsed(text)
+        document = json_misfits.parsed(text)
         if not is_valid:
-            return [unreadable(document, text)]
+            return [json_misfits.unreadable(document, text)]
         misfits = dict.fromkeys(
-            with_option(found_at(document, column, _fits(column, alone)), column.type, self.encoding)
+            misfit.with_option(
+                json_misfits.found_at(document, column, _fits(column, alone)), column.type, self.encoding
+            )
             for column in columns
         )
-        return list(misfits) or [REST_TOO_LARGE if self.forgives else UNKNOWN_MISFIT]
+        return list(misfits) or [json_misfits.REST_TOO_LARGE if self.forgives else json_misfits.UNKNOWN_MISFIT]
 
-    def read(self, texts: pa.StringArray, kind: Type, path: Path = ()) -> Parsed:
+    def read(self, texts: pa.StringArray, kind: Type, path: misfit.Path = ()) -> Parsed:
         """Values of a type from their texts, NULL for NULL: JSON for a nested type, else see `json_scalars`."""
         match kind:
             case Primitive():
@@ -145,25 +120,25 @@ class JsonReader:
             case MapOf():
                 return self._map(texts, kind, path)
 
-    def _struct(self, texts: pa.Array, struct: Struct, path: Path) -> Parsed:
+    def _struct(self, texts: pa.Array, struct: Struct, path: misfit.Path) -> Parsed:
         query = members_query((pointer(field.name), wants_json(field.type)) for field in struct.fields)
         texts, columns, misfits = self._open(texts, struct, "{", query)
-        self.count_unknown(texts[:SEARCHED], struct, path)
+        self.count_unknown(texts[: misfit.SEARCHED], struct, path)
         parts = [
             self._field(column, field, (*path, field.name))
             for column, field in zip(columns, struct.fields, strict=True)
         ]
-        values = rebuild_struct(texts, [part.values for part in parts], list(arrow_type(struct)))
+        values = nested.rebuild_struct(texts, [part.values for part in parts], list(arrow_type(struct)))
         wrong = [part.misfits for part in parts]
         wrong += [_missing(part, field, texts.is_valid()) for part, field in zip(parts, struct.fields, strict=True)]
         rest = reduce(either, (part.rest for part in parts), self.with_unknown_keys(texts, columns, struct))
         return Parsed(values, reduce(either, wrong, misfits), rest)
 
-    def _field(self, texts: pa.Array, field: Field, path: Path) -> Parsed:
+    def _field(self, texts: pa.Array, field: Field, path: misfit.Path) -> Parsed:
         found = self.read(texts, field.type, path)
         return forgiven(found) if self.forgives and field.forgives else found
 
-    def count_unknown(self, texts: pa.Array, struct: Struct, path: Path = ()) -> None:
+    def count_unknown(self, texts: pa.Array, struct: Struct, path: misfit.Path = ()) -> None:
         """Count the keys without a field in some objects, by their values other than null."""
         if self.unknown is None:
             return
@@ -171,25 +146,25 @@ class JsonReader:
         known = [field.name for field in struct.fields]
         self.unknown.add(path, self._connection.execute(_UNKNOWN, [known]).fetchall())
 
-    def _list(self, texts: pa.Array, kind: ListOf, element: Field, path: Path) -> Parsed:
+    def _list(self, texts: pa.Array, kind: ListOf, element: Field, path: misfit.Path) -> Parsed:
         _, [lists], misfits = self._open(texts, kind, "[", _transformed([_duckdb_type(element.type)]))
-        elements = self._field(lists.flatten(), element, (*path, ITEM))
-        values = rebuild_list(lists, arrow_type(kind), elements.values)
+        elements = self._field(lists.flatten(), element, (*path, misfit.ITEM))
+        values = nested.rebuild_list(lists, arrow_type(kind), elements.values)
         below = holding(lists, either(elements.misfits, _missing(elements, element)))
         return Parsed(values, either(misfits, below), holding(lists, elements.rest))
 
-    def _map(self, texts: pa.Array, kind: MapOf, path: Path) -> Parsed:
+    def _map(self, texts: pa.Array, kind: MapOf, path: misfit.Path) -> Parsed:
         query = _transformed(f"MAP(VARCHAR, {_duckdb_type(kind.value.type)})")
         texts, [maps], misfits = self._open(texts, kind, "{", query)
-        entries = as_list(maps)
+        entries = nested.as_list(maps)
         keys, items = entries.flatten().flatten()
         if isinstance(kind.key.type, Primitive) and wants_json(kind.key.type):
             keys = pa.array([json.dumps(key) for key in keys.to_pylist()], pa.string())
-        read_keys = self.read(keys, kind.key.type, (*path, KEY))
-        read_items = self._field(items, kind.value, (*path, ENTRY))
+        read_keys = self.read(keys, kind.key.type, (*path, misfit.KEY))
+        read_items = self._field(items, kind.value, (*path, misfit.ENTRY))
         found = read_keys.values
-        known = without_validity(found) if found.null_count else found  # a map must not contain misfits' NULLs
-        values = rebuild_map(maps, arrow_type(kind), known, read_items.values)
+        known = nested.without_validity(found) if found.null_count else found  # a map must not contain misfits' NULLs
+        values = nested.rebuild_map(maps, arrow_type(kind), known, read_items.values)
         missing = _missing(read_items, kind.value)
         below = holding(entries, reduce(either, (read_keys.misfits, read_items.misfits, missing)))
         # DuckDB returns a map with a duplicate key as NULL.
@@ -254,7 +229,7 @@ def with_spelling(
     """The parts; those of the documents at `positions` are replaced by their original spelling."""
     written = [parts_of(text) for text in texts.take(positions).to_pylist()]
     parts = zip(columns, zip(*written, strict=True), strict=True)
-    return [replaced(column, positions, pa.array(part, column.type)) for column, part in parts]
+    return [nested.replaced(column, positions, pa.array(part, column.type)) for column, part in parts]
 
 
 def _parts(text: str, kind: Nested) -> list[Any]:
@@ -294,7 +269,7 @@ def _one_key_spelled_twice(entries: pa.ListArray, keys: pa.Array, kind: MapOf) -
     """True for maps in which two texts are one key; None if there are none. DuckDB finds equal string keys."""
     if kind.key.type == Primitive("string"):
         return None
-    twice = with_duplicate_keys(pc.list_parent_indices(entries), keys)
+    twice = nested.with_duplicate_keys(pc.list_parent_indices(entries), keys)
     return pc.is_in(pa.arange(0, len(entries)), twice) if len(twice) else None
 
 
@@ -306,6 +281,8 @@ def _missing(part: Parsed, field: Field, wanted: pa.BooleanArray | None = None) 
     return nulls if wanted is None else pc.and_(nulls, wanted)
 
 
-def _fits(column: Column, reader: JsonReader) -> Callable[[Any], bool]:
+def _fits(column: misfit.Column, reader: JsonReader) -> Callable[[Any], bool]:
     alone = Struct((Field(0, "c", required=True, type=column.type),))
-    return lambda value: reader.documents(pa.array([f'{{"c": {as_written(value)}}}'.encode()]), alone).misfits is None
+    return lambda value: (
+        reader.documents(pa.array([f'{{"c": {json_misfits.as_written(value)}}}'.encode()]), alone).misfits is None
+    )

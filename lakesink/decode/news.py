@@ -11,28 +11,14 @@ from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import Any
 
+from lakesink.decode import value_kinds as kinds
 from lakesink.decode.decimals import MOST_DIGITS
 from lakesink.decode.json_raw import items, members
-from lakesink.decode.value_kinds import (
-    DOUBLE,
-    FLOAT,
-    INT,
-    LONG,
-    LONGEST_NAME,
-    WAITS,
-    Kind,
-    Place,
-    check_kind,
-    decimal_of,
-    kind_of,
-    merged,
-    says_nothing,
-)
 from lakesink.rows.plan import NewsPlan
 from lakesink.rows.schema import Field, ListOf, MapOf, Primitive, Struct, Type
 
-_WIDE = {INT: LONG, FLOAT: DOUBLE}
-Widen = Callable[[Primitive, Place], Primitive]
+_WIDE = {kinds.INT: kinds.LONG, kinds.FLOAT: kinds.DOUBLE}
+Widen = Callable[[Primitive, kinds.Place], Primitive]
 LARGEST_NEWS_BYTES = 64 * 1024 * 1024
 MOST_KEYS = 10_000
 """Different new keys of a batch; more are rather values, such as user names, and none of them becomes a column."""
@@ -55,19 +41,19 @@ class News:
         has_too_many: True if there are more than `MOST_KEYS` new keys; then none is kept.
     """
 
-    added: dict[Place, Kind] = field(default_factory=dict)
-    widened: dict[Place, str] = field(default_factory=dict)
-    optional: set[Place] = field(default_factory=set)
+    added: dict[kinds.Place, kinds.Kind] = field(default_factory=dict)
+    widened: dict[kinds.Place, str] = field(default_factory=dict)
+    optional: set[kinds.Place] = field(default_factory=set)
     has_too_many: bool = False
 
     def __bool__(self) -> bool:
         of_columns = bool(self.widened or self.optional)
-        return self.has_too_many or of_columns or not all(map(says_nothing, self.added.values()))
+        return self.has_too_many or of_columns or not all(map(kinds.says_nothing, self.added.values()))
 
     def include(self, other: "News") -> None:
         """Add other news."""
         for place, kind in other.added.items():
-            self.added[place] = merged(self.added.get(place, WAITS), kind)
+            self.added[place] = kinds.merged(self.added.get(place, kinds.WAITS), kind)
         for place, name in other.widened.items():
             self.widened[place] = wider(self.widened.get(place, name), name)
         self.optional |= other.optional
@@ -101,7 +87,7 @@ def news_from(text: str) -> News:
                 "has_too_many": bool(has_too_many),
             } if len(added) <= MOST_KEYS:
                 return News(
-                    {_checked(place): check_kind(kind) for place, kind in added},
+                    {_checked(place): kinds.check_kind(kind) for place, kind in added},
                     {_checked(place): _checked_type(name) for place, name in widened},
                     set(map(_checked, optional)),
                     has_too_many,
@@ -113,7 +99,7 @@ def news_from(text: str) -> News:
 
 def wider(one: str, other: str) -> str:
     """The wider one of two types of one column."""
-    some, others = decimal_of(one), decimal_of(other)
+    some, others = kinds.decimal_of(one), kinds.decimal_of(other)
     return max((some, one), (others, other))[1] if some and others else max(one, other)
 
 
@@ -140,15 +126,15 @@ class NewsFinder:
         self._add_object(found, text, self.struct, ())
         return found
 
-    def _add_object(self, found: News, text: str, struct: Struct, path: Place) -> None:
+    def _add_object(self, found: News, text: str, struct: Struct, path: kinds.Place) -> None:
         known = self._known.get(id(struct))  # part of `self.struct`, so no other object can get its id
         if known is None:
             known = self._known[id(struct)] = self._fields_of(struct)
         present = dict(reversed(members(text)))
         for name in present.keys() - known.fields.keys():
-            place, kind = (*path, name[:LONGEST_NAME]), kind_of(present[name])
-            if kind != WAITS:
-                found.added[place] = merged(found.added.get(place, WAITS), kind)
+            place, kind = (*path, name[: kinds.LONGEST_NAME]), kinds.kind_of(present[name])
+            if kind != kinds.WAITS:
+                found.added[place] = kinds.merged(found.added.get(place, kinds.WAITS), kind)
         for one in known.visited:
             if one.name in present:
                 self._add_value(found, present[one.name], one.type, (*path, one.name))
@@ -165,7 +151,7 @@ class NewsFinder:
         names = {one.name: one for one in fields}
         return _Known(names, tuple(filter(has_news, fields)), tuple(filter(may_lack, fields)))
 
-    def _add_value(self, found: News, value: str, kind: Type, place: Place) -> None:
+    def _add_value(self, found: News, value: str, kind: Type, place: kinds.Place) -> None:
         match kind:
             case Struct() if value.startswith("{"):
                 self._add_object(found, value, kind, place)
@@ -185,9 +171,9 @@ def _wider_type(value: str, kind: Primitive) -> str:
     """The type that holds a number that its column is too narrow for; empty if the column holds it, or none does."""
     if kind.name == "int" and _WHOLE.fullmatch(value):
         number = int(value)
-        return LONG if not -(2**31) <= number < 2**31 and -(2**63) <= number < 2**63 else ""
+        return kinds.LONG if not -(2**31) <= number < 2**31 and -(2**63) <= number < 2**63 else ""
     if kind.name == "float" and _NUMBER.fullmatch(value):
-        return DOUBLE if _INFINITE_FLOAT <= abs(float(value)) < float("inf") else ""
+        return kinds.DOUBLE if _INFINITE_FLOAT <= abs(float(value)) < float("inf") else ""
     if kind.decimal and _PLAIN.fullmatch(value):
         precision, scale = kind.decimal
         digits, _, fraction = value.removeprefix("-").partition(".")
@@ -197,7 +183,7 @@ def _wider_type(value: str, kind: Primitive) -> str:
     return ""
 
 
-def _checked(place: Any) -> Place:
+def _checked(place: Any) -> kinds.Place:
     if not isinstance(place, list) or not 0 < len(place) <= _DEEPEST_PLACE:
         raise ValueError("not the place of a key")
     if not all(isinstance(name, str) for name in place):
@@ -207,7 +193,7 @@ def _checked(place: Any) -> Place:
 
 
 def _checked_type(name: Any) -> str:
-    if name in (LONG, DOUBLE) or decimal_of(name):
+    if name in (kinds.LONG, kinds.DOUBLE) or kinds.decimal_of(name):
         return str(name)
     raise ValueError("a column cannot become of this type")
 
@@ -226,7 +212,7 @@ def widest(struct: Struct, plan: NewsPlan) -> Struct:
     return relaxed(struct, plan, lambda kind, _: _widest(kind))
 
 
-def relaxed(struct: Struct, plan: NewsPlan, widen: Widen, place: Place = ()) -> Struct:
+def relaxed(struct: Struct, plan: NewsPlan, widen: Widen, place: kinds.Place = ()) -> Struct:
     """The columns with wider types, and optional, but not those that the plan keeps."""
     fields = []
     for one in struct.fields:
@@ -237,7 +223,7 @@ def relaxed(struct: Struct, plan: NewsPlan, widen: Widen, place: Place = ()) -> 
     return Struct(tuple(fields))
 
 
-def _type(kind: Type, plan: NewsPlan, widen: Widen, place: Place) -> Type:
+def _type(kind: Type, plan: NewsPlan, widen: Widen, place: kinds.Place) -> Type:
     match kind:
         case Struct():
             return relaxed(kind, plan, widen, place)

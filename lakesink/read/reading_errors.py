@@ -14,11 +14,7 @@ def batch_gone(table: str, batch: PastCommit, files_left: int) -> CatalogError:
     found = f"{files_left} of its {counted(batch.files, 'data file')}"
     following = "N, at the first batch after it (lakesink log shows it)" if batch.is_replay else str(batch.batch_id + 1)
     return CatalogError.of(
-        "READ_BATCH_GONE",
-        title=batch.title.capitalize(),
-        table=table,
-        found=found,
-        following=following,
+        "READ_BATCH_GONE", title=batch.title.capitalize(), table=table, found=found, following=following
     )
 
 

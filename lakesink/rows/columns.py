@@ -10,19 +10,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakesink.rows import nested
 from lakesink.rows.casts import Cast, lossless_cast
 from lakesink.rows.changed_rows import RowBatch
 from lakesink.rows.letters import Fault
-from lakesink.rows.nested import (
-    all_null,
-    as_list,
-    entries,
-    rebuild_list,
-    rebuild_map,
-    rebuild_struct,
-    with_duplicate_keys,
-    without_validity,
-)
 from lakesink.rows.plan import WritePlan
 from lakesink.rows.schema import Field, ListOf, MapOf, Primitive, Struct, Type, arrow_type, parse_schema, sql_type_of
 from lakesink.rows.task_errors import how_to_cast, schema_mismatch, shown
@@ -172,7 +163,7 @@ def _convert(incoming: pa.DataType, field: Field, path: Path, *, rule: NameRule)
         case ListOf(element) if is_list(incoming):
             convert = _convert(incoming.value_type, element, below, rule=rule)
             checked = _with_null_check(convert, element, below)
-            return lambda array: rebuild_list(array, target, checked(array.flatten()))
+            return lambda array: nested.rebuild_list(array, target, checked(array.flatten()))
         case MapOf(key, value) if pa.types.is_map(incoming):
             convert_key = _convert(incoming.key_type, key, below, rule=rule)
             convert_value = _convert(incoming.item_type, value, below, rule=rule)
@@ -187,12 +178,12 @@ def _convert_map(incoming: pa.MapType, target: MapOf, parts: tuple[Cast, Cast], 
     arrow, (convert_keys, convert_values) = arrow_type(target), parts
 
     def convert(array: pa.Array) -> pa.Array:
-        keys, values = entries(array)
-        return rebuild_map(array, arrow, convert_keys(keys), convert_values(values))
+        keys, values = nested.entries(array)
+        return nested.rebuild_map(array, arrow, convert_keys(keys), convert_values(values))
 
     def checked(array: pa.Array) -> pa.Array:
         maps = convert(array)
-        if len(with_duplicate_keys(pc.list_parent_indices(as_list(maps)), maps.keys)):
+        if len(nested.with_duplicate_keys(pc.list_parent_indices(nested.as_list(maps)), maps.keys)):
             arrives, wanted = sql_type(incoming.key_type), sql_type_of(target.key.type)
             raise WriteError.of(
                 "LOSSY_VALUE.map_keys", column=_named(path), arrives=shown(arrives), wanted=shown(wanted)
@@ -235,7 +226,7 @@ def _source(incoming: Sequence[pa.Field], position: int | None, field: Field, pa
             action="Select it in the query, or make the column optional in the table.",
         )
     absent = arrow_type(field.type)
-    return lambda _, rows: all_null(rows, absent)
+    return lambda _, rows: nested.all_null(rows, absent)
 
 
 def _convert_struct(incoming: Sequence[pa.Field], struct: Struct, path: Path, *, rule: NameRule) -> Cast:
@@ -250,7 +241,7 @@ def _convert_struct(incoming: Sequence[pa.Field], struct: Struct, path: Path, *,
             _without_hidden_nulls(source(children, len(array)), field, array, path)
             for field, source in zip(struct.fields, sources, strict=True)
         ]
-        return rebuild_struct(array, converted, fields)
+        return nested.rebuild_struct(array, converted, fields)
 
     return convert
 
@@ -262,7 +253,7 @@ def _without_hidden_nulls(child: pa.Array, field: Field, parent: pa.Array, path:
     visible = child.null_count - parent.null_count  # a flattened child is NULL wherever its parent is
     if visible:
         raise _nulls_in((*path, field.name), visible)
-    return without_validity(child)
+    return nested.without_validity(child)
 
 
 def _with_null_check(convert: Cast, field: Field, path: Path) -> Cast:

@@ -152,13 +152,7 @@ OPTIONS_OF_ROWS = (
         "the table's name with `__dead_letters`",
         "Table for rows that are put aside, by `quarantine` of `on_malformed` or of `expect`. lakesink creates it.",
     ),
-    Option(
-        "max_dead_letters",
-        "whole number",
-        whole_number,
-        "none",
-        "A batch with more dead letters fails.",
-    ),
+    Option("max_dead_letters", "whole number", whole_number, "none", "A batch with more dead letters fails."),
     Option(
         "max_dead_letter_ratio",
         "number from 0 to 1",

@@ -18,7 +18,6 @@ from typing import Any
 
 from lakesink.parquet.filesystem import fsspec_filesystem, local_path, scheme_of
 from lakesink.rows.task_errors import unsupported_storage
-from lakesink.sinks.durable import make_folder, sync
 from lakesink_protocol.errors import LakesinkError, WriteError
 from lakesink_protocol.redact import describe
 
@@ -296,3 +295,21 @@ def _last_segment(name: Any) -> str:
 
 def _not_exclusive(location: str, why: str) -> WriteError:
     return unsupported_storage(location, f"the storage cannot create files exclusively: {why}", action=_ALTERNATIVES)
+
+
+def make_folder(folder: Path) -> None:
+    """Create a folder and its missing parents, and flush each parent folder: they then survive a power failure."""
+    if folder.is_dir():
+        return
+    make_folder(folder.parent)
+    folder.mkdir(exist_ok=True)
+    sync(folder.parent)
+
+
+def sync(path: Path) -> None:
+    """Flush a file to disk, or a folder's entries: files created or renamed in it then survive a power failure."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

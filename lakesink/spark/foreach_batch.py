@@ -19,6 +19,7 @@ from lakesink.checkpoint.folder import Checkpoint, source_folders
 from lakesink.checkpoint.offsets import Offsets
 from lakesink.checkpoint.query_facts import Functions, Source
 from lakesink.settings.option_types import OutputMode
+from lakesink.spark import spark_errors
 from lakesink.spark.hadoop import HadoopFiles
 from lakesink.spark.query import QUERY_ID, RUN_ID, RunningQuery
 from lakesink.spark.report import Reporter, facts_of, report_end, store_facts
@@ -29,14 +30,6 @@ from lakesink.spark.rows.job import RowsJob
 from lakesink.spark.rows.on_driver import most_rows
 from lakesink.spark.rows.task_count import BatchTasks, TaskCount, closes_readers, input_size
 from lakesink.spark.rows.transport import Transport
-from lakesink.spark.spark_errors import (
-    JAVA_ERRORS,
-    QueryStopped,
-    is_interruption,
-    job_error,
-    whole_text,
-    without_secrets,
-)
 from lakesink_protocol.coordinator import run_batch
 from lakesink_protocol.errors import LakesinkError
 from lakesink_protocol.events import BatchStarted, Listener, OffsetsRead
@@ -117,7 +110,7 @@ class StreamRun:
 
     def is_stop(self, error: BaseException) -> bool:
         """True if a JVM error only means that the query was asked to stop."""
-        return is_interruption(error) or self.query.was_stopped()
+        return spark_errors.is_interruption(error) or self.query.was_stopped()
 
 
 @dataclass(slots=True)
@@ -204,15 +197,15 @@ class BatchFunction:
     def _presentable(self, error: Exception | SystemExit) -> Exception:
         """The error without secrets and JVM objects; QueryStopped if the query was asked to stop."""
         if isinstance(error, SystemExit):
-            return without_secrets(RuntimeError(f"SystemExit: {error}"))
+            return spark_errors.without_secrets(RuntimeError(f"SystemExit: {error}"))
         if isinstance(error, LakesinkError):
             error.name_checkpoint(shlex.quote(redact(self.checkpoint)))
-        if isinstance(error, (LakesinkError, QueryStopped)):
+        if isinstance(error, (LakesinkError, spark_errors.QueryStopped)):
             return error.with_traceback(None)
-        if not isinstance(error, JAVA_ERRORS):
-            return without_secrets(error)
-        stopped = is_interruption(error) if self._run is None else self._run.is_stop(error)
-        return QueryStopped() if stopped else job_error(whole_text(error))
+        if not isinstance(error, spark_errors.JAVA_ERRORS):
+            return spark_errors.without_secrets(error)
+        stopped = spark_errors.is_interruption(error) if self._run is None else self._run.is_stop(error)
+        return spark_errors.QueryStopped() if stopped else spark_errors.job_error(spark_errors.whole_text(error))
 
     def _seconds(self, started: float) -> tuple[float, float]:
         return time.monotonic() - started, 0.0 if self._run is None else self._run.write_seconds

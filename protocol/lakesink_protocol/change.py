@@ -32,9 +32,6 @@ class Content(Enum):
     EQUALITY_DELETES = 2
 
 
-_CONTENTS = {content.value: content for content in (Content.DATA, Content.POSITION_DELETES)}
-
-
 @dataclass(frozen=True, slots=True)
 class ContentFile:
     """One closed file.
@@ -114,13 +111,6 @@ class SchemaChange:
                     new, wider = (tuple(map(_column_type, columns)) for columns in (added, widened))
                     return cls(new, wider, tuple(map(_column, optional)))
         raise ChangeInvalid("not a schema change, or it has too many columns")
-
-
-def content_of(number: Any) -> Content:
-    """The content with Iceberg's number; raises ChangeInvalid."""
-    if type(number) is int and number in _CONTENTS:
-        return _CONTENTS[number]
-    raise ChangeInvalid("the content of a file is neither data nor position deletes")
 
 
 def _named(columns: Sequence[tuple[str, ...]]) -> str:

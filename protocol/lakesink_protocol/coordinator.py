@@ -10,25 +10,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from lakesink_protocol import two_phase
 from lakesink_protocol.errors import CommitUnresolved, LakesinkError, PartialBatch, WriteError
 from lakesink_protocol.identity import MAIN_BRANCH, Batch
 from lakesink_protocol.outcome import AlreadyCommitted, Outcome
 from lakesink_protocol.redact import describe, safe_cause, shown
-from lakesink_protocol.two_phase import (
-    Durability,
-    NoPreparedLog,
-    PreparedLog,
-    TaskWriter,
-    TwoPhaseCommitSink,
-    WriteAgain,
-    receipts_of,
-)
 from lakesink_protocol.votes import Votes, receipt_rejected
 
-Write = Callable[[Mapping[str, TaskWriter]], Votes]
+Write = Callable[[Mapping[str, two_phase.TaskWriter]], Votes]
 """Runs one job over the batch's rows: gets task writers by participant, returns the votes of the tasks."""
 
-Sink = TwoPhaseCommitSink[Any, Any]
+Sink = two_phase.TwoPhaseCommitSink[Any, Any]
 OpenSink = Callable[[str], Sink]
 """Opens the sink of a participant that a task named in its vote. The name is untrusted: refuse an invalid one."""
 
@@ -75,7 +67,7 @@ def run_batch(
     return run.outcomes
 
 
-def writers_for(batch: Batch, sinks: Sequence[Sink]) -> dict[str, TaskWriter]:
+def writers_for(batch: Batch, sinks: Sequence[Sink]) -> dict[str, two_phase.TaskWriter]:
     """The writers for the tasks of a batch, if another process counts their votes with `run_batch`.
 
     Changes nothing. Empty if there is nothing to write: the batch is committed or prepared, or adds no rows.
@@ -119,9 +111,9 @@ class BatchRun:
     _begun: list[_Open] = field(default_factory=list, init=False)
     _recorded: frozenset[str] = field(default=frozenset(), init=False)
 
-    def settle(self) -> PreparedLog:
+    def settle(self) -> two_phase.PreparedLog:
         """Prepare and commit until every participant has the batch; returns the log that keeps its record."""
-        log: PreparedLog = NoPreparedLog()
+        log: two_phase.PreparedLog = two_phase.NoPreparedLog()
         for _ in range(MAX_WRITES):
             ready = self.prepare_all()
             log = _log_of(ready) if ready else log
@@ -148,7 +140,7 @@ class BatchRun:
 
     def recover(self, pending: Sequence[_Open]) -> list[_Open] | None:
         """The batch that an earlier run prepared, if every participant that lacks it can use its part; else None."""
-        if not pending or any(entry.sink.durability is Durability.MUST_BE_REDONE for entry in pending):
+        if not pending or any(entry.sink.durability is two_phase.Durability.MUST_BE_REDONE for entry in pending):
             return None
         payloads = _log_of(pending).find(self.batch)
         if payloads is None:
@@ -180,9 +172,9 @@ class BatchRun:
             self.missing.remove(entry.sink.name)
         return True
 
-    def writers(self, pending: Sequence[_Open]) -> dict[str, TaskWriter]:
+    def writers(self, pending: Sequence[_Open]) -> dict[str, two_phase.TaskWriter]:
         """The writers of the participants that add rows."""
-        found: dict[str, TaskWriter] = {}
+        found: dict[str, two_phase.TaskWriter] = {}
         for entry in pending:
             writer = entry.transaction.writer
             if writer is not None:
@@ -205,14 +197,16 @@ class BatchRun:
         _log_of(ready).put(self.batch, payloads)
         return ready
 
-    def _votes(self, writers: Mapping[str, TaskWriter]) -> Votes:
+    def _votes(self, writers: Mapping[str, two_phase.TaskWriter]) -> Votes:
         votes = self.write(writers) if writers else NO_VOTES
         if not isinstance(votes, Votes):
             raise TypeError(f"the job of a batch returns lakesink.two_phase.Votes, not {type(votes).__name__}")
         votes.check(writers)
         return votes
 
-    def _completed(self, votes: Votes, writers: Mapping[str, TaskWriter], pending: Sequence[_Open]) -> Votes | None:
+    def _completed(
+        self, votes: Votes, writers: Mapping[str, two_phase.TaskWriter], pending: Sequence[_Open]
+    ) -> Votes | None:
         """The votes with those of the rows that the tasks left; None if the job must run again."""
         completed = votes
         for entry in pending:
@@ -221,10 +215,10 @@ class BatchRun:
                 continue
             with self._target(name):
                 rest = entry.sink.write_rest(entry.transaction, votes.receipts(name))
-                if isinstance(rest, WriteAgain):
+                if isinstance(rest, two_phase.WriteAgain):
                     return None
                 if rest is not None:
-                    completed = completed.with_one_more(receipts_of(name, writers[name], rest))
+                    completed = completed.with_one_more(two_phase.receipts_of(name, writers[name], rest))
         return completed
 
     def _begin(self, sinks: Iterable[Sink]) -> Iterator[_Open]:
@@ -273,8 +267,8 @@ def _opener_of(sinks: Sequence[Sink]) -> OpenSink | None:
     return next((sink.open_named for sink in sinks if sink.open_named is not None), None)
 
 
-def _log_of(entries: Sequence[_Open]) -> PreparedLog:
-    log: PreparedLog = entries[-1].transaction.prepared_log
+def _log_of(entries: Sequence[_Open]) -> two_phase.PreparedLog:
+    log: two_phase.PreparedLog = entries[-1].transaction.prepared_log
     return log
 
 

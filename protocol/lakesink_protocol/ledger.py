@@ -84,7 +84,7 @@ def parse_entry(text: str) -> LedgerEntry:
     if len(text) > LONGEST_READ:
         raise EntryUnreadable(f"it has {len(text)} characters; an entry has at most {MAX_ENTRY_BYTES}")
     try:
-        document = json.loads(text, object_pairs_hook=_each_once)
+        document = json.loads(text, object_pairs_hook=each_once)
         version = document.pop("version")
         if type(version) is not int or version != LEDGER_VERSION:
             raise EntryUnreadable(f"ledger version {str(version)[:20]!r}, this lakesink reads {LEDGER_VERSION}")
@@ -115,8 +115,8 @@ def typed_keys(document: Any) -> tuple[int, ...]:
     return tuple(document)
 
 
-def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object without duplicate keys: readers disagree about which of two equal keys counts."""
+def each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object without duplicate keys, of which readers count different ones; raises `EntryUnreadable`."""
     document = dict(pairs)
     if len(document) != len(pairs):
         raise EntryUnreadable("a field occurs twice")
@@ -309,11 +309,7 @@ def next_entry(
 ) -> LedgerEntry:
     """The ledger entry after a commit of `batch`, or after the commit with this mark."""
     return LedgerEntry(
-        snapshot_id=snapshot_id,
-        sequence_number=sequence_number,
-        table_uuid=table_uuid,
-        keys=keys,
-        **_stated_of(batch),
+        snapshot_id=snapshot_id, sequence_number=sequence_number, table_uuid=table_uuid, keys=keys, **_stated_of(batch)
     )
 
 

@@ -10,7 +10,7 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table.update import AssertRefSnapshotId, SetCurrentSchemaUpdate, SetPropertiesUpdate
 from pyiceberg.types import IntegerType, LongType
 
-from lakesink_catalog.commit.current import is_current
+from lakesink_catalog.commit.request import is_current
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.read.history import sinks
 from lakesink_catalog.tables.tables import create_table, load_table

@@ -11,8 +11,8 @@ from pyiceberg.exceptions import ForbiddenError
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
-from lakesink_catalog.tables.listing import tables_in
 from lakesink_protocol.errors import CatalogError
+from lakesink_tools.past.listing import tables_in
 
 SCHEMA = Schema(NestedField(1, "id", LongType()))
 TABLES = ("b.y", "b.x", "a.t", "b.inner.deep.z", "b.inner.w")

@@ -6,8 +6,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from lakesink.sinks.iceberg import keyed_changes
-from lakesink.sinks.iceberg.rows_on_head import read_batch
+from lakesink.sinks.iceberg import rows_on_head
 from lakesink_protocol import events
 from testkit.builders import Lake, Stream
 from testkit.change_table import Change, ChangeStream, upsert_lake
@@ -16,8 +15,8 @@ from testkit.change_table import Change, ChangeStream, upsert_lake
 def test_what_is_located_before_the_commit_is_not_located_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = Mock(wraps=read_batch)
-    monkeypatch.setattr(keyed_changes, "read_batch", found)
+    found = Mock(wraps=rows_on_head.read_batch)
+    monkeypatch.setattr(rows_on_head, "read_batch", found)
     tasks = [[Change(key, 0, "a", "v", Decimal(1))] for key in (1, 2)]
     ChangeStream(upsert_lake(tmp_path)).run_changes(0, tasks)
     assert found.call_count == 1

@@ -19,7 +19,7 @@ from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink.sinks.iceberg.side import side_sink
 from lakesink.sinks.iceberg.side.side_sink import SideTableSink
-from lakesink_catalog.commit.current import is_current as current
+from lakesink_catalog.commit.request import is_current as current
 from lakesink_protocol.coordinator import Write, run_batch
 from lakesink_protocol.errors import BatchRefused, CommitUnresolved, Reason, WriteError
 from lakesink_protocol.identity import SinkKey, SinkKind, stream_batch, transaction_batch

@@ -6,14 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakesink_protocol.change import (
-    LONGEST_TYPE,
-    MOST_COLUMNS,
-    ChangeInvalid,
-    ColumnType,
-    SchemaChange,
-    content_of,
-)
+from lakesink_protocol.change import LONGEST_TYPE, MOST_COLUMNS, ChangeInvalid, ColumnType, SchemaChange
 from tests.protocol.test_receipt import JUNK
 
 NAMES = st.lists(st.text(min_size=1, max_size=9), min_size=1, max_size=4).map(tuple)
@@ -54,9 +47,3 @@ def test_a_change_with_too_much_or_too_little_is_refused(change: dict[str, Any])
 def test_the_longest_type_and_name_and_the_most_columns_are_no_more_than_allowed() -> None:
     longest = {"added": [[["a"], "x" * LONGEST_TYPE]], "widened": [], "optional": [["a" * 1_000]] * (MOST_COLUMNS - 1)}
     assert SchemaChange.from_json(longest).to_json() == longest
-
-
-@pytest.mark.parametrize("number", [-1, 2, 3, True, 1.0, "0", None, [0]])
-def test_a_file_that_is_neither_rows_nor_positions_is_refused(number: Any) -> None:
-    with pytest.raises(ChangeInvalid):
-        content_of(number)

@@ -19,7 +19,7 @@ from lakesink.parquet.files import DataFiles
 from lakesink.sinks.iceberg.upkeep.choose import Limits, choose
 from lakesink.sinks.iceberg.upkeep.policy import Policy, Verify
 from lakesink.sinks.iceberg.upkeep.reports import BUDGET, NOTHING_DUE, REST, TURN
-from lakesink_catalog.manifests import rewriting as manifests
+from lakesink_catalog.manifests import entries
 from lakesink_catalog.manifests.avro_values import Malformed
 from lakesink_catalog.manifests.live import LiveFiles
 from lakesink_protocol import events
@@ -424,7 +424,7 @@ def test_a_manifest_that_cannot_be_rewritten_is_no_other_writer(
     def malformed(*_: Any) -> None:
         raise Malformed("an entry of another kind")
 
-    monkeypatch.setattr(manifests, "carry_over", malformed)
+    monkeypatch.setattr(entries, "carry_over", malformed)
     [reason] = {one.reason for one in kept.maintenance().run().left}
     assert "another writer" not in reason
     assert "show its rows twice" in reason

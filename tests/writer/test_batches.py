@@ -12,7 +12,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StringType
 
 from lakesink.read.file_rows import RowsFile, RowsPart
-from lakesink.sinks.kafka.staging import StagingFolder
+from lakesink.sinks.kafka.kafka_sink import StagingFolder
 from lakesink.sinks.staged.part_receipt import Part
 
 MOST_BYTES = 10 * 2**20

@@ -46,7 +46,7 @@ from lakesink_protocol.quality import Quality
 from lakesink_protocol.redact import describe
 from lakesink_protocol.refusals.message import refusal
 from lakesink_protocol.refusals.texts import Words
-from lakesink_protocol.row_changes import ChangeCounts, counts_in
+from lakesink_protocol.row_changes import counts_in
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.verdict import Commit, Refuse, Skip, decide
 
@@ -171,7 +171,9 @@ class FencedCommit:
             self.tell(decision, decision.table.metadata, decision.verdict.snapshot_id)
         match decision.verdict:
             case Skip(snapshot_id=found) if found == prepared.snapshot_id:
-                return committed(prepared, attempt, _counts_in(decision, prepared))
+                own = decision.situation.view.snapshots.get(found)  # it tells what became of the changes
+                counts = None if own is None or prepared.changes is None else counts_in(own.summary or {})
+                return committed(prepared, attempt, counts)
             case Skip(snapshot_id=found):
                 self.effects.emit(events.CommittedByAnother(decision.situation.batch.batch_id, found))
                 return AlreadyCommitted(found)
@@ -385,9 +387,3 @@ class _Attempts:
         self._repeated.heard(http_status(error), trouble, self._metadata_file, self.fence.effects.monotonic_ms())
         self.fence.effects.emit(events.CommitUnknown(self.batch.batch_id, number, trouble))
         return trouble
-
-
-def _counts_in(decision: Decision, prepared: PreparedBatch) -> ChangeCounts | None:
-    """What became of the changes of a batch, as its own snapshot tells it, if the table still has that."""
-    snapshot = decision.situation.view.snapshots.get(prepared.snapshot_id)
-    return None if snapshot is None or prepared.changes is None else counts_in(snapshot.summary or {})

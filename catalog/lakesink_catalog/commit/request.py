@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.manifest import ManifestContent, ManifestFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table, update
@@ -13,6 +13,7 @@ from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from lakesink_catalog.commit.clock import CLOCK_TOLERANCE_MS
 from lakesink_catalog.commit.evolution import evolve
 from lakesink_catalog.commit.table_change import Change
+from lakesink_catalog.connect.catalog_failures import translated
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_catalog.manifests.copying import AtOnce
 from lakesink_catalog.manifests.lists import manifests_under, write_list
@@ -112,6 +113,27 @@ def as_loaded(table: Table, branch: str, head: int | None) -> list[update.TableR
         update.AssertRefSnapshotId(ref=branch, snapshot_id=head),
         update.AssertCurrentSchemaId(current_schema_id=table.metadata.current_schema_id),
     ]
+
+
+def is_current(table: Table, branch: str) -> bool:
+    """True if table and head of the branch are those in the catalog, by a request that changes nothing.
+
+    A catalog may answer a load with an older state.
+
+    Raises:
+        CatalogError: The catalog failed, so that nothing is known.
+    """
+    head, schema_id = table.metadata.refs.get(branch), table.metadata.current_schema_id
+    requirements = tuple(as_loaded(table, branch, None if head is None else head.snapshot_id))
+
+    def ask() -> bool:
+        try:
+            table.catalog.commit_table(table, requirements, (update.SetCurrentSchemaUpdate(schema_id=schema_id),))
+        except (CommitFailedException, NoSuchTableError):
+            return False
+        return True
+
+    return translated("The catalog", table.catalog.properties, ask)
 
 
 def _fence(table: Table, change: Change) -> tuple[update.TableRequirement, ...]:

@@ -8,22 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+from lakesink_catalog.manifests import entries
 from lakesink_catalog.manifests.avro_values import encode_bytes, encode_long
-from lakesink_catalog.manifests.entries import (
-    ADDED,
-    CONTENT,
-    DATA_FILE,
-    FILE_PATH,
-    FILE_SEQUENCE_NUMBER,
-    FILE_SIZE,
-    PARTITION,
-    RECORD_COUNT,
-    REFERENCED_DATA_FILE,
-    SEQUENCE_NUMBER,
-    SNAPSHOT_ID,
-    SORT_ORDER_ID,
-    STATUS,
-)
 from lakesink_protocol.change import Content, ContentFile
 from lakesink_protocol.receipt_json import ReceiptInvalid
 
@@ -42,10 +28,10 @@ _encode_often = lru_cache(maxsize=4096)(encode_long)
 
 def entry_encoder(avro_schema: Any, snapshot_id: int) -> Encode:
     """A function that encodes the entry of a file which this snapshot adds; `avro_schema` is that of the manifest."""
-    added = {STATUS: encode_long(ADDED), SNAPSHOT_ID: PRESENT + encode_long(snapshot_id)}
-    head = added | dict.fromkeys((SEQUENCE_NUMBER, FILE_SEQUENCE_NUMBER), NULL)
+    added = {entries.STATUS: encode_long(entries.ADDED), entries.SNAPSHOT_ID: PRESENT + encode_long(snapshot_id)}
+    head = added | dict.fromkeys((entries.SEQUENCE_NUMBER, entries.FILE_SEQUENCE_NUMBER), NULL)
     ids = [field["field-id"] for field in avro_schema["fields"]]
-    assert ids == [*head, DATA_FILE], "the order of fields that this module writes"
+    assert ids == [*head, entries.DATA_FILE], "the order of fields that this module writes"
     before = b"".join(head.values())
     encoders = [_encoder(field) for field in avro_schema["fields"][-1]["type"]["fields"]]
 
@@ -56,7 +42,7 @@ def entry_encoder(avro_schema: Any, snapshot_id: int) -> Encode:
 
 
 def _encoder(field: Mapping[str, Any]) -> Encode:
-    if field["field-id"] == PARTITION:
+    if field["field-id"] == entries.PARTITION:
         return _partition([_value(part["type"][1]) for part in field["type"]["fields"]])
     if field["field-id"] not in _FIELDS and field["type"][0] == "null":
         return lambda _: NULL
@@ -141,11 +127,11 @@ _VALUES: Mapping[str, Value] = {
     "bytes": encode_bytes,
 }
 _FIELDS: Mapping[int, Encode] = {
-    CONTENT: lambda file: _CONTENTS[file.content],
-    FILE_PATH: lambda file: encode_bytes(file.path.encode()),
+    entries.CONTENT: lambda file: _CONTENTS[file.content],
+    entries.FILE_PATH: lambda file: encode_bytes(file.path.encode()),
     FILE_FORMAT: lambda _: _PARQUET,
-    RECORD_COUNT: lambda file: encode_long(file.record_count),
-    FILE_SIZE: lambda file: encode_long(file.file_size_bytes),
+    entries.RECORD_COUNT: lambda file: encode_long(file.record_count),
+    entries.FILE_SIZE: lambda file: encode_long(file.file_size_bytes),
     COLUMN_SIZES: lambda file: _counts(file.column_sizes, encode_long),
     VALUE_COUNTS: lambda file: _counts(file.value_counts, _encode_often),
     NULL_VALUE_COUNTS: lambda file: _counts(file.null_value_counts, _encode_often),
@@ -154,8 +140,10 @@ _FIELDS: Mapping[int, Encode] = {
     UPPER_BOUNDS: lambda file: _bounds(file.upper_bounds),
     SPLIT_OFFSETS: lambda file: _offsets(file.split_offsets),
     # Position deletes are in an order of their own, and state none.
-    SORT_ORDER_ID: lambda file: PRESENT + encode_long(file.sort_order_id) if file.content is Content.DATA else NULL,
-    REFERENCED_DATA_FILE: lambda file: (
+    entries.SORT_ORDER_ID: lambda file: (
+        PRESENT + encode_long(file.sort_order_id) if file.content is Content.DATA else NULL
+    ),
+    entries.REFERENCED_DATA_FILE: lambda file: (
         PRESENT + encode_bytes(file.referenced_data_file.encode()) if file.referenced_data_file else NULL
     ),
 }

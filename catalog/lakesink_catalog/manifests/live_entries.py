@@ -10,45 +10,28 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
+from lakesink_catalog.manifests import entries
 from lakesink_catalog.manifests.avro import each_value, parsed_schema, read_header
 from lakesink_catalog.manifests.avro_skips import skipper
 from lakesink_catalog.manifests.avro_values import Malformed, Read, counts, read_bytes, read_long, reader
 from lakesink_catalog.manifests.encode import FILE_FORMAT, LOWER_BOUNDS, UPPER_BOUNDS
-from lakesink_catalog.manifests.entries import (
-    ADDED,
-    CONTENT,
-    DATA_FILE,
-    DELETED,
-    EXISTING,
-    FILE_PATH,
-    FILE_SIZE,
-    PARTITION,
-    RECORD_COUNT,
-    REFERENCED_DATA_FILE,
-    SEQUENCE_NUMBER,
-    SNAPSHOT_ID,
-    STATUS,
-    Partition,
-    data_sequence_number,
-    partition_reader,
-)
 from lakesink_catalog.manifests.live import FILE_PATH_COLUMN, LiveFile
 from lakesink_protocol.change import Content
 
 _VERSIONS = (b"1", b"2")
 """A table that was upgraded to version 2 keeps the manifests of version 1, whose entries have sequence number 0."""
 _REQUIRED: Mapping[int, str] = {
-    STATUS: "int",
-    FILE_PATH: "string",
+    entries.STATUS: "int",
+    entries.FILE_PATH: "string",
     FILE_FORMAT: "string",
-    RECORD_COUNT: "long",
-    FILE_SIZE: "long",
+    entries.RECORD_COUNT: "long",
+    entries.FILE_SIZE: "long",
 }
-_OPTIONAL = (SNAPSHOT_ID, SEQUENCE_NUMBER, CONTENT, REFERENCED_DATA_FILE)
+_OPTIONAL = (entries.SNAPSHOT_ID, entries.SEQUENCE_NUMBER, entries.CONTENT, entries.REFERENCED_DATA_FILE)
 
 _CONTENTS = {content.value: content for content in Content}
 _BOUNDS = (LOWER_BOUNDS, UPPER_BOUNDS)
-_STATUSES = (EXISTING, ADDED, DELETED)
+_STATUSES = (entries.EXISTING, entries.ADDED, entries.DELETED)
 
 Bounds = Mapping[int, bytes]
 _NONE: Bounds = MappingProxyType({})
@@ -120,20 +103,23 @@ class _Layout:
         schema = parsed_schema(avro_schema)
         try:
             entry = {field["field-id"]: field["type"] for field in schema["fields"]}
-            types = entry | {field["field-id"]: field["type"] for field in entry[DATA_FILE]["fields"]}
+            types = entry | {field["field-id"]: field["type"] for field in entry[entries.DATA_FILE]["fields"]}
         except (KeyError, TypeError) as error:
             raise Malformed("not the schema of a manifest") from error
-        if any(types.get(number) != kind for number, kind in _REQUIRED.items()) or PARTITION not in types:
+        if any(types.get(number) != kind for number, kind in _REQUIRED.items()) or entries.PARTITION not in types:
             raise Malformed("not the schema of a manifest")
         # The fields of the entry's file are in its place: a record has no bytes of its own.
-        both = (one.fields if number == DATA_FILE else ((number, one),) for number, one in skipper(schema).fields)
+        both = (
+            one.fields if number == entries.DATA_FILE else ((number, one),) for number, one in skipper(schema).fields
+        )
         fields = list(chain.from_iterable(both))
         self._skips = [one.skip for _, one in fields]
         places = {number: place for place, (number, _) in enumerate(fields)}
         reads = {number: reader(types[number]) for number in (*_REQUIRED, *_OPTIONAL) if number in types}
         reads |= {number: _bounds(types[number], wanted) for number in _BOUNDS if number in types}
         self._reads = [(number, places[number], read) for number, read in reads.items()]
-        self._partition_at, self._partition = places[PARTITION], partition_reader(schema, types[PARTITION])
+        self._partition_at = places[entries.PARTITION]
+        self._partition = entries.partition_reader(schema, types[entries.PARTITION])
 
     def read(self, origin: Origin, block: bytes, at: int) -> tuple[LiveFile | None, int]:
         """The file of the entry that begins here, or None if it is deleted, and where the entry ends."""
@@ -143,9 +129,9 @@ class _Layout:
             at = skip(block, at)
         starts.append(at)
         found = {number: read(block, starts[place])[0] for number, place, read in self._reads}
-        if found[STATUS] not in _STATUSES:
+        if found[entries.STATUS] not in _STATUSES:
             raise Malformed("an unknown status")
-        if found[STATUS] == DELETED:
+        if found[entries.STATUS] == entries.DELETED:
             return None, at
         begin, end = starts[self._partition_at : self._partition_at + 2]
         return _file(found, self._partition(block[begin:end]), origin), at
@@ -154,23 +140,23 @@ class _Layout:
 _layout = lru_cache(maxsize=64)(_Layout)
 
 
-def _file(found: Mapping[int, Any], partition: Partition, origin: Origin) -> LiveFile:
-    content = _CONTENTS.get(found.get(CONTENT) or Content.DATA.value)
+def _file(found: Mapping[int, Any], partition: entries.Partition, origin: Origin) -> LiveFile:
+    content = _CONTENTS.get(found.get(entries.CONTENT) or Content.DATA.value)
     if content is None or (content is not Content.DATA) != origin.deletes:
         raise Malformed("an entry of another content than its manifest")
     # Entries without a snapshot inherit that of the manifest.
-    number = found.get(SNAPSHOT_ID)
+    number = found.get(entries.SNAPSHOT_ID)
     return LiveFile(
-        path=found[FILE_PATH],
+        path=found[entries.FILE_PATH],
         content=content,
         spec_id=origin.spec_id,
         partition=partition,
-        record_count=found[RECORD_COUNT],
-        file_size_bytes=found[FILE_SIZE],
-        sequence_number=data_sequence_number(found, origin.sequence_number),
+        record_count=found[entries.RECORD_COUNT],
+        file_size_bytes=found[entries.FILE_SIZE],
+        sequence_number=entries.data_sequence_number(found, origin.sequence_number),
         lower_bounds=found.get(LOWER_BOUNDS, _NONE),
         upper_bounds=found.get(UPPER_BOUNDS, _NONE),
-        referenced_data_file=found.get(REFERENCED_DATA_FILE) or "",
+        referenced_data_file=found.get(entries.REFERENCED_DATA_FILE) or "",
         manifest_path=origin.path,
         file_format=found[FILE_FORMAT].upper(),
         added_by=number if type(number) is int else origin.snapshot_id,

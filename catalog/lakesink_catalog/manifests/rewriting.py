@@ -18,22 +18,11 @@ from pyiceberg.manifest import ManifestContent, ManifestFile
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import Table
 
+from lakesink_catalog.manifests import entries as manifest_entries
 from lakesink_catalog.manifests.avro import read_header
 from lakesink_catalog.manifests.avro_values import Malformed
 from lakesink_catalog.manifests.copying import AtOnce, check_counts, contents, entries_of
 from lakesink_catalog.manifests.encode import entry_encoder
-from lakesink_catalog.manifests.entries import (
-    ADDED,
-    DATA,
-    DELETED,
-    DELETES,
-    EXISTING,
-    Inherited,
-    NewEntry,
-    carry_over,
-    layout_digest,
-    partition_kinds,
-)
 from lakesink_catalog.manifests.live import LiveFile
 from lakesink_catalog.manifests.partitions import Kind, kinds_of, promoted, schema_for, summaries
 from lakesink_catalog.manifests.write import (
@@ -55,9 +44,9 @@ MOST_ENTRIES = 10_000
 """Of one manifest: to rewrite so many takes about a tenth of a second."""
 OWN_DELETES = "-deletes.avro"
 """How the name of a delete manifest ends that lakesink wrote."""
-_CONTENTS = {ManifestContent.DATA: DATA, ManifestContent.DELETES: DELETES}
+_CONTENTS = {ManifestContent.DATA: manifest_entries.DATA, ManifestContent.DELETES: manifest_entries.DELETES}
 _ENDINGS = {ManifestContent.DATA: "-files.avro", ManifestContent.DELETES: OWN_DELETES}
-_STATUSES = (EXISTING, ADDED, DELETED)
+_STATUSES = (manifest_entries.EXISTING, manifest_entries.ADDED, manifest_entries.DELETED)
 _spec_id = attrgetter("spec_id")
 
 
@@ -81,13 +70,13 @@ class _Group:
     digest: str
     metadata: Mapping[str, bytes]
     kinds: Sequence[Kind]
-    entries: list[NewEntry]
+    entries: list[manifest_entries.NewEntry]
     paths: set[str] = field(default_factory=set)
 
     @property
     def changes(self) -> bool:
         """False if it is one manifest as it was: it was opened to be merged, and nothing has its layout."""
-        return len(self.paths) != 1 or any(entry.status != EXISTING for entry in self.entries)
+        return len(self.paths) != 1 or any(entry.status != manifest_entries.EXISTING for entry in self.entries)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +104,7 @@ class FileChange:
             for start in range(0, len(group.entries), MOST_ENTRIES)
         ]
         gone = frozenset[str]().union(*(group.paths for group in groups))
-        ended = {entry.path for group in groups for entry in group.entries if entry.status == DELETED}
+        ended = {entry.path for group in groups for entry in group.entries if entry.status == manifest_entries.DELETED}
         removed = tuple(file for file in self.removed if file.manifest_path in gone)
         assert {file.path for file in removed} == ended, "found in the parent"
         return Rewritten(tuple(written), gone, removed)
@@ -125,13 +114,13 @@ class FileChange:
         try:
             data = contents(io, manifest)
             header = read_header(data)
-            digest = layout_digest(header.metadata, _CONTENTS[self.content])
-            inherited = Inherited(manifest.added_snapshot_id, manifest.sequence_number)
+            digest = manifest_entries.layout_digest(header.metadata, _CONTENTS[self.content])
+            inherited = manifest_entries.Inherited(manifest.added_snapshot_id, manifest.sequence_number)
             removed = {file.path for file in self.removed if file.manifest_path == manifest.manifest_path}
-            carried = carry_over(data, header, inherited, removed, self.snapshot_id)
+            carried = manifest_entries.carry_over(data, header, inherited, removed, self.snapshot_id)
             entries = [entry for entry in carried if entry is not None]
             check_counts(manifest, len(entries), sum(entry.rows for entry in entries))
-            kinds = partition_kinds(header.schema)
+            kinds = manifest_entries.partition_kinds(header.schema)
         except Malformed as error:
             emit(ManifestSetAside(manifest.manifest_path, str(error)))
             return None
@@ -159,14 +148,16 @@ class FileChange:
         for file in files:
             partition = promoted(kinds, file.partition)
             encoded = encode(replace(file, partition=partition))
-            entries.append(NewEntry(ADDED, encoded, file.record_count, partition, None))
-        return _Group(spec.spec_id, layout_digest(metadata, content), metadata, kinds, entries)
+            entries.append(
+                manifest_entries.NewEntry(manifest_entries.ADDED, encoded, file.record_count, partition, None)
+            )
+        return _Group(spec.spec_id, manifest_entries.layout_digest(metadata, content), metadata, kinds, entries)
 
-    def _write_one(self, table: Table, group: _Group, entries: Sequence[NewEntry]) -> ManifestFile:
+    def _write_one(self, table: Table, group: _Group, entries: Sequence[manifest_entries.NewEntry]) -> ManifestFile:
         output = new_metadata_file(table, f"{self.snapshot_id}-{uuid.uuid4()}{_ENDINGS[self.content]}")
         length = write_entries(output, group.metadata, [entry.encoded for entry in entries], codec_of(table))
         rows = {status: [entry.rows for entry in entries if entry.status == status] for status in _STATUSES}
-        known = [entry.sequence_number for entry in entries if entry.status == EXISTING]
+        known = [entry.sequence_number for entry in entries if entry.status == manifest_entries.EXISTING]
         return as_listed(
             output.location,
             length,

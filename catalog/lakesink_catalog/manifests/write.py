@@ -8,15 +8,9 @@ from functools import lru_cache
 from itertools import groupby
 from typing import Any
 
+from pyiceberg import manifest as iceberg
 from pyiceberg.avro.codecs import AvroCompressionCodec
 from pyiceberg.io import OutputFile
-from pyiceberg.manifest import (
-    ManifestContent,
-    ManifestFile,
-    PartitionFieldSummary,
-    data_file_with_partition,
-    manifest_entry_schema_with_data_file,
-)
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -46,10 +40,10 @@ def as_listed(  # noqa: PLR0913 - what an entry of a list states
     *,
     spec_id: int,
     snapshot_id: int,
-    partitions: Sequence[PartitionFieldSummary],
-    content: ManifestContent = ManifestContent.DATA,
+    partitions: Sequence[iceberg.PartitionFieldSummary],
+    content: iceberg.ManifestContent = iceberg.ManifestContent.DATA,
     min_sequence_number: int = UNASSIGNED_SEQUENCE,
-) -> ManifestFile:
+) -> iceberg.ManifestFile:
     """A manifest that a snapshot adds, for its manifest list; `counts` has files and rows by status.
 
     It is new for every attempt: PyIceberg writes the sequence number into the object that it gets.
@@ -57,7 +51,7 @@ def as_listed(  # noqa: PLR0913 - what an entry of a list states
     counted: dict[str, Any] = {}
     for status, name in ((ADDED, "added"), (EXISTING, "existing"), (DELETED, "deleted")):
         counted[f"{name}_files_count"], counted[f"{name}_rows_count"] = counts.get(status, (0, 0))
-    return ManifestFile.from_args(
+    return iceberg.ManifestFile.from_args(
         manifest_path=path,
         manifest_length=length,
         partition_spec_id=spec_id,
@@ -81,9 +75,9 @@ class ManifestRecord:
     snapshot_id: int
     files: int
     rows: int
-    partitions: tuple[PartitionFieldSummary, ...]
+    partitions: tuple[iceberg.PartitionFieldSummary, ...]
 
-    def to_manifest_file(self) -> ManifestFile:
+    def to_manifest_file(self) -> iceberg.ManifestFile:
         """See `as_listed`."""
         return as_listed(
             self.path,
@@ -119,7 +113,7 @@ class ManifestRecord:
             files=whole_count(document["files"]),
             rows=whole_count(document["rows"]),
             partitions=tuple(
-                PartitionFieldSummary(flag(null), flag(nan), optional_binary(lower), optional_binary(upper))
+                iceberg.PartitionFieldSummary(flag(null), flag(nan), optional_binary(lower), optional_binary(upper))
                 for null, nan, lower, upper in document["partitions"]
             ),
         )
@@ -155,10 +149,10 @@ def _write_batch_manifest(
 
 def entry_schema(spec: PartitionSpec, schema: Schema, content: bytes = DATA) -> Schema:
     """Iceberg's schema of the entries of a manifest. PyIceberg's for version 2 lacks a field of delete files."""
-    file_type = data_file_with_partition(partition_type(spec, schema), format_version=2)
+    file_type = iceberg.data_file_with_partition(partition_type(spec, schema), format_version=2)
     if content == DELETES:
         file_type = StructType(*file_type.fields, _REFERENCED)
-    return manifest_entry_schema_with_data_file(format_version=2, data_file=file_type)
+    return iceberg.manifest_entry_schema_with_data_file(format_version=2, data_file=file_type)
 
 
 def avro_layout(spec: PartitionSpec, schema: Schema, content: bytes = DATA) -> Any:

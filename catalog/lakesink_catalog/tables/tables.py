@@ -1,19 +1,13 @@
 """Loads tables, and creates a table once, even if several drivers try."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from pyiceberg import exceptions
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
-from pyiceberg.exceptions import (
-    CommitFailedException,
-    NamespaceAlreadyExistsError,
-    NoSuchNamespaceError,
-    NoSuchTableError,
-    TableAlreadyExistsError,
-)
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from sqlalchemy import Select, select
@@ -48,17 +42,17 @@ def load_table(catalog: Catalog, identifier: str) -> Table:
         CatalogError: ``TABLE_MISSING`` with the nearest name, ``TABLE_IS_VIEW``, or the catalog failed.
     """
     parts = parse_identifier(identifier)
-    with suppress(NoSuchTableError, NoSuchNamespaceError):
+    with suppress(exceptions.NoSuchTableError, exceptions.NoSuchNamespaceError):
         return asking(catalog, lambda: catalog.load_table(parts))
     if _is_view(catalog, parts):
         raise CatalogError.of("TABLE_IS_VIEW", table=identifier, catalog=catalog.name)
     raise CatalogError.of("TABLE_MISSING", table=identifier, catalog=catalog.name, near=_near(catalog, parts))
 
 
-def find_table(catalog: Catalog, identifier: str) -> Table | None:
-    """`load_table`, but None if there is no table of this name."""
+def find_table(catalog: Catalog, identifier: str, load: Callable[[Catalog, str], Table] = load_table) -> Table | None:
+    """What `load` returns; None if there is no table of this name."""
     try:
-        return load_table(catalog, identifier)
+        return load(catalog, identifier)
     except CatalogError as error:
         if error.code != TABLE_MISSING:
             raise
@@ -129,7 +123,7 @@ def create_table(
     wanted["format-version"] = FORMAT_VERSION
     is_protected = protects_first_snapshots(catalog, parts[:-1])
     create = catalog.create_table if is_protected else partial(_created_with_a_snapshot, catalog)
-    with suppress(TableAlreadyExistsError):
+    with suppress(exceptions.TableAlreadyExistsError):
         return asking(catalog, lambda: create(parts, schema, partition_spec=spec, sort_order=order, properties=wanted))
     return load_table(catalog, identifier)
 
@@ -140,7 +134,7 @@ def _created_with_a_snapshot(catalog: Catalog, parts: tuple[str, ...], schema: S
     creation.append(creation.table_metadata.schema().as_arrow().empty_table())
     try:
         creation.commit_transaction()
-    except CommitFailedException:  # usually another driver was first
+    except exceptions.CommitFailedException:  # usually another driver was first
         if not catalog.table_exists(parts):
             raise
     return catalog.load_table(parts)
@@ -171,7 +165,7 @@ def parse_identifier(text: object) -> tuple[str, ...]:
 def _create_namespace(catalog: Catalog, namespace: tuple[str, ...]) -> None:
     if asking(catalog, lambda: catalog.namespace_exists(namespace)):
         return
-    with suppress(NamespaceAlreadyExistsError):
+    with suppress(exceptions.NamespaceAlreadyExistsError):
         try:
             asking(catalog, lambda: catalog.create_namespace(namespace))
         except CatalogError:  # PyIceberg's SQL catalog raises the database's error if another driver was first

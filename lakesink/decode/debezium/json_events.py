@@ -13,17 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakesink.decode.avro.schema import WriterSchema
+from lakesink.decode.debezium import envelopes
 from lakesink.decode.debezium.conversions import Conversion, conversion_of, spelled_out, with_bytes, with_digits
-from lakesink.decode.debezium.envelopes import (
-    AFTER,
-    BEFORE,
-    OPERATION,
-    UPDATE,
-    EventColumns,
-    Events,
-    together,
-    wrong_columns,
-)
 from lakesink.decode.debezium.placeholders import HELD, IN_REST, available, is_placeholder, unavailable
 from lakesink.decode.debezium.wrappers import ConnectType, Payloads, Types, opened, unwrapped, written_with
 from lakesink.decode.json_digits import respelled
@@ -53,7 +44,7 @@ _WITHOUT_UNIT = frozenset({"time", "timestamp", "timestamptz"})
 _NO_ROW_BEFORE = '{"before":null,'
 _ROWS_BEFORE = "SELECT coalesce(json_type(value, '/before') <> 'NULL', false) FROM documents"
 _ROWS_AFTER = "SELECT json_extract(value, '/after') FROM documents WHERE json_type(value, '/after') = 'OBJECT'"
-_OPERATION = Field(0, OPERATION, required=False, type=Primitive("string"))
+_OPERATION = Field(0, envelopes.OPERATION, required=False, type=Primitive("string"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +83,7 @@ class JsonEvents:
         keeps_placeholders: True to read placeholders as values, which tells them from other values that do not fit.
     """
 
-    columns: EventColumns
+    columns: envelopes.EventColumns
     unknown: UnknownKeys | None = None
     encoding: BinaryEncoding | None = None
     finds: bool = False
@@ -108,22 +99,22 @@ class JsonEvents:
         self._of_bytes = copy(self._reader)
         self._of_bytes.encoding = BinaryEncoding.BASE64  # Kafka Connect's converter writes no other, nor `spelled_out`
 
-    def events(self, values: pa.Array) -> Events:
+    def events(self, values: pa.Array) -> envelopes.Events:
         """The events of binary or string documents."""
         texts = texts_of(values)
         parts = unwrapped(texts)
-        found = together([(part.positions, self._read(part)) for part in parts])
+        found = envelopes.together([(part.positions, self._read(part)) for part in parts])
         other = pc.or_(pc.or_(found.empty, found.unreadable), texts.is_null())
         lost = pc.indices_nonzero(pc.and_not(found.operations.is_null(), other))
         again = opened(texts.take(lost).to_pylist(), lost.to_pylist()) if len(lost) else []
         if again:
             everywhere = pa.arange(0, len(texts))
-            found = together([(everywhere, found), *((part.positions, self._read(part)) for part in again)])
+            found = envelopes.together([(everywhere, found), *((part.positions, self._read(part)) for part in again)])
         self._wrapped = [part for part in (*parts, *again) if part.types is not None]
         empty = pc.or_(found.empty, values.is_null())
         return replace(found, empty=empty, unreadable=pc.and_not(pc.or_(found.unreadable, texts.is_null()), empty))
 
-    def reading(self, columns: EventColumns, *, forgives: bool) -> "JsonEvents":
+    def reading(self, columns: envelopes.EventColumns, *, forgives: bool) -> "JsonEvents":
         """See `envelopes.EventReader`."""
         return replace(self, columns=columns, forgives=forgives, unknown=None)
 
@@ -158,9 +149,9 @@ class JsonEvents:
 
     def why_not(self, document: pa.Array, keeping: "JsonEvents") -> list[Found]:
         """The values of one malformed document that do not fit."""
-        row, found = wrong_columns(self.events(document), self.columns)
+        row, found = envelopes.wrong_columns(self.events(document), self.columns)
         wrong = [one for one, _ in found]
-        still = [one for one, _ in wrong_columns(keeping.events(document), self.columns)[1]]
+        still = [one for one, _ in envelopes.wrong_columns(keeping.events(document), self.columns)[1]]
         held = [unavailable(one) for one in wrong if one not in still]
         why = held or explained(document[0].as_py(), row, wrong, self._reader)
         if why != [UNKNOWN_MISFIT] or not self.forgives:
@@ -173,24 +164,24 @@ class JsonEvents:
         """See `envelopes.EventReader`: as it is written, but decimals with their digits if a schema tells them."""
         for value in values.cast(pa.binary()).to_pylist():
             types: Types = None
-            operation, text = first_members(value.decode(), (OPERATION, row))
+            operation, text = first_members(value.decode(), (envelopes.OPERATION, row))
             if operation in (None, "null"):
                 [part] = opened([value.decode()], [0])
                 types, [text] = part.types, first_members(part.texts[0].as_py(), (row,))
             text = text or "null"
             yield text if types is None else with_digits(text, ConnectType("struct", fields=types))
 
-    def _read(self, part: Payloads) -> Events:
+    def _read(self, part: Payloads) -> envelopes.Events:
         empty = pc.fill_null(pc.equal(part.texts, "null"), FALSE)
-        after = _parts(AFTER, self.columns.after, part.types)
-        before = _parts(BEFORE, self.columns.before, part.types)
+        after = _parts(envelopes.AFTER, self.columns.after, part.types)
+        before = _parts(envelopes.BEFORE, self.columns.before, part.types)
         whole = [_Part("", Field(0, row, required=False, type=Struct(()))) for row in self.columns.stored if self.finds]
         parts = [_Part("", _OPERATION), *after, *before, *whole]
         texts, [operations, *columns], unreadable = self._open(part.texts, parts)
         columns, rows = columns[: len(after) + len(before)], columns[len(after) + len(before) :]
         read = [self._column(*one) for one in zip((*after, *before), columns, strict=True)]
         rows_before = tuple(read[len(after) :])
-        of_rows = {AFTER: columns[: len(after)], BEFORE: columns[len(after) :]}
+        of_rows = {envelopes.AFTER: columns[: len(after)], envelopes.BEFORE: columns[len(after) :]}
         rests = [
             self._reader.with_unknown_keys(row, of_rows[name], self.columns.stored[name])
             for name, row in zip(self.columns.stored, rows, strict=False)
@@ -198,7 +189,7 @@ class JsonEvents:
         if self.unknown is not None:
             _, [rows], _ = self._reader.find(texts[:SEARCHED], _ROWS_AFTER)
             self._reader.count_unknown(rows, self.columns.after)
-        return Events(
+        return envelopes.Events(
             operations,
             empty,
             pc.and_not(unreadable, empty),
@@ -240,7 +231,7 @@ class JsonEvents:
         pairs = zip(self.columns.before.fields, before, strict=True)
         found = reduce(pc.or_, (parsed.values.is_valid() for one, parsed in pairs if one.name in self.columns.keys))
         unclear = pc.and_(
-            pc.equal(operations, UPDATE), pc.and_not(pc.invert(pc.starts_with(texts, _NO_ROW_BEFORE)), found)
+            pc.equal(operations, envelopes.UPDATE), pc.and_not(pc.invert(pc.starts_with(texts, _NO_ROW_BEFORE)), found)
         )
         positions = pc.indices_nonzero(unclear)
         if not len(positions):
@@ -260,8 +251,8 @@ def _as_written(parts: Sequence[_Part]) -> Callable[[str], list[str | None]]:
     """A function from a document to its parts in their original spelling."""
 
     def parts_of(text: str) -> list[str | None]:
-        after, before = first_members(text, (AFTER, BEFORE))
-        rows = {"": text.lstrip(), AFTER: after or "", BEFORE: before or ""}
+        after, before = first_members(text, (envelopes.AFTER, envelopes.BEFORE))
+        rows = {"": text.lstrip(), envelopes.AFTER: after or "", envelopes.BEFORE: before or ""}
         found = {row: dict(reversed(members(part))) for row, part in rows.items() if part.startswith("{")}
         return [as_taken(found.get(part.row, {}).get(part.field.name), as_json=part.is_json) for part in parts]
 

@@ -8,24 +8,14 @@ from itertools import repeat
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakesink.decode.debezium.envelopes import (
-    CREATE,
-    DELETE,
-    MESSAGE,
-    READ,
-    TRUNCATE,
-    UPDATE,
-    EventColumns,
-    Events,
-    misfits_in,
-)
+from lakesink.decode.debezium import envelopes
 from lakesink.decode.json_scalars import Parsed
 from lakesink.rows.nested import replaced
 from lakesink.rows.scalars import FALSE
 from lakesink.rows.schema import Struct, arrow_type
 
-_UPSERTS = (CREATE, UPDATE, READ)
-_KNOWN = (*_UPSERTS, DELETE, TRUNCATE, MESSAGE)
+_UPSERTS = (envelopes.CREATE, envelopes.UPDATE, envelopes.READ)
+_KNOWN = (*_UPSERTS, envelopes.DELETE, envelopes.TRUNCATE, envelopes.MESSAGE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +56,15 @@ class SortedEvents:
         return replace(found, malformed=pc.or_(found.malformed, some))
 
 
-def sort_events(events: Events, columns: EventColumns) -> SortedEvents:
+def sort_events(events: envelopes.Events, columns: envelopes.EventColumns) -> SortedEvents:
     """Sort events; every document is in exactly one mask, apart from snapshots and splits."""
     rows = len(events.operations)
     is_event = pc.and_not(pc.invert(events.empty), events.unreadable)
     known = pc.and_(_is(events.operations, *_KNOWN), is_event)
     is_upsert = pc.and_(_is(events.operations, *_UPSERTS), known)
-    is_delete, is_update = (pc.and_(known, _is(events.operations, name)) for name in (DELETE, UPDATE))
+    is_delete, is_update = (
+        pc.and_(known, _is(events.operations, name)) for name in (envelopes.DELETE, envelopes.UPDATE)
+    )
     has_key = reduce(pc.and_, [one.values.is_valid() for one in _keys(events.before, columns.before, columns.keys)])
     is_split = pc.and_(pc.and_(is_update, has_key), _has_other_key(events, columns))
     key, of_split, of_delete = (
@@ -81,7 +73,7 @@ def sort_events(events: Events, columns: EventColumns) -> SortedEvents:
     wrong = reduce(
         pc.or_,
         (
-            pc.and_(is_upsert, misfits_in(events.after, columns.after, rows)),
+            pc.and_(is_upsert, envelopes.misfits_in(events.after, columns.after, rows)),
             pc.and_(is_update, key),
             pc.and_(is_split, of_split),
             pc.and_(is_delete, of_delete),
@@ -94,11 +86,11 @@ def sort_events(events: Events, columns: EventColumns) -> SortedEvents:
     others = {one.name for one in columns.before.fields} - columns.of_delete
     return SortedEvents(
         upserts=upserts,
-        snapshots=pc.and_(upserts, _is(events.operations, READ)),
+        snapshots=pc.and_(upserts, _is(events.operations, envelopes.READ)),
         deletes=deletes,
         splits=splits,
-        nothing=pc.or_(events.empty, pc.and_(known, _is(events.operations, MESSAGE))),
-        truncates=pc.and_(known, _is(events.operations, TRUNCATE)),
+        nothing=pc.or_(events.empty, pc.and_(known, _is(events.operations, envelopes.MESSAGE))),
+        truncates=pc.and_(known, _is(events.operations, envelopes.TRUNCATE)),
         unknown=pc.and_not(is_event, known),
         malformed=pc.or_(events.unreadable, wrong),
         keyless=keyless,
@@ -106,7 +98,7 @@ def sort_events(events: Events, columns: EventColumns) -> SortedEvents:
     )
 
 
-def stored_rows(events: Events, found: SortedEvents, columns: EventColumns) -> Parsed:
+def stored_rows(events: envelopes.Events, found: SortedEvents, columns: envelopes.EventColumns) -> Parsed:
     """The row of each event that the table gets as its newest; NULL for others, and for malformed events."""
     values, with_row = [one.values for one in events.after], found.upserts
     if columns.keeps_deleted:
@@ -117,14 +109,16 @@ def stored_rows(events: Events, found: SortedEvents, columns: EventColumns) -> P
     return Parsed(rows, found.malformed, None if events.rest is None else pc.and_(events.rest, with_row))
 
 
-def _misfits(events: Events, columns: EventColumns, names: Collection[str]) -> pa.BooleanArray:
+def _misfits(events: envelopes.Events, columns: envelopes.EventColumns, names: Collection[str]) -> pa.BooleanArray:
     """True for events whose row before does not fit one of these columns."""
     pairs = zip(columns.before.fields, events.before, strict=True)
     chosen = [(one, parsed) for one, parsed in pairs if one.name in names]
-    return misfits_in([parsed for _, parsed in chosen], Struct(tuple(one for one, _ in chosen)), len(events.operations))
+    return envelopes.misfits_in(
+        [parsed for _, parsed in chosen], Struct(tuple(one for one, _ in chosen)), len(events.operations)
+    )
 
 
-def _has_other_key(events: Events, columns: EventColumns) -> pa.BooleanArray:
+def _has_other_key(events: envelopes.Events, columns: envelopes.EventColumns) -> pa.BooleanArray:
     """True if the rows before and after have different keys; False without a row before."""
     pairs = zip(
         _keys(events.before, columns.before, columns.keys),

@@ -13,6 +13,7 @@ from lakesink.sinks.directory.layout import FOLDER
 from lakesink.sinks.staged.ledger import StagedCommit
 from lakesink.sinks.staged.part_receipt import Part, check_batch, part_stem, parts_from_json
 from lakesink_protocol.identity import BATCH_FACTS, NAME_PATTERN, Batch, digest
+from lakesink_protocol.ledger import each_once
 
 MARKER_VERSION = 1
 FORMAT = "parquet"
@@ -116,18 +117,10 @@ def parse_marker(data: bytes, number: int, sink_id: str) -> Marker:
 def _document_in(data: bytes, number: int) -> dict[str, Any]:
     if len(data) > MAX_MARKER_BYTES:
         raise MarkerDamaged(f"commit {number} is larger than {MAX_MARKER_BYTES} bytes")
-    document: dict[str, Any] = json.loads(data, object_pairs_hook=_each_once)
+    document: dict[str, Any] = json.loads(data, object_pairs_hook=each_once)
     version = document["version"]
     if type(version) is not int or version != MARKER_VERSION:
         raise MarkerDamaged(f"commit {number} is of version {str(version)[:20]!r}")
-    return document
-
-
-def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object without duplicate keys: Python uses the last of two equal keys, other readers may use the first."""
-    document = dict(pairs)
-    if len(document) != len(pairs):
-        raise ValueError("a field occurs twice")
     return document
 
 

@@ -10,25 +10,10 @@ from dataclasses import dataclass, field, replace
 from itertools import repeat
 from operator import le, lt
 
+from pyiceberg import types
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema, index_by_id
 from pyiceberg.table import Table
-from pyiceberg.types import (
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FixedType,
-    FloatType,
-    IcebergType,
-    IntegerType,
-    LongType,
-    StringType,
-    TimestampType,
-    TimestamptzType,
-    TimeType,
-    UUIDType,
-)
 
 from lakesink.keys.keys_file import is_keys_file
 from lakesink.parquet.locations import is_location
@@ -115,12 +100,14 @@ def judged(receipts: Sequence[Receipt], expected: Sequence[Expected], batch_id: 
     return _found_in(receipts, expected)
 
 
-_WIDTHS: Mapping[type[IcebergType], range] = {
-    BooleanType: range(1, 2),
-    **dict.fromkeys((IntegerType, FloatType, DateType), range(4, 5)),
-    **dict.fromkeys((LongType, DoubleType, TimeType, TimestampType, TimestamptzType), range(8, 9)),
-    DecimalType: range(1, 17),
-    UUIDType: range(16, 17),
+_WIDTHS: Mapping[type[types.IcebergType], range] = {
+    types.BooleanType: range(1, 2),
+    **dict.fromkeys((types.IntegerType, types.FloatType, types.DateType), range(4, 5)),
+    **dict.fromkeys(
+        (types.LongType, types.DoubleType, types.TimeType, types.TimestampType, types.TimestamptzType), range(8, 9)
+    ),
+    types.DecimalType: range(1, 17),
+    types.UUIDType: range(16, 17),
 }
 _ANY = range(2**31)
 
@@ -322,9 +309,9 @@ def _fits_its_spec(file: ContentFile, specs: Mapping[int, PartitionSpec]) -> boo
 def bounds_of(schema: Schema) -> PossibleBounds:
     """What the bounds of this schema's columns can be."""
     kinds = {field_id: field.field_type for field_id, field in index_by_id(schema).items()}
-    texts = [field_id for field_id, kind in kinds.items() if isinstance(kind, StringType)]
+    texts = [field_id for field_id, kind in kinds.items() if isinstance(kind, types.StringType)]
     widths = {
-        field_id: range(len(kind) + 1) if isinstance(kind, FixedType) else _WIDTHS.get(type(kind), _ANY)
+        field_id: range(len(kind) + 1) if isinstance(kind, types.FixedType) else _WIDTHS.get(type(kind), _ANY)
         for field_id, kind in kinds.items()
     }
     return PossibleBounds(widths, texts)

@@ -27,19 +27,8 @@ from lakesink.rows.changed_rows import POSITIONS
 from lakesink.rows.plan import ChangesPlan
 from lakesink.settings.option_types import Deletes, LocateIn, OnAbsent, OnLate
 from lakesink.settings.settings import Settings
+from lakesink.sinks.iceberg import rows_on_head
 from lakesink.sinks.iceberg.checked_receipts import CombinedReceipts
-from lakesink.sinks.iceberg.rows_on_head import (
-    WORKERS_FROM_BYTES,
-    BatchKeys,
-    FoundRows,
-    LocateMemory,
-    LocateSettings,
-    Workers,
-    candidates,
-    columns_of,
-    live_rows_and_files,
-    read_batch,
-)
 from lakesink_catalog.commit.evolution import evolve
 from lakesink_catalog.commit.located import Locate, Located
 from lakesink_catalog.commit.prepared import PreparedBatch
@@ -69,11 +58,11 @@ class Locator:
     changes: PreparedChanges
     new_files: Callable[[Table], Sequence[LiveFile | ContentFile]]
     stem: str
-    memory: LocateMemory = field(default_factory=LocateMemory)
+    memory: rows_on_head.LocateMemory = field(default_factory=rows_on_head.LocateMemory)
     at_once: AtOnce = map
-    settings: LocateSettings = field(default_factory=LocateSettings)
-    _batch: BatchKeys | None = field(default=None, init=False)
-    _found: FoundRows | None = field(default=None, init=False)
+    settings: rows_on_head.LocateSettings = field(default_factory=rows_on_head.LocateSettings)
+    _batch: rows_on_head.BatchKeys | None = field(default=None, init=False)
+    _found: rows_on_head.FoundRows | None = field(default=None, init=False)
     _last: Located | None = field(default=None, init=False)
 
     def __call__(self, table: Table, head: int | None) -> Located:
@@ -87,10 +76,10 @@ class Locator:
             return Located(head, counts=ChangeCounts(superseded=self.changes.left_out))
         batch = self._batch_for(table)
         live = live_files(table, head, self.memory.live, bounds_of=self.changes.key_ids, at_once=self.at_once)
-        rows = self._found = self._found or FoundRows(found_schema(batch.columns).empty_table())
-        rows.search(batch, table, candidates(table, live, batch), self.settings)
+        rows = self._found = self._found or rows_on_head.FoundRows(found_schema(batch.columns).empty_table())
+        rows.search(batch, table, rows_on_head.candidates(table, live, batch), self.settings)
         self.memory.see(live)
-        live_rows, on_head = live_rows_and_files(rows, live, batch.search, self.memory.deletes)
+        live_rows, on_head = rows_on_head.live_rows_and_files(rows, live, batch.search, self.memory.deletes)
         resolution = resolve(batch.newest.changes, live_rows, on_head.ages, batch.columns)
         del live_rows  # as many as the batch has changes
         pa.default_memory_pool().release_unused()  # those, and what was compared
@@ -118,14 +107,15 @@ class Locator:
             self.memory.deletes.keep(file.path, rows.data_file, rows.positions)
         return tuple(files)
 
-    def _batch_for(self, table: Table) -> BatchKeys:
+    def _batch_for(self, table: Table) -> rows_on_head.BatchKeys:
         """The batch's keys. They are read again if a column was widened: values of the new type do not fit the old."""
-        columns = columns_of(table, self.changes)
+        columns = rows_on_head.columns_of(table, self.changes)
         if self._batch is None or self._batch.columns != columns:
-            self._batch, self._found = read_batch(table, self.changes, columns, self.settings, self.memory), None
+            self._batch = rows_on_head.read_batch(table, self.changes, columns, self.settings, self.memory)
+            self._found = None
         return self._batch
 
-    def _masked(self, table: Table, batch: BatchKeys, resolution: Resolution) -> list[DeletedRows]:
+    def _masked(self, table: Table, batch: rows_on_head.BatchKeys, resolution: Resolution) -> list[DeletedRows]:
         """The rows of the batch itself without effect: of late upserts, and of upserts that another task supersedes."""
         changes = batch.newest.changes
         late = written(changes.filter(pc.is_in(changes[CHANGE], resolution.late)))
@@ -160,7 +150,7 @@ class ChangesByKey:
     run: RunInExecutors | None
     at_once: AtOnce
     are_replayed: bool = False
-    memory: LocateMemory = field(default_factory=LocateMemory)
+    memory: rows_on_head.LocateMemory = field(default_factory=rows_on_head.LocateMemory)
 
     def check_sequence(self, batch: Batch) -> None:
         """See `check_sequence`. Before a replay, its order was compared with that of its sink."""
@@ -174,8 +164,10 @@ class ChangesByKey:
         new_files = partial(_new_files, prepared)
         workers = None
         if self.run is not None and self.settings.locate_in is not LocateIn.DRIVER:
-            workers = Workers(self.run, 0 if self.settings.locate_in is LocateIn.EXECUTORS else WORKERS_FROM_BYTES)
-        how = LocateSettings(workers=workers)
+            workers = rows_on_head.Workers(
+                self.run, 0 if self.settings.locate_in is LocateIn.EXECUTORS else rows_on_head.WORKERS_FROM_BYTES
+            )
+        how = rows_on_head.LocateSettings(workers=workers)
         locator = Locator(prepared.changes, new_files, file_stem, self.memory, self.at_once, how)
         return partial(self._checked, locator, prepared.schema_change)
 

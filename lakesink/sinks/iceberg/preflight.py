@@ -192,10 +192,7 @@ def explain_missing(error: CatalogError, table: str) -> LakesinkError:
         return error
     return error.reworded(
         what=f"There is no table {table} yet. {error.what}" if error.code == CATALOG_MISSING else None,
-        action=(
-            "At a first start, set create_table=True (with decode also schema or schema_evolution).",
-            error.action,
-        ),
+        action=("At a first start, set create_table=True (with decode also schema or schema_evolution).", error.action),
     )
 
 

@@ -69,12 +69,7 @@ _NEVER_DELIVERED = frozenset(
         KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001 - a public code
     }
 )
-_MISSING = frozenset(
-    {
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001 - a public code
-    }
-)
+_MISSING = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC})  # noqa: SLF001 - a public code
 
 
 class NotDelivered(Exception):

@@ -2,32 +2,46 @@
 
 A batch is published by one transaction, with its rows and one record for the ledger, by a driver that fenced all
 others. After an unknown outcome the next attempt fences again, which ends the transaction one way or the other.
+
+The staging folder of a sink has parts of rows, and the records of prepared batches. A part has a unique name and never
+changes. The parts of a committed batch are needed no longer once a later batch is committed: then no driver can commit
+them. They are removed by the names in their prepared record, and no folder is listed. Parts of failed tasks stay; a
+rule of the storage can remove files that are older than a few days.
 """
 
 import os
 import posixpath
 import re
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from lakesink.parquet.filesystem import local_path, scheme_of
+from lakesink.rows.batches import rows_at_once
 from lakesink.settings.options import read_option
 from lakesink.settings.settings import PREPARED_MAX_AGE
 from lakesink.sinks.kafka.clients import Clients, kafka_option_invalid
 from lakesink.sinks.kafka.commit_record import CommitRecord, LedgerState
 from lakesink.sinks.kafka.failures import WORDS, kafka_failures
 from lakesink.sinks.kafka.staged_rows import Needs, RecordsWriter, decode_kafka, needs_of_all
-from lakesink.sinks.kafka.staging import PreparedRows, StagingFolder, StagingRecords
 from lakesink.sinks.kafka.target import KafkaTarget, Session, commit_rows
-from lakesink.sinks.staged.ledger import LedgerDecision
-from lakesink.sinks.staged.part_receipt import PartsReceipt
+from lakesink.sinks.record_folder import PreparedDirectory
+from lakesink.sinks.staged.ledger import LedgerDecision, PreparedParts
+from lakesink.sinks.staged.part_receipt import Part, PartsReceipt, SinkFolder, part_stem
+from lakesink.sinks.staged.parts import all_there, file_system
 from lakesink.sinks.staged.sink import StagedSink, StagedTransaction, option
+from lakesink.sinks.storage import failures_as, open_storage
 from lakesink_catalog.commit.effects import Effects
-from lakesink_protocol.errors import WriteError
+from lakesink_catalog.commit.record import parse_record
+from lakesink_protocol.errors import CatalogError, WriteError
 from lakesink_protocol.identity import Batch
-from lakesink_protocol.redact import contains_secret, shown
+from lakesink_protocol.redact import contains_secret, describe, redact, shown
 from lakesink_protocol.refusals.accept import Accept
 from lakesink_protocol.retry import RetryPolicy
 from lakesink_protocol.verdict import Commit
@@ -35,6 +49,60 @@ from lakesink_protocol.verdict import Commit
 TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 PART_BYTES = 128 * 1024 * 1024
 CODEC = "lz4"
+_BYTES_AT_ONCE = 8 * 2**20
+
+
+class StagingFolder(SinkFolder):
+    """The folder of one sink in the user's staging folder."""
+
+    def check_writable(self) -> None:
+        """Write and remove a small file; raises CatalogError if that fails."""
+        location = f"{self.root}/probe-{uuid4()}"
+        with failures_as(self._failed):
+            storage = open_storage(self.root)
+            storage.replace(location, b"lakesink")
+            storage.remove(location)
+
+    def has_all(self, parts: Sequence[Part]) -> bool:
+        """True if every part exists with its recorded size."""
+        with failures_as(self._failed):
+            return all_there(open_storage(self.root), self, parts)
+
+    def rows(self, parts: Sequence[Part]) -> Iterator[pa.RecordBatch]:
+        """The rows of the parts, in their order."""
+        for part in parts:
+            with failures_as(self._failed):
+                filesystem, path = file_system(self.part(part))
+                with filesystem.open_input_file(path) as source:
+                    parquet = pq.ParquetFile(source)
+                    yield from parquet.iter_batches(rows_at_once(parquet, _BYTES_AT_ONCE))
+
+    def _failed(self, error: Exception) -> CatalogError:
+        return CatalogError.of("STAGING_FAILED", error=describe(error)[:120], root=redact(self.directory))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedRows(PreparedParts):
+    """A batch that only needs its transaction; `topic` is that of all rows, empty if each row names its own."""
+
+    topic: str
+
+
+@dataclass(slots=True)
+class StagingRecords(PreparedDirectory):
+    """The prepared records of one sink; the parts that a record names are removed with it."""
+
+    staging: StagingFolder = field(default=StagingFolder("", ""))
+
+    def _remove(self, path: str) -> None:
+        """Remove a record after its parts: if that fails half-way, the record still names the rest."""
+        body = parse_record(self._read(path) or b"") or {"participants": {}}
+        for payload in body["participants"].values():
+            prepared = PreparedRows.parse(payload, part_stem(self.staging.sink_id, int(body["batch"]["batch_id"])))
+            for part in prepared.parts if prepared else ():
+                with suppress(FileNotFoundError):
+                    self._opened().remove(self.staging.part(part))
+        PreparedDirectory._remove(self, path)  # noqa: SLF001 - a slotted dataclass has no zero-argument super
 
 
 def _folder(staging: Any) -> str:

@@ -20,9 +20,8 @@ from lakesink.rows.libraries import check_library
 from lakesink.rows.plan import ParquetOptions
 from lakesink.rows.task_errors import shown, storage_failures
 from lakesink.rows.texts import check_texts
-from lakesink.sinks.durable import make_folder, sync
 from lakesink.sinks.staged.part_receipt import Part, PartsReceipt, SinkFolder, encode_parts, new_part_name
-from lakesink.sinks.storage import Storage
+from lakesink.sinks.storage import Storage, make_folder, sync
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_catalog.spark_types import sql_type
 from lakesink_protocol.errors import WriteError

@@ -8,13 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.datasource import (
-    DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
-    DataSourceStreamReader,
-    InputPartition,
-    WriterCommitMessage,
-)
+from pyspark.sql import datasource
 
 from lakesink._version import __version__
 from lakesink.read.file_rows import RowsPart
@@ -27,7 +21,7 @@ from lakesink_protocol.two_phase import TaskWriter
 BATCH_ID = "streaming.sql.batchId"
 
 
-class RowsPartition(InputPartition):
+class RowsPartition(datasource.InputPartition):
     """The work of one task, and the lakesink that planned it."""
 
     def __init__(self, part: RowsPart, version: str) -> None:
@@ -36,10 +30,10 @@ class RowsPartition(InputPartition):
         self.version = version
 
 
-class RowsReader(DataSourceStreamReader):
+class RowsReader(datasource.DataSourceStreamReader):
     """Reads the rows of a task: what executors get instead of the reader that plans."""
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a part of a micro-batch."""
         make_reuse_cheap()
         assert isinstance(partition, RowsPartition)
@@ -58,7 +52,7 @@ def marked_names(names: Sequence[str], deletes: str) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class TaskMessage(WriterCommitMessage):
+class TaskMessage(datasource.WriterCommitMessage):
     """A task's message to the process that commits; `receipt` is None if its planner found nothing to write.
 
     `refusal` is the text of the error for its rows, if there was one.
@@ -112,7 +106,7 @@ class PlannedTask:
 
 
 @dataclass
-class StreamTask(DataSourceStreamArrowWriter):
+class StreamTask(datasource.DataSourceStreamArrowWriter):
     """The executors' part of a stream's writer."""
 
     task: PlannedTask
@@ -123,7 +117,7 @@ class StreamTask(DataSourceStreamArrowWriter):
 
 
 @dataclass
-class BatchTask(DataSourceArrowWriter):
+class BatchTask(datasource.DataSourceArrowWriter):
     """A batch write, for executors and the committing process; only the latter can import what `committer` needs."""
 
     task: PlannedTask
@@ -133,6 +127,6 @@ class BatchTask(DataSourceArrowWriter):
         """See `PlannedTask.run`."""
         return self.task.run(iterator)
 
-    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+    def commit(self, messages: Sequence[datasource.WriterCommitMessage | None]) -> None:
         """Validate the receipts and commit."""
         pickle.loads(self.committer)(messages)

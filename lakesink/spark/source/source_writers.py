@@ -32,13 +32,8 @@ from lakesink.sinks.iceberg.sink_table import RunMemory
 from lakesink.spark.report import Reporter
 from lakesink.spark.rows.frame_schema import stored_schema
 from lakesink.spark.rows.worker_reuse import make_reuse_cheap
+from lakesink.spark.source import source_options
 from lakesink.spark.source.connect import check_lasts
-from lakesink.spark.source.source_options import (
-    Destination,
-    spelled_for_spark,
-    stream_destination,
-    transaction_destination,
-)
 from lakesink.spark.source.source_tasks import BatchTask, PlannedTask, StreamTask, TaskMessage, marked_names
 from lakesink.spark.spark_errors import presentable, raise_refusal
 from lakesink_catalog.connect.catalog import CatalogConfig
@@ -72,17 +67,17 @@ def stream_writer(options: Mapping[str, str], schema: StructType, *, overwrite: 
     make_reuse_cheap()
     with presentable():
         _check_appends(overwrite=overwrite)
-        destination = stream_destination(options)
-        with spelled_for_spark():
+        destination = source_options.stream_destination(options)
+        with source_options.spelled_for_spark():
             return StreamWriter(destination, Arriving.of(stored_schema(schema), destination.settings))
 
 
 def batch_writer(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> BatchTask:
     """The writer of a batch write, already planned."""
     make_reuse_cheap()
-    with presentable(), spelled_for_spark():
+    with presentable(), source_options.spelled_for_spark():
         _check_appends(overwrite=overwrite)
-        destination, batch = transaction_destination(options)
+        destination, batch = source_options.transaction_destination(options)
         arriving = Arriving.of(stored_schema(schema), destination.settings)
         committer = partial(commit_batch, destination, arriving.stored, batch)
         writer = _writer_for(_sink(destination, arriving.stored), batch)
@@ -124,7 +119,7 @@ def _deletes_column(rows: pa.Schema, named: str) -> str:
 class StreamWriter(DataSourceStreamArrowWriter):
     """Plans or commits one micro-batch of a stream, in the planner's or the committer's process."""
 
-    def __init__(self, destination: Destination, arriving: Arriving) -> None:
+    def __init__(self, destination: source_options.Destination, arriving: Arriving) -> None:
         self._destination = destination
         self._arriving = arriving
         self._planned: PlannedTask | None = None
@@ -189,7 +184,7 @@ class FinishedJob:
         return Votes(max(len(self.messages), 1), votes, __version__)  # Spark plans at least one task, even without rows
 
 
-def commit_batch(destination: Destination, schema: pa.Schema, batch: Batch, messages: Messages) -> None:
+def commit_batch(destination: source_options.Destination, schema: pa.Schema, batch: Batch, messages: Messages) -> None:
     """Validate the receipts of a batch and commit it; a message is None if its task sent nothing."""
     started = time.monotonic()
     with _reported(destination, batch.batch_id) as reporter:
@@ -200,14 +195,14 @@ def commit_batch(destination: Destination, schema: pa.Schema, batch: Batch, mess
 
 
 @contextmanager
-def _reported(destination: Destination, batch_id: int) -> Iterator[Reporter]:
+def _reported(destination: source_options.Destination, batch_id: int) -> Iterator[Reporter]:
     """Log what fails in one line on the driver's standard error: Spark buries it in stack traces."""
     if read_with_variable("verbose", destination.settings.verbose) is not False:
         ensure_log_handler()
     reporter = Reporter(destination.table, destination.key.name)
     started = time.monotonic()
     try:
-        with presentable(), spelled_for_spark():
+        with presentable(), source_options.spelled_for_spark():
             yield reporter
     except Exception as error:
         _open_catalog.cache_clear()
@@ -234,7 +229,7 @@ def _open_catalog(name: str | None, properties: tuple[tuple[str, Any], ...]) -> 
     return found.open()
 
 
-def _sink(destination: Destination, schema: pa.Schema) -> IcebergSink:
+def _sink(destination: source_options.Destination, schema: pa.Schema) -> IcebergSink:
     settings = destination.settings
     catalog = settings.catalog, tuple(settings.catalog_properties.items())
     of_sink = *catalog, destination.table, destination.key

@@ -4,27 +4,18 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from lakesink_protocol.events.event import (
-    DEBUG,
-    ERROR,
-    INFO,
-    WARNING,
-    BatchEvent,
-    Event,
-    SinkBatchEvent,
-    TableBatchEvent,
-)
+from lakesink_protocol.events import event
 from lakesink_protocol.measures import UNKNOWN_KEYS
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome, word_of
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.verdict import Verdict
 
 
-class BatchStarted(BatchEvent):
+class BatchStarted(event.BatchEvent):
     """Spark has logged the batch's offsets; nothing is read or written."""
 
 
-class OffsetsRead(BatchEvent):
+class OffsetsRead(event.BatchEvent):
     """The batch reads its sources between these offsets, as the ledger stores them.
 
     `start` is None if the sources do not tell it, and `count` unless all of them count, as Kafka does.
@@ -35,14 +26,14 @@ class OffsetsRead(BatchEvent):
     count: int | None
 
 
-class TableCreated(TableBatchEvent):
+class TableCreated(event.TableBatchEvent):
     """The first batch created its table."""
 
-    level = INFO
+    level = event.INFO
     line = "lakesink.table.created table=%(table)s batch=%(batch_id)d"
 
 
-class Decided(BatchEvent):
+class Decided(event.BatchEvent):
     """A decision: before anything is written (`at_begin`), or for an attempt. `tagged` if the sink sets its tag."""
 
     situation: Situation
@@ -51,7 +42,7 @@ class Decided(BatchEvent):
     at_begin: bool
 
 
-class AcceptUnused(BatchEvent):
+class AcceptUnused(event.BatchEvent):
     """The accepted refusal did not apply. `kind` of the target: ``table``, ``topic`` or ``directory``."""
 
     line = (
@@ -64,7 +55,7 @@ class AcceptUnused(BatchEvent):
     accept: str
 
 
-class EntryUnverifiable(SinkBatchEvent):
+class EntryUnverifiable(event.SinkBatchEvent):
     """Expiry removed the snapshot of the ledger entry, whose batch this is; the entry is trusted."""
 
     line = (
@@ -73,7 +64,7 @@ class EntryUnverifiable(SinkBatchEvent):
     )
 
 
-class PreparedDropped(Event):
+class PreparedDropped(event.Event):
     """A prepared record cannot be read, or is so old that an orphan cleanup may have removed its files."""
 
     line = "lakesink.prepared.dropped reason=%(reason)s%(known)s"
@@ -90,64 +81,64 @@ class PreparedDropped(Event):
         return _pairs({name: fact for name, fact in facts.items() if fact is not None})
 
 
-class PreparedUnusable(BatchEvent):
+class PreparedUnusable(event.BatchEvent):
     """The batch that an earlier run prepared can no longer be committed."""
 
     line = "lakesink.prepared.dropped batch=%(batch_id)d reason=%(reason)s"
     reason: str
 
 
-class BatchRecovered(BatchEvent):
+class BatchRecovered(event.BatchEvent):
     """This run uses the batch that an earlier run prepared."""
 
     snapshot_id: int
 
 
-class FileClosing(BatchEvent):
+class FileClosing(event.BatchEvent):
     """A task has written rows into a file that is not closed."""
 
 
-class BatchPrepared(BatchEvent):
+class BatchPrepared(event.BatchEvent):
     """All receipts have arrived, and the manifests are written."""
 
     snapshot_id: int
 
 
-class RecordDue(BatchEvent):
+class RecordDue(event.BatchEvent):
     """The prepared record is about to be written."""
 
 
-class RecordStored(BatchEvent):
+class RecordStored(event.BatchEvent):
     """The prepared record is durable."""
 
 
-class BatchRecorded(BatchEvent):
+class BatchRecorded(event.BatchEvent):
     """The table's sink continues, after its record was stored."""
 
 
-class BatchAborted(BatchEvent):
+class BatchAborted(event.BatchEvent):
     """The batch failed before it could be committed. `kind` of the target: ``table``, ``topic`` or ``directory``."""
 
-    level = INFO
+    level = event.INFO
     line = "lakesink.batch.aborted %(kind)s=%(target)s batch=%(batch_id)d"
     kind: str
     target: str
 
 
-class BatchLanded(BatchEvent):
+class BatchLanded(event.BatchEvent):
     """The sink is done; Spark has not logged the batch as complete."""
 
 
-class RecordKept(Event):
+class RecordKept(event.Event):
     """A file of an earlier pre-commit, a record or a keys file, could not be removed."""
 
-    level = DEBUG
+    level = event.DEBUG
     line = "lakesink.prepared.kept path=%(path)s error=%(error)s"
     path: str
     error: str
 
 
-class BatchEnded(SinkBatchEvent):
+class BatchEnded(event.SinkBatchEvent):
     """The end of a batch. `write_seconds` is the job over the rows, 0 if none ran."""
 
     seconds: float
@@ -157,7 +148,7 @@ class BatchEnded(SinkBatchEvent):
 class BatchFinished(BatchEnded):
     """The batch is in the target."""
 
-    level = INFO
+    level = event.INFO
     line = (
         "lakesink.batch.%(word)s table=%(table)s sink=%(sink)s batch=%(batch_id)d%(counts)s seconds=%(seconds).3f"
         " write_seconds=%(write_seconds).3f"
@@ -167,7 +158,7 @@ class BatchFinished(BatchEnded):
     @property
     def severity(self) -> int:
         """A batch of an earlier run is a warning: its rows come from the code of that run."""
-        return WARNING if isinstance(self.outcome, Committed) and self.outcome.recovered else self.level
+        return event.WARNING if isinstance(self.outcome, Committed) and self.outcome.recovered else self.level
 
     @property
     def word(self) -> str:
@@ -196,7 +187,7 @@ class BatchFinished(BatchEnded):
 class BatchInterrupted(BatchEnded):
     """The query was asked to stop."""
 
-    level = INFO
+    level = event.INFO
     line = (
         "lakesink.batch.interrupted table=%(table)s sink=%(sink)s batch=%(batch_id)d seconds=%(seconds).3f"
         " write_seconds=%(write_seconds).3f"
@@ -206,7 +197,7 @@ class BatchInterrupted(BatchEnded):
 class BatchFailed(BatchEnded):
     """The batch failed, or `is_refused`; `rest` are lines of its message after the first that nothing else shows."""
 
-    level = ERROR
+    level = event.ERROR
     line = (
         "lakesink.batch.%(word)s table=%(table)s sink=%(sink)s batch=%(batch_id)d code=%(code)s seconds=%(seconds).3f"
         " write_seconds=%(write_seconds).3f error=%(error)s%(lines)s"

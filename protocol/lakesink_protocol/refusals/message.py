@@ -42,10 +42,7 @@ def refusal(
 def input_missing(batch: Batch) -> BatchRefused:
     """The error for a batch whose input files are missing, if it cannot be overruled."""
     return BatchRefused.of(
-        "INPUT_MISSING.not_overruled",
-        batch_id=batch.batch_id,
-        count=len(batch.missing_inputs),
-        missing=_missing(batch),
+        "INPUT_MISSING.not_overruled", batch_id=batch.batch_id, count=len(batch.missing_inputs), missing=_missing(batch)
     )
 
 

@@ -122,13 +122,7 @@ def audit_table(
 
 
 def audit_of(
-    catalog: Catalog,
-    table: str,
-    *,
-    checkpoint: str | None,
-    sink: str | None,
-    footers: bool,
-    keys: KeyQuestion | None,
+    catalog: Catalog, table: str, *, checkpoint: str | None, sink: str | None, footers: bool, keys: KeyQuestion | None
 ) -> Proof:
     """Audit a table of a catalog by its name; see `audit_table`."""
     prove_keys = None

@@ -8,26 +8,20 @@ from enum import Enum
 from itertools import islice
 from typing import TypeVar
 
+from pyiceberg import manifest as iceberg
 from pyiceberg.avro.file import AvroFile
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import (
-    DEFAULT_READ_VERSION,
-    MANIFEST_ENTRY_SCHEMAS,
-    DataFile,
-    DataFileContent,
-    FileFormat,
-    ManifestEntry,
-    ManifestEntryStatus,
-    ManifestFile,
-    read_manifest_list,
-)
 from pyiceberg.typedef import StructProtocol
 
 from lakesink_catalog.read.past import FileCounts, PastCommit
 from lakesink_protocol.redact import describe
 
-_TYPES: dict[int, Callable[..., StructProtocol]] = {-1: ManifestEntry, 2: DataFile}
-_ENUMS: dict[int, Callable[..., Enum]] = {0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent}
+_TYPES: dict[int, Callable[..., StructProtocol]] = {-1: iceberg.ManifestEntry, 2: iceberg.DataFile}
+_ENUMS: dict[int, Callable[..., Enum]] = {
+    0: iceberg.ManifestEntryStatus,
+    101: iceberg.FileFormat,
+    134: iceberg.DataFileContent,
+}
 """By field ids of a manifest's entries."""
 AT_ONCE = 16
 _LONGEST_TURN = 32
@@ -43,14 +37,14 @@ class Entry:
     size_bytes: int
     rows: int  # rows of a data file, deletes of a delete file
     added_by: int  # id of the snapshot that added it
-    content: DataFileContent
+    content: iceberg.DataFileContent
     is_parquet: bool  # True if it has a footer to compare with
     is_new: bool  # True if the manifest was written by the snapshot that added the file
 
     @property
     def is_data(self) -> bool:
         """False for delete files."""
-        return self.content is DataFileContent.DATA
+        return self.content is iceberg.DataFileContent.DATA
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +72,7 @@ class Inventory:
         """
         unread = [commit for commit in commits if commit.snapshot_id not in self._paths]
         lists = self._attempts(_live_manifests, [commit.snapshot.manifest_list for commit in unread])
-        files: dict[str, ManifestFile] = {}
+        files: dict[str, iceberg.ManifestFile] = {}
         for commit, manifests in zip(unread, lists, strict=True):
             chosen = [
                 manifest
@@ -167,37 +161,37 @@ def sums(entries: Iterable[Entry]) -> dict[int, FileCounts]:
             counts[1] += entry.rows
         else:
             counts[3] += 1
-            counts[4] += entry.rows if entry.content is DataFileContent.POSITION_DELETES else 0
+            counts[4] += entry.rows if entry.content is iceberg.DataFileContent.POSITION_DELETES else 0
     return {snapshot_id: FileCounts(*found.pop(snapshot_id)) for snapshot_id in list(found)}  # never both forms of all
 
 
-def _live_manifests(location: str, io: FileIO) -> list[ManifestFile]:
-    found = read_manifest_list(io.new_input(location))
+def _live_manifests(location: str, io: FileIO) -> list[iceberg.ManifestFile]:
+    found = iceberg.read_manifest_list(io.new_input(location))
     return [one for one in found if one.has_added_files() or one.has_existing_files()]
 
 
-def _manifest(file: ManifestFile, io: FileIO) -> Manifest:
+def _manifest(file: iceberg.ManifestFile, io: FileIO) -> Manifest:
     """Read the live entries as `ManifestFile.fetch_manifest_entry` does, but one at a time."""
-    schema = MANIFEST_ENTRY_SCHEMAS[DEFAULT_READ_VERSION]
+    schema = iceberg.MANIFEST_ENTRY_SCHEMAS[iceberg.DEFAULT_READ_VERSION]
     source = io.new_input(file.manifest_path)
-    with AvroFile[ManifestEntry](source, schema, read_types=_TYPES, read_enums=_ENUMS) as entries:
-        live = tuple(_entry(entry, file) for entry in entries if entry.status != ManifestEntryStatus.DELETED)
+    with AvroFile[iceberg.ManifestEntry](source, schema, read_types=_TYPES, read_enums=_ENUMS) as entries:
+        live = tuple(_entry(entry, file) for entry in entries if entry.status != iceberg.ManifestEntryStatus.DELETED)
     counts = (file.added_files_count, file.existing_files_count, file.added_rows_count, file.existing_rows_count)
     known = [count for count in counts if count is not None]
     stated = (known[0] + known[1], known[2] + known[3]) if len(known) == len(counts) else None
     return Manifest(file.manifest_path, stated, live)
 
 
-def _entry(entry: ManifestEntry, manifest: ManifestFile) -> Entry:
+def _entry(entry: iceberg.ManifestEntry, manifest: iceberg.ManifestFile) -> Entry:
     file = entry.data_file
     return Entry(
         path=file.file_path,
         size_bytes=file.file_size_in_bytes,
         rows=file.record_count,
         added_by=(manifest.added_snapshot_id if entry.snapshot_id is None else entry.snapshot_id) or 0,
-        content=DataFileContent(file.content),
-        is_parquet=file.file_format == FileFormat.PARQUET,
-        is_new=entry.status == ManifestEntryStatus.ADDED,
+        content=iceberg.DataFileContent(file.content),
+        is_parquet=file.file_format == iceberg.FileFormat.PARQUET,
+        is_new=entry.status == iceberg.ManifestEntryStatus.ADDED,
     )
 
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 
 from pyiceberg.table import Table
 from pyiceberg.table.refs import SnapshotRefType
@@ -13,9 +13,9 @@ from lakesink_catalog.read.history import SinkState, sinks
 from lakesink_catalog.read.landed import newest_batch
 from lakesink_catalog.read.past import FIRST_SEQUENCE, Past, PastCommit, Retained, head_of, retained
 from lakesink_catalog.read.view import view_table
-from lakesink_catalog.tables.tables import TABLE_MISSING, load_to_read
+from lakesink_catalog.tables.tables import find_table, load_to_read
 from lakesink_catalog.words import counted
-from lakesink_protocol.errors import CatalogError, Reason, SettingsError
+from lakesink_protocol.errors import Reason, SettingsError
 from lakesink_protocol.identity import MAIN_BRANCH, SinkKey, SinkKind
 from lakesink_protocol.suggest import did_you_mean
 from lakesink_tools.audit import contents
@@ -130,16 +130,7 @@ class TableScan:
 
     def of_side_tables(self) -> Iterator[Said]:
         """Compare rows that batches put aside, and the changes that they count, with the tables that have them."""
-
-        @cache
-        def side_of(name: str) -> Table | None:
-            try:
-                return load_to_read(self.table.catalog, name)
-            except CatalogError as error:
-                if error.code != TABLE_MISSING:
-                    raise
-                return None
-
+        side_of = cache(partial(find_table, self.table.catalog, load=load_to_read))
         if not self.known:
             yield from of_first_batches(self.table, side_of)
         for state in self.states:

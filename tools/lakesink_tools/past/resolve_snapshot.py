@@ -200,12 +200,7 @@ def _unseen(past: LookBack, time_ms: int) -> CatalogError:
         kept = f"Tags are kept: {_cut(', '.join(sorted(past.tags)))}."
     shown = f"the next that is retained is {later[1]} of {moment_of(later[0])}" if later else "none is retained"
     return CatalogError.of(
-        "TIME_NOT_RETAINED",
-        branch=past.branch,
-        moment=moment_of(time_ms),
-        next=shown,
-        reason=reason,
-        kept=kept,
+        "TIME_NOT_RETAINED", branch=past.branch, moment=moment_of(time_ms), next=shown, reason=reason, kept=kept
     )
 
 

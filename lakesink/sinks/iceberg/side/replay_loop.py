@@ -30,7 +30,7 @@ from lakesink.sinks.iceberg.side.replays import (
     replays_differ,
 )
 from lakesink.sinks.iceberg.side.side_sink import MOST_LOOKS
-from lakesink_catalog.commit.current import is_current
+from lakesink_catalog.commit.request import is_current
 from lakesink_catalog.read.landed import Landed
 from lakesink_catalog.tables.tables import find_table, load_table
 from lakesink_catalog.words import counted

@@ -12,16 +12,7 @@ from lakesink.rows.plan import WritePlan
 from lakesink.rows.side_rows import SidePlan, application_of
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.checked_receipts import CombinedReceipts
-from lakesink.sinks.iceberg.side.changelog_table import (
-    CHANGELOG,
-    changelog_columns,
-    check_changelog,
-    check_changelog_name,
-    check_filled,
-    check_is_logged,
-    note_changelog,
-    other_changelog,
-)
+from lakesink.sinks.iceberg.side import changelog_table
 from lakesink.sinks.iceberg.side.letters_table import (
     DEAD_LETTERS,
     check_letters,
@@ -63,8 +54,8 @@ class SideTables:
         """Those of a table; raises SettingsError if an option names a table that cannot be one."""
         letters, changelog = make(DEAD_LETTERS, letters_table(table, settings), LETTERS), None
         if settings.changelog_table is not None:
-            check_changelog_name(table, settings.changelog_table)
-            changelog = make(CHANGELOG, settings.changelog_table, METADATA)
+            changelog_table.check_changelog_name(table, settings.changelog_table)
+            changelog = make(changelog_table.CHANGELOG, settings.changelog_table, METADATA)
         used = (letters if puts_aside(settings, expected) else None, changelog)
         return cls(table, settings, letters, changelog, tuple(side for side in used if side is not None))
 
@@ -79,7 +70,7 @@ class SideTables:
             if side.name == name:
                 return side
         if self.settings.has_changes:
-            raise other_changelog(name, self.settings)
+            raise changelog_table.other_changelog(name, self.settings)
         raise other_letters(name, self.letters)
 
     def plan_for(self, side: SideTableSink, decision: Decision, own: WritePlan) -> WritePlan:
@@ -87,17 +78,17 @@ class SideTables:
         if side is not self.changelog:
             return side.plan_for(decision.situation.batch, decision.situation)
         assert own.changes is not None, "only changes have a changelog"
-        side.follow(changelog_columns(own.schema_json, own.changes, self.table))
+        side.follow(changelog_table.changelog_columns(own.schema_json, own.changes, self.table))
         plan = side.plan_for(decision.situation.batch, decision.situation)
-        check_filled(side.table, plan.schema_json, side.columns)
-        check_is_logged(decision, side)
+        changelog_table.check_filled(side.table, plan.schema_json, side.columns)
+        changelog_table.check_is_logged(decision, side)
         return plan
 
     def check(self, counted: CombinedReceipts, batch_id: int, *, logs: bool) -> None:
         """Check that both receipts of the tasks say the same; `logs` is true if the batch goes to a changelog."""
         check_letters(counted.quality, counted.rows, self.letters, self.settings, batch_id)
         if self.changelog is not None and logs:
-            check_changelog(counted, self.changelog, batch_id)
+            changelog_table.check_changelog(counted, self.changelog, batch_id)
 
     def changelog_of(self, *, logs: bool) -> str:
         """The name of the changelog that gets a batch; empty if none does."""
@@ -149,7 +140,7 @@ class SideFactory:
         own, batch, changelog = self.own, decision.situation.batch, tables.changelog
         plans = [tables.plan_for(side, decision, plan) for side in tables.used]
         named = None if changelog is None else changelog.table
-        note_changelog(own.connected(), own.found, own.key, batch, named)
+        changelog_table.note_changelog(own.connected(), own.found, own.key, batch, named)
         uuid = str(own.found.metadata.table_uuid)
         return tuple(
             SidePlan(side.name, own.key, uuid, application_of(side.key(batch)), of_side, logs=side is changelog)

@@ -5,13 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from pyiceberg.table.update import (
-    AssertCurrentSchemaId,
-    AssertRefSnapshotId,
-    AssertTableUUID,
-    SetSnapshotRefUpdate,
-    TableRequirement,
-)
+from pyiceberg.table import update as updates
 
 from lakesink_catalog.words import counted
 from lakesink_tools.checks.bench import KEY, Bench, Offer, answer, send
@@ -38,7 +32,7 @@ def first_commits(bench: Bench) -> Iterator[str]:
     yield broken_promise(answers, bench.state())
     if all(sent.refused_as for sent in answers):  # a cautious catalog
         yield bench.accepts(bench.offers(1)[0])
-    no_head = AssertRefSnapshotId(ref=KEY.branch, snapshot_id=None)
+    no_head = updates.AssertRefSnapshotId(ref=KEY.branch, snapshot_id=None)
     for form in (late, late.only_properties()):
         wrong = _asserting(_only_head(form), no_head)
         yield bench.refuses(wrong, "a commit that asserted no head where there was one")
@@ -60,14 +54,14 @@ def stale_tag(bench: Bench) -> Iterator[str]:
     yield bench.accepts(bench.offers(1)[0])
     fresh = bench.offers(1)[0]
     for asserted, what in ((first.snapshot_id, "an old tag"), (None, "no tag where there was one")):
-        wrong = AssertRefSnapshotId(ref=KEY.ledger_tag, snapshot_id=asserted)
+        wrong = updates.AssertRefSnapshotId(ref=KEY.ledger_tag, snapshot_id=asserted)
         yield bench.refuses(_asserting(fresh, wrong), f"a commit that asserted the head and {what}")
     yield bench.accepts(fresh)
 
 
 def table_uuid(bench: Bench) -> Iterator[str]:
     """A commit to another table of the same name is refused."""
-    wrong = AssertTableUUID(uuid=uuid.uuid4())
+    wrong = updates.AssertTableUUID(uuid=uuid.uuid4())
     yield bench.refuses(_asserting(bench.offers(1)[0], wrong), "a commit that asserted another table's UUID")
     yield bench.accepts(bench.offers(1)[0])
     yield bench.refuses(_asserting(bench.offers(1)[0], wrong), "a commit that asserted another table's UUID")
@@ -76,7 +70,7 @@ def table_uuid(bench: Bench) -> Iterator[str]:
 def schema(bench: Bench) -> Iterator[str]:
     """A commit that asserts another schema than the table's is refused."""
     offered = bench.offers(1)[0]
-    wrong = AssertCurrentSchemaId(current_schema_id=offered.table.metadata.current_schema_id + 1)
+    wrong = updates.AssertCurrentSchemaId(current_schema_id=offered.table.metadata.current_schema_id + 1)
     yield bench.refuses(_asserting(offered, wrong), "a commit that asserted another schema")
     yield bench.accepts(offered)
 
@@ -98,7 +92,7 @@ def all_or_nothing(bench: Bench) -> Iterator[str]:
     yield bench.accepts(first)
     yield bench.refuses(late, "a commit that asserted an old head")
     fresh = bench.offers(1)[0]
-    moves = [update for update in fresh.updates if isinstance(update, SetSnapshotRefUpdate)]
+    moves = [update for update in fresh.updates if isinstance(update, updates.SetSnapshotRefUpdate)]
     of_branch = next(move for move in moves if move.ref_name == KEY.branch)
     torn = replace(fresh, updates=(*fresh.only_properties().updates, of_branch))
     yield bench.refuses(torn, "a commit that moved the branch to no snapshot")
@@ -185,10 +179,10 @@ def _once(bench: Bench, offered: Offer) -> str:
     return ""
 
 
-def _asserting(offered: Offer, wrong: TableRequirement) -> Offer:
+def _asserting(offered: Offer, wrong: updates.TableRequirement) -> Offer:
     """The offer with one of its assertions replaced."""
 
-    def same(requirement: TableRequirement) -> bool:
+    def same(requirement: updates.TableRequirement) -> bool:
         return type(requirement) is type(wrong) and getattr(requirement, "ref", None) == getattr(wrong, "ref", None)
 
     kept = (requirement for requirement in offered.requirements if not same(requirement))

@@ -4,17 +4,9 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
+from lakesink.checkpoint import query_facts as facts
 from lakesink.checkpoint.folder import Checkpoint, FsspecFiles
 from lakesink.checkpoint.offsets import is_kafka_offset, log_offset
-from lakesink.checkpoint.query_facts import (
-    MOST_BYTES,
-    QUERY_FACTS,
-    QueryFacts,
-    Replay,
-    guarantee,
-    is_atomic,
-    parse_query_facts,
-)
 from lakesink.settings.option_types import OutputMode
 from lakesink_protocol.redact import describe, redact
 from lakesink_tools.checks.doctor.finding import Finding, Part, Standing, attempt, attempt_all
@@ -22,16 +14,16 @@ from lakesink_tools.checks.doctor.finding import Finding, Part, Standing, attemp
 UNTOLD = "failOnDataLoss, the isolation level, expressions and speculation: only a running query knows them"
 
 _STANDINGS = {
-    Replay.YES: Standing.OK,
-    Replay.MAY_LOSE: Standing.WARNING,
-    Replay.UNKNOWN: Standing.WARNING,
-    Replay.NO: Standing.FAILED,
+    facts.Replay.YES: Standing.OK,
+    facts.Replay.MAY_LOSE: Standing.WARNING,
+    facts.Replay.UNKNOWN: Standing.WARNING,
+    facts.Replay.NO: Standing.FAILED,
 }
 _REMEDIES = {
-    Replay.YES: "",
-    Replay.MAY_LOSE: "Leave failOnDataLoss at true: the query then stops if the source has lost rows.",
-    Replay.UNKNOWN: "Make sure that the source returns the same rows for the same offsets, also after a restart.",
-    Replay.NO: "Put a store that keeps rows between the source and the query: Kafka, or files.",
+    facts.Replay.YES: "",
+    facts.Replay.MAY_LOSE: "Leave failOnDataLoss at true: the query then stops if the source has lost rows.",
+    facts.Replay.UNKNOWN: "Make sure that the source returns the same rows for the same offsets, also after a restart.",
+    facts.Replay.NO: "Put a store that keeps rows between the source and the query: Kafka, or files.",
 }
 
 
@@ -68,12 +60,14 @@ def check_query(root: str) -> Iterator[Finding]:
         yield from _running(notes)
 
 
-def _read(query_id: str, checkpoint: Checkpoint) -> QueryFacts | Finding | None:
-    size_bytes = checkpoint.files.size_bytes(QUERY_FACTS)
+def _read(query_id: str, checkpoint: Checkpoint) -> facts.QueryFacts | Finding | None:
+    size_bytes = checkpoint.files.size_bytes(facts.QUERY_FACTS)
     if size_bytes is None:
         return None
     try:
-        notes = parse_query_facts(checkpoint.files.read_range(QUERY_FACTS, 0, min(size_bytes, MOST_BYTES + 1)))
+        notes = facts.parse_query_facts(
+            checkpoint.files.read_range(facts.QUERY_FACTS, 0, min(size_bytes, facts.MOST_BYTES + 1))
+        )
     except ValueError as error:
         found = f"The notes of query {query_id} cannot be read: {error}"
         return Finding(Part.QUERY, "notes", Standing.FAILED, redact(found), "Start the query again: it rewrites them.")
@@ -83,8 +77,8 @@ def _read(query_id: str, checkpoint: Checkpoint) -> QueryFacts | Finding | None:
     return notes
 
 
-def _sources(notes: QueryFacts) -> Iterator[Finding]:
-    promise = guarantee(notes.sources)
+def _sources(notes: facts.QueryFacts) -> Iterator[Finding]:
+    promise = facts.guarantee(notes.sources)
     weakest = sorted({source.name for source in notes.sources if source.replay is promise}) or ["no source is known"]
     found = f"{promise.value} ({', '.join(weakest)})"
     yield Finding(Part.QUERY, "guarantee", _STANDINGS[promise], found, _REMEDIES[promise])
@@ -103,7 +97,7 @@ def _sources(notes: QueryFacts) -> Iterator[Finding]:
         yield Finding(Part.QUERY, "texts", Standing.WARNING, found, fix)
 
 
-def _functions(notes: QueryFacts) -> Iterator[Finding]:
+def _functions(notes: facts.QueryFacts) -> Iterator[Finding]:
     unstable, trusted = notes.functions.unstable, notes.functions.trusted
     if unstable:
         found = (
@@ -120,7 +114,7 @@ def _functions(notes: QueryFacts) -> Iterator[Finding]:
         yield Finding(Part.QUERY, "functions", Standing.OK, redact(found), fix)
 
 
-def _running(notes: QueryFacts) -> Iterator[Finding]:
+def _running(notes: facts.QueryFacts) -> Iterator[Finding]:
     """How Spark runs it: which rows it emits, whether it copies tasks, and how it keeps its checkpoint."""
     emits = (
         "a later batch emits a changed result again, and it replaces the earlier one by its key"
@@ -150,7 +144,7 @@ def _running(notes: QueryFacts) -> Iterator[Finding]:
 
 def _unnoted(root: str, query_id: str, checkpoint: Checkpoint) -> Iterator[Finding]:
     """What the checkpoint of a query without stored facts shows of its guarantee, and what it does not."""
-    found = f"Query {query_id} has no query facts in {QUERY_FACTS}; these findings are from its checkpoint."
+    found = f"Query {query_id} has no query facts in {facts.QUERY_FACTS}; these findings are from its checkpoint."
     fix = 'lakesink.stream, stream_files and stream_to write them; format("lakesink") and other sinks do not.'
     yield Finding(Part.QUERY, "notes", Standing.SKIPPED, found, fix)
     kinds = [_kind_of(offset) for offset in checkpoint.offsets(checkpoint.newest_batch()).ends.values()]
@@ -158,10 +152,10 @@ def _unnoted(root: str, query_id: str, checkpoint: Checkpoint) -> Iterator[Findi
     if kinds and all(kinds):
         yield Finding(Part.QUERY, "guarantee", Standing.OK, f"{found}; these can replay")
     else:
-        yield Finding(Part.QUERY, "guarantee", Standing.WARNING, found, _REMEDIES[Replay.UNKNOWN])
+        yield Finding(Part.QUERY, "guarantee", Standing.WARNING, found, _REMEDIES[facts.Replay.UNKNOWN])
     yield Finding(Part.QUERY, "untold", Standing.SKIPPED, UNTOLD, "Read the code of the query.")
     scheme = urlsplit(root).scheme or "file"
-    if not is_atomic(scheme):
+    if not facts.is_atomic(scheme):
         told = f"{scheme} is not known to create a file in one step, unless Spark was given a file manager for that."
         advice = "Keep it on HDFS, ABFS or a file system, or set Spark's AbortableStreamBasedCheckpointFileManager."
         yield Finding(Part.QUERY, "atomic create", Standing.WARNING, told, advice)

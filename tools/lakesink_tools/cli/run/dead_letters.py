@@ -9,16 +9,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from pyiceberg.catalog import Catalog
-from pyiceberg.table import Table
-
 import lakesink
 from lakesink.rows.letters import SUFFIX
 from lakesink.sinks.iceberg.side.begun_replays import lost_letters, replays_back
 from lakesink.sinks.iceberg.side.pending import OfTable, check_letter_table, count_letters
 from lakesink.sinks.iceberg.side.replays import AllAssignments, load_assignments
 from lakesink_catalog.connect.catalog import connect
-from lakesink_catalog.tables.tables import TABLE_MISSING, load_table
+from lakesink_catalog.tables.tables import find_table, load_table
 from lakesink_catalog.words import as_arguments, counted, moment, number
 from lakesink_protocol.errors import CatalogError
 from lakesink_tools.cli.output import NOT_WELL, OK, Report, invalid, progress
@@ -121,7 +118,8 @@ def dead_letters(  # noqa: PLR0913 - one for each option of the command
 
 def _shown(table: str, name: str, catalog: str | None, branch: str, limit: int, wanted: Wanted) -> Report:
     found = connect(catalog, create=False)
-    of, letters = _table(found, table), _table(found, name)
+    # The table of the letters may have been dropped, so that they are all that is left.
+    of, letters = find_table(found, table), find_table(found, name)
     if letters is None and of is not None:
         raise CatalogError.of(
             "TABLE_MISSING.letters",
@@ -189,16 +187,6 @@ def _begun(of: OfTable, assignments: AllAssignments) -> Begun:
         else:
             told.append(f"{begun}: run it again as it was.")
     return Begun(" ".join(told), stops)
-
-
-def _table(catalog: Catalog, name: str) -> Table | None:
-    """A table, or None. The table of the letters may have been dropped, so that they are all that is left."""
-    try:
-        return load_table(catalog, name)
-    except CatalogError as error:
-        if error.code != TABLE_MISSING:
-            raise
-        return None
 
 
 def _row(letter: dict[str, Any]) -> list[str]:

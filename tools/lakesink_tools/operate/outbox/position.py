@@ -175,10 +175,7 @@ def check_standing(past: Past, unread: Unread, position: Position, outbox: Outbo
         )
     if unread.lost_replay:
         raise CatalogError.of(
-            "READ_ROLLED_BACK.produced_replay",
-            replay=unread.lost_replay,
-            sink=outbox.sink.sink,
-            table=outbox.table,
+            "READ_ROLLED_BACK.produced_replay", replay=unread.lost_replay, sink=outbox.sink.sink, table=outbox.table
         )
     if not _has_produced(past, position):
         raise CatalogError.of("READ_BATCH_CHANGED.produced", position=_named(position, outbox))

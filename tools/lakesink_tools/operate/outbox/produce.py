@@ -28,19 +28,8 @@ from lakesink_protocol.outcome import AlreadyCommitted, Outcome
 from lakesink_protocol.redact import safe_cause
 from lakesink_protocol.two_phase import TaskWriter
 from lakesink_protocol.votes import Votes
+from lakesink_tools.operate.outbox import position as positions
 from lakesink_tools.operate.outbox.batch_records import BatchRecords
-from lakesink_tools.operate.outbox.position import (
-    Outbox,
-    Progress,
-    batch_of,
-    check_beginning,
-    check_same_key,
-    check_same_ledger,
-    check_standing,
-    check_unique,
-    key_names,
-    progress_in,
-)
 from lakesink_tools.operate.outbox.words import Words
 
 
@@ -74,7 +63,7 @@ class Producing:
         position: Behind the newest batch in the topic, as seen last.
     """
 
-    outbox: Outbox
+    outbox: positions.Outbox
     load: Callable[[], Table]
     sink: KafkaSink
     keys: tuple[str, ...] | None
@@ -95,7 +84,7 @@ class Producing:
             known = self.progress_in(self.sink.read_ledger())
             position = known.position if known else beginning(table, self.outbox.table, self.outbox.sink, begin)
             past, unread = unread_batches(table, self.outbox.table, self.outbox.sink, position, changes=True)
-        check_standing(past, unread, position, self.outbox)
+        positions.check_standing(past, unread, position, self.outbox)
         self.others, self.stopped_by, self.left = len(unread.others), unread.stopped_by, len(unread.batches)
         self.position = position
         for batch in unread.batches:
@@ -108,13 +97,13 @@ class Producing:
             batch_id, replay = (None, batch.batch_id) if batch.is_replay else (batch.batch_id, None)
             yield Produced(batch_id, replay, batch.snapshot_id, *counts)
 
-    def progress_in(self, state: LedgerState) -> Progress | None:
+    def progress_in(self, state: LedgerState) -> positions.Progress | None:
         """The progress in the ledger topic, which must be the one that this process has read before."""
-        check_same_ledger(self._seen, state, self.outbox)
+        positions.check_same_ledger(self._seen, state, self.outbox)
         self._seen = state
-        progress = progress_in(state, self.outbox)
+        progress = positions.progress_in(state, self.outbox)
         if progress is not None:
-            check_beginning(progress, self.starting_batch, self.outbox)
+            positions.check_beginning(progress, self.starting_batch, self.outbox)
         return progress
 
     @contextmanager
@@ -135,15 +124,15 @@ class Producing:
         """Run one batch through the sink, unless the topic has it; the position is behind it."""
         [files] = files_of(table, past, [batch])
         schema = Schema.model_validate_json(files.schema_json)
-        keys = key_names(schema, table.schema(), self.keys)
+        keys = positions.key_names(schema, table.schema(), self.keys)
         if files.deletes:
             entry = view_table(table, SinkKey(self.outbox.sink.sink, self.outbox.sink.branch)).entry
             replaced_by = entry.keys if entry else ()  # empty if the newest batch of the stream only appended
-            check_unique(keys, schema, replaced_by, self.outbox, batch.batch_id)
+            positions.check_unique(keys, schema, replaced_by, self.outbox, batch.batch_id)
         known = self.progress_in(self.sink.ledger)
         if known is not None and is_read_at(batch, known.position):
             return AlreadyCommitted(None)
-        check_same_key(keys, known, batch.title)
+        positions.check_same_key(keys, known, batch.title)
         records = BatchRecords(table, past, files, keys, self._memory)
 
         def staged(writers: Mapping[str, TaskWriter]) -> Votes:
@@ -153,7 +142,7 @@ class Producing:
             return Votes.in_order({name: [vote]})
 
         began = self.starting_batch if known is None else known.starting_batch
-        next_batch = batch_of(self.sink.ledger, Progress(position, keys, began))
+        next_batch = positions.batch_of(self.sink.ledger, positions.Progress(position, keys, began))
         try:
             [outcome] = run_batch(next_batch, [self.sink], staged).values()
         except BatchRefused:
