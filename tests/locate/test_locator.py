@@ -274,7 +274,7 @@ def test_groups_of_files_keep_both_limits_and_only_a_file_of_more_rows_is_beyond
 def test_workers_find_what_the_driver_finds(tmp_path: Path) -> None:
     sizes: list[int] = []
 
-    def run(function: Any, groups: list[Group]) -> list[bytes]:
+    def run(function: Any, groups: Sequence[Group]) -> list[bytes]:
         sizes.append(len(pickle.dumps((function, groups[0]))))
         return [pickle.loads(pickle.dumps(function))(group) for group in groups]  # noqa: S301 - its own
 
