@@ -171,7 +171,7 @@ class FencedCommit:
             self.tell(decision, decision.table.metadata, decision.verdict.snapshot_id)
         match decision.verdict:
             case Skip(snapshot_id=found) if found == prepared.snapshot_id:
-                own = decision.situation.view.snapshots.get(found)  # it tells what became of the changes
+                own = decision.situation.view.snapshots.get(prepared.snapshot_id)  # it tells what became of the changes
                 counts = None if own is None or prepared.changes is None else counts_in(own.summary or {})
                 return committed(prepared, attempt, counts)
             case Skip(snapshot_id=found):

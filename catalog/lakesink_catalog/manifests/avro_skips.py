@@ -10,17 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from lakesink_catalog.manifests.avro_values import (
-    Malformed,
-    Tools,
-    branch,
-    check_block_end,
-    compile_with,
-    counts,
-    encode_long,
-    read_long,
-    reader,
-)
+from lakesink_catalog.manifests import avro_values
 
 Skip = Callable[[bytes, int], int]
 """From the start of a value to its end; IndexError if the bytes end before."""
@@ -49,26 +39,26 @@ class Skipper:
 
 def skipper(schema: Any) -> Skipper:
     """What skips values of this schema; raises `Malformed` for an unknown schema or name."""
-    compiled: Skipper = compile_with(_SKIPS, schema)
+    compiled: Skipper = avro_values.compile_with(_SKIPS, schema)
     return compiled
 
 
 def _skip_long(data: bytes, at: int) -> int:
     if not data[at] & 0x80:
         return at + 1
-    return read_long(data, at)[1]
+    return avro_values.read_long(data, at)[1]
 
 
 def _skip_bytes(data: bytes, at: int) -> int:
-    size, at = read_long(data, at)
+    size, at = avro_values.read_long(data, at)
     if not 0 <= size <= len(data) - at:
-        raise Malformed("a text or bytes of an impossible size")
+        raise avro_values.Malformed("a text or bytes of an impossible size")
     return at + size
 
 
 def _checked(kind: str) -> Skipper:
     """Skips what a decoder accepts, and only that."""
-    read = reader(kind)
+    read = avro_values.reader(kind)
     return Skipper(lambda data, at: read(data, at)[1])
 
 
@@ -78,17 +68,17 @@ def _fixed(size: int) -> Skipper:
 
 def _union(branches: Sequence[Skipper]) -> Skipper:
     skips = [one.skip for one in branches]
-    by_byte = {encode_long(index)[0]: one for index, one in enumerate(skips[:LONGEST_SHORT_TEXT])}
+    by_byte = {avro_values.encode_long(index)[0]: one for index, one in enumerate(skips[:LONGEST_SHORT_TEXT])}
 
     def skip(data: bytes, at: int) -> int:
         chosen = by_byte.get(data[at])
         if chosen is None:
-            index, at = read_long(data, at)
-            chosen = branch(skips, index)
+            index, at = avro_values.read_long(data, at)
+            chosen = avro_values.branch(skips, index)
             at -= 1
         return chosen(data, at + 1)
 
-    indexed = [_joined([re.escape(encode_long(index)), one.pattern]) for index, one in enumerate(branches)]
+    indexed = [_joined([re.escape(avro_values.encode_long(index)), one.pattern]) for index, one in enumerate(branches)]
     return Skipper(skip, _any_of(indexed))
 
 
@@ -108,14 +98,14 @@ def _array(item: Skipper) -> Skipper:
 
     def skip(data: bytes, at: int) -> int:
         while True:
-            count, end, at = counts(data, at)
+            count, end, at = avro_values.counts(data, at)
             if count == 0:
                 return at
             while count > MOST_AT_ONCE:
                 at = skip_some(MOST_AT_ONCE, data, at)
                 count -= MOST_AT_ONCE
             at = skip_some(count, data, at)
-            check_block_end(end, at)
+            avro_values.check_block_end(end, at)
 
     return Skipper(skip)
 
@@ -156,11 +146,11 @@ def _short(pattern: bytes) -> bytes | None:
     return pattern if len(pattern) <= LONGEST_PATTERN else None
 
 
-_SHORT_TEXTS = [re.escape(encode_long(size)) + b".{%d}" % size for size in range(LONGEST_SHORT_TEXT + 1)]
+_SHORT_TEXTS = [re.escape(avro_values.encode_long(size)) + b".{%d}" % size for size in range(LONGEST_SHORT_TEXT + 1)]
 _NUMBER = Skipper(_skip_long, rb"[\x80-\xff]{0,9}[\x00-\x7f]")
 _BYTES = Skipper(_skip_bytes, _any_of(_SHORT_TEXTS))
 _STRING = _checked("string")
-_SKIPS = Tools(
+_SKIPS = avro_values.Tools(
     plain={
         "null": Skipper(lambda _, at: at, b""),
         "boolean": _checked("boolean"),
