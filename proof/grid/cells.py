@@ -15,7 +15,9 @@ POINTS = tuple(name for name, point in FAILPOINTS.items() if not point.needs_cha
 """Places that every stream reaches."""
 POINTS_OF_UPSERTS = tuple(name for name, point in FAILPOINTS.items() if not point.needs_small_files)
 """Places that every stream of upserts reaches."""
-ROWS_OF_THE_GRID = (*POINTS_OF_UPSERTS, IN_CALL, NOWHERE)
+POINTS_OF_MAINTENANCE = tuple(name for name, point in FAILPOINTS.items() if point.needs_small_files)
+"""Places that every stream reaches that maintains its table after each batch."""
+ROWS_OF_THE_GRID = (*POINTS_OF_UPSERTS, *POINTS_OF_MAINTENANCE, IN_CALL, NOWHERE)
 
 
 class Position(Enum):
@@ -58,6 +60,9 @@ Fault = Blow | HttpFault | SparkBlow
 ROWS, DOCUMENTS, UPSERTS, KEYED_DOCUMENTS, EVENTS = "", "documents", "upserts", "keyed documents", "events"
 """Kinds of streams: of rows, of documents that the table follows, of rows that replace and delete others by key, and of
 documents that do so."""
+MAINTAINED_ROWS, MAINTAINED_UPSERTS = "maintained rows", "maintained upserts"
+MAINTAINED = (MAINTAINED_ROWS, MAINTAINED_UPSERTS)
+"""Kinds whose streams replace the files of their tables after each batch: every second commit is of that."""
 REPLAYED = (KEYED_DOCUMENTS, EVENTS)
 """Kinds with dead letters that are replayed in the end, and a changelog."""
 BLOWS_OF_DOCUMENTS = (Blow.KILL, Blow.EXCEPTION, Blow.ZOMBIE)
@@ -68,6 +73,12 @@ COMMITS = ("the changelog's commit", "the letters' commit", "the table's commit"
 POINTS_OF_COMMITS = ("before-call", "after-call")
 BLOWS_OF_UPSERTS: tuple[Blow | SparkBlow, ...] = (*BLOWS_OF_DOCUMENTS, SparkBlow.DRIVER)
 
+ANSWERS_OF_MAINTENANCE = tuple(
+    HttpFault(kind, applied, *status)
+    for kind, status in ((Kind.DROP, ()), (Kind.STATUS, (503,)))
+    for applied in (True, False)
+)
+"""A maintenance that lost its answer looks at the table, as a batch does."""
 FEATURED = (400, 401, 403, 404, 408, 409, 429, 500, 502, 503, 504)
 """Statuses that are crossed with everything; every other one has cells of its own, see `_sweep`."""
 LATE_SECONDS = 8.0
@@ -119,6 +130,11 @@ class Cell:
         return f"HTTP {self.fault.kind.value}"
 
     @property
+    def request(self) -> int:
+        """The number of the commit request that is spoilt or struck, of all requests of a stream, from 1."""
+        return 2 * self.position.value + 2 if self.kind in MAINTAINED else self.position.value + 1
+
+    @property
     def over_http(self) -> bool:
         """True if the cell needs a REST catalog behind the proxy."""
         return isinstance(self.fault, HttpFault) or self.point == IN_CALL
@@ -151,7 +167,7 @@ def http_faults() -> list[HttpFault]:
 
 def all_cells() -> list[Cell]:
     """The whole grid, in a stable order."""
-    return [*_blows(), *_http(), *_sweep(), *_spark(), *_documents(), *_upserts(), *_replayed()]
+    return [*_blows(), *_http(), *_sweep(), *_spark(), *_documents(), *_upserts(), *_replayed(), *_maintained()]
 
 
 _OWN_WAY = ALWAYS_APPLIED | {Kind.STATUS}
@@ -211,3 +227,14 @@ def _replayed() -> Iterator[Cell]:
     later = itertools.product(range(2, len(COMMITS) + 1), POINTS_OF_COMMITS, (Blow.KILL,), Position)
     for passage, point, blow, position in (*first, *later):
         yield Cell(point, blow, position, next(companies), next(kinds), passage)
+
+
+def _maintained() -> Iterator[Cell]:
+    """Each batch is followed by a maintenance that replaces its files and those of the batches before."""
+    companies = itertools.cycle((Company.ALONE, Company.FOREIGN, Company.FOREIGN, Company.JAVA_EXPIRY))
+    of_points = itertools.product(MAINTAINED, POINTS_OF_MAINTENANCE, BLOWS_OF_DOCUMENTS, Position)
+    in_call = itertools.product(MAINTAINED, (IN_CALL,), (Blow.KILL,), Position)
+    answers = itertools.product(MAINTAINED, (NOWHERE,), ANSWERS_OF_MAINTENANCE, (Position.MIDDLE, Position.LAST))
+    struck: list[tuple[str, str, Fault, Position]] = [*of_points, *in_call, *answers]
+    for kind, point, fault, position in struck:
+        yield Cell(point, fault, position, next(companies), kind)

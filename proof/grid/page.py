@@ -11,6 +11,9 @@ from proof.grid.cells import (
     DOCUMENTS,
     EVENTS,
     KEYED_DOCUMENTS,
+    MAINTAINED,
+    MAINTAINED_ROWS,
+    MAINTAINED_UPSERTS,
     REPLAYED,
     ROWS_OF_THE_GRID,
     UPSERTS,
@@ -18,6 +21,13 @@ from proof.grid.cells import (
     SparkBlow,
 )
 from proof.grid.figures import CellResult, GridFigures, Recovery, Verdict
+from servers.fault_proxy import Kind
+
+
+def _columns_of_maintained(kind: str) -> tuple[str, ...]:
+    """Blows, and answers of the maintenance's own commit."""
+    blows = (f"{kind}: {blow.value}" for blow in BLOWS_OF_DOCUMENTS)
+    return (*blows, f"HTTP {Kind.DROP.value}", "HTTP 5xx")
 
 
 def _columns_of_replayed(kind: str) -> tuple[str, ...]:
@@ -35,6 +45,7 @@ _TABLES = {
     DOCUMENTS: {"Drivers without Spark": tuple(f"{DOCUMENTS}: {blow.value}" for blow in BLOWS_OF_DOCUMENTS)},
     UPSERTS: {"Drivers without Spark, and real Spark": tuple(f"{UPSERTS}: {blow.value}" for blow in BLOWS_OF_UPSERTS)},
     **{kind: {"Drivers without Spark": _columns_of_replayed(kind)} for kind in REPLAYED},
+    **{kind: {"Drivers without Spark": _columns_of_maintained(kind)} for kind in MAINTAINED},
 }
 _TITLES = {
     "": "Rows that are appended",
@@ -42,6 +53,8 @@ _TITLES = {
     UPSERTS: "Rows that are replaced and deleted by key",
     KEYED_DOCUMENTS: "Documents that replace rows by key, dead letters and a changelog beside the table",
     EVENTS: "Events of Debezium, dead letters and a changelog beside the table",
+    MAINTAINED_ROWS: "Rows that are appended to a table that the stream maintains",
+    MAINTAINED_UPSERTS: "Rows that are replaced and deleted by key in a table that the stream maintains",
 }
 """A part of the page for each kind of stream."""
 _PART = re.compile(r"^## (.*)\n", re.MULTILINE)
@@ -130,4 +143,6 @@ Documents that change rows by key have all of this, and a changelog. Their batch
 changelog, the letters and the table, in this order. In the end their letters are repaired and replayed, by processes
 that are struck in the same way: first in vain where this would insert a row that may have been deleted, and then as the
 operator says. Each letter must be replayed once, and each row of the table, letter and row of the changelog be whole.
+A stream that maintains its table replaces its files after each batch: its drivers die in that, and what is spoilt is
+the request or the answer of the maintenance.
 """

@@ -135,12 +135,15 @@ def _with_content(stream: Stream, cell: Cell) -> Stream:
     if cell.kind == cells.ROWS:
         return stream
     of_kind, rows = _CONTENTS[cell.kind]
-    return replace(stream, content=of_kind, rows=rows, options={})
+    options = {"maintenance": {"min_input_files": 2}} if cell.kind in cells.MAINTAINED else {}
+    return replace(stream, content=of_kind, rows=rows, options=options)
 
 
 _CONTENTS = {
     cells.DOCUMENTS: (content.EVERYTHING, content.ROWS_OF_EVERYTHING),
     cells.UPSERTS: (content.UPSERTED, content.ROWS_OF_UPSERTED),
+    cells.MAINTAINED_ROWS: (content.PLAIN, 2),
+    cells.MAINTAINED_UPSERTS: (content.UPSERTED, content.ROWS_OF_UPSERTED),
     cells.KEYED_DOCUMENTS: (content.KEYED_DOCUMENTS, content.ROWS_OF_UPSERTED),
     cells.EVENTS: (content.EVENTS, content.ROWS_OF_UPSERTED),
 }

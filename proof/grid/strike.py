@@ -115,7 +115,7 @@ def _fill_disk(cell: Cell, at: Place, story: Story) -> None:
 
 def _spoil(fault: HttpFault, cell: Cell, at: Place, story: Story) -> None:
     assert at.proxy is not None
-    at.proxy.arm(cell.position.value + 1, fault, at.others.act)
+    at.proxy.arm(cell.request, fault, at.others.act)
     _ended(at, story, at.stream.run(_failpoint(cell, at, "kill")))
 
 
@@ -123,7 +123,7 @@ def _strike_in_call(cell: Cell, at: Place, story: Story) -> None:
     """The proxy has the request, and holds it or its answer, while the driver is struck."""
     assert at.proxy is not None
     held = HttpFault(Kind.SLOW, seconds=HELD_SECONDS)
-    at.proxy.arm(cell.position.value + 1, cell.fault if isinstance(cell.fault, HttpFault) else held, at.others.act)
+    at.proxy.arm(cell.request, cell.fault if isinstance(cell.fault, HttpFault) else held, at.others.act)
     with at.stream.driver() as driver:
         assert at.proxy.met.wait(PATIENCE_SECONDS), "no commit came"
         if isinstance(cell.fault, HttpFault) or cell.fault is Blow.KILL:

@@ -5,6 +5,7 @@ import itertools
 import pytest
 
 from proof.grid.cells import (
+    ANSWERS_OF_MAINTENANCE,
     BATCHES,
     BLOWS_OF_DOCUMENTS,
     BLOWS_OF_REPLAYED,
@@ -12,9 +13,11 @@ from proof.grid.cells import (
     COMMITS,
     DOCUMENTS,
     IN_CALL,
+    MAINTAINED,
     NOWHERE,
     POINTS,
     POINTS_OF_COMMITS,
+    POINTS_OF_MAINTENANCE,
     POINTS_OF_UPSERTS,
     REPLAYED,
     ROWS,
@@ -80,6 +83,16 @@ def test_streams_with_replays_are_struck_at_every_failpoint_and_killed_at_each_c
     for kind in REPLAYED:
         assert {cell.point for cell in cells if cell.kind == kind} == {*POINTS_OF_UPSERTS}
         assert {cell.passage for cell in cells if cell.kind == kind} == {1, 2, 3}
+
+
+def test_streams_that_maintain_their_tables_are_struck_in_that_at_every_batch() -> None:
+    for kind in MAINTAINED:
+        cells = [cell for cell in CELLS if cell.kind == kind]
+        struck = {(cell.point, cell.fault, cell.position) for cell in cells if isinstance(cell.fault, Blow)}
+        in_call = itertools.product((IN_CALL,), (Blow.KILL,), Position)
+        assert struck == {*itertools.product(POINTS_OF_MAINTENANCE, BLOWS_OF_DOCUMENTS, Position), *in_call}
+        assert {cell.fault for cell in cells} >= {*ANSWERS_OF_MAINTENANCE}
+        assert {cell.request for cell in cells} == {2, 4, 6}, "the others are of batches"
 
 
 def test_each_cell_is_there_once_has_an_expectation_and_few_are_only_explained() -> None:
