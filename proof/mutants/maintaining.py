@@ -1,4 +1,4 @@
-"""Bugs of maintenance that one test sees: rows that come back, are lost or are there twice, and a proof that is none."""
+"""Bugs of maintenance that one test sees: rows that come back, are lost or are there twice, and no proof of them."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
