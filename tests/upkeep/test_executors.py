@@ -95,6 +95,14 @@ def test_groups_in_executors_are_about_one_new_file_each(tmp_path: Path, monkeyp
     assert sum(file.file_size_bytes < 0.75 * 30_000 for file in kept.live().data) <= 1
 
 
+def test_a_job_is_no_larger_than_what_spark_takes_back_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept, executors = in_parts(tmp_path, monkeypatch, spec=BY_PART), Executors()
+    monkeypatch.setattr(maintenance, "ROWS_AT_ONCE", 2_000)
+    before = kept.rows()
+    report = run(kept, executors)
+    assert (executors.jobs, len(report.groups), kept.rows()) == ([2, 1], 3, before)
+
+
 def _with(answer: bytes, **about: bytes) -> bytes:
     found = from_bytes(answer)
     return to_bytes(
