@@ -13,7 +13,7 @@ from pyiceberg.transforms import IdentityTransform
 
 from lakesink.keys.work import from_bytes, to_bytes
 from lakesink.sinks.iceberg.upkeep import maintenance
-from lakesink.sinks.iceberg.upkeep.in_executors import FILES, RECEIPT, WHY
+from lakesink.sinks.iceberg.upkeep.in_executors import FILES, FIRST, RECEIPT, WHY
 from lakesink.sinks.iceberg.upkeep.policy import Policy
 from lakesink_protocol import events
 from lakesink_protocol.receipt import decode, encode
@@ -95,6 +95,14 @@ def test_groups_in_executors_are_about_one_new_file_each(tmp_path: Path, monkeyp
     assert sum(file.file_size_bytes < 0.75 * 30_000 for file in kept.live().data) <= 1
 
 
+def test_a_job_is_no_larger_than_what_spark_takes_back_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept, executors = in_parts(tmp_path, monkeypatch, spec=BY_PART), Executors()
+    monkeypatch.setattr(maintenance, "ROWS_AT_ONCE", 2_000)
+    before = kept.rows()
+    report = run(kept, executors)
+    assert (executors.jobs, len(report.groups), kept.rows()) == ([2, 1], 3, before)
+
+
 def _with(answer: bytes, **about: bytes) -> bytes:
     found = from_bytes(answer)
     return to_bytes(
@@ -123,9 +131,9 @@ def _twice_the_first(answer: bytes) -> bytes:
     return to_bytes(pa.table({"number": numbers}).replace_schema_metadata(found.schema.metadata))
 
 
-def _that_failed(_: bytes) -> bytes:
-    empty = pa.table({"number": pa.nulls(0, pa.int64())})
-    return to_bytes(empty.replace_schema_metadata({WHY: b"failed: OSError", FILES: b"{}"}))
+def _that_failed(answer: bytes) -> bytes:
+    empty, about = pa.table({"number": pa.nulls(0, pa.int64())}), from_bytes(answer).schema.metadata
+    return to_bytes(empty.replace_schema_metadata({FIRST: about[FIRST], WHY: b"failed: OSError", FILES: b"{}"}))
 
 
 @pytest.mark.parametrize("spoil", [_without_a_row, _elsewhere, _twice_the_first, _that_failed, lambda _: b"no answer"])
@@ -138,6 +146,21 @@ def test_an_answer_that_is_not_right_leaves_its_group_and_the_others_go_on(
     assert (kept.rows(), len(report.groups), len(report.left)) == (before, 2, 3)
     assert files <= files_of(kept)
     assert [type(one) for one in kept.told if isinstance(one, events.GroupFailed)] == [events.GroupFailed]
+
+
+def test_an_answer_about_another_group_with_as_many_rows_replaces_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, answers = in_parts(tmp_path, monkeypatch, spec=BY_PART), list[bytes]()
+    before = kept.rows()
+
+    def the_first(number: int, answer: bytes) -> bytes:
+        answers.append(answer)
+        return answers[0] if number == 1 else answer
+
+    report = run(kept, Executors(spoil=the_first))
+    assert (kept.rows(), len(report.groups)) == (before, 2)
+    assert all("another group" in one.reason for one in report.left)
 
 
 def test_a_job_that_fails_leaves_all_its_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

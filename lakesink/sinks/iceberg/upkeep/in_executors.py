@@ -12,8 +12,9 @@ from lakesink.sinks.iceberg.upkeep.rewrite import Work, rewrite
 from lakesink_protocol.receipt import Receipt, encode
 from lakesink_protocol.redact import describe
 
-RECEIPT, WHY, FILES = b"receipt", b"why", b"files"
-"""Of the schema's metadata: what was written, or why the group stays, and reasons of single files by path."""
+RECEIPT, WHY, FILES, FIRST = b"receipt", b"why", b"files", b"first"
+"""Of the schema's metadata: what was written, or why the group stays, and reasons of single files by path; and the path
+of the group's first file."""
 
 
 def rewrite_in_executor(work: Work) -> bytes:
@@ -24,11 +25,12 @@ def rewrite_in_executor(work: Work) -> bytes:
     except Exception as error:  # noqa: BLE001 - else Spark would end the other groups of the job too
         of_files = error.files if isinstance(error, Unsuitable) else {}
         why = str(error) if isinstance(error, Unsuitable) else f"failed: {describe(error, plan.file_io)}"
-        return _answer(pa.nulls(0, pa.int64()), {WHY: why.encode(), FILES: json.dumps(dict(of_files)).encode()})
+        return _answer(work, pa.nulls(0, pa.int64()), {WHY: why.encode(), FILES: json.dumps(dict(of_files)).encode()})
     rows = sum(file.record_count for file in done.files)
     receipt = Receipt(0, rows, tuple(done.files), schema_id=plan.schema_id, premises=plan.premises)
-    return _answer(done.origins.numbers_in(done.files), {RECEIPT: encode(receipt)})
+    return _answer(work, done.origins.numbers_in(done.files), {RECEIPT: encode(receipt)})
 
 
-def _answer(numbers: pa.ChunkedArray | pa.Array, about: Mapping[bytes, bytes]) -> bytes:
-    return to_bytes(pa.table({"number": numbers}).replace_schema_metadata(dict(about)))
+def _answer(work: Work, numbers: pa.ChunkedArray | pa.Array, about: Mapping[bytes, bytes]) -> bytes:
+    first = {FIRST: work.files[0].path.encode()}
+    return to_bytes(pa.table({"number": numbers}).replace_schema_metadata({**about, **first}))

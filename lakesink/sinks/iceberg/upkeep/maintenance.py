@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import accumulate, islice
 
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
@@ -14,7 +15,7 @@ from lakesink.keys.footers import opener
 from lakesink.keys.work import RunInExecutors
 from lakesink.parquet.filesystem import NewFiles
 from lakesink.settings.table_settings import Effective
-from lakesink.sinks.iceberg.upkeep.choose import Group, Pace
+from lakesink.sinks.iceberg.upkeep.choose import MOST_ROWS, Group, Pace
 from lakesink.sinks.iceberg.upkeep.columns import Unsuitable
 from lakesink.sinks.iceberg.upkeep.health import Health
 from lakesink.sinks.iceberg.upkeep.in_executors import rewrite_in_executor
@@ -55,8 +56,9 @@ from lakesink_protocol.verdict import SUPPORTED_FORMAT_VERSION
 
 ROUNDS = 4
 """Of one run: files of older specs become small ones of the present spec, which then become larger."""
-AT_ONCE, EXECUTORS_FROM_BYTES = 16, 64 * 2**20
-"""Groups of one job, whose results come together; and how much they must read for a job to pay."""
+AT_ONCE, ROWS_AT_ONCE, EXECUTORS_FROM_BYTES = 16, 3 * MOST_ROWS, 64 * 2**20
+"""Groups and rows of one job, whose results come together: about 4 bytes a row, and Spark refuses a gibibyte; and how
+much they must read for a job to pay."""
 
 
 @dataclass(slots=True)
@@ -221,7 +223,8 @@ class _Run:
             self.due.extend(groups)
             is_spread = of.has_executors and sum(group.bytes for group in groups) >= EXECUTORS_FROM_BYTES
             while self.due:
-                tries = [self.due.popleft() for _ in range(min(AT_ONCE if is_spread else 1, len(self.due)))]
+                rows = accumulate(group.rows for group in islice(self.due, AT_ONCE if is_spread else 1))
+                tries = [self.due.popleft() for _ in range(max(1, sum(one <= ROWS_AT_ONCE for one in rows)))]
                 if not self._is_in_budget(tries[0]):
                     ended = BUDGET  # a smaller one may be
                     continue

@@ -23,7 +23,7 @@ from lakesink.parquet.positions import below
 from lakesink.sinks.iceberg.checked_receipts import Written, count_votes
 from lakesink.sinks.iceberg.upkeep.choose import place_of, why_left
 from lakesink.sinks.iceberg.upkeep.columns import Unsuitable
-from lakesink.sinks.iceberg.upkeep.in_executors import FILES, RECEIPT, WHY
+from lakesink.sinks.iceberg.upkeep.in_executors import FILES, FIRST, RECEIPT, WHY
 from lakesink.sinks.iceberg.upkeep.origins import Origins, live_numbers
 from lakesink.sinks.iceberg.upkeep.rewrite import Rewritten, Work
 from lakesink_catalog.commit.change_commit import Applied, ChangeCommit
@@ -33,6 +33,7 @@ from lakesink_protocol import events
 from lakesink_protocol.fence import Unseen
 from lakesink_protocol.ledger import MAINTENANCE
 from lakesink_protocol.redact import describe
+from lakesink_protocol.votes import receipt_rejected
 
 _TRIES = 3
 """On another head each; the turn at the table makes more unlikely."""
@@ -62,6 +63,8 @@ def answered(answer: bytes, table: Table, work: Work) -> Rewritten:
     """
     found = from_bytes(answer)
     about = found.schema.metadata
+    if about[FIRST].decode() != work.files[0].path:  # the groups of a job often have as many rows as each other
+        raise receipt_rejected("it is about another group of files")
     if RECEIPT not in about:
         raise Unsuitable(about[WHY].decode(), json.loads(about[FILES]))
     files = count_votes([about[RECEIPT]], Written(table), work.plan.file_stem, work.plan.batch_id).files
