@@ -13,8 +13,7 @@ from lakesink_protocol.receipt import Receipt, encode
 from lakesink_protocol.redact import describe
 
 RECEIPT, WHY, FILES, FIRST = b"receipt", b"why", b"files", b"first"
-"""Of the schema's metadata: what was written, or why the group stays, and reasons of single files by path; and the path
-of the group's first file."""
+"""Of the schema's metadata: a receipt, or why the group stays, with reasons by path; and the group's first path."""
 
 
 def rewrite_in_executor(work: Work) -> bytes:

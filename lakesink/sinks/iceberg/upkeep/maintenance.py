@@ -57,8 +57,7 @@ from lakesink_protocol.verdict import SUPPORTED_FORMAT_VERSION
 ROUNDS = 4
 """Of one run: files of older specs become small ones of the present spec, which then become larger."""
 AT_ONCE, ROWS_AT_ONCE, EXECUTORS_FROM_BYTES = 16, 3 * MOST_ROWS, 64 * 2**20
-"""Groups and rows of one job, whose results come together: about 4 bytes a row, and Spark refuses a gibibyte; and how
-much they must read for a job to pay."""
+"""Groups and rows of one job (about 4 bytes a row come back, and Spark refuses a gibibyte), and when a job pays."""
 
 
 @dataclass(slots=True)
@@ -138,13 +137,11 @@ class Maintenance:
         run = _Run(self, self.see(), progress, self.effects.monotonic_ms())
         before = run.seen.health()
         ended = run.all_groups()
-        changed = bool(run.done)
-        if not is_limited and ended != TURN:
-            changed |= run.merge_manifests()
+        merged = not is_limited and ended != TURN and run.merge_manifests()
         if run.done or run.left or ended == NOTHING_DUE:
             pace.note(done=bool(run.done), failed=bool(run.left), min_files=self.policy.min_input_files)
         left = {**run.stays, **self.memory.left, **run.left}
-        return Report(before, self.see().health() if changed else before, tuple(run.done), _listed(left), ended)
+        return Report(before, self.see().health() if run.done or merged else before, tuple(run.done), _listed(left), ended)
 
     def see(self) -> Seen:
         """The table as it is now; raises as `look` does."""
