@@ -141,7 +141,8 @@ class Maintenance:
         if run.done or run.left or ended == NOTHING_DUE:
             pace.note(done=bool(run.done), failed=bool(run.left), min_files=self.policy.min_input_files)
         left = {**run.stays, **self.memory.left, **run.left}
-        return Report(before, self.see().health() if run.done or merged else before, tuple(run.done), _listed(left), ended)
+        health = self.see().health() if run.done or merged else before
+        return Report(before, health, tuple(run.done), _listed(left), ended)
 
     def see(self) -> Seen:
         """The table as it is now; raises as `look` does."""
