@@ -234,7 +234,7 @@ def _naming(file: InputFile) -> Iterator[None]:
 def _parts(reader: _Reader, new: DataFiles) -> Iterator[tuple[Partition, pa.Table, range | pa.Array]]:
     """The live rows as they are written: of one partition each, with their numbers among all live rows."""
     plan, partition = reader.work.plan, reader.work.partition
-    chunks = joined(reader.live(), min(CHUNK_BYTES, plan.parquet.row_group_size_bytes))
+    chunks = joined(reader.live(), CHUNK_BYTES)
     order = sort_keys(reader.wanted, plan.sort_order)
     for table, numbers in sorted_ranges(chunks, order) if order else _numbered(chunks):
         if partition is not None:

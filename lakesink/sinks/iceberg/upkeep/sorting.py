@@ -1,11 +1,12 @@
 """Sorts rows that memory does not hold: sorted runs on local disk, read again range by range.
 
-The ranges are cut at a sample of all rows, as TeraSort cuts its partitions. Rows with equal keys are told apart by
+The ranges are cut at a sample of all bytes, as TeraSort cuts its partitions. Rows with equal keys are told apart by
 their numbers, so that the ranges stay of one size.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -18,7 +19,7 @@ from lakesink.parquet.positions import in_order
 
 _NUMBER, _ASCENDING = "number", ("ascending", "at_end")
 _SAMPLES = 100
-"""Rows that tell where each range ends."""
+"""Rows of each run that tell where each range ends."""
 
 
 def sorted_ranges(chunks: Iterable[pa.RecordBatch], order: Sequence[SortKey]) -> Iterator[tuple[pa.Table, pa.Array]]:
@@ -32,11 +33,12 @@ def sorted_ranges(chunks: Iterable[pa.RecordBatch], order: Sequence[SortKey]) ->
             start += len(chunk)
         if not runs:
             return
-        ends = [[0] * len(runs), *_cuts(runs, start, order), [len(run) for run in runs]]
+        ends = [[0] * len(runs), *_cuts(runs, order), [len(run) for run in runs]]
         for begins, stops in pairwise(ends):
             parts = [run[begin:stop] for run, begin, stop in zip(runs, begins, stops, strict=True)]
             found = _sorted(pa.concat_tables(parts), order)
-            yield found.select(range(found.num_columns - 1)), found.columns[-1].combine_chunks()
+            if len(found):
+                yield found.select(range(found.num_columns - 1)), found.columns[-1].combine_chunks()
 
 
 def _sorted(rows: pa.Table, order: Sequence[SortKey]) -> pa.Table:
@@ -47,20 +49,28 @@ def _sorted(rows: pa.Table, order: Sequence[SortKey]) -> pa.Table:
 def _on_disk(run: pa.Table, path: Path) -> pa.Table:
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, run.schema) as writer:
         writer.write_table(run)
-    return pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+    found = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+    path.unlink()  # the mapping keeps it, and nothing stays if the process is killed
+    return found
 
 
-def _cuts(runs: Sequence[pa.Table], rows: int, order: Sequence[SortKey]) -> list[list[int]]:
+def _cuts(runs: Sequence[pa.Table], order: Sequence[SortKey]) -> list[list[int]]:
     """How many rows of each run come before each end of a range but the last one."""
     if len(runs) < 2:
         return []
-    every = max(1, rows // (_SAMPLES * len(runs)))
     by = [*ways(order), (_NUMBER, *_ASCENDING)]
-    sample = pa.concat_tables(
-        _keys(run.take(pa.array(range(every // 2, len(run), every), pa.int64())), order) for run in runs
-    )
-    sample = sample.take(pc.sort_indices(sample, sort_keys=by))
-    cuts = sample.take([len(sample) * number // len(runs) for number in range(1, len(runs))])
+    keys, weights = list[pa.Table](), list[int]()
+    for run in runs:
+        every = max(1, len(run) // _SAMPLES)
+        middles = range(every // 2, len(run), every)
+        keys.append(_keys(run.take(pa.array(middles, pa.int64())), order))
+        weights += (run[middle : middle + every].nbytes for middle in middles)  # rows of one key may be the large ones
+    sample = pa.concat_tables(keys)
+    sample_order = pc.sort_indices(sample, sort_keys=by)
+    before = list(accumulate((weights[place] for place in sample_order.to_pylist()), initial=0))
+    parts = (before[-1] * number // len(runs) for number in range(1, len(runs)))
+    at = [bisect_left(before, part, hi=len(sample) - 1) for part in parts]
+    cuts = sample.take(sample_order.take(pa.array(at, pa.int64())))
     found = []
     for run in runs:
         merged = pc.sort_indices(pa.concat_tables([_keys(run, order), cuts]), sort_keys=by)
