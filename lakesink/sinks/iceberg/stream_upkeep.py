@@ -42,10 +42,7 @@ class StreamUpkeep:
     run_in_executors: RunInExecutors | None = None
 
     def run(self, *, at_end: bool) -> None:
-        """Maintain the own table, then the side tables with rows of the last batch, as far as the budget goes.
-
-        At the end of a query, maintain them all, without a limit.
-        """
+        """Maintain the own table, then side tables with new rows, within the budget; at the end of a query, all."""
         target, clock = self.target, self.target.effects.monotonic_ms
         manager = manager_of(target.connected().properties, target.found.properties)
         if manager is not None:
@@ -58,7 +55,8 @@ class StreamUpkeep:
         keys = target.found.schema().identifier_field_ids  # the same bounds as where changes are located
         of_sink = UpkeepMemory(self.located.live, self.located.deletes, merges=target.memory.merges, bounds_of=keys)
         own = memories.setdefault("", of_sink)
-        self._maintain(target.table, target.load, target.key.branch, policy if not at_end else _unlimited(policy), own)
+        of_run = replace(policy, budget=None) if at_end else policy
+        self._maintain(target.table, target.load, target.key.branch, of_run, own)
         for side in self.side.used:
             left = given["budget"] - timedelta(milliseconds=clock() - began)
             if at_end or (side.voted[1] and left > timedelta(0)):
@@ -77,7 +75,7 @@ class StreamUpkeep:
         try:
             report = maintenance.run()
             if report.after.past and policy.gate:
-                report = replace(maintenance, policy=_unlimited(policy)).run()
+                report = replace(maintenance, policy=replace(policy, budget=None)).run()
             if report.after.past:
                 self._warn_once(events.TableUnhealthy(name, ", ".join(report.after.past)))
         except Exception as error:  # noqa: BLE001 - the table is right without it
@@ -89,7 +87,3 @@ class StreamUpkeep:
         if said not in self.target.memory.reported:
             self.target.memory.reported.add(said)
             self.target.effects.emit(event)
-
-
-def _unlimited(policy: Policy) -> Policy:
-    return replace(policy, budget=None)

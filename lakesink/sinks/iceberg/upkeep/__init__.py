@@ -1,5 +1,1 @@
-"""Keeps a table healthy: few files of good size, few deleted rows, without changing a row.
-
-A stream's own driver does this between its batches, and `lakesink maintain` beside it. Nothing here deletes a file or a
-snapshot.
-"""
+"""Keeps a table healthy, between a stream's batches or beside it, without changing a row or deleting a file."""

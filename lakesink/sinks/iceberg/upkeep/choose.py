@@ -31,7 +31,7 @@ _age = attrgetter("sequence_number")
 _FILE_COSTS = 4 * 2**20
 """Bytes that could be read in the time that each file costs."""
 _FIRST_PACE = 16 * 2**20
-_TIER_BITS = 3
+_TIER_BITS, _ROWS_OF_A_FILE = 3, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,8 @@ def choose(
     for file in live.data:
         is_dead = deleted[file.path] >= max(1, DELETED_SHARE * file.record_count)
         small = is_small(file, target_bytes)
-        is_large = not is_limited and file.record_count > 1 and file.file_size_bytes > LARGE * target_bytes
+        is_large = not is_limited and file.file_size_bytes > LARGE * target_bytes
+        is_large &= file.record_count * target_bytes > _ROWS_OF_A_FILE * file.file_size_bytes  # else it may stay large
         # A stream waits for several of the smallest: else it would write a small table again after each batch.
         waits = small and is_limited and deleted[file.path] < FEW_DELETED
         if file.spec_id != spec_id or is_large or (is_dead and not waits):

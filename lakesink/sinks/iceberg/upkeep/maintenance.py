@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
-from itertools import accumulate, islice
+from itertools import accumulate, islice, starmap
 
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
@@ -124,7 +124,7 @@ class Maintenance:
         for group in groups:
             expected = after(expected, group, seen.target_bytes)
         due = (GroupDue(seen.partition(one.files[0]), len(one.files), one.bytes, one.rows) for one in groups)
-        return Plan(tuple(due), _listed(left), health, expected)
+        return Plan(tuple(due), tuple(starmap(LeftFile, left.items())), health, expected)
 
     def run(self, progress: Callable[[GroupDone], None] = lambda _: None) -> Report:
         """Rewrite what is due, group by group, until the budget ends. Without one, merge manifests too.
@@ -132,7 +132,7 @@ class Maintenance:
         A group that fails or loses a race is left, and the others go on. Raises as `look` does; what was done stays.
         """
         pace, is_limited = self.memory.pace, self.policy.budget is not None
-        if is_limited and not pace.is_due():
+        if is_limited and not self.policy.gate and not pace.is_due():
             return Report(Health(), Health(), (), (), REST)
         run = _Run(self, self.see(), progress, self.effects.monotonic_ms())
         before = run.seen.health()
@@ -142,7 +142,7 @@ class Maintenance:
             pace.note(done=bool(run.done), failed=bool(run.left), min_files=self.policy.min_input_files)
         left = {**run.stays, **self.memory.left, **run.left}
         health = self.see().health() if run.done or merged else before
-        return Report(before, health, tuple(run.done), _listed(left), ended)
+        return Report(before, health, tuple(run.done), tuple(starmap(LeftFile, left.items())), ended)
 
     def see(self) -> Seen:
         """The table as it is now; raises as `look` does."""
@@ -182,10 +182,6 @@ class Maintenance:
         at_once, memory = self.effects.at_once, self.memory
         head, bounds_of = head_of(table, self.branch), memory.bounds_of
         return live_files(table, head, memory.live, bounds_of=bounds_of, at_once=at_once, equality=True)
-
-
-def _listed(left: Mapping[str, str]) -> tuple[LeftFile, ...]:
-    return tuple(LeftFile(path, why) for path, why in left.items())
 
 
 @dataclass(slots=True)
