@@ -2,7 +2,7 @@
 
 import pickle
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,10 @@ from pyiceberg.transforms import IdentityTransform
 
 from lakesink.keys.work import from_bytes, to_bytes
 from lakesink.sinks.iceberg.upkeep import maintenance
+from lakesink.sinks.iceberg.upkeep.choose import Limits, choose
 from lakesink.sinks.iceberg.upkeep.in_executors import FILES, FIRST, RECEIPT, WHY
 from lakesink.sinks.iceberg.upkeep.policy import Policy
+from lakesink_catalog.manifests.live import LiveFiles
 from lakesink_protocol import events
 from lakesink_protocol.receipt import decode, encode
 from tests.faults.test_sort_orders import ordered_by
@@ -101,6 +103,19 @@ def test_a_job_is_no_larger_than_what_spark_takes_back_at_once(tmp_path: Path, m
     before = kept.rows()
     report = run(kept, executors)
     assert (executors.jobs, len(report.groups), kept.rows()) == ([2, 1], 3, before)
+
+
+@pytest.mark.parametrize("count", [5, 17, 18, 20, 22, 35, 40, 100])
+def test_no_file_of_a_partition_is_left_because_groups_are_small(tmp_path: Path, count: int) -> None:
+    kept = Kept.make(tmp_path)
+    kept.table.append(rows(0, 10))
+    [file] = kept.live().data
+    files = tuple(
+        replace(file, path=f"f{one}", file_size_bytes=4_000, sequence_number=one) for one in range(1, count + 1)
+    )
+    groups, _ = choose(LiveFiles(files, ()), file.spec_id, Limits(64_000, 5, is_spread=True), {})
+    assert sorted(one.path for group in groups for one in group.files) == sorted(one.path for one in files)
+    assert max(group.bytes for group in groups) < 2 * 64_000
 
 
 def _with(answer: bytes, **about: bytes) -> bytes:

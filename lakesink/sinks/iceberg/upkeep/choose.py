@@ -118,7 +118,7 @@ def choose(
         size = max(file.file_size_bytes - 1, 0).bit_length() // _TIER_BITS  # of one tier within a factor of eight
         tier = 0 if not is_limited else -1 if is_dead else size
         pools[place_of(file), tier].append(file)
-    found = (files for pool in pools.values() for files in _within_limits(pool, limits.of_pool(pool)))
+    found = (files for pool in pools.values() for files in _divided(pool, limits))
     groups = (Group(files, sum(min(deleted[one.path], one.record_count) for one in files)) for files in found)
     due = [one for one in groups if _is_enough(one, limits) or any(file.path in alone for file in one.files)]
     return sorted(due, key=lambda group: group.gain(target_bytes), reverse=True), stays
@@ -173,6 +173,13 @@ def _may_delete(equality: LiveFile, file: LiveFile) -> bool:
     """Equality deletes apply to older files of their partition; those without a partition to all older files."""
     same = (equality.spec_id, equality.partition) == (file.spec_id, file.partition)
     return equality.sequence_number > file.sequence_number and (same or not any(equality.partition))
+
+
+def _divided(pool: Sequence[LiveFile], limits: Limits) -> list[tuple[LiveFile, ...]]:
+    groups = list(_within_limits(pool, limits.of_pool(pool)))
+    if limits.is_spread and len(groups) > 1 and not _is_enough(Group(groups[-1]), limits):  # the rest would stay small
+        groups[-2:] = [groups[-2] + groups[-1]]
+    return groups
 
 
 def _within_limits(pool: Sequence[LiveFile], most_bytes: int) -> Iterator[tuple[LiveFile, ...]]:
