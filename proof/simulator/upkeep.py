@@ -1,4 +1,4 @@
-"""Another process that maintains the stream's table once, as `lakesink maintain` does, whatever else is under way."""
+"""Another process maintains the stream's table once, as `lakesink maintain` does."""
 
 from functools import partial
 

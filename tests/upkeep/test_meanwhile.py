@@ -1,4 +1,4 @@
-"""What operators do to a table while a group is rewritten, and after its commit, is as if nobody had maintained it."""
+"""An operator's change to a table has the same result with maintenance as without, during a rewrite and after it."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -16,8 +16,8 @@ from lakesink_catalog.manifests.live import PARQUET, LiveFile, LiveFiles
 
 DELETED_SHARE = 0.3
 """From this share of deleted rows on, a file is rewritten even alone."""
-FEW_DELETED = 1_000
-"""With fewer deleted rows, a small file waits for others of its kind between two batches."""
+DUE_ALONE = 1_000
+"""Between two batches, a small file with fewer deleted rows than this waits until there are several."""
 LARGEST, LARGE = 1.1, 1.25
 """Of the target size: a file that is planned larger becomes several, and one that is larger is due."""
 MOST_BYTES, MOST_ROWS, MOST_FILES = 2 * 2**30, 50_000_000, 2_000
@@ -106,7 +106,7 @@ def choose(
         is_large = not is_limited and file.file_size_bytes > LARGE * target_bytes
         is_large &= file.record_count * target_bytes > _ROWS_OF_A_FILE * file.file_size_bytes  # else it may stay large
         # A stream waits for several of the smallest: else it would write a small table again after each batch.
-        waits = small and is_limited and deleted[file.path] < FEW_DELETED
+        waits = small and is_limited and deleted[file.path] < DUE_ALONE
         if file.spec_id != spec_id or is_large or (is_dead and not waits):
             alone.add(file.path)
         elif not small:

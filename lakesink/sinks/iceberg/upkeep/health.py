@@ -10,7 +10,7 @@ SMALL = 0.75
 MOST_SMALL_FILES, MOST_DELETED, MOST_MANIFESTS, MOST_METADATA_BYTES = 1_000, 0.3, 1_000, 2**30
 """Bounds of the four figures."""
 FEW_DELETED = 10_000
-"""So few deleted rows are no warning, whatever their share is."""
+"""Up to so many deleted rows, no share of them is a warning."""
 _REQUEST_SECONDS, _BYTES_PER_SECOND = 0.02, 100 * 2**20
 
 

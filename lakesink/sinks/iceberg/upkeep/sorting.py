@@ -1,7 +1,7 @@
 """Sorts rows that memory does not hold: sorted runs on local disk, read again range by range.
 
-The ranges are cut at a sample of all bytes, as TeraSort cuts its partitions. Rows with equal keys are told apart by
-their numbers, so that the ranges stay of one size.
+A sample of the rows, weighed by their bytes, says where each range ends, as in TeraSort. Rows with equal keys are
+divided by their numbers, so that no range is much larger than another.
 """
 
 from bisect import bisect_left
