@@ -106,7 +106,6 @@ def stream(
         reporter,
         make_sink,
         output_mode=settings.output_mode,
-        by_key=settings.has_changes,
         maintains=settings.maintains and settings.maintenance is not None,
     )
 
@@ -192,7 +191,7 @@ def append_version(
     in_query = session.sparkContext.getLocalProperty(query.QUERY_ID) is not None
     limits = ArrowBatchLimits(session.conf, df.schema.jsonValue(), with_functions=runs_python(df))
     frame = FrameRows(*encode_for_transport(df))
-    job = RowsJob(frame, limits, lambda error: in_query and is_interruption(error), by_key=settings.has_changes)
+    job = RowsJob(frame, limits, lambda error: in_query and is_interruption(error))
     return _run(batch, sink, job, Reporter(table, key.name, listeners))
 
 
@@ -318,7 +317,6 @@ def stream_writer(
     make_sink: MakeSink,
     *,
     output_mode: OutputMode = OutputMode.APPEND,
-    by_key: bool = False,
     maintains: bool = False,
 ) -> DataStreamWriter:
     """A writer that commits every micro-batch in two phases; the first batch of a run calls `make_sink`."""
@@ -336,7 +334,6 @@ def stream_writer(
         only_drops_rows=only_drops_rows(df),
         make_sink=make_sink,
         output_mode=output_mode,
-        by_key=by_key,
         maintains=maintains,
     )
     writer = rows.writeStream.outputMode(output_mode.value).option("checkpointLocation", location)

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from lakesink.parquet.single_value import encode_value, raw_values
 from lakesink.parquet.transforms import Transform, distinguishable, numbers_of, parse_transform
-from lakesink.rows.plan import PartitionField
+from lakesink.rows.plan import PartitionField, SortField
 from lakesink.rows.schema import Struct, leaves, sql_type_of
 from lakesink.rows.task_errors import shown
 from lakesink_protocol.errors import WriteError
@@ -74,8 +74,10 @@ def partition_sources(schema: Struct, fields: Sequence[PartitionField]) -> tuple
     )
 
 
-def source_paths(schema: Struct, fields: Sequence[PartitionField]) -> tuple[tuple[tuple[str, ...], str], ...]:
-    """Path of every partition field's source column, and the transform in Iceberg's spelling."""
+def source_paths(
+    schema: Struct, fields: Sequence[PartitionField | SortField]
+) -> tuple[tuple[tuple[str, ...], str], ...]:
+    """Path of every field's source column, and the transform in Iceberg's spelling."""
     paths = {leaf.field_id: leaf.path for leaf in leaves(schema)}
     return tuple((paths[field.source_id], field.transform) for field in fields)
 

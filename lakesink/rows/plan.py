@@ -128,7 +128,7 @@ class WritePlan:
         binary_encoding: How texts of documents spell the bytes of BINARY columns; None if no text is taken for bytes.
         rescue_column: Column for what other columns do not hold of a document; empty if there is none.
         news: How the table follows documents; None if it does not.
-        hash_distribution: True if one task should get all rows of a partition (``write.distribution-mode``).
+        distribution_mode: ``none``; ``hash``: all rows of a partition in one task; ``range``: a range of the order.
         schema_registry: Location of the Avro schemas: a URL, or the file that the driver has read.
         writer_schemas: Schemas in that file, by number.
         changes: How rows change others by key; None if they are only appended.
@@ -161,7 +161,7 @@ class WritePlan:
     binary_encoding: BinaryEncoding | None = None
     rescue_column: str = ""
     news: NewsPlan | None = None
-    hash_distribution: bool = False
+    distribution_mode: str = "none"
     schema_registry: str = ""
     writer_schemas: Mapping[int, str] = field(default_factory=dict)
     changes: ChangesPlan | None = None

@@ -140,7 +140,7 @@ OPTIONS_OF_TARGET = (
         partial(_text_such_as, "day(at) desc, id"),
         "unsorted",
         'Sort order of a table that lakesink creates: `"day(at) desc nulls last, id"`. Tasks sort each file by the'
-        " table's order, but get no ranges of it.",
+        " table's order.",
     ),
     Option(
         "schema",
@@ -180,9 +180,9 @@ OPTIONS_OF_TARGET = (
         "text",
         distribution_mode,
         "`none`",
-        "`hash` shuffles every batch so that one task writes all rows of a partition: fewer files, but a shuffle takes"
-        " time. Not for fields of `bucket` transforms. With `upsert` and `changes`, one task gets all changes of a"
-        " key.",
+        "`hash` shuffles a batch so that one task writes all rows of a partition: fewer files, but a shuffle takes"
+        " time. `range`: each task gets a range of the sort order, and bounds of files overlap little; Spark reads the"
+        " batch twice. Not by `bucket`. With `upsert` and `changes`, one task gets all changes of a key.",
         "write.distribution-mode",
     ),
     Option(

@@ -35,7 +35,7 @@ _OF_STATEMENTS = ("write.delete.mode", "write.merge.mode", "write.update.mode")
 """How other engines run DELETE, MERGE and UPDATE: they say nothing about a stream."""
 _PREFIXES = ("write.", "commit.")
 _LEVELS = {"zstd": (1, 22), "gzip": (1, 9), "brotli": (0, 11)}
-_DISTRIBUTION_MODES = ("none", "hash", "range")  # `range` is treated as `hash`
+_DISTRIBUTION_MODES = ("none", "hash", "range")
 _CODECS = ("zstd", "snappy", "gzip", "lz4", "brotli", "uncompressed")
 
 

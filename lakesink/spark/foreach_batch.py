@@ -52,7 +52,6 @@ class StreamRun:
         sources: Names of the sources.
         only_drops_rows: True if no row of a source can become more than one row.
         count: Learns how many tasks a batch is worth.
-        by_key: True if a writer wants all rows of a key in one task.
         last: Newest batch of this run and its end offsets: the start of the next batch.
         wrote: True if the newest batch ran a job: it was neither in the table nor prepared.
     """
@@ -68,7 +67,6 @@ class StreamRun:
     sources: tuple[str, ...]
     only_drops_rows: bool
     count: TaskCount
-    by_key: bool = False
     last: tuple[int, Offsets] | None = field(default=None, init=False)
     write_seconds: float = field(default=0.0, init=False)
     wrote: bool = field(default=False, init=False)
@@ -106,7 +104,7 @@ class StreamRun:
         found = None if plan is None else PlanRows(rows, self.transport, plan, self.schema, self.to_arrow, tasks.of)
         frame = FrameRows(rows, self.transport, tasks.of)
         bound = source_rows if self.only_drops_rows else None
-        return RowsJob(frame, self.limits, self.is_stop, found, bound, tasks, self.by_key)
+        return RowsJob(frame, self.limits, self.is_stop, found, bound, tasks)
 
     def is_stop(self, error: BaseException) -> bool:
         """True if a JVM error only means that the query was asked to stop."""
@@ -132,7 +130,6 @@ class BatchFunction:
     only_drops_rows: bool
     make_sink: MakeSink = field(repr=False)
     output_mode: OutputMode = OutputMode.APPEND
-    by_key: bool = False
     maintains: bool = False
     _run: StreamRun | None = field(default=None, init=False, repr=False)
 
@@ -191,7 +188,6 @@ class BatchFunction:
             TaskCount(
                 self.session.sparkContext.defaultParallelism, self.runs_python, closes_readers(self.session.version)
             ),
-            self.by_key,
         )
 
     def _presentable(self, error: Exception | SystemExit) -> Exception:

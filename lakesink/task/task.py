@@ -19,7 +19,7 @@ from lakesink.rows.conditions import Condition, evaluator
 from lakesink.rows.expectations import Expected, Unmet
 from lakesink.rows.letters import LetterRows
 from lakesink.rows.libraries import check_library
-from lakesink.rows.plan import DEBEZIUM, OnMalformed, WritePlan
+from lakesink.rows.plan import DEBEZIUM, OnMalformed, PartitionField, SortField, WritePlan
 from lakesink.rows.schema import Field, Primitive, Struct, parse_schema
 from lakesink.rows.side_rows import SidePlan
 from lakesink.rows.task_errors import rows_differ
@@ -49,7 +49,7 @@ class ParquetTaskWriter:
 
     @property
     def clustered_by(self) -> ClusteredBy:
-        """The columns by which rows should come together in one task: of the key, or of the partition.
+        """The columns by which rows should come together in one task: of the key, or of partition and order.
 
         None for documents, which have no columns yet. Buckets are left out: Spark has no expression for them, and a
         shuffle by nothing would only make more files.
@@ -61,8 +61,16 @@ class ParquetTaskWriter:
             return self.behind.clustered_by
         if plan.changes is not None:
             return tuple(((name,), "identity") for name in key_names(schema, plan.changes).keys)
-        found = source_paths(schema, plan.partition_fields) if plan.hash_distribution else ()
+        ordered = plan.sort_order if self.by_range else ()
+        fields: list[PartitionField | SortField] = [*plan.partition_fields, *ordered]
+        found = source_paths(schema, fields) if plan.distribution_mode != "none" else ()
         return tuple((path, transform) for path, transform in found if not transform.startswith("bucket"))
+
+    @property
+    def by_range(self) -> bool:
+        """True if the table asks for ranges of its order, so that the bounds of a batch's files overlap little."""
+        by_range = self.plan.distribution_mode == "range" and bool(self.plan.sort_order)
+        return by_range and self.plan.changes is None and self.behind is None
 
     def write(self, task: int, batches: Iterator[pa.RecordBatch]) -> bytes:
         """Write one task's rows and return its encoded receipt; with side tables all receipts `together`.

@@ -46,11 +46,15 @@ ClusteredBy = Sequence[tuple[Sequence[str], str]]
 
 @runtime_checkable
 class ClusteredWriter(TaskWriter, Protocol):
-    """A task writer that needs all rows of a partition in one task, in any order."""
+    """A task writer that needs all rows of a partition, or of a range of values, in one task, in any order."""
 
     @property
     def clustered_by(self) -> ClusteredBy:
         """The fields of the partitions; empty if each row may stay in its task."""
+
+    @property
+    def by_range(self) -> bool:
+        """True if each task should get a range of the fields' values, the first field being the most significant."""
 
 
 @runtime_checkable

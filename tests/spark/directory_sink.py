@@ -21,6 +21,7 @@ class LinesWriter:
     folder: str
     fail_on: int | None = None
     clustered_by: ClusteredBy = ()
+    by_range: bool = False
 
     def write(self, task: int, batches: Iterator[pa.RecordBatch]) -> bytes:
         rows = [row for batch in batches for row in batch.to_pylist()]

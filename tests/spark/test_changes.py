@@ -173,15 +173,16 @@ class KeysSeen:
     """Returns the keys that a task got."""
 
     clustered_by: tuple[tuple[tuple[str, ...], str], ...] = ((("key",), "identity"),)
+    by_range: bool = False
 
     def write(self, _task: int, batches: Iterator[pa.RecordBatch]) -> bytes:
         return json.dumps(sorted({key for batch in batches for key in batch.column("key").to_pylist()})).encode()
 
 
-def tasks_of(rows: Any, tasks: BatchTasks | None, *, by_key: bool) -> list[list[str]]:
+def tasks_of(rows: Any, tasks: BatchTasks | None) -> list[list[str]]:
     limits = ArrowBatchLimits(rows.sparkSession.conf, rows.schema.jsonValue())
     frame = FrameRows(*encode_for_transport(rows), None if tasks is None else tasks.of)
-    job = RowsJob(frame, limits, lambda _: False, tasks=tasks, by_key=by_key)
+    job = RowsJob(frame, limits, lambda _: False, tasks=tasks)
     return [json.loads(receipt) for receipt in job.write({"it": KeysSeen()}).receipts("it")]
 
 
@@ -190,15 +191,14 @@ ROWS = "select concat('k', id % 50) as key from range(0, 1000, 1, 4)"
 
 def test_all_changes_of_a_key_come_to_one_task(spark: Any) -> None:
     large = BatchTasks(TaskCount(4), InputSize(Unit.INPUT_BYTES, 2**30))
-    found = tasks_of(spark.sql(ROWS), large, by_key=True)
+    found = tasks_of(spark.sql(ROWS), large)
     assert len(found) > 1
     assert sorted(key for keys in found for key in keys) == sorted(f"k{number}" for number in range(50))
 
 
 def test_a_batch_that_is_worth_one_task_is_not_shuffled(spark: Any) -> None:
     small = BatchTasks(TaskCount(4), InputSize(Unit.ROWS, 1000))
-    assert len(tasks_of(spark.sql(ROWS), small, by_key=True)) == 1
-    assert len(tasks_of(spark.sql(ROWS), small, by_key=False)) > 1  # as distribution by partitions always does
+    assert len(tasks_of(spark.sql(ROWS), small)) == 1
 
 
 # Functions in executors

@@ -1,7 +1,10 @@
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
@@ -110,3 +113,33 @@ def test_with_hash_distribution_a_partition_has_one_file_of_a_batch(
     found = load_table(connect("lake", properties), "a.b")
     assert len(list(found.scan().plan_files())) == files
     assert found.scan().to_arrow().num_rows == 2000
+
+
+@pytest.mark.parametrize("partition_by", [None, "few"])
+@pytest.mark.parametrize(
+    ("sort_by", "column", "of_order"),
+    [
+        ("n desc, text", "n", int),
+        ("truncate(6, text) nulls last", "text", lambda text: text[:6]),
+        ("hour(at), id", "at", lambda at: at.replace(minute=0)),
+        ("bucket(4, id), id nulls last", "id", int),
+    ],
+)
+def test_with_range_distribution_the_files_of_a_batch_follow_one_another(
+    spark: Any, tmp_path: Path, sort_by: str, column: str, of_order: Callable[[Any], Any], partition_by: str | None
+) -> None:
+    properties = {"type": "sql", "uri": f"sqlite:///{tmp_path / 'c.db'}", "warehouse": f"file://{tmp_path}"}
+    rows = spark.sql(ROWS).select("id", "few", "n", "text", "at").repartition(8)
+    for mode in ("none", "range"):
+        given: Any = {"partition_by": partition_by, "sort_by": sort_by, "distribution_mode": mode, "create_table": True}
+        lakesink.append(rows, f"a.{mode}", txn=("app", 1), catalog="lake", catalog_properties=properties, **given)
+        found = load_table(connect("lake", properties), f"a.{mode}")
+        files = [pq.read_table(task.file.file_path.removeprefix("file://")) for task in found.scan().plan_files()]
+        by_partition = defaultdict(list)
+        for file in files:
+            values = list(map(of_order, file[column].to_pylist()))
+            by_partition[file["few"][0].as_py() if partition_by else None].append((min(values), max(values)))
+        pairs = [pair for bounds in by_partition.values() for pair in pairwise(sorted(bounds))]
+        assert len(files) > 1 if partition_by else pairs
+        assert all(high <= low for (_, high), (low, _) in pairs) is (mode == "range")
+        assert sorted(row for file in files for row in file["id"].to_pylist()) == list(range(2000))

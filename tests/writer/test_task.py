@@ -7,6 +7,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,7 +15,7 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import BinaryType, BooleanType, DoubleType, LongType, NestedField, StringType
 
-from lakesink.rows.plan import ParquetOptions
+from lakesink.rows.plan import ParquetOptions, SortField
 from lakesink.rows.plan import PartitionField as PlanField
 from lakesink_protocol.change import ContentFile
 from lakesink_protocol.errors import WriteError
@@ -283,5 +284,24 @@ def test_rows_are_not_clustered_by_buckets_which_spark_cannot_compute(
     transforms: tuple[str, ...], clustered: object, tmp_path: Path
 ) -> None:
     fields = tuple(PlanField(1, 1000 + at, f"p{at}", one) for at, one in enumerate(transforms))
-    plan = plan_for(EVENTS, tmp_path, partition_fields=fields, hash_distribution=True)
+    plan = plan_for(EVENTS, tmp_path, partition_fields=fields, distribution_mode="hash")
     assert writer_of(plan).clustered_by == clustered
+
+
+@pytest.mark.parametrize(
+    ("changed", "by_range", "wanted"),
+    [
+        ({}, True, ["identity", "truncate[10]"]),
+        ({"distribution_mode": "hash"}, False, ["identity"]),
+        ({"sort_order": ()}, False, ["identity"]),
+        ({"distribution_mode": "none"}, False, []),
+    ],
+)
+def test_rows_are_ranged_by_partition_and_order_if_the_table_asks_for_it(
+    changed: dict[str, Any], by_range: object, wanted: list[str], tmp_path: Path
+) -> None:
+    fields = tuple(PlanField(1, 1000 + at, f"p{at}", one) for at, one in enumerate(("identity", "bucket[4]")))
+    order = tuple(SortField(1, one, is_descending=True, nulls_first=True) for one in ("bucket[9]", "truncate[10]"))
+    given: dict[str, Any] = {"distribution_mode": "range", "sort_order": order, **changed}
+    writer = writer_of(plan_for(EVENTS, tmp_path, partition_fields=fields, **given))
+    assert (writer.by_range, list(writer.clustered_by)) == (by_range, [(("id",), one) for one in wanted])

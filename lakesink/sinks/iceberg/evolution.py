@@ -59,7 +59,7 @@ def task_plan(
         show_values=settings.show_values,
         rescue_column=settings.rescue_column,
         news=_news_plan(table, settings, changes),
-        hash_distribution=effective["write.distribution-mode"] != "none",
+        distribution_mode=effective["write.distribution-mode"],
         schema_registry=registry,
         # The driver reads a registry file; tasks query a registry service themselves.
         writer_schemas=schemas_in_file(registry) if registry and not is_url(registry) else {},

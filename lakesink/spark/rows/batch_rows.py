@@ -50,10 +50,10 @@ class FrameRows:
 
     def reports(self, writer: TaskWriter) -> tuple[int, list[TaskReport]]:
         """Run the writer over the rows in one job; returns the number of planned tasks, and their reports."""
-        clusters = clustered_by(writer) if self.shuffles else ()
+        clustered = clustered_writer(writer) if self.shuffles else None
         rows = self.frame
-        if clusters:
-            rows = distributed(rows, clusters, self.transport.names)
+        if clustered is not None:
+            rows = distributed(rows, clustered.clustered_by, self.transport.names, by_range=clustered.by_range)
         elif self.tasks is not None:
             partitions = self.partitions()
             tasks = self.tasks(partitions)
@@ -145,9 +145,9 @@ def arriving_schema(rows: DataFrame) -> pa.Schema:
     return arrow_schema(rows.schema, large=large)
 
 
-def clustered_by(writer: TaskWriter) -> ClusteredBy:
-    """Partition fields whose rows the writer wants in one task; empty if it has no preference."""
-    return writer.clustered_by if isinstance(writer, ClusteredWriter) else ()
+def clustered_writer(writer: TaskWriter) -> ClusteredWriter | None:
+    """The writer, if it wants a shuffle."""
+    return writer if isinstance(writer, ClusteredWriter) and writer.clustered_by else None
 
 
 def collected(encoded: "RDD[bytes]") -> list[bytes]:
@@ -172,14 +172,16 @@ def _task(writer: TaskWriter, transport: Transport) -> WriteTask:
     return WriteTask(__version__, transport, shipped)
 
 
-def distributed(rows: DataFrame, clustered_by: ClusteredBy, names: Sequence[str] | None = None) -> DataFrame:
+def distributed(
+    rows: DataFrame, clustered_by: ClusteredBy, names: Sequence[str] | None = None, *, by_range: bool = False
+) -> DataFrame:
     """The rows, shuffled by partition if possible; `names` are the columns' names in `clustered_by` if they differ.
+
+    Spark cuts ranges by a sample, and reads the rows twice for them.
 
     Spark has Iceberg's transforms only with Iceberg's jar. So each transform becomes a Spark expression that is equal
     for all rows of a partition. ``bucket`` has no such expression: rows are not shuffled by its fields.
     """
-    if not clustered_by:
-        return rows
     found = (
         partition_expression(rows, _path_in_rows(rows, path, names), transform) for path, transform in clustered_by
     )
@@ -190,7 +192,7 @@ def distributed(rows: DataFrame, clustered_by: ClusteredBy, names: Sequence[str]
     most = int(session.conf.get("spark.sql.shuffle.partitions") or 1)
     # As many tasks as run at once: each Python task has a cost, and Spark's default is 200.
     tasks = max(1, min(most, session.sparkContext.defaultParallelism))
-    return rows.repartition(tasks, *expressions)
+    return (rows.repartitionByRange if by_range else rows.repartition)(tasks, *expressions)
 
 
 def _path_in_rows(rows: DataFrame, path: Sequence[str], names: Sequence[str] | None) -> Sequence[str]:

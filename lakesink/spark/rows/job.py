@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from lakesink._version import __version__
 from lakesink.spark.query import QUERY_ID, RunningQuery
 from lakesink.spark.rows.arrow_limits import ArrowBatchLimits
-from lakesink.spark.rows.batch_rows import BatchRows, FrameRows, PlanRows, clustered_by, collected
+from lakesink.spark.rows.batch_rows import BatchRows, FrameRows, PlanRows, clustered_writer, collected
 from lakesink.spark.rows.on_driver import driver_may_write
 from lakesink.spark.rows.task import MeasuredBatches, RawBytes, check_versions
 from lakesink.spark.rows.task_count import BatchTasks
@@ -36,7 +36,6 @@ class RowsJob:
         plan: The same rows from their query's plan, if available.
         most_rows: Upper bound of the number of rows, if it is known before they are read.
         tasks: Learns from the reports how many tasks a batch is worth.
-        by_key: True if the writer wants all rows of a key in one task: a batch that is worth one task needs no shuffle.
     """
 
     frame: FrameRows
@@ -45,7 +44,6 @@ class RowsJob:
     plan: PlanRows | None = None
     most_rows: int | None = None
     tasks: BatchTasks | None = None
-    by_key: bool = False
 
     def write(self, writers: Mapping[str, TaskWriter]) -> Votes:
         """Run one job and return its votes. There can be only one writer, which may route rows to others."""
@@ -77,10 +75,10 @@ class RowsJob:
             raise WriteError.of("STATE_BEHIND", what=job_error(whole_text(error)).what) from None
 
     def _rows_for(self, writer: TaskWriter) -> BatchRows:
-        """The query's plan, unless the writer wants a shuffle."""
-        shuffles = bool(clustered_by(writer))
-        if shuffles and self.by_key and self.tasks is not None:
-            shuffles = self.tasks.of((self.plan or self.frame).partitions()) != 1
+        """The query's plan, unless the writer wants a shuffle; a batch that is worth one task needs none."""
+        shuffles = clustered_writer(writer) is not None
+        if shuffles and self.tasks is not None:
+            shuffles = self.tasks.of(max((self.plan or self.frame).partitions(), self.tasks.count.cores)) != 1
         if self.plan is not None and not shuffles:
             return self.plan
         self.limits.apply()
