@@ -18,17 +18,20 @@ class Measure(NamedTuple):
         word: What one of them is called; empty if people are not told.
         said: How an audit tells the `count`, or so many `values`, of the `rows` in the table or of those that were
             `read`, dead letters too.
+        is_of_rows: True if a row has it at most once, so that there are never more than rows.
     """
 
     name: str
     key: str = ""
     word: str = ""
     said: str = ""
+    is_of_rows: bool = True
 
 
 UNKNOWN_KEYS = Measure(
     *("unknown_keys", "lakesink.unknown-keys", "unknown key"),
     "Of the documents that were looked at, {values} had no column in the table and were left out.",
+    is_of_rows=False,
 )
 """Values, but NULL, of keys without a column, in a sample: the first thousand documents of every 16 MiB."""
 UNMET_ROWS = Measure(

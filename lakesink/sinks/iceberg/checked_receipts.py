@@ -23,7 +23,7 @@ from lakesink_catalog.tables.locations import all_under, data_location, is_under
 from lakesink_catalog.words import counted
 from lakesink_protocol.change import ContentFile
 from lakesink_protocol.errors import WriteError
-from lakesink_protocol.measures import DEAD_LETTERS, RESCUED_ROWS, UNKNOWN_KEYS, UNMET_ROWS, Tally
+from lakesink_protocol.measures import DEAD_LETTERS, RESCUED_ROWS, UNMET_ROWS, Tally
 from lakesink_protocol.quality import OTHERS, Quality, together
 from lakesink_protocol.receipt import MOST_MISFITS, Misfit, Receipt, decode
 from lakesink_protocol.receipt_json import MOST_IN_A_BATCH, ReceiptInvalid
@@ -248,7 +248,7 @@ def _check_changes(table: Table, receipt: Receipt, file_stem: str, *, changes_by
 
 def _check_quality(receipt: Receipt, expected: Sequence[Expected]) -> None:
     counts, unmet = receipt.quality.counts, receipt.quality.unmet
-    of_rows = [receipt.malformed, *(count for one, count in counts.items() if one != UNKNOWN_KEYS)]
+    of_rows = [receipt.malformed, *(count for one, count in counts.items() if one.is_of_rows)]
     if max(of_rows) > receipt.rows:
         raise receipt_rejected("a task reports more malformed or unexpected rows than it received")
     if receipt.malformed and not receipt.refused:
