@@ -16,6 +16,7 @@ from lakesink.sinks.iceberg.upkeep import maintenance
 from lakesink.sinks.iceberg.upkeep.choose import Limits, choose
 from lakesink.sinks.iceberg.upkeep.in_executors import FILES, FIRST, RECEIPT, WHY
 from lakesink.sinks.iceberg.upkeep.policy import Policy
+from lakesink.spark.spark_errors import QueryStopped
 from lakesink_catalog.manifests.live import LiveFiles
 from lakesink_protocol import events
 from lakesink_protocol.receipt import decode, encode
@@ -188,3 +189,18 @@ def test_a_job_that_fails_leaves_all_its_groups(tmp_path: Path, monkeypatch: pyt
     report = run(kept, Executors(meanwhile=no_executors))
     assert (kept.rows(), report.groups, len(report.left)) == (before, (), 9)
     assert {one.reason for one in report.left} == {"failed: RuntimeError: no executors"}
+
+
+def test_a_query_that_is_stopped_while_executors_rewrite_ends_the_run_and_no_group_has_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = in_parts(tmp_path, monkeypatch, spec=BY_PART)
+    before = kept.rows()
+
+    def stopped() -> None:
+        raise QueryStopped
+
+    executors = Executors(meanwhile=stopped)
+    with pytest.raises(QueryStopped):
+        run(kept, executors)
+    assert (kept.rows(), executors.jobs, kept.told) == (before, [3], [])

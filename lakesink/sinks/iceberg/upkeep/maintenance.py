@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -263,6 +264,8 @@ class _Run:
         of, table = self.of, self.seen.table
         try:
             yield
+        except CancelledError:  # the query was stopped
+            raise
         except Exception as error:  # noqa: BLE001 - the table is right without it
             name, self.is_lost = ".".join(table.name()), self.is_lost or isinstance(error, Lost)
             trouble = describe(error, {**table.catalog.properties, **table.io.properties})
