@@ -205,12 +205,6 @@ def test_a_table_of_another_service_is_left_alone(run: Run, played: Played, cata
     assert found(run("maintain", "demo.events", "--output", "json"))["managed_by"] == "Apache Amoro"
 
 
-def test_a_branch_that_is_not_there_is_refused(run: Run, played: Played) -> None:
-    result = run("maintain", "demo.events", "--branch", "mian", "--output", "json")
-    assert found(result, 2)["error"]["code"] == "LAKESINK_BRANCH_MISSING"
-    assert played.runs == 0
-
-
 def test_status_shows_the_health_and_the_command(run: Run, played: Played) -> None:
     lines = run("status", "demo.events").stdout.splitlines()
     at = lines.index(

@@ -85,6 +85,12 @@ def test_a_wrong_condition_is_refused_before_anything_changes(run: Run, catalog:
     assert catalog.load_table(TABLE).metadata_location == location
 
 
+def test_a_branch_that_is_not_there_is_refused(run: Run, catalog: Catalog) -> None:
+    error = found(run("maintain", TABLE, "--branch", "mian", "--output", "json"), 2)["error"]
+    assert (error["code"], error["action"]) == ("LAKESINK_BRANCH_MISSING", "Did you mean 'main'?")
+    assert files(catalog) == 2 * HOURS
+
+
 def test_fewer_files_than_the_least_stay(run: Run, catalog: Catalog) -> None:
     document = found(run("maintain", TABLE, "--min-input-files", str(HOURS + 1), "--output", "json"))
     assert (document["groups"], files(catalog)) == ([], 2 * HOURS)

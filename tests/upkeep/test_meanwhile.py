@@ -161,6 +161,17 @@ def test_a_branch_that_is_removed_meanwhile_does_not_come_back_nor_is_its_name_t
     assert kept.rows() == wanted
 
 
+def test_a_name_that_is_a_tags_is_no_branch_and_the_hint_names_branches_only(kept: Kept) -> None:
+    branch_off(kept.lake, "side")
+    branch_off(kept.lake, "sides")
+    becomes_a_tag(kept)
+    maintenance = kept.maintenance()
+    maintenance.branch = "side"
+    with pytest.raises(CatalogError) as missing:
+        maintenance.look()
+    assert missing.value.action == "Did you mean 'sides'?"
+
+
 @pytest.mark.parametrize("is_done", [False, True], ids=["before the next one", "after it"])
 def test_a_commit_that_arrives_late_replaces_no_file_that_the_next_maintenance_has_replaced(
     kept: Kept, *, is_done: bool

@@ -45,14 +45,13 @@ from lakesink_catalog.manifests.lists import manifests_under
 from lakesink_catalog.manifests.live import LiveFiles
 from lakesink_catalog.manifests.live_reading import LiveMemory, live_files
 from lakesink_catalog.manifests.merging import ManifestMerger, MergeMemory
-from lakesink_catalog.read.past import head_of
+from lakesink_catalog.read.past import check_branch, head_of
 from lakesink_protocol import events
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.identity import MAIN_BRANCH
 from lakesink_protocol.ledger import COMPACTED, MAINTENANCE
 from lakesink_protocol.redact import describe
 from lakesink_protocol.retry import RetryPolicy
-from lakesink_protocol.suggest import did_you_mean
 from lakesink_protocol.verdict import SUPPORTED_FORMAT_VERSION
 
 ROUNDS = 4
@@ -151,9 +150,7 @@ class Maintenance:
         if table.metadata.format_version != SUPPORTED_FORMAT_VERSION:
             name, version = ".".join(table.name()), table.metadata.format_version
             raise CatalogError.of("UNSUPPORTED", table=name, format_version=version)
-        if self.branch != MAIN_BRANCH and head_of(table, self.branch) is None:  # a commit would move a tag
-            near, name = did_you_mean(self.branch, table.metadata.refs), ".".join(table.name())
-            raise CatalogError.of("BRANCH_MISSING.looked_for", table=name, branch=self.branch[:60], near=near)
+        check_branch(table, self.branch)  # a commit would move a tag
         budget = self.policy.budget
         most = None if budget is None else self.memory.pace.bytes_in(budget.total_seconds())
         effective = self.effective_of(table.properties)
