@@ -16,7 +16,17 @@ from pyiceberg.catalog import Catalog
 from lakesink.sinks.iceberg.upkeep.health import Health
 from lakesink.sinks.iceberg.upkeep.maintenance import Maintenance
 from lakesink.sinks.iceberg.upkeep.policy import Policy, Verify
-from lakesink.sinks.iceberg.upkeep.reports import BUDGET, NOTHING_DUE, TURN, GroupDone, GroupDue, LeftFile, Plan, Report
+from lakesink.sinks.iceberg.upkeep.reports import (
+    BUDGET,
+    FAILED,
+    NOTHING_DUE,
+    TURN,
+    GroupDone,
+    GroupDue,
+    LeftFile,
+    Plan,
+    Report,
+)
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table
 from lakesink_protocol.errors import CatalogError
@@ -162,6 +172,7 @@ def test_a_table_where_nothing_is_due_is_well(run: Run, played: Played) -> None:
         ((LOST,), NOTHING_DUE, 1),
         ((EQUALITY, replace(LOST, reason="proof: rows differ")), NOTHING_DUE, 1),
         ((), TURN, 1),
+        ((replace(LOST, path="s3://lake/v2.metadata.json", reason="failed: OSError: away"),), FAILED, 1),
     ],
 )
 def test_the_exit_code_is_1_if_files_stay_that_a_run_compacts(

@@ -4,7 +4,7 @@ import random
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,9 +16,10 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import StringType
 
 from lakesink.parquet.files import DataFiles
+from lakesink.sinks.iceberg.upkeep import maintenance
 from lakesink.sinks.iceberg.upkeep.choose import Limits, choose
 from lakesink.sinks.iceberg.upkeep.policy import Policy, Verify
-from lakesink.sinks.iceberg.upkeep.reports import BUDGET, NOTHING_DUE, REST, TURN
+from lakesink.sinks.iceberg.upkeep.reports import BUDGET, FAILED, NOTHING_DUE, REST, TURN
 from lakesink_catalog.manifests import entries
 from lakesink_catalog.manifests.avro_values import Malformed
 from lakesink_catalog.manifests.live import LiveFiles
@@ -218,6 +219,54 @@ def test_a_commit_without_an_answer_or_with_a_no_leaves_the_rows(
     if not is_known:
         assert {one.reason.partition(":")[0] for one in report.left} == {"unknown"}
     assert files_of(kept) >= {file.path for file in kept.live().data}
+
+
+@pytest.mark.parametrize("count", [1, 6], ids=["nothing else", "a group"])
+def test_a_merge_of_manifests_that_fails_hides_no_group_and_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    kept = of_files(tmp_path, count)
+    before = kept.rows()
+
+    def fail(*_: Any) -> NoReturn:
+        raise OSError("the storage is away")
+
+    monkeypatch.setattr(maintenance, "manifests_under", fail)
+    report = kept.maintenance().run()
+    assert (len(report.groups), report.ended, report.after.files) == (int(count > 1), FAILED, 1)
+    [left] = report.left
+    assert left.path.endswith(".metadata.json")
+    assert left.reason == "failed: OSError: the storage is away"
+    assert [one.trouble for one in kept.told if isinstance(one, events.GroupFailed)] == ["OSError: the storage is away"]
+    assert kept.rows() == before
+
+
+def test_a_merge_of_manifests_without_an_answer_is_told(tmp_path: Path) -> None:
+    kept = of_files(tmp_path, 7, properties={"commit.manifest.min-count-to-merge": "3"})
+    before = kept.rows()
+
+    def no_answer(_: Any) -> NoReturn:
+        raise TimeoutError("no answer")
+
+    kept.lake.catalog.faults = [no_answer]
+    report = kept.maintenance(Policy(TARGET, min_input_files=99)).run()
+    assert (report.groups, report.ended, kept.rows()) == ((), FAILED, before)
+    assert [one.reason for one in report.left] == ["unknown: TimeoutError: no answer"]
+
+
+def test_an_error_after_a_group_was_committed_does_not_hide_the_group(tmp_path: Path) -> None:
+    kept = of_files(tmp_path)
+    one = kept.maintenance()
+
+    def load() -> Any:
+        if kept.checked:
+            raise OSError("the catalog is away")
+        return kept.lake.table()
+
+    one.load = load
+    report = one.run()
+    assert (len(report.groups), report.ended, report.after.files) == (1, FAILED, 1)
+    assert [left.reason for left in report.left] == ["failed: OSError: the catalog is away"]
 
 
 def test_two_maintenances_do_not_replace_a_file_twice_and_one_skips(tmp_path: Path) -> None:

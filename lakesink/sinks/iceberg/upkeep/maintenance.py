@@ -1,7 +1,7 @@
 """Maintains one branch of one table: looks at its files, rewrites groups of them, and commits each group by itself."""
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -25,6 +25,7 @@ from lakesink.sinks.iceberg.upkeep.proof import PROOF
 from lakesink.sinks.iceberg.upkeep.replacing import Lost, Replacement, answered, deleted_in
 from lakesink.sinks.iceberg.upkeep.reports import (
     BUDGET,
+    FAILED,
     NOTHING_DUE,
     REST,
     TURN,
@@ -48,6 +49,7 @@ from lakesink_catalog.manifests.merging import ManifestMerger, MergeMemory
 from lakesink_catalog.read.past import check_branch, head_of
 from lakesink_protocol import events
 from lakesink_protocol.errors import CatalogError
+from lakesink_protocol.fence import Unseen
 from lakesink_protocol.identity import MAIN_BRANCH
 from lakesink_protocol.ledger import COMPACTED, MAINTENANCE
 from lakesink_protocol.redact import describe
@@ -129,19 +131,28 @@ class Maintenance:
     def run(self, progress: Callable[[GroupDone], None] = lambda _: None) -> Report:
         """Rewrite what is due, group by group, until the budget ends. Without one, merge manifests too.
 
-        A group that fails or loses a race is left, and the others go on. Raises as `look` does; what was done stays.
+        A group that fails or loses a race is left, and the others go on. Another error ends the run. It is in the
+        report, unless nothing was tried before: then it is raised, as by `look`.
         """
         pace, is_limited = self.memory.pace, self.policy.budget is not None
         if is_limited and not self.policy.gate and not pace.is_due():
             return Report(Health(), Health(), (), (), REST)
-        run = _Run(self, self.see(), progress, self.effects.monotonic_ms())
-        before = run.seen.health()
-        ended = run.all_groups()
-        merged = not is_limited and ended != TURN and run.merge_manifests()
+        seen, ended = self.see(), ""
+        before = health = seen.health()
+        run = _Run(self, seen, progress, self.effects.monotonic_ms(), before)
+        try:
+            ended = run.all_groups()
+            merged = not is_limited and ended != TURN and run.merge_manifests()
+            if run.done or merged:
+                health = self.see().health()
+        except Exception as error:
+            if isinstance(error, CancelledError) or not (ended or run.done or run.left):
+                raise
+            run.leave([run.seen.table.metadata_location], error)
+            ended, health = FAILED, run.expected
         if run.done or run.left or ended == NOTHING_DUE:
             pace.note(done=bool(run.done), failed=bool(run.left), min_files=self.policy.min_input_files)
         left = {**run.stays, **self.memory.left, **run.left}
-        health = self.see().health() if run.done or merged else before
         return Report(before, health, tuple(run.done), tuple(starmap(LeftFile, left.items())), ended)
 
     def see(self) -> Seen:
@@ -190,6 +201,7 @@ class _Run:
         left: Reasons of files that this run does not try again, by path.
         stays: Reasons of files that were due in the last round and were not tried.
         due: Groups that this round has not tried.
+        expected: The health after the groups that are done, about.
         is_lost: True if another writer was quicker than the last try.
     """
 
@@ -197,6 +209,7 @@ class _Run:
     seen: Seen
     progress: Callable[[GroupDone], None]
     began_ms: int
+    expected: Health
     done: list[GroupDone] = field(default_factory=list)
     left: dict[str, str] = field(default_factory=dict)
     stays: Mapping[str, str] = field(default_factory=dict)
@@ -258,25 +271,28 @@ class _Run:
     @contextmanager
     def _leaving(self, group: Group) -> Iterator[None]:
         """Leave the group if an error ends its try; without the files that must stay, it is tried again."""
-        of, table = self.of, self.seen.table
         try:
             yield
         except CancelledError:  # the query was stopped
             raise
         except Exception as error:  # noqa: BLE001 - the table is right without it
-            name, self.is_lost = ".".join(table.name()), self.is_lost or isinstance(error, Lost)
-            trouble = describe(error, {**table.catalog.properties, **table.io.properties})
-            why = str(error) if isinstance(error, Unsuitable) else f"failed: {trouble}"
-            if isinstance(error, Unsuitable) and error.files and not why.startswith(PROOF):
-                of.memory.left |= error.files
-                of.effects.emit(events.GroupFailed(name, len(error.files), why))
+            self.is_lost |= isinstance(error, Lost)
+            self.leave([file.path for file in group.files], error)
+            if isinstance(error, Unsuitable) and error.files and not str(error).startswith(PROOF):
+                self.of.memory.left |= error.files
                 rest = tuple(file for file in group.files if file.path not in error.files)
                 if len(rest) > 1:  # one alone is a group of the next round, if it is due
                     self.due.appendleft(replace(group, files=rest))
-            else:
-                self.left |= dict.fromkeys((file.path for file in group.files), why)
-                failed = events.GroupLost if isinstance(error, Lost) else events.GroupFailed
-                of.effects.emit(failed(name, len(group.files), why.removeprefix("failed: ")))
+
+    def leave(self, paths: Iterable[str], error: Exception) -> None:
+        """Report the error, and which of these files it leaves."""
+        table, left = self.seen.table, error.files if isinstance(error, Unsuitable) else {}
+        known = {**table.catalog.properties, **table.io.properties}
+        why = str(error) if isinstance(error, Unsuitable) else f"failed: {describe(error, known)}"
+        left = left or dict.fromkeys(paths, why)
+        self.left |= left
+        failed = events.GroupLost if isinstance(error, Lost) else events.GroupFailed
+        self.of.effects.emit(failed(".".join(table.name()), len(left), why.removeprefix("failed: ")))
 
     def _work(self, group: Group) -> Work:
         of, seen = self.of, self.seen
@@ -295,6 +311,7 @@ class _Run:
         change = applied.change
         assert change is not None, "a group has files"
         self.seen = replace(seen, table=applied.table, live=replacement.live)
+        self.expected = after(self.expected, group, seen.target_bytes)
         done = GroupDone(
             snapshot_id=change.snapshot_id,
             parent_id=change.head or 0,
@@ -323,6 +340,8 @@ class _Run:
         with suppress(CommitFailedException):  # the next run merges them
             while isinstance(done := commit.run(self.seen.table, make), Applied) and done.change is not None:
                 merged = True
+            if isinstance(done, Unseen):
+                raise Unsuitable(f"unknown: {done.trouble}")
         return merged
 
     def _is_another_at_work(self) -> bool:
