@@ -17,6 +17,7 @@ from pyiceberg.types import StringType
 
 from lakesink.parquet.files import DataFiles
 from lakesink.sinks.iceberg.upkeep import maintenance
+from lakesink.sinks.iceberg.upkeep import rewrite as rewriting
 from lakesink.sinks.iceberg.upkeep.choose import Limits, choose
 from lakesink.sinks.iceberg.upkeep.policy import Policy, Verify
 from lakesink.sinks.iceberg.upkeep.reports import BUDGET, FAILED, NOTHING_DUE, REST, TURN
@@ -293,6 +294,29 @@ def test_a_proof_that_fails_keeps_the_files(tmp_path: Path, monkeypatch: pytest.
     assert {one.reason.partition(":")[0] for one in report.left} == {"proof"}
     assert kept.rows() == before
     assert [event.severity for event in kept.told if isinstance(event, events.GroupFailed)] == [events.WARNING]
+
+
+def test_a_file_whose_values_are_read_as_null_stays_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept, real = of_files(tmp_path), rewriting.converted
+    before, [bad] = kept.rows(), [file.path for file in kept.live().data if file.sequence_number == 2]
+
+    def misread(batch: pa.RecordBatch, *given: Any) -> pa.RecordBatch:
+        found = real(batch, *given)
+        if found["id"][0].as_py() != 100:  # of the second file
+            return found
+        values = pa.array([None, *found["v"].to_pylist()[1:]], pa.string())
+        return pa.RecordBatch.from_arrays([*found.columns[:2], values], schema=found.schema)
+
+    monkeypatch.setattr(rewriting, "converted", misread)
+    for _ in range(2):
+        one = kept.maintenance()
+        report = one.run()
+        assert [(left.path, left.reason) for left in report.left] == [
+            (bad, "proof: 0 NULLs of a column were read as 1")
+        ]
+        assert (kept.rows(), {file.path for file in kept.live().data} > {bad}) == (before, True)
+        assert len(kept.live().data) == 2
+    assert one.run().groups == ()
 
 
 def test_a_condition_chooses_partitions_by_present_names(tmp_path: Path) -> None:

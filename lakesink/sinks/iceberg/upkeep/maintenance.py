@@ -21,7 +21,6 @@ from lakesink.sinks.iceberg.upkeep.columns import Unsuitable
 from lakesink.sinks.iceberg.upkeep.health import Health
 from lakesink.sinks.iceberg.upkeep.in_executors import rewrite_in_executor
 from lakesink.sinks.iceberg.upkeep.policy import Policy
-from lakesink.sinks.iceberg.upkeep.proof import PROOF
 from lakesink.sinks.iceberg.upkeep.replacing import Lost, Replacement, answered, deleted_in
 from lakesink.sinks.iceberg.upkeep.reports import (
     BUDGET,
@@ -277,22 +276,23 @@ class _Run:
             raise
         except Exception as error:  # noqa: BLE001 - the table is right without it
             self.is_lost |= isinstance(error, Lost)
-            self.leave([file.path for file in group.files], error)
-            if isinstance(error, Unsuitable) and error.files and not str(error).startswith(PROOF):
-                self.of.memory.left |= error.files
-                rest = tuple(file for file in group.files if file.path not in error.files)
-                if len(rest) > 1:  # one alone is a group of the next round, if it is due
-                    self.due.appendleft(replace(group, files=rest))
+            named = self.leave([file.path for file in group.files], error)
+            self.of.memory.left |= named
+            rest = tuple(file for file in group.files if named and file.path not in named)
+            if len(rest) > 1:  # one alone is a group of the next round, if it is due
+                self.due.appendleft(replace(group, files=rest))
 
-    def leave(self, paths: Iterable[str], error: Exception) -> None:
-        """Report the error, and which of these files it leaves."""
-        table, left = self.seen.table, error.files if isinstance(error, Unsuitable) else {}
-        known = {**table.catalog.properties, **table.io.properties}
-        why = str(error) if isinstance(error, Unsuitable) else f"failed: {describe(error, known)}"
-        left = left or dict.fromkeys(paths, why)
+    def leave(self, paths: Iterable[str], error: Exception) -> Mapping[str, str]:
+        """Report why these files stay, or those that the error names; returns the reasons of the latter."""
+        table = self.seen.table
+        if not isinstance(error, Unsuitable):
+            known = {**table.catalog.properties, **table.io.properties}
+            error = Unsuitable(f"failed: {describe(error, known)}")
+        left = error.files or dict.fromkeys(paths, str(error))
         self.left |= left
         failed = events.GroupLost if isinstance(error, Lost) else events.GroupFailed
-        self.of.effects.emit(failed(".".join(table.name()), len(left), why.removeprefix("failed: ")))
+        self.of.effects.emit(failed(".".join(table.name()), len(left), str(error).removeprefix("failed: ")))
+        return error.files
 
     def _work(self, group: Group) -> Work:
         of, seen = self.of, self.seen
