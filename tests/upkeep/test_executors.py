@@ -176,7 +176,9 @@ def test_an_answer_about_another_group_with_as_many_rows_replaces_none(
 
     report = run(kept, Executors(spoil=the_first))
     assert (kept.rows(), len(report.groups)) == (before, 2)
-    assert all("another group" in one.reason for one in report.left)
+    told = "A task's receipt was rejected: it is about another group of files. Data: Nothing of this group of files was"
+    assert all(one.reason.startswith(f"failed: [LAKESINK_RECEIPT_REJECTED] {told} committed") for one in report.left)
+    assert not any("batch" in one.reason or "query" in one.reason for one in report.left)
 
 
 def test_a_job_that_fails_leaves_all_its_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
