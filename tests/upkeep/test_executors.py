@@ -98,6 +98,15 @@ def test_groups_in_executors_are_about_one_new_file_each(tmp_path: Path, monkeyp
     assert sum(file.file_size_bytes < 0.75 * 30_000 for file in kept.live().data) <= 1
 
 
+def test_new_files_are_planned_once_for_a_state_of_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept, real, states = in_parts(tmp_path, monkeypatch, spec=BY_PART), maintenance.plan_of, list[int]()
+    monkeypatch.setattr(
+        maintenance, "plan_of", lambda table, *given: states.append(len(table.snapshots())) or real(table, *given)
+    )
+    assert len(run(kept, Executors()).groups) == 3
+    assert states == [9, 12, 12]  # of the rounds, and of the figures at the end
+
+
 def test_a_job_is_no_larger_than_what_spark_takes_back_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept, executors = in_parts(tmp_path, monkeypatch, spec=BY_PART), Executors()
     monkeypatch.setattr(maintenance, "ROWS_AT_ONCE", 2_000)

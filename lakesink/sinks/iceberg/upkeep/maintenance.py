@@ -21,7 +21,7 @@ from lakesink.sinks.iceberg.upkeep.columns import Unsuitable
 from lakesink.sinks.iceberg.upkeep.health import Health
 from lakesink.sinks.iceberg.upkeep.in_executors import rewrite_in_executor
 from lakesink.sinks.iceberg.upkeep.policy import Policy
-from lakesink.sinks.iceberg.upkeep.replacing import Lost, Replacement, answered, deleted_in
+from lakesink.sinks.iceberg.upkeep.replacing import Lost, Replacement, answered
 from lakesink.sinks.iceberg.upkeep.reports import (
     BUDGET,
     FAILED,
@@ -36,7 +36,7 @@ from lakesink.sinks.iceberg.upkeep.reports import (
     after,
 )
 from lakesink.sinks.iceberg.upkeep.rewrite import Rewritten, Work, rewrite
-from lakesink.sinks.iceberg.upkeep.seen import Seen
+from lakesink.sinks.iceberg.upkeep.seen import Seen, plan_of
 from lakesink_catalog.commit.change_commit import Applied, ChangeCommit
 from lakesink_catalog.commit.effects import Effects
 from lakesink_catalog.commit.request import Merge
@@ -119,7 +119,6 @@ class Maintenance:
             SettingsError: `where` is no condition on partitions, or a table property is malformed.
         """
         seen = self.see()
-        seen.plan(self.batch_id)
         groups, left = seen.choose(self.memory.left)
         expected = health = seen.health()
         for group in groups:
@@ -164,7 +163,8 @@ class Maintenance:
         budget = self.policy.budget
         most = None if budget is None else self.memory.pace.bytes_in(budget.total_seconds())
         effective = self.effective_of(table.properties)
-        seen = Seen(table, self.of_head(table), self.policy, effective, most, is_spread=self.has_executors)
+        plan = plan_of(table, effective, self.batch_id)
+        seen = Seen(table, self.of_head(table), plan, self.policy, effective, most, is_spread=self.has_executors)
         self.memory.see(seen)
         return seen
 
@@ -250,7 +250,7 @@ class _Run:
         began_ms, io = self.of.effects.monotonic_ms(), self.seen.table.io
         storage = NewFiles(lambda location: io.new_output(location).create(), io.delete)
         with self._leaving(group):
-            work = self._work(group)
+            work = self.seen.work(group, self.of.memory.deletes)
             done = self._commit(group, work, rewrite(work, opener(self.seen.table), storage), began_ms)
             self.of.memory.pace.see(group, done.seconds)
 
@@ -260,7 +260,7 @@ class _Run:
         assert run is not None, "there are executors"
         for group in groups:
             with self._leaving(group):
-                works.append((group, self._work(group)))
+                works.append((group, self.seen.work(group, self.of.memory.deletes)))
         with self._leaving(Group(tuple(file for group, _ in works for file in group.files))):
             answers = run(rewrite_in_executor, [work for _, work in works])
             for (group, work), answer in zip(works, answers, strict=True):
@@ -293,11 +293,6 @@ class _Run:
         failed = events.GroupLost if isinstance(error, Lost) else events.GroupFailed
         self.of.effects.emit(failed(".".join(table.name()), len(left), str(error).removeprefix("failed: ")))
         return error.files
-
-    def _work(self, group: Group) -> Work:
-        of, seen = self.of, self.seen
-        deleted = deleted_in(seen.table, group.files, seen.live, of.memory.deletes)
-        return seen.work(group, deleted.positions, seen.plan(of.batch_id))
 
     def _commit(self, group: Group, work: Work, new: Rewritten, began_ms: int) -> GroupDone:
         of, seen = self.of, self.seen
