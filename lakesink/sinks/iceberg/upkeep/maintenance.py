@@ -309,7 +309,6 @@ class _Run:
         self.expected = after(self.expected, group, seen.target_bytes)
         done = GroupDone(
             snapshot_id=change.snapshot_id,
-            parent_id=change.head or 0,
             partition=seen.partition(group.files[0]),
             **replacement.counts,
             seconds=(of.effects.monotonic_ms() - began_ms) / 1000,

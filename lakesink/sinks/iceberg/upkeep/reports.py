@@ -26,7 +26,6 @@ class GroupDone:
     """One group of files that a snapshot replaced.
 
     Attributes:
-        parent_id: The snapshot that it is on.
         partition: The partition as text, ``day=2026-01-01``; empty for a table without partitions.
         rows: Rows of the new files.
         dropped: Deleted rows that are not written again.
@@ -34,7 +33,6 @@ class GroupDone:
     """
 
     snapshot_id: int
-    parent_id: int
     partition: str
     files: int
     into: int
