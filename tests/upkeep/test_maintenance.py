@@ -18,7 +18,7 @@ from pyiceberg.types import StringType
 from lakesink.parquet.files import DataFiles
 from lakesink.sinks.iceberg.upkeep import maintenance
 from lakesink.sinks.iceberg.upkeep import rewrite as rewriting
-from lakesink.sinks.iceberg.upkeep.choose import Limits, choose
+from lakesink.sinks.iceberg.upkeep.choose import Group, Limits, choose, sizes
 from lakesink.sinks.iceberg.upkeep.policy import Policy, Verify
 from lakesink.sinks.iceberg.upkeep.reports import BUDGET, FAILED, NOTHING_DUE, REST, TURN
 from lakesink_catalog.manifests import entries
@@ -587,3 +587,14 @@ def test_a_limit_divides_the_files_of_a_partition_into_groups_without_a_common_f
         groups, _ = choose(LiveFiles(files, ()), file.spec_id + 1, Limits(TARGET, 2, most), {})
         chosen = [one.path for group in groups for one in group.files]
         assert sorted(chosen) == sorted(one.path for one in files)
+
+
+def test_a_table_that_wants_a_file_for_each_byte_gets_as_few_as_make_sense(tmp_path: Path) -> None:
+    kept = of_files(tmp_path, properties={"write.target-file-size-bytes": "1"})
+    before = kept.rows()
+    [done] = kept.maintenance(Policy(min_input_files=2)).run().groups
+    assert (done.into, kept.rows()) == (1, before)
+    [file] = kept.live().data
+    huge = replace(file, file_size_bytes=2**31, record_count=50_000_000)
+    target_bytes = kept.maintenance(Policy(target_file_size=1)).see().target_bytes
+    assert len(sizes(Group((huge,)).live_bytes, target_bytes)) < 2**17

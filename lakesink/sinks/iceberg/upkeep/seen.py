@@ -26,6 +26,7 @@ from lakesink.parquet.partitions import partition_sources
 from lakesink.parquet.positions import below
 from lakesink.rows.plan import WritePlan
 from lakesink.rows.schema import parse_schema
+from lakesink.settings.parse import LEAST_TARGET
 from lakesink.settings.table_settings import Effective, partition_fields
 from lakesink.sinks.iceberg.sort_orders import with_order
 from lakesink.sinks.iceberg.upkeep.choose import Group, Limits, choose, sizes
@@ -70,7 +71,7 @@ class Seen:
     @cached_property
     def target_bytes(self) -> int:
         """The target size of data files."""
-        return self.policy.target_file_size or int(self.effective["write.target-file-size-bytes"])
+        return max(LEAST_TARGET, self.policy.target_file_size or int(self.effective["write.target-file-size-bytes"]))
 
     def health(self) -> Health:
         """In figures; asks the storage for the size of the metadata file."""
