@@ -6,6 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, NoReturn
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -28,6 +29,8 @@ from lakesink_protocol import events
 from lakesink_protocol.errors import CatalogError, SettingsError
 from lakesink_protocol.ledger import COMPACTED, MAINTENANCE
 from testkit.maintenance import roll_back
+from testkit.tasks import local
+from tests.faults.test_sort_orders import ordered_by
 from tests.upkeep.lake import TARGET, Kept, equality_delete, files_of, rows
 
 BY_PART = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "part"))
@@ -109,6 +112,36 @@ def test_deletes_are_carried_into_each_partition_of_an_older_specs_file(tmp_path
     assert (done.into, done.carried) == (3, 27)
     assert sorted(row["id"] for row in kept.rows()) == [number for number in range(300) if number % 11 not in (0, 5)]
     assert {file.spec_id for file in kept.live().data} == {1}
+
+
+@pytest.mark.parametrize("order", [0, 1])
+def test_an_older_specs_file_of_many_partitions_becomes_one_file_of_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: int
+) -> None:
+    """A writer has few files open at once, and the rows of the partitions come in any order."""
+    monkeypatch.setattr(rewriting, "CHUNK_BYTES", 4_000)
+    monkeypatch.setattr(rewriting, "_AT_ONCE_BYTES", 4_000)
+    real = maintenance.plan_of
+    monkeypatch.setattr(maintenance, "plan_of", lambda *given: replace(real(*given), open_files=4))
+    kept = Kept.make(tmp_path)
+    ids = random.Random(order).sample(range(3_000), 3_000)
+    kept.table.append(pa.table({"id": ids, "part": [f"p{one % 30}" for one in ids], "v": ["value"] * 3_000}))
+    if order:
+        ordered_by(kept.table, "id")
+    with kept.table.update_spec() as change:
+        change.add_identity("part")
+    kept.before_commit = [lambda: kept.delete(lambda row: row["id"] % 7 == 0)]
+    [done] = kept.maintenance().run().groups
+    assert (done.into, done.carried) == (30, 429)
+    live = duckdb.sql(f"from read_parquet({[local(one.path) for one in kept.live().data]!r}) order by id").fetchall()
+    assert live == [(one, f"p{one % 30}", "value") for one in range(3_000)]
+    assert [row["id"] for row in kept.table.scan().to_arrow().sort_by("id").to_pylist()] == [
+        one for one in range(3_000) if one % 7
+    ]
+    for file in kept.table.inspect.data_files().to_pylist():
+        found = pq.read_table(local(file["file_path"])).column("id").to_pylist()
+        assert file["sort_order_id"] == order
+        assert not order or found == sorted(found, reverse=True)
 
 
 def test_a_group_of_which_another_writer_has_taken_a_file_is_lost_and_the_next_one_goes_on(tmp_path: Path) -> None:
