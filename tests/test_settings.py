@@ -164,6 +164,7 @@ def test_an_option_is_read(name: str, given: Any, read: Any) -> None:
         ("prepared_max_age", timedelta(seconds=-1), "time span above zero"),
         ("ledger_tag_max_age", "forever", "time span above zero"),
         ("maintenance", "always", "expected 'on', 'off', or a mapping"),
+        ("maintenance", {"target_file_size": 1}, "target_file_size: expected bytes, or text such as '512MB', of 16384"),
         ("maintenance", "{", "expected 'on', 'off', or a mapping"),
         ("maintenance", '{"a":' * 100_000, "expected 'on', 'off', or a mapping"),
         ("maintenance", ["on"], "expected 'on', 'off', or a mapping"),

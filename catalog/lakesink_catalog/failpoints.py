@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from lakesink_catalog.log import log
 from lakesink_protocol import events
@@ -30,15 +31,13 @@ class Failpoint:
 
     Attributes:
         replay: The outcome of the batch if its process dies here and the query is started again.
-        needs_changes: True if only batches reach it whose rows replace or delete others by key.
-        needs_small_files: True if only some of those batches reach it: those after which small files are compacted.
+        needs: Without it, no batch reaches the place: changes by key, or maintenance that finds files to rewrite.
     """
 
     process: str
     meaning: str
     replay: str
-    needs_changes: bool = False
-    needs_small_files: bool = False
+    needs: Literal["", "changes", "maintenance"] = ""
 
 
 FAILPOINTS = {
@@ -50,7 +49,7 @@ FAILPOINTS = {
         "driver",
         "the rows that changes replace or delete are located, on each head that an attempt may commit on",
         "recovered",
-        needs_changes=True,
+        needs="changes",
     ),
     "before-call": Failpoint("driver", "the commit is about to be sent; reached by every attempt", "recovered"),
     "after-call": Failpoint("driver", "the commit has landed; its answer is not checked yet", "already committed"),
@@ -61,15 +60,13 @@ FAILPOINTS = {
         "driver",
         "the batch has landed, and a group of small files is rewritten; nothing references the new files",
         "already committed",
-        needs_changes=True,
-        needs_small_files=True,
+        needs="maintenance",
     ),
     "before-compaction": Failpoint(
         "driver",
         "the same, and the commit of the group is about to be sent",
         "already committed",
-        needs_changes=True,
-        needs_small_files=True,
+        needs="maintenance",
     ),
 }
 """Every place in lakesink, in the order in which a batch reaches them.

@@ -23,7 +23,10 @@ GROUP_ROWS, GROUP_FILES = 5_000_000, 200
 
 Group = tuple[DataFile, ...]
 RunInExecutors = Callable[[Callable[[Any], bytes], Sequence[Any]], Sequence[bytes]]
-"""Applies a picklable function to items in Spark's executors; the results are in the order of the items."""
+"""Applies a picklable function to items in Spark's executors; the results are in the order of the items.
+
+Raises a CancelledError if the query was stopped.
+"""
 
 
 @dataclass(frozen=True, slots=True)

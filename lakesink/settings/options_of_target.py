@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from lakesink.settings.ddl import columns_of
 from lakesink.settings.option import LONGEST_TEXT, Option, read_name, read_place, read_sql, read_text
-from lakesink.settings.parse import duration, metrics_reader, size_bytes, switch, whole_number
+from lakesink.settings.parse import duration, metrics_reader, size_bytes, switch, target_size, whole_number
 from lakesink.settings.table_settings import codec, distribution_mode
 from lakesink_protocol.redact import contains_secret
 from lakesink_protocol.refusals.accept import Accept
@@ -67,7 +67,7 @@ def _where(value: Any) -> str:
 
 _OF_MAINTENANCE: Mapping[str, Callable[[Any], Any]] = {
     "budget": duration,
-    "target_file_size": size_bytes,
+    "target_file_size": target_size,
     "min_input_files": partial(whole_number, lowest=2),
     "where": _where,
     "gate": switch,

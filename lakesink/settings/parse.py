@@ -2,6 +2,7 @@
 
 import re
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 _SIZE = re.compile(r"\s*(\d{1,15}(?:\.\d{1,9})?)\s*(b|bytes?|[kmgt](?:i?b)?)?\s*", re.IGNORECASE | re.ASCII)
 _SIZE_POWERS = {"b": 0, "k": 1, "m": 2, "g": 3, "t": 4}
@@ -33,15 +34,23 @@ def whole_number(value: object, lowest: int = 0, highest: int = _LARGEST) -> int
     return number
 
 
-def size_bytes(value: object) -> int:
-    """A size of at least one byte: an int, or text such as ``512MB``. Units are powers of 1024; ``MB`` is ``MiB``."""
+LEAST_TARGET = 16 * 1024
+"""Bytes of a file that is made of others: a smaller one would be little more than its footer."""
+
+
+def size_bytes(value: object, lowest: int = 1) -> int:
+    """A size of so many bytes at least: an int, or text such as ``512MB``. Units are powers of 1024."""
     if isinstance(value, str) and (found := _SIZE.fullmatch(value)):
         power = _SIZE_POWERS[(found[2] or "b")[0].lower()]
         value = int(float(found[1]) * 1024**power) if "." in found[1] else int(found[1]) * 1024**power
     try:
-        return whole_number(value, 1)
+        return whole_number(value, lowest)
     except ValueError:
-        raise ValueError("expected bytes, or text such as '512MB'") from None
+        least = f", of {lowest} bytes at least" if lowest > 1 else ""
+        raise ValueError(f"expected bytes, or text such as '512MB'{least}") from None
+
+
+target_size = partial(size_bytes, lowest=LEAST_TARGET)
 
 
 def duration(value: object) -> timedelta:

@@ -6,6 +6,7 @@ the stream's stack and kill the query without an error message.
 
 import re
 from collections.abc import Iterable, Iterator
+from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from typing import Any
 
@@ -49,7 +50,7 @@ _INTERRUPTIONS = frozenset(
 )
 
 
-class QueryStopped(RuntimeError):
+class QueryStopped(CancelledError):
     """``query.stop()`` interrupted a batch. Spark recognises an intended stop by this text."""
 
     def __init__(self) -> None:

@@ -11,11 +11,11 @@ from servers.fault_proxy import ALWAYS_APPLIED, HttpFault, Kind
 BATCHES = 3
 NOWHERE = "nobody dies"
 IN_CALL = "in the call"
-POINTS = tuple(name for name, point in FAILPOINTS.items() if not point.needs_changes)
+POINTS = tuple(name for name, point in FAILPOINTS.items() if not point.needs)
 """Places that every stream reaches."""
-POINTS_OF_UPSERTS = tuple(name for name, point in FAILPOINTS.items() if not point.needs_small_files)
+POINTS_OF_UPSERTS = tuple(name for name, point in FAILPOINTS.items() if point.needs != "maintenance")
 """Places that every stream of upserts reaches."""
-POINTS_OF_MAINTENANCE = tuple(name for name, point in FAILPOINTS.items() if point.needs_small_files)
+POINTS_OF_MAINTENANCE = tuple(name for name, point in FAILPOINTS.items() if point.needs == "maintenance")
 """Places that every stream reaches that maintains its table after each batch."""
 ROWS_OF_THE_GRID = (*POINTS_OF_UPSERTS, *POINTS_OF_MAINTENANCE, IN_CALL, NOWHERE)
 

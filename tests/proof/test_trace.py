@@ -170,7 +170,7 @@ def test_a_table_that_is_gone_when_the_commit_looks_fails_it(stream: Stream, log
 
 
 def test_processes_killed_at_every_point_take_the_model_s_steps(tmp_path: Path, log: Log) -> None:
-    points = [name for name, point in FAILPOINTS.items() if not point.needs_changes]
+    points = [name for name, point in FAILPOINTS.items() if not point.needs]
     drivers = Processes(tmp_path, batches=len(points), environment={VARIABLE: str(log.path)})
     for batch, name in enumerate(points):
         assert drivers.run(f"{name}@{batch}=kill").process.exitcode == -signal.SIGKILL

@@ -1,5 +1,6 @@
 import logging
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,8 @@ import pytest
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import lakesink
+from lakesink.sinks.iceberg.upkeep import maintenance
+from lakesink.sinks.iceberg.upkeep.health import Health
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import load_table
 from lakesink_protocol.ledger import MAINTENANCE
@@ -257,3 +260,28 @@ def test_a_query_that_ends_by_itself_maintains_its_table_then_without_the_budget
     replaced = [one for one in _table().metadata.snapshots if MAINTENANCE in one.summary.additional_properties]
     assert bool(replaced) == asked
     assert len(list(_table().scan().plan_files())) == (1 if asked else 3)
+
+
+def test_stopping_a_query_while_executors_maintain_its_table_is_quiet(
+    spark: Any, tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    busy = tmp_path / "busy"
+
+    def held(_: Any) -> bytes:
+        busy.touch()
+        while True:
+            time.sleep(0.05)
+
+    monkeypatch.setattr(maintenance, "EXECUTORS_FROM_BYTES", 0)
+    monkeypatch.setattr(maintenance, "rewrite_in_executor", held)
+    monkeypatch.setattr(Health, "past", ("many files",))
+    option = {"budget": "1 ms", "min_input_files": 2, "gate": True}
+    query = by_stream(file_stream(spark, source), maintenance=option).start()
+    while not busy.exists():
+        assert query.isActive, query.exception()
+        time.sleep(0.05)
+    query.stop()
+    assert query.exception() is None
+    assert "lakesink.maintenance" not in caplog.text.replace("lakesink.maintenance.replaced", "")
+    run(by_stream(file_stream(spark, source)))
+    assert _ids() == list(range(30))

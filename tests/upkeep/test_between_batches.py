@@ -14,6 +14,7 @@ from lakesink.sinks.iceberg.upkeep.health import Health
 from lakesink.sinks.iceberg.upkeep.maintenance import Maintenance
 from lakesink.sinks.iceberg.upkeep.policy import Policy
 from lakesink.sinks.iceberg.upkeep.reports import NOTHING_DUE, Report
+from lakesink.spark.spark_errors import QueryStopped
 from lakesink_protocol import events
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
 from testkit.builders import Lake, Stream
@@ -212,6 +213,17 @@ def test_a_maintenance_that_fails_fails_no_batch_and_is_tried_again(tmp_path: Pa
     told = run_changes(stream, sink=stream.sink(), batches=range(2))
     failed = events.MaintenanceFailed("demo.events", "OSError: no space")
     assert [event for event in told if isinstance(event, events.MaintenanceFailed)] == [failed, failed]
+
+
+def test_a_query_that_is_stopped_during_maintenance_ends_without_a_warning(tmp_path: Path, ran: Ran) -> None:
+    stream = changes(tmp_path, changelog_table="demo.log")
+    sink, told = stream.sink(), list[events.Event]()
+    stream.run_with(sink, 0)
+    sink.target.effects = replace(sink.effects, emit=sink.effects.emit.also(told.append))
+    ran.tables, ran.trouble = [], QueryStopped()
+    with pytest.raises(QueryStopped):
+        sink.maintain(at_end=True)
+    assert (ran.tables, told) == (["demo.events"], [])
 
 
 def test_files_are_written_as_the_options_of_the_stream_say(lake: Lake) -> None:

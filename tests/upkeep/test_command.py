@@ -85,6 +85,18 @@ def test_a_wrong_condition_is_refused_before_anything_changes(run: Run, catalog:
     assert catalog.load_table(TABLE).metadata_location == location
 
 
+def test_a_branch_that_is_not_there_is_refused(run: Run, catalog: Catalog) -> None:
+    error = found(run("maintain", TABLE, "--branch", "mian", "--output", "json"), 2)["error"]
+    assert (error["code"], error["action"]) == ("LAKESINK_BRANCH_MISSING", "Did you mean 'main'?")
+    assert files(catalog) == 2 * HOURS
+
+
+def test_a_size_that_is_no_larger_than_a_footer_is_refused(run: Run, catalog: Catalog) -> None:
+    result = run("maintain", TABLE, "--target-file-size", "1")
+    assert (result.exit_code, "of 16384 bytes at least" in result.stderr) == (2, True)
+    assert files(catalog) == 2 * HOURS
+
+
 def test_fewer_files_than_the_least_stay(run: Run, catalog: Catalog) -> None:
     document = found(run("maintain", TABLE, "--min-input-files", str(HOURS + 1), "--output", "json"))
     assert (document["groups"], files(catalog)) == ([], 2 * HOURS)

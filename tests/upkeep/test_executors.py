@@ -16,6 +16,7 @@ from lakesink.sinks.iceberg.upkeep import maintenance
 from lakesink.sinks.iceberg.upkeep.choose import Limits, choose
 from lakesink.sinks.iceberg.upkeep.in_executors import FILES, FIRST, RECEIPT, WHY
 from lakesink.sinks.iceberg.upkeep.policy import Policy
+from lakesink.spark.spark_errors import QueryStopped
 from lakesink_catalog.manifests.live import LiveFiles
 from lakesink_protocol import events
 from lakesink_protocol.receipt import decode, encode
@@ -97,6 +98,15 @@ def test_groups_in_executors_are_about_one_new_file_each(tmp_path: Path, monkeyp
     assert sum(file.file_size_bytes < 0.75 * 30_000 for file in kept.live().data) <= 1
 
 
+def test_new_files_are_planned_once_for_a_state_of_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept, real, states = in_parts(tmp_path, monkeypatch, spec=BY_PART), maintenance.plan_of, list[int]()
+    monkeypatch.setattr(
+        maintenance, "plan_of", lambda table, *given: states.append(len(table.snapshots())) or real(table, *given)
+    )
+    assert len(run(kept, Executors()).groups) == 3
+    assert states == [9, 12, 12]  # of the rounds, and of the figures at the end
+
+
 def test_a_job_is_no_larger_than_what_spark_takes_back_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept, executors = in_parts(tmp_path, monkeypatch, spec=BY_PART), Executors()
     monkeypatch.setattr(maintenance, "ROWS_AT_ONCE", 2_000)
@@ -175,7 +185,9 @@ def test_an_answer_about_another_group_with_as_many_rows_replaces_none(
 
     report = run(kept, Executors(spoil=the_first))
     assert (kept.rows(), len(report.groups)) == (before, 2)
-    assert all("another group" in one.reason for one in report.left)
+    told = "A task's receipt was rejected: it is about another group of files. Data: Nothing of this group of files was"
+    assert all(one.reason.startswith(f"failed: [LAKESINK_RECEIPT_REJECTED] {told} committed") for one in report.left)
+    assert not any("batch" in one.reason or "query" in one.reason for one in report.left)
 
 
 def test_a_job_that_fails_leaves_all_its_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,3 +200,18 @@ def test_a_job_that_fails_leaves_all_its_groups(tmp_path: Path, monkeypatch: pyt
     report = run(kept, Executors(meanwhile=no_executors))
     assert (kept.rows(), report.groups, len(report.left)) == (before, (), 9)
     assert {one.reason for one in report.left} == {"failed: RuntimeError: no executors"}
+
+
+def test_a_query_that_is_stopped_while_executors_rewrite_ends_the_run_and_no_group_has_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = in_parts(tmp_path, monkeypatch, spec=BY_PART)
+    before = kept.rows()
+
+    def stopped() -> None:
+        raise QueryStopped
+
+    executors = Executors(meanwhile=stopped)
+    with pytest.raises(QueryStopped):
+        run(kept, executors)
+    assert (kept.rows(), executors.jobs, kept.told) == (before, [3], [])

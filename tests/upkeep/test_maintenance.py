@@ -4,8 +4,9 @@ import random
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -16,9 +17,11 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import StringType
 
 from lakesink.parquet.files import DataFiles
-from lakesink.sinks.iceberg.upkeep.choose import Limits, choose
+from lakesink.sinks.iceberg.upkeep import maintenance
+from lakesink.sinks.iceberg.upkeep import rewrite as rewriting
+from lakesink.sinks.iceberg.upkeep.choose import Group, Limits, choose, sizes
 from lakesink.sinks.iceberg.upkeep.policy import Policy, Verify
-from lakesink.sinks.iceberg.upkeep.reports import BUDGET, NOTHING_DUE, REST, TURN
+from lakesink.sinks.iceberg.upkeep.reports import BUDGET, FAILED, NOTHING_DUE, REST, TURN
 from lakesink_catalog.manifests import entries
 from lakesink_catalog.manifests.avro_values import Malformed
 from lakesink_catalog.manifests.live import LiveFiles
@@ -26,6 +29,8 @@ from lakesink_protocol import events
 from lakesink_protocol.errors import CatalogError, SettingsError
 from lakesink_protocol.ledger import COMPACTED, MAINTENANCE
 from testkit.maintenance import roll_back
+from testkit.tasks import local
+from tests.faults.test_sort_orders import ordered_by
 from tests.upkeep.lake import TARGET, Kept, equality_delete, files_of, rows
 
 BY_PART = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "part"))
@@ -107,6 +112,36 @@ def test_deletes_are_carried_into_each_partition_of_an_older_specs_file(tmp_path
     assert (done.into, done.carried) == (3, 27)
     assert sorted(row["id"] for row in kept.rows()) == [number for number in range(300) if number % 11 not in (0, 5)]
     assert {file.spec_id for file in kept.live().data} == {1}
+
+
+@pytest.mark.parametrize("order", [0, 1])
+def test_an_older_specs_file_of_many_partitions_becomes_one_file_of_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: int
+) -> None:
+    """A writer has few files open at once, and the rows of the partitions come in any order."""
+    monkeypatch.setattr(rewriting, "CHUNK_BYTES", 4_000)
+    monkeypatch.setattr(rewriting, "_AT_ONCE_BYTES", 4_000)
+    real = maintenance.plan_of
+    monkeypatch.setattr(maintenance, "plan_of", lambda *given: replace(real(*given), open_files=4))
+    kept = Kept.make(tmp_path)
+    ids = random.Random(order).sample(range(3_000), 3_000)
+    kept.table.append(pa.table({"id": ids, "part": [f"p{one % 30}" for one in ids], "v": ["value"] * 3_000}))
+    if order:
+        ordered_by(kept.table, "id")
+    with kept.table.update_spec() as change:
+        change.add_identity("part")
+    kept.before_commit = [lambda: kept.delete(lambda row: row["id"] % 7 == 0)]
+    [done] = kept.maintenance().run().groups
+    assert (done.into, done.carried) == (30, 429)
+    live = duckdb.sql(f"from read_parquet({[local(one.path) for one in kept.live().data]!r}) order by id").fetchall()
+    assert live == [(one, f"p{one % 30}", "value") for one in range(3_000)]
+    assert [row["id"] for row in kept.table.scan().to_arrow().sort_by("id").to_pylist()] == [
+        one for one in range(3_000) if one % 7
+    ]
+    for file in kept.table.inspect.data_files().to_pylist():
+        found = pq.read_table(local(file["file_path"])).column("id").to_pylist()
+        assert file["sort_order_id"] == order
+        assert not order or found == sorted(found, reverse=True)
 
 
 def test_a_group_of_which_another_writer_has_taken_a_file_is_lost_and_the_next_one_goes_on(tmp_path: Path) -> None:
@@ -220,6 +255,54 @@ def test_a_commit_without_an_answer_or_with_a_no_leaves_the_rows(
     assert files_of(kept) >= {file.path for file in kept.live().data}
 
 
+@pytest.mark.parametrize("count", [1, 6], ids=["nothing else", "a group"])
+def test_a_merge_of_manifests_that_fails_hides_no_group_and_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    kept = of_files(tmp_path, count)
+    before = kept.rows()
+
+    def fail(*_: Any) -> NoReturn:
+        raise OSError("the storage is away")
+
+    monkeypatch.setattr(maintenance, "manifests_under", fail)
+    report = kept.maintenance().run()
+    assert (len(report.groups), report.ended, report.after.files) == (int(count > 1), FAILED, 1)
+    [left] = report.left
+    assert left.path.endswith(".metadata.json")
+    assert left.reason == "failed: OSError: the storage is away"
+    assert [one.trouble for one in kept.told if isinstance(one, events.GroupFailed)] == ["OSError: the storage is away"]
+    assert kept.rows() == before
+
+
+def test_a_merge_of_manifests_without_an_answer_is_told(tmp_path: Path) -> None:
+    kept = of_files(tmp_path, 7, properties={"commit.manifest.min-count-to-merge": "3"})
+    before = kept.rows()
+
+    def no_answer(_: Any) -> NoReturn:
+        raise TimeoutError("no answer")
+
+    kept.lake.catalog.faults = [no_answer]
+    report = kept.maintenance(Policy(TARGET, min_input_files=99)).run()
+    assert (report.groups, report.ended, kept.rows()) == ((), FAILED, before)
+    assert [one.reason for one in report.left] == ["unknown: TimeoutError: no answer"]
+
+
+def test_an_error_after_a_group_was_committed_does_not_hide_the_group(tmp_path: Path) -> None:
+    kept = of_files(tmp_path)
+    one = kept.maintenance()
+
+    def load() -> Any:
+        if kept.checked:
+            raise OSError("the catalog is away")
+        return kept.lake.table()
+
+    one.load = load
+    report = one.run()
+    assert (len(report.groups), report.ended, report.after.files) == (1, FAILED, 1)
+    assert [left.reason for left in report.left] == ["failed: OSError: the catalog is away"]
+
+
 def test_two_maintenances_do_not_replace_a_file_twice_and_one_skips(tmp_path: Path) -> None:
     kept = of_files(tmp_path, 8, spec=BY_PART)
     before, other = kept.rows(), Kept(kept.lake)
@@ -244,6 +327,29 @@ def test_a_proof_that_fails_keeps_the_files(tmp_path: Path, monkeypatch: pytest.
     assert {one.reason.partition(":")[0] for one in report.left} == {"proof"}
     assert kept.rows() == before
     assert [event.severity for event in kept.told if isinstance(event, events.GroupFailed)] == [events.WARNING]
+
+
+def test_a_file_whose_values_are_read_as_null_stays_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept, real = of_files(tmp_path), rewriting.converted
+    before, [bad] = kept.rows(), [file.path for file in kept.live().data if file.sequence_number == 2]
+
+    def misread(batch: pa.RecordBatch, *given: Any) -> pa.RecordBatch:
+        found = real(batch, *given)
+        if found["id"][0].as_py() != 100:  # of the second file
+            return found
+        values = pa.array([None, *found["v"].to_pylist()[1:]], pa.string())
+        return pa.RecordBatch.from_arrays([*found.columns[:2], values], schema=found.schema)
+
+    monkeypatch.setattr(rewriting, "converted", misread)
+    for _ in range(2):
+        one = kept.maintenance()
+        report = one.run()
+        assert [(left.path, left.reason) for left in report.left] == [
+            (bad, "proof: 0 NULLs of a column were read as 1")
+        ]
+        assert (kept.rows(), {file.path for file in kept.live().data} > {bad}) == (before, True)
+        assert len(kept.live().data) == 2
+    assert one.run().groups == ()
 
 
 def test_a_condition_chooses_partitions_by_present_names(tmp_path: Path) -> None:
@@ -514,3 +620,14 @@ def test_a_limit_divides_the_files_of_a_partition_into_groups_without_a_common_f
         groups, _ = choose(LiveFiles(files, ()), file.spec_id + 1, Limits(TARGET, 2, most), {})
         chosen = [one.path for group in groups for one in group.files]
         assert sorted(chosen) == sorted(one.path for one in files)
+
+
+def test_a_table_that_wants_a_file_for_each_byte_gets_as_few_as_make_sense(tmp_path: Path) -> None:
+    kept = of_files(tmp_path, properties={"write.target-file-size-bytes": "1"})
+    before = kept.rows()
+    [done] = kept.maintenance(Policy(min_input_files=2)).run().groups
+    assert (done.into, kept.rows()) == (1, before)
+    [file] = kept.live().data
+    huge = replace(file, file_size_bytes=2**31, record_count=50_000_000)
+    target_bytes = kept.maintenance(Policy(target_file_size=1)).see().target_bytes
+    assert len(sizes(Group((huge,)).live_bytes, target_bytes)) < 2**17

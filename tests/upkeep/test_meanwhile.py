@@ -10,6 +10,7 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import StringType
 
+from lakesink.sinks.iceberg.upkeep.reports import FAILED
 from lakesink_protocol import events
 from lakesink_protocol.errors import CatalogError
 from testkit.maintenance import branch_off, remove_ref, replace_table, roll_back
@@ -154,11 +155,41 @@ def test_a_branch_that_is_removed_meanwhile_does_not_come_back_nor_is_its_name_t
     maintenance.branch = "side"
     kept.before_commit = [lambda: becomes_a_tag(kept) if is_tag else remove_ref(kept.lake, "side")]
     before, wanted = kept.lake.head().snapshot_id, kept.rows()
-    with pytest.raises(CatalogError, match="BRANCH_MISSING"):
-        maintenance.run()
+    report = maintenance.run()
+    assert (report.groups, report.ended) == ((), FAILED)
+    reasons = {one.reason for one in report.left}
+    assert any("LAKESINK_BRANCH_MISSING" in one for one in reasons)
+    assert any(one.startswith("lost: ") for one in reasons)
     refs = {name: (ref.snapshot_ref_type, ref.snapshot_id) for name, ref in kept.table.metadata.refs.items()}
     assert refs == {"main": ("branch", before)} | ({"side": ("tag", before)} if is_tag else {})
     assert kept.rows() == wanted
+
+
+def test_a_branch_that_is_removed_after_a_group_was_committed_hides_neither_the_group_nor_the_error(
+    kept: Kept,
+) -> None:
+    kept.table.append(rows(90, 10, "b"))
+    kept.table.append(rows(100, 10, "b"))
+    branch_off(kept.lake, "side")
+    maintenance = kept.maintenance()
+    maintenance.branch = "side"
+    kept.before_commit = [lambda: None, lambda: remove_ref(kept.lake, "side")]
+    report = maintenance.run()
+    [done] = report.groups
+    assert (report.ended, report.before.files, report.after.files) == (FAILED, 5, 6 - done.files)
+    assert {one.reason.partition(":")[0] for one in report.left} == {"lost", "failed"}
+    assert not any("Nothing was written" in one.reason for one in report.left)
+
+
+def test_a_name_that_is_a_tags_is_no_branch_and_the_hint_names_branches_only(kept: Kept) -> None:
+    branch_off(kept.lake, "side")
+    branch_off(kept.lake, "sides")
+    becomes_a_tag(kept)
+    maintenance = kept.maintenance()
+    maintenance.branch = "side"
+    with pytest.raises(CatalogError) as missing:
+        maintenance.look()
+    assert missing.value.action == "Did you mean 'sides'?"
 
 
 @pytest.mark.parametrize("is_done", [False, True], ids=["before the next one", "after it"])

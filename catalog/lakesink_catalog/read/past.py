@@ -15,13 +15,15 @@ from pyiceberg.table import Table
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
 
+from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.iceberg_spark_sink import epoch_of
-from lakesink_protocol.identity import SinkKey
+from lakesink_protocol.identity import MAIN_BRANCH, SinkKey
 from lakesink_protocol.ledger import FORGOTTEN, Mark, ancestry, mark_of, stated
 from lakesink_protocol.measures import MEASURES, Tally
 from lakesink_protocol.quality import REPLAYS_TABLE
 from lakesink_protocol.row_changes import ChangeCounts, counts_in
 from lakesink_protocol.situation import cherry_picked_from
+from lakesink_protocol.suggest import did_you_mean
 
 _APPEND, _REPLACE = "append", "replace"
 FIRST_SEQUENCE = 1
@@ -258,6 +260,15 @@ def head_of(table: Table, branch: str) -> int | None:
     """The newest snapshot of a branch; None if there is none."""
     ref = table.metadata.refs.get(branch)
     return ref.snapshot_id if ref is not None and ref.snapshot_ref_type is SnapshotRefType.BRANCH else None
+
+
+def check_branch(table: Table, branch: str) -> None:
+    """Refuse a branch that the table does not have; every table has main."""
+    refs = table.metadata.refs.items()
+    branches = {MAIN_BRANCH, *(name for name, ref in refs if ref.snapshot_ref_type is SnapshotRefType.BRANCH)}
+    if branch not in branches:
+        near, name = did_you_mean(branch, branches), ".".join(table.name())
+        raise CatalogError.of("BRANCH_MISSING.looked_for", table=name, branch=branch[:60], near=near)
 
 
 def by_sink(commits: Iterable[PastCommit]) -> Mapping[SinkKey, Sequence[PastCommit]]:

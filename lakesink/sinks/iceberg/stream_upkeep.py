@@ -1,6 +1,7 @@
 """The maintenance of a sink's tables between its batches. No batch depends on it, and it fails none."""
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import CancelledError
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
@@ -78,6 +79,8 @@ class StreamUpkeep:
                 report = replace(maintenance, policy=replace(policy, budget=None)).run()
             if report.after.past:
                 self._warn_once(events.TableUnhealthy(name, ", ".join(report.after.past)))
+        except CancelledError:  # the query was stopped
+            raise
         except Exception as error:  # noqa: BLE001 - the table is right without it
             target.effects.emit(events.MaintenanceFailed(name, describe(error, target.connected().properties)))
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from lakesink.settings.parse import duration, size_bytes, utc_time
+from lakesink.settings.parse import duration, target_size, utc_time
 from lakesink_tools.cli.output import Report, metrics_port, parsed_by, reported
 
 _ONLY_READS = {
@@ -285,7 +285,7 @@ COMMANDS = (
         _TABLE,
         _branch("Branch whose files are compacted."),
         _text("--budget", "SPAN", "End after about this time: '10 min'.", duration),
-        _text("--target-file-size", "SIZE", "Of new files: 256MB.  [default: the table's]", size_bytes),
+        _text("--target-file-size", "SIZE", "Of new files: 256MB.  [default: the table's]", target_size),
         _option("--min-input-files", type=click.IntRange(2), default=5, help="Fewer small files of a partition stay."),
         _option("--where", default="", metavar="CONDITION", help="Only these partitions: \"day = '2026-01-01'\"."),
         _choice("--verify", ["digest", "rows"], "Compare rows by CRC-32, or by SHA-256.", default="digest"),

@@ -23,7 +23,6 @@ from lakesink_catalog.words import counted, number, size
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.identity import MAIN_BRANCH
 from lakesink_protocol.redact import describe
-from lakesink_tools.past.resolve_snapshot import check_branch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -78,8 +77,7 @@ class Seen:
 
 
 def maintenance_of(catalog: Catalog, table: str, branch: str, policy: Policy) -> Maintenance:
-    """The maintenance of a table by its name; raises a `CatalogError` if it has no such branch."""
-    check_branch(load_table(catalog, table), table, branch)
+    """The maintenance of a table by its name."""
     return Maintenance(partial(load_table, catalog, table), branch, policy)
 
 

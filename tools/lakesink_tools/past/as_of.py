@@ -10,13 +10,13 @@ from pyiceberg.table import Table
 from pyiceberg.table.refs import SnapshotRefType
 
 from lakesink_catalog.read.history import sinks
-from lakesink_catalog.read.past import PastCommit, by_sink, retained
+from lakesink_catalog.read.past import PastCommit, by_sink, check_branch, retained
 from lakesink_catalog.tables.tables import at_snapshot, parse_identifier
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.identity import MAIN_BRANCH, SinkKey
 from lakesink_tools.past.kept_nulls import kept_nulls
 from lakesink_tools.past.records import key_of
-from lakesink_tools.past.resolve_snapshot import Chosen, LookBack, by_batch, by_tag, by_time, check_branch, queries
+from lakesink_tools.past.resolve_snapshot import Chosen, LookBack, by_batch, by_tag, by_time, queries
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,7 +48,7 @@ class AsOf:
 def look_back(table: Table, identifier: str, branch: str = MAIN_BRANCH) -> LookBack:
     """Collect what the table's metadata still shows of a branch."""
     metadata, refs = table.metadata, table.metadata.refs
-    check_branch(table, identifier, branch)
+    check_branch(table, branch)
     tags = {name: ref.snapshot_id for name, ref in refs.items() if ref.snapshot_ref_type is SnapshotRefType.TAG}
     found = retained(table)
     last = {key: max(batch.batch_id for batch in batches) for key, batches in by_sink(found.commits).items()}

@@ -9,12 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from pyiceberg.table import Table
-from pyiceberg.table.refs import SnapshotRefType
-
 from lakesink_catalog.read.past import PastCommit, Retained, by_sink, time_of
 from lakesink_protocol.errors import CatalogError, SettingsError
-from lakesink_protocol.identity import MAIN_BRANCH, SinkKey
+from lakesink_protocol.identity import SinkKey
 from lakesink_protocol.quality import REPLAY
 from lakesink_protocol.suggest import did_you_mean
 from lakesink_tools.past.records import runs
@@ -52,15 +49,6 @@ class Chosen:
     commit: PastCommit
     key: SinkKey | None = None  # the sink of the batch; None for a time or a tag
     note: str = ""  # explains an answer that is not exact; else empty
-
-
-def check_branch(table: Table, identifier: str, branch: str) -> None:
-    """Refuse a branch that the table does not have; every table has main."""
-    refs = table.metadata.refs.items()
-    branches = {MAIN_BRANCH, *(name for name, ref in refs if ref.snapshot_ref_type is SnapshotRefType.BRANCH)}
-    if branch not in branches:
-        near = did_you_mean(branch, branches)
-        raise CatalogError.of("BRANCH_MISSING.looked_for", table=identifier, branch=branch[:60], near=near)
 
 
 def by_batch(past: LookBack, batch_id: int, sink: str | None = None) -> Chosen:

@@ -1,7 +1,8 @@
 """Maintains one branch of one table: looks at its files, rewrites groups of them, and commits each group by itself."""
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -20,10 +21,10 @@ from lakesink.sinks.iceberg.upkeep.columns import Unsuitable
 from lakesink.sinks.iceberg.upkeep.health import Health
 from lakesink.sinks.iceberg.upkeep.in_executors import rewrite_in_executor
 from lakesink.sinks.iceberg.upkeep.policy import Policy
-from lakesink.sinks.iceberg.upkeep.proof import PROOF
-from lakesink.sinks.iceberg.upkeep.replacing import Lost, Replacement, answered, deleted_in
+from lakesink.sinks.iceberg.upkeep.replacing import Lost, Replacement, answered
 from lakesink.sinks.iceberg.upkeep.reports import (
     BUDGET,
+    FAILED,
     NOTHING_DUE,
     REST,
     TURN,
@@ -35,7 +36,7 @@ from lakesink.sinks.iceberg.upkeep.reports import (
     after,
 )
 from lakesink.sinks.iceberg.upkeep.rewrite import Rewritten, Work, rewrite
-from lakesink.sinks.iceberg.upkeep.seen import Seen
+from lakesink.sinks.iceberg.upkeep.seen import Seen, plan_of
 from lakesink_catalog.commit.change_commit import Applied, ChangeCommit
 from lakesink_catalog.commit.effects import Effects
 from lakesink_catalog.commit.request import Merge
@@ -44,14 +45,14 @@ from lakesink_catalog.manifests.lists import manifests_under
 from lakesink_catalog.manifests.live import LiveFiles
 from lakesink_catalog.manifests.live_reading import LiveMemory, live_files
 from lakesink_catalog.manifests.merging import ManifestMerger, MergeMemory
-from lakesink_catalog.read.past import head_of
+from lakesink_catalog.read.past import check_branch, head_of
 from lakesink_protocol import events
 from lakesink_protocol.errors import CatalogError
+from lakesink_protocol.fence import Unseen
 from lakesink_protocol.identity import MAIN_BRANCH
 from lakesink_protocol.ledger import COMPACTED, MAINTENANCE
 from lakesink_protocol.redact import describe
 from lakesink_protocol.retry import RetryPolicy
-from lakesink_protocol.suggest import did_you_mean
 from lakesink_protocol.verdict import SUPPORTED_FORMAT_VERSION
 
 ROUNDS = 4
@@ -118,7 +119,6 @@ class Maintenance:
             SettingsError: `where` is no condition on partitions, or a table property is malformed.
         """
         seen = self.see()
-        seen.plan(self.batch_id)
         groups, left = seen.choose(self.memory.left)
         expected = health = seen.health()
         for group in groups:
@@ -129,19 +129,28 @@ class Maintenance:
     def run(self, progress: Callable[[GroupDone], None] = lambda _: None) -> Report:
         """Rewrite what is due, group by group, until the budget ends. Without one, merge manifests too.
 
-        A group that fails or loses a race is left, and the others go on. Raises as `look` does; what was done stays.
+        A group that fails or loses a race is left, and the others go on. Another error ends the run. It is in the
+        report, unless nothing was tried before: then it is raised, as by `look`.
         """
         pace, is_limited = self.memory.pace, self.policy.budget is not None
         if is_limited and not self.policy.gate and not pace.is_due():
             return Report(Health(), Health(), (), (), REST)
-        run = _Run(self, self.see(), progress, self.effects.monotonic_ms())
-        before = run.seen.health()
-        ended = run.all_groups()
-        merged = not is_limited and ended != TURN and run.merge_manifests()
+        seen, ended = self.see(), ""
+        before = health = seen.health()
+        run = _Run(self, seen, progress, self.effects.monotonic_ms(), before)
+        try:
+            ended = run.all_groups()
+            merged = not is_limited and ended != TURN and run.merge_manifests()
+            if run.done or merged:
+                health = self.see().health()
+        except Exception as error:
+            if isinstance(error, CancelledError) or not (ended or run.done or run.left):
+                raise
+            run.leave([run.seen.table.metadata_location], error)
+            ended, health = FAILED, run.expected
         if run.done or run.left or ended == NOTHING_DUE:
             pace.note(done=bool(run.done), failed=bool(run.left), min_files=self.policy.min_input_files)
         left = {**run.stays, **self.memory.left, **run.left}
-        health = self.see().health() if run.done or merged else before
         return Report(before, health, tuple(run.done), tuple(starmap(LeftFile, left.items())), ended)
 
     def see(self) -> Seen:
@@ -150,13 +159,12 @@ class Maintenance:
         if table.metadata.format_version != SUPPORTED_FORMAT_VERSION:
             name, version = ".".join(table.name()), table.metadata.format_version
             raise CatalogError.of("UNSUPPORTED", table=name, format_version=version)
-        if self.branch != MAIN_BRANCH and head_of(table, self.branch) is None:  # a commit would move a tag
-            near, name = did_you_mean(self.branch, table.metadata.refs), ".".join(table.name())
-            raise CatalogError.of("BRANCH_MISSING.looked_for", table=name, branch=self.branch[:60], near=near)
+        check_branch(table, self.branch)  # a commit would move a tag
         budget = self.policy.budget
         most = None if budget is None else self.memory.pace.bytes_in(budget.total_seconds())
         effective = self.effective_of(table.properties)
-        seen = Seen(table, self.of_head(table), self.policy, effective, most, is_spread=self.has_executors)
+        plan = plan_of(table, effective, self.batch_id)
+        seen = Seen(table, self.of_head(table), plan, self.policy, effective, most, is_spread=self.has_executors)
         self.memory.see(seen)
         return seen
 
@@ -192,6 +200,7 @@ class _Run:
         left: Reasons of files that this run does not try again, by path.
         stays: Reasons of files that were due in the last round and were not tried.
         due: Groups that this round has not tried.
+        expected: The health after the groups that are done, about.
         is_lost: True if another writer was quicker than the last try.
     """
 
@@ -199,6 +208,7 @@ class _Run:
     seen: Seen
     progress: Callable[[GroupDone], None]
     began_ms: int
+    expected: Health
     done: list[GroupDone] = field(default_factory=list)
     left: dict[str, str] = field(default_factory=dict)
     stays: Mapping[str, str] = field(default_factory=dict)
@@ -240,7 +250,7 @@ class _Run:
         began_ms, io = self.of.effects.monotonic_ms(), self.seen.table.io
         storage = NewFiles(lambda location: io.new_output(location).create(), io.delete)
         with self._leaving(group):
-            work = self._work(group)
+            work = self.seen.work(group, self.of.memory.deletes)
             done = self._commit(group, work, rewrite(work, opener(self.seen.table), storage), began_ms)
             self.of.memory.pace.see(group, done.seconds)
 
@@ -250,7 +260,7 @@ class _Run:
         assert run is not None, "there are executors"
         for group in groups:
             with self._leaving(group):
-                works.append((group, self._work(group)))
+                works.append((group, self.seen.work(group, self.of.memory.deletes)))
         with self._leaving(Group(tuple(file for group, _ in works for file in group.files))):
             answers = run(rewrite_in_executor, [work for _, work in works])
             for (group, work), answer in zip(works, answers, strict=True):
@@ -260,28 +270,29 @@ class _Run:
     @contextmanager
     def _leaving(self, group: Group) -> Iterator[None]:
         """Leave the group if an error ends its try; without the files that must stay, it is tried again."""
-        of, table = self.of, self.seen.table
         try:
             yield
+        except CancelledError:  # the query was stopped
+            raise
         except Exception as error:  # noqa: BLE001 - the table is right without it
-            name, self.is_lost = ".".join(table.name()), self.is_lost or isinstance(error, Lost)
-            trouble = describe(error, {**table.catalog.properties, **table.io.properties})
-            why = str(error) if isinstance(error, Unsuitable) else f"failed: {trouble}"
-            if isinstance(error, Unsuitable) and error.files and not why.startswith(PROOF):
-                of.memory.left |= error.files
-                of.effects.emit(events.GroupFailed(name, len(error.files), why))
-                rest = tuple(file for file in group.files if file.path not in error.files)
-                if len(rest) > 1:  # one alone is a group of the next round, if it is due
-                    self.due.appendleft(replace(group, files=rest))
-            else:
-                self.left |= dict.fromkeys((file.path for file in group.files), why)
-                failed = events.GroupLost if isinstance(error, Lost) else events.GroupFailed
-                of.effects.emit(failed(name, len(group.files), why.removeprefix("failed: ")))
+            self.is_lost |= isinstance(error, Lost)
+            named = self.leave([file.path for file in group.files], error)
+            self.of.memory.left |= named
+            rest = tuple(file for file in group.files if named and file.path not in named)
+            if len(rest) > 1:  # one alone is a group of the next round, if it is due
+                self.due.appendleft(replace(group, files=rest))
 
-    def _work(self, group: Group) -> Work:
-        of, seen = self.of, self.seen
-        deleted = deleted_in(seen.table, group.files, seen.live, of.memory.deletes)
-        return seen.work(group, deleted.positions, seen.plan(of.batch_id))
+    def leave(self, paths: Iterable[str], error: Exception) -> Mapping[str, str]:
+        """Report why these files stay, or those that the error names; returns the reasons of the latter."""
+        table = self.seen.table
+        if not isinstance(error, Unsuitable):
+            known = {**table.catalog.properties, **table.io.properties}
+            error = Unsuitable(f"failed: {describe(error, known)}")
+        left = error.files or dict.fromkeys(paths, str(error))
+        self.left |= left
+        failed = events.GroupLost if isinstance(error, Lost) else events.GroupFailed
+        self.of.effects.emit(failed(".".join(table.name()), len(left), str(error).removeprefix("failed: ")))
+        return error.files
 
     def _commit(self, group: Group, work: Work, new: Rewritten, began_ms: int) -> GroupDone:
         of, seen = self.of, self.seen
@@ -295,9 +306,9 @@ class _Run:
         change = applied.change
         assert change is not None, "a group has files"
         self.seen = replace(seen, table=applied.table, live=replacement.live)
+        self.expected = after(self.expected, group, seen.target_bytes)
         done = GroupDone(
             snapshot_id=change.snapshot_id,
-            parent_id=change.head or 0,
             partition=seen.partition(group.files[0]),
             **replacement.counts,
             seconds=(of.effects.monotonic_ms() - began_ms) / 1000,
@@ -323,6 +334,8 @@ class _Run:
         with suppress(CommitFailedException):  # the next run merges them
             while isinstance(done := commit.run(self.seen.table, make), Applied) and done.change is not None:
                 merged = True
+            if isinstance(done, Unseen):
+                raise Unsuitable(f"unknown: {done.trouble}")
         return merged
 
     def _is_another_at_work(self) -> bool:

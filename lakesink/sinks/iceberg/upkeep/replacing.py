@@ -30,6 +30,7 @@ from lakesink_catalog.commit.change_commit import Applied, ChangeCommit
 from lakesink_catalog.commit.table_change import Change
 from lakesink_catalog.manifests.live import LiveFile, LiveFiles
 from lakesink_protocol import events
+from lakesink_protocol.errors import WriteError
 from lakesink_protocol.fence import Unseen
 from lakesink_protocol.ledger import MAINTENANCE
 from lakesink_protocol.redact import describe
@@ -58,18 +59,21 @@ def answered(answer: bytes, table: Table, work: Work) -> Rewritten:
     """What an executor has written for a group.
 
     Raises:
-        Unsuitable: The executor says why the group stays.
-        WriteError: The receipt is not one of this rewrite.
+        Unsuitable: The executor says why the group stays, or its receipt is not one of this rewrite.
     """
     found = from_bytes(answer)
     about = found.schema.metadata
-    if about[FIRST].decode() != work.files[0].path:  # the groups of a job often have as many rows as each other
-        raise receipt_rejected("it is about another group of files")
-    if RECEIPT not in about:
-        raise Unsuitable(about[WHY].decode(), json.loads(about[FILES]))
-    if work.plan.sort_order and not len(found):
-        raise receipt_rejected("it does not say where the rows come from")
-    files = count_votes([about[RECEIPT]], Written(table), work.plan.file_stem, work.plan.batch_id).files
+    try:
+        if about[FIRST].decode() != work.files[0].path:  # the groups of a job often have as many rows as each other
+            raise receipt_rejected("it is about another group of files")
+        if RECEIPT not in about:
+            raise Unsuitable(about[WHY].decode(), json.loads(about[FILES]))
+        if work.plan.sort_order and not len(found):
+            raise receipt_rejected("it does not say where the rows come from")
+        files = count_votes([about[RECEIPT]], Written(table), work.plan.file_stem, work.plan.batch_id).files
+    except WriteError as error:  # its advice is for a batch
+        of_group = WriteError.of("RECEIPT_REJECTED.of_group", what=error.what)
+        raise Unsuitable(f"failed: {' '.join(str(of_group).split())}") from None
     return Rewritten(files, Origins.of(files, found.column(0)))
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from lakesink.sinks.iceberg.upkeep.choose import Group, sizes
 from lakesink.sinks.iceberg.upkeep.health import SMALL, Health, is_small
 
-NOTHING_DUE, BUDGET, TURN, REST = "nothing is due", "budget", "turn", "rest"
+NOTHING_DUE, BUDGET, TURN, REST, FAILED = "nothing is due", "budget", "turn", "rest", "an error"
 """Why a run ended: `TURN` if another maintenance is at work on the table, `REST` if a stream's last runs failed."""
 
 
@@ -26,7 +26,6 @@ class GroupDone:
     """One group of files that a snapshot replaced.
 
     Attributes:
-        parent_id: The snapshot that it is on.
         partition: The partition as text, ``day=2026-01-01``; empty for a table without partitions.
         rows: Rows of the new files.
         dropped: Deleted rows that are not written again.
@@ -34,7 +33,6 @@ class GroupDone:
     """
 
     snapshot_id: int
-    parent_id: int
     partition: str
     files: int
     into: int
@@ -76,7 +74,8 @@ class Report:
     """What a run did.
 
     Attributes:
-        ended: `NOTHING_DUE`, `BUDGET`, `TURN` or `REST`.
+        after: An estimate if an error ended the run; `left` has the error, by the path of the table's metadata.
+        ended: `NOTHING_DUE`, `BUDGET`, `TURN`, `REST` or `FAILED`.
     """
 
     before: Health

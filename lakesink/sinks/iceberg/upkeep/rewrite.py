@@ -25,7 +25,7 @@ from lakesink.parquet.partitions import Partition, group
 from lakesink.parquet.positions import in_order, mask_of
 from lakesink.parquet.single_value import decoded_array
 from lakesink.rows.batches import joined, rows_at_once
-from lakesink.rows.plan import WritePlan
+from lakesink.rows.plan import SortField, WritePlan
 from lakesink.rows.schema import Primitive, Struct, leaves, parse_schema
 from lakesink.sinks.iceberg.upkeep.columns import Unsuitable, by_field_id, check, check_told, converted
 from lakesink.sinks.iceberg.upkeep.origins import Origins
@@ -235,7 +235,9 @@ def _parts(reader: _Reader, new: DataFiles) -> Iterator[tuple[Partition, pa.Tabl
     """The live rows as they are written: of one partition each, with their numbers among all live rows."""
     plan, partition = reader.work.plan, reader.work.partition
     chunks = joined(reader.live(), CHUNK_BYTES)
-    order = sort_keys(reader.wanted, plan.sort_order)
+    fields = plan.partition_fields if partition is None else ()  # else files are closed before they are full
+    by = [SortField(one.source_id, one.transform, is_descending=False, nulls_first=True) for one in fields]
+    order = sort_keys(reader.wanted, [*by, *plan.sort_order])
     for table, numbers in sorted_ranges(chunks, order) if order else _numbered(chunks):
         if partition is not None:
             yield partition, table, numbers

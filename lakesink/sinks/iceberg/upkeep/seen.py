@@ -18,6 +18,7 @@ from pyparsing import ParseException
 from pyroaring import BitMap64
 
 from lakesink.keys.data_file import constants_of
+from lakesink.keys.deleted_rows import KnownDeletes
 from lakesink.parquet.files import FULL
 from lakesink.parquet.filesystem import shareable_properties
 from lakesink.parquet.locations import partition_path
@@ -25,11 +26,13 @@ from lakesink.parquet.partitions import partition_sources
 from lakesink.parquet.positions import below
 from lakesink.rows.plan import WritePlan
 from lakesink.rows.schema import parse_schema
+from lakesink.settings.parse import LEAST_TARGET
 from lakesink.settings.table_settings import Effective, partition_fields
 from lakesink.sinks.iceberg.sort_orders import with_order
 from lakesink.sinks.iceberg.upkeep.choose import Group, Limits, choose, sizes
 from lakesink.sinks.iceberg.upkeep.health import Health, health_of
 from lakesink.sinks.iceberg.upkeep.policy import Policy
+from lakesink.sinks.iceberg.upkeep.replacing import deleted_in
 from lakesink.sinks.iceberg.upkeep.rewrite import InputFile, Work
 from lakesink_catalog.manifests.live import LiveFile, LiveFiles
 from lakesink_catalog.manifests.partitions import schema_for
@@ -46,6 +49,7 @@ class Seen:
     """A table and its live files.
 
     Attributes:
+        plan: How new files are written.
         effective: The settings in force.
         most_bytes: Of one group; None for a run without a budget.
         is_spread: True if groups are rewritten at the same time, each in an executor.
@@ -53,6 +57,7 @@ class Seen:
 
     table: Table
     live: LiveFiles
+    plan: WritePlan
     policy: Policy
     effective: Effective
     most_bytes: int | None = None
@@ -66,7 +71,7 @@ class Seen:
     @cached_property
     def target_bytes(self) -> int:
         """The target size of data files."""
-        return self.policy.target_file_size or int(self.effective["write.target-file-size-bytes"])
+        return max(LEAST_TARGET, self.policy.target_file_size or int(self.effective["write.target-file-size-bytes"]))
 
     def health(self) -> Health:
         """In figures; asks the storage for the size of the metadata file."""
@@ -89,22 +94,9 @@ class Seen:
             partition_sources(parse_schema(schema.model_dump_json()), partition_fields(spec)), file.partition
         )
 
-    def plan(self, batch_id: int) -> WritePlan:
-        """How new files are written.
-
-        Raises:
-            CatalogError: A partition field belongs to a dropped column.
-        """
-        table = self.table
-        for part in table.spec().fields:
-            if table.schema().find_column_name(part.source_id) is None:
-                name = ".".join(table.name())
-                raise CatalogError.of("UNSUPPORTED.dropped_source", shown=part.name, field=part.name, table=name)
-        plan = self.effective.plan(table, FILE_STEM, batch_id, shareable_properties(table.io.properties))
-        return with_order(plan, table)
-
-    def work(self, group: Group, deleted: Mapping[str, BitMap64], plan: WritePlan) -> Work:
-        """The rewrite of a group, of which these rows are deleted."""
+    def work(self, group: Group, known: KnownDeletes) -> Work:
+        """The rewrite of a group; raises WriteError for an unreadable delete file."""
+        deleted = deleted_in(self.table, group.files, self.live, known).positions
         first, files, none = group.files[0], [], BitMap64()
         fields = self.table.specs()[first.spec_id].fields
         for file in group.files:
@@ -112,15 +104,24 @@ class Seen:
             gone = below(deleted.get(file.path, none), file.record_count)
             files.append(InputFile(file.path, file.file_size_bytes, file.record_count, constants, gone))
         exact = Group(group.files, sum(len(file.deleted) for file in files))
-        is_present = first.spec_id == plan.spec_id
+        is_present = first.spec_id == self.plan.spec_id
         size = sizes(exact.live_bytes, self.target_bytes)[0] if is_present else self.target_bytes
         return Work(
             tuple(files),
-            replace(plan, target_file_size_bytes=max(1, int(size / FULL))),
+            replace(self.plan, target_file_size_bytes=max(1, int(size / FULL))),
             first.partition if is_present else None,
             tuple(json.loads(self.table.properties.get(_MAPPING) or "[]")),
             self.policy.verify,
         )
+
+
+def plan_of(table: Table, effective: Effective, batch_id: int) -> WritePlan:
+    """How new files are written; raises CatalogError if a partition field belongs to a dropped column."""
+    for part in table.spec().fields:
+        if table.schema().find_column_name(part.source_id) is None:
+            name = ".".join(table.name())
+            raise CatalogError.of("UNSUPPORTED.dropped_source", shown=part.name, field=part.name, table=name)
+    return with_order(effective.plan(table, FILE_STEM, batch_id, shareable_properties(table.io.properties)), table)
 
 
 def _partitions_where(table: Table, where: str) -> Callable[[LiveFile], bool]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from lakesink.sinks.iceberg.upkeep.health import Health
 from lakesink.sinks.iceberg.upkeep.policy import Policy, Verify
-from lakesink.sinks.iceberg.upkeep.reports import BUDGET, NOTHING_DUE, TURN, GroupDone, GroupDue, LeftFile, Plan
+from lakesink.sinks.iceberg.upkeep.reports import BUDGET, FAILED, NOTHING_DUE, TURN, GroupDone, GroupDue, LeftFile, Plan
 from lakesink.sinks.iceberg.upkeep.reports import Report as Run
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.words import as_arguments, counted, number, rewritten, size
@@ -23,6 +23,7 @@ _ENDS = {
     NOTHING_DUE: "Nothing more is due. Next: run it again when lakesink status says what it would save.",
     BUDGET: "The budget ended before everything was done. Next: run it again.",
     TURN: "Another maintenance is at work on this table. Next: run it again later.",
+    FAILED: "An error ended the run; the groups above stay. Next: correct what it names, and run it again.",
 }
 """Why a run ended, and what to do."""
 _FAILED = frozenset(("lost", "failed", "unknown", "unreadable", "proof"))
