@@ -140,9 +140,10 @@ class Maintenance:
         merged = not is_limited and ended != TURN and run.merge_manifests()
         if run.done or run.left or ended == NOTHING_DUE:
             pace.note(done=bool(run.done), failed=bool(run.left), min_files=self.policy.min_input_files)
-        left = {**run.stays, **self.memory.left, **run.left}
-        health = self.see().health() if run.done or merged else before
-        return Report(before, health, tuple(run.done), tuple(starmap(LeftFile, left.items())), ended)
+        reasons, there = {**run.stays, **self.memory.left, **run.left}, {file.path for file in run.seen.live.data}
+        left = tuple(LeftFile(path, why) for path, why in reasons.items() if path in there)  # else others were quicker
+        health = self.see().health() if run.done or run.left or merged else before
+        return Report(before, health, tuple(run.done), left, ended)
 
     def see(self) -> Seen:
         """The table as it is now; raises as `look` does."""
