@@ -317,9 +317,8 @@ class _Run:
             head = head_of(table, of.branch)
             under = manifests_under(table.io, table.snapshot_by_id(head)) if head is not None else []
             fewer = commit.merge_of(snapshot_id)(table, under, head)
-            if len(fewer) == len(under):
-                return None
-            return Change(of.branch, head, snapshot_id, says={COMPACTED: "maintenance", **of.says})
+            says = {COMPACTED: "maintenance", **of.says}
+            return Change(of.branch, head, snapshot_id, says=says) if len(fewer) < len(under) else None
 
         with suppress(CommitFailedException):  # the next run merges them
             while isinstance(done := commit.run(self.seen.table, make), Applied) and done.change is not None:
