@@ -154,6 +154,15 @@ def test_a_group_of_which_another_writer_has_taken_a_file_is_lost_and_the_next_o
     assert sorted(row["id"] for row in kept.rows()) == list(range(50, 600))
 
 
+def test_files_that_another_maintenance_has_replaced_meanwhile_are_not_named_as_left(tmp_path: Path) -> None:
+    """They are no longer due, so that a lost race alone is no exit code 1."""
+    kept = of_files(tmp_path)
+    kept.before_commit = [lambda: kept.table.overwrite(kept.table.scan().to_arrow())]
+    report = kept.maintenance().run()
+    assert (report.groups, report.left, len(kept.live().data)) == ((), (), 1)
+    assert [type(event) for event in kept.told].count(events.GroupLost) == 1
+
+
 @pytest.mark.parametrize("what", ["column", "spec"])
 def test_a_group_is_lost_when_the_tables_columns_change_meanwhile(tmp_path: Path, what: str) -> None:
     kept = of_files(tmp_path)

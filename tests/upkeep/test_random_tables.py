@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
@@ -31,14 +30,13 @@ from pyiceberg.types import (
     TimestampType,
 )
 
-from lakesink.rows.plan import SortField as Field
 from lakesink.sinks.iceberg.upkeep import maintenance, rewrite
 from lakesink.sinks.iceberg.upkeep.policy import Policy, Verify
 from testkit.examples import seeds
-from testkit.tasks import local
 from tests.upkeep.lake import Kept
+from tests.upkeep.orders import check_orders
 from tests.upkeep.test_executors import Executors
-from tests.writer.test_order import TRANSFORMS, reference
+from tests.writer.test_order import TRANSFORMS
 
 NESTED = StructType(NestedField(11, "x", IntegerType()), NestedField(12, "y", StringType()))
 SCHEMA = Schema(
@@ -185,52 +183,6 @@ def plain(field: pa.Field) -> pa.Field:
     return pa.field(field.name, kind, field.nullable)
 
 
-def check_orders(kept: Kept) -> int:
-    """Each file has the rows of the order that it states; returns how many state one."""
-    table, found = kept.table, 0
-    orders = {one.order_id: one for one in table.metadata.sort_orders}
-    for file in table.inspect.data_files().to_pylist():
-        order = orders[file["sort_order_id"] or 0]
-        rows = pq.ParquetFile(local(file["file_path"])).read()
-        ids = {int(field.metadata[b"PARQUET:field_id"]): [at] for at, field in enumerate(rows.schema) if order.fields}
-        for at, parent in enumerate(rows.schema if order.fields else ()):
-            if pa.types.is_struct(parent.type):
-                parts = list(parent.type)
-                ids |= {int(part.metadata[b"PARQUET:field_id"]): [at, n] for n, part in enumerate(parts)}
-        keys = [values(rows, ids[field.source_id], field) for field in order.fields]
-        fields = [
-            Field(one.source_id, str(one.transform), one.direction is WAYS[1], one.null_order is PLACES[0])
-            for one in order.fields
-        ]
-        found += bool(fields)
-        assert not fields or reference(fields, list(zip(*keys, strict=True))) == list(range(len(rows)))
-    return found
-
-
-def values(rows: pa.Table, place: list[int], field: SortField) -> list[Any]:
-    column = rows.column(place[0])
-    kind: Any = rows.schema.field(place[0]).type
-    for number in place[1:]:
-        kind, column = (
-            kind.field(number).type,
-            pa.chunked_array([pc.struct_field(chunk, number) for chunk in column.chunks], kind.field(number).type),
-        )
-    if pa.types.is_timestamp(kind):
-        column = column.cast(pa.int64())
-    transform = field.transform.transform(KINDS[str(kind).split("(")[0].split("[")[0]])
-    return [transform(one) for one in column.to_pylist()]
-
-
-KINDS: dict[str, Any] = {
-    "int64": LongType(),
-    "int32": IntegerType(),
-    "string": StringType(),
-    "large_string": StringType(),
-    "float": FloatType(),
-    "double": DoubleType(),
-    "timestamp": TimestampType(),
-    "decimal128": DecimalType(9, 2),
-}
 WAYS, PLACES = (SortDirection.ASC, SortDirection.DESC), (NullOrder.NULLS_FIRST, NullOrder.NULLS_LAST)
 SPECS = [UNPARTITIONED_PARTITION_SPEC, PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "part"))]
 
@@ -266,7 +218,7 @@ def test_a_table_of_a_random_history_keeps_its_rows(tmp_path: Path, monkeypatch:
         report = run(in_executors=chance.random() < 0.5)
         done += len(report.groups)
         assert kept.checked == done
-        check_orders(kept)
+        check_orders(kept.table)
         head = kept.table.current_snapshot()
         assert head is not None, "the table has rows"
         assert head.summary is not None, "readers believe the totals"
@@ -280,4 +232,4 @@ def test_a_table_of_a_random_history_keeps_its_rows(tmp_path: Path, monkeypatch:
     assert reports[-1].groups == (), "the table comes to rest"
     run(in_executors=False)
     assert (kept.rows(), kept.table.current_snapshot()) == (before, last)
-    check_orders(kept)
+    check_orders(kept.table)

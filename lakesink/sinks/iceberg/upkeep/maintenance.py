@@ -141,7 +141,7 @@ class Maintenance:
         try:
             ended = run.all_groups()
             merged = not is_limited and ended != TURN and run.merge_manifests()
-            if run.done or merged:
+            if run.done or run.left or merged:
                 health = self.see().health()
         except Exception as error:
             if isinstance(error, CancelledError) or not (ended or run.done or run.left):
@@ -150,8 +150,10 @@ class Maintenance:
             ended, health = FAILED, run.expected
         if run.done or run.left or ended == NOTHING_DUE:
             pace.note(done=bool(run.done), failed=bool(run.left), min_files=self.policy.min_input_files)
-        left = {**run.stays, **self.memory.left, **run.left}
-        return Report(before, health, tuple(run.done), tuple(starmap(LeftFile, left.items())), ended)
+        there = {run.seen.table.metadata_location, *(file.path for file in run.seen.live.data)}
+        reasons = {**run.stays, **self.memory.left, **run.left}
+        left = tuple(LeftFile(path, why) for path, why in reasons.items() if path in there)  # else others were quicker
+        return Report(before, health, tuple(run.done), left, ended)
 
     def see(self) -> Seen:
         """The table as it is now; raises as `look` does."""
@@ -327,9 +329,8 @@ class _Run:
             head = head_of(table, of.branch)
             under = manifests_under(table.io, table.snapshot_by_id(head)) if head is not None else []
             fewer = commit.merge_of(snapshot_id)(table, under, head)
-            if len(fewer) == len(under):
-                return None
-            return Change(of.branch, head, snapshot_id, says={COMPACTED: "maintenance", **of.says})
+            says = {COMPACTED: "maintenance", **of.says}
+            return Change(of.branch, head, snapshot_id, says=says) if len(fewer) < len(under) else None
 
         with suppress(CommitFailedException):  # the next run merges them
             while isinstance(done := commit.run(self.seen.table, make), Applied) and done.change is not None:
