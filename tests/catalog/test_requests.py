@@ -5,9 +5,8 @@ from collections.abc import Sequence
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
+from pyiceberg.table.refs import SnapshotRef
 from pyiceberg.table.snapshots import Operation, SnapshotLogEntry
-from pyiceberg.table.update import SetSnapshotRefUpdate
 from pyiceberg.types import LongType, NestedField
 
 from lakesink_catalog.commit.batch_change import CommitOptions
@@ -15,10 +14,13 @@ from lakesink_catalog.commit.effects import Effects
 from lakesink_catalog.commit.evolution import brings_columns_of, keeps_columns_of
 from lakesink_catalog.commit.fence import FencedCommit
 from lakesink_catalog.commit.left_out import shows_refs
-from lakesink_catalog.commit.request import operation_of, snapshot_time_ms
+from lakesink_catalog.commit.request import operation_of, snapshot_time_ms, tag_at
 from lakesink_protocol.events import ClockBehind, Event
 from testkit.tasks import table_in_memory
 from tests.protocol.views import KEY, UUID
+
+
+TAGS = {"main": 7, "tag": 8}
 
 
 def schema(schema_id: int = 0, **ids: int) -> Schema:
@@ -68,23 +70,9 @@ def test_a_snapshot_is_called_by_what_it_does(replaces: int, added: int, deletes
 def test_a_table_shows_the_tags_and_branches_that_are_where_a_commit_put_them(
     moves: dict[str, int], *, shown: bool
 ) -> None:
-    refs = {
-        name: SnapshotRef(snapshot_id=at, snapshot_ref_type=SnapshotRefType.TAG)
-        for name, at in (("main", 7), ("tag", 8))
-    }
+    refs = {name: SnapshotRef.model_validate({"snapshot-id": at, "type": "tag"}) for name, at in TAGS.items()}
     metadata = table_of(schema()).metadata.model_copy(update={"refs": refs})
-    updates = [
-        SetSnapshotRefUpdate(
-            ref_name=name,
-            type=SnapshotRefType.TAG,
-            snapshot_id=at,
-            max_ref_age_ms=None,
-            max_snapshot_age_ms=None,
-            min_snapshots_to_keep=None,
-        )
-        for name, at in moves.items()
-    ]
-    assert shows_refs(metadata, updates) is shown
+    assert shows_refs(metadata, [tag_at(name, at, None) for name, at in moves.items()]) is shown
 
 
 def fence() -> FencedCommit:
