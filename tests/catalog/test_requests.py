@@ -19,7 +19,6 @@ from lakesink_protocol.events import ClockBehind, Event
 from testkit.tasks import table_in_memory
 from tests.protocol.views import KEY, UUID
 
-
 TAGS = {"main": 7, "tag": 8}
 
 
