@@ -148,11 +148,11 @@ class HeldChanges:
         stored_rows = int64(sum(changes.rows.num_rows for changes in self.stored))
         compared = _array(pc.and_(same, pc.less(some[_AT], stored_rows)))
         compared = pc.and_(compared, _array(pc.less(others[_AT], stored_rows)))
-        pairs = some[_AT].filter(compared), others[_AT].filter(compared)
-        if not len(pairs[0]):
+        if not (count := compared.true_count):
             return same
+        pairs = some[_AT].filter(compared), others[_AT].filter(compared)
         rows, found = pa.Table.from_batches([changes.rows for changes in self.stored]), []
-        for start in range(0, len(pairs[0]), _COMPARED_ROWS):
+        for start in range(0, count, _COMPARED_ROWS):
             taken = (rows.take(at.slice(start, _COMPARED_ROWS)) for at in pairs)
             found.append(same_rows(*(list(map(_array, each.columns)) for each in taken)))
         return pc.replace_with_mask(same, compared, pa.concat_arrays(found))

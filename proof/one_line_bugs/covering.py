@@ -8,9 +8,11 @@ import hashlib
 import json
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ import coverage
 import pytest
 
 from proof.one_line_bugs.draw import Bug
-from proof.one_line_bugs.fast_tests import FILES, FOLDERS, ROOT, function_of, run_pytest, tier
+from proof.one_line_bugs.fast_tests import FILES, FOLDERS, ROOT, function_of, run_pytest
 from proof.one_line_bugs.forks import Job, in_forks
 
 KEPT = ROOT / "build" / "one-line-bugs" / "covering.json"
@@ -27,7 +29,7 @@ FILES_AT_ONCE = 8
 Lines = dict[int, frozenset[str]]
 
 
-@dataclass(slots=True)
+@dataclass
 class Covering:
     """Which tests run which line.
 
@@ -44,7 +46,7 @@ class Covering:
     lines: dict[str, Lines] = field(default_factory=dict)
 
     def tests_of(self, bug: Bug) -> dict[str, float]:
-        """The tests that run the statement, the nearest first, with their costs.
+        """The tests that run the statement, with their costs: first those that are cheap and run few other lines.
 
         A statement that only an import runs can change any test: the tests that run other lines of the file come first.
         """
@@ -57,8 +59,13 @@ class Covering:
             test: self.costs[test] for test in sorted(tests, key=lambda test: (test not in near, *self._order(test)))
         }
 
-    def _order(self, test: str) -> tuple[bool, float, str]:
-        return tier(test) != "quick", self.costs[test], test
+    def _order(self, test: str) -> tuple[float, str]:
+        return self.costs[test] * self._breadths[test], test
+
+    @cached_property
+    def _breadths(self) -> Counter[str]:
+        """How many lines each test runs. A test of a function runs few; one of a whole batch sees a bug no sooner."""
+        return Counter(test for own in self.lines.values() for tests in own.values() for test in tests)
 
     def carry_over(self, sources: Mapping[str, str]) -> None:
         """Bring the lines up to date with the sources."""

@@ -18,7 +18,6 @@ FOLDERS = (
     "catalog",
     "certify",
     "cli",
-    "compact",
     "decode",
     "doctor",
     "engines",
@@ -29,6 +28,7 @@ FOLDERS = (
     "protocol",
     "read",
     "testing",
+    "upkeep",
     "upsert",
     "writer",
 )

@@ -1,7 +1,9 @@
 """The reader of Avro files beside another library: every value as it was written; spoilt bytes are malformed."""
 
 import io
+import random
 import zlib
+from collections.abc import Callable
 from typing import Any
 
 import fastavro
@@ -208,6 +210,31 @@ def test_every_branch_of_a_wide_union_is_skipped_up_to_its_end() -> None:
         assert skip(data + b"x", 0) == len(data)
     with pytest.raises(Malformed):
         skip(encode_long(130) + b"x" * 130, 0)
+
+
+THREE = {"type": "fixed", "name": "three", "size": 3}
+NONE = {"type": "fixed", "name": "none", "size": 0}
+PAIR = {"type": "record", "name": "pair", "fields": [{"name": "a", "type": "bytes"}, {"name": "b", "type": "boolean"}]}
+SINGLE: list[Any] = ["null", "boolean", "int", "float", "bytes", "string", NONE, THREE, [], ["null", "long"]]
+SINGLE += [["string", THREE, "null"], {"type": "map", "values": "int"}, PAIR, [PAIR, NONE]]
+LISTS = [{"type": "array", "items": one} for one in SINGLE]
+
+
+def end_of(read: Callable[[bytes, int], int], data: bytes) -> int | None:
+    """Where the value ends that begins with the data; None if there is none. Who calls sees what is cut."""
+    try:
+        end = read(data, 0)
+    except (Malformed, IndexError):
+        return None
+    return end if end <= len(data) else None
+
+
+@pytest.mark.parametrize("schema", [*SINGLE, *LISTS, *({"type": "array", "items": one} for one in LISTS)], ids=str)
+def test_any_bytes_are_skipped_up_to_where_they_are_read(schema: Any) -> None:
+    skip, read, chance = skipper(schema).skip, reader(schema), random.Random(str(schema))
+    for _ in range(300):
+        data = bytes(chance.choices(b"\0\1\2\3\4\5\6\x08\x7f\x80\x81\xffa", k=chance.randrange(14)))
+        assert end_of(skip, data) == end_of(lambda *given: read(*given)[1], data)
 
 
 ONE: dict[str, Any] = {

@@ -9,8 +9,9 @@ from pyiceberg.types import LongType, NestedField
 
 from lakesink_catalog.commit.batch_change import CommitOptions, batch_change
 from lakesink_catalog.commit.decision import Decision, check_key, still_usable
+from lakesink_catalog.commit.evolution import evolve
 from lakesink_catalog.commit.located import Located
-from lakesink_catalog.commit.premises import premises_of
+from lakesink_catalog.commit.premises import Premises, premises_of
 from lakesink_catalog.commit.prepared import PreparedBatch
 from lakesink_catalog.commit.prepared_changes import PreparedChanges
 from lakesink_catalog.commit.table_change import TagMove
@@ -21,7 +22,7 @@ from lakesink_protocol.row_changes import ChangeCounts, Mode
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.tags import EveryBatches
 from lakesink_protocol.verdict import Commit
-from testkit.tasks import table_in_memory
+from testkit.tasks import spec_of, table_in_memory
 from tests.protocol.views import KEY, UUID, batch, chain, entry, view
 
 TABLE = table_in_memory(
@@ -29,6 +30,8 @@ TABLE = table_in_memory(
 )
 SEEN = view(chain(batch(0), batch(1)), entry(batch(1), 2))
 CHANGES = PreparedChanges((1,), (2,), (), 0, Mode.UPSERT)
+OTHER_KEY = replace(CHANGES, key_ids=(2,))
+SPECS = (spec_of("identity"),)
 
 
 def decided(seen: TableView = SEEN, of: int = 2, **verdict: Any) -> Decision:
@@ -101,6 +104,12 @@ def test_tags_are_those_that_are_wanted_and_due(ledger_tag: bool, every: int, na
 
 
 NEW_COLUMN = SchemaChange(added=(ColumnType(("new",), '"long"'),))
+TWO_COLUMNS = NEW_COLUMN.with_more(SchemaChange(added=(ColumnType(("two",), '"long"'),)))
+
+
+def bringing(change: SchemaChange) -> Premises:
+    """The premises of files that have the columns of this change."""
+    return replace(prepared().premises, schema=evolve(TABLE, change).table.schema())
 
 
 @pytest.mark.parametrize(
@@ -114,10 +123,15 @@ NEW_COLUMN = SchemaChange(added=(ColumnType(("new",), '"long"'),))
         ({"follows": None}, {}, False),
         ({"follows": entry(batch(0), 1)}, {}, False),
         ({"snapshot_id": 101}, {}, False),
-        ({"changes": replace(CHANGES, key_ids=(2,))}, {}, False),
+        ({"changes": OTHER_KEY}, {}, False),
         ({"changes": replace(CHANGES, key_ids=(1, 2))}, {}, False),
         ({"changes": replace(CHANGES, sequence_ids=(9,))}, {}, False),
         ({"schema_change": NEW_COLUMN}, {}, False),  # its files lack the column
+        ({"schema_change": NEW_COLUMN, "premises": bringing(NEW_COLUMN)}, {}, True),
+        ({"schema_change": TWO_COLUMNS, "premises": bringing(NEW_COLUMN)}, {}, False),
+        ({"schema_change": NEW_COLUMN, "premises": bringing(NEW_COLUMN), "changes": CHANGES}, {}, True),
+        ({"schema_change": NEW_COLUMN, "premises": bringing(NEW_COLUMN), "changes": OTHER_KEY}, {}, False),
+        ({"schema_change": NEW_COLUMN, "premises": replace(bringing(NEW_COLUMN), specs=SPECS)}, {}, False),
         ({"schema_change": SchemaChange(added=(ColumnType(("none", "new"), '"long"'),))}, {}, False),
     ],
 )

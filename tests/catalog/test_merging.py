@@ -200,9 +200,9 @@ class Written:
         stated = {name: getattr(record.to_manifest_file(), name) for name in names} | numbers
         self.manifests.append(ManifestFile(*stated.values()))
 
-    def merge(self, memory: MergeMemory, policy: MergePolicy, head: int) -> int:
-        """How many manifests are left when the snapshot behind this head is prepared."""
-        merger = ManifestMerger(policy, head + 1, memory)
+    def merge(self, memory: MergeMemory, policy: MergePolicy, head: int, adds: int = 0) -> int:
+        """How many manifests are left when the snapshot behind this head is prepared, which adds so many files."""
+        merger = ManifestMerger(policy, head + 1, memory, adds=adds)
         return len(merger.merge(self.lake.table(), self.manifests, head))
 
 
@@ -224,6 +224,16 @@ def test_a_long_merge_goes_on_with_each_commit_of_a_process_that_commits_alone(w
         left.append(written.merge(memory, SPREAD, head))
         written.add()
     assert left == [6, 7, 8, 9, 5]
+
+
+@pytest.mark.parametrize(("adds", "left"), [(2, [6, 7, 8, 4]), (3, [6, 2]), (4, [1])])
+def test_a_commit_copies_half_as_many_entries_more_as_its_batch_adds(
+    written: Written, adds: int, left: list[int]
+) -> None:
+    memory = MergeMemory(snapshot_id=6)
+    for head, manifests in enumerate(left, 6):
+        assert written.merge(memory, SPREAD, head, adds) == manifests
+        written.add()
 
 
 def test_a_long_merge_is_done_at_once_where_another_process_has_committed(written: Written) -> None:

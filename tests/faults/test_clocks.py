@@ -108,6 +108,15 @@ def test_a_clock_that_jumps_back_or_is_a_minute_ahead_commits(asked: Asked) -> N
     assert asked.times == 2
 
 
+@pytest.mark.parametrize(("jump_ms", "times"), [(60_000, 1), (60_001, 2), (-60_000, 1), (-60_001, 2)])
+def test_the_storage_is_asked_again_after_a_jump_that_others_would_refuse(
+    asked: Asked, jump_ms: int, times: int
+) -> None:
+    asked.check()
+    asked.check(moved_ms=jump_ms)
+    assert asked.times == times
+
+
 @pytest.mark.parametrize(
     ("ahead_ms", "told"),
     [(-HOUR_MS, None), (0, None), (60_000, None), (60_001, ClockAhead(60)), (HOUR_MS, ClockAhead(3600))],

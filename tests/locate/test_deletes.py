@@ -14,6 +14,7 @@ from lakesink.keys.deleted_rows import KnownDeletes, read_deleted
 from lakesink.keys.live_rows import OldDeletes, applicable, merged, not_deleted
 from lakesink.keys.scan import FILE, POSITION
 from lakesink.parquet.deletes import FILE_PATH, POS, DeletedRows, write_deletes
+from lakesink.parquet.positions import below
 from lakesink_catalog.manifests.live import LiveFile
 from lakesink_protocol.change import Content
 from lakesink_protocol.errors import WriteError
@@ -42,6 +43,12 @@ def test_rows_at_deleted_positions_are_left_out_in_blocks_of_any_size(
     left = not_deleted(rows, positions).to_pydict()
     expected = [(number, place) for number, place in found if place not in deleted.get(number, [])]
     assert list(zip(left[FILE], left[POSITION], strict=True)) == expected
+
+
+@pytest.mark.parametrize("positions", [[], [0], [2, 3, 4], [5], [1, 2**62]])
+def test_positions_beyond_the_rows_of_a_file_are_left_out(positions: list[int]) -> None:
+    for count in range(7):
+        assert [*below(BitMap64(positions), count)] == [position for position in positions if position < count]
 
 
 def test_a_file_names_one_data_file_in_its_rows_its_bounds_and_its_entry(tmp_path: Path) -> None:

@@ -154,6 +154,17 @@ def test_a_description_is_one_short_printable_line_without_secrets() -> None:
     assert CANARY not in text
 
 
+@pytest.mark.parametrize(("length", "shown"), [(159, 159), (160, 160), (161, 160), (1_000, 160)])
+def test_a_description_is_cut_if_it_is_too_long(length: int, shown: int) -> None:
+    text = describe(OSError("x" * (length - len("OSError: "))))
+    assert (len(text), text.endswith("xxx...")) == (shown, length > shown)
+
+
+def test_a_known_secret_is_hidden_from_four_characters_on() -> None:
+    """A shorter one would be found in any text."""
+    assert redact("it is abcd or xyz", {"password": "abcd", "token": "xyz"}) == f"it is {MASK} or xyz"
+
+
 def test_an_exception_that_cannot_say_what_it_is_is_described_by_its_type() -> None:
     class Mute(Exception):
         def __str__(self) -> str:

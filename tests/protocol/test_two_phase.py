@@ -123,7 +123,7 @@ def test_half_a_record_is_none_and_everything_is_written_again(world: World, hal
     assert not any(isinstance(outcome, Committed) and outcome.recovered for outcome in outcomes.values())
 
 
-def test_one_that_only_an_unusable_record_names_may_have_the_batch_and_is_asked_again(world: World) -> None:
+def named_in_an_unusable_record(world: World) -> Shelf:
     """The tasks of an earlier run wrote for it; those of this run have no rows for it."""
     named = Shelf("c", world.story, world.log, fails={"commit": [UNRESOLVED]})
 
@@ -134,9 +134,23 @@ def test_one_that_only_an_unusable_record_names_may_have_the_batch_and_is_asked_
         run_batch(BATCH, (world.a, world.b), write_for_it_too, lambda _: named)
     world.a.usable = False
     world.story.clear()
+    return named
+
+
+def test_one_that_only_an_unusable_record_names_may_have_the_batch_and_is_asked_again(world: World) -> None:
+    named = named_in_an_unusable_record(world)
     outcomes = run_batch(BATCH, (world.a, world.b), world.write, lambda _: named)
     assert outcomes.keys() == {"a", "b", "c"}
     assert world.story[world.story.index("write a+b") + 1 :][:2] == ["c.begin", "c.pre_commit"]
+    assert world.told("c.abort") == 1
+
+
+def test_one_that_only_an_unusable_record_names_is_aborted_once_though_the_batch_fails_later(world: World) -> None:
+    named = named_in_an_unusable_record(world)
+    world.error = REJECTED
+    with pytest.raises(WriteError):
+        run_batch(BATCH, (world.a, world.b), world.write, lambda _: named)
+    assert sorted(line for line in world.story if "abort" in line) == ["a.abort", "b.abort", "c.abort"]
 
 
 def test_one_that_must_be_redone_and_has_landed_does_not_keep_the_others_from_recovering(world: World) -> None:

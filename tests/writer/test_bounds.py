@@ -188,6 +188,7 @@ def test_a_zero_bound_takes_the_wider_side_whatever_parquet_says(low: float, hig
 
 def test_not_a_number_is_no_bound() -> None:
     assert bounds(Primitive("float"), Range(math.nan, 1.0), None) == (None, None)
+    assert bounds(Primitive("float"), Range(1.0, math.nan), None) == (None, None)
 
 
 def test_columns_in_lists_have_counts_and_no_bounds_and_those_in_structs_have_both(tmp_path: Path) -> None:

@@ -164,12 +164,13 @@ def test_equal_rows_are_a_repeated_key_if_nothing_orders_them() -> None:
     assert "also of equal rows" in str(error.value)
 
 
-def test_an_undecided_pair_of_partitions_is_named_by_its_offset() -> None:
+@pytest.mark.parametrize("more", [[], [upsert(1, None)]], ids=["alone", "beside one of an unknown place"])
+def test_an_undecided_pair_of_partitions_is_named_by_its_offset(more: list[Change]) -> None:
     kinds = Kinds((LONG,), ())
     with pytest.raises(WriteError) as error:
-        kinds.newest([[upsert(0, None, 1, 3, 17)], [upsert(0, None, 1, 4, 20)]])
+        kinds.newest([[upsert(0, None, 1, 3, 17), *more], [upsert(0, None, 1, 4, 20), *more]])
     assert error.value.code == "LAKESINK_KEY_TWICE"
-    assert "partition 3, offset 17" in error.value.what
+    assert "One of them is at partition 3, offset 17." in error.value.what
 
 
 def test_memory_grows_with_the_keys_and_not_with_the_changes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.types import DecimalType, IcebergType, IntegerType, LongType, TimestampType
 
+from lakesink.parquet.partitions import check_partition_values
 from lakesink.parquet.single_value import raw_values
 from lakesink.parquet.transforms import parse_transform
 from lakesink.rows.schema import Primitive
 from lakesink_protocol.errors import WriteError
-from testkit.tasks import column, spec_of, write_values
+from testkit.tasks import column, sources_of, spec_of, write_values
 
 EXACT = Context(prec=80)
 
@@ -41,6 +42,9 @@ def test_a_value_too_near_the_end_of_its_type_is_refused_by_its_column(
     assert refused.value.code == "LAKESINK_PARTITION_VALUE_UNFIT"
     assert f"The result of {transform} does not fit its type." in str(refused.value)
     assert not list(tmp_path.rglob("*.parquet"))
+    rows = pa.RecordBatch.from_arrays([pa.array([value], arrow)], names=["c"])
+    with pytest.raises(WriteError, match="PARTITION_VALUE_UNFIT"):
+        check_partition_values(rows, sources_of(column(kind), spec_of(transform)))
 
 
 @pytest.mark.parametrize("transform", ["truncate[2147483648]", "truncate[0]", "bucket[2147483648]", "bucket[0]"])

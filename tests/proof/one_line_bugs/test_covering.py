@@ -24,6 +24,12 @@ def test_a_statement_that_only_an_import_runs_has_all_tests_and_first_those_of_t
     assert list(covering().tests_of(bug_of(TOY, "SMALL = sorted(SIZES)"))) == ["one", "two", "three"]
 
 
+def test_of_tests_that_cost_the_same_the_one_that_runs_fewer_lines_comes_first() -> None:
+    lines = {4: frozenset({"batch"}), 5: frozenset({"batch", "direct", "slow"}), 6: frozenset({"batch"})}
+    known = Covering({"batch": 1, "direct": 1, "slow": 4}, sources={FILE: TOY}, lines={FILE: lines})
+    assert list(known.tests_of(bug_of(TOY, "a += 1"))) == ["direct", "batch", "slow"]
+
+
 def test_a_moved_line_keeps_its_tests_and_a_new_one_has_those_of_the_line_before_it() -> None:
     changed = "import os\n" + TOY.replace("    return", "    a += 2\n    return")
     known = covering()
