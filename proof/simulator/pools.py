@@ -1,46 +1,46 @@
 """Pools of threads in a simulated world: their calls are made one after another, by the thread of the world.
 
 The scheduler has always taken them for one call: nobody takes a turn in them, and no fault strikes there. Starting and
-waiting for real threads took a tenth of a seed's time.
+waiting for real threads took some percent of a seed's time.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future
-from contextlib import AbstractContextManager
-from typing import Any, Self
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future
+from contextlib import contextmanager
+from typing import TypeVar
 from unittest.mock import patch
+
+from pyiceberg.utils.concurrent import ExecutorFactory
 
 from lakesink.parquet import filesystem
 from proof.simulator.world import World
 
-
-def pooling_in(world: World) -> AbstractContextManager[object]:
-    """Inside, files of this process that are read or written at the same time are so in one thread."""
-    return patch.object(filesystem, "ThreadPoolExecutor", lambda _: _Pool(world))
+T = TypeVar("T")
 
 
-class _Pool:
+@contextmanager
+def pooling_in(world: World) -> Iterator[None]:
+    """Inside, files that this process reads or writes at the same time are read or written in one thread."""
+    pool = _Pool(world)
+    with (
+        patch.object(filesystem, "ThreadPoolExecutor", lambda _: pool),
+        patch.object(ExecutorFactory, "get_or_create", lambda: pool),
+    ):
+        yield
+
+
+class _Pool(Executor):
     def __init__(self, world: World) -> None:
         self._world = world
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def map(self, function: Callable[[Any], Any], things: Iterable[Any]) -> Iterator[Any]:
-        """As of `ThreadPoolExecutor`: all calls are made, also if the result of one is an error."""
-        futures = [self._called(function, thing) for thing in things]
-        return (future.result() for future in futures)
-
-    def _called(self, function: Callable[[Any], Any], thing: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        self._world.pooled = True
+    def submit(self, function: Callable[..., T], /, *arguments: object, **named: object) -> Future[T]:
+        """See `Executor`."""
+        future: Future[T] = Future()
+        outer, self._world.pooled = self._world.pooled, True
         try:
-            future.set_result(function(thing))
+            future.set_result(function(*arguments, **named))
         except BaseException as error:  # noqa: BLE001 - whoever asks for the result gets it
             future.set_exception(error)
         finally:
-            self._world.pooled = False
+            self._world.pooled = outer
         return future
