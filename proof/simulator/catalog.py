@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, NamedTuple
 
 from pyiceberg.catalog import Catalog
@@ -131,7 +132,7 @@ class SimulatedServer:
         version = Version(metadata, location)
         self._dropped = False
         self.versions.append(version)
-        self.store.set(location, lambda: metadata.model_dump_json().encode())
+        self.store.set(location, cache(lambda: metadata.model_dump_json().encode()))
         self.applied(version)
         return version
 

@@ -31,10 +31,11 @@ OF_FEATURES = (
 )
 """Actions beside those where documents have changes and the table follows them, or some are put aside."""
 NOT_WITH_FEATURES = (
-    *("roll back", "move the head", "restore the checkpoint", "lose the checkpoint"),
+    *("move the head", "restore the checkpoint", "lose the checkpoint"),
     *("replace the table", "lose the ledger", LIE),
 )
-"""The tables beside the stream's are not taken back with it: that is tried where rows are appended."""
+"""The tables beside the stream's are not taken back with it: that is tried where rows are appended. With a changelog
+there is no "roll back" either: it would be ahead of its table, and no operator here mends that."""
 
 
 def draw_changes(random: Random) -> Scenario:
@@ -93,4 +94,6 @@ def draw_features(random: Random) -> Scenario:
         rescues=own.random() < 0.25,
     )
     chances = {fault: chance for fault, chance in scenario.chances.items() if fault not in NOT_WITH_FEATURES}
+    if content.logs:
+        actions = [action for action in actions if action != "roll back"]
     return _maintained(replace(scenario, chances=chances, actions=tuple(actions), content=content))

@@ -73,6 +73,7 @@ class LiveRow:
 class KeyedContents(Contents):
     """Reads tables with a key."""
 
+    _lists: dict[str, list[ManifestFile]] = field(default_factory=dict)
     _stated: dict[str, tuple[Stated, ...]] = field(default_factory=dict)
     _rows: dict[str, list[RowChange]] = field(default_factory=dict)
     _positions: dict[str, dict[str, set[int]]] = field(default_factory=dict)
@@ -108,9 +109,16 @@ class KeyedContents(Contents):
         snapshot = metadata.snapshot_by_id(snapshot_id) if snapshot_id is not None else None
         if snapshot is None:
             return []
+        return [file for manifest in self._lists_of(snapshot) for file in self._stated_in(manifest)]
+
+    def _lists_of(self, snapshot: Snapshot) -> list[ManifestFile]:
         at = snapshot.manifest_list
-        listed = self.read_or_note(at, lambda: list(read_manifest_list(self._io.new_input(at)))) or []
-        return [file for manifest in listed for file in self._stated_in(manifest)]
+        if at not in self._lists:
+            found = self.read_or_note(at, lambda: list(read_manifest_list(self._io.new_input(at))))
+            if found is None:
+                return []
+            self._lists[at] = found
+        return self._lists[at]
 
     def _stated_in(self, manifest: ManifestFile) -> tuple[Stated, ...]:
         path = manifest.manifest_path

@@ -9,6 +9,7 @@ import struct
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -83,20 +84,20 @@ def delete_file(
 
 def rows_in(content: bytes) -> list[RowChange]:
     """The rows of a data file, by position."""
-    table = pq.ParquetFile(io.BytesIO(content)).read()
+    table = _table(content)
     columns = [table[name].to_pylist() for name in CHANGES.names]
     return [RowChange((partition, offset), *rest) for partition, offset, *rest in zip(*columns, strict=True)]
 
 
 def whole_rows(content: bytes) -> list[dict[str, Any]]:
     """The rows of any Parquet file, with all their columns."""
-    found: list[dict[str, Any]] = pq.ParquetFile(io.BytesIO(content)).read().to_pylist()
+    found: list[dict[str, Any]] = _table(content).to_pylist()
     return found
 
 
 def positions_in(content: bytes) -> dict[str, set[int]]:
     """The deleted positions in a file of position deletes, by data file."""
-    table = pq.ParquetFile(io.BytesIO(content)).read()
+    table = _table(content)
     found: dict[str, set[int]] = defaultdict(set)
     for file, at in zip(table["file_path"].to_pylist(), table["pos"].to_pylist(), strict=True):
         found[file].add(at)
@@ -114,6 +115,11 @@ def rows_in_file(content: bytes) -> int:
 def long(value: int) -> bytes:
     """A LONG as Iceberg writes it in bounds and partitions."""
     return struct.pack("<q", value)
+
+
+@lru_cache(maxsize=256)
+def _table(content: bytes) -> pa.Table:
+    return pq.ParquetFile(io.BytesIO(content)).read(use_threads=False)
 
 
 def _parquet(table: pa.Table) -> bytes:

@@ -119,6 +119,7 @@ class Operator:
             return {"accept": offered(refused)["commit"]} if rolled_back else {}
         match refused.reason:
             case Reason.ROLLED_BACK:
+                self._take_replays_back(str(refused))
                 return self._rewind(refused)
             case Reason.GAP:
                 self.stream.checkpoint.cut(self._entry().batch.batch_id)
@@ -139,6 +140,7 @@ class Operator:
         """Do what is said where letters differ: roll their table back, or take another one."""
         letters, told = self.stream.truth.letters, re.search(r"Roll \S+ back to snapshot (\d+)", self.stream.advice)
         path = letters.path()
+        self._take_replays_back(self.stream.advice)
         if LEFT_BEHIND in self.stream.advice or told is not None:
             kept = [number for number, one in enumerate(path) if told is not None and one.snapshot_id == int(told[1])]
             self._keep_letters(path, kept[0] if kept else len(path))
@@ -149,6 +151,16 @@ class Operator:
         self.world.tell(f"the operator takes letters back to before batch {batch_id}")
         if at:
             self._keep_letters(path, at[-1] + 1)
+
+    def _take_replays_back(self, advice: str) -> None:
+        """Replays that the table has lost go out of their table, where this is said."""
+        replays = self.stream.truth.beside.replays
+        for told in re.finditer(r"Roll \S+__replays back to snapshot (\d+)|Drop \S+__replays:", advice):
+            self._did("take replays back", "takes replays back that the table has lost")
+            if told[1]:
+                replays.apply((), (head_at("main", int(told[1])),))
+            else:
+                replays.drop()
 
     def _keep_letters(self, path: Sequence[Letters], kept: int) -> None:
         """Roll the table of dead letters back to this snapshot of its path; drop it if that is behind the last one."""

@@ -45,7 +45,7 @@ def _find(self: Search, files: Sequence[DataFile], changes: pa.Table) -> pa.Tabl
 
 def _rows_of(search: Search, at: int, file: DataFile, by_key: dict[tuple[object, ...], list[int]]) -> list[Found]:
     with reading(file.path, file_unreadable), search.source.open_input(file.path) as source:
-        table = pq.ParquetFile(source).read()
+        table = pq.ParquetFile(source).read(use_threads=False)
     keys, sequences = (
         [table[column.name].to_pylist() for column in columns]
         for columns in (search.columns.keys, search.columns.sequences)

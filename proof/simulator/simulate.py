@@ -18,7 +18,8 @@ from proof.simulator.keyed_engine import KeyedEngine
 from proof.simulator.keyed_files import rows_in_file
 from proof.simulator.keyed_truth import KeyedTruth
 from proof.simulator.operator import Operator
-from proof.simulator.pace import remember
+from proof.simulator.pace import remember, remembering
+from proof.simulator.pools import pooling_in
 from proof.simulator.readers import Reader
 from proof.simulator.replays import assigning_with
 from proof.simulator.scenario import Scenario, draw
@@ -96,7 +97,7 @@ def simulate(seed: int, drawn: Callable[[Random], Scenario] = draw) -> Report:
     world = World(seed)
     scenario = drawn(world.random)
     try:
-        with searching_in_memory():
+        with searching_in_memory(), pooling_in(world), remembering():
             play = Play.of(world, scenario)
             with writing_into(play.server.store), assigning_with(play.stream.effects):
                 return play.report()

@@ -60,6 +60,7 @@ class World:
         faults: How often each kind of fault was injected.
         calm: True once no more faults are injected.
         over: True once the run has been judged: what is unwound after that changes nothing.
+        pooled: True while a call of a pool's threads is made, which are one to the scheduler.
     """
 
     seed: int
@@ -68,6 +69,7 @@ class World:
     faults: Counter[str] = field(default_factory=Counter)
     calm: bool = False
     over: bool = False
+    pooled: bool = False
     steps: int = 0
     actors: list[Actor] = field(default_factory=list)
     everybody: list[Actor] = field(default_factory=list)
@@ -82,7 +84,12 @@ class World:
     @property
     def current(self) -> Actor | None:
         """The actor whose code is being executed; None if it is nobody's."""
-        return self._current if self._current is not None and self._current.runs() else None
+        return self._current if self._current is not None and not self._elsewhere and self._current.runs() else None
+
+    @property
+    def _elsewhere(self) -> bool:
+        """The code that is being executed is that of a pool or a library's thread: nothing of it is scheduled."""
+        return self.pooled or threading.get_ident() != self._thread
 
     def start(self, name: str, run: Callable[[], None]) -> Actor:
         """Add an actor."""
@@ -99,7 +106,7 @@ class World:
 
     def pause(self) -> None:
         """A call leaves the process: anything may happen before it goes on. Calls of a pool's threads are one."""
-        if threading.get_ident() == self._thread and greenlet.getcurrent() is not self._hub:
+        if not self._elsewhere and greenlet.getcurrent() is not self._hub:
             self._hub.switch()
 
     def call(self) -> None:
@@ -119,7 +126,7 @@ class World:
     def strikes(self, fault: str) -> bool:
         """Draw whether a fault happens now, and count it."""
         chance = self.chances.get(fault, 0.0)
-        if self.calm or chance == 0.0 or threading.get_ident() != self._thread or self.random.random() >= chance:
+        if self.calm or chance == 0.0 or self._elsewhere or self.random.random() >= chance:
             return False
         self.faults[fault] += 1
         return True

@@ -139,6 +139,14 @@ def test_columns_letters_and_replays_meet_deaths_between_the_commits_of_a_batch(
     assert all(sum(getattr(report, kind) for report in featured) for kind in ("letters", "evolutions"))
 
 
+@pytest.mark.parametrize(("seed", "undone"), [(710078, 0), (710118, 0), (716723, 1)])
+def test_letters_and_replays_go_back_with_the_table_as_messages_say(seed: int, undone: int) -> None:
+    report = simulate(seed, draw_features)
+    assert report.done["roll back"] > 0
+    assert report.done["take replays back"] == undone
+    assert report.broken == ()
+
+
 FEATURED = Scenario(
     {"answer lost": 0.2, "request late": 0.1},
     ("kill between the commits", "replay", "kill after the changelog", "twin", "replay", "kill"),

@@ -171,12 +171,12 @@ def avro_schema_of(spec_json: str, schema_json: str, content: bytes) -> str:
 def header_metadata(spec: PartitionSpec, schema: Schema, content: bytes = DATA) -> dict[str, bytes]:
     """What the header of a manifest says, except its codec."""
     metadata = {
-        "schema": schema.model_dump_json(),
+        "schema": (schema_json := schema.model_dump_json()),
         "partition-spec": "[" + ",".join(field.model_dump_json() for field in spec.fields) + "]",
         "partition-spec-id": str(spec.spec_id),
         "format-version": "2",
         "content": content.decode(),
-        "avro.schema": json.dumps(avro_layout(spec, schema, content)),
+        "avro.schema": avro_schema_of(spec.model_dump_json(), schema_json, content),
     }
     return {name: value.encode() for name, value in metadata.items()}
 
