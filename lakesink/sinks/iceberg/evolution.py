@@ -22,7 +22,7 @@ from lakesink.settings.option_types import SchemaEvolution
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.change_plan import changes_plan
 from lakesink.sinks.iceberg.schema_advice import commands, difference_lines, find_change, spark_type
-from lakesink.sinks.iceberg.sort_orders import premises, with_order
+from lakesink.sinks.iceberg.table_layout import premises, with_order
 from lakesink.task.task import check_columns, condition_on
 from lakesink_catalog.commit.evolution import ChangeImpossible, evolve, keeps_columns_of
 from lakesink_catalog.commit.premises import Path, former_names

@@ -22,7 +22,7 @@ from lakesink.sinks.iceberg.side.side_rollback import with_side_tables
 from lakesink.sinks.iceberg.side.side_sink import SideTableSink
 from lakesink.sinks.iceberg.side.side_tables import SideFactory, SideTables
 from lakesink.sinks.iceberg.sink_table import RunMemory, SinkTable
-from lakesink.sinks.iceberg.sort_orders import unkept_field
+from lakesink.sinks.iceberg.table_layout import unkept_field
 from lakesink.sinks.iceberg.transaction import BatchWarnings, IcebergTransaction
 from lakesink.sinks.unused_accept import UnusedAcceptWarning
 from lakesink_catalog.commit.decision import check_key

@@ -15,7 +15,7 @@ from lakesink.settings.options import OPTIONS
 from lakesink.settings.settings import POLICY
 from lakesink.settings.table_settings import Effective, Origin
 from lakesink.sinks.iceberg.side.side_rollback import left_of
-from lakesink.sinks.iceberg.sort_orders import order_in_words, unkept_field
+from lakesink.sinks.iceberg.table_layout import order_in_words, unkept_field
 from lakesink.task.changelog import changelog_key
 from lakesink_catalog.connect.kinds import CODE_PROPERTY, kind_of
 from lakesink_catalog.read.history import SinkState, sinks
