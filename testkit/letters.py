@@ -24,8 +24,8 @@ from lakesink_catalog.tables.tables import load_table
 from lakesink_protocol.coordinator import Write, run_batch
 from lakesink_protocol.identity import Batch, SinkKey, SinkKind, transaction_batch
 from lakesink_protocol.outcome import Outcome
-from lakesink_protocol.two_phase import TaskWriter, receipts_of
-from lakesink_protocol.votes import Vote, Votes
+from lakesink_protocol.two_phase import TaskWriter
+from lakesink_protocol.votes import Vote, Votes, receipts_of
 
 TABLE, LETTERS, REPLAYS = "demo.people", "demo.people__dead_letters", "demo.people__dead_letters__replays"
 ANY: dict[str, Any] = {"create_table": True, "verbose": False, "max_dead_letter_ratio": 1}

@@ -7,6 +7,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame
 
 from lakesink.checkpoint.query_facts import LONGEST_NAME, MOST_NAMES, Functions
+from lakesink.spark.query import items, plan_of
 
 _PYTHON = frozenset({"PythonUDF", "PythonUDAF", "PythonUDTF"})
 
@@ -35,16 +36,6 @@ def functions_of(rows: DataFrame) -> Functions:
 def runs_python(rows: DataFrame) -> bool:
     """True if Python functions compute the rows of a DataFrame, streaming or not."""
     return bool(plan_of(rows).containsPattern(_python_pattern(rows)))
-
-
-def plan_of(rows: DataFrame) -> Any:
-    """The analysed plan of a DataFrame, in the JVM."""
-    return rows._jdf.queryExecution().analyzed()  # PySpark has no public access to a plan
-
-
-def items(sequence: Any) -> list[Any]:
-    """The elements of a Scala sequence."""
-    return [sequence.apply(position) for position in range(sequence.size())]
 
 
 def _python_pattern(rows: DataFrame) -> Any:

@@ -18,7 +18,6 @@ from lakesink.checkpoint.folder import Checkpoint
 from lakesink.checkpoint.offsets import Keys, Offsets
 from lakesink.checkpoint.query_facts import Source, gives_uncommitted, is_lenient, replay_of
 from lakesink.settings.option_types import OutputMode
-from lakesink.spark.determinism import items, plan_of
 from lakesink.spark.hadoop import hadoop_of
 from lakesink.spark.spark_errors import JAVA_ERRORS, telling_line, whole_text
 from lakesink_catalog.words import cut
@@ -240,3 +239,13 @@ def _first_interface_option(leaf: Any, key: str) -> str | None:
     except Py4JError:  # neither V1 nor V2: a node of Spark or of a library
         return None
     return str(found.get()) if found.isDefined() else None
+
+
+def plan_of(rows: DataFrame) -> Any:
+    """The analysed plan of a DataFrame, in the JVM."""
+    return rows._jdf.queryExecution().analyzed()  # PySpark has no public access to a plan
+
+
+def items(sequence: Any) -> list[Any]:
+    """The elements of a Scala sequence."""
+    return [sequence.apply(position) for position in range(sequence.size())]

@@ -16,12 +16,12 @@ from lakesink.keys.keys_file import KeysFileWriter
 from lakesink.keys.newest import NewestChanges
 from lakesink.parquet.partitions import check_partition_values
 from lakesink.parquet.side_file import SideFile
-from lakesink.rows.changed_rows import DELETE_MARK, ChangedRows, RowBatch, same_operation
+from lakesink.rows.changed_rows import DELETE_MARK, ChangedRows, RowBatch
 from lakesink.rows.columns import Alignment, alignment_of
 from lakesink.rows.expectations import Unmet, is_mark
 from lakesink.rows.letters import Fault
 from lakesink.rows.plan import ChangesPlan, WritePlan
-from lakesink.rows.scalars import TRUE, operation_scalar
+from lakesink.rows.scalars import TRUE, operation_scalar, same_operation
 from lakesink.rows.texts import check_texts
 from lakesink.rows.unfit import all_but, sort_rows
 from lakesink.task.task_files import TaskFiles, TaskOutput

@@ -24,8 +24,8 @@ from lakesink_protocol.change import ColumnType, SchemaChange
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.outcome import AlreadyCommitted
 from lakesink_protocol.receipt import Receipt, decode, encode
-from lakesink_protocol.two_phase import TaskWriter, receipts_of
-from lakesink_protocol.votes import Vote, Votes
+from lakesink_protocol.two_phase import TaskWriter
+from lakesink_protocol.votes import Vote, Votes, receipts_of
 from testkit.builders import TABLE, Lake, Stream
 from testkit.letters import one_task
 

@@ -75,12 +75,11 @@ def writer(
         Reporter("lines", "lines"),
         place,
         sources,
-        rows.schema,
         transport,
         functions,
         runs_python(rows),
         only_drops_rows(rows),
-        lambda _schema, _session: sink,
+        lambda _session: sink,
     )
     started = travelling.writeStream.outputMode("append").option("checkpointLocation", str(checkpoint))
     return started.foreachBatch(function if wrap is None else wrap(function))

@@ -22,9 +22,9 @@ from lakesink.sinks.iceberg.side.changelog_table import CHANGELOG, changelog_col
 from lakesink.sinks.iceberg.side.letters_table import DEAD_LETTERS, letters_table, puts_aside
 from lakesink.sinks.iceberg.side.side_table import SideTable, side_plan
 from lakesink.sinks.iceberg.table_layout import check_partitions, check_sort_by
+from lakesink_catalog.commit.decision import check_has_head
 from lakesink_catalog.commit.left_out import check_keeps_refs
 from lakesink_catalog.connect.catalog import FoundCatalog
-from lakesink_catalog.connect.first_snapshot import check_has_head
 from lakesink_catalog.spark_types import sql_name
 from lakesink_catalog.tables.arrow_schema import iceberg_schema, with_identifier_fields
 from lakesink_catalog.tables.partition_by import (
