@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 import pyarrow as pa
 
 from lakesink.settings.settings import Settings
-from lakesink.sinks.iceberg.change_plan import stored_columns
+from lakesink.sinks.iceberg.batch_plan import stored_columns
 from lakesink.sinks.iceberg.iceberg_sink import BeforeCommit, IcebergSink
 from lakesink.sinks.iceberg.side.replay_loop import AppendRows, Repaired
 from lakesink_protocol.coordinator import run_batch

@@ -13,7 +13,7 @@ from pyiceberg.table import Table
 from lakesink.rows.expectations import Expected, OnUnmet
 from lakesink.settings.relations import Entry
 from lakesink.settings.settings import Settings
-from lakesink.sinks.iceberg.change_plan import stored_columns
+from lakesink.sinks.iceberg.batch_plan import stored_columns
 from lakesink.sinks.iceberg.iceberg_sink import BeforeCommit, IcebergSink
 from lakesink.sinks.iceberg.preflight import open_existing
 from lakesink.sinks.iceberg.side.letters_table import letters_table

@@ -7,7 +7,7 @@ from pyiceberg.catalog import Catalog
 from pyspark.sql import DataFrame, SparkSession
 
 from lakesink.settings.settings import Settings
-from lakesink.sinks.iceberg.change_plan import stored_columns
+from lakesink.sinks.iceberg.batch_plan import stored_columns
 from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink.spark.rows.frame_schema import is_case_sensitive, stored_schema
 from lakesink.spark.rows.job import Executors

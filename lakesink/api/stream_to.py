@@ -17,7 +17,7 @@ from lakesink.settings.option import option_unknown
 from lakesink.settings.option_types import RowOptions
 from lakesink.settings.options import BY_NAME, option_invalid, read_option
 from lakesink.settings.settings import Settings
-from lakesink.sinks.iceberg.evolution import expected_of
+from lakesink.sinks.iceberg.batch_plan import expected_of
 from lakesink.sinks.iceberg.preflight import check_letters
 from lakesink.sinks.iceberg.side.checked_sink import CheckedSink
 from lakesink.sinks.iceberg.side.letters_table import puts_aside

@@ -23,8 +23,8 @@ from lakesink.settings.option_types import Options, OutputMode
 from lakesink.settings.options import option_invalid
 from lakesink.settings.relations import Entry
 from lakesink.settings.settings import Settings
-from lakesink.sinks.iceberg.change_plan import check_left_out, stored_columns
-from lakesink.sinks.iceberg.evolution import expected_of
+from lakesink.sinks.iceberg.batch_plan import expected_of, stored_columns
+from lakesink.sinks.iceberg.change_plan import check_left_out
 from lakesink.sinks.iceberg.iceberg_sink import BeforeCommit, IcebergSink
 from lakesink.sinks.iceberg.preflight import check_letters, check_start, open_existing
 from lakesink.spark import query

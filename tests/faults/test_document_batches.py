@@ -15,8 +15,8 @@ from pyiceberg.types import StructType as Struct
 from lakesink.decode.news import News
 from lakesink.settings.option_types import SchemaEvolution
 from lakesink.settings.settings import Settings
+from lakesink.sinks.iceberg.batch_plan import BatchWrite
 from lakesink.sinks.iceberg.document_evolution import Followed, follow_documents, possible
-from lakesink.sinks.iceberg.evolution import BatchWrite
 from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink.sinks.iceberg.transaction import IcebergTransaction
 from lakesink_catalog.commit.evolution import ChangeImpossible

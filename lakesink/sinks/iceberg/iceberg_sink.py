@@ -12,9 +12,9 @@ from lakesink.rows.columns import missing_columns, unknown_columns
 from lakesink.rows.expectations import Expected, without_marks
 from lakesink.rows.plan import DEBEZIUM, DELETED
 from lakesink.settings.settings import Settings
+from lakesink.sinks.iceberg.batch_plan import check_conditions, expected_of, plan_batch
 from lakesink.sinks.iceberg.checked_receipts import Written, count_votes, opened
 from lakesink.sinks.iceberg.document_evolution import follow, left_rows, not_written_again, widened_floats
-from lakesink.sinks.iceberg.evolution import check_conditions, expected_of, plan_batch
 from lakesink.sinks.iceberg.keyed_changes import ChangesByKey, prepared_changes
 from lakesink.sinks.iceberg.logs import why_unusable
 from lakesink.sinks.iceberg.side.side_rollback import with_side_tables

@@ -16,8 +16,8 @@ from lakesink.rows.letters import LETTERS
 from lakesink.rows.plan import ChangesPlan, WritePlan
 from lakesink.settings.option_types import SchemaEvolution
 from lakesink.settings.settings import Settings
+from lakesink.sinks.iceberg.batch_plan import check_conditions, plan_batch, task_plan
 from lakesink.sinks.iceberg.change_plan import check_created_keys, check_no_equality_deletes, created_schema
-from lakesink.sinks.iceberg.evolution import check_conditions, plan_batch, task_plan
 from lakesink.sinks.iceberg.side.changelog_table import CHANGELOG, changelog_columns, check_changelog_name, check_filled
 from lakesink.sinks.iceberg.side.letters_table import DEAD_LETTERS, letters_table, puts_aside
 from lakesink.sinks.iceberg.side.side_table import SideTable, side_plan

@@ -26,7 +26,8 @@ from lakesink._version import __version__
 from lakesink.checkpoint.folder import Checkpoint, FsspecFiles
 from lakesink.settings.options import option_invalid, read_with_variable
 from lakesink.settings.settings import Settings
-from lakesink.sinks.iceberg.change_plan import check_left_out, stored_columns
+from lakesink.sinks.iceberg.batch_plan import stored_columns
+from lakesink.sinks.iceberg.change_plan import check_left_out
 from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink.sinks.iceberg.sink_table import RunMemory
 from lakesink.spark.report import Reporter

@@ -19,8 +19,8 @@ from pyiceberg.table import Table
 from lakesink.rows.plan import WritePlan
 from lakesink.rows.side_rows import digest_sum, side_end
 from lakesink.settings.settings import Settings
+from lakesink.sinks.iceberg.batch_plan import BatchWrite
 from lakesink.sinks.iceberg.checked_receipts import opened
-from lakesink.sinks.iceberg.evolution import BatchWrite
 from lakesink.sinks.iceberg.side.side_batches import all_batches
 from lakesink.sinks.iceberg.side.side_table import SideTable, WaysOut, has_gaps, side_plan
 from lakesink_catalog.commit.decision import check_has_head
