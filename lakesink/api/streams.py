@@ -27,9 +27,9 @@ from lakesink.sinks.iceberg.batch_plan import expected_of, stored_columns
 from lakesink.sinks.iceberg.change_plan import check_left_out
 from lakesink.sinks.iceberg.iceberg_sink import BeforeCommit, IcebergSink
 from lakesink.sinks.iceberg.preflight import check_letters, check_start, open_existing
-from lakesink.spark import query
-from lakesink.spark.determinism import runs_python
+from lakesink.spark import query_plan
 from lakesink.spark.foreach_batch import stream_writer
+from lakesink.spark.query import QUERY_ID
 from lakesink.spark.report import Reporter, measured, traced
 from lakesink.spark.rows.arrow_limits import ArrowBatchLimits
 from lakesink.spark.rows.batch_rows import FrameRows
@@ -81,8 +81,8 @@ def stream(
     """
     check_streaming(df, "lakesink.stream")
     settings = Settings.parse({"sink_id": sink_id, "checkpoint": checkpoint, **options})
-    query.check_checkpoint(df.sparkSession, settings.checkpoint)
-    query.check_output_mode(df, settings.output_mode)
+    query_plan.check_checkpoint(df.sparkSession, settings.checkpoint)
+    query_plan.check_output_mode(df, settings.output_mode)
     key = SinkKey(settings.sink_id, settings.branch)
     df = arriving(df, settings)
     catalog = CatalogConfig(settings.catalog, settings.catalog_properties).find()
@@ -91,7 +91,9 @@ def stream(
     check_start(catalog, table, key, settings, without_marks(columns), case_sensitive=sensitive)
     check_letters(catalog, table, key, settings, expected_of(columns, settings))
 
-    reporter = Reporter(table, key.name, _listeners(table, key, settings, catalog, places=partial(query.places_of, df)))
+    reporter = Reporter(
+        table, key.name, _listeners(table, key, settings, catalog, places=partial(query_plan.places_of, df))
+    )
     if trusts_order(df, settings):
         reporter.emit(OrderTrusted(table, key.name))
     return stream_writer(
@@ -183,8 +185,8 @@ def append_version(
     listeners = _listeners(table, key, settings, found, noun="version")
     sink = SinkMaker(table, key, open_catalog, settings, df, listeners)(session)
     sink.before_commit = before_commit
-    in_query = session.sparkContext.getLocalProperty(query.QUERY_ID) is not None
-    limits = ArrowBatchLimits(session.conf, df.schema.jsonValue(), with_functions=runs_python(df))
+    in_query = session.sparkContext.getLocalProperty(QUERY_ID) is not None
+    limits = ArrowBatchLimits(session.conf, df.schema.jsonValue(), with_functions=query_plan.runs_python(df))
     frame = FrameRows(*encode_for_transport(df))
     job = RowsJob(frame, limits, lambda error: in_query and is_interruption(error), by_key=settings.has_changes)
     return _run(batch, sink, job, Reporter(table, key.name, listeners))
@@ -239,7 +241,7 @@ def trusts_order(df: DataFrame, settings: Settings) -> bool:
     """
     placed = bool(settings.decode) and {PARTITION, OFFSET} <= set(df.columns)
     ordered = bool(settings.sequence_by) or placed or settings.output_mode is OutputMode.UPDATE
-    return settings.has_changes and not ordered and any(source.name != KAFKA for source in query.sources_of(df))
+    return settings.has_changes and not ordered and any(source.name != KAFKA for source in query_plan.sources_of(df))
 
 
 def _select_for_decoding(df: DataFrame, settings: Settings) -> DataFrame:

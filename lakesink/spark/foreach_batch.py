@@ -20,9 +20,9 @@ from lakesink.checkpoint.offsets import Offsets
 from lakesink.checkpoint.query_facts import Functions, Source
 from lakesink.settings.option_types import OutputMode
 from lakesink.spark import spark_errors
-from lakesink.spark.determinism import functions_of, runs_python
 from lakesink.spark.hadoop import HadoopFiles
-from lakesink.spark.query import QUERY_ID, RUN_ID, RunningQuery, absolute_checkpoint, sources_of
+from lakesink.spark.query import QUERY_ID, RUN_ID, RunningQuery
+from lakesink.spark.query_plan import absolute_checkpoint, functions_of, runs_python, sources_of
 from lakesink.spark.report import Reporter, facts_of, report_end, store_facts
 from lakesink.spark.rows.arrow_limits import ArrowBatchLimits
 from lakesink.spark.rows.batch_rows import FrameRows, PlanRows, arriving_schema, arrow_converter

@@ -14,9 +14,8 @@ from pyspark.errors import SparkRuntimeException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from lakesink.spark.determinism import functions_of, runs_python
 from lakesink.spark.foreach_batch import BatchFunction
-from lakesink.spark.query import sources_of
+from lakesink.spark.query_plan import functions_of, runs_python, sources_of
 from lakesink.spark.report import Reporter
 from lakesink.spark.rows.on_driver import only_drops_rows
 from lakesink.spark.rows.transport import encode_for_transport
