@@ -16,7 +16,7 @@ from pyiceberg.table import Table
 
 from benchmarks.result import Goal, Result
 from lakesink.settings.settings import Settings
-from lakesink.sinks.iceberg.evolution import task_plan
+from lakesink.sinks.iceberg.batch_plan import task_plan
 from lakesink_catalog.commit.effects import Effects
 from lakesink_catalog.commit.fence import FencedCommit
 from lakesink_catalog.connect.catalog import connect

@@ -29,8 +29,7 @@ from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table
 from lakesink_protocol.coordinator import run_batch
 from lakesink_protocol.identity import SinkKey, stream_batch
-from lakesink_protocol.two_phase import receipts_of
-from lakesink_protocol.votes import Vote, Votes
+from lakesink_protocol.votes import Vote, Votes, receipts_of
 
 DAY = 8_640
 """Batches of a day; fewer are spread over it, so that an hour has fewer of them."""

@@ -23,7 +23,7 @@ from pyiceberg.table import Table
 from sqlalchemy import text
 
 from lakesink.settings.settings import Settings
-from lakesink.sinks.iceberg.evolution import task_plan
+from lakesink.sinks.iceberg.batch_plan import task_plan
 from lakesink_catalog.commit.premises import premises_of
 from lakesink_catalog.commit.prepared import SNAPSHOT_IDS, PreparedBatch
 from lakesink_catalog.commit.table_change import Change

@@ -16,8 +16,8 @@ from pyiceberg.table import Table
 
 from benchmarks.long_table import KEY, listed_files
 from lakesink.settings.settings import Settings
+from lakesink.sinks.iceberg.batch_plan import task_plan
 from lakesink.sinks.iceberg.checked_receipts import Written, count_votes
-from lakesink.sinks.iceberg.evolution import task_plan
 from lakesink_catalog.commit.premises import premises_of
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.manifests.write import write_batch_manifests

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from lakesink.api.stream_to import stream_to
     from lakesink.api.streams import append, stream, upsert
     from lakesink.api.with_expectations import with_expectations
-    from lakesink.sinks.directory.reader import committed_files
     from lakesink.sinks.iceberg.side.replays import Replayed
     from lakesink.sinks.kafka.kafka_sink import KafkaSink
     from lakesink.spark.source.connect import register
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
     from lakesink_tools.audit.audit import audit_table
     from lakesink_tools.operate.maintain import maintain_table
+    from lakesink_tools.past.committed_files import committed_files
     from lakesink_tools.past.records import Record
     from lakesink_tools.past.table_history import history
 
@@ -66,7 +66,7 @@ __all__ = [
 _HOMES = {
     "append": "lakesink.api.streams",
     "audit_table": "lakesink_tools.audit.audit",
-    "committed_files": "lakesink.sinks.directory.reader",
+    "committed_files": "lakesink_tools.past.committed_files",
     "history": "lakesink_tools.past.table_history",
     "maintain_table": "lakesink_tools.operate.maintain",
     "register": "lakesink.spark.source.connect",

@@ -5,14 +5,14 @@ from collections.abc import Callable, Mapping
 import pyarrow as pa
 
 from lakesink.settings.settings import Settings
-from lakesink.sinks.iceberg.change_plan import stored_columns
+from lakesink.sinks.iceberg.batch_plan import stored_columns
 from lakesink.sinks.iceberg.iceberg_sink import BeforeCommit, IcebergSink
 from lakesink.sinks.iceberg.side.replay_loop import AppendRows, Repaired
 from lakesink_protocol.coordinator import run_batch
 from lakesink_protocol.identity import Batch, SinkKey
 from lakesink_protocol.outcome import Outcome
-from lakesink_protocol.two_phase import TaskWriter, receipts_of
-from lakesink_protocol.votes import Vote, Votes
+from lakesink_protocol.two_phase import TaskWriter
+from lakesink_protocol.votes import Vote, Votes, receipts_of
 from proof.content import Content
 from proof.oracle import Key
 

@@ -21,8 +21,8 @@ from lakesink_protocol.identity import Batch
 from lakesink_protocol.ledger import COMPACTED
 from lakesink_protocol.outcome import Outcome
 from lakesink_protocol.row_changes import ChangeCounts
-from lakesink_protocol.two_phase import TaskWriter, receipts_of
-from lakesink_protocol.votes import Vote, Votes
+from lakesink_protocol.two_phase import TaskWriter
+from lakesink_protocol.votes import Vote, Votes, receipts_of
 from testkit.builders import Lake, Stream
 
 SCHEMA = Schema(

@@ -13,7 +13,7 @@ from pyiceberg.table import Table
 from lakesink.rows.expectations import Expected, OnUnmet
 from lakesink.settings.relations import Entry
 from lakesink.settings.settings import Settings
-from lakesink.sinks.iceberg.change_plan import stored_columns
+from lakesink.sinks.iceberg.batch_plan import stored_columns
 from lakesink.sinks.iceberg.iceberg_sink import BeforeCommit, IcebergSink
 from lakesink.sinks.iceberg.preflight import open_existing
 from lakesink.sinks.iceberg.side.letters_table import letters_table
@@ -24,8 +24,8 @@ from lakesink_catalog.tables.tables import load_table
 from lakesink_protocol.coordinator import Write, run_batch
 from lakesink_protocol.identity import Batch, SinkKey, SinkKind, transaction_batch
 from lakesink_protocol.outcome import Outcome
-from lakesink_protocol.two_phase import TaskWriter, receipts_of
-from lakesink_protocol.votes import Vote, Votes
+from lakesink_protocol.two_phase import TaskWriter
+from lakesink_protocol.votes import Vote, Votes, receipts_of
 
 TABLE, LETTERS, REPLAYS = "demo.people", "demo.people__dead_letters", "demo.people__dead_letters__replays"
 ANY: dict[str, Any] = {"create_table": True, "verbose": False, "max_dead_letter_ratio": 1}

@@ -26,15 +26,11 @@ from lakesink.rows.changed_rows import DELETE_MARK
 from lakesink.rows.plan import DELETED, ChangesPlan
 from lakesink.settings.option_types import Deletes
 from lakesink.settings.settings import Settings
-from lakesink.sinks.iceberg.change_plan import (
-    changes_plan,
-    check_left_out,
-    check_no_equality_deletes,
-    stored_columns,
-)
+from lakesink.sinks.iceberg.batch_plan import stored_columns, task_plan
+from lakesink.sinks.iceberg.change_plan import changes_plan, check_left_out, check_no_equality_deletes
 from lakesink.sinks.iceberg.preflight import create_for_rows
 from lakesink_protocol.errors import CatalogError, SettingsError
-from lakesink_protocol.identity import SinkKey
+from lakesink_protocol.identity import Batch, SinkKey
 from lakesink_protocol.row_changes import Mode
 from testkit.builders import Lake
 from testkit.maintenance import change as update
@@ -67,12 +63,13 @@ def upsert(**options: Any) -> Settings:
     return Settings.parse({"sink_id": "s", "checkpoint": "/ck", "mode": "upsert", **options})
 
 
-def plan(found: Table, settings: Settings, *, case_sensitive: bool = False) -> ChangesPlan | None:
+def plan(found: Table, settings: Settings, *, case_sensitive: bool = False) -> ChangesPlan:
     return changes_plan(found.schema(), ".".join(found.name()), settings, case_sensitive=case_sensitive)
 
 
 def test_rows_that_are_appended_have_no_plan_of_changes(tmp_path: Path) -> None:
-    assert plan(table(tmp_path), Settings()) is None
+    batch, key = Batch(0, "", "", None, ""), SinkKey("s")
+    assert task_plan(table(tmp_path), batch, key, Settings()).changes is None
 
 
 @pytest.mark.parametrize("keys", [None, ["order_id", "Region"], "region,ORDER_ID"])

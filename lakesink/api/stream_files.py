@@ -9,12 +9,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from lakesink.api.stream_to import checked
-from lakesink.api.streams import stream_writer
 from lakesink.observe.terminal import watched
 from lakesink.settings.option_types import RowOptions
 from lakesink.settings.options import read_option
 from lakesink.sinks.directory.directory_sink import FileSink
 from lakesink.sinks.staged.parts import check_part_schema
+from lakesink.spark.foreach_batch import stream_writer
 from lakesink.spark.report import Reporter, measured
 from lakesink_protocol.redact import redact
 from lakesink_protocol.refusals.accept import Accept
@@ -62,4 +62,4 @@ def stream_files(  # noqa: PLR0913 - the options, each by its name
     check_part_schema(columns)
     watching = watched(sink_id, f"directory {redact(first.place)}", verbose=verbose)
     reporter = Reporter(first.place, sink_id, measured(watching, first.place, sink_id))
-    return stream_writer(rows, location, reporter, lambda _schema, _session: in_front_of(new_sink()))
+    return stream_writer(rows, location, reporter, lambda _session: in_front_of(new_sink()))

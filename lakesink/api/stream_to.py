@@ -10,18 +10,19 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from lakesink.api.streams import arriving, check_streaming, stream_writer
+from lakesink.api.streams import arriving, check_streaming
 from lakesink.observe.terminal import watched
 from lakesink.rows.plan import DEBEZIUM
 from lakesink.settings.option import option_unknown
 from lakesink.settings.option_types import RowOptions
 from lakesink.settings.options import BY_NAME, option_invalid, read_option
 from lakesink.settings.settings import Settings
-from lakesink.sinks.iceberg.evolution import expected_of
+from lakesink.sinks.iceberg.batch_plan import expected_of
 from lakesink.sinks.iceberg.preflight import check_letters
 from lakesink.sinks.iceberg.side.checked_sink import CheckedSink
 from lakesink.sinks.iceberg.side.letters_table import puts_aside
 from lakesink.sinks.staged.sink import StagedSink
+from lakesink.spark.foreach_batch import stream_writer
 from lakesink.spark.report import Reporter, measured
 from lakesink.spark.rows.frame_schema import is_case_sensitive, stored_schema
 from lakesink_catalog.connect.catalog import CatalogConfig
@@ -60,7 +61,7 @@ def stream_to(
     rows, _, in_front_of = checked(df, stream_to, sink, {**options, "accept": accept})
     listeners = measured(watched(sink.name, sink.name, verbose=verbose), sink.name, sink.name)
     reporter = Reporter(sink.name, sink.name, listeners)
-    return stream_writer(rows, location, reporter, lambda _schema, _session: in_front_of(sink))
+    return stream_writer(rows, location, reporter, lambda _session: in_front_of(sink))
 
 
 def checked(

@@ -6,14 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Unpack
 
-import pyarrow as pa
-from pyiceberg.catalog import Catalog
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import BinaryType
 
+from lakesink.api.sink_maker import SinkMaker
 from lakesink.api.with_expectations import check_condition, marked
 from lakesink.decode.documents import INCOMING, VALUE
 from lakesink.observe.terminal import watched
@@ -24,23 +23,21 @@ from lakesink.settings.option_types import Options, OutputMode
 from lakesink.settings.options import option_invalid
 from lakesink.settings.relations import Entry
 from lakesink.settings.settings import Settings
-from lakesink.sinks.iceberg.change_plan import check_left_out, stored_columns
-from lakesink.sinks.iceberg.evolution import expected_of
+from lakesink.sinks.iceberg.batch_plan import expected_of, stored_columns
+from lakesink.sinks.iceberg.change_plan import check_left_out
 from lakesink.sinks.iceberg.iceberg_sink import BeforeCommit, IcebergSink
 from lakesink.sinks.iceberg.preflight import check_letters, check_start, open_existing
-from lakesink.spark import query
-from lakesink.spark.determinism import functions_of, runs_python
-from lakesink.spark.foreach_batch import BatchFunction, MakeSink
+from lakesink.spark import query_plan
+from lakesink.spark.foreach_batch import stream_writer
+from lakesink.spark.query import QUERY_ID
 from lakesink.spark.report import Reporter, measured, traced
 from lakesink.spark.rows.arrow_limits import ArrowBatchLimits
 from lakesink.spark.rows.batch_rows import FrameRows
 from lakesink.spark.rows.frame_schema import is_case_sensitive, stored_schema
-from lakesink.spark.rows.job import Executors, RowsJob
-from lakesink.spark.rows.on_driver import only_drops_rows
+from lakesink.spark.rows.job import RowsJob
 from lakesink.spark.rows.transport import encode_for_transport
 from lakesink.spark.source.connect import is_of_connect
 from lakesink.spark.spark_errors import is_interruption
-from lakesink_catalog.commit.effects import Effects
 from lakesink_catalog.connect.catalog import CatalogConfig, FoundCatalog
 from lakesink_protocol.coordinator import run_batch
 from lakesink_protocol.errors import QueryError, SettingsError
@@ -84,8 +81,8 @@ def stream(
     """
     check_streaming(df, "lakesink.stream")
     settings = Settings.parse({"sink_id": sink_id, "checkpoint": checkpoint, **options})
-    query.check_checkpoint(df.sparkSession, settings.checkpoint)
-    query.check_output_mode(df, settings.output_mode)
+    query_plan.check_checkpoint(df.sparkSession, settings.checkpoint)
+    query_plan.check_output_mode(df, settings.output_mode)
     key = SinkKey(settings.sink_id, settings.branch)
     df = arriving(df, settings)
     catalog = CatalogConfig(settings.catalog, settings.catalog_properties).find()
@@ -94,17 +91,16 @@ def stream(
     check_start(catalog, table, key, settings, without_marks(columns), case_sensitive=sensitive)
     check_letters(catalog, table, key, settings, expected_of(columns, settings))
 
-    def make_sink(_: pa.Schema, session: SparkSession) -> IcebergSink:
-        return _sink(table, key, catalog.open, settings, df, session, reporter.emit)
-
-    reporter = Reporter(table, key.name, _listeners(table, key, settings, catalog, places=partial(query.places_of, df)))
+    reporter = Reporter(
+        table, key.name, _listeners(table, key, settings, catalog, places=partial(query_plan.places_of, df))
+    )
     if trusts_order(df, settings):
         reporter.emit(OrderTrusted(table, key.name))
     return stream_writer(
         df,
         settings.checkpoint,
         reporter,
-        make_sink,
+        SinkMaker(table, key, catalog.open, settings, df, reporter.emit),
         output_mode=settings.output_mode,
         maintains=settings.maintains and settings.maintenance is not None,
     )
@@ -186,10 +182,10 @@ def append_version(
     found = CatalogConfig(settings.catalog, settings.catalog_properties).find()
     open_catalog = found.open if settings.create_table else partial(open_existing, found, table)
     listeners = _listeners(table, key, settings, found, noun="version")
-    sink = _sink(table, key, open_catalog, settings, df, session, listeners)
+    sink = SinkMaker(table, key, open_catalog, settings, df, listeners)(session)
     sink.before_commit = before_commit
-    in_query = session.sparkContext.getLocalProperty(query.QUERY_ID) is not None
-    limits = ArrowBatchLimits(session.conf, df.schema.jsonValue(), with_functions=runs_python(df))
+    in_query = session.sparkContext.getLocalProperty(QUERY_ID) is not None
+    limits = ArrowBatchLimits(session.conf, df.schema.jsonValue(), with_functions=query_plan.runs_python(df))
     frame = FrameRows(*encode_for_transport(df))
     job = RowsJob(frame, limits, lambda error: in_query and is_interruption(error))
     return _run(batch, sink, job, Reporter(table, key.name, listeners))
@@ -244,22 +240,7 @@ def trusts_order(df: DataFrame, settings: Settings) -> bool:
     """
     placed = bool(settings.decode) and {PARTITION, OFFSET} <= set(df.columns)
     ordered = bool(settings.sequence_by) or placed or settings.output_mode is OutputMode.UPDATE
-    return settings.has_changes and not ordered and any(source.name != KAFKA for source in query.sources_of(df))
-
-
-def _sink(
-    table: str,
-    key: SinkKey,
-    open_catalog: Callable[[], Catalog],
-    settings: Settings,
-    df: DataFrame,
-    session: SparkSession,
-    listeners: Listeners,
-) -> IcebergSink:
-    sensitive = is_case_sensitive(session)
-    columns = stored_columns(stored_schema(df.schema), settings, case_sensitive=sensitive)
-    run, effects = Executors(df.sparkSession), Effects(emit=listeners)
-    return IcebergSink(table, key, open_catalog, settings, columns, sensitive, effects, run_in_executors=run)
+    return settings.has_changes and not ordered and any(source.name != KAFKA for source in query_plan.sources_of(df))
 
 
 def _select_for_decoding(df: DataFrame, settings: Settings) -> DataFrame:
@@ -308,36 +289,6 @@ def _run(batch: Any, sink: IcebergSink, job: RowsJob, reporter: Reporter) -> Out
     reporter.finished(batch.batch_id, outcome, time.monotonic() - started, write_seconds)
     sink.maintain()
     return outcome
-
-
-def stream_writer(
-    df: DataFrame,
-    checkpoint: str,
-    reporter: Reporter,
-    make_sink: MakeSink,
-    *,
-    output_mode: OutputMode = OutputMode.APPEND,
-    maintains: bool = False,
-) -> DataStreamWriter:
-    """A writer that commits every micro-batch in two phases; the first batch of a run calls `make_sink`."""
-    location = query.absolute_checkpoint(df.sparkSession, checkpoint)
-    rows, transport = encode_for_transport(df)
-    function = BatchFunction(
-        session=df.sparkSession,
-        reporter=reporter,
-        checkpoint=location,
-        sources=tuple(query.sources_of(df)),
-        schema=df.schema,
-        transport=transport,
-        functions=functions_of(df),
-        runs_python=runs_python(df),
-        only_drops_rows=only_drops_rows(df),
-        make_sink=make_sink,
-        output_mode=output_mode,
-        maintains=maintains,
-    )
-    writer = rows.writeStream.outputMode(output_mode.value).option("checkpointLocation", location)
-    return writer.foreachBatch(function)
 
 
 def check_streaming(df: Any, function: str) -> None:

@@ -63,23 +63,19 @@ class FsspecFiles:
         self._emit = emit
 
     def read(self, path: str) -> bytes | None:
-        """See `CheckpointFiles`."""
         with suppress(FileNotFoundError):
             return bytes(self._system.cat_file(self._at(path)))
         return None
 
     def size_bytes(self, path: str) -> int | None:
-        """See `CheckpointFiles`."""
         with suppress(FileNotFoundError):
             return int(self._system.size(self._at(path)))
         return None
 
     def read_range(self, path: str, start: int, length: int) -> bytes:
-        """See `CheckpointFiles`."""
         return bytes(self._system.cat_file(self._at(path), start=start, end=start + length))
 
     def names(self, folder: str) -> list[str]:
-        """See `CheckpointFiles`."""
         with suppress(FileNotFoundError):
             return [str(name).rsplit("/", 1)[-1] for name in self._system.ls(self._at(folder), detail=False)]
         return []

@@ -19,9 +19,10 @@ from lakesink.decode.news_rows import Find, NewsRows, ReadsDocuments
 from lakesink.decode.rescue import Rescue
 from lakesink.rows.batches import joined
 from lakesink.rows.casts import lossless_cast
-from lakesink.rows.changed_rows import RowBatch, positions_in, same_operation
+from lakesink.rows.changed_rows import RowBatch, positions_in
 from lakesink.rows.letters import Fault
 from lakesink.rows.plan import DEBEZIUM_JSON, JSON, NewsPlan, WritePlan
+from lakesink.rows.scalars import same_operation
 from lakesink.rows.schema import Field, Primitive, Struct, sql_type_of
 from lakesink.rows.task_errors import LONGEST_VALUE, schema_mismatch, shown
 from lakesink.rows.unfit import all_but

@@ -14,9 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakesink.rows.exact_values import exact_values
-from lakesink.rows.scalars import int64, operation_scalar
+from lakesink.rows.scalars import int64
 from lakesink_protocol.redact import redact
-from lakesink_protocol.row_changes import Operation
 
 DELETE_MARK = "_lakesink_delete"
 """Name of the mark: true deletes, false upserts, NULL refuses the batch."""
@@ -127,11 +126,6 @@ def joined(parts: Sequence[ChangedRows]) -> ChangedRows:
         return parts[0]
     arrays = ([part.operations for part in parts], [part.places for part in parts], [part.offsets for part in parts])
     return ChangedRows(pa.concat_batches([part.rows for part in parts]), *map(pa.concat_arrays, arrays))
-
-
-def same_operation(operation: Operation | None, rows: int) -> pa.Array:
-    """The operations of rows that all have this one, or none yet."""
-    return pa.nulls(rows, pa.int8()) if operation is None else pa.repeat(operation_scalar(operation), rows)
 
 
 def positions_in(batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:

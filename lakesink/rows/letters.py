@@ -4,7 +4,6 @@ A dead letter has the row or document as it came, the reason, and its place in t
 """
 
 import hashlib
-import re
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -51,8 +50,6 @@ REPLAYS_SUFFIX = "__replays"
 VALUE = "value"
 Told = Mapping[str, Sequence[str | None]]
 """Columns of dead letters by their names."""
-_SINCE = re.compile(r"([0-9]{1,18}):([0-9a-f]{12}|)")
-_MOST_TABLES = 16
 _PLACES = {"file_path": "source", "topic": "topic", "partition": "partition", "offset": "offset", "key": "key"}
 """Columns of rows with documents, by the columns of a dead letter that get them."""
 
@@ -145,33 +142,10 @@ def letters_key(owner: SinkKey, query_id: str, table_uuid: str) -> SinkKey:
     return side_key(owner, "letters", query_id, table_uuid)
 
 
-def letters_since(known: str, batch_id: int, table_uuid: str) -> str:
-    """Since which batch the dead letters of a query go to which table, once this batch is there.
-
-    ``0:1f0c9e6ab3d2,7:,9:1f0c9e6ab3d2`` is a table by the begin of its UUID; batches 7 and 8 put no rows aside. `known`
-    is that of the batch before. The newest batch of a sink is always retained, so this outlives the others' snapshots.
-    """
-    found = [one for one in _SINCE.findall(known) if int(one[0]) < batch_id]
-    table = _short(table_uuid)
-    if (found or table) and (not found or found[-1][1] != table):
-        found.append((str(batch_id), table))
-    return ",".join(map(":".join, found[-_MOST_TABLES:]))
-
-
-def may_have_letters(since: str, batch_id: int, table_uuid: str) -> bool:
-    """True if this says that the table has the letters of a batch, or if it does not say which one has."""
-    tables = [table for first, table in _SINCE.findall(since) if int(first) <= batch_id]
-    return not tables or tables[-1] == _short(table_uuid)
-
-
 def payload_digest(text: str | None, other: bytes | None) -> int:
     """The digest of one payload."""
     payload = text.encode() if text is not None else other or b""
     return int.from_bytes(hashlib.sha256(payload).digest()[:DIGEST_BYTES])
-
-
-def _short(table_uuid: str) -> str:
-    return table_uuid.replace("-", "")[:12]
 
 
 def json_lines(encoder: LineEncoder, rows: pa.RecordBatch) -> list[str | None]:

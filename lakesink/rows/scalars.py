@@ -2,6 +2,8 @@
 
 import pyarrow as pa
 
+from lakesink_protocol.row_changes import Operation
+
 _BYTE = 8
 FALSE, TRUE = (pa.Array.from_buffers(pa.bool_(), 1, [None, pa.py_buffer(bytes([bit]))])[0] for bit in (0, 1))
 
@@ -32,3 +34,8 @@ def text(value: str) -> pa.Scalar:
 def operation_scalar(operation: int) -> pa.Scalar:
     """An operation as changes have it."""
     return whole_number(operation, pa.int8())
+
+
+def same_operation(operation: Operation | None, rows: int) -> pa.Array:
+    """The operations of rows that all have this one, or none yet."""
+    return pa.nulls(rows, pa.int8()) if operation is None else pa.repeat(operation_scalar(operation), rows)

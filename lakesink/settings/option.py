@@ -26,10 +26,10 @@ class Option:
     """
 
     name: str
-    type: str
     read: Callable[[Any], Any]
-    default: str
     doc: str
+    type: str = "text"
+    default: str = "none"
     table_property: str = ""
 
     def parse(self, value: Any) -> Any:

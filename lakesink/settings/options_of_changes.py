@@ -28,88 +28,76 @@ def _columns(value: Any, most: int = _MOST_COLUMNS) -> tuple[str, ...]:
 OPTIONS_OF_CHANGES = (
     Option(
         "mode",
-        "text",
         one_of(Mode),
-        "`append`; `upsert` in `lakesink.upsert`",
         "`append` adds every row. `upsert`: a row replaces the row of its key. `changes`: a row replaces or deletes the"
         " row of its key, as `apply_as_deletes` or a `decode` of Debezium's events says.",
+        default="`append`; `upsert` in `lakesink.upsert`",
     ),
     Option(
         "keys",
-        "list of columns, or text",
         _columns,
-        "the table's identifier fields",
         "The columns that identify a row: `['order_id']`, or `'region, order_id'`. They must be the identifier fields"
         " of the table, in any order; a table that lakesink creates gets them.",
+        type="list of columns, or text",
+        default="the table's identifier fields",
     ),
     Option(
         "sequence_by",
-        "list of columns, or text",
         _columns,
-        "none",
         "Stored columns that order the changes of a key: the greatest value wins, also against the stored row. Without"
         " it, the order of the stream is trusted.",
+        type="list of columns, or text",
     ),
     Option(
         "apply_as_deletes",
-        "text",
         read_sql,
-        "none",
         "Condition in Spark SQL that is true for a delete: `\"op = 'd'\"`. NULL fails the batch. With"
         ' `decode`, it sees the decoded columns. Without, in `format("lakesink")`, the name of a BOOLEAN column, which'
         " is not stored.",
     ),
     Option(
         "except_column_list",
-        "list of columns, or text",
         partial(_columns, most=_MOST_LEFT_OUT),
-        "none",
         "Columns of the rows that are not stored: `['op']`. Those of documents are read as STRING.",
+        type="list of columns, or text",
     ),
     Option(
         "deletes",
-        "text",
         one_of(Deletes),
-        "`hard`",
         "`hard` removes the row. `soft` keeps it, with `_is_deleted = true` in that BOOLEAN column, so that a late"
         " change cannot bring it back.",
+        default="`hard`",
     ),
     Option(
         "on_late",
-        "text",
         one_of(OnLate),
-        "`ignore`",
         "What happens to a change with a lower sequence than the stored row: `ignore` counts it, `fail` fails the"
         " batch.",
+        default="`ignore`",
     ),
     Option(
         "on_absent",
-        "text",
         one_of(OnAbsent),
-        "`fail`",
         "What happens to a replayed change of a key that has no row, because a later delete may have removed it: `fail`"
         " fails the replay, `insert` says that none did. With `deletes='soft'`, the table itself knows.",
+        default="`fail`",
     ),
     Option(
         "changelog_table",
-        "text",
         read_text,
-        "none",
         "Table that gets every change of a batch as a row, for streams that read changes. lakesink creates it.",
     ),
     Option(
         "output_mode",
-        "text",
         one_of(OutputMode),
-        "`append`",
         "Spark's output mode of the query: `update` for aggregations whose results replace earlier ones.",
+        default="`append`",
     ),
     Option(
         "locate_in",
-        "text",
         one_of(LocateIn),
-        "`auto`",
         "Where the stored rows of the keys are found: in the `driver`, or in Spark's `executors`. `auto` decides by the"
         " size of the key columns that must be read.",
+        default="`auto`",
     ),
 )

@@ -38,51 +38,47 @@ def _starting_time_ms(value: Any) -> int:
 
 _positive = partial(whole_number, lowest=1)
 OPTIONS_OF_READING = (
-    Option(TABLE, "text", read_text, "required", "Table to read, `namespace.table`."),
-    Option(CATALOG, "text", read_text, "PyIceberg's default, else the embedded one", "Name of a configured catalog."),
+    Option(TABLE, read_text, "Table to read, `namespace.table`.", default="required"),
+    Option(CATALOG, read_text, "Name of a configured catalog.", default="PyIceberg's default, else the embedded one"),
     Option(
         SINK,
-        "text",
         read_name,
-        "the only sink of the branch",
         "Sink whose batches are read; of a changelog, the sink whose changes it has.",
+        default="the only sink of the branch",
     ),
-    Option(BRANCH, "text", read_text, "`main`", "Branch to read."),
+    Option(BRANCH, read_text, "Branch to read.", default="`main`"),
     Option(
         STARTING_BATCH,
-        "batch id, `earliest` or `latest`",
         _starting_batch,
-        "`earliest`",
         "Where a new checkpoint begins: with the newest batch of this id, with the first batch of all, or with the next"
         " one to come. A checkpoint that has an offset continues there.",
+        type="batch id, `earliest` or `latest`",
+        default="`earliest`",
     ),
     Option(
         STARTING_TIME,
-        "time",
         _starting_time_ms,
-        "none",
         "Begin with the first batch committed at this time or later; without a zone, it is UTC.",
+        type="time",
     ),
     Option(
         MOST_BATCHES,
-        "whole number",
         _positive,
-        "all",
         "Batches of the sink in one micro-batch of the reading query, at most. Needs Spark 4.2.",
+        type="whole number",
+        default="all",
     ),
     Option(
         MOST_ROWS,
-        "whole number",
         _positive,
-        "all",
         "Rows in one micro-batch, at most; a batch of the sink is never divided, so one batch may have more. Needs"
         " Spark 4.2.",
+        type="whole number",
+        default="all",
     ),
     Option(
         READER,
-        "text",
         read_name,
-        "none",
         "Name of the reading query in the table. With it, a branch `lakesink-reader-<name>` keeps the batches that the"
         " query knows and has not read from expiry.",
     ),

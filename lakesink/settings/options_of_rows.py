@@ -91,97 +91,87 @@ def _rescue_column(value: Any) -> str:
 OPTIONS_OF_ROWS = (
     Option(
         "schema_evolution",
-        "text",
         one_of(SchemaEvolution),
-        "`fail`; `ignore` with `decode`",
         "What happens if the columns of the rows differ from the table's. `fail` stops the query and names the"
         " differences; `ignore` leaves out columns that the table lacks; `add` adds them to the table; `widen` does the"
         " same, promotes INT to BIGINT, FLOAT to DOUBLE and DECIMAL to more digits, and makes required columns optional"
         " that the rows lack. The schema changes in the batch's own commit. With `decode`, the keys of the documents or"
         " the fields of the writers' schemas count.",
+        default="`fail`; `ignore` with `decode`",
     ),
     Option(
         "max_new_columns",
-        "whole number from 1 to 1000",
         partial(whole_number, lowest=1, highest=_MOST_NEW_COLUMNS),
-        "100",
         "Columns, nested ones counted one by one, that one batch of documents may add to the table. Keys beyond the"
         " limit get no column.",
+        type="whole number from 1 to 1000",
+        default="100",
     ),
     Option(
         "expect",
-        "mapping",
         parse_expectations,
-        "none",
         "Conditions that every row must make true, in Spark SQL: `{'valid_age': 'age between 0 and 120'}`. A batch with"
         " other rows fails; with `('age between 0 and 120', 'warn')` they are written and counted, with `'quarantine'`"
         " they become dead letters. With `decode`, conditions see the decoded columns, and are a part of Spark SQL."
         ' For `format("lakesink")`, `with_expectations` adds them to the rows.',
+        type="mapping",
     ),
     Option(
         "decode",
-        "text",
         one_of((JSON, AVRO, *DEBEZIUM)),
-        "none",
         "`json` or `avro`: the column `value` of the rows contains such documents. Executors"
         " decode them into the table's columns. `debezium-json` or `debezium-avro`: it contains Debezium's events,"
         " which insert, update and delete rows.",
     ),
     Option(
         "on_malformed",
-        "text",
         one_of(OnMalformed),
-        "`fail`",
         "Action for a row that cannot be written: a document that cannot be decoded exactly, NULL in a required column,"
         " a value that the column or its partition cannot hold. `fail` stops the query; `quarantine` makes it a dead"
         " letter.",
+        default="`fail`",
     ),
     Option(
         "binary_encoding",
-        "text",
         one_of(BinaryEncoding),
-        "none",
         "How texts in documents spell bytes for BINARY columns: `base64` or `hex`. Without it such a text is malformed;"
         ' `decode="json"` needs it for a table with such a column. The bytes of Avro, and those of Debezium\'s JSON'
         " with a schema, need no option.",
     ),
     Option(
         "dead_letter_table",
-        "text",
         read_text,
-        "the table's name with `__dead_letters`",
         "Table for rows that are put aside, by `quarantine` of `on_malformed` or of `expect`. lakesink creates it.",
+        default="the table's name with `__dead_letters`",
     ),
-    Option("max_dead_letters", "whole number", whole_number, "none", "A batch with more dead letters fails."),
+    Option("max_dead_letters", whole_number, "A batch with more dead letters fails.", type="whole number"),
     Option(
         "max_dead_letter_ratio",
-        "number from 0 to 1",
         _ratio,
-        "0.5",
         "A batch fails if a larger part of its rows would be dead letters; 1 allows any part.",
+        type="number from 0 to 1",
+        default="0.5",
     ),
     Option(
         "rescue_column",
-        "text",
         _rescue_column,
-        "none",
         "Column of STRING that keeps, as JSON, what other columns do not hold of a document: keys or fields without a"
         " column, and values that do not fit an optional column. It is added to the table if it is missing. Needs"
         " numpy.",
     ),
     Option(
         "show_values",
-        "true or false",
         switch,
-        "false",
         "True to show malformed values, and keys that come twice in a task without an order, 60 characters of each, in"
         " errors and logs. They may be personal data.",
+        type="true or false",
+        default="false",
     ),
     Option(
         "schema_registry",
-        "URL, path or URI",
         _schema_registry,
-        "required by `avro`",
         "Location of the writers' schemas: a Schema Registry, or a JSON file that maps ids to schemas.",
+        type="URL, path or URI",
+        default="required by `avro`",
     ),
 )

@@ -98,104 +98,95 @@ def _maintenance(value: Any) -> dict[str, Any] | Literal[False]:
 OPTIONS_OF_TARGET = (
     Option(
         "sink_id",
-        "text",
         read_name,
-        "required",
         "Permanent name of the stream in the table; it outlives the checkpoint. Each stream into a table needs one.",
+        default="required",
     ),
-    Option("checkpoint", "path or URI", _checkpoint, "required", "Spark's checkpoint location."),
+    Option("checkpoint", _checkpoint, "Spark's checkpoint location.", type="path or URI", default="required"),
     Option(
         "catalog",
-        "text",
         read_text,
-        "PyIceberg's default, else the embedded one",
         "Name of a catalog in PyIceberg's configuration.",
+        default="PyIceberg's default, else the embedded one",
     ),
     Option(
         "catalog_properties",
-        "mapping",
         _catalog_properties,
-        "none",
         "Added to the catalog's configuration. They stay in the driver and are never printed.",
+        type="mapping",
     ),
-    Option("branch", "text", _branch, "`main`", "Branch to write; it must exist."),
+    Option("branch", _branch, "Branch to write; it must exist.", default="`main`"),
     Option(
         "create_table",
-        "true or false",
         switch,
-        "false",
         "Create the table at the first batch, if it does not exist: from the DataFrame's schema; with `decode` from"
         " `schema`, or from the documents with `schema_evolution`.",
+        type="true or false",
+        default="false",
     ),
     Option(
         "partition_by",
-        "text",
         partial(_text_such_as, "month(time_hour), bucket(16, carrier)"),
-        "unpartitioned",
         'Partitions of a table that lakesink creates: `"month(time_hour), bucket(16, carrier)"`.',
+        default="unpartitioned",
     ),
     Option(
         "sort_by",
-        "text",
         partial(_text_such_as, "day(at) desc, id"),
-        "unsorted",
         'Sort order of a table that lakesink creates: `"day(at) desc nulls last, id"`. Tasks sort each file by the'
         " table's order.",
+        default="unsorted",
     ),
     Option(
         "schema",
-        "text",
         _schema,
-        "none",
         "Columns of a table that lakesink creates for documents, in Spark's DDL: `\"id BIGINT NOT NULL, at TIMESTAMP,"
         ' items ARRAY<STRUCT<sku: STRING>>"`. A table that exists must have them, or gets them with'
         " `schema_evolution`.",
     ),
     Option(
         "target_file_size_bytes",
-        "bytes, or `512MB`",
         size_bytes,
-        "512 MiB",
         "Compressed size at which a task begins a new data file.",
-        "write.target-file-size-bytes",
+        type="bytes, or `512MB`",
+        default="512 MiB",
+        table_property="write.target-file-size-bytes",
     ),
     Option(
         "compression_codec",
-        "text",
         codec,
-        "`zstd`",
         "`zstd`, `snappy`, `gzip`, `lz4`, `brotli` or `uncompressed`.",
-        "write.parquet.compression-codec",
+        default="`zstd`",
+        table_property="write.parquet.compression-codec",
     ),
     Option(
         "compression_level",
-        "whole number",
         whole_number,
-        "the codec's own",
         "For `zstd` 1 to 22, `gzip` 1 to 9, `brotli` 0 to 11.",
-        "write.parquet.compression-level",
+        type="whole number",
+        default="the codec's own",
+        table_property="write.parquet.compression-level",
     ),
     Option(
         "distribution_mode",
-        "text",
         distribution_mode,
-        "`none`",
         "`hash` shuffles a batch so that one task writes all rows of a partition: fewer files, but a shuffle takes"
         " time. `range`: each task gets a range of the sort order, and bounds of files overlap little; Spark reads the"
         " batch twice. Not by `bucket`. With `upsert` and `changes`, one task gets all changes of a key.",
-        "write.distribution-mode",
+        default="`none`",
+        table_property="write.distribution-mode",
     ),
     Option(
         "maintenance",
-        "`on`, `off`, or mapping",
         _maintenance,
-        "`on` with `upsert` and `changes`, else `off`",
         "After a batch, its driver rewrites small files, and files with many deleted rows, in snapshots that change no"
         " row. A mapping, or its JSON text, may have `budget` (as long as the query waits for its batches, at most"
         " `'2 seconds'`), `target_file_size`, `min_input_files` (5), `where` (a condition on partition columns), and"
         " `gate`: true to go beyond the budget when the table is past a bound of its health. If the option is given, a"
         " query with the trigger `availableNow` does so at its end too, without the budget; one of"
         ' `format("lakesink")` does not.',
+        type="`on`, `off`, or mapping",
+        default="`on` with `upsert` and `changes`, else `off`",
     ),
 )
 
@@ -233,74 +224,70 @@ def _tag_every(value: Any) -> TagEvery:
 
 
 OPTIONS_OF_COMMIT = (
-    Option("snapshot_properties", "mapping", _snapshot_properties, "none", "Added to the summary of every snapshot."),
+    Option("snapshot_properties", _snapshot_properties, "Added to the summary of every snapshot.", type="mapping"),
     Option(
         "accept",
-        "text",
         _accept,
-        "none",
         "Accepts one refused batch, once: `<Verdict>:<batch id>@<ledger>:commit` or `:skip`. Copy it from the"
         " message of the refusal.",
     ),
     Option(
         "prepared_max_age",
-        "time span",
         duration,
-        "20 hours",
         "A prepared batch older than this is written again. Stay below the age at which orphan cleanups delete files.",
+        type="time span",
+        default="20 hours",
     ),
     Option(
         "ledger_tag_max_age",
-        "time span",
         duration,
-        "30 days",
         "Time after its last batch in which a sink can still prove a rollback.",
+        type="time span",
+        default="30 days",
     ),
     Option(
         "ledger_tag",
-        "true or false",
         switch,
-        "true",
         "False if the catalog refuses tags: a rollback after snapshot expiry then stays undetected.",
+        type="true or false",
+        default="true",
     ),
     Option(
         "max_clock_ahead",
-        "time span",
         duration,
-        "1 minute",
         "A driver whose clock is further ahead of the storage's clock commits nothing: Iceberg's Java writers refuse"
         " snapshots more than a minute in their future.",
+        type="time span",
+        default="1 minute",
     ),
     Option(
         "tag_every",
-        "number of batches, or time span",
         _tag_every,
-        "none",
         "Tags batches, which protects their snapshots from expiry: `100` tags every batch id that 100 divides, `1 day`"
         " the first batch of every UTC day. An append accepts a time span only.",
+        type="number of batches, or time span",
     ),
-    Option("tag_max_age", "time span", duration, "365 days", "Lifetime of the tags of `tag_every`."),
+    Option("tag_max_age", duration, "Lifetime of the tags of `tag_every`.", type="time span", default="365 days"),
     Option(
         "verbose",
-        "true or false",
         switch,
-        "true, unless standard error is no terminal and the program configures logging",
         "Print one line for each batch. Without the option, the variable `LAKESINK_VERBOSE` decides.",
+        type="true or false",
+        default="true, unless standard error is no terminal and the program configures logging",
     ),
     Option(
         "metrics",
-        "`otel`, `prometheus`, or `[HOST:]PORT`",
         metrics_reader,
-        "none",
         "Who reads metrics: the program's OpenTelemetry, the registry of its Prometheus client, or whoever asks at that"
         " port, by default of this machine only. Without the option, the variable `LAKESINK_METRICS` decides.",
+        type="`otel`, `prometheus`, or `[HOST:]PORT`",
     ),
     Option(
         "openlineage",
-        "true or false",
         switch,
-        "false",
         "Tell OpenLineage of each commit, as its client is configured. Without the option, the variable"
         " `LAKESINK_OPENLINEAGE` decides.",
+        type="true or false",
+        default="false",
     ),
 )

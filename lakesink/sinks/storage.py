@@ -81,25 +81,21 @@ class LocalStorage(Storage):
     """A local or mounted file system."""
 
     def read(self, location: str) -> bytes | None:
-        """See `Storage.read`."""
         with suppress(FileNotFoundError):
             return Path(local_path(location)).read_bytes()
         return None
 
     def size(self, location: str) -> int | None:
-        """See `Storage.size`."""
         with suppress(FileNotFoundError):
             return Path(local_path(location)).stat().st_size
         return None
 
     def names(self, folder: str) -> list[str]:
-        """See `Storage.names`."""
         with suppress(FileNotFoundError):
             return os.listdir(local_path(folder))  # noqa: PTH208 - `iterdir` takes twice as long for many records
         return []
 
     def listing(self, folder: str) -> dict[str, int]:
-        """See `Storage.listing`."""
         sizes = {}
         with suppress(FileNotFoundError), os.scandir(local_path(folder)) as entries:
             for entry in entries:
@@ -108,7 +104,6 @@ class LocalStorage(Storage):
         return sizes
 
     def replace(self, location: str, data: bytes) -> None:
-        """See `Storage.replace`."""
         with _draft(Path(local_path(location)), data, durable=False) as draft:
             draft.replace(local_path(location))
 
@@ -124,7 +119,6 @@ class LocalStorage(Storage):
         sync(Path(local_path(location)).parent)
 
     def remove(self, location: str) -> None:
-        """See `Storage.remove`."""
         Path(local_path(location)).unlink()
 
 
@@ -135,28 +129,23 @@ class ObjectStorage(Storage):
         self._files = filesystem
 
     def read(self, location: str) -> bytes | None:
-        """See `Storage.read`."""
         with suppress(FileNotFoundError):
             return bytes(self._files.cat_file(location))
         return None
 
     def size(self, location: str) -> int | None:
-        """See `Storage.size`."""
         with suppress(FileNotFoundError):
             return int(self._files.size(location))
         return None
 
     def names(self, folder: str) -> list[str]:
-        """See `Storage.names`."""
         return [_last_segment(found["name"]) for found in self._listed(folder)]
 
     def listing(self, folder: str) -> dict[str, int]:
-        """See `Storage.listing`."""
         files = (found for found in self._listed(folder) if found["type"] == "file")
         return {_last_segment(found["name"]): int(found["size"]) for found in files}
 
     def replace(self, location: str, data: bytes) -> None:
-        """See `Storage.replace`."""
         self._files.pipe_file(location, data)
 
     def create(self, location: str, data: bytes) -> None:
@@ -165,7 +154,6 @@ class ObjectStorage(Storage):
         self._files.pipe_file(location, data, mode="create")
 
     def remove(self, location: str) -> None:
-        """See `Storage.remove`."""
         self._files.rm_file(location)
 
     def _listed(self, folder: str) -> list[dict[str, Any]]:
@@ -178,7 +166,6 @@ class RenamingStorage(ObjectStorage):
     """A file system whose rename never overwrites. Its client reports no failed rename: fsspec ignores the answer."""
 
     def replace(self, location: str, data: bytes) -> None:
-        """See `Storage.replace`."""
         self._make_folder_of(location)
         super().replace(location, data)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from lakesink.checkpoint.folder import Checkpoint, source_folders
 from lakesink.checkpoint.offsets import Offsets
@@ -22,14 +22,14 @@ from lakesink.settings.option_types import OutputMode
 from lakesink.spark import spark_errors
 from lakesink.spark.hadoop import HadoopFiles
 from lakesink.spark.query import QUERY_ID, RUN_ID, RunningQuery
+from lakesink.spark.query_plan import absolute_checkpoint, functions_of, runs_python, sources_of
 from lakesink.spark.report import Reporter, facts_of, report_end, store_facts
 from lakesink.spark.rows.arrow_limits import ArrowBatchLimits
 from lakesink.spark.rows.batch_rows import FrameRows, PlanRows, arriving_schema, arrow_converter
-from lakesink.spark.rows.frame_schema import arrow_schema
 from lakesink.spark.rows.job import RowsJob
-from lakesink.spark.rows.on_driver import most_rows
+from lakesink.spark.rows.on_driver import most_rows, only_drops_rows
 from lakesink.spark.rows.task_count import BatchTasks, TaskCount, closes_readers, input_size
-from lakesink.spark.rows.transport import Transport
+from lakesink.spark.rows.transport import Transport, encode_for_transport
 from lakesink_protocol.coordinator import run_batch
 from lakesink_protocol.errors import LakesinkError
 from lakesink_protocol.events import BatchStarted, Listener, OffsetsRead
@@ -39,8 +39,8 @@ from lakesink_protocol.two_phase import TaskWriter, TwoPhaseCommitSink
 from lakesink_protocol.votes import Votes
 
 _PYTHON = "spark.sql.execution.pyspark.python"
-MakeSink = Callable[[pa.Schema, SparkSession], TwoPhaseCommitSink[Any, Any]]
-"""Builds the sink of a run from the schema of the rows and the session of its batches."""
+MakeSink = Callable[[SparkSession], TwoPhaseCommitSink[Any, Any]]
+"""Builds the sink of a run for the session of its batches."""
 
 
 @dataclass(slots=True)
@@ -123,7 +123,6 @@ class BatchFunction:
     reporter: Reporter
     checkpoint: str
     sources: tuple[Source, ...]
-    schema: StructType
     transport: Transport
     functions: Functions
     runs_python: bool
@@ -170,7 +169,7 @@ class BatchFunction:
         """Build the run after checking that this is the expected query: nothing is written before."""
         checkpoint = Checkpoint(HadoopFiles(self.session, query.checkpoint_root), source_folders(query.sources()))
         query.check(self.checkpoint, checkpoint, self.output_mode)
-        sink = self.make_sink(arrow_schema(self.schema), rows.sparkSession)
+        sink = self.make_sink(rows.sparkSession)
         conf = rows.sparkSession.conf
         limits = ArrowBatchLimits(conf, rows.schema.jsonValue(), with_functions=self.runs_python)
         same_python = conf.get(_PYTHON, None) in {None, self.session.sparkContext.pythonExec}
@@ -205,3 +204,32 @@ class BatchFunction:
 
     def _seconds(self, started: float) -> tuple[float, float]:
         return time.monotonic() - started, 0.0 if self._run is None else self._run.write_seconds
+
+
+def stream_writer(
+    df: DataFrame,
+    checkpoint: str,
+    reporter: Reporter,
+    make_sink: MakeSink,
+    *,
+    output_mode: OutputMode = OutputMode.APPEND,
+    maintains: bool = False,
+) -> DataStreamWriter:
+    """A writer that commits every micro-batch in two phases; the first batch of a run calls `make_sink`."""
+    location = absolute_checkpoint(df.sparkSession, checkpoint)
+    rows, transport = encode_for_transport(df)
+    function = BatchFunction(
+        session=df.sparkSession,
+        reporter=reporter,
+        checkpoint=location,
+        sources=tuple(sources_of(df)),
+        transport=transport,
+        functions=functions_of(df),
+        runs_python=runs_python(df),
+        only_drops_rows=only_drops_rows(df),
+        make_sink=make_sink,
+        output_mode=output_mode,
+        maintains=maintains,
+    )
+    writer = rows.writeStream.outputMode(output_mode.value).option("checkpointLocation", location)
+    return writer.foreachBatch(function)

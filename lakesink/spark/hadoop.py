@@ -18,7 +18,6 @@ class HadoopFiles:
         self._system = self._path(root).getFileSystem(self._conf)
 
     def read(self, path: str) -> bytes | None:
-        """See `CheckpointFiles`."""
         stream = _unless_missing(self._system.open, self._at(path))
         if stream is None:
             return None
@@ -26,23 +25,19 @@ class HadoopFiles:
             return bytes(self._all_bytes(stream))
 
     def size_bytes(self, path: str) -> int | None:
-        """See `CheckpointFiles`."""
         status = _unless_missing(self._system.getFileStatus, self._at(path))
         return None if status is None else int(status.getLen())
 
     def read_range(self, path: str, start: int, length: int) -> bytes:
-        """See `CheckpointFiles`."""
         with closing(self._system.open(self._at(path))) as stream:
             stream.seek(start)
             return bytes(self._all_bytes(stream, length))
 
     def names(self, folder: str) -> list[str]:
-        """See `CheckpointFiles`."""
         found = _unless_missing(self._system.listStatus, self._at(folder))
         return [status.getPath().getName() for status in found or ()]
 
     def is_there(self, uri: str) -> bool:
-        """See `CheckpointFiles`."""
         path = self._path(uri)
         return bool(path.getFileSystem(self._conf).exists(path))
 

@@ -5,7 +5,7 @@ the stream's stack and kill the query without an error message.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from typing import Any
@@ -69,13 +69,6 @@ def job_error(text: str) -> LakesinkError:
     error = WriteError.of("JOB_FAILED", text=_short(_harmless(telling_line(text))))
     error.add_note(_harmless(text))
     return error
-
-
-def raise_refusal(tasks: Iterable[tuple[int, str]]) -> None:
-    """Raise the error of the first task that has one for its rows; the texts are from `rows.task.refused_or`."""
-    refusal = next((text for _, text in sorted(tasks) if text), "")
-    if refusal:
-        raise job_error(refusal)
 
 
 def without_secrets(error: Exception) -> Exception:

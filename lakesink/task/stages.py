@@ -16,12 +16,12 @@ from lakesink.keys.keys_file import KeysFileWriter
 from lakesink.keys.newest import NewestChanges
 from lakesink.parquet.partitions import check_partition_values
 from lakesink.parquet.side_file import SideFile
-from lakesink.rows.changed_rows import DELETE_MARK, ChangedRows, RowBatch, same_operation
+from lakesink.rows.changed_rows import DELETE_MARK, ChangedRows, RowBatch
 from lakesink.rows.columns import Alignment, alignment_of
 from lakesink.rows.expectations import Unmet, is_mark
 from lakesink.rows.letters import Fault
 from lakesink.rows.plan import ChangesPlan, WritePlan
-from lakesink.rows.scalars import TRUE, operation_scalar
+from lakesink.rows.scalars import TRUE, operation_scalar, same_operation
 from lakesink.rows.texts import check_texts
 from lakesink.rows.unfit import all_but, sort_rows
 from lakesink.task.task_files import TaskFiles, TaskOutput
@@ -67,13 +67,11 @@ class Count(Stage):
     _rows: int = field(default=0, init=False)
 
     def through(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """See `Stage`."""
         for batch in batches:
             self._rows += batch.num_rows
             yield batch
 
     def found(self, head: Receipt) -> Receipt:
-        """See `Stage`."""
         return replace(head, rows=self._rows)
 
 
@@ -86,11 +84,9 @@ class Expect(Stage):
 
     @property
     def refuses(self) -> bool:
-        """See `Stage`."""
         return self.unmet.refuse
 
     def found(self, head: Receipt) -> Receipt:
-        """See `Stage`."""
         return replace(head, quality=together([head.quality, self.unmet.quality]))
 
     def _kept(self, rows: RowBatch, met: Sequence[pa.BooleanArray], never: pa.BooleanArray | None) -> RowBatch:
@@ -105,7 +101,6 @@ class ExpectMarked(Expect):
     """The same of rows that Spark has marked; takes off their marks. Nor is a row judged whose operation is unknown."""
 
     def through(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """See `Stage`."""
         for batch in batches:
             met = [batch.column(one.mark) for one in self.unmet.expected]
             rows = batch.select([name for name in batch.schema.names if not is_mark(name)])
@@ -123,7 +118,6 @@ class ExpectDecoded(Expect):
     conditions: Sequence[Callable[[pa.RecordBatch], pa.Array]]
 
     def through(self, batches: Iterator[RowBatch]) -> Iterator[RowBatch]:
-        """See `Stage`."""
         for batch in batches:
             met = [condition(batch.rows) for condition in self.conditions]
             operations, delete = batch.operations, operation_scalar(Operation.DELETE)
@@ -146,16 +140,13 @@ class Decode(Stage):
 
     @property
     def outputs(self) -> Sequence[TaskOutput]:
-        """See `Stage`."""
         return [self.left]
 
     @property
     def refuses(self) -> bool:
-        """See `Stage`."""
         return self.decoder.malformed > 0
 
     def through(self, batches: Iterator[pa.RecordBatch]) -> Iterator[RowBatch]:
-        """See `Stage`."""
         for rows in self.decoder.rows(batches):
             if self.deletes is None:
                 yield rows
@@ -164,7 +155,6 @@ class Decode(Stage):
             self._rows += rows.came.num_rows
 
     def found(self, head: Receipt) -> Receipt:
-        """See `Stage`."""
         decoder, left = self.decoder, self.left
         has_left = left.rows and not head.refused
         return replace(
@@ -191,7 +181,6 @@ class Take(Stage):
     _rows: int = field(default=0, init=False)
 
     def through(self, batches: Iterator[pa.RecordBatch]) -> Iterator[RowBatch]:
-        """See `Stage`."""
         for batch in batches:
             if self.put_aside is None:
                 check_texts(batch, self._rows)
@@ -234,7 +223,6 @@ class Fit(Stage):
     _rows: int = field(default=0, init=False)
 
     def through(self, batches: Iterator[RowBatch]) -> Iterator[Any]:
-        """See `Stage`."""
         conversion: Alignment | ChangeConversion | None = None
         for batch in batches:
             if conversion is None or not batch.rows.schema.equals(conversion.incoming):
@@ -295,11 +283,9 @@ class Key(Stage):
 
     @property
     def outputs(self) -> Sequence[TaskOutput]:
-        """See `Stage`."""
         return [self._keys]
 
     def through(self, batches: Iterator[FittedChanges]) -> Iterator[pa.RecordBatch]:
-        """See `Stage`."""
         for batch in batches:
             if self.log is not None:
                 for changes in batch.logged:
@@ -321,7 +307,6 @@ class Key(Stage):
             self._deletes += changes.rows.num_rows
 
     def found(self, head: Receipt) -> Receipt:
-        """See `Stage`."""
         if head.refused:
             return head
         found = Tally({SUPERSEDED: self._newest.left_out, DELETES: self._deletes})

@@ -30,8 +30,8 @@ from lakesink_protocol.measures import DEAD_LETTERS, Tally
 from lakesink_protocol.quality import Quality
 from lakesink_protocol.receipt import Receipt
 from lakesink_protocol.row_changes import DELETES, SPLITS, SUPERSEDED
-from lakesink_protocol.two_phase import ClusteredBy, ClusteredWriter, TaskWriter, receipts_of
-from lakesink_protocol.votes import apart, together
+from lakesink_protocol.two_phase import ClusteredBy, ClusteredWriter, TaskWriter
+from lakesink_protocol.votes import apart, receipts_of, together
 
 
 @dataclass(frozen=True, slots=True)

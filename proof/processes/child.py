@@ -29,8 +29,8 @@ from lakesink_protocol.coordinator import run_batch
 from lakesink_protocol.errors import LakesinkError
 from lakesink_protocol.identity import SinkKey
 from lakesink_protocol.outcome import Outcome
-from lakesink_protocol.two_phase import TaskWriter, receipts_of
-from lakesink_protocol.votes import Vote, Votes
+from lakesink_protocol.two_phase import TaskWriter
+from lakesink_protocol.votes import Vote, Votes, receipts_of
 from lakesink_tools.testing.stream import shipped
 from proof.content import PLAIN, Content
 from proof.processes.checkpoint import PARTITIONS, DiskCheckpoint, NumberedRows

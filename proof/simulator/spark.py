@@ -11,8 +11,8 @@ from lakesink.checkpoint.folder import Checkpoint
 from lakesink_protocol.coordinator import run_batch
 from lakesink_protocol.identity import Batch
 from lakesink_protocol.outcome import Outcome
-from lakesink_protocol.two_phase import TaskWriter, receipts_of
-from lakesink_protocol.votes import Vote, Votes
+from lakesink_protocol.two_phase import TaskWriter
+from lakesink_protocol.votes import Vote, Votes, receipts_of
 from proof.content import Content
 from proof.oracle import Key, Rows
 from proof.simulator.store import SimulatedStore

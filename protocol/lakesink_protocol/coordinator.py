@@ -15,7 +15,7 @@ from lakesink_protocol.errors import CommitUnresolved, LakesinkError, PartialBat
 from lakesink_protocol.identity import MAIN_BRANCH, Batch
 from lakesink_protocol.outcome import AlreadyCommitted, Outcome
 from lakesink_protocol.redact import describe, safe_cause, shown
-from lakesink_protocol.votes import Votes, receipt_rejected
+from lakesink_protocol.votes import Votes, receipt_rejected, receipts_of
 
 Write = Callable[[Mapping[str, two_phase.TaskWriter]], Votes]
 """Runs one job over the batch's rows: gets task writers by participant, returns the votes of the tasks."""
@@ -218,7 +218,7 @@ class BatchRun:
                 if isinstance(rest, two_phase.WriteAgain):
                     return None
                 if rest is not None:
-                    completed = completed.with_one_more(two_phase.receipts_of(name, writers[name], rest))
+                    completed = completed.with_one_more(receipts_of(name, writers[name], rest))
         return completed
 
     def _begin(self, sinks: Iterable[Sink]) -> Iterator[_Open]:

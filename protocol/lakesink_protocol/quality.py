@@ -27,6 +27,8 @@ _REASON = re.compile(r"(.{1,200}): (no column|not [A-Z][A-Za-z0-9_,()\[\] ]{0,60
 UNKNOWN_NAMES, RESCUED, UNMET_PREFIX = "lakesink.unknown-key-names", "lakesink.rescued", "lakesink.unmet."
 LETTERS_TABLE, LETTERS_SINCE = "lakesink.dead-letter-table", "lakesink.dead-letters-since"
 """Summary properties of a batch's snapshot that explain its counts; empty ones are left out."""
+_SINCE = re.compile(r"([0-9]{1,18}):([0-9a-f]{12}|)")
+_MOST_TABLES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,7 @@ class Quality:
         letters_table: The table of dead letters; only the driver knows it.
         rescued: For each reason, such as ``a.b: no column`` or ``a.c: not INT``, the number of rescued rows. Of more
             than 20 reasons, the first ones in alphabetical order, and the sum of the other numbers under `OTHERS`.
-        letters_since: Which table has the dead letters of which batches, see `lakesink.rows.letters.letters_since`.
+        letters_since: Which table has the dead letters of which batches, see the function `letters_since`.
     """
 
     counts: Tally = field(default_factory=Tally)
@@ -177,3 +179,26 @@ def _safe_reason(reason: str) -> str:
 
 def _json(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def letters_since(known: str, batch_id: int, table_uuid: str) -> str:
+    """Since which batch the dead letters of a query go to which table, once this batch is there.
+
+    ``0:1f0c9e6ab3d2,7:,9:1f0c9e6ab3d2`` is a table by the begin of its UUID; batches 7 and 8 put no rows aside. `known`
+    is that of the batch before. The newest batch of a sink is always retained, so this outlives the others' snapshots.
+    """
+    found = [one for one in _SINCE.findall(known) if int(one[0]) < batch_id]
+    table = _short(table_uuid)
+    if (found or table) and (not found or found[-1][1] != table):
+        found.append((str(batch_id), table))
+    return ",".join(map(":".join, found[-_MOST_TABLES:]))
+
+
+def may_have_letters(since: str, batch_id: int, table_uuid: str) -> bool:
+    """True if this says that the table has the letters of a batch, or if it does not say which one has."""
+    tables = [table for first, table in _SINCE.findall(since) if int(first) <= batch_id]
+    return not tables or tables[-1] == _short(table_uuid)
+
+
+def _short(table_uuid: str) -> str:
+    return table_uuid.replace("-", "")[:12]

@@ -69,11 +69,6 @@ class RoutingWriter(TaskWriter, Protocol):
         """
 
 
-def receipts_of(name: str, writer: TaskWriter, written: bytes) -> Mapping[str, bytes]:
-    """The receipts by participant in what a task's writer returned; `name` is the writer's own participant."""
-    return writer.receipts(name, written) if isinstance(writer, RoutingWriter) else {name: written}
-
-
 class Transaction(Protocol):
     """One participant's open batch: the decision of `begin`, and the writer for the executors."""
 

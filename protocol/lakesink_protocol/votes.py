@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.redact import shown
+from lakesink_protocol.two_phase import RoutingWriter, TaskWriter
 
 _LENGTH_BYTES = 4
 
@@ -80,6 +81,11 @@ class Votes:
             silent = sum(name not in vote.receipts for vote in self.cast)
             if silent:
                 raise WriteError.of("VOTES_INCOMPLETE.of_one", silent=silent, planned=self.planned_tasks, name=name)
+
+
+def receipts_of(name: str, writer: TaskWriter, written: bytes) -> Mapping[str, bytes]:
+    """The receipts by participant in what a task's writer returned; `name` is the writer's own participant."""
+    return writer.receipts(name, written) if isinstance(writer, RoutingWriter) else {name: written}
 
 
 def together(receipts: Iterable[bytes]) -> bytes:

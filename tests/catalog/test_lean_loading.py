@@ -23,11 +23,12 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from sqlalchemy import text
 
 from lakesink_catalog.connect.catalog import connect
-from lakesink_catalog.connect.lean import LeanIO, lean_loading, storage_of
-from lakesink_catalog.connect.lean_json import LeanSnapshot, NotLean, SetApart, set_apart
 from lakesink_catalog.read.history import sinks
-from lakesink_catalog.tables.tables import at_snapshot, create_table, load_table, load_to_read
+from lakesink_catalog.tables.tables import create_table, load_table
 from lakesink_protocol.errors import CatalogError
+from lakesink_tools.past.as_of import at_snapshot
+from lakesink_tools.past.lean import LeanIO, lean_loading, load_to_read, storage_of
+from lakesink_tools.past.lean_json import LeanSnapshot, NotLean, SetApart, set_apart
 from lakesink_tools.past.records import history
 from testkit.batches import Writer
 from testkit.rest_catalog import rest_catalog
@@ -134,7 +135,7 @@ def test_a_large_value_is_decoded_a_few_times_in_however_many_pieces_it_comes(mo
             tried.append(idx)
             return super().raw_decode(s, idx)
 
-    monkeypatch.setattr("lakesink_catalog.connect.lean_json.json.JSONDecoder", Counted)
+    monkeypatch.setattr("lakesink_tools.past.lean_json.json.JSONDecoder", Counted)
     document = edited(lambda document: document["properties"].update({str(key): "x" for key in range(10_000)}))
     assert_same(apart(document, size=10), TableMetadataUtil.parse_raw(document))
     assert len(tried) < len(METADATA) * 20
@@ -327,7 +328,7 @@ def test_a_missing_table_is_looked_for_once(catalog: Catalog, monkeypatch: pytes
         looked.append(name)
         return load_table(catalog, name)
 
-    monkeypatch.setattr("lakesink_catalog.tables.tables.load_table", counted)
+    monkeypatch.setattr("lakesink_tools.past.lean.load_table", counted)
     error_of(load_to_read, catalog, "demo.event")
     assert looked == ["demo.event"]
 

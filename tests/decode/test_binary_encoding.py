@@ -19,7 +19,7 @@ from lakesink.rows.plan import BinaryEncoding
 from lakesink.rows.schema import Field, ListOf, MapOf, Primitive, Struct, Type
 from lakesink.settings.relations import Entry
 from lakesink.settings.settings import Settings
-from lakesink.sinks.iceberg.evolution import task_plan
+from lakesink.sinks.iceberg.batch_plan import task_plan
 from lakesink_protocol.errors import SettingsError
 from testkit.builders import Lake, Stream
 from tests.decode.avro.messages import encoded, message, record

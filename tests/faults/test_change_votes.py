@@ -9,8 +9,8 @@ import pytest
 from lakesink.rows.changed_rows import DELETE_MARK
 from lakesink.rows.plan import ChangesPlan
 from lakesink.settings.settings import Settings
+from lakesink.sinks.iceberg.batch_plan import task_plan
 from lakesink.sinks.iceberg.checked_receipts import CombinedReceipts, Written, check_documents, count_votes
-from lakesink.sinks.iceberg.evolution import task_plan
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.measures import Measure, Tally
 from lakesink_protocol.receipt import Receipt, decode, encode

@@ -18,8 +18,8 @@ from lakesink_protocol.errors import SettingsError, WriteError
 from lakesink_protocol.identity import SinkKind
 from lakesink_protocol.measures import DEAD_LETTERS
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
-from lakesink_protocol.two_phase import TaskWriter, receipts_of
-from lakesink_protocol.votes import Vote, Votes
+from lakesink_protocol.two_phase import TaskWriter
+from lakesink_protocol.votes import Vote, Votes, receipts_of
 from testkit.builders import Chance, Lake, Stream
 from tests.decode.avro.messages import encoded, message, record
 from tests.upsert.change_events import EventStream

@@ -24,8 +24,8 @@ from lakesink_protocol.coordinator import Write, run_batch
 from lakesink_protocol.errors import BatchRefused, CommitUnresolved, Reason, WriteError
 from lakesink_protocol.identity import SinkKey, SinkKind, stream_batch, transaction_batch
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
-from lakesink_protocol.two_phase import TaskWriter, receipts_of
-from lakesink_protocol.votes import Vote, Votes
+from lakesink_protocol.two_phase import TaskWriter
+from lakesink_protocol.votes import Vote, Votes, receipts_of
 from testkit import letters
 from testkit.answers import first
 from testkit.builders import TABLE, Chance, Lake, Stream, offered

@@ -15,8 +15,8 @@ from pyiceberg.types import StructType as Struct
 from lakesink.decode.news import News
 from lakesink.settings.option_types import SchemaEvolution
 from lakesink.settings.settings import Settings
+from lakesink.sinks.iceberg.batch_plan import BatchWrite
 from lakesink.sinks.iceberg.document_evolution import Followed, follow_documents, possible
-from lakesink.sinks.iceberg.evolution import BatchWrite
 from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink.sinks.iceberg.transaction import IcebergTransaction
 from lakesink_catalog.commit.evolution import ChangeImpossible
@@ -24,8 +24,8 @@ from lakesink_protocol.change import ColumnType, SchemaChange
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.outcome import AlreadyCommitted
 from lakesink_protocol.receipt import Receipt, decode, encode
-from lakesink_protocol.two_phase import TaskWriter, receipts_of
-from lakesink_protocol.votes import Vote, Votes
+from lakesink_protocol.two_phase import TaskWriter
+from lakesink_protocol.votes import Vote, Votes, receipts_of
 from testkit.builders import TABLE, Lake, Stream
 from testkit.letters import one_task
 

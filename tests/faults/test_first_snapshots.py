@@ -26,8 +26,8 @@ from lakesink_protocol.coordinator import run_batch
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.identity import SinkKey, SinkKind, stream_batch, transaction_batch
 from lakesink_protocol.outcome import Committed, Outcome
-from lakesink_protocol.two_phase import TaskWriter, receipts_of
-from lakesink_protocol.votes import Vote, Votes
+from lakesink_protocol.two_phase import TaskWriter
+from lakesink_protocol.votes import Vote, Votes, receipts_of
 from lakesink_tools.cli.main import main
 from lakesink_tools.operate.forget import Forgetting
 from testkit.http_servers import error_answer

@@ -21,7 +21,7 @@ from pyiceberg.transforms import (
 )
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType, StructType, TimestamptzType
 
-from lakesink.sinks.iceberg.preflight import check_partitions
+from lakesink.sinks.iceberg.table_layout import check_partitions
 from lakesink_protocol.errors import SettingsError
 from testkit.builders import Lake
 

@@ -16,7 +16,7 @@ from pyiceberg.types import ListType, NestedField, StringType
 from lakesink.rows.plan import SortField as Field
 from lakesink.settings.relations import Entry
 from lakesink.settings.settings import Settings
-from lakesink.sinks.iceberg.sort_orders import kept_order, unkept_field
+from lakesink.sinks.iceberg.table_layout import kept_order, unkept_field
 from lakesink_catalog.commit.premises import Premises, premises_of
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.listeners import LISTENERS

@@ -23,7 +23,7 @@ from lakesink.api.stream_to import row_settings, stream_to
 from lakesink.rows.expectations import Expected, OnUnmet
 from lakesink.settings.settings import Settings
 from lakesink.sinks.directory.directory_sink import FileSink
-from lakesink.sinks.iceberg.evolution import expected_of
+from lakesink.sinks.iceberg.batch_plan import expected_of
 from lakesink.sinks.iceberg.preflight import plan_in_front
 from lakesink.sinks.iceberg.side.checked_sink import CheckedSink
 from lakesink.sinks.iceberg.side.letters_table import puts_aside

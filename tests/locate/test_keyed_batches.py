@@ -41,8 +41,8 @@ def table() -> Table:
     return table_in_memory(SCHEMA)
 
 
-def prepared(changes: PreparedChanges | None = CHANGES) -> PreparedBatch:
-    return PreparedBatch("uuid", "main", 1, 0, Premises(SCHEMA, ()), None, "", (), (), 0, 0, 0, changes=changes)
+def prepared() -> PreparedBatch:
+    return PreparedBatch("uuid", "main", 1, 0, Premises(SCHEMA, ()), None, "", (), (), 0, 0, 0, changes=CHANGES)
 
 
 ONLY_ONE, SEVERAL = "only the offsets of a stream that reads Kafka itself", "from more than one partition of Kafka"
@@ -106,17 +106,12 @@ def test_late_changes_and_replayed_ones_without_a_row_are_refused_where_the_sett
 ) -> None:
     located = Located(5, counts=ChangeCounts(**counts))
     monkeypatch.setattr(Locator, "__call__", lambda *_: located)
-    locate = ChangesByKey(Settings(**options), None, map, are_replayed).locate(prepared(), "s-0")
-    assert locate is not None
+    locate = ChangesByKey(Settings(**options), None, map, are_replayed).locate(prepared(), CHANGES, "s-0")
     if not said:
         assert locate(table, 5) is located
     else:
         with pytest.raises(WriteError, match=said):
             locate(table, 5)
-
-
-def test_a_batch_that_only_appends_is_not_located() -> None:
-    assert ChangesByKey(Settings(), None, map).locate(prepared(changes=None), "s-0") is None
 
 
 @pytest.mark.parametrize(
@@ -135,8 +130,7 @@ def test_executors_search_where_there_are_some_and_the_settings_want_it(
 
     monkeypatch.setattr(Locator, "__call__", call)
     run = (lambda work, items: [work(item) for item in items]) if has_session else None
-    locate = ChangesByKey(Settings(locate_in=where), run, map).locate(prepared(), "s-0")
-    assert locate is not None
+    locate = ChangesByKey(Settings(locate_in=where), run, map).locate(prepared(), CHANGES, "s-0")
     locate(table, None)
     assert asked == [None if run is None or from_bytes is None else Workers(run, from_bytes)]
 

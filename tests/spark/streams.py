@@ -14,9 +14,8 @@ from pyspark.errors import SparkRuntimeException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from lakesink.spark.determinism import functions_of, runs_python
 from lakesink.spark.foreach_batch import BatchFunction
-from lakesink.spark.query import sources_of
+from lakesink.spark.query_plan import functions_of, runs_python, sources_of
 from lakesink.spark.report import Reporter
 from lakesink.spark.rows.on_driver import only_drops_rows
 from lakesink.spark.rows.transport import encode_for_transport
@@ -75,12 +74,11 @@ def writer(
         Reporter("lines", "lines"),
         place,
         sources,
-        rows.schema,
         transport,
         functions,
         runs_python(rows),
         only_drops_rows(rows),
-        lambda _schema, _session: sink,
+        lambda _session: sink,
     )
     started = travelling.writeStream.outputMode("append").option("checkpointLocation", str(checkpoint))
     return started.foreachBatch(function if wrap is None else wrap(function))

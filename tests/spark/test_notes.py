@@ -12,8 +12,7 @@ from pyspark.sql.functions import col, current_timestamp, expr, rand, udf
 
 from examples.guarantees.forgetful import ForgetfulSource
 from lakesink.checkpoint.query_facts import QUERY_FACTS, Functions
-from lakesink.spark.determinism import functions_of
-from lakesink.spark.query import sources_of
+from lakesink.spark.query_plan import functions_of, sources_of
 from lakesink.spark.report import SPECULATION
 from lakesink_tools.checks.doctor.finding import Finding, Standing
 from lakesink_tools.checks.doctor.query import check_query

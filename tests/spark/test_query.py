@@ -4,14 +4,8 @@ from typing import Any
 import pytest
 
 from lakesink.checkpoint.query_facts import Replay, Source
-from lakesink.spark.query import (
-    FAIL_ON_DATA_LOSS,
-    RunningQuery,
-    absolute_checkpoint,
-    option_of,
-    same_checkpoint,
-    sources_of,
-)
+from lakesink.spark.query import RunningQuery, same_checkpoint
+from lakesink.spark.query_plan import FAIL_ON_DATA_LOSS, absolute_checkpoint, option_of, sources_of
 from lakesink_protocol.errors import QueryError, SettingsError
 from tests.spark.streams import file_stream, write_files
 

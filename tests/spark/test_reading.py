@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 import lakesink
 from lakesink.checkpoint.query_facts import Replay
 from lakesink.read.begin import followed
-from lakesink.spark.query import sources_of
+from lakesink.spark.query_plan import sources_of
 from lakesink.spark.source.data_source import LakesinkDataSource
 from lakesink.spark.source.source_readers import ADMITS, BatchesReader, Loaded, read_settings
 from lakesink_catalog.connect.catalog import connect

@@ -13,8 +13,8 @@ from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink_protocol.coordinator import run_batch
 from lakesink_protocol.identity import Batch
 from lakesink_protocol.outcome import Outcome
-from lakesink_protocol.two_phase import TaskWriter, receipts_of
-from lakesink_protocol.votes import Vote, Votes
+from lakesink_protocol.two_phase import TaskWriter
+from lakesink_protocol.votes import Vote, Votes, receipts_of
 from testkit.builders import Stream
 
 SCHEMA = Schema(

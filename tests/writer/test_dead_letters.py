@@ -16,7 +16,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import DateType, LongType, NestedField, StringType
 
 from lakesink.rows.expectations import Expected, OnUnmet
-from lakesink.rows.letters import LETTERS, letters_since, may_have_letters, payload_digest
+from lakesink.rows.letters import LETTERS, payload_digest
 from lakesink.rows.plan import OnMalformed
 from lakesink.rows.side_rows import SidePlan, digest_sum
 from lakesink.settings.conditions import condition_of
@@ -25,6 +25,7 @@ from lakesink_catalog.tables.arrow_schema import iceberg_schema
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.identity import SinkKey
 from lakesink_protocol.measures import DEAD_LETTERS, UNMET_ROWS
+from lakesink_protocol.quality import letters_since, may_have_letters
 from lakesink_protocol.receipt import Receipt, decode
 from testkit.examples import examples
 from testkit.tasks import plan_for, rows_of, spec_of

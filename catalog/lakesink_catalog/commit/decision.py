@@ -1,15 +1,18 @@
-"""A decision about a batch on the table as it was loaded, and whether a prepared batch and its key still fit it."""
+"""A decision about a batch on the table as it was loaded, and whether batch, key and branch still fit the table."""
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.table.refs import SnapshotRefType
 
 from lakesink_catalog.commit.evolution import ChangeImpossible, brings_columns_of, evolve
 from lakesink_catalog.commit.premises import is_compatible
 from lakesink_catalog.commit.prepared import PreparedBatch
 from lakesink_catalog.commit.prepared_changes import PreparedChanges
+from lakesink_catalog.connect.first_snapshot import protects_first_snapshots
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.ledger import LedgerEntry
 from lakesink_protocol.redact import shown
@@ -71,6 +74,23 @@ def check_key(table: Table, entry: LedgerEntry | None, key_ids: Sequence[int]) -
         raise _key_changed("the table's identifier fields are", table.schema(), sorted(present))
     if entry is not None and entry.keys and set(entry.keys) != present:
         raise _key_changed("the sink's earlier batches had the key", table.schema(), entry.keys)
+
+
+def has_head(table: Table, branch: str) -> bool:
+    """True if the branch has a snapshot."""
+    head = table.metadata.refs.get(branch)
+    return head is not None and head.snapshot_ref_type is SnapshotRefType.BRANCH
+
+
+def check_has_head(table: Table, branch: str) -> None:
+    """Refuse a branch without a snapshot, if the catalog would not protect its first one."""
+    *namespace, _ = table.name()
+    if has_head(table, branch) or protects_first_snapshots(table.catalog, tuple(namespace)):
+        return
+    name, catalog = ".".join(table.name()), table.catalog.name
+    what = f"The branch {branch} of {name}" if table.metadata.snapshots else name
+    arguments = shlex.join([name, "--catalog", catalog])
+    raise CatalogError.of("FIRST_SNAPSHOT_UNPROTECTED", what=what, catalog=catalog, table=name, arguments=arguments)
 
 
 def _key_holds(changes: PreparedChanges | None, present: Schema) -> bool:

@@ -18,7 +18,7 @@ from pyiceberg.table.metadata import TableMetadata
 
 from lakesink_catalog.commit.batch_change import CommitOptions, batch_change
 from lakesink_catalog.commit.clock import ClockWatch
-from lakesink_catalog.commit.decision import Decision, still_usable
+from lakesink_catalog.commit.decision import Decision, check_has_head, still_usable
 from lakesink_catalog.commit.effects import Effects
 from lakesink_catalog.commit.evolution import evolve
 from lakesink_catalog.commit.left_out import LeftOut, shows_refs
@@ -30,7 +30,6 @@ from lakesink_catalog.commit.prepared import PreparedBatch
 from lakesink_catalog.commit.prepared_changes import PreparedChanges
 from lakesink_catalog.commit.request import Request, build_request, snapshot_time_ms
 from lakesink_catalog.connect.catalog_failures import http_status, translate_storage_errors
-from lakesink_catalog.connect.first_snapshot import check_has_head
 from lakesink_catalog.connect.turns import TakesTurns
 from lakesink_catalog.manifests.merging import ManifestMerger, MergeMemory
 from lakesink_catalog.manifests.write import write_batch_manifests

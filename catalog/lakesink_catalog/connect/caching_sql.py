@@ -41,7 +41,7 @@ from sqlalchemy import select, update
 from sqlalchemy.exc import DBAPIError
 
 from lakesink_catalog.connect.catalog_failures import METADATA_UNREADABLE
-from lakesink_catalog.connect.lean import is_lean_loading
+from lakesink_catalog.connect.kinds import READING
 from lakesink_catalog.connect.turns import TakesTurns, Turns
 from lakesink_protocol.verdict import SUPPORTED_FORMAT_VERSION
 
@@ -176,7 +176,7 @@ class CachingSqlCatalog(TakesTurns, SqlCatalog):
             location = connection.scalar(select(IcebergTables.metadata_location).where(*self._row(name)))
         cached = self._cached.get(name)
         if cached is None or cached.location != location:
-            if location is not None and is_lean_loading():
+            if location is not None and READING.get() is not None:
                 # Not cached: a commit needs the snapshots as PyIceberg's objects.
                 metadata = FromInputFile.table_metadata(self._load_file_io(location=location).new_input(location))
                 return Table(name, metadata, location, self._load_file_io(metadata.properties, location), self)

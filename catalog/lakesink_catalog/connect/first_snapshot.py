@@ -4,7 +4,6 @@ The request for it asserts that the branch has no head. That is its only fence, 
 check this, as Nessie 0.99.0, takes the request also where there is a head, and replaces it with the rows below it.
 """
 
-import shlex
 import uuid
 from collections.abc import Mapping
 from typing import Any
@@ -15,13 +14,11 @@ from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, SetPropertiesUpdate
 from pyiceberg.types import LongType, NestedField
 
 from lakesink_catalog.connect.catalog_failures import asking, http_status
 from lakesink_catalog.listeners import LISTENERS
-from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.events import FirstSnapshotUnproven
 from lakesink_protocol.identity import MAIN_BRANCH
 from lakesink_protocol.redact import describe
@@ -109,20 +106,3 @@ def _drop(catalog: Catalog, scratch: tuple[str, ...]) -> None:
 
 def _tell(catalog: Catalog, scratch: tuple[str, ...], error: Exception) -> None:
     LISTENERS(FirstSnapshotUnproven(catalog.name, ".".join(scratch), describe(error, catalog.properties)))
-
-
-def has_head(table: Table, branch: str) -> bool:
-    """True if the branch has a snapshot."""
-    head = table.metadata.refs.get(branch)
-    return head is not None and head.snapshot_ref_type is SnapshotRefType.BRANCH
-
-
-def check_has_head(table: Table, branch: str) -> None:
-    """Refuse a branch without a snapshot, if the catalog would not protect its first one."""
-    *namespace, _ = table.name()
-    if has_head(table, branch) or protects_first_snapshots(table.catalog, tuple(namespace)):
-        return
-    name, catalog = ".".join(table.name()), table.catalog.name
-    what = f"The branch {branch} of {name}" if table.metadata.snapshots else name
-    arguments = shlex.join([name, "--catalog", catalog])
-    raise CatalogError.of("FIRST_SNAPSHOT_UNPROTECTED", what=what, catalog=catalog, table=name, arguments=arguments)

@@ -2,10 +2,11 @@
 
 import importlib.util
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from pyiceberg.catalog import Catalog, load_catalog
@@ -16,7 +17,6 @@ from sqlalchemy import URL, create_engine, make_url
 from sqlalchemy.pool import QueuePool
 
 from lakesink_catalog.connect.catalog_failures import is_hive_4
-from lakesink_catalog.connect.lean import reading_leanly
 from lakesink_catalog.connect.sql_waits import bound_waits
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.suggest import did_you_mean
@@ -28,6 +28,20 @@ _BUSY_SECONDS = 30
 _NO_TABLE = ("default", "lakesink_asks_for_no_table")
 _MEMORY_URI = f"sqlite:///file:/lakesink-{{}}?vfs=memdb&uri=true&timeout={_BUSY_SECONDS}"
 _LIBPQ_DRIVERS = ("psycopg2", "psycopg")
+
+
+class Reading(Protocol):
+    """How a caller that only reads the past of tables gets their metadata: `lakesink_tools.past.lean`."""
+
+    def storage(self, properties: Properties, load: Callable[[], FileIO]) -> FileIO:
+        """The storage in the place of the one that `load` returns."""
+
+    def answer(self, response: Any) -> Any:
+        """The answer in the place of this one of a REST service."""
+
+
+READING: ContextVar[Reading | None] = ContextVar("lakesink_reading", default=None)
+"""That of a caller, in its context; None for everybody who may commit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +150,8 @@ class _Guarded(Catalog):
     # PyIceberg merges table properties into those of the file system, and offers no public hook to filter them.
     def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO:
         allowed = {key: value for key, value in properties.items() if key != _IO_PROPERTY}
-        return reading_leanly({**self.properties, **allowed}, partial(super()._load_file_io, allowed, location))
+        load, reading = partial(super()._load_file_io, allowed, location), READING.get()
+        return load() if reading is None else reading.storage({**self.properties, **allowed}, load)
 
     def load_table(self, identifier: str | Identifier) -> Table:
         """Load the table; refuse a table whose properties name a class that a commit would import."""

@@ -21,7 +21,7 @@ from requests import PreparedRequest, Response, Session
 from requests.adapters import BaseAdapter
 from requests.exceptions import HTTPError, ReadTimeout
 
-from lakesink_catalog.connect.lean import lean_answer
+from lakesink_catalog.connect.kinds import READING
 from lakesink_protocol.errors import SettingsError
 
 TIMEOUT_PROPERTY = "lakesink.http-timeout-seconds"
@@ -105,7 +105,7 @@ class BoundedRestCatalog(RestCatalog):
     # PyIceberg offers no public hook to configure the session, and its constructor already uses the session.
     def _create_session(self) -> Session:
         session = super()._create_session()
-        session.hooks["response"].append(lean_answer)
+        session.hooks["response"].append(_as_read)
         self._bound(session)
         manager = self._auth_manager
         if manager is not None and not isinstance(manager, LegacyOAuth2AuthManager):
@@ -125,6 +125,11 @@ class BoundedRestCatalog(RestCatalog):
         for prefix, adapter in list(session.adapters.items()):
             if not isinstance(adapter, _BoundedAdapter):
                 session.mount(prefix, _BoundedAdapter(adapter, self._timeout_seconds))
+
+
+def _as_read(response: Response, **_: Any) -> Response:
+    reading = READING.get()
+    return response if reading is None else reading.answer(response)
 
 
 class _BoundedAdapter(BaseAdapter):

@@ -20,6 +20,7 @@ from pyiceberg.table import Table
 from lakesink_catalog.manifests.avro import Header, container_of_blocks, packed_block, read_header
 from lakesink_catalog.manifests.avro_values import Malformed
 from lakesink_catalog.manifests.entries import EXISTING, Inherited, NewEntry, carry_over, partition_kinds
+from lakesink_catalog.manifests.lists import entries_of
 from lakesink_catalog.manifests.partitions import summaries
 from lakesink_catalog.manifests.write import ENTRIES_PER_BLOCK, as_listed, codec_of, new_metadata_file
 
@@ -39,12 +40,6 @@ class ManifestMalformed(Malformed):
     def __init__(self, path: str, why: str) -> None:
         super().__init__(why)
         self.path = path
-
-
-def entries_of(manifest: ManifestFile) -> int:
-    """All entries that the manifest list states. A copy reads them all; it leaves out those of deleted files."""
-    counts = manifest.added_files_count, manifest.existing_files_count, manifest.deleted_files_count
-    return sum(count or 0 for count in counts)
 
 
 @dataclass(slots=True)

@@ -48,6 +48,12 @@ def manifests_under(io: FileIO, snapshot: Snapshot | None) -> list[ManifestFile]
     return [manifest for manifest in found if manifest.has_added_files() or manifest.has_existing_files()]
 
 
+def entries_of(manifest: ManifestFile) -> int:
+    """All entries that the manifest list states. A copy reads them all; it leaves out those of deleted files."""
+    counts = manifest.added_files_count, manifest.existing_files_count, manifest.deleted_files_count
+    return sum(count or 0 for count in counts)
+
+
 def read_list(io: FileIO, location: str) -> Sequence[ManifestFile]:
     """The entries of a manifest list."""
     file = io.new_input(location)

@@ -19,8 +19,9 @@ from pyiceberg.table import Table
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_catalog.manifests.avro import Header, read_header
 from lakesink_catalog.manifests.avro_values import Malformed
-from lakesink_catalog.manifests.copying import AtOnce, ManifestCopy, ManifestMalformed, entries_of
+from lakesink_catalog.manifests.copying import AtOnce, ManifestCopy, ManifestMalformed
 from lakesink_catalog.manifests.entries import layout_digest
+from lakesink_catalog.manifests.lists import entries_of
 from lakesink_protocol.events import Listener, ManifestSetAside, ManifestsUnmerged
 
 HEADER_BYTES = 256 * 1024

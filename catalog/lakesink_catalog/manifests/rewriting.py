@@ -21,8 +21,9 @@ from pyiceberg.table import Table
 from lakesink_catalog.manifests import entries as manifest_entries
 from lakesink_catalog.manifests.avro import read_header
 from lakesink_catalog.manifests.avro_values import Malformed
-from lakesink_catalog.manifests.copying import AtOnce, check_counts, contents, entries_of
+from lakesink_catalog.manifests.copying import AtOnce, check_counts, contents
 from lakesink_catalog.manifests.encode import entry_encoder
+from lakesink_catalog.manifests.lists import entries_of
 from lakesink_catalog.manifests.live import LiveFile
 from lakesink_catalog.manifests.partitions import Kind, kinds_of, promoted, schema_for, summaries
 from lakesink_catalog.manifests.write import (

@@ -6,7 +6,7 @@ from typing import Any
 
 from pyiceberg.table import Table
 
-from lakesink_catalog.read.view import view_table
+from lakesink_catalog.read.view import newest_summary, view_table
 from lakesink_protocol.identity import SinkKey
 from lakesink_protocol.ledger import LARGEST_NUMBER, LedgerEntry, Mark, SnapshotLike
 from lakesink_protocol.situation import Situation
@@ -57,12 +57,6 @@ class Landed:
     def newest_summary(self, query_id: str | None = None) -> Mapping[str, Any]:
         """What the newest batch of a query says, or of any."""
         return newest_summary(self._seen, query_id)
-
-
-def newest_summary(seen: Situation, query_id: str | None, before: int = LARGEST_NUMBER) -> Mapping[str, Any]:
-    """What the newest batch of a query, or of any, before one says; an old batch that was accepted does not count."""
-    moved = (found for found in seen.own() if found[0].batch_id == found[0].ledger_batch_id < before)
-    return next((seen.summary_of(snapshot) or {} for mark, snapshot in moved if query_id in (None, mark.query_id)), {})
 
 
 def _newest(seen: Situation) -> LedgerEntry | Mark | None:

@@ -1,8 +1,9 @@
 """Reads the facts for a verdict from a table's metadata, and proof from manifest lists and older metadata files."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import read_manifest_list
@@ -13,9 +14,10 @@ from pyiceberg.table.refs import SnapshotRefType
 from lakesink_catalog.read.earlier import Versions
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.identity import MAIN_BRANCH, SinkKey
-from lakesink_protocol.ledger import EntryUnreadable, LedgerEntry, TableView, parse_entry
+from lakesink_protocol.ledger import LARGEST_NUMBER, EntryUnreadable, LedgerEntry, TableView, parse_entry
 from lakesink_protocol.quality import LETTERS_TABLE
 from lakesink_protocol.row_changes import logged_changes
+from lakesink_protocol.situation import Situation
 from lakesink_protocol.tags import Refs
 
 
@@ -110,3 +112,9 @@ def _linked_in_history(metadata: TableMetadata, io: FileIO, head: int, snapshot_
         if not versions.read_earlier():
             return False
     return True
+
+
+def newest_summary(seen: Situation, query_id: str | None, before: int = LARGEST_NUMBER) -> Mapping[str, Any]:
+    """What the newest batch of a query, or of any, before one says; an old batch that was accepted does not count."""
+    moved = (found for found in seen.own() if found[0].batch_id == found[0].ledger_batch_id < before)
+    return next((seen.summary_of(snapshot) or {} for mark, snapshot in moved if query_id in (None, mark.query_id)), {})

@@ -14,8 +14,6 @@ from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
 
 from lakesink_catalog.connect.catalog_failures import asking
-from lakesink_catalog.connect.lean import lean_loading, storage_of
-from lakesink_catalog.connect.lean_json import LeanSnapshot
 from lakesink_catalog.tables.partition_by import parse_partition_by, parse_sort_by
 from lakesink_protocol.errors import CatalogError, SettingsError
 from lakesink_protocol.suggest import did_you_mean
@@ -57,30 +55,6 @@ def find_table(catalog: Catalog, identifier: str, load: Callable[[Catalog, str],
         if error.code != TABLE_MISSING:
             raise
     return None
-
-
-def load_to_read(catalog: Catalog, identifier: str) -> Table:
-    """Load the current table as `load_table` does, in less time and memory, for callers that do not write to it.
-
-    Its snapshots are `LeanSnapshot`s, if the catalog and the metadata allow it: they have the attributes of PyIceberg's
-    snapshots that readers of history use.
-    """
-    with lean_loading() as loading:
-        try:
-            return loading.complete(load_table(catalog, identifier))
-        except CatalogError:
-            if not loading.was_tried:
-                raise
-    return load_table(catalog, identifier)  # PyIceberg names what is wrong in all of the metadata
-
-
-def at_snapshot(table: Table, snapshot_id: int) -> Table:
-    """A table from `load_to_read` with one snapshot, as PyIceberg needs it to scan it."""
-    snapshot = table.metadata.snapshot_by_id(snapshot_id)
-    assert snapshot is not None, "the caller found it in the metadata"
-    found = snapshot.whole() if isinstance(snapshot, LeanSnapshot) else snapshot
-    metadata = table.metadata.model_copy(update={"snapshots": [found]})
-    return Table(table.name(), metadata, table.metadata_location, storage_of(table), table.catalog, table.config)
 
 
 def create_table(

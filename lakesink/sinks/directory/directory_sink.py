@@ -91,7 +91,6 @@ class FileSink(StagedSink[Marker, PreparedFiles]):
         return f"{self.sink_id}@{self.place}"
 
     def decide_on(self, batch: Batch, attempt: int = 0) -> LedgerDecision[Marker]:  # noqa: ARG002 - the number fences
-        """See `StagedSink.decide_on`."""
         return self._ledger.decide_on(batch, self.accept)
 
     def has_parts(self, prepared: PreparedFiles) -> bool:
@@ -103,7 +102,6 @@ class FileSink(StagedSink[Marker, PreparedFiles]):
         return all_there(self._ledger.storage, self.layout, prepared.parts)
 
     def commit_of(self, facts: Mapping[str, Any], decision: LedgerDecision[Marker], prepared: PreparedFiles) -> Marker:
-        """See `StagedSink.commit_of`."""
         assert isinstance(decision.verdict, Commit)
         entry, batch = decision.situation.entry, decision.situation.batch
         return Marker(
@@ -123,11 +121,9 @@ class FileSink(StagedSink[Marker, PreparedFiles]):
         self._ledger.landed(commit, len(data))
 
     def confirmed(self) -> None:
-        """See `StagedSink.confirmed`."""
         self._ledger.raise_high_water()
 
     def failures(self) -> AbstractContextManager[None]:
-        """See `StagedSink.failures`."""
         return directory_failures(self.place)
 
     def check_target(self) -> None:
@@ -137,17 +133,14 @@ class FileSink(StagedSink[Marker, PreparedFiles]):
             self._exclusive_proved = True
 
     def writer(self, batch: Batch) -> PartsWriter:
-        """See `StagedSink.writer`."""
         return self.parts(batch, self.layout.parts, self.codec, self.target_file_size_bytes)
 
     def prepared_facts(self, transaction: StagedTransaction[Marker]) -> dict[str, Any]:
-        """See `StagedSink.prepared_facts`."""
         head = transaction.decision.head
         directory_id = uuid.uuid4().hex if head is None else head.directory_id
         return {"directory_id": directory_id, "begun_ms": transaction.begun_ms}
 
     def elsewhere(self, decision: LedgerDecision[Marker], prepared: PreparedFiles) -> str:
-        """See `StagedSink.elsewhere`."""
         head = decision.head
         return "" if head is None or prepared.directory_id == head.directory_id else "history of the directory"
 

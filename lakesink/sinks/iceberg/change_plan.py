@@ -8,7 +8,6 @@ from pyiceberg import types
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
-from lakesink.rows.changed_rows import DELETE_MARK
 from lakesink.rows.columns import NameRule
 from lakesink.rows.plan import DELETED, ChangesPlan
 from lakesink.rows.task_errors import shown
@@ -45,14 +44,12 @@ _SORTABLE_CASTS: dict[type[types.IcebergType], str] = {
 
 def changes_plan(
     schema: Schema, table: str, settings: Settings, *, case_sensitive: bool, are_replayed: bool = False
-) -> ChangesPlan | None:
-    """How rows change others of a table with this schema; None if they are only appended.
+) -> ChangesPlan:
+    """How rows change others of a table with this schema.
 
     Raises:
         SettingsError: Keys or sequence columns are unsuitable, or the table has other identifier fields than the keys.
     """
-    if not settings.has_changes:
-        return None
     columns = _Columns(schema, table, NameRule(case_sensitive))
     soft = settings.deletes is Deletes.SOFT
     if soft:
@@ -70,30 +67,10 @@ def changes_plan(
     )
 
 
-def stored_columns(rows: pa.Schema, settings: Settings, *, case_sensitive: bool) -> pa.Schema:
-    """The columns of the rows that are stored: without the mark of deletes, and without those that are left out.
-
-    Raises:
-        SettingsError: The rows lack a column of key or sequence, or have one that soft deletes fill.
-    """
-    if not settings.has_changes:
-        return rows
-    rule = NameRule(case_sensitive)
-    left_out = {DELETE_MARK, *map(rule.key, settings.except_column_list)}
-    names = [name for name in rows.names if rule.key(name) not in left_out]
-    if settings.deletes is Deletes.SOFT and DELETED in map(str.lower, names):
-        raise option_invalid("deletes", f"The rows have a column {DELETED}, which deletes='soft' fills itself.")
-    if not settings.decode:
-        for option in ("keys", "sequence_by"):
-            for name in getattr(settings, option):
-                _found(name, names, rule, option)
-    return pa.schema([field for field in rows if field.name in names], rows.metadata)
-
-
 def check_left_out(columns: Sequence[str], settings: Settings, *, case_sensitive: bool) -> None:
     """Check that the rows have the columns that are not stored: a wrong name would store one."""
     for name in settings.except_column_list:
-        _found(name, columns, NameRule(case_sensitive), "except_column_list")
+        found_column(name, columns, NameRule(case_sensitive), "except_column_list")
 
 
 def check_no_equality_deletes(table: Table, branch: str) -> None:
@@ -193,7 +170,7 @@ class _Columns:
 
     def _field(self, name: str, option: str) -> types.NestedField:
         by_name = {field.name: field for field in self.schema.fields}
-        return by_name[_found(name, by_name, self.rule, option, self.table)]
+        return by_name[found_column(name, by_name, self.rule, option, self.table)]
 
     def _name(self, field_id: int) -> str:
         return self.schema.find_column_name(field_id) or str(field_id)
@@ -208,7 +185,8 @@ class _Columns:
             )
 
 
-def _found(name: str, names: Iterable[str], rule: NameRule, option: str, table: str = "") -> str:
+def found_column(name: str, names: Iterable[str], rule: NameRule, option: str, table: str = "") -> str:
+    """The one of these names that an option means."""
     known = list(names)
     found = [each for each in known if rule.key(each) == rule.key(name)]
     if len(found) == 1:

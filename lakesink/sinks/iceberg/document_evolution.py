@@ -18,7 +18,8 @@ from lakesink.rows.plan import DEBEZIUM_JSON, DELETED, JSON, OnMalformed, WriteP
 from lakesink.rows.task_errors import schema_mismatch
 from lakesink.settings.option_types import Deletes, SchemaEvolution
 from lakesink.settings.settings import Settings
-from lakesink.sinks.iceberg.evolution import BatchWrite, kept_types
+from lakesink.sinks.iceberg.batch_plan import BatchWrite
+from lakesink.sinks.iceberg.evolution import kept_types
 from lakesink.sinks.iceberg.schema_advice import commands, difference_lines, new_column, unfit_name, unfit_names_within
 from lakesink.task.task import check_columns
 from lakesink_catalog.commit.evolution import ChangeImpossible, parse_type

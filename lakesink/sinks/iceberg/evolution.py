@@ -1,78 +1,28 @@
-"""Plans a batch: what tasks get and judge, and what `schema_evolution` does where rows and table have other columns."""
+"""What `schema_evolution` does where rows and table have other columns."""
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import IntegerType, NestedField, StringType
 
-from lakesink.decode.avro.registry import is_url, schemas_in_file
-from lakesink.decode.documents import own_columns
-from lakesink.parquet.filesystem import shareable_properties
 from lakesink.rows.columns import NameRule, align
-from lakesink.rows.expectations import Expected, expected_in
-from lakesink.rows.plan import JSON, ChangesPlan, NewsPlan, WritePlan
-from lakesink.rows.schema import Struct, holds_binary, parse_schema, sql_type_of
+from lakesink.rows.plan import WritePlan
+from lakesink.rows.schema import Struct, parse_schema, sql_type_of
 from lakesink.rows.task_errors import schema_mismatch, shown
-from lakesink.settings.conditions import condition_unsupported, read_condition
 from lakesink.settings.ddl import columns_of
 from lakesink.settings.option_types import SchemaEvolution
 from lakesink.settings.settings import Settings
-from lakesink.sinks.iceberg.change_plan import changes_plan
 from lakesink.sinks.iceberg.schema_advice import commands, difference_lines, find_change, spark_type
-from lakesink.sinks.iceberg.sort_orders import premises, with_order
-from lakesink.task.task import check_columns, condition_on
-from lakesink_catalog.commit.evolution import ChangeImpossible, evolve, keeps_columns_of
+from lakesink.task.task import check_columns
+from lakesink_catalog.commit.evolution import ChangeImpossible, evolve
 from lakesink_catalog.commit.premises import Path, former_names
 from lakesink_catalog.spark_types import sql_type
 from lakesink_catalog.tables.arrow_schema import RESERVED_NAMES
 from lakesink_protocol.change import ColumnType, SchemaChange
-from lakesink_protocol.errors import BatchRefused, SettingsError, WriteError
-from lakesink_protocol.identity import Batch, SinkKey
-from lakesink_protocol.quality import REPLAY
-
-
-def task_plan(
-    table: Table, batch: Batch, key: SinkKey, settings: Settings, *, case_sensitive: bool = False
-) -> WritePlan:
-    """The plan for one batch into the loaded table, under its current schema and default spec."""
-    effective = settings.effective(table.properties)
-    schema, spec, registry, name = table.schema(), table.spec(), settings.schema_registry, ".".join(table.name())
-    for part in spec.fields:  # a `void` field of a dropped column: no Avro reader accepts PyIceberg's manifests then
-        if schema.find_column_name(part.source_id) is None:
-            raise BatchRefused.of("UNSUPPORTED.dropped_source", shown=shown(part.name), field=part.name, table=name)
-    if settings.decode == JSON and settings.binary_encoding is None:
-        _check_no_binary(table, settings.rescue_column)
-    replayed = key.name.startswith(REPLAY)
-    changes = changes_plan(schema, name, settings, case_sensitive=case_sensitive, are_replayed=replayed)
-    file_io = shareable_properties(table.io.properties)
-    plan = with_order(effective.plan(table, f"{key.name}-{batch.batch_id}", batch.batch_id, file_io), table)
-    return replace(
-        plan,
-        case_sensitive=case_sensitive,
-        ignore_unknown=settings.schema_evolution is SchemaEvolution.IGNORE,
-        decode=settings.decode,
-        on_malformed=settings.on_malformed,
-        binary_encoding=settings.binary_encoding,
-        show_values=settings.show_values,
-        rescue_column=settings.rescue_column,
-        news=_news_plan(table, settings, changes),
-        distribution_mode=effective["write.distribution-mode"],
-        schema_registry=registry,
-        # The driver reads a registry file; tasks query a registry service themselves.
-        writer_schemas=schemas_in_file(registry) if registry and not is_url(registry) else {},
-        changes=changes,
-    )
-
-
-def _news_plan(table: Table, settings: Settings, changes: ChangesPlan | None) -> NewsPlan | None:
-    if not settings.follows_documents:
-        return None
-    needed = {*table.schema().identifier_field_ids, *(() if changes is None else changes.keys + changes.sequence)}
-    widens = settings.schema_evolution is not SchemaEvolution.ADD
-    return NewsPlan(widens, kept_types(table, settings), frozenset(needed))
+from lakesink_protocol.errors import WriteError
 
 
 def kept_types(table: Table, settings: Settings) -> frozenset[int]:
@@ -90,95 +40,7 @@ def kept_keys(table: Table, settings: Settings) -> frozenset[int]:
     return frozenset(one.field_id for one in keys if not isinstance(one.field_type, IntegerType))
 
 
-def _check_no_binary(table: Table, rescue_column: str) -> None:
-    """JSON has no bytes, and many texts are both Base64 and hex: a wrong guess would store other bytes."""
-    for column in own_columns(parse_schema(table.schema().model_dump_json()), rescue_column).fields:
-        if holds_binary(column.type):
-            raise SettingsError.of(
-                "OPTION_MISSING.binary_encoding", column=shown(column.name), table=shown(".".join(table.name()))
-            )
-
-
-@dataclass(frozen=True, slots=True)
-class BatchWrite:
-    """How one batch is written.
-
-    Attributes:
-        table: The table with the batch's schema change.
-        schema_change: None if the batch brings none.
-    """
-
-    table: Table
-    plan: WritePlan
-    schema_change: SchemaChange | None = None
-
-    def without_keys(self, refused: Collection[Path]) -> "BatchWrite":
-        """The same, without votes for these keys of documents."""
-        if self.plan.news is None:
-            return self
-        return replace(self, plan=replace(self.plan, news=replace(self.plan.news, refused=tuple(sorted(refused)))))
-
-    def following(self, before: Table, change: SchemaChange) -> "BatchWrite":
-        """The same batch, under the schema that follows its documents too; `before` is the table without the batch.
-
-        Raises:
-            ChangeImpossible: The table cannot take the change.
-        """
-        whole = change if self.schema_change is None else self.schema_change.with_more(change)
-        evolved = evolve(before, whole).table
-        if not keeps_columns_of(self.table.schema(), evolved.schema()):
-            raise ChangeImpossible("columns of the batch would get other ids")
-        schema = evolved.schema()
-        plan = replace(
-            self.plan,
-            schema_json=schema.model_dump_json(),
-            schema_id=schema.schema_id,
-            premises=premises(evolved, is_sorted=bool(self.plan.sort_order)),
-        )
-        return BatchWrite(evolved, plan, whole if whole != SchemaChange() else None)
-
-
-def plan_batch(
-    table: Table,
-    batch: Batch,
-    key: SinkKey,
-    settings: Settings,
-    rows: pa.Schema,
-    *,
-    case_sensitive: bool,
-    adds_rows: bool = True,
-) -> BatchWrite:
-    """Plan a batch of rows of this schema, under the table's schema or the one that follows the rows.
-
-    A batch that adds no rows, because an operator skips it, is not checked and changes no schema.
-
-    Raises:
-        WriteError: The rows do not fit the table, and the option `schema_evolution` does not allow it to follow them.
-    """
-    if not adds_rows:
-        return BatchWrite(table, task_plan(table, batch, key, settings, case_sensitive=case_sensitive))
-    try:
-        change = (
-            _change_for_documents(table, settings)
-            if settings.decode
-            else _allowed_change(table, rows, settings, case_sensitive=case_sensitive)
-        )
-        evolved = evolve(table, change).table
-    except ChangeImpossible as error:
-        raise schema_mismatch(
-            f"The table's schema cannot follow the query: {error}.", action="Change the column in the query."
-        ) from None
-    plan = task_plan(evolved, batch, key, settings, case_sensitive=case_sensitive)
-    try:
-        check_columns(rows, plan)
-    except WriteError as error:
-        if settings.decode or settings.schema_evolution is SchemaEvolution.IGNORE:
-            raise
-        raise _with_differences(error, table, rows, settings, plan) from None
-    return BatchWrite(evolved, plan, change)
-
-
-def _change_for_documents(table: Table, settings: Settings) -> SchemaChange | None:
+def change_for_documents(table: Table, settings: Settings) -> SchemaChange | None:
     """The columns that options name and the table lacks; the documents' own follow later."""
     named = _named_change(table, columns_of(settings.schema), settings) if settings.schema else None
     rescue = rescue_column_change(evolve(table, named).table.schema(), settings.rescue_column)
@@ -213,14 +75,12 @@ def _named_change(table: Table, columns: pa.Schema, settings: Settings) -> Schem
     return change if change != SchemaChange() else None
 
 
-def _allowed_change(table: Table, rows: pa.Schema, settings: Settings, *, case_sensitive: bool) -> SchemaChange | None:
-    policy = settings.schema_evolution
-    if policy not in (SchemaEvolution.ADD, SchemaEvolution.WIDEN):
-        return None
+def allowed_change(table: Table, rows: pa.Schema, settings: Settings, *, case_sensitive: bool) -> SchemaChange | None:
+    """The change that lets the table follow the rows, as far as the option allows it; None if none is needed."""
     found = _possible_change(table, rows, settings, case_sensitive=case_sensitive)
     if found.added:
         _check_are_new([one.column for one in found.added], table, NameRule(case_sensitive))
-    change = found if policy is SchemaEvolution.WIDEN else SchemaChange(added=found.added)
+    change = found if settings.schema_evolution is SchemaEvolution.WIDEN else SchemaChange(added=found.added)
     return change if change != SchemaChange() else None
 
 
@@ -254,7 +114,7 @@ def _renamed(added: Sequence[Path], table: Table, rule: NameRule) -> Iterator[st
             yield f"Column {before!r} of the query was renamed to {after!r} in the table."
 
 
-def _with_differences(
+def with_differences(
     error: WriteError, table: Table, rows: pa.Schema, settings: Settings, plan: WritePlan
 ) -> WriteError:
     """The error that columns do not fit, with all differences; and if the table can follow, with the ways to let it."""
@@ -306,31 +166,3 @@ def _why_unusable(name: str, present: NestedField | None) -> str:
     if not isinstance(present.field_type, StringType):
         return f"is {spark_type(present.field_type)} in the table, and must be STRING"
     return "is required in the table, and must be optional" if present.required else ""
-
-
-def expected_of(rows: pa.Schema, settings: Settings) -> tuple[Expected, ...]:
-    """The expectations of rows of this schema; raises WriteError for marks that are none, or are on documents."""
-    try:
-        marked = expected_in(rows)
-    except ValueError as error:
-        raise WriteError.of("SCHEMA_MISMATCH.marks", why=str(error)) from None
-    if not settings.decode:
-        return marked
-    if marked:
-        raise WriteError.of("SCHEMA_MISMATCH.marked_documents", name=marked[0].name)
-    conditions = settings.expect.items()
-    return tuple(Expected(name, one.on_unmet, read_condition(name, one.condition)) for name, one in conditions)
-
-
-def check_conditions(settings: Settings, plan: WritePlan) -> None:
-    """Check that each condition on documents has a meaning on the table's columns; raises SettingsError."""
-    if not settings.decode:
-        return
-    conditions = [(one.name, one.condition) for one in expected_of(pa.schema([]), settings)]
-    if plan.changes is not None and plan.changes.deletes is not None:
-        conditions.append(("apply_as_deletes", plan.changes.deletes))
-    for name, condition in conditions:
-        try:
-            condition_on(plan, condition)
-        except ValueError as error:
-            raise condition_unsupported(name, error) from None

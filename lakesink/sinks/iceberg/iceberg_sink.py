@@ -10,31 +10,30 @@ from pyiceberg.table import Table
 from lakesink.keys.work import RunInExecutors
 from lakesink.rows.columns import missing_columns, unknown_columns
 from lakesink.rows.expectations import Expected, without_marks
-from lakesink.rows.letters import letters_since
 from lakesink.rows.plan import DEBEZIUM, DELETED
 from lakesink.settings.settings import Settings
+from lakesink.sinks.iceberg.batch_plan import check_conditions, expected_of, plan_batch
 from lakesink.sinks.iceberg.checked_receipts import Written, count_votes, opened
 from lakesink.sinks.iceberg.document_evolution import follow, left_rows, not_written_again, widened_floats
-from lakesink.sinks.iceberg.evolution import check_conditions, expected_of, plan_batch
 from lakesink.sinks.iceberg.keyed_changes import ChangesByKey, prepared_changes
 from lakesink.sinks.iceberg.logs import why_unusable
 from lakesink.sinks.iceberg.side.side_rollback import with_side_tables
 from lakesink.sinks.iceberg.side.side_sink import SideTableSink
 from lakesink.sinks.iceberg.side.side_tables import SideFactory, SideTables
 from lakesink.sinks.iceberg.sink_table import RunMemory, SinkTable
-from lakesink.sinks.iceberg.sort_orders import unkept_field
+from lakesink.sinks.iceberg.table_layout import unkept_field
 from lakesink.sinks.iceberg.transaction import BatchWarnings, IcebergTransaction
 from lakesink.sinks.unused_accept import UnusedAcceptWarning
-from lakesink_catalog.commit.decision import check_key
+from lakesink_catalog.commit.decision import check_has_head, check_key
 from lakesink_catalog.commit.effects import Effects
+from lakesink_catalog.commit.located import Locate
 from lakesink_catalog.commit.prepared import PreparedBatch, parse_prepared
-from lakesink_catalog.connect.first_snapshot import check_has_head
-from lakesink_catalog.read.landed import newest_summary
+from lakesink_catalog.read.view import newest_summary
 from lakesink_protocol import events
 from lakesink_protocol.errors import Reason, WriteError
 from lakesink_protocol.identity import Batch, SinkKey
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
-from lakesink_protocol.quality import LETTERS_SINCE, REPLAY, Quality
+from lakesink_protocol.quality import LETTERS_SINCE, REPLAY, Quality, letters_since
 from lakesink_protocol.receipt_json import ReceiptInvalid
 from lakesink_protocol.refusals.message import refusal
 from lakesink_protocol.refusals.texts import Words
@@ -240,6 +239,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             last = (followed or write).plan
             missing = [name for name in missing_columns(self.schema, last) if changes is None or name != DELETED]
             warnings.of_columns(batch_id, missing, unknown_columns(self.schema, last))
+        changelog = self.side.changelog_of(logs=transaction.logs)
         try:
             prepared = transaction.fence.prepare(
                 transaction.decision,
@@ -247,7 +247,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
                 schema=counted.schema,
                 quality=self._with_table(counted.quality, transaction),
                 schema_change=(followed or write).schema_change,
-                changes=prepared_changes(changes, counted, self.side.changelog_of(logs=transaction.logs)),
+                changes=None if changes is None else prepared_changes(changes, counted, changelog),
             )
         except ReceiptInvalid as error:
             raise receipt_rejected(str(error)) from None
@@ -262,7 +262,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         check = None if self.before_commit is None else self.before_commit()
         fence = transaction.fence if check is None else replace(transaction.fence, check=check)
         try:
-            locate = transaction.locate or self.changes.locate(prepared, transaction.write.plan.file_stem)
+            locate = transaction.locate or self._locate(transaction, prepared)
             outcome = fence.commit(transaction.batch, prepared, locate)
         except BaseException as error:  # the event must report any end of the commit; it is raised again
             self.effects.emit(events.CommitEnded(transaction.batch.batch_id, error))
@@ -301,11 +301,17 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         found = transaction.fence.decide_on(self.target.load(), transaction.batch)
         if isinstance(found.verdict, Refuse):
             raise refusal(found.verdict.reason, found.situation, self.words)
-        locate = self.changes.locate(prepared, transaction.write.plan.file_stem)
+        locate = self._locate(transaction, prepared)
         if locate is not None and isinstance(found.verdict, Commit):
             head = found.table.snapshot_by_name(self.key.branch)
             locate(found.table, None if head is None else head.snapshot_id)
             transaction.locate = locate
+
+    def _locate(self, transaction: IcebergTransaction, prepared: PreparedBatch) -> Locate | None:
+        """What locates a prepared batch on a head; None if the batch only appends."""
+        if prepared.changes is None:
+            return None
+        return self.changes.locate(prepared, prepared.changes, transaction.write.plan.file_stem)
 
     def _with_table(self, quality: Quality, transaction: IcebergTransaction) -> Quality:
         """The counts, with the table of the dead letters of this batch and of those before it."""

@@ -157,10 +157,8 @@ class ChangesByKey:
         if not self.are_replayed:
             check_sequence(self.settings, batch)
 
-    def locate(self, prepared: PreparedBatch, file_stem: str) -> Locate | None:
-        """What locates a prepared batch on a head; None if the batch only appends."""
-        if prepared.changes is None:
-            return None
+    def locate(self, prepared: PreparedBatch, changes: PreparedChanges, file_stem: str) -> Locate:
+        """What locates a prepared batch, which has these changes, on a head."""
         new_files = partial(_new_files, prepared)
         workers = None
         if self.run is not None and self.settings.locate_in is not LocateIn.DRIVER:
@@ -168,7 +166,7 @@ class ChangesByKey:
                 self.run, 0 if self.settings.locate_in is LocateIn.EXECUTORS else rows_on_head.WORKERS_FROM_BYTES
             )
         how = rows_on_head.LocateSettings(workers=workers)
-        locator = Locator(prepared.changes, new_files, file_stem, self.memory, self.at_once, how)
+        locator = Locator(changes, new_files, file_stem, self.memory, self.at_once, how)
         return partial(self._checked, locator, prepared.schema_change)
 
     def _checked(self, locator: Locator, change: SchemaChange | None, table: Table, head: int | None) -> Located:
@@ -200,10 +198,8 @@ def check_sequence(settings: Settings, batch: Batch) -> None:
         raise sequence_of_partitions(first, are_several=partitions > 1)
 
 
-def prepared_changes(plan: ChangesPlan | None, counted: CombinedReceipts, changelog: str) -> PreparedChanges | None:
-    """What a record keeps of the changes of a batch; None if its rows are only appended."""
-    if plan is None:
-        return None
+def prepared_changes(plan: ChangesPlan, counted: CombinedReceipts, changelog: str) -> PreparedChanges:
+    """What a record keeps of the changes of a batch."""
     left_out = counted.changed[SUPERSEDED]
     return PreparedChanges(plan.keys, plan.sequence, counted.keys_files, left_out, plan.mode, changelog)
 

@@ -7,26 +7,24 @@ import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.io import load_file_io
-from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.table.metadata import TableMetadata, new_table_metadata
+from pyiceberg.table.metadata import new_table_metadata
 
 from lakesink.rows.expectations import Expected
 from lakesink.rows.letters import LETTERS
 from lakesink.rows.plan import ChangesPlan, WritePlan
 from lakesink.settings.option_types import SchemaEvolution
 from lakesink.settings.settings import Settings
+from lakesink.sinks.iceberg.batch_plan import check_conditions, plan_batch, task_plan
 from lakesink.sinks.iceberg.change_plan import check_created_keys, check_no_equality_deletes, created_schema
-from lakesink.sinks.iceberg.evolution import check_conditions, plan_batch, task_plan
 from lakesink.sinks.iceberg.side.changelog_table import CHANGELOG, changelog_columns, check_changelog_name, check_filled
 from lakesink.sinks.iceberg.side.letters_table import DEAD_LETTERS, letters_table, puts_aside
 from lakesink.sinks.iceberg.side.side_table import SideTable, side_plan
-from lakesink.sinks.iceberg.sort_orders import order_in_words
+from lakesink.sinks.iceberg.table_layout import check_partitions, check_sort_by
+from lakesink_catalog.commit.decision import check_has_head
 from lakesink_catalog.commit.left_out import check_keeps_refs
 from lakesink_catalog.connect.catalog import FoundCatalog
-from lakesink_catalog.connect.first_snapshot import check_has_head
-from lakesink_catalog.listeners import LISTENERS
 from lakesink_catalog.spark_types import sql_name
 from lakesink_catalog.tables.arrow_schema import iceberg_schema, with_identifier_fields
 from lakesink_catalog.tables.partition_by import (
@@ -34,12 +32,10 @@ from lakesink_catalog.tables.partition_by import (
     parse_sort_by,
     parse_sort_terms,
     parse_terms,
-    spelled_term,
 )
 from lakesink_catalog.tables.tables import FORMAT_VERSION, TABLE_MISSING, create_table, load_table, parse_identifier
 from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import BatchRefused, CatalogError, LakesinkError, SettingsError, WriteError
-from lakesink_protocol.events import Listener, PartitionByUnused, SortByUnused
 from lakesink_protocol.identity import MAIN_BRANCH, Batch, SinkKey
 from lakesink_protocol.suggest import did_you_mean
 
@@ -155,37 +151,6 @@ def create_for_rows(catalog: Catalog, table: str, key: SinkKey, settings: Settin
     return create_table(catalog, table, created, settings.partition_by, sort_by=settings.sort_by)
 
 
-def check_partitions(table: Table, partition_by: str | None, emit: Listener = LISTENERS) -> None:
-    """Check that `partition_by` describes the table's partitioning, now or in the past: the table may have evolved.
-
-    The text is compared with every spec and schema in the table's metadata. Only a certain contradiction is refused.
-    Columns may be dropped and unused specs removed, so a table whose partitioning evolved gets a warning.
-    """
-    if not partition_by or not partition_by.strip():
-        return
-    terms, metadata = parse_terms(partition_by), table.metadata
-    asked = [  # source ids and transform that each term can mean, by all schemas
-        frozenset((source, term.iceberg_transform) for schema in metadata.schemas for source in term.source_ids(schema))
-        for term in terms
-        if term.transform != "void"
-    ]
-    if any(_has_exactly(spec, asked) for spec in metadata.partition_specs):
-        return
-    has = _spelled(table.spec(), table.schema())
-    wanted = ", ".join(spelled_term(term.iceberg_transform, ".".join(term.column)) for term in terms)
-    if not (all(asked) and _has_first_spec_only(metadata)):
-        emit(PartitionByUnused(".".join(table.name()), has, wanted))
-        return
-    raise SettingsError.of("PARTITION_BY_DIFFERS", has=has, wanted=wanted)
-
-
-def check_sort_by(table: Table, sort_by: str | None, emit: Listener = LISTENERS) -> None:
-    """Say that `sort_by` is not an order that the table has, or had: the option does not change it."""
-    asked = parse_sort_by(sort_by, table.schema()).fields
-    if asked and asked not in [order.fields for order in table.metadata.sort_orders]:
-        emit(SortByUnused(".".join(table.name()), order_in_words(table) or "nothing", str(sort_by)))
-
-
 def explain_missing(error: CatalogError, table: str) -> LakesinkError:
     """Name the most likely cause first: at a first start, a missing catalog or table was never created."""
     if error.code not in (CATALOG_MISSING, TABLE_MISSING):
@@ -227,22 +192,3 @@ def _table_to_be(name: str, schema: Schema, settings: Settings) -> Table:
     properties = {"format-version": FORMAT_VERSION}
     metadata = new_table_metadata(schema, spec, order, "file:///nowhere", properties)
     return Table(parse_identifier(name), metadata, "", load_file_io({}), NoopCatalog(""))
-
-
-def _has_exactly(spec: PartitionSpec, asked: Sequence[frozenset[tuple[int, str]]]) -> bool:
-    """True if each term matches a field and each field is matched; void fields do not count."""
-    divides = {(field.source_id, str(field.transform)) for field in spec.fields if str(field.transform) != "void"}
-    return all(meanings & divides for meanings in asked) and divides <= frozenset().union(*asked)
-
-
-def _has_first_spec_only(metadata: TableMetadata) -> bool:
-    """True if the table never had another spec: its id is 0, and no later partition field got an id."""
-    last = max((field.field_id for field in metadata.partition_specs[0].fields), default=PARTITION_FIELD_ID_START - 1)
-    return [spec.spec_id for spec in metadata.partition_specs] == [0] and metadata.last_partition_id == last
-
-
-def _spelled(spec: PartitionSpec, schema: Schema) -> str:
-    """A spec in the spelling of `partition_by`."""
-    columns = [schema.find_column_name(field.source_id) or f"column {field.source_id}" for field in spec.fields]
-    terms = [spelled_term(str(field.transform), column) for field, column in zip(spec.fields, columns, strict=True)]
-    return ", ".join(terms) or "nothing"

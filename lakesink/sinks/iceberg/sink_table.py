@@ -12,7 +12,8 @@ from pyiceberg.table import Table
 
 from lakesink.settings.settings import Settings, policy_of
 from lakesink.sinks.iceberg.logs import KeysFiles, ReportedLog, StoppingLog, UnrecordedLog
-from lakesink.sinks.iceberg.preflight import check_partitions, check_sort_by, create_for_rows
+from lakesink.sinks.iceberg.preflight import create_for_rows
+from lakesink.sinks.iceberg.table_layout import check_partitions, check_sort_by
 from lakesink_catalog.commit.batch_change import CommitOptions
 from lakesink_catalog.commit.clock import ClockWatch
 from lakesink_catalog.commit.effects import Effects

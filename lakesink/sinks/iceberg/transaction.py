@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from lakesink.rows.expectations import Expected, OnUnmet
 from lakesink.rows.plan import WritePlan
 from lakesink.rows.side_rows import SidePlan
-from lakesink.sinks.iceberg.evolution import BatchWrite
+from lakesink.sinks.iceberg.batch_plan import BatchWrite
 from lakesink.task.task import ParquetTaskWriter
 from lakesink_catalog.commit.decision import Decision
 from lakesink_catalog.commit.fence import FencedCommit

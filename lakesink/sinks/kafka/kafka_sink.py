@@ -197,13 +197,11 @@ class KafkaSink(StagedSink[CommitRecord, PreparedRows]):
         return state.decide_on(self.sink_id, batch, self._start_id, self.accept)
 
     def has_parts(self, prepared: PreparedRows) -> bool:
-        """See `StagedSink.has_parts`."""
         return self.staging.has_all(prepared.parts)
 
     def commit_of(
         self, facts: Mapping[str, Any], decision: LedgerDecision[CommitRecord], prepared: PreparedRows
     ) -> CommitRecord:
-        """See `StagedSink.commit_of`."""
         assert isinstance(decision.verdict, Commit)
         batch, head = decision.situation.batch, decision.head
         return CommitRecord(
@@ -219,15 +217,12 @@ class KafkaSink(StagedSink[CommitRecord, PreparedRows]):
         commit_rows(self._target, self._session, self.staging.rows(prepared.parts), commit, self._effects.emit)
 
     def describe(self, error: Exception) -> str:
-        """See `StagedSink.describe`."""
         return self.clients.describe(error)
 
     def failures(self) -> AbstractContextManager[None]:
-        """See `StagedSink.failures`."""
         return kafka_failures(self.clients)
 
     def writer(self, batch: Batch) -> RecordsWriter:
-        """See `StagedSink.writer`."""
         parts = self.parts(batch, self.staging.parts, CODEC, PART_BYTES)
         return RecordsWriter(parts, self.topic, self._target.most_bytes)
 
@@ -240,11 +235,9 @@ class KafkaSink(StagedSink[CommitRecord, PreparedRows]):
         return [vote.parts for vote in votes]
 
     def prepared_facts(self, transaction: StagedTransaction[CommitRecord]) -> dict[str, Any]:  # noqa: ARG002 - the same for all
-        """See `StagedSink.prepared_facts`."""
         return {"topic": self.topic}
 
     def elsewhere(self, decision: LedgerDecision[CommitRecord], prepared: PreparedRows) -> str:  # noqa: ARG002 - as above
-        """See `StagedSink.elsewhere`."""
         return "" if prepared.topic == self.topic else "topic"
 
     def close(self) -> None:

@@ -15,13 +15,13 @@ from lakesink.spark.query import QUERY_ID, RunningQuery
 from lakesink.spark.rows.arrow_limits import ArrowBatchLimits
 from lakesink.spark.rows.batch_rows import BatchRows, FrameRows, PlanRows, clustered_writer, collected
 from lakesink.spark.rows.on_driver import driver_may_write
-from lakesink.spark.rows.task import MeasuredBatches, RawBytes, check_versions
+from lakesink.spark.rows.task import MeasuredBatches, RawBytes, check_versions, first_refusal
 from lakesink.spark.rows.task_count import BatchTasks
 from lakesink.spark.rows.worker_reuse import make_reuse_cheap
-from lakesink.spark.spark_errors import JAVA_ERRORS, QueryStopped, is_interruption, job_error, raise_refusal, whole_text
+from lakesink.spark.spark_errors import JAVA_ERRORS, QueryStopped, is_interruption, job_error, whole_text
 from lakesink_protocol.errors import WriteError
-from lakesink_protocol.two_phase import TaskWriter, receipts_of
-from lakesink_protocol.votes import Vote, Votes
+from lakesink_protocol.two_phase import TaskWriter
+from lakesink_protocol.votes import Vote, Votes, receipts_of
 
 Item = TypeVar("Item")
 
@@ -61,7 +61,8 @@ class RowsJob:
         self.limits.record_width(max((report.widest_row_bytes for report in reports), default=0))
         if self.tasks is not None:
             self.tasks.record(sum(one.arrow_bytes for one in reports), sum(one.seconds for one in reports))
-        raise_refusal((one.task, one.refusal) for one in reports)
+        if refusal := first_refusal((one.task, one.refusal) for one in reports):
+            raise job_error(refusal)
         votes = [Vote(one.task, receipts_of(name, writer, one.receipt), one.version) for one in reports]
         return Votes(planned, votes, __version__)
 

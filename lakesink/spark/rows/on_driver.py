@@ -12,7 +12,8 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from lakesink.checkpoint.offsets import is_kafka_offset, partitions
-from lakesink.spark.determinism import items, plan_of
+from lakesink.spark.query import items
+from lakesink.spark.query_plan import plan_of
 
 MOST_ROWS = 10_000
 MOST_BYTES = 16 * 1024 * 1024

@@ -117,6 +117,11 @@ class WriteTask:
         return TaskReport(task, __version__, *measured, receipt, refusal).encoded()
 
 
+def first_refusal(tasks: Iterable[tuple[int, str]]) -> str:
+    """The text of the first of these tasks that has one, see `refused_or`; empty if none has."""
+    return next((text for _, text in sorted(tasks) if text), "")
+
+
 def refused_or(write: Callable[[], bytes], batches: Iterable[pa.RecordBatch]) -> tuple[bytes, str]:
     """The receipt of a task, or the text of the error for its rows.
 

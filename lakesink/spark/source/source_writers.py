@@ -26,16 +26,18 @@ from lakesink._version import __version__
 from lakesink.checkpoint.folder import Checkpoint, FsspecFiles
 from lakesink.settings.options import option_invalid, read_with_variable
 from lakesink.settings.settings import Settings
-from lakesink.sinks.iceberg.change_plan import check_left_out, stored_columns
+from lakesink.sinks.iceberg.batch_plan import stored_columns
+from lakesink.sinks.iceberg.change_plan import check_left_out
 from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink.sinks.iceberg.sink_table import RunMemory
 from lakesink.spark.report import Reporter
 from lakesink.spark.rows.frame_schema import stored_schema
+from lakesink.spark.rows.task import first_refusal
 from lakesink.spark.rows.worker_reuse import make_reuse_cheap
 from lakesink.spark.source import source_options
 from lakesink.spark.source.connect import check_lasts
 from lakesink.spark.source.source_tasks import BatchTask, PlannedTask, StreamTask, TaskMessage, marked_names
-from lakesink.spark.spark_errors import presentable, raise_refusal
+from lakesink.spark.spark_errors import job_error, presentable
 from lakesink_catalog.connect.catalog import CatalogConfig
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_catalog.manifests.merging import MergeMemory
@@ -45,8 +47,8 @@ from lakesink_protocol.events import BatchStarted
 from lakesink_protocol.identity import Batch
 from lakesink_protocol.redact import redact, shown
 from lakesink_protocol.refusals.texts import Words
-from lakesink_protocol.two_phase import TaskWriter, receipts_of
-from lakesink_protocol.votes import Vote, Votes
+from lakesink_protocol.two_phase import TaskWriter
+from lakesink_protocol.votes import Vote, Votes, receipts_of
 
 _CHECKPOINT = re.compile(r".*/_checkpoints/.+/(?P<flow>[^/]{1,60})/(?P<number>[0-9]{1,9})/?")
 
@@ -176,7 +178,8 @@ class FinishedJob:
         self.used = True
         [(name, writer)] = writers.items()
         sent = [message for message in self.messages if isinstance(message, TaskMessage)]
-        raise_refusal((one.task, one.refusal) for one in sent)
+        if refusal := first_refusal((one.task, one.refusal) for one in sent):
+            raise job_error(refusal)
         votes = [
             Vote(one.task, {} if one.receipt is None else receipts_of(name, writer, one.receipt), one.version)
             for one in sent

@@ -18,7 +18,7 @@ from pyiceberg.table import Table
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.connect.catalog_failures import catalog_error
 from lakesink_catalog.read.history import SinkState, total_changes
-from lakesink_catalog.tables.tables import TABLE_MISSING, load_to_read
+from lakesink_catalog.tables.tables import TABLE_MISSING
 from lakesink_catalog.words import counted, number
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.measures import Tally
@@ -31,6 +31,7 @@ from lakesink_tools.audit.key_proof import KeyProof, KeyQuestion
 from lakesink_tools.audit.leftovers import Leftovers, look_for_leftovers
 from lakesink_tools.audit.scan import TableScan
 from lakesink_tools.past.html import MOST_ROWS, page
+from lakesink_tools.past.lean import load_to_read
 from lakesink_tools.past.need_duckdb import check_duckdb
 from lakesink_tools.past.records import key_of
 

@@ -11,7 +11,6 @@ from lakesink.sinks.directory.directory_errors import directory_failures
 from lakesink.sinks.directory.layout import Layout, batch_of_part, batch_of_record
 from lakesink.sinks.directory.marker import Marker, MarkerDamaged
 from lakesink.sinks.directory.marker_ledger import find_markers, marker_sizes, undamaged_history
-from lakesink.sinks.directory.reader import opened_sinks
 from lakesink.sinks.staged.part_receipt import Part
 from lakesink.sinks.storage import Storage
 from lakesink_catalog.words import counted
@@ -20,6 +19,7 @@ from lakesink_protocol.ledger import Mark, mark_of
 from lakesink_tools.audit.checkpoint import Done, compare, present
 from lakesink_tools.audit.continuity import Chain, breaks
 from lakesink_tools.audit.finding import Code, Finding, Note, listed
+from lakesink_tools.past.committed_files import opened_sinks
 
 Said = Finding | Note
 

@@ -18,10 +18,10 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask, Table
 from pyiceberg.types import DoubleType, FloatType, NestedField, PrimitiveType
 
-from lakesink_catalog.tables.tables import at_snapshot
 from lakesink_protocol.errors import SettingsError
 from lakesink_protocol.suggest import did_you_mean
 from lakesink_tools.audit.key_proof import KeyProof, KeyQuestion
+from lakesink_tools.past.as_of import at_snapshot
 from lakesink_tools.past.changes import files_of, read_files
 
 _REPEATED = "CREATE TABLE repeated AS SELECT {0}, count(*) AS n FROM keys GROUP BY {0} HAVING count(*) > 1"

@@ -17,7 +17,6 @@ from pyiceberg.typedef import Properties
 
 from lakesink_catalog.commit.prepared import parse_prepared
 from lakesink_catalog.commit.record import MAX_RECORD_BYTES, parse_record
-from lakesink_catalog.connect.lean import local_path, storage_of
 from lakesink_catalog.read.history import SinkState
 from lakesink_catalog.tables.locations import data_location, metadata_location
 from lakesink_catalog.words import counted
@@ -25,6 +24,7 @@ from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.identity import NAME_PATTERN, SinkKey, SinkKind
 from lakesink_protocol.redact import describe
 from lakesink_tools.audit.finding import Note
+from lakesink_tools.past.lean import local_path, storage_of
 from lakesink_tools.past.records import key_of
 
 _UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"

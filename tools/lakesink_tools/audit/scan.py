@@ -13,7 +13,7 @@ from lakesink_catalog.read.history import SinkState, sinks
 from lakesink_catalog.read.landed import newest_batch
 from lakesink_catalog.read.past import FIRST_SEQUENCE, Past, PastCommit, Retained, head_of, retained
 from lakesink_catalog.read.view import view_table
-from lakesink_catalog.tables.tables import find_table, load_to_read
+from lakesink_catalog.tables.tables import find_table
 from lakesink_catalog.words import counted
 from lakesink_protocol.errors import Reason, SettingsError
 from lakesink_protocol.identity import MAIN_BRANCH, SinkKey, SinkKind
@@ -24,6 +24,7 @@ from lakesink_tools.audit.continuity import Chain, breaks
 from lakesink_tools.audit.finding import Code, Finding, Note, awaits_replay, listed, of_changes, of_quality, of_replay
 from lakesink_tools.audit.inventory import Entry, Inventory, frontier, replacing, sums
 from lakesink_tools.audit.letters import SidesOfSink, of_first_batches, of_replays, of_rollback
+from lakesink_tools.past.lean import load_to_read
 from lakesink_tools.past.records import key_of
 
 Said = Finding | Note

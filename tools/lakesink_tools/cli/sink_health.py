@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyiceberg.table import Table
 
-from lakesink_catalog.connect.lean import local_path
 from lakesink_catalog.read.history import SinkState, sinks
 from lakesink_catalog.tables.locations import metadata_location
 from lakesink_catalog.words import ago
@@ -23,6 +22,7 @@ from lakesink_protocol.redact import describe
 from lakesink_tools.audit.finding import awaits_replay
 from lakesink_tools.cli.output import plain
 from lakesink_tools.cli.rows import parsed_offsets
+from lakesink_tools.past.lean import local_path
 from lakesink_tools.past.records import key_of
 
 if TYPE_CHECKING:

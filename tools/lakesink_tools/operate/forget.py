@@ -7,10 +7,10 @@ from pyiceberg.table import Table
 from pyiceberg.table.refs import SnapshotRefType
 
 from lakesink_catalog.commit.change_commit import ChangeCommit
+from lakesink_catalog.commit.decision import check_has_head
 from lakesink_catalog.commit.effects import Effects
 from lakesink_catalog.commit.table_change import Change, TagMove
 from lakesink_catalog.connect.catalog import connect
-from lakesink_catalog.connect.first_snapshot import check_has_head
 from lakesink_catalog.read.history import sinks
 from lakesink_catalog.read.view import view_refs, view_table
 from lakesink_catalog.tables.locations import metadata_location

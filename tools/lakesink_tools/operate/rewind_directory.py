@@ -12,9 +12,9 @@ from lakesink.sinks.directory.directory_errors import directory_failures
 from lakesink.sinks.directory.layout import batch_of_record
 from lakesink.sinks.directory.marker import HighWater
 from lakesink.sinks.directory.marker_ledger import marker_sizes, undamaged_history
-from lakesink.sinks.directory.reader import opened_sinks
 from lakesink_protocol.errors import QueryError
 from lakesink_protocol.redact import redact
+from lakesink_tools.past.committed_files import opened_sinks
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,12 @@ from pyiceberg.table.refs import SnapshotRefType
 
 from lakesink_catalog.read.history import sinks
 from lakesink_catalog.read.past import PastCommit, by_sink, check_branch, retained
-from lakesink_catalog.tables.tables import at_snapshot, parse_identifier
+from lakesink_catalog.tables.tables import parse_identifier
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.identity import MAIN_BRANCH, SinkKey
 from lakesink_tools.past.kept_nulls import kept_nulls
+from lakesink_tools.past.lean import storage_of
+from lakesink_tools.past.lean_json import LeanSnapshot
 from lakesink_tools.past.records import key_of
 from lakesink_tools.past.resolve_snapshot import Chosen, LookBack, by_batch, by_tag, by_time, queries
 
@@ -104,3 +106,12 @@ def deletes_named(snapshot_id: int) -> Iterator[None]:
         if "equality delete" not in str(error):
             raise
         raise CatalogError.of("DELETES_UNSUPPORTED", snapshot_id=snapshot_id) from error
+
+
+def at_snapshot(table: Table, snapshot_id: int) -> Table:
+    """A table from `load_to_read` with one snapshot, as PyIceberg needs it to scan it."""
+    snapshot = table.metadata.snapshot_by_id(snapshot_id)
+    assert snapshot is not None, "the caller found it in the metadata"
+    found = snapshot.whole() if isinstance(snapshot, LeanSnapshot) else snapshot
+    metadata = table.metadata.model_copy(update={"snapshots": [found]})
+    return Table(table.name(), metadata, table.metadata_location, storage_of(table), table.catalog, table.config)

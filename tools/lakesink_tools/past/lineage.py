@@ -28,13 +28,13 @@ from lakesink_catalog.read.earlier import past_under
 from lakesink_catalog.read.history import keys_of_ledger
 from lakesink_catalog.read.past import PastCommit, head_of
 from lakesink_catalog.read.view import view_table
-from lakesink_catalog.tables.tables import load_to_read
 from lakesink_protocol.errors import CatalogError, LakesinkError
 from lakesink_protocol.identity import MAIN_BRANCH, SinkKey, SinkKind
 from lakesink_protocol.ledger import Mark, mark_of
 from lakesink_protocol.quality import REPLAY
 from lakesink_tools.past.as_of import Question, choose, look_back
 from lakesink_tools.past.batch_input import Known, input_of
+from lakesink_tools.past.lean import load_to_read
 from lakesink_tools.past.listing import tables_in
 from lakesink_tools.past.source_ranges import BatchesRange, FirstRange, KafkaRange
 

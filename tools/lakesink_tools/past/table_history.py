@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from lakesink_catalog.connect.catalog import connect
-from lakesink_catalog.tables.tables import load_to_read
 from lakesink_catalog.words import counted
 from lakesink_tools.past.html import page
+from lakesink_tools.past.lean import load_to_read
 from lakesink_tools.past.records import Record, row_of
 from lakesink_tools.past.records import history as history_of
 

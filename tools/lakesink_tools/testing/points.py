@@ -82,25 +82,20 @@ class WatchedSink(TwoPhaseCommitSink["WatchedTransaction", Any]):
         self._batch: Batch | None = None
 
     def begin(self, batch: Batch) -> "WatchedTransaction | AlreadyCommitted":
-        """See `TwoPhaseCommitSink`."""
         self._batch = batch
         begun = self.at(Phase.BEGIN, lambda: self.sink.begin(batch))
         return begun if isinstance(begun, AlreadyCommitted) else WatchedTransaction(begun, self)
 
     def check_inputs(self, batch: Batch, transaction: "WatchedTransaction") -> None:
-        """See `TwoPhaseCommitSink`."""
         self.sink.check_inputs(batch, transaction.begun)
 
     def recover(self, transaction: "WatchedTransaction", payload: Payload) -> Any | None:
-        """See `TwoPhaseCommitSink`."""
         return self.at(Phase.RECOVER, lambda: self.sink.recover(transaction.begun, payload))
 
     def pre_commit(self, transaction: "WatchedTransaction", receipts: Sequence[bytes]) -> Any:
-        """See `TwoPhaseCommitSink`."""
         return self.at(Phase.PRE_COMMIT, lambda: self.sink.pre_commit(transaction.begun, receipts))
 
     def commit(self, transaction: "WatchedTransaction", prepared: Any) -> Outcome | None:
-        """See `TwoPhaseCommitSink`."""
         return self.at(Phase.COMMIT, lambda: self.sink.commit(transaction.begun, prepared))
 
     def abort(self, transaction: "WatchedTransaction") -> None:
@@ -144,13 +139,10 @@ class WatchedTransaction:
         return self
 
     def find(self, batch: Batch) -> Mapping[str, Payload] | None:
-        """See `PreparedLog`."""
         return self.begun.prepared_log.find(batch)
 
     def put(self, batch: Batch, payloads: Mapping[str, Payload]) -> None:
-        """See `PreparedLog`."""
         self.sink.at(Phase.RECORD, lambda: self.begun.prepared_log.put(batch, payloads))
 
     def landed(self, batch: Batch) -> None:
-        """See `PreparedLog`."""
         self.sink.at(Phase.LANDED, lambda: self.begun.prepared_log.landed(batch))

@@ -26,10 +26,10 @@ from lakesink_catalog.connect.catalog_failures import translated
 from lakesink_catalog.tables.tables import find_table, parse_identifier
 from lakesink_protocol.change import SchemaChange
 from lakesink_protocol.errors import Reason, WriteError
-from lakesink_protocol.identity import LEDGER_PREFIX, Batch, SinkKey
+from lakesink_protocol.identity import Batch, SinkKey
 from lakesink_protocol.redact import shown as redacted
 from lakesink_protocol.refusals.texts import Words
-from lakesink_protocol.row_changes import CHANGELOG_OF, CHANGELOG_TABLE, DELETES, SUPERSEDED, logged_changes
+from lakesink_protocol.row_changes import CHANGELOG_TABLE, DELETES, SUPERSEDED, logged_changes
 from lakesink_protocol.votes import receipt_rejected
 
 CHANGELOG_WORDS: Sequence[Words] = (
@@ -149,18 +149,16 @@ def check_is_logged(decision: Decision, changelog: SideTableSink) -> None:
     )
 
 
-def note_changelog(catalog: Catalog, table: Table, key: SinkKey, batch: Batch, changelog: str | None) -> None:
-    """Keep in a table where the changes of a sink go, before any is there.
+def note_changelog(
+    catalog: Catalog, table: Table, key: SinkKey, batch: Batch, name: str, changelog: str | None
+) -> None:
+    """Keep in a table, in the property of this name, where the changes of a sink go, before any is there.
 
     Raises:
         WriteError: The changelog that was kept has changes of this batch, and the query has another one, or none.
         CatalogError: The catalog failed.
     """
-    name = f"{CHANGELOG_OF}{key.ledger_property.removeprefix(LEDGER_PREFIX)}"
-    known = table.properties.get(name)
-    if known == changelog:
-        return
-    if known is not None:
+    if (known := table.properties.get(name)) is not None:
         _check_without_changes(catalog, known, table, key, batch)
     update: TableUpdate = RemovePropertiesUpdate(removals=[name])
     if changelog is not None:

@@ -13,8 +13,8 @@ from lakesink.rows.plan import WritePlan
 from lakesink.rows.schema import arrow_schema, parse_schema
 from lakesink.rows.side_rows import SidePlan, application_of
 from lakesink.settings.settings import Settings
+from lakesink.sinks.iceberg.batch_plan import expected_of
 from lakesink.sinks.iceberg.checked_receipts import judged, opened
-from lakesink.sinks.iceberg.evolution import expected_of
 from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink.sinks.iceberg.preflight import plan_in_front
 from lakesink.sinks.iceberg.side.letters_table import DEAD_LETTERS, check_letters, letters_table, other_letters

@@ -12,7 +12,6 @@ from typing import cast
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation, Snapshot
 
-from lakesink.rows.letters import may_have_letters
 from lakesink.rows.side_rows import parse_side_end
 from lakesink_catalog.read.history import keys_of_ledger
 from lakesink_catalog.read.landed import Landed, newest_batch
@@ -22,7 +21,7 @@ from lakesink_catalog.words import counted
 from lakesink_protocol.identity import SinkKey, SinkKind
 from lakesink_protocol.ledger import LedgerEntry, Mark, mark_of, stated
 from lakesink_protocol.measures import DEAD_LETTERS
-from lakesink_protocol.quality import LETTERS_SINCE
+from lakesink_protocol.quality import LETTERS_SINCE, may_have_letters
 
 _MOST_LISTED = 3
 _FIRST = 1

@@ -19,12 +19,12 @@ from pyiceberg.table import Table
 from lakesink.rows.plan import WritePlan
 from lakesink.rows.side_rows import digest_sum, side_end
 from lakesink.settings.settings import Settings
+from lakesink.sinks.iceberg.batch_plan import BatchWrite
 from lakesink.sinks.iceberg.checked_receipts import opened
-from lakesink.sinks.iceberg.evolution import BatchWrite
 from lakesink.sinks.iceberg.side.side_batches import all_batches
 from lakesink.sinks.iceberg.side.side_table import SideTable, WaysOut, has_gaps, side_plan
+from lakesink_catalog.commit.decision import check_has_head
 from lakesink_catalog.commit.request import is_current
-from lakesink_catalog.connect.first_snapshot import check_has_head
 from lakesink_catalog.read.landed import newest_batch
 from lakesink_catalog.read.view import view_table
 from lakesink_catalog.tables.tables import create_table, find_table, load_table

@@ -12,7 +12,7 @@ from pyiceberg.table import Table
 
 from lakesink.settings.option_types import SchemaEvolution
 from lakesink.settings.settings import Settings
-from lakesink.sinks.iceberg.evolution import BatchWrite, plan_batch
+from lakesink.sinks.iceberg.batch_plan import BatchWrite, plan_batch
 from lakesink.sinks.iceberg.side.begun_replays import replays_back
 from lakesink.sinks.iceberg.side.side_batches import (
     KeyOf,

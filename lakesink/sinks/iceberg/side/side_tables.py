@@ -26,7 +26,8 @@ from lakesink.sinks.iceberg.sink_table import RunMemory, SinkTable
 from lakesink.sinks.unused_accept import UnusedAcceptWarning
 from lakesink.task.changelog import METADATA
 from lakesink_catalog.commit.decision import Decision
-from lakesink_protocol.identity import SinkKey
+from lakesink_protocol.identity import LEDGER_PREFIX, SinkKey
+from lakesink_protocol.row_changes import CHANGELOG_OF
 
 Make = Callable[[SideTable, str, pa.Schema], SideTableSink]
 """Makes the participant of a side table, from its kind, its name, and the columns of its rows."""
@@ -140,7 +141,9 @@ class SideFactory:
         own, batch, changelog = self.own, decision.situation.batch, tables.changelog
         plans = [tables.plan_for(side, decision, plan) for side in tables.used]
         named = None if changelog is None else changelog.table
-        changelog_table.note_changelog(own.connected(), own.found, own.key, batch, named)
+        name = f"{CHANGELOG_OF}{own.key.ledger_property.removeprefix(LEDGER_PREFIX)}"
+        if own.found.properties.get(name) != named:
+            changelog_table.note_changelog(own.connected(), own.found, own.key, batch, name, named)
         uuid = str(own.found.metadata.table_uuid)
         return tuple(
             SidePlan(side.name, own.key, uuid, application_of(side.key(batch)), of_side, logs=side is changelog)

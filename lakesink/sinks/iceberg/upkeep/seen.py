@@ -28,7 +28,7 @@ from lakesink.rows.plan import WritePlan
 from lakesink.rows.schema import parse_schema
 from lakesink.settings.parse import LEAST_TARGET
 from lakesink.settings.table_settings import Effective, partition_fields
-from lakesink.sinks.iceberg.sort_orders import with_order
+from lakesink.sinks.iceberg.table_layout import with_order
 from lakesink.sinks.iceberg.upkeep.choose import Group, Limits, choose, sizes
 from lakesink.sinks.iceberg.upkeep.health import Health, health_of
 from lakesink.sinks.iceberg.upkeep.policy import Policy

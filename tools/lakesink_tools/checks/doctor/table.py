@@ -15,13 +15,12 @@ from lakesink.settings.options import OPTIONS
 from lakesink.settings.settings import POLICY
 from lakesink.settings.table_settings import Effective, Origin
 from lakesink.sinks.iceberg.side.side_rollback import left_of
-from lakesink.sinks.iceberg.sort_orders import order_in_words, unkept_field
+from lakesink.sinks.iceberg.table_layout import order_in_words, unkept_field
 from lakesink.task.changelog import changelog_key
 from lakesink_catalog.connect.kinds import CODE_PROPERTY, kind_of
 from lakesink_catalog.read.history import SinkState, sinks
 from lakesink_catalog.read.landed import newest_batch
 from lakesink_catalog.tables.partition_by import is_misread_by_java
-from lakesink_catalog.tables.tables import load_to_read
 from lakesink_catalog.words import changed, counted, printable, span
 from lakesink_protocol.errors import CatalogError, Reason
 from lakesink_protocol.ledger import mark_of
@@ -33,6 +32,7 @@ from lakesink_tools.checks.doctor.checkpoint import NextBatch, is_taken
 from lakesink_tools.checks.doctor.finding import Finding, Part, Standing, attempt, attempt_all
 from lakesink_tools.checks.doctor.policy import ChangePolicy, change_policy, policy_in_words
 from lakesink_tools.operate.maintain import seen_in
+from lakesink_tools.past.lean import load_to_read
 from lakesink_tools.past.records import key_of
 
 _LEAST_SECONDS, _LEAST_SHARE = 1.0, 0.2

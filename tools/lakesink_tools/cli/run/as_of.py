@@ -5,12 +5,12 @@ from datetime import datetime
 from typing import Any
 
 from lakesink_catalog.connect.catalog import connect
-from lakesink_catalog.tables.tables import load_to_read
 from lakesink_catalog.words import changed, moment, number, rows_in_words
 from lakesink_tools.cli.output import Report, invalid
 from lakesink_tools.cli.rows import cells, documents
 from lakesink_tools.past.as_of import AsOf, Question, read
 from lakesink_tools.past.as_of import as_of as look_up
+from lakesink_tools.past.lean import load_to_read
 
 _NEXT_STEP = "Next: put the engine's catalog name before the table name, and run the SQL"
 

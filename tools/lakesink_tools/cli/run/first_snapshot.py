@@ -2,9 +2,10 @@
 
 from pyiceberg.table import Table
 
+from lakesink_catalog.commit.decision import has_head
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.connect.catalog_failures import catalog_error
-from lakesink_catalog.connect.first_snapshot import has_head, refused_by_service
+from lakesink_catalog.connect.first_snapshot import refused_by_service
 from lakesink_catalog.tables.tables import load_table
 from lakesink_catalog.words import as_arguments
 from lakesink_protocol.errors import CommitUnresolved

@@ -3,10 +3,10 @@
 from datetime import UTC, datetime, timedelta
 
 from lakesink_catalog.connect.catalog import connect
-from lakesink_catalog.tables.tables import load_to_read
 from lakesink_catalog.words import age, as_arguments, number
 from lakesink_tools.cli.output import NOT_WELL, OK, Report, plain
 from lakesink_tools.cli.sink_health import Health, document_of, health_in, stale_hints, worst
+from lakesink_tools.past.lean import load_to_read
 from lakesink_tools.past.records import key_of
 
 _COLUMNS = ("sink", "branch", "last batch>", "ago>", "health")

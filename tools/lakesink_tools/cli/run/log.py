@@ -6,13 +6,13 @@ from typing import Any
 
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.read.past import PastCommit, retained, text_in
-from lakesink_catalog.tables.tables import load_to_read
 from lakesink_catalog.words import as_arguments, counted, moment, number, rewritten
 from lakesink_protocol.ledger import MAINTENANCE
 from lakesink_protocol.redact import shown as shortened
 from lakesink_tools.cli.output import NOT_WELL, OK, Report
 from lakesink_tools.cli.rows import parsed_offsets
 from lakesink_tools.cli.target import is_directory
+from lakesink_tools.past.lean import load_to_read
 from lakesink_tools.past.records import record_of, row_of
 
 _COUNTS = ("files", "into", "rows", "bytes_before", "bytes_after", "dropped", "carried")

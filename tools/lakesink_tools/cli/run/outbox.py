@@ -135,9 +135,9 @@ def _opened(asked: Asked) -> "Producing":
         raise SettingsError.of("KAFKA_CLIENT_MISSING", what="lakesink outbox") from None
     from lakesink.read.begin import followed
     from lakesink_catalog.connect.catalog import connect
-    from lakesink_catalog.tables.tables import load_to_read
     from lakesink_tools.operate.outbox.position import Outbox
     from lakesink_tools.operate.outbox.words import Words
+    from lakesink_tools.past.lean import load_to_read
 
     if not _TOPIC_NAME.fullmatch(asked.topic) or asked.topic in {".", ".."}:
         raise invalid(

@@ -6,11 +6,11 @@ from itertools import pairwise
 
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.read.past import PastCommit, retained
-from lakesink_catalog.tables.tables import load_to_read
 from lakesink_catalog.words import as_arguments, counted, number
 from lakesink_protocol.identity import SinkKey, SinkKind
 from lakesink_protocol.measures import DEAD_LETTERS, TOLD, UNMET_ROWS
 from lakesink_tools.cli.output import NOT_WELL, OK, Report
+from lakesink_tools.past.lean import load_to_read
 from lakesink_tools.past.records import record_of
 
 _COLUMNS = ("sink", "branch", "check", "batches>", "rows>", "not met>", "share>", "last batch>", "over time")

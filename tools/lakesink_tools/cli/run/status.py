@@ -9,7 +9,6 @@ from pyiceberg.table import Table
 
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.read.history import SinkState, sinks
-from lakesink_catalog.tables.tables import load_to_read
 from lakesink_catalog.words import age, ago, as_arguments, counted, moment, number, rows_in_words, size
 from lakesink_protocol.errors import CatalogError, LakesinkError
 from lakesink_protocol.identity import SinkKind
@@ -19,6 +18,7 @@ from lakesink_tools.audit.finding import awaits_replay, name_of_rows, of_changes
 from lakesink_tools.cli.output import NOT_CHECKED, NOT_WELL, OK, Report, plain, progress
 from lakesink_tools.cli.sink_health import SinkHealth, document_of, health_of, prepared_hint, stale_hints, waiting_in
 from lakesink_tools.cli.target import is_directory
+from lakesink_tools.past.lean import load_to_read
 from lakesink_tools.past.listing import tables_in
 from lakesink_tools.past.records import key_of
 

@@ -8,7 +8,6 @@ from lakesink.observe.metrics import LAST_LOOK, Numbers, Stream
 from lakesink.read.hold import readers
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.read.history import SinkState
-from lakesink_catalog.tables.tables import load_to_read
 from lakesink_catalog.words import counted
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.identity import MAIN_BRANCH
@@ -19,6 +18,7 @@ from lakesink_protocol.redact import redact
 from lakesink_tools.cli.output import Report
 from lakesink_tools.cli.sink_health import Health, health_in, worst
 from lakesink_tools.cli.until_stopped import say, served, stopped_by_signals
+from lakesink_tools.past.lean import load_to_read
 from lakesink_tools.past.records import Record, history, key_of, outcome_in_words
 
 _SHOWN_FIRST = 3
